@@ -348,7 +348,7 @@ def test_old_glibc_finds_the_functions_that_moved(name: str) -> None:
     assert {"libpthread.so.0", "libdl.so.2"} <= set(elf.Elf(LIB / name).find_needed_libraries())
 
 
-def test_other_names_of_newer_headers_are_mended(tmp_path: Path) -> None:
+def test_other_names_of_newer_headers_are_repaired(tmp_path: Path) -> None:
     """glibc 2.38 gives strtoul and sscanf other names when it compiles for newer C."""
     calls = ["long __isoc23_strtol(const char *, char **, int)", "int __isoc23_sscanf(const char *, const char *, ...)"]
     calls += [

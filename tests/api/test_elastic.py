@@ -98,7 +98,7 @@ def test_workers_begin_with_the_least() -> None:
         (workers(1, 4, batch=1 << 50), "is above"),
     ],
 )
-def test_stretches_that_cannot_be_meant(spec: pb.JobSpec, said: str) -> None:
+def test_invalid_elastic_bounds(spec: pb.JobSpec, said: str) -> None:
     assert said in refusal(spec)
 
 
@@ -150,7 +150,7 @@ def test_jobs_have_classes() -> None:
         ({"model": "a" * 1000}, "is too long"),
     ],
 )
-def test_predictions_that_cannot_be_meant(fields: dict[str, Any], said: str) -> None:
+def test_invalid_predictions(fields: dict[str, Any], said: str) -> None:
     assert said in refusal(predicted(**fields))
 
 

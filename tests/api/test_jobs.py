@@ -31,7 +31,7 @@ ROOT = Caller(0, 0, (), PID, admin=True, start_ticks=TICKS)
 
 
 class Backend:
-    """Keeps what it is told; nothing starts."""
+    """Keeps the calls that it gets; nothing starts."""
 
     node = "n1"
 
@@ -152,7 +152,7 @@ class Context:
 
 
 class World:
-    """The services, called as somebody."""
+    """The services, called as any user."""
 
     def __init__(self) -> None:
         self.backend = Backend()
@@ -222,8 +222,8 @@ def test_a_job_as_the_core_knows_it(world: World) -> None:
     held = {name: (soft, hard) for name, soft, hard in launch.limits}
     own = api_jobs.own_limits(ALICE)
     assert held["core"] == (0, 0)
-    assert held["nofile"] == (own["nofile"][1], own["nofile"][1])  # asked for none: as much as he may himself
-    assert held["stack"] == own["stack"]  # not asked for: his own, not the daemon's
+    assert held["nofile"] == (own["nofile"][1], own["nofile"][1])  # asked for none: as much as the user's own limit
+    assert held["stack"] == own["stack"]  # not asked for: the user's own, not the daemon's
 
 
 def test_defaults_are_none(world: World) -> None:
@@ -318,7 +318,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize(("fields", "code", "named"), BAD)
-def test_what_cannot_be_meant(world: World, fields: dict[str, Any], code: str, named: str) -> None:
+def test_invalid_values(world: World, fields: dict[str, Any], code: str, named: str) -> None:
     got, message = world.refused(world.jobs.SubmitJob, pb.SubmitJobRequest(spec=spec(**fields)))
     assert got == code
     assert named in message
@@ -535,7 +535,7 @@ BAD_QUEUES: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("fields", "named"), BAD_QUEUES)
-def test_queues_that_cannot_be_meant(world: World, fields: dict[str, Any], named: str) -> None:
+def test_invalid_queues(world: World, fields: dict[str, Any], named: str) -> None:
     set_queue(world, name="high")
     set_queue(world, name="low", parent="high")
     before = dict(world.backend.tree)

@@ -1,4 +1,4 @@
-"""Who is told what the arbiters trace: by device, bounded, and only while somebody watches; and the RPC of it."""
+"""Who gets what the arbiters trace: by device, bounded, and only while a caller watches; and the RPC of it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from vgpud.v1 import vgpud_pb2 as pb
 
 
 class Source:
-    """Arbiters of wood: they tell how they stand when they begin, and what the test puts."""
+    """Fake arbiters: they report their state when they begin, and what the test puts."""
 
     def __init__(self) -> None:
         self.on = False
@@ -80,7 +80,7 @@ def test_a_failed_watch_leaves_nothing_on() -> None:
     assert not source.on
 
 
-def test_a_watch_that_cannot_begin_leaves_nothing_on_and_nobody_behind() -> None:
+def test_a_watch_that_cannot_begin_leaves_nothing_on_and_no_watcher_behind() -> None:
     class Broken(Source):
         def trace(self, on: bool) -> None:
             super().trace(on)
@@ -95,7 +95,7 @@ def test_a_watch_that_cannot_begin_leaves_nothing_on_and_nobody_behind() -> None
     assert not source.on
 
 
-def test_slow_watchers_lose_the_newest_and_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_watchers_lose_the_newest_and_are_notified(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace_streams, "WATCHER_EVENTS_MAX", 5)
     monkeypatch.setattr(trace_streams, "BATCH_EVENTS", 3)
     source = Source()
@@ -129,7 +129,7 @@ def watched(node: Node) -> Iterator[Any]:
     stream.cancel()
 
 
-def test_gates_of_a_slice_and_its_neighbour_are_told(watched: Any, node: Node) -> None:
+def test_gates_of_a_slice_and_its_neighbour_are_reported(watched: Any, node: Node) -> None:
     node.create("b", 250)
     tenants = [client.attach(node.socket(name)) for name in "ab"]
     heard: set[tuple[str, str]] = set()
@@ -146,7 +146,7 @@ def test_the_stream_ends_with_its_slice(watched: Any, node: Node) -> None:
     assert all(answer is not None for answer in watched)
 
 
-def test_how_a_slice_ended_is_told_to_slow_readers_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_how_a_slice_ended_is_reported_to_slow_readers_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace_streams, "BATCH_EVENTS", 3)
     source = Source()
     made = Slice("a", "uid", 1, Spec(250), (Share("a", 250, 250, 1, 1),), False, 0, 0)
@@ -190,7 +190,7 @@ def test_a_slice_that_moves_is_followed(node: Node) -> None:
 
 
 def test_a_daemon_that_stops_ends_its_watches(watched: Any, node: Node) -> None:
-    """Also those that nobody reads."""
+    """Also those that no caller reads."""
     unread = [node.slices.WatchTrace(pb.WatchTraceRequest(name="a")) for _ in range(3)]
     next(watched)
     assert node.process
@@ -205,7 +205,7 @@ def test_a_daemon_that_stops_ends_its_watches(watched: Any, node: Node) -> None:
         stream.cancel()
 
 
-def test_nobody_can_watch_what_is_not_there(node: Node) -> None:
+def test_what_is_not_there_cannot_be_watched(node: Node) -> None:
     node.start()
     with pytest.raises(grpc.RpcError) as error:
         next(node.slices.WatchTrace(pb.WatchTraceRequest(name="none")))
@@ -213,7 +213,7 @@ def test_nobody_can_watch_what_is_not_there(node: Node) -> None:
     assert "vgpu slice ls" in error.value.details()
 
 
-def test_those_who_leave_make_room(node: Node) -> None:
+def test_watchers_that_leave_free_their_places(node: Node) -> None:
     node.start()
     node.create("a", 250)
     streams = [node.slices.WatchTrace(pb.WatchTraceRequest(name="a")) for _ in range(64)]  # as many as may watch

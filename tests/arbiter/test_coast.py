@@ -58,7 +58,7 @@ def test_gangs_come_first_then_the_order_of_ids() -> None:
     assert coast(pair) == {3: (0, 10000), 2: (10000, 15000), 4: (15000, 20000)}
 
 
-def test_there_is_a_little_for_everybody_and_never_more_than_the_whole() -> None:
+def test_there_is_a_little_for_every_slice_and_never_more_than_the_whole() -> None:
     spans = coast(attached((1, SliceParams(1000, 1000)), (2, SliceParams(0, 1000)), (3, SliceParams(0, 0))))
     assert len(spans) == 3 and all(b > a for a, b in spans.values()) and spans[3][1] <= PERIOD_US
     assert all(b <= c for (_, b), (c, _) in pairwise(spans[ident] for ident in (1, 2, 3)))

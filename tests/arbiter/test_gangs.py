@@ -1,4 +1,4 @@
-"""Gangs in the arbiter of one device, model and core: leaders take turns, followers do as they are told."""
+"""Gangs in the arbiter of one device, model and core: leaders take turns, followers obey."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_the_next_gang_waits_for_what_drains_on_other_devices() -> None:
     assert other.is_open
 
 
-def test_a_follower_runs_when_and_only_when_it_is_told() -> None:
+def test_a_follower_runs_when_and_only_when_the_leader_says_so() -> None:
     pair = Pair()
     follower, other = halves(pair, GANG_FOLLOWER, GANG_NONE)
     follower.gang_turns = True
@@ -76,8 +76,8 @@ def test_a_follower_runs_when_and_only_when_it_is_told() -> None:
     assert not follower.is_open and other.is_open
 
 
-def test_a_follower_that_is_always_told_to_go_asks_for_a_stop() -> None:
-    """Its neighbour on this device has its half, although the leader has nobody to share with."""
+def test_a_follower_that_may_always_go_asks_for_a_stop() -> None:
+    """Its neighbour on this device has its half, although the leader shares its device with no slice."""
     pair = Pair()
     follower, other = halves(pair, GANG_FOLLOWER, GANG_NONE)
     follower.gang_turns = True

@@ -77,7 +77,7 @@ def test_borrowing_stops_at_what_others_are_guaranteed() -> None:
     assert table.held(1) == 5 * GIB  # the guarantee was there all the time
 
 
-def test_what_is_away_leaves_its_room_to_others_and_comes_back_to_what_they_left() -> None:
+def test_what_is_away_leaves_its_memory_to_others_and_comes_back_to_what_they_left() -> None:
     table = Table(10 * GIB, [(1, 4 * GIB, 6 * GIB), (2, 2 * GIB, 10 * GIB)], [1, 2])
     table.want(0, 6 * GIB)
     table.update(0, used=6 * GIB)

@@ -46,7 +46,7 @@ def test_saturating_tenants_get_their_fractions(minima: tuple[int, ...]) -> None
 
 @pytest.mark.parametrize("count", [4, 5, 8])
 def test_seconds_of_equal_tenants_differ_by_less_than_a_lease(count: int) -> None:
-    """A second begins and ends anywhere in the cycle of their leases."""
+    """A second may begin and end anywhere in the cycle of their leases."""
     world = run([saturating(i, 1000 // count, 1000) for i in range(count)], 4)
     assert max(world.worst_second(t, 1 / count, SECOND) for t in world.tenants) < 0.008
     assert world.total(SECOND, 4 * SECOND) > 0.995
@@ -88,7 +88,7 @@ def test_processes_that_leave_gaps_fill_each_others() -> None:
 
 
 def test_a_lease_is_extended_by_what_the_holder_has_not_had() -> None:
-    """By a whole lease each time, it would be ahead by turns, and its seconds would vary with that."""
+    """With extensions by a whole lease each would be ahead in turn, and its seconds would vary with that."""
     world = run([saturating(1, 250, 1000), saturating(2, 750, 1000)], 6)
     for t, wanted in zip(world.tenants, (0.25, 0.75), strict=True):
         assert world.worst_second(t, wanted, 2 * SECOND) < 0.012
@@ -100,7 +100,7 @@ def test_kernels_of_a_second_become_overlap_and_debt() -> None:
     assert row(world, 2).overruns > 0
 
 
-def test_who_waits_at_its_gate_for_seconds_is_not_taken_for_idle() -> None:
+def test_one_that_waits_at_its_gate_for_seconds_is_not_taken_for_idle() -> None:
     """Its page's clock is a part in a million slow. As long as a debt lasts it neither works nor pauses."""
     slow = {"lie": lambda name, ns: ns - ns // 1_000_000 if name == "active" else ns}
     world = World([saturating(1, 250, 1000, 1_000_000, **slow), saturating(2, 750, 1000)], Pair())
@@ -158,7 +158,7 @@ def test_what_others_leave_idle_is_borrowed_and_given_back() -> None:
     assert row(world, 1).borrowed_ns > SECOND
 
 
-def test_who_comes_back_has_half_at_once_and_its_guarantee_soon() -> None:
+def test_one_that_comes_back_has_half_at_once_and_its_guarantee_soon() -> None:
     """What the other one borrowed before is no debt of its guarantee, either."""
     coming = [Load(active_ns=300 * MS, idle_ns=300 * MS)]
     world = run([saturating(1, 250, 1000), tenant(2, 750, 1000, *coming)])
@@ -191,13 +191,13 @@ def test_a_launch_bound_tenant_keeps_its_part_over_its_short_pauses() -> None:
 
 
 def test_an_idle_holder_pays_nothing_for_a_waiter_over_its_cap() -> None:
-    """Kernels of 200 ms at a cap of 0.3 leave long debts: all the while their owner waits, and nobody keeps it."""
+    """Kernels of 200 ms at a cap of 0.3 leave long debts: their owner waits all the while, for no other slice."""
     world = run([tenant(1, 250, 1000, Load(MS, 1, gap_ns=150 * MS)), saturating(2, 300, 300, 200_000)])
     used_ns = world.tenants[0].share(0, 3 * SECOND) * 3 * SECOND
     assert used_ns / 2 < row(world, 1).charged_ns < 2 * used_ns
 
 
-def test_time_in_which_the_arbiter_stood_still_is_charged_to_nobody() -> None:
+def test_time_in_which_the_arbiter_stood_still_is_charged_to_no_slice() -> None:
     """Its process was stopped; the gates stayed as they were meanwhile."""
     world = run([saturating(1, 500, 1000), saturating(2, 500, 1000)], 1)
     charged_ns = [row(world, t.ident).charged_ns for t in world.tenants]
@@ -254,7 +254,7 @@ def test_work_that_says_nothing_of_its_end_is_waited_for_no_longer_than_bound_an
     assert sum(wait > params.bound_ns for wait in waits) > 5 and row(world, 1).overruns > 5
 
 
-def test_kernels_that_are_waited_for_cost_nobody_a_change_of_context() -> None:
+def test_kernels_that_are_waited_for_cost_no_slice_a_change_of_context() -> None:
     """40 ms of the one, 40 ms of the other: over 5 s each has half but for part of such a turn."""
     world = run([saturating(1, 500, 500, 40_000), saturating(2, 500, 500)], 8)
     assert world.total(2 * SECOND, 8 * SECOND) > 0.997

@@ -63,7 +63,7 @@ def test_one_process_leaves_places_to_others(node: Node) -> None:
 
 
 def test_one_user_leaves_places_to_others(node: Node) -> None:
-    """Also where the slice is one that everybody may use; who it is comes from the kernel."""
+    """Also where the slice is one that every user may use; who it is comes from the kernel."""
     if os.getuid():
         pytest.skip("only root can be another user")
     node.directory.chmod(0o755)
@@ -160,7 +160,7 @@ def _control_at(field: str) -> int:
     return at("vg_control_device", field)
 
 
-def test_silent_connections_of_one_user_keep_nobody_out(node: Node) -> None:
+def test_silent_connections_of_one_user_keep_no_other_out(node: Node) -> None:
     """They are bounded for all slices together, and each is closed after two seconds."""
     node.start()
     for name in "abc":
@@ -180,7 +180,7 @@ def test_silent_connections_of_one_user_keep_nobody_out(node: Node) -> None:
         sock.close()
 
 
-def test_who_sends_what_is_no_message_keeps_nobody_waiting(node: Node) -> None:
+def test_a_sender_of_what_is_no_message_delays_no_other(node: Node) -> None:
     """Python answered each of them, and nothing was accepted while it did."""
     node.start()
     node.create("a", 100, spec=MEMORY)

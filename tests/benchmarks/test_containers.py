@@ -63,7 +63,7 @@ def test_figures_compare_the_sums() -> None:
     assert containers.figures_of("2", plain, shim)["loss"] == pytest.approx(0.05)
 
 
-def test_several_trainers_of_one_container_are_told_apart_by_pid() -> None:
+def test_several_trainers_of_one_container_are_distinguished_by_pid() -> None:
     lines = [{"event": "training", "pid": pid, "time_ns": 0} for pid in (7, 8)]
     one = running((1, 1, 0.5), *lines)
     assert not one.training()

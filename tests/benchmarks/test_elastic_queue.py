@@ -49,7 +49,7 @@ def test_an_eager_queue_shortens_run_and_wait() -> None:
     assert sums(replace(EAGER, eager=False), TIRESIAS).run_h > 0.9 * sums(Case(rigid=True), FIFO).run_h
 
 
-def test_what_letting_pass_brings_without_elastic_jobs_is_told_apart() -> None:
+def test_what_letting_pass_brings_without_elastic_jobs_is_separate() -> None:
     """It meets the goal of the wait alone."""
     rigid, passing = sums(Case(rigid=True), FIFO), sums(Case(rigid=True), PASSING)
     found = {(figure.case, figure.what): figure.value for figure in islice(elastic_queue.figures({}), 40)}

@@ -1,4 +1,4 @@
-"""Qualifying in steps: budgets, what is kept and gone on with, and the table of simulated and real figures."""
+"""Qualifying in steps: budgets, what is kept and continued, and the table of simulated and real figures."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_step_may_use_what_those_before_it_left(monkeypatch: pytest.MonkeyPatc
     assert asked == [pytest.approx(100, abs=5), pytest.approx(120, abs=5)]
 
 
-def test_without_time_left_a_step_is_skipped_and_gone_on_with_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_time_left_a_step_is_skipped_and_continued_later(monkeypatch: pytest.MonkeyPatch) -> None:
     store = Memory()
     monkeypatch.setattr(steps, "LEAST_S", 9.5)
     plan = [Step("one", 9, finds(Found({"a": 1})))]
@@ -170,7 +170,7 @@ def qualify(folder: Path, *more: str, program: tuple[str, ...] = ("-m", "benchma
     return subprocess.Popen(words, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def test_a_kill_keeps_what_was_measured_and_resume_goes_on(tmp_path: Path) -> None:
+def test_a_kill_keeps_what_was_measured_and_resume_continues(tmp_path: Path) -> None:
     program = ("-c", TWO_STEPS)
     with qualify(tmp_path, program=program, hold_s=600) as killed:
         assert any(line == "second\n" for line in killed.stdout)
@@ -185,7 +185,7 @@ def test_a_kill_keeps_what_was_measured_and_resume_goes_on(tmp_path: Path) -> No
     assert "1 of 2 steps were skipped" in said
 
 
-def test_the_command_goes_on_behind_what_is_kept(tmp_path: Path) -> None:
+def test_the_command_continues_behind_what_is_kept(tmp_path: Path) -> None:
     only = ("--only", "identity")
 
     def done(*more: str) -> tuple[int, str, str]:

@@ -57,7 +57,7 @@ def observed(spans: list[Span], seconds: int, **more: object) -> Observed:
 # ---- arithmetic ----
 
 
-def test_a_tenant_is_all_its_processes_and_strangers_are_nobody() -> None:
+def test_a_tenant_is_all_its_processes_and_strangers_are_none() -> None:
     spans = [Span(5, 6, 3), Span(0, 1, 1), Span(2, 4, 2), Span(7, 9, 9)]
     assert spans_by_tenant(spans, {"a": [1, 3], "b": [2]}) == {"a": [spans[1], spans[0]], "b": [spans[2]]}
 
@@ -122,7 +122,7 @@ def test_the_least_tenant_against_an_equal_part() -> None:
 
 
 def test_absences_and_returns_out_of_the_log() -> None:
-    """Who goes is away from 100 to 300 ms, its neighbour needs 15 ms to take all; back, it waits 3 ms for its turn."""
+    """One is away from 100 to 300 ms, its neighbour needs 15 ms to take all; back, it waits 3 ms for its turn."""
     stays = [Span(0, 50 * MS, 1), Span(115 * MS, 303 * MS, 1)]
     goes = [Span(303 * MS, 500 * MS, 2)]
     phases = {"goes": [(100 * MS, "idle"), (300 * MS, "active"), (500 * MS, "idle"), (700 * MS, "active")]}
@@ -196,7 +196,7 @@ def test_a_figure_from_stolen_time_is_shown_and_not_judged() -> None:
     assert report.verdict([figure, stolen]) == "1 of 1 goals met, 1 not judged"
 
 
-def test_stolen_time_is_told_for_each_window() -> None:
+def test_stolen_time_is_reported_for_each_window() -> None:
     """The host takes half of all processors' time in the third second, and none else."""
     samples = [
         ProcessorTime(ms * MS, ms * 4 / 1000, max(0, min(ms - 2000, 1000)) * 2 / 1000) for ms in range(0, 5001, 100)
@@ -290,7 +290,7 @@ def test_load_reports_its_work_phases_and_latencies(tmp_path: Path) -> None:
         "--depth x",
     ],
 )
-def test_load_refuses_what_cannot_be_meant(words: str) -> None:
+def test_load_refuses_invalid_values(words: str) -> None:
     program = harness.build("tenants/load.c", output="load-test")
     done = subprocess.run([str(program), *words.split()], capture_output=True, text=True, check=False)
     assert done.returncode == 2

@@ -1,4 +1,4 @@
-"""The adversaries of W10: each does what it says on a simulated device, ends when asked, and leaves nobody behind."""
+"""The adversaries of W10: each does what it says on a simulated device, ends when asked, and leaves nothing behind."""
 
 import json
 import math
@@ -74,7 +74,7 @@ def test_an_adversary_does_harm_and_ends(mode: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", ["", "mischief", "endless 0", "endless 200 1 more"])
-def test_an_adversary_is_told_what_to_do(words: str) -> None:
+def test_an_adversary_refuses_a_wrong_command_line(words: str) -> None:
     program = harness.build("tenants/adversary.c", output="adversary-test")
     done = subprocess.run([str(program), *words.split()], capture_output=True, text=True, check=False)
     assert done.returncode == 2

@@ -83,7 +83,7 @@ def test_the_interval_is_students() -> None:
 # ---- shares by completed work ----
 
 
-def test_work_lies_before_the_report_that_tells_of_it() -> None:
+def test_work_lies_before_its_report() -> None:
     points = [(0, 0), (10, 2), (20, 2), (40, 5)]
     assert spans_of_work(points, 4.0, 7) == [Span(2, 10, 7), Span(28, 40, 7)]
 

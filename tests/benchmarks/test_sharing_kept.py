@@ -99,7 +99,7 @@ def test_what_is_kept_is_found_again(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_table_that_starts_anew_takes_nothing(tmp_path: Path) -> None:
+def test_a_table_that_starts_again_takes_nothing(tmp_path: Path) -> None:
     kept = Kept(tmp_path, MADE_BY, resume=False)
     kept.put("W1 x", 1)
     kept.close()
@@ -179,7 +179,7 @@ def test_a_part_of_a_table_begins_no_run_after_its_hours(tmp_path: Path) -> None
         part.keep(("W8", "x"), lambda: pytest.fail("the part is over"))
 
 
-def test_runs_of_one_name_are_told_apart(tmp_path: Path) -> None:
+def test_runs_of_one_name_are_distinguished(tmp_path: Path) -> None:
     kept = Kept(tmp_path, MADE_BY, resume=False)
     plan = Plan(3, 1, False, kept=kept)
     numbers = itertools.count()

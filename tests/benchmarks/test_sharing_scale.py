@@ -34,5 +34,5 @@ def test_gaps_of_one_handover_are_added_up() -> None:
     assert handovers_us(log) == [10]
 
 
-def test_nobody_hands_over_alone() -> None:
+def test_no_slice_hands_over_alone() -> None:
     assert handovers_us({"a": spans((0, MS), (2 * MS, 3 * MS)), "b": []}) == []

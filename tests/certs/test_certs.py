@@ -153,7 +153,7 @@ def test_files_are_not_written_through_links(register: Register, tmp_path: Path)
     assert victim.read_text() == "as it was"
 
 
-def test_what_is_revoked_is_told_as_it_is_then(register: Register, tmp_path: Path) -> None:
+def test_what_is_revoked_is_reported_as_it_is_then(register: Register, tmp_path: Path) -> None:
     issue.user(register, ALICE, 7, tmp_path / "alice.json")
     (told,) = register.revoke("alice", time.time_ns() / 1e9)
     assert (told.state(time.time_ns() / 1e9), told) == ("revoked", register.read_certificates()[told.sha256])

@@ -1,4 +1,4 @@
-"""The controller over a fake Slurm: starts, makes room, and finds itself again after whatever happens to either."""
+"""The controller over a fake Slurm: starts, preempts, and resumes after whatever happens to either."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_held_job_is_bound_and_released() -> None:
     assert world.state(job) == "completed" and world.controller.bindings == {}
 
 
-def test_jobs_wait_in_the_order_of_the_queue_and_start_when_there_is_room() -> None:
+def test_jobs_wait_in_the_order_of_the_queue_and_start_when_they_fit() -> None:
     world = World(FakeSlurm(n1=1), (queue(policy="srtf"),))
     first = world.slurm.submit("gpu:1", requeues=False)
     world.look()
@@ -115,7 +115,7 @@ def test_accounts_are_queues_and_have_limits() -> None:
         ("craynetwork:1", "write --gres=gpu:N"),
     ],
 )
-def test_what_cannot_be_placed_is_told_once(gres: str, words: str) -> None:
+def test_what_cannot_be_placed_is_reported_once(gres: str, words: str) -> None:
     world = World(FakeSlurm(n1=2))
     job = world.slurm.submit(gres)
     world.looks(3)
@@ -245,7 +245,7 @@ def test_a_node_without_shards_beside_others_is_not_used() -> None:
     assert list(slurm.jobs[job].has) == ["n2"]
 
 
-# ---- making room ----
+# ---- preemption ----
 
 
 def test_a_job_is_requeued_for_a_better_one() -> None:
@@ -379,7 +379,7 @@ def test_a_released_job_asks_for_something_else() -> None:
 
 
 def test_slurm_starts_a_job_by_itself() -> None:
-    """It ran before it could be held: its room counts, and the queue does not start it again."""
+    """It ran before it could be held: what it takes counts, and the queue does not start it again."""
     world = World(FakeSlurm(n1=1))
     first = world.slurm.submit("gpu:1")
     world.looks(2)

@@ -55,7 +55,7 @@ def test_jobs_run_and_are_shown(system: System) -> None:
     assert recorded.steps and list(replay.same_commands(recorded)) == []
 
 
-def test_the_next_controller_goes_on(system: System) -> None:
+def test_the_next_controller_continues(system: System) -> None:
     one = system.service()
     runs, waits = system.submit("gpu:2"), system.submit("gpu:2")
     one.look()
@@ -222,7 +222,7 @@ def test_a_guarantee_needs_no_nodes_yet(system: System) -> None:
     service.Service(options, Slurm("gpu")).close()
 
 
-# ---- Slurm's own order goes on ----
+# ---- Slurm's own order continues ----
 
 
 def released(system: System, *arguments: str) -> list[str]:
@@ -268,7 +268,7 @@ def test_the_script_in_slurmctld_has_the_same_files_and_times() -> None:
 # ---- the command ----
 
 
-def test_nobody_has_published_anything(tmp_path: Path) -> None:
+def test_no_controller_has_published_anything(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, ["cluster", "ls", "--run-dir", str(tmp_path)])
     assert "vgpu cluster run" in str(done.exception)
     for text in ("[]", "{}", "{"):

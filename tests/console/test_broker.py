@@ -96,7 +96,7 @@ def test_a_link_logs_in_as_the_user_who_asked(running: Running) -> None:
     asyncio.run(use())
 
 
-def test_a_link_works_once_and_bad_ones_keep_nobody_out(running: Running) -> None:
+def test_a_link_works_once_and_bad_ones_keep_no_user_out(running: Running) -> None:
     async def use() -> list[str]:
         client = Client(running.web)
         token = running.token()
@@ -178,7 +178,7 @@ def stubborn(*_: object) -> tuple[int, socket.socket]:
         signal.pause()
 
 
-def test_a_user_whose_agent_does_not_end_holds_up_nobody(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_whose_agent_does_not_end_delays_no_other(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent, "start", stubborn)
     running = Running(short_dir)
 
@@ -259,7 +259,7 @@ def test_silent_callers_have_a_share_and_a_deadline(running: Running) -> None:
 
 
 @pytest.mark.root
-def test_silent_callers_of_one_user_keep_nobody_else_out(running: Running) -> None:
+def test_silent_callers_of_one_user_keep_no_other_user_out(running: Running) -> None:
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:

@@ -1,4 +1,4 @@
-"""Failed passwords make those who fail wait, and no others."""
+"""Failed passwords make the users who fail wait, and no others."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_shared_source_has_more_and_each_name_its_own() -> None:
     assert fail(failures, proxy[99], 100, 1) == OWN_MAX
 
 
-def test_one_attacker_keeps_nobody_else_out() -> None:
+def test_one_attacker_keeps_no_other_user_out() -> None:
     """Sixty wrong passwords a minute were enough, from one address or one user of this machine."""
     for shared in (False, True):
         failures = Failures()

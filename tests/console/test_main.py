@@ -177,7 +177,7 @@ def opened(url: str, count: int) -> list[socket.socket]:
 
 
 @pytest.mark.root
-def test_connections_of_one_user_keep_nobody_out(served: tuple[subprocess.Popen[bytes], Path, str]) -> None:
+def test_connections_of_one_user_keep_no_user_out(served: tuple[subprocess.Popen[bytes], Path, str]) -> None:
     process, _, url = served
     (web,) = children(process.pid)
     with urllib.request.urlopen(url, timeout=20):  # noqa: S310
@@ -222,12 +222,12 @@ def test_open_without_a_console(tmp_path: Path, capfd: pytest.CaptureFixture[str
 
 
 def other_users_console(folder: Path, answer: bytes) -> socket.socket:
-    """A console of uid 65534's: its socket, which says this to whoever asks."""
+    """A console of uid 65534's: its socket, which says this to every caller."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     sock.bind(str(main.door_path(folder)))
     main.door_path(folder).chmod(0o666)
     os.chown(main.door_path(folder), main.DEFAULT_UID, -1)
-    os.seteuid(main.DEFAULT_UID)  # the kernel tells who has called listen()
+    os.seteuid(main.DEFAULT_UID)  # the kernel reports the process that called listen()
     try:
         sock.listen()
     finally:
@@ -290,7 +290,7 @@ def _log_in(url: str, jar: http.cookiejar.CookieJar | None = None) -> None:
 
 
 def _status(url: str, cookie: str) -> int:
-    """Of the console's first page, for who sends this cookie."""
+    """Of the console's first page, for a request with this cookie."""
     connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=20)
     connection.request("GET", "/", headers={"Cookie": cookie})
     return connection.getresponse().status
@@ -364,7 +364,7 @@ def _connected_by_nobody(web: int, folder: Path) -> list[str]:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-def test_nobody_else_uses_the_connections_of_users(served: tuple[subprocess.Popen[bytes], Path, str]) -> None:
+def test_no_other_user_uses_the_connections_of_users(served: tuple[subprocess.Popen[bytes], Path, str]) -> None:
     process, folder, url = served
     _log_in(url)
     (web, *_) = children(process.pid)

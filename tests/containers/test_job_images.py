@@ -121,7 +121,9 @@ SAVE = "trap 'sleep 3; echo saved; exit 0' TERM; echo begun; while :; do sleep 0
     "above", ['sh -c "$SAVE"; echo done', 'sh -c "$SAVE" & wait', "bash -c 'sh -c \"$SAVE\"; :'; :"]
 )
 @on_a_loop
-async def test_who_saves_below_a_script_is_told_and_has_the_grace(place: Place, site: Engine, above: str) -> None:
+async def test_one_that_saves_below_a_script_gets_the_signal_and_the_grace(
+    place: Place, site: Engine, above: str
+) -> None:
     """A container's first process never sees a SIGTERM for which it has no handler: nor would what it has started."""
     async with daemon(place, engine=site) as (jobs, ends, _):
         attempt = in_image(place, above, env={"SAVE": SAVE})

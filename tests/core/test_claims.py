@@ -326,7 +326,7 @@ def test_memory_is_divided_into_whole_granules_of_each_device() -> None:
     assert 7 * GIB - 3 * granule < sum(s.mem_max_bytes for s in made.shares) <= 7 * GIB
 
 
-def test_a_resize_that_no_restart_would_find_room_for_is_refused() -> None:
+def test_a_resize_that_would_not_fit_after_a_restart_is_refused() -> None:
     state = kubernetes()
     before = prepared(state)
     small = update(state, mem_min_bytes=1 << 20, mem_max_bytes=4 << 20)

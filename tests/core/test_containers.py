@@ -1,4 +1,4 @@
-"""Containers in the core: which slice they get, when it goes, and who belongs to them."""
+"""Containers in the core: which slice they get, when it goes, and which processes belong to them."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_an_id_that_comes_again_has_ended_before() -> None:
     assert messages(commands, "container.ended") == [f"container {ID[:12]}: it is created again"]
 
 
-def test_no_room_leaves_nothing_behind() -> None:
+def test_a_refusal_leaves_nothing_behind() -> None:
     state = started()
     send(state, asks(milli=700))
     before = state.copy()

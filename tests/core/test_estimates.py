@@ -151,7 +151,7 @@ def test_beyond_the_median_the_high_quantile_counts() -> None:
 
 
 def test_jobs_that_still_run_say_at_least() -> None:
-    """Of ten that began together three have ended: the others take longer, nobody knows how long."""
+    """Of ten that began together three have ended: the others take longer, it is not known how long."""
     at = shell(10)
     spec = gpus(1, kinds=("train",))
     first = at.submit(spec, 10)
@@ -170,7 +170,7 @@ def test_jobs_that_still_run_say_at_least() -> None:
     assert not any(known.running for known in at.machine._world.estimates._classes.values())
 
 
-def test_who_is_stopped_and_goes_on_counts_what_it_ran() -> None:
+def test_one_that_is_stopped_and_continues_counts_what_it_ran() -> None:
     at = shell(1, queue(policy="priority"))
     low = at.submit(gpus(1, kinds=("train",)))
     at.sleep(60)
@@ -215,7 +215,7 @@ def test_a_job_whose_time_was_up_says_at_least() -> None:
     assert found is not None and (found.median_ns, found.least_ns // SECOND_NS) == (0, 60)
 
 
-def test_what_the_user_says_goes_before() -> None:
+def test_what_the_user_says_overrides() -> None:
     at = shell(1)
     ran(at, gpus(1, kinds=("train",)), 100)
     at.submit(gpus(1, kinds=("train",), duration_ns=10 * SECOND_NS))
@@ -225,7 +225,7 @@ def test_what_the_user_says_goes_before() -> None:
 
 
 def test_jobs_that_wait_learn_from_those_that_end_meanwhile() -> None:
-    """An array that nobody has seen before: its first ones say when the last one starts."""
+    """An array without a past: its first ones say when the last one starts."""
     at = shell(1)
     first = at.submit(gpus(1, kinds=("array",)), 5)
     assert at.machine.estimated_start(first + 4, at.now_ns) == NEVER_NS
@@ -248,7 +248,7 @@ def test_backfill_goes_by_the_high_quantile(short_s: int, passes: bool) -> None:
     assert (at.state(wide), at.state(job_id)) == ("pending", "running" if passes else "pending")
 
 
-def test_what_a_former_daemon_learnt_is_told_and_recorded() -> None:
+def test_what_a_former_daemon_learnt_is_used_and_recorded() -> None:
     at = shell(1)
     event = DurationsKnown(tuple(Ran(("train", "all"), seconds * SECOND_NS, True) for seconds in (10, 20, 30)))
     assert from_plain(to_plain(event)) == event

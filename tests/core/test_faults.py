@@ -1,4 +1,4 @@
-"""Faults of a device as the event log tells them."""
+"""Faults of a device as the event log reports them."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ def test_who_was_there_is_named() -> None:
     assert both.message.endswith("; programs there are of a, b; see dmesg")
 
 
-def test_what_nobody_knows() -> None:
+def test_what_is_unknown() -> None:
     assert fault_entry(node(), "GPU-9", 777).message == "XID 777 on a device (see NVIDIA's list of XIDs); see dmesg"

@@ -286,7 +286,7 @@ def test_holder_keeps_an_ephemeral_slice_between_programs() -> None:
     assert "a" not in state.slices
 
 
-def test_ephemeral_slice_that_nobody_comes_for() -> None:
+def test_ephemeral_slice_without_a_process() -> None:
     state = started(grace_ns=60 * S)
     step(state, create(ephemeral=True), 0)
     step(state, ev.Tick(), 59 * S)

@@ -1,4 +1,4 @@
-"""Whose quota a slice counts against, and what is said where it has no room."""
+"""Whose quota a slice counts against, and what is said where it does not fit."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def queue_of(answer: object) -> str:
     return answer.queue
 
 
-def test_a_users_own_queue_goes_before_that_of_a_group() -> None:
+def test_a_users_own_queue_overrides_that_of_a_group() -> None:
     state = started()
     assert queue_of(create(state, "a", 100, ANN)) == "ann"
     assert queue_of(create(state, "b", 100, BOB)) == "team"
@@ -177,7 +177,7 @@ def test_only_the_queue_changes_a_jobs_slice() -> None:
     assert "j-7" not in state.slices
 
 
-def test_chosen_shares_are_refused_where_there_is_no_room() -> None:
+def test_chosen_shares_are_refused_where_they_do_not_fit() -> None:
     state = started()
     create(state, "a", 600, Asker(7))
     used = state.slices["a"].shares[0].device_uuid

@@ -1,4 +1,4 @@
-"""Suspending a slice: what it gives up, what it needs to go on, and that no step is skipped."""
+"""Suspending a slice: what it gives up, what it needs to continue, and that no step is skipped."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_an_evicted_slice_gives_up_both_when_it_is_away_and_has_them_before_it_c
 
 
 @pytest.mark.parametrize("steps", [(PAUSED,), (EVICTING, EVICTED)], ids="-".join)
-def test_it_goes_on_when_there_is_room_again(steps: tuple[str, ...]) -> None:
+def test_it_continues_when_it_fits_again(steps: tuple[str, ...]) -> None:
     state = half()
     to(state, *steps)
     step(state, create("b", 500), 0)
@@ -69,7 +69,7 @@ def test_an_evicted_slice_needs_its_memory_again() -> None:
     assert "40GiB" in said and "20GiB left" in said
 
 
-def test_an_eviction_that_fails_takes_nobodys_time_back() -> None:
+def test_an_eviction_that_fails_takes_no_slices_time_back() -> None:
     state = half()
     to(state, EVICTING)
     step(state, create("b", 500), 0)
@@ -111,7 +111,7 @@ def test_a_jobs_slice_is_the_queues_business() -> None:
     to(state, PAUSED, "", name="j-7", job_id=7)
 
 
-def test_going_on_counts_against_the_queues_limit_again() -> None:
+def test_resuming_counts_against_the_queues_limit_again() -> None:
     state = started(2, direct="quota")
     step(state, ev.QuotasChanged((Quota("default", limit_milli=1000),)), 0)
     step(state, create(), 0)
@@ -120,7 +120,7 @@ def test_going_on_counts_against_the_queues_limit_again() -> None:
     assert "limit" in denied(step(state, ev.SuspendSlice("a", ""), 0), Reason.NO_CAPACITY)
 
 
-def test_after_a_restart_it_is_as_it_was_and_takes_no_room() -> None:
+def test_after_a_restart_it_is_as_it_was_and_takes_no_capacity() -> None:
     state = half()
     to(state, EVICTING, EVICTED)
     step(state, create("b", 900), 0)

@@ -148,7 +148,7 @@ main()
 
 
 @pytest.mark.root
-def test_in_a_pid_namespace_of_its_own_the_daemon_says_that_it_sees_nobody(node: Node) -> None:
+def test_in_a_pid_namespace_of_its_own_the_daemon_says_that_it_sees_no_process(node: Node) -> None:
     """What the driver lists are other processes' pids there."""
     for program, unwatched in ((node.program, False), (["-c", OWN_PIDS], True)):
         node.program = program

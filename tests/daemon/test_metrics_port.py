@@ -86,7 +86,7 @@ KINDS = [silent, half, slow, huge, no_reader]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_many_connections_of_one_user_keep_nobody_out(
+def test_many_connections_of_one_user_keep_no_other_out(
     server: HttpServer, kind: Callable[[socket.socket], None], capfd: pytest.CaptureFixture[str]
 ) -> None:
     ask(server)

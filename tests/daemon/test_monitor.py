@@ -183,7 +183,7 @@ def test_what_takes_long_is_not_begun_again() -> None:
     assert sorted(asyncio.run(begun())) == [1, 1, 2]
 
 
-def test_a_driver_that_hangs_holds_up_nobody_else() -> None:
+def test_a_driver_that_hangs_delays_no_other() -> None:
     """As many as you like may wait for it: the disk is waited for in other threads."""
 
     async def others_go_on(begin: Callable[[threading.Event], Awaitable[Callable[[], bool]]]) -> None:

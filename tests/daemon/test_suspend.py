@@ -1,4 +1,4 @@
-"""Slices that are suspended while somebody else asks for the same, goes away, or has just started the daemon."""
+"""Slices that are suspended while another caller asks for the same, goes away, or has just started the daemon."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Host:
 
     def __init__(self) -> None:
         self.state = half()
-        self.full = 0  # so often the store refuses
+        self.full = 0  # how many times the store refuses
         self.state.processes[1] = Process(1, "a", 101, 1000, "prog", 1, False, False)
 
     async def submit(self, event: ev.Event) -> Slice | Denied | None:
@@ -94,7 +94,7 @@ async def test_who_goes_away_leaves_nothing_half_done(monkeypatch: pytest.Monkey
 
 
 @on_a_loop
-async def test_nobody_else_comes_between(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_other_call_comes_between(monkeypatch: pytest.MonkeyPatch) -> None:
     host, driver = Host(), Driver(monkeypatch)
     controller = SuspendController(host)
     asked = asyncio.create_task(controller.suspend("a", True))
@@ -112,7 +112,7 @@ async def test_nobody_else_comes_between(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @on_a_loop
-async def test_nobody_keeps_the_queue_from_its_jobs_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_caller_keeps_the_queue_from_its_jobs_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     host = Host()
     host.state.slices["a"] = replace(host.state.slices["a"], job_id=7)
     controller = SuspendController(host)
@@ -163,7 +163,7 @@ async def test_what_the_driver_has_done_is_said_until_it_is_kept(monkeypatch: py
 
 @on_a_loop
 async def test_what_a_former_daemon_was_at_is_found_out_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its helper may have moved the memory away: a slice that goes on without asking the driver hangs for good."""
+    """Its helper may have moved the memory away: a slice that continues without asking the driver hangs for good."""
     host, driver = Host(), Driver(monkeypatch)
     to(host.state, EVICTING)
     controller = SuspendController(host)

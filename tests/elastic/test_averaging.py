@@ -35,7 +35,7 @@ def parameters(*gradients: list[float] | None) -> list[Any]:
     return made
 
 
-def test_what_nobody_used_has_no_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_no_worker_used_has_no_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else an optimizer's weight decay would shrink it, but not where one worker trains alone."""
     made = parameters([4.0], None, None)
     with_others(monkeypatch, [1.0, 0.0, 1.0, 1.0, 0.0], [1.0, 3.0, 0.0])  # the other one has used the second, too

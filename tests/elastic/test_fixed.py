@@ -44,7 +44,7 @@ def test_as_many_as_torchrun_starts(tmp_path: Path) -> None:
         assert losses(tmp_path, f"rank-{rank}") == pytest.approx(wanted, rel=1e-9)
 
 
-def test_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
+def test_continues_from_a_checkpoint(tmp_path: Path) -> None:
     checkpoint = ("--checkpoint", str(tmp_path / "state.pt"))
     first = started(tmp_path, "first", *checkpoint, "--pause", "0.05")
     wait_for("a checkpoint", (tmp_path / "state.pt").exists)

@@ -1,4 +1,4 @@
-"""Meetings: all go on or nobody does, whatever becomes known in between; and whose state is everybody's."""
+"""Meetings: all continue or none does, whatever becomes known in between; and whose state all take over."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_who_knows_of_a_later_generation_does_not_wait(store: Any) -> None:
     assert not group.meet(store, 2, lambda: False), "who comes then does not go on alone"
 
 
-def test_who_hears_of_it_when_others_have_gone_on_goes_with_them(store: Any) -> None:
+def test_one_that_learns_of_it_when_others_have_continued_goes_with_them(store: Any) -> None:
     def heard() -> bool:
         assert group.meet(store, 2, lambda: False)  # the other comes, finds us there, and goes
         return True

@@ -47,14 +47,14 @@ def carried(monkeypatch: pytest.MonkeyPatch, states: list[Any]) -> list[Any]:
         torch.arange(8)[::2],
     ],
 )
-def test_tensors_of_all_kinds(monkeypatch: pytest.MonkeyPatch, tensor: Any) -> None:
+def test_tensors_of_all_types(monkeypatch: pytest.MonkeyPatch, tensor: Any) -> None:
     (found,) = carried(monkeypatch, [{"a": [tensor, (1, "b", None)], 3: {"c": tensor}}])
     assert found["a"][1] == (1, "b", None)
     for made in (found["a"][0], found[3]["c"]):
         assert made.dtype == tensor.dtype and torch.equal(made, tensor)
 
 
-def test_an_optimizer_goes_on_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_optimizer_continues_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     models = [torch.nn.Linear(3, 2) for _ in range(2)]
     optimizers = [torch.optim.Adam(model.parameters()) for model in models]
     models[0](torch.ones(1, 3)).sum().backward()

@@ -1,4 +1,4 @@
-"""Elastic training against a coordinator of wood: real processes, real process groups, a real stream."""
+"""Elastic training against a fake coordinator: real processes, real process groups, a real stream."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_worker_that_is_killed_costs_no_step(peers: Coordinator, tmp_path: Pat
 
 
 @pytest.mark.parametrize("rank", [0, 1, 3])
-def test_who_waits_only_for_survivors_hears_of_a_death_too(peers: Coordinator, tmp_path: Path, rank: int) -> None:
+def test_one_that_waits_only_for_survivors_learns_of_a_death(peers: Coordinator, tmp_path: Path, rank: int) -> None:
     begin(peers, 4)
     wait_for("some steps", lambda: last_step(peers, 0) > 3)
     os.kill(peers.processes[rank].pid, signal.SIGSTOP)
@@ -128,7 +128,7 @@ def test_the_first_dies_before_its_store_is_known(peers: Coordinator, tmp_path: 
 
 def test_a_newcomer_dies_while_others_wait_for_it(peers: Coordinator, tmp_path: Path) -> None:
     (newcomer,) = begin(peers, 2, later=1)
-    os.kill(peers.processes[newcomer].pid, signal.SIGSTOP)  # so it never comes to the meeting
+    os.kill(peers.processes[newcomer].pid, signal.SIGSTOP)  # so it never joins the meeting
     peers.set([0, 1, newcomer])
     time.sleep(1.0)
     peers.processes[newcomer].kill()
@@ -138,7 +138,7 @@ def test_a_newcomer_dies_while_others_wait_for_it(peers: Coordinator, tmp_path: 
     same(curve(peers, [0, 1]), alone(tmp_path, "--steps", STEPS))
 
 
-def test_training_goes_on_while_the_daemon_is_away(peers: Coordinator, tmp_path: Path) -> None:
+def test_training_continues_while_the_daemon_is_away(peers: Coordinator, tmp_path: Path) -> None:
     begin(peers, 2)
     peers.stop()
     at = last_step(peers, 0)

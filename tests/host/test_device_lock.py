@@ -80,7 +80,7 @@ def test_a_killed_daemon_leaves_nothing_that_its_successor_must_wait_for(node: N
     second.start()
 
 
-def test_whoever_asks_is_told_pid_user_and_socket(locks: DeviceLocks) -> None:
+def test_a_refusal_names_pid_user_and_socket(locks: DeviceLocks) -> None:
     assert owner(NAME) is None
     assert locks.take([device()]) == (device(),)
     other = DeviceLocks("/run/second/vgpud.sock")

@@ -1,4 +1,4 @@
-"""Bounds of listeners: places, who is at the other end, sockets that hand out no more, and the table in the docs."""
+"""Bounds of listeners: places, the user at the other end, sockets that hand out no more, and the table in the docs."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_another_user_is_known_over_loopback() -> None:
         os.waitpid(pid, 0)
 
 
-def test_who_has_closed_is_nobody_but_of_this_machine() -> None:
+def test_a_closed_peer_is_known_only_as_of_this_machine() -> None:
     ours, its = pair_at(socket.AF_INET, "127.0.0.1")
     ours.close()
     with its:

@@ -221,7 +221,7 @@ def test_a_pod_that_runs_is_explained_by_what_it_has(plugin: Plugin) -> None:
     ]
 
 
-def test_who_may_not_see_other_namespaces_is_told_so(plugin: Plugin) -> None:
+def test_a_user_who_may_not_see_other_namespaces_gets_a_message(plugin: Plugin) -> None:
     waits = claim("half", HALF, ready=False)
     del waits["status"]["allocation"]
     forbidden = "Error from server (Forbidden): resourceslices is forbidden"

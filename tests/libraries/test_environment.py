@@ -68,7 +68,7 @@ def test_a_named_file_that_is_not_the_library(
     assert re.fullmatch(text, finding.text)
 
 
-def test_the_users_driver_goes_before_the_daemons(tmp_path: Path) -> None:
+def test_the_users_driver_overrides_the_daemons(tmp_path: Path) -> None:
     with pytest.raises(DriverError, match="/users/libcuda"):
         environment.real_drivers({"VGPU_DRIVER": "/users/libcuda"}, ("/daemons/libcuda", ""), is_simulated=False)
     with pytest.raises(DriverError, match="/daemons/libcuda"):

@@ -1,4 +1,4 @@
-"""The library tree: complete, made once, new for another driver, pruned only when nobody uses it."""
+"""The library tree: complete, made once, new for another driver, pruned only when no process uses it."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_two_at_once_make_one(tmp_path: Path, driver: Path) -> None:
     assert [p.name for p in made[0].parent.iterdir()] == [made[0].name]
 
 
-def test_pruning_beside_somebody_who_makes_one(tmp_path: Path) -> None:
+def test_pruning_beside_a_process_that_makes_one(tmp_path: Path) -> None:
     keep = tmp_path / "keep"
     keep.mkdir()
     ended = threading.Event()
@@ -150,7 +150,7 @@ def test_pruning_beside_somebody_who_makes_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.root
-def test_trees_that_nobody_uses_go_after_a_day(tmp_path: Path, driver: Path) -> None:
+def test_unused_trees_go_after_a_day(tmp_path: Path, driver: Path) -> None:
     first = make(tmp_path, driver)
     old = first.stat().st_mtime - DAY_S - 1
     os.utime(first, (old, old))
@@ -196,7 +196,7 @@ sys.stdin.read()
 
 
 @pytest.mark.root
-def test_a_tree_in_somebodys_mount_namespace_stays(tmp_path: Path, driver: Path) -> None:
+def test_a_tree_in_another_mount_namespace_stays(tmp_path: Path, driver: Path) -> None:
     first = make(tmp_path, driver)
     holder = subprocess.Popen([sys.executable, "-c", HOLD, str(first)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert holder.stdin

@@ -17,7 +17,7 @@ from vgpud.oci.request import RequestError
 
 @pytest.fixture
 def real(image: Image, cdi_dir: Path) -> Image:
-    """An image for a real device, as `made` says there is one."""
+    """An image for a real device, whose specifications are in cdi_dir."""
     from dataclasses import replace
 
     image.plan = replace(image.plan, sim_dir="", cdi_dirs=(str(cdi_dir),))
@@ -140,7 +140,7 @@ def test_later_directories_and_changed_files_win(real: Image, cdi_dir: Path, tmp
     assert "WHICH=changed" in real.prepare(cdi_dirs=dirs).env
 
 
-def test_other_kinds_and_other_files_are_not_ours(real: Image, cdi_dir: Path) -> None:
+def test_another_kind_or_file_is_not_ours(real: Image, cdi_dir: Path) -> None:
     write(cdi_dir / "a.json", spec() | {"kind": "vgpu.dev/gpu"})
     (cdi_dir / "README").write_text("not a specification")
     assert real.prepare().warnings == ()

@@ -1,4 +1,4 @@
-"""What a container asks for: each way to say it, and a line with value and mend for each way to say it wrong."""
+"""What a container asks for: each way to say it, and a line with value and fix for each way to say it wrong."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def refusal(*env: str, **annotations: str) -> str:
     return text
 
 
-# ---- meant ----
+# ---- valid ----
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_annotations_say_the_same() -> None:
     assert ask(gpus="0.5", min="0.25", max="1", mem="2g", mem_min="1g", name="a", **shares) == env
 
 
-def test_a_queue_by_environment_may_be_the_images_wish() -> None:
+def test_a_queue_by_environment_may_come_from_the_image() -> None:
     assert ask("VGPU=0.5", "VGPU_QUEUE=team") == Request(Spec(500), queue="team", open_queue=True)
     assert ask("VGPU=0.5", "VGPU_QUEUE=x", queue="team") == Request(Spec(500), queue="team")
     podman = Limits(4000, from_image=True)
@@ -131,7 +131,7 @@ def test_other_peoples_annotations_and_variables() -> None:
     assert parse_request(["VGPUS=1", "XVGPU=1", "NOVALUE"], {"dev.vgpux/a": "1", "cdi.k8s.io/x": "y"}, CAP) is None
 
 
-# ---- not meant ----
+# ---- invalid ----
 
 
 @pytest.mark.parametrize(

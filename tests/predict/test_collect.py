@@ -1,4 +1,4 @@
-"""`collect` on the CPU, as no device is here: rows, going on, pairs, and that what is simulated stays by itself."""
+"""`collect` on the CPU, as no device is here: rows, resuming, pairs, and that simulated rows stay apart."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def run(capsys: pytest.CaptureFixture[str], *args: object) -> tuple[int, dict[st
 
 
 @pytest.mark.slow
-def test_a_dry_run_appends_rows_and_goes_on(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_dry_run_appends_rows_and_continues(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Then two of what it found at once."""
     data = tmp_path / "cpu.csv"
     few = ("--data", data, "--only", "lenet", "--batches", 1)
@@ -105,7 +105,7 @@ def test_without_a_device_it_says_so(capsys: pytest.CaptureFixture[str]) -> None
 
 
 class Asked:
-    """A worker that tells what it is asked; some fail, some die."""
+    """A worker that reports what it is asked; some fail, some die."""
 
     def __init__(self, _python: str) -> None:
         self.number = 0

@@ -93,7 +93,7 @@ def test_inference_keeps_nothing() -> None:
     assert memory.estimate(made, 65536, "sgd", False).value > 30 * activation
 
 
-def test_unknown_operations_widen_and_are_told() -> None:
+def test_unknown_operations_widen_and_are_reported() -> None:
     made = perceptron(8, kind=graph.UNKNOWN)
     known = memory.estimate(perceptron(8), 8, "adam", False)
     unknown = memory.estimate(made, 8, "adam", False)

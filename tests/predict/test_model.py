@@ -98,7 +98,7 @@ def test_sm_activity_need_not_have_been_measured() -> None:
     assert made(whole).predict(known()).sm_activity is None
 
 
-def test_kinds_of_operations_that_training_never_saw_are_out_of_range() -> None:
+def test_operations_that_training_never_saw_are_out_of_range() -> None:
     found = made().predict(known(convolutions=53))
     assert not found.in_range
     assert "53 convolutions" in found.why

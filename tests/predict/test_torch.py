@@ -149,7 +149,7 @@ def test_a_free_batch_has_a_default_and_a_fixed_one_is_the_files(programs: dict[
     assert entry.read(Asked(str(programs["perceptron static"]))).counts.batch == BATCH
 
 
-def test_another_free_dimension_is_named_with_the_mend(programs: dict[str, Path]) -> None:
+def test_another_free_dimension_is_named_with_the_fix(programs: dict[str, Path]) -> None:
     with pytest.raises(
         GraphError, match=r"dimension 1 of input 'words' is dynamic: give it with --dim (\w+)=N"
     ) as told:

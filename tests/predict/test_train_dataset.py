@@ -1,4 +1,4 @@
-"""The CSV of measured jobs: what it holds comes back, what cannot be meant is refused with its line."""
+"""The CSV of measured jobs: what it holds comes back, what is invalid is refused with its line."""
 
 from __future__ import annotations
 
@@ -78,14 +78,14 @@ def test_other_columns_and_order_are_fine() -> None:
         ({"device": "x,y"}, "values where the header has"),
     ],
 )
-def test_cells_that_cannot_be_meant(changes: dict[str, str], says: str) -> None:
+def test_invalid_cells(changes: dict[str, str], says: str) -> None:
     with pytest.raises(dataset.DataError) as error:
         dataset.parse(text(**changes), "file")
     assert says in str(error.value)
     assert len(str(error.value)) < 200
 
 
-def test_headers_that_cannot_be_meant() -> None:
+def test_invalid_headers() -> None:
     with pytest.raises(dataset.DataError, match=r"columns missing: .* and \d+ more"):
         dataset.parse("model,batch\nx,1\n", "file")
     with pytest.raises(dataset.DataError, match="'batch' appears twice"):

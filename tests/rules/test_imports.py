@@ -15,8 +15,7 @@ _PLACES = {"core", "core.colocate", "core.jobs"}
 _QUEUE = _PLACES | {"core.elastic", "core.placement", "core.policy"}
 
 #: package -> what it may import beside itself. A module that lies at the top is a package of its own here; the bare
-#: name vgpud (the version) and what protoc made (v1, k8s.kubelet_api) are everybody's; who may import _shim, OWNERS
-#: says.
+#: name vgpud (the version) and what protoc made (v1, k8s.kubelet_api) are for all; which may import _shim, OWNERS says.
 ALLOWED: dict[str, set[str]] = {
     # the ground
     "errors": set(),

@@ -93,7 +93,7 @@ def test_no_bundle_is_the_current_directory(front: Front) -> None:
     assert daemon.asked[0].header["bundle"] == str(front.bundle)
 
 
-def test_relative_bundle_and_links_are_told_canonically(front: Front) -> None:
+def test_relative_bundle_and_links_are_reported_canonically(front: Front) -> None:
     """The daemon looks at the path through /proc/<pid>/root, where the links of our world would lead astray."""
     front.write()
     (front.folder / "link").symlink_to(front.bundle)

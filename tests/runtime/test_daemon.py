@@ -1,4 +1,4 @@
-"""The daemon away, restarting, hanging, or talking nonsense: who asks for a slice never starts without one, and the
+"""The daemon away, restarting, hanging, or sending nonsense: a container with a slice never starts without it, and the
 line that the user sees says what to do.
 """
 
@@ -76,7 +76,7 @@ def test_no_socket(front: Front) -> None:
 
 
 @pytest.mark.parametrize("front", ["sanitized"], indirect=True)
-def test_socket_that_nobody_serves(front: Front) -> None:
+def test_socket_without_a_server(front: Front) -> None:
     front.write()
     with FakeDaemon(front.socket):
         pass

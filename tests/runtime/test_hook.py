@@ -1,4 +1,4 @@
-"""Hook mode: what the low-level runtime runs when a container comes to life and when it is gone."""
+"""Hook mode: what the low-level runtime runs when a container starts and when it is gone."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ NO_STATES = [
 
 
 @pytest.mark.parametrize("op", ["started", "stopped"])
-def test_told(front: Front, op: str) -> None:
+def test_hooks_report_to_the_daemon(front: Front, op: str) -> None:
     with FakeDaemon(front.socket, reply("ok")) as daemon:
         done = front.hook(op, TEXT)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
@@ -132,7 +132,7 @@ def test_stopped_without_a_daemon(front: Front) -> None:
     assert front.hook("stopped", TEXT).returncode == 0
 
 
-def test_stopped_is_told_to_a_daemon_that_comes_back(front: Front) -> None:
+def test_stopped_is_reported_to_a_daemon_that_comes_back(front: Front) -> None:
     daemon = FakeDaemon(front.socket)
     daemon.answer = lambda asked: reply("ok") if len(daemon.asked) > 1 else b""
     with daemon:

@@ -162,8 +162,8 @@ def test_a_program_that_leaves_the_terminal_runs_on(any_world: World) -> None:
     assert (result.exit_code, result.why) == (5, "")
 
 
-def test_nobody_answers_once_the_keeper_is_gone(world: World) -> None:
-    """Whoever joins is refused, and not left to wait for the supervisor."""
+def test_no_answer_comes_once_the_keeper_is_gone(world: World) -> None:
+    """A viewer that joins is refused, and not left to wait for the supervisor."""
     running = start(world, "trap '' HUP; echo $$ >pid; exec sleep 1000")
     world.pids("pid")
     joined(running).close()

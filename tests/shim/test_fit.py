@@ -64,7 +64,7 @@ def test_names_that_are_not_there_end_in_the_filter(shim: Path, other_driver: Ti
     assert sum(_found(copy, name) is not None for name in others) < len(others) / 10
 
 
-def test_names_without_room_are_told(surface: cudaspec.Surface, shim: Path, run: Run, tmp_path: Path) -> None:
+def test_names_that_do_not_fit_are_reported(surface: cudaspec.Surface, shim: Path, run: Run, tmp_path: Path) -> None:
     """More names than spare entries, and one that is longer than any: left out, the rest works."""
     many = [f"cuLater{number:03d}" for number in range(300)]
     long = "cu" + "VeryLong" * 12
@@ -119,7 +119,7 @@ def test_what_is_no_shim_or_no_driver_is_refused(shim: Path, same_driver: TinyDr
         assert not out.exists()
 
 
-def test_a_shim_is_told_from_other_libraries(shim: Path, same_driver: TinyDriver, tmp_path: Path) -> None:
+def test_a_shim_is_distinguished_from_other_libraries(shim: Path, same_driver: TinyDriver, tmp_path: Path) -> None:
     assert fit.is_shim(shim)
     assert not fit.is_shim(same_driver.path)
     assert not fit.is_shim(Path("/etc/passwd"))

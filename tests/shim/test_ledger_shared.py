@@ -28,7 +28,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def test_the_maker_is_charged_and_nobody_else(shim: Path, short_dir: Path, program: Path) -> None:
+def test_only_the_maker_is_charged(shim: Path, short_dir: Path, program: Path) -> None:
     """What the opener alone holds is the one difference: the device counts it to the opener, and so does the daemon,
     which sees it as memory that the ledger does not know."""
     with sim_process.SimulatedDevice(short_dir / "sim", {"devices": 1, "context_bytes": str(CONTEXT)}) as device:

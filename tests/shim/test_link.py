@@ -1,4 +1,4 @@
-"""Attach, devices shown, refusals, a daemon that dies or talks nonsense, and children of every kind."""
+"""Attach, devices shown, refusals, a daemon that dies or sends nonsense, and children of every type."""
 
 from __future__ import annotations
 
@@ -450,7 +450,7 @@ def test_a_child_of_an_attached_process_does_not_touch_its_ledger(tell: Run, tmp
         assert int(daemon.processes[0].report(0).used_bytes) == 320 * MIB
 
 
-def test_forks_amid_allocations_hang_nobody(tell: Run, tmp_path: Path) -> None:
+def test_forks_amid_allocations_hang_no_process(tell: Run, tmp_path: Path) -> None:
     with _daemon(tmp_path) as daemon:
         answer, _ = tell("fork_storm", "60")
         assert answer == {"codes": [0], "ends": [0]}

@@ -1,4 +1,4 @@
-"""A program in a slice whose kernel faults: the hook hands the error on, the ledger is exact, neighbours go on."""
+"""A program in a slice whose kernel faults: the hook hands the error on, the ledger is exact, neighbours continue."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def asked(system: OwnSystem, *words: str) -> Any:
     )
 
 
-def test_the_fault_is_told_and_the_slice_is_free_again(make_system: Callable[..., OwnSystem], programs: Path) -> None:
+def test_the_fault_is_reported_and_the_slice_free_again(make_system: Callable[..., OwnSystem], programs: Path) -> None:
     """Through the daemon: its event of the XID, the slice's memory, and a neighbour that runs all the time."""
     system = make_system({"memory_bytes": "8G", "context_bytes": str(CONTEXT)})
     system.vgpu("slice", "create", "faulty", "--gpus", "0.5", "--mem", "2G")

@@ -44,7 +44,7 @@ def used_bytes(bench: Bench) -> int:  # noqa: F811
     return sum(bench.page().process_used_bytes.values())
 
 
-def test_a_paused_program_launches_nothing_and_goes_on(bench: Bench) -> None:  # noqa: F811
+def test_a_paused_program_launches_nothing_and_continues(bench: Bench) -> None:  # noqa: F811
     part, _ = begun(bench, "a", "saturate", "1000", "60")
     go(part)
     wait_for("its work", bench.runs_on)
@@ -78,7 +78,7 @@ def test_evicted_memory_is_others_meanwhile_and_bit_for_bit_the_same_afterwards(
 
 
 @pytest.mark.parametrize("kind", ["managed", "ipc"])
-def test_what_the_driver_cannot_move_goes_on_as_before(bench: Bench, kind: str) -> None:  # noqa: F811
+def test_what_the_driver_cannot_move_continues_as_before(bench: Bench, kind: str) -> None:  # noqa: F811
     part, said = begun(bench, "a", "checkpoint_target", kind)
     refused = vgpu(bench.system, "slice", "evict", "a")
     assert refused.returncode == 8 and "as before" in refused.stderr and "not supported" in refused.stderr

@@ -166,7 +166,7 @@ def test_linked_plugin_with_deepbind(same_driver: TinyDriver, shim: Path, run: R
     assert set(files(hooked).values()) == {shim.name}
 
 
-def test_shared_addresses_are_told_apart_by_name(
+def test_shared_addresses_are_distinguished_by_name(
     surface: cudaspec.Surface, shim: Path, rows: dict[str, hookdef.Row], run: Run, tmp_path: Path
 ) -> None:
     """A driver may use one address for several names; the hook is then found by name and kind of default stream."""
@@ -185,7 +185,7 @@ def test_shared_addresses_are_told_apart_by_name(
         assert not passes or found["cuMemcpyPeer"] == "libcuda.so.1"
 
 
-def test_private_addresses_are_told(surface: cudaspec.Surface, shim: Path, run: Run, tmp_path: Path) -> None:
+def test_private_addresses_are_reported(surface: cudaspec.Surface, shim: Path, run: Run, tmp_path: Path) -> None:
     """Pointer identity would fail with such a driver: the log says so once; newer exported names say nothing."""
     for private, lines in ((("cuMemsetD8_v2", "cuLaunchGrid"), 1), ((), 0)):
         driver = tiny_driver.build(surface, tmp_path / f"driver{lines}", extra=EXTRA, private=private)

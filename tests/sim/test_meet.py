@@ -1,4 +1,4 @@
-"""Kernels that spin for each other over two devices: they get on only while both run, and spinning is busy time."""
+"""Kernels that spin for each other over two devices: they progress only while both run, and spinning is busy time."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def _eventually(holds: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("processes", [(), ("processes",)])
-def test_who_comes_first_spins(device: MakeDevice, start: Start, processes: tuple[str, ...]) -> None:
+def test_the_first_spins(device: MakeDevice, start: Start, processes: tuple[str, ...]) -> None:
     """10 x (10 ms on device 0 alone, then 1 ms on both): device 1 is busy all the while, most of it spinning."""
     made = device(devices=2)
     one = start(made, "meet", 10, 10000, *processes)
     one.line()
-    time.sleep(0.2)  # with two processes: the child has come to its first meeting
+    time.sleep(0.2)  # with two processes: the child has reached its first meeting
     one.go()
     said = one.line()
     assert one.end() == 0
@@ -50,7 +50,7 @@ def test_who_comes_first_spins(device: MakeDevice, start: Start, processes: tupl
     assert _busy_ns(made.busy_log(1)) >= busy_ns - own_ns - MEETING_NS
 
 
-def test_they_get_on_only_while_both_run(device: MakeDevice, start: Start) -> None:
+def test_they_progress_only_while_both_run(device: MakeDevice, start: Start) -> None:
     """Beside a program that has half of device 0, a meeting takes twice its time on both devices."""
     made = device(devices=2)
     other = start(made, "saturate", 1000, 3)
@@ -82,7 +82,7 @@ def test_slices_of_two_devices_do_not_stay_together(device: MakeDevice, start: S
     assert 700 * MEETING_NS < took_ns < 2000 * MEETING_NS
 
 
-def test_one_whose_partner_never_comes_stops_nobody(device: MakeDevice, start: Start) -> None:
+def test_one_whose_partner_never_comes_stops_no_other(device: MakeDevice, start: Start) -> None:
     """Half of a pair is killed; the other half spins, and a neighbour has its half of the device all the same."""
     made = device(devices=2)
     one = start(made, "meet", 1000, 10, "processes")

@@ -1,4 +1,4 @@
-"""What a program that does not know the simulated device is told by it, once."""
+"""What the simulated device reports, once, to a program that does not know it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def said(device: MakeDevice, program: str, *words: str) -> list[str]:
     return done.stderr.splitlines()
 
 
-def test_a_program_is_told_once_that_its_kernels_compute_nothing(device: MakeDevice) -> None:
+def test_a_program_is_notified_once_that_its_kernels_compute_nothing(device: MakeDevice) -> None:
     (line,) = said(device, LAUNCHES, "train_step")
     assert line.startswith("vgpu: SIMULATED device: kernel train_step takes time and computes nothing"), line
 
@@ -61,7 +61,7 @@ def test_kernels_that_are_made_for_the_device_say_nothing(device: MakeDevice, kn
     assert said(device, LAUNCHES, known) == []
 
 
-def test_a_program_of_the_cuda_runtime_is_told_once_why_it_finds_no_device(device: MakeDevice) -> None:
+def test_a_program_of_the_cuda_runtime_is_notified_once_why_it_finds_no_device(device: MakeDevice) -> None:
     found = next(iter(sorted(CUDART.glob("libcudart.so.13*"))), None)
     if found is None:
         pytest.skip("no CUDA 13 runtime here")

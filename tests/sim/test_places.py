@@ -58,7 +58,7 @@ def as_user(uid: int, work: Callable[[], int]) -> int:
     return int(found)
 
 
-def test_who_says_nothing_is_disconnected_and_no_other(device: MakeDevice) -> None:
+def test_only_a_silent_client_is_disconnected(device: MakeDevice) -> None:
     made = device()
     before = descriptors(made)
     (other,) = connect(made, 1)

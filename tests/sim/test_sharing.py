@@ -86,7 +86,7 @@ def test_a_program_that_waits_each_time_is_served_beside_one_that_never_does(dev
     assert _total(spans, begin_ns, end_ns) > 0.9
 
 
-def test_a_stopped_process_stops_nobody(device: MakeDevice, start: Start) -> None:
+def test_a_stopped_process_stops_no_other(device: MakeDevice, start: Start) -> None:
     made = device()
     first, second = start(made, "saturate", 1000, 30), start(made, "saturate", 1000, 2)
     for one in (first, second):
@@ -198,7 +198,7 @@ def _ask(link: socket.socket, kind: int, size: int = 0, key: int = 0, who: int =
     return REPLY.unpack(said)
 
 
-def test_descriptors_that_nobody_asked_for_do_not_pile_up(device: MakeDevice) -> None:
+def test_unrequested_descriptors_do_not_pile_up(device: MakeDevice) -> None:
     made = device()
     link, fds = _hello(made)
     _ask(link, FREE, fds=fds[:2])
@@ -211,7 +211,7 @@ def test_descriptors_that_nobody_asked_for_do_not_pile_up(device: MakeDevice) ->
     link.close()
 
 
-def test_what_a_process_comes_to_pay_for_while_it_is_moved_off_stays_its_own(device: MakeDevice) -> None:
+def test_what_a_process_is_charged_while_it_is_moved_off_stays_its_own(device: MakeDevice) -> None:
     """A call of it was under way: it opens what another process has made, which then lets go."""
     made = device()
     (maker, fds), (other, more) = _hello(made), _hello(made)
@@ -229,7 +229,7 @@ def test_what_a_process_comes_to_pay_for_while_it_is_moved_off_stays_its_own(dev
     other.close()
 
 
-def test_nobody_writes_completions_but_the_server(device: MakeDevice) -> None:
+def test_only_the_server_writes_completions(device: MakeDevice) -> None:
     link, fds = _hello(device())
     try:
         mmap.mmap(fds[1], 4096)

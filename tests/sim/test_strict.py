@@ -47,7 +47,7 @@ def strict(device: MakeDevice, program: MakeProgram) -> Strict:
         ("wrong_function", "cuLaunchKernel: function 0x: of another context than the stream"),
     ],
 )
-def test_what_is_wrong_is_told(strict: Strict, case: str, told: str) -> None:
+def test_what_is_wrong_is_reported(strict: Strict, case: str, told: str) -> None:
     assert strict(case, "1") == (0, [f"vgpu-sim strict: {told}"])
     assert strict(case, "fail")[0] == 1
 
@@ -56,7 +56,7 @@ def test_a_program_that_does_nothing_wrong_hears_nothing(strict: Strict) -> None
     assert strict("clean", "fail") == (0, [])
 
 
-def test_what_is_not_given_back_is_told_at_exit(strict: Strict) -> None:
+def test_what_is_not_given_back_is_reported_at_exit(strict: Strict) -> None:
     code, told = strict("leak", "1")
     assert code == 0
     assert sorted(told) == [
@@ -75,6 +75,6 @@ def test_what_is_not_given_back_is_told_at_exit(strict: Strict) -> None:
     assert strict("leak", "fail") == (1, told)
 
 
-def test_nothing_is_told_unless_asked_for(strict: Strict) -> None:
+def test_nothing_is_reported_unless_asked_for(strict: Strict) -> None:
     assert strict("leak", "") == (0, [])
     assert strict("stream", "0") == (0, [])

@@ -86,7 +86,7 @@ def test_a_device_is_busy_with_all_its_jobs_but_never_more_than_whole() -> None:
 # ---- pairs that lose ----
 
 
-def test_a_pair_that_loses_is_parted_and_remembered() -> None:
+def test_a_pair_that_loses_is_separated_and_remembered() -> None:
     """How fast each is alone is known of the one from the minute before, of the other from another of its kind."""
     monitor = SharingMonitor()
     jobs = [

@@ -56,7 +56,7 @@ def test_a_change_costs_time_in_which_it_has_its_devices_and_does_nothing() -> N
     assert (60, 4000) in held and held[-1][1] == 0
 
 
-def test_it_shrinks_for_who_has_waited_half_a_minute_and_no_further_than_he_needs() -> None:
+def test_it_shrinks_for_a_job_that_has_waited_half_a_minute_and_no_further_than_needed() -> None:
     trace = [elastic(0, 4000, 1, 4), job(100, 1000, members=2)]
     outcome = run(trace, "1x4", costs=Costs(resize_ns=5 * SECOND_NS))
     (_, first_ends), (second_starts, second_ends) = times_s(outcome)
@@ -66,7 +66,7 @@ def test_it_shrinks_for_who_has_waited_half_a_minute_and_no_further_than_he_need
     assert done + 4 * (first_ends - 1140) == 4000, "nothing had been done since 135 when the other one ended"
 
 
-def test_what_idles_beside_one_that_does_not_fit_is_used_until_he_does() -> None:
+def test_what_idles_beside_one_that_does_not_fit_is_used_until_it_does() -> None:
     trace = [job(0, 500, members=3), elastic(0, 4000, 1, 4), job(1, 10, members=4)]
     outcome = run(trace, "1x5", "strict:fifo")
     (_, rigid_ends), (_, _), (wide_starts, wide_ends) = times_s(outcome)
@@ -160,6 +160,6 @@ def test_bounds_that_fall_are_refused_with_their_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "16", "16:a", "0:5", "16:2200,16:4000", "16:2200,32:100", "1:0", "1:99999999999"])
-def test_curves_that_cannot_be_meant(text: str) -> None:
+def test_invalid_curves(text: str) -> None:
     with pytest.raises(ValueError, match="16:2200,32:4000,64:5000"):
         scaling.parse(text)

@@ -127,7 +127,7 @@ class Live:
         self.now_ns = max(self.now_ns, until_ns)
 
 
-def test_the_recordings_have_every_way_to_make_room(tmp_path: Path) -> None:
+def test_the_recordings_have_every_way_of_preemption(tmp_path: Path) -> None:
     hows = set()
     for seed in range(4):
         live = Live(tmp_path / "queue.jsonl", seed=seed)

@@ -29,7 +29,7 @@ def test_figures_by_hand() -> None:
     assert found.jain == pytest.approx((1 + 5 / 13 + 1) ** 2 / (3 * (1 + (5 / 13) ** 2 + 1)))
 
 
-def test_room_that_stays_empty_while_jobs_wait() -> None:
+def test_capacity_that_stays_free_while_jobs_wait() -> None:
     found = results.figures(run([job(0, 10), job(0, 10, members=2)], "1x2", "strict:fifo"))
     assert found.idle_while_waiting == pytest.approx(10 / 40)
 

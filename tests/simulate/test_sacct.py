@@ -65,7 +65,7 @@ def test_a_job() -> None:
     assert (spec.model, spec.skew_ppm, found.where) == ("resnet50", 500_000, "month.txt:2")
 
 
-def test_policies_are_told_what_a_controller_would_know() -> None:
+def test_policies_get_what_a_controller_would_know() -> None:
     assert job().spec.duration_ns == 86_400 * SECOND_NS
     assert job(Comment="vgpu duration=2h").spec.duration_ns == 7200 * SECOND_NS
     assert job(Timelimit="UNLIMITED").spec.duration_ns == job(Timelimit="Partition_Limit").spec.duration_ns == 0

@@ -236,7 +236,7 @@ def all_rows(jobs: JobStore, since_ns: int = 0) -> list[Row]:
     return found
 
 
-def test_rows_are_bounded_in_time_and_counters_may_begin_anew(tmp_path: Path) -> None:
+def test_rows_are_bounded_in_time_and_counters_may_begin_again(tmp_path: Path) -> None:
     jobs = JobStore(Store(tmp_path))
     ledger = Ledger()
     ledger.open(made(), 0)

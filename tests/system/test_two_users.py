@@ -174,7 +174,7 @@ def _answers(site: Site, who: Asker, path: str) -> list[tuple[str, str, bytes]]:
 
 @in_a_new_folder
 @pytest.mark.parametrize("path", RPCS, ids=[path.rpartition("/")[2] for path in RPCS])
-def test_bob_is_told_nothing_by_the_api(site: Site, path: str) -> None:
+def test_bob_learns_nothing_from_the_api(site: Site, path: str) -> None:
     for code, message, raw in _answers(site, site.bob, path):
         told = [what for what, secret in site.hidden.items() if secret in message or secret.encode() in raw]
         # what Bob has asked for by its name may be in the refusal
@@ -182,7 +182,7 @@ def test_bob_is_told_nothing_by_the_api(site: Site, path: str) -> None:
 
 
 @in_a_new_folder
-def test_alice_is_told_what_is_hers(site: Site) -> None:
+def test_alice_sees_what_she_owns(site: Site) -> None:
     """The same requests: Bob's could have been answered."""
     told = b"".join(raw for path in RPCS for _code, _message, raw in _answers(site, site.alice, path))
     assert [what for what, secret in site.hidden.items() if secret.encode() not in told] == []

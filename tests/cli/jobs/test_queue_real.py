@@ -301,7 +301,7 @@ def test_a_job_is_its_submitters(real: Any, home: Path, nobody: Any) -> None:
 
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
-def test_nobody_sees_or_changes_anothers_job(real: Any, nobody: Any) -> None:
+def test_no_user_sees_or_changes_anothers_job(real: Any, nobody: Any) -> None:
     job_id = submit(real, "--gpus", "0.25", "--", "sleep", "600")
     for words in (
         ("queue", "show", job_id),
@@ -347,7 +347,7 @@ def test_a_running_job_is_resized(real: Any) -> None:
     assert real("queue", "cancel", job_id).code == 0
 
 
-def test_an_elastic_slice_grows_gives_room_and_says_why(real: Any) -> None:
+def test_an_elastic_slice_grows_shrinks_and_says_why(real: Any) -> None:
     assert real("quota", "set", "default", "--elastic-wait", "2s", "--elastic-idle", "1s").code == 0
     try:
         big = submit(real, "--gpus", "1", "--", "sleep", "600")

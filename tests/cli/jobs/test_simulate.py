@@ -241,7 +241,7 @@ def test_a_bad_row_names_its_line(vgpu: Any, tmp_path: Path) -> None:
     assert vgpu("simulate", "--trace", str(trace), "--cluster", "1x1", "--sort").code == 0
 
 
-def test_durations_are_learnt_where_nobody_tells_them(vgpu: Any) -> None:
+def test_durations_are_learnt_where_no_job_states_them(vgpu: Any) -> None:
     base = ("simulate", "--trace", SIXTY, "--cluster", "2x4", "--placement", "count", "-o", "json")
     told = vgpu(*base, "--policy", "strict:fifo", "--backfill").json["runs"][0]
     learnt = vgpu(*base, "--policy", "strict:fifo", "--backfill", "--estimates").json["runs"][0]

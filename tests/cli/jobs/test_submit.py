@@ -83,7 +83,7 @@ def test_a_request_id_is_checked(vgpu: Any, daemon: Any, request_id: str) -> Non
     assert not daemon.queue.requests
 
 
-def test_a_job_that_is_queued_has_its_number_told_whatever_comes_after(
+def test_the_number_of_a_queued_job_is_shown_whatever_comes_after(
     vgpu: Any, daemon: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def gone(*_: object) -> None:
@@ -326,7 +326,7 @@ def test_a_command_as_a_text_is_the_shells(vgpu: Any, daemon: Any, tmp_path: Pat
     assert list(submitted(daemon).command) == ["/bin/sh", "-c", "make && ./train | tee log"]
 
 
-def test_the_documents_job_file_has_every_key_and_can_be_meant(vgpu: Any, daemon: Any, tmp_path: Path) -> None:
+def test_the_documents_job_file_has_every_key_and_is_valid(vgpu: Any, daemon: Any, tmp_path: Path) -> None:
     document = (Path(__file__).parents[3] / "docs/queue.md").read_text()
     (block,) = re.findall(r"```toml\n(.*?)```", document, re.DOTALL)
     named = set(re.findall(r"^#?(\w+) = ", block, re.MULTILINE)) - {"BATCH"} | {"env"}
@@ -487,7 +487,7 @@ def test_help_imports_neither_grpc_nor_protobuf() -> None:
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
 
 
-# ---- jobs that are stretched ----
+# ---- elastic jobs ----
 
 
 def test_elastic_gpus_reach_the_api(vgpu: Any, daemon: Any) -> None:
@@ -498,7 +498,7 @@ def test_elastic_gpus_reach_the_api(vgpu: Any, daemon: Any) -> None:
     assert (spec.elastic.gpus_milli_min, spec.elastic.gpus_milli_max, spec.elastic.workers_max) == (250, 1000, 0)
 
 
-def test_equal_bounds_are_no_stretch(vgpu: Any, daemon: Any) -> None:
+def test_equal_bounds_are_not_elastic(vgpu: Any, daemon: Any) -> None:
     assert vgpu("submit", "--gpus", "0.5..0.5", "--", "x", host=daemon.host).code == 0
     spec = submitted(daemon)
     assert spec.slice.gpus_milli == 500
@@ -523,7 +523,7 @@ def test_workers_reach_the_api(vgpu: Any, daemon: Any, words: str, heuristic: st
     assert (elastic.batch, elastic.batch_max, elastic.heuristic) == (64, 512, heuristic)
 
 
-def test_a_job_file_stretches_too(vgpu: Any, daemon: Any, tmp_path: Path) -> None:
+def test_a_job_file_may_be_elastic_too(vgpu: Any, daemon: Any, tmp_path: Path) -> None:
     path = tmp_path / "job.toml"
     path.write_text("gpus = 0.5\nworkers = '1-4'\nbatch = 32\nheuristic = 'fixed(2)'\ncommand = ['x']\n")
     assert vgpu("submit", "-f", str(path), host=daemon.host).code == 0
@@ -566,7 +566,7 @@ BAD_STRETCHES = [
 
 
 @pytest.mark.parametrize(("words", "message"), BAD_STRETCHES)
-def test_stretches_that_cannot_be_meant_are_refused_before_anything_is_sent(
+def test_invalid_elastic_bounds_are_refused_before_anything_is_sent(
     vgpu: Any, daemon: Any, words: str, message: str
 ) -> None:
     result = vgpu("submit", *words.split(), "--", "x", host=daemon.host)

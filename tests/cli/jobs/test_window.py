@@ -39,7 +39,7 @@ def started(out: int, *words: str) -> tuple[subprocess.Popen[bytes], int, list[A
 
 
 @pytest.mark.parametrize("how", ["blocking", "non-blocking"])
-def test_a_stdout_that_nobody_reads(how: str) -> None:
+def test_a_stdout_without_a_reader(how: str) -> None:
     """`vgpu queue attach 7 | head`"""
     reader, writer = os.pipe()
     process, terminal, before = started(writer, how, "1")

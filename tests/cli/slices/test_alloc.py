@@ -36,7 +36,7 @@ def test_as_data_and_as_name(vgpu: Any, daemon: Any) -> None:
         ([], 2, "GPUS"),
     ],
 )
-def test_what_cannot_be_meant(vgpu: Any, daemon: Any, words: list[str], code: int, said: str) -> None:
+def test_invalid_values(vgpu: Any, daemon: Any, words: list[str], code: int, said: str) -> None:
     result = vgpu("alloc", *words, host=daemon.host)
     assert result.code == code, result
     assert said in result.stderr

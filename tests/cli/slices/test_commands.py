@@ -111,7 +111,7 @@ def test_drain_waits_no_longer_than_its_deadline(
     assert (said in result.stderr) == bool(programs)
 
 
-def test_a_deadline_is_for_who_waits(vgpu: Any, slices: Any) -> None:
+def test_a_deadline_needs_wait(vgpu: Any, slices: Any) -> None:
     result = vgpu("gpu", "drain", "0", "--reason", "cabling", "--deadline", "2h", host=slices.host)
     assert result.code == ExitCode.USAGE and "--deadline" in result.stderr
 
@@ -313,7 +313,7 @@ def test_a_slow_daemon_is_a_timeout(vgpu: Any, daemon: Any) -> None:
 
 
 @pytest.mark.parametrize("command", [["events", "-f"], ["top", "-d", "0.2"]])
-def test_ctrl_c_ends_what_goes_on_without_a_traceback(slices: Any, command: list[str]) -> None:
+def test_ctrl_c_ends_what_continues_without_a_traceback(slices: Any, command: list[str]) -> None:
     whole = [sys.executable, "-m", "vgpud.cli.main", "--host", slices.host, *command]
     process = subprocess.Popen(whole, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:

@@ -171,7 +171,7 @@ def test_the_end_is_seen_when_another_thread_has_taken_the_signal(monkeypatch: p
 
 
 def test_being_stopped_for_long_is_no_signal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """sigtimedwait() of Python tells rubbish when its time was over while the process was stopped."""
+    """sigtimedwait() of Python returns rubbish when its time was over while the process was stopped."""
     from vgpud.cli.common import child_process
 
     mask = child_process.block_signals()
@@ -308,7 +308,7 @@ def test_a_run_that_is_killed_leaves_its_command(start: Any, daemon: Any, tmp_pa
     assert len(daemon.slices) == 1
 
 
-def test_ctrl_z_stops_both_and_fg_goes_on(daemon: Any) -> None:
+def test_ctrl_z_stops_both_and_fg_continues(daemon: Any) -> None:
     """A shell with job control stops and continues `vgpu run` with its command as it does any program."""
     command = 'sh -c "echo pid \\$\\$ ready; read a; exit 4"'
     run_command = f'"$PY" -c "$UNHOOKED" --host {daemon.host} run -q --gpus 0.5 -- {command}'

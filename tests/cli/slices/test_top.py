@@ -201,7 +201,7 @@ def test_a_slice_without_a_program_is_due_nothing() -> None:
     ("share", "throttled_ratio", "style"),
     [(0.45, 0.9, "yellow"), (0.45, 0.0, "green"), (0.49, 0.9, "green"), (0.65, 0.9, "red")],
 )
-def test_who_waits_and_gets_less_than_it_is_due_is_coloured(share: float, throttled_ratio: float, style: str) -> None:
+def test_a_waiting_slice_below_its_entitlement_is_coloured(share: float, throttled_ratio: float, style: str) -> None:
     (given,) = slice_of("a", entitlement_milli=500, max_milli=600, share_ratio=share)["devices"]
     assert _got_style(Line({}, given, Recent(throttled_ratio, 0.0, ()))) == style
 
@@ -341,7 +341,7 @@ def waiting(vgpu: Any, daemon: Any) -> Any:
     return daemon
 
 
-def test_one_view_is_enough_to_see_who_waits(vgpu: Any, waiting: Any) -> None:
+def test_one_view_is_enough_to_see_which_slices_wait(vgpu: Any, waiting: Any) -> None:
     titles, line = vgpu("top", "-n", "1", "-d", "0.1", host=waiting.host).stdout.splitlines()
     shown = dict(zip(titles.split(), line.split(), strict=True))
     assert (shown["SLICE"], shown["LIMITS"], shown["GOT%"]) == ("a", "0.5", "25.0")
@@ -405,7 +405,7 @@ def test_keys_are_obeyed_at_once_and_q_leaves_the_terminal_as_it_was(daemon: Any
         os.close(terminal)
 
 
-def test_the_first_view_on_a_terminal_shows_who_waits_as_well(waiting: Any) -> None:
+def test_the_first_view_on_a_terminal_shows_waiting_slices_as_well(waiting: Any) -> None:
     code, text = on_a_terminal("--host", waiting.host, "top", "-n", "1", "-d", "0.1")
     left = re.sub(r"\x1b\[[^a-zA-Z]*[a-zA-Z]", "", text.partition("\x1b[?1049l")[2])
     titles, line = left.splitlines()[2:4]

@@ -80,7 +80,7 @@ def test_a_lease_its_drain_and_an_overlap() -> None:
     assert bars(events, "regime") == [("arbitrated", 0, 20)]
 
 
-def test_what_goes_on_is_cut_at_the_end_and_what_was_closed_begins_nothing() -> None:
+def test_what_continues_is_cut_at_the_end_and_what_was_closed_begins_nothing() -> None:
     events = traced(at(0, "close", text="closed"), at(2, "open", text="count"), at(9, "waits", value=1))
     assert bars(events) == [("gate count", 2, 9)]
 
@@ -128,7 +128,7 @@ def test_an_overlap_that_was_seen_after_the_drain_had_ended_is_none() -> None:
     ]
 
 
-def test_an_overlap_that_goes_on_is_cut_at_the_end() -> None:
+def test_an_overlap_that_continues_is_cut_at_the_end() -> None:
     events = traced(at(0, "open", text="count"), at(5, "close"), at(7, "overlap"), at(10, "waits"))
     assert bars(events) == [("gate count", 0, 5), ("overlap", 7, 10)]
 

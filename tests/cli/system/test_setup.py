@@ -177,7 +177,7 @@ def test_not_writable_is_said_before_anything_is_changed(
     assert "cannot write /etc/docker/daemon.json" in result.stderr
 
 
-def test_a_user_without_root_is_told_what_to_type(vgpu: Any, libraries: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_root_sees_what_to_type(vgpu: Any, libraries: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert Site().for_user  # or the machine itself would be changed
     for engine in ("docker", "containerd", "systemd"):
@@ -198,7 +198,7 @@ def test_as_data(setup: Any, host: Path) -> None:
 
 
 class FakeDockerd:
-    """Takes over what is in its file when told to, if it likes it."""
+    """Takes over what is in its file on request, if it is valid."""
 
     def __init__(self, config: Path, *options: str) -> None:
         self.config = config
@@ -230,7 +230,7 @@ def running(host: Path, monkeypatch: pytest.MonkeyPatch) -> FakeDockerd:
     return fake
 
 
-def test_dockerd_is_told_and_asked(setup: Any, host: Path, running: FakeDockerd) -> None:
+def test_dockerd_is_reloaded_and_asked(setup: Any, host: Path, running: FakeDockerd) -> None:
     running.config.write_text(DOCKER)
     assert "SIGHUP" in setup("docker").stderr
     assert "vgpu" in running.info["Runtimes"]
@@ -272,7 +272,7 @@ def test_what_dockerd_does_not_take_over_is_put_back(setup: Any, host: Path, run
 def test_the_dockerd_that_docker_asks_is_meant(
     host: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, running: FakeDockerd
 ) -> None:
-    """Snap's, say, has its file elsewhere. Where nobody answers it is the usual file."""
+    """Snap's, say, has its file elsewhere. Where no dockerd answers it is the usual file."""
     monkeypatch.setattr(dockerd, "DEFAULT_CONFIG", tmp_path / "usual.json")
     monkeypatch.setattr(dockerd.Dockerd, "socket_path", lambda self, hosts: tmp_path / "sock")
     (tmp_path / "sock").touch()
@@ -335,14 +335,14 @@ def test_versions_stay_where_processes_cannot_be_seen(setup: Any, host: Path, mo
     assert not (host / "usr/lib/vgpu").exists()
 
 
-def test_damaged_files_are_mended_by_rename(setup: Any, host: Path, libraries: Path) -> None:
+def test_damaged_files_are_repaired_by_rename(setup: Any, host: Path, libraries: Path) -> None:
     setup("docker")
     library = host / "usr/lib/vgpu/current/libvgpu.so"
     with library.open() as used:
         (libraries / "libvgpu.so").write_text("second build")
         (host / "usr/lib/vgpu/current/vgpu-runtime").chmod(0o600)
         said = setup("docker").stderr
-        assert used.read() == "first libvgpu.so"  # whoever has it mapped keeps it
+        assert used.read() == "first libvgpu.so"  # a process that has it mapped keeps it
     assert f"repair /usr/lib/vgpu/{vgpud.__version__}: libvgpu.so, vgpu-runtime\n" in said
     assert library.read_text() == "second build"
     assert (host / "usr/lib/vgpu/current/vgpu-runtime").stat().st_mode & 0o777 == 0o755
@@ -415,7 +415,7 @@ def test_low_level_runtimes_that_cannot_be(setup: Any, host: Path, runtime: str,
 
 
 @pytest.mark.parametrize("runtime", ["runc", "/opt/runc"])
-def test_a_low_level_runtime_that_is_not_there_is_told(setup: Any, host: Path, runtime: str) -> None:
+def test_a_missing_low_level_runtime_is_reported(setup: Any, host: Path, runtime: str) -> None:
     told = f"--runtime {runtime} does not exist"
     assert told in setup("docker", "--runtime", runtime).stderr
     place = host / ("opt/runc" if "/" in runtime else "usr/local/bin/runc")

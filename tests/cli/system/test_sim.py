@@ -82,7 +82,7 @@ def test_a_page_without_a_server_ends_no_process(vgpu: Any, folder: Path) -> Non
 
 
 @pytest.mark.parametrize(("command", "code"), [(("status",), 4), (("stop",), 4), (("run", "--", "true"), 125)])
-def test_no_server_is_said_with_the_mend(vgpu: Any, tmp_path: Path, command: tuple[str, ...], code: int) -> None:
+def test_no_server_is_said_with_the_fix(vgpu: Any, tmp_path: Path, command: tuple[str, ...], code: int) -> None:
     result = vgpu("sim", command[0], "--dir", str(tmp_path), *command[1:])
     assert result.code == code
     assert result.stderr.startswith(f"vgpu: no simulated device runs in {tmp_path}: start it with `vgpu sim start")

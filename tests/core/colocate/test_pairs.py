@@ -1,4 +1,4 @@
-"""Sharing devices by what jobs use: where a job goes, who keeps it out, its guarantee, how the rule is written."""
+"""Sharing devices by what jobs use: where a job goes, which keep it out, its guarantee, how the rule is written."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_what_is_not_known_counts_as_all_that_it_may_use() -> None:
 
 
 def test_nodes_that_differ_in_who_is_there_are_not_alike() -> None:
-    """A ranking that is made anew ranks nodes that are alike once."""
+    """A new ranking ranks nodes that are alike once."""
     cluster = Cluster([node("a", 1), node("b", 1), node("c", 1)], rule=registry.make("colocate"))
     assert put(cluster, uses(90), uses(20), uses(90)) == ["a/0", "b/0", "c/0"]
     assert at(cluster.place(uses(50))) == ["b"]
@@ -86,7 +86,7 @@ def test_no_more_jobs_than_may_share() -> None:
     assert cluster.place(uses(5, min_milli=100)) is None
 
 
-def test_whole_devices_are_nobody_elses() -> None:
+def test_whole_devices_are_not_shared() -> None:
     cluster = made(2)
     put(cluster, uses(10, min_milli=1000))
     assert put(cluster, uses(10)) == ["a/1"]
@@ -172,7 +172,7 @@ def test_pairs_are_remembered_up_to_a_bound() -> None:
         (uses(5, gib=78), "no device has 0.5 GPU and 78GiB free"),
     ],
 )
-def test_why_there_is_no_room(job_: Job, why: str) -> None:
+def test_why_it_does_not_fit(job_: Job, why: str) -> None:
     cluster = made(2)
     put(cluster, uses(115), uses(55, "other"))
     cluster.lose("k", "other")
@@ -241,7 +241,7 @@ def test_what_is_known_is_rounded_and_its_kind_noted() -> None:
         ("best-fit(2)", "best-fit does not take '2': it takes nothing"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_in_one_line(text: str, why: str) -> None:
+def test_invalid_values_are_refused_in_one_line(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=r"^[^\n]+$") as refused:
         registry.make(text)
     assert why in str(refused.value)

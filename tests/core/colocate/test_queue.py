@@ -1,4 +1,4 @@
-"""Jobs that share devices in the queue: guarantees, what is measured, pairs that are parted and remembered."""
+"""Jobs that share devices in the queue: guarantees, what is measured, pairs that are separated and remembered."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def parted(at: Shell, job_id: int, other_id: int) -> list[StopJob]:
     return [command for command in commands if isinstance(command, StopJob)]
 
 
-# ---- room ----
+# ---- free capacity ----
 
 
 def test_two_jobs_share_what_one_asked_for() -> None:
@@ -82,7 +82,7 @@ def test_why_it_waits() -> None:
     assert at.reason(waits).startswith("no device can be shared with this job: device 0 of n would be used to 125 %")
 
 
-def test_who_makes_room_is_not_kept_beside_whom_it_may_not_share_with() -> None:
+def test_a_preempted_job_is_not_kept_beside_one_that_it_may_not_share_with() -> None:
     at = started(1, queue(placement=RULE, policy="priority"))
     first, second = at.submit(uses(90)), at.submit(uses(90, priority=5))
     assert [at.state(j) for j in (first, second)] == ["suspended", "running"]
@@ -137,7 +137,7 @@ def test_other_placements_take_no_notice() -> None:
 # ---- pairs that lose ----
 
 
-def test_the_one_that_is_named_goes_on_elsewhere() -> None:
+def test_the_one_that_is_named_continues_elsewhere() -> None:
     at = started(2, moves=True)
     first, filler = at.submit(uses(50, "a")), at.submit(uses(110, "x"))
     second = at.submit(uses(40, "b"))
@@ -162,7 +162,7 @@ def test_on_one_device_it_waits_until_the_other_has_gone() -> None:
     assert at.state(second) == "running"
 
 
-def test_without_a_checkpoint_it_starts_anew() -> None:
+def test_without_a_checkpoint_it_starts_again() -> None:
     at = started(hows=(How.PAUSE, How.REQUEUE))
     first, second = at.submit(uses(50, "a")), at.submit(uses(40, "b"))
     (stop,) = parted(at, second, first)
@@ -185,7 +185,7 @@ def test_such_jobs_are_kept_apart_from_then_on_also_after_a_restart() -> None:
 
 
 @pytest.mark.parametrize("what", ["not preemptible", "min run", "no kinds", "best-fit"])
-def test_who_is_not_parted(what: str) -> None:
+def test_which_jobs_are_not_separated(what: str) -> None:
     rules: dict[str, object] = {"min_run_ns": 10**12} if what == "min run" else {}
     at = started(1, queue(placement="best-fit" if what == "best-fit" else RULE, **rules))
     fields = {"preemptible": False} if what == "not preemptible" else {}
@@ -198,7 +198,7 @@ def test_who_is_not_parted(what: str) -> None:
     assert at.machine.pairs() == ((("k", "k"),) if remembered else ())
 
 
-def test_what_has_gone_meanwhile_is_not_parted() -> None:
+def test_what_has_gone_meanwhile_is_not_separated() -> None:
     at = started(1)
     at.slow = True
     first, second = at.submit(uses(30, "a")), at.submit(uses(30, "b"))
@@ -209,7 +209,7 @@ def test_what_has_gone_meanwhile_is_not_parted() -> None:
     assert parted(at, second, first) == [] and parted(at, second, 99) == []
 
 
-def test_it_is_told_to_its_user() -> None:
+def test_it_is_reported_to_its_user() -> None:
     at = started()
     first, second = at.submit(uses(50, "a")), at.submit(uses(40, "b"))
     parted(at, second, first)

@@ -1,4 +1,4 @@
-"""Which jobs lose by sharing a device: speeds together and alone, how sure the watch must be, who leaves."""
+"""Which jobs lose by sharing a device: speeds together and alone, how sure the watch must be, which one leaves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vgpud.core.jobs.model import SECOND_NS
 
 @dataclass
 class Runner:
-    """A job that runs: steps and device time go on evenly."""
+    """A job that runs: steps and device time grow evenly."""
 
     job_id: int
     kind: str = ""
@@ -76,7 +76,7 @@ def alone_then_together(first: tuple[int, int], second: tuple[int, int], **of_se
     return device
 
 
-# ---- who loses ----
+# ---- which job loses ----
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_who_stays_is_not_named_again_at_once() -> None:
 # ---- how fast a job is alone ----
 
 
-def test_its_own_speed_alone_comes_before_its_kinds() -> None:
+def test_its_own_speed_alone_comes_before_that_of_its_class() -> None:
     device = alone_then_together((100, 80), (40, 10))
     device.on[0].kind = "b"  # such jobs make 40 steps a second, it makes 100 alone
     assert [one.job_id for one in device.sleep(200)] == []
@@ -144,7 +144,7 @@ def test_its_own_speed_alone_comes_before_its_kinds() -> None:
     assert [one.job_id for one in device.sleep(200)] == [2]
 
 
-def test_where_nobody_knows_it_is_estimated_by_device_time() -> None:
+def test_where_it_is_unknown_it_is_estimated_by_device_time() -> None:
     device = Device()
     device.come(Runner(1, used_milli=200, alone_milli=500), Runner(2, used_milli=240, alone_milli=800))
     (found,) = device.sleep(200)
@@ -176,7 +176,7 @@ def test_a_job_that_waits_for_something_else_says_nothing_of_the_other() -> None
     assert device.sleep(600) == []
 
 
-def test_a_restarted_job_begins_anew() -> None:
+def test_a_restarted_job_begins_again() -> None:
     device = alone_then_together((100, 30), (40, 12))
     for _ in range(10):
         device.sleep(100)
@@ -185,16 +185,16 @@ def test_a_restarted_job_begins_anew() -> None:
     assert device.said == []
 
 
-# ---- who leaves ----
+# ---- which job leaves ----
 
 
 def test_who_came_later_leaves() -> None:
-    """Whether it may be stopped, the queue knows: nobody else leaves instead."""
+    """The queue knows whether it may be stopped: no other job leaves instead."""
     assert [(one.job_id, one.other_id) for one in alone_then_together((100, 30), (40, 12)).sleep(200)] == [(2, 1)]
 
 
 @pytest.mark.parametrize("liar", [0, 1])
-def test_what_a_program_says_of_itself_does_not_put_out_another_users(liar: int) -> None:
+def test_what_a_program_says_of_itself_does_not_evict_another_users(liar: int) -> None:
     """One of two reports next to nothing, and gets as much of the device as before."""
     rates = [(100, 80), (40, 35)]
     rates[liar] = (rates[liar][0], 0)
@@ -205,7 +205,7 @@ def test_what_a_program_says_of_itself_does_not_put_out_another_users(liar: int)
     assert device.sleep(600), "of one user it is believed"
 
 
-def test_another_users_job_is_parted_from_when_the_device_says_so() -> None:
+def test_another_users_job_is_separated_when_the_device_says_so() -> None:
     """Both get a third of what they use alone, and come as far."""
     device = alone_then_together((100, 30), (40, 12))
     device.on[1].owner = 1000

@@ -44,7 +44,7 @@ def test_utility_against_cost_by_hand() -> None:
 
 
 def test_steps_of_utility() -> None:
-    """Half an hour late is worth nothing: the second worker makes it just in time. Later even that is in vain."""
+    """Half an hour late is worth nothing: the second worker makes it just in time. Later even that does not help."""
     rule = Utility("u", utility.steps(((Fraction(100), Fraction(3, 4)),)), 3600, Fraction(1))
     one, two = Point(1, MICRO), Point(2, 3 * MICRO // 2)
     assert rule.passes(one, two, Outlook())
@@ -70,7 +70,7 @@ def test_a_job_settles_by_its_utility() -> None:
     assert Program(1, 16).settle(curve) == 16
 
 
-def test_fixed_is_wished_at_once() -> None:
+def test_a_fixed_number_is_the_target_at_once() -> None:
     program = Program(1, 8, "fixed(4)")
     wish = program.scaler.wish(0)
     assert wish and (wish.members, wish.why) == (4, "its user asked for 4 workers")
@@ -117,7 +117,7 @@ def test_parameters_are_kept_in_the_name(text: str, name: str) -> None:
         ("utility(100,0.5,samples=9)", "write utility(linear,100,0.5,samples=N)"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(text: str, said: str) -> None:
+def test_invalid_values_are_refused(text: str, said: str) -> None:
     with pytest.raises(InvalidSpec) as refused:
         registry.make(text)
     assert said in str(refused.value) and "\n" not in str(refused.value)

@@ -1,4 +1,4 @@
-"""Stragglers: smoothed throughput over the median's below 0.8, named once, seldom, and never the first in rank."""
+"""Stragglers: smoothed throughput over the median's below 0.8, named once, rarely, and never the first in rank."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_first_in_rank_is_never_one() -> None:
     assert _told({9: 10, 1: 100, 2: 100}).due(0) == ()
 
 
-def test_nobody_is_judged_early() -> None:
+def test_no_worker_is_judged_early() -> None:
     rates = {0: 100, 1: 10, 2: 100}
     assert _told(rates, REPORTS_MIN - 1).due(0) == ()
     assert _told(rates, REPORTS_MIN).due(0) != ()
@@ -60,7 +60,7 @@ def test_the_slowest_goes_first_and_the_next_when_it_has_gone() -> None:
 
 
 def test_replacements_are_not_endless() -> None:
-    """Every replacement is slow too: three in an hour, whoever it is."""
+    """Every replacement is slow too: three in an hour, whichever it is."""
     named, worker = 0, 1
     found = Stragglers()
     for second in range(0, 4 * 3600, 60):
@@ -75,7 +75,7 @@ def test_replacements_are_not_endless() -> None:
 
 
 def test_in_lock_step_the_time_without_waiting_counts() -> None:
-    """Synchronous workers all do the same in a second: who never waits is the one that the others wait for."""
+    """Synchronous workers all do the same in a second: the one that never waits is the one that the others wait for."""
     scaler = Autoscaler(Elastic(least_members=1, most_members=4))
     scaler.set_workers((0, 1, 2, 3), 0)
     for second in range(1, 60):

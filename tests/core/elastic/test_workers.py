@@ -1,4 +1,4 @@
-"""Worker groups on a fake clock: which workers work together, what they are told and when, and which are replaced."""
+"""Worker groups on a fake clock: which workers work together, what they are sent and when, and which are replaced."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from vgpud.core.queue import group_record
 # ---- memberships ----
 
 
-def test_the_first_membership_is_of_all_and_told_twice() -> None:
+def test_the_first_membership_is_of_all_and_sent_twice() -> None:
     world = World(3)
     world.hello(2)
     world.hello(0)
@@ -53,7 +53,7 @@ def test_a_worker_that_is_not_there_is_not_waited_for_for_ever() -> None:
     assert world.group.members == (1, 0), "survivors first"
 
 
-def test_newcomers_are_told_when_all_of_them_are_ready_and_survivors_keep_their_rank() -> None:
+def test_newcomers_are_notified_when_all_of_them_are_ready_and_survivors_keep_their_rank() -> None:
     world = World(2, batch=8, batch_max=20)
     world.begin(0, 1)
     world.send(we.Resize(places("aabb"), "there is capacity"))
@@ -66,7 +66,7 @@ def test_newcomers_are_told_when_all_of_them_are_ready_and_survivors_keep_their_
     assert world.group.generation == 2
 
 
-def test_a_leaving_worker_is_told_and_has_time_until_the_others_continue() -> None:
+def test_a_leaving_worker_is_notified_and_has_time_until_the_others_continue() -> None:
     world = World(3)
     world.begin(0, 1, 2)
     world.send(we.Resize(places("aa"), "another job waits"))
@@ -84,7 +84,7 @@ def test_a_leaving_worker_is_told_and_has_time_until_the_others_continue() -> No
     assert world.resized == [(places("aa"), "")]
 
 
-def test_a_leaving_worker_is_told_although_the_membership_changes_again_at_once() -> None:
+def test_a_leaving_worker_is_notified_although_the_membership_changes_again_at_once() -> None:
     world = World(3, retries=1)
     world.begin(0, 1, 2)
     world.slow_disk = True
@@ -138,7 +138,7 @@ def test_a_death_makes_a_new_membership_and_an_old_loss_none() -> None:
     assert (told.workers, told.reason) == ((1, 2, made), "more workers are ready")
 
 
-def test_after_a_restart_nothing_is_told_to_those_who_work() -> None:
+def test_after_a_restart_nothing_is_sent_to_those_that_work() -> None:
     before = World(2)
     before.begin(0, 1)
     world = World(2, kept=before.disk)
@@ -150,7 +150,7 @@ def test_after_a_restart_nothing_is_told_to_those_who_work() -> None:
     assert world.group.generation == 1
 
 
-def test_a_worker_that_has_not_heard_of_the_newest_membership_is_told_again() -> None:
+def test_a_worker_that_has_not_confirmed_the_newest_membership_is_notified_again() -> None:
     before = World(2)
     before.begin(0, 1)
     before.group.renew((0, 1))
@@ -226,7 +226,7 @@ def straggling(world: World, number: int, where: str | None = "b") -> None:
     world.send(we.Straggling(number, f"worker {number} is slow", place(where) if where else None))
 
 
-def test_a_stand_in_that_works_relieves_the_straggler_and_the_queue_is_told_where_it_is() -> None:
+def test_a_stand_in_that_works_relieves_the_straggler_and_the_queue_learns_its_place() -> None:
     world = World(3)
     world.begin(0, 1, 2)
     straggling(world, 1)
@@ -333,7 +333,7 @@ def test_a_replacement_that_cannot_be_started_fails_the_attempt() -> None:
     assert world.stopped == [0]
 
 
-def test_what_cannot_be_started_is_told_to_the_queue() -> None:
+def test_what_cannot_be_started_is_reported_to_the_queue() -> None:
     world = World(1)
     world.unstartable = {2}
     world.begin(0)
@@ -389,7 +389,7 @@ def test_when_none_runs_after_a_restart_and_one_has_failed_none_is_replaced() ->
     assert (world.group.code, world.group.lost, world.group.why) == (1, True, "the machine was restarted")
 
 
-def test_a_queue_that_knows_another_place_is_told() -> None:
+def test_a_queue_that_knows_another_place_is_notified() -> None:
     world = World(2)
     world.begin(0, 1)
     world.send(we.Reconcile())

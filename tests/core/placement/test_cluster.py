@@ -248,7 +248,7 @@ def test_what_is_not_offered_or_reserved_otherwise_is_not_given() -> None:
     assert on(cluster.place(job(ask(300, mem_min_bytes=2 * GIB)))) == [("a/0",)]
 
 
-def test_room_of_a_suspended_job_is_asked_for_exactly() -> None:
+def test_capacity_for_a_suspended_job_is_asked_for_exactly() -> None:
     cluster = Cluster([node("a", 1), node("b", 1)])
     mine = cluster.place(job(700))
     assert mine is not None

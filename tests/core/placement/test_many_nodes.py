@@ -57,7 +57,7 @@ def test_placing_one_per_node_changes_nothing() -> None:
 # ---- switches ----
 
 
-def test_members_go_below_the_lowest_switch_with_room() -> None:
+def test_members_go_below_the_lowest_switch_where_they_fit() -> None:
     cluster = Cluster(
         [below("a", 2, "s1", "top"), below("b", 2, "s2", "top"), below("c", 2, "s2", "top"), below("d", 2, "s3", "top")]
     )
@@ -65,7 +65,7 @@ def test_members_go_below_the_lowest_switch_with_room() -> None:
     assert at(cluster.place(job(2000, 3, one_per_node=True))) == ["a", "b", "c"]
 
 
-def test_of_several_switches_the_one_with_least_room() -> None:
+def test_of_several_switches_the_one_with_least_free_capacity() -> None:
     nodes = [below(f"w{number}", 1, "wide") for number in range(3)] + [
         below("n0", 1, "narrow"),
         below("n1", 1, "narrow"),

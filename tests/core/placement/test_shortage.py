@@ -116,7 +116,7 @@ def test_an_empty_cluster_says_so() -> None:
     assert Cluster([]).why_not(job(1000)) == "this cluster has no node"
 
 
-def test_room_on_what_is_not_there_any_more_is_said() -> None:
+def test_free_capacity_on_what_is_not_there_any_more_is_said() -> None:
     """A suspended job after a restart without its device, or under another name of the node."""
     known, left, renamed = (Cluster(fresh([node(name, count)])) for name, count in (("a", 2), ("a", 1), ("b", 2)))
     placement = known.place(job(2000))

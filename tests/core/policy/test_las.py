@@ -114,7 +114,7 @@ def test_a_short_run_counts_as_a_quantum() -> None:
     assert las.changes_at(job, 100 * SECOND_NS) == (100 + 2 * 50) * SECOND_NS
 
 
-def test_nobody_is_promoted_without_the_knob_nor_out_of_the_first_level() -> None:
+def test_no_job_is_promoted_without_the_knob_nor_out_of_the_first_level() -> None:
     job = waiting(make_job(1, 1, 10_000), since_s=0, executed_s=10)
     for policy in ("las(5)", "las(100,promote=2)"):
         las = make(policy)

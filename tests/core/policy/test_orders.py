@@ -17,7 +17,7 @@ def ends_s(policy: str, jobs: list[Job], gpus: int = 1, strict: bool = False) ->
     return [job.ended_ns // SECOND_NS for job in jobs]
 
 
-def test_fifo_goes_by_submission_and_preempts_nobody() -> None:
+def test_fifo_goes_by_submission_and_preempts_no_job() -> None:
     assert order("fifo", [make_job(1, 1, 5, at=3), make_job(2, 1, 5, at=1), make_job(3, 1, 5, at=1)]) == [2, 3, 1]
     assert ends_s("fifo", [make_job(1, 1, 100), make_job(2, 1, 1, at=5, priority=9)]) == [100, 101]
 
@@ -40,7 +40,7 @@ def test_priority_first_then_submission() -> None:
     assert order("priority", jobs) == [2, 4, 1, 3]
 
 
-def test_priority_takes_room_only_where_it_is_told_to() -> None:
+def test_priority_preempts_only_where_it_is_allowed_to() -> None:
     def jobs() -> list[Job]:
         return [make_job(1, 1, 100), make_job(2, 1, 10, at=5, priority=1)]
 

@@ -73,14 +73,14 @@ def test_parameters_are_kept_in_the_name(text: str) -> None:
         ("las(" + ",".join(map(str, range(99))) + ")", "99 parameters: at most 64 are allowed"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(text: str, said: str) -> None:
+def test_invalid_values_are_refused(text: str, said: str) -> None:
     with pytest.raises(PolicyError) as refused:
         make(text)
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
-def test_the_document_names_every_policy_and_its_examples_can_be_meant() -> None:
+def test_the_document_names_every_policy_and_its_examples_are_valid() -> None:
     text = (Path(__file__).resolve().parents[3] / "docs" / "queue.md").read_text()
     table = text.partition("\n## Policies\n")[2].partition("\n## ")[0]
     written = re.findall(r"^\| (`.*?`) \|", table, re.M)

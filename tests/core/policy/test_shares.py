@@ -1,4 +1,4 @@
-"""Fair share and finish-time fairness: who has least, or is slowed down most, goes first."""
+"""Fair share and finish-time fairness: the user who has least, or is slowed down most, goes first."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def crowd(policy: str, gpus: int, users: dict[int, int], until_s: int = 100) -> 
     return world
 
 
-def test_equal_shares_whoever_came_first() -> None:
+def test_equal_shares_in_any_order_of_arrival() -> None:
     world = crowd("fair", 8, {1: 100, 2: 100, 3: 2})
     assert [held(world, uid) for uid in (1, 2, 3)] == [3000, 3000, 2000]
 
@@ -45,7 +45,7 @@ def test_shares_follow_weights() -> None:
     assert [held(world, uid) for uid in (1, 2, 3)] == [6000, 1000, 1000]
 
 
-def test_who_comes_later_gets_its_share_and_no_more_is_preempted_than_that_takes() -> None:
+def test_a_newcomer_gets_its_share_and_no_more_is_preempted_than_that_takes() -> None:
     world = World(make("fair"), 8, until_ns=1000 * SECOND_NS)
     world.run(
         [
@@ -81,7 +81,7 @@ def test_dominant_resource_fairness_of_its_papers_example() -> None:
 
 
 def test_history_counts_and_is_forgotten() -> None:
-    """Who used the cluster alone for a day stands back; after 60 days nobody knows."""
+    """A user who had the cluster alone for a day stands back; after 60 days that is forgotten."""
     for pause_s, first in ((0, 2), (60 * DAY_S, 1)):
         fair = make("fair(half-life=24)")
         past = make_job(1, 8, DAY_S, uid=1)
@@ -139,7 +139,7 @@ def test_a_requeue_wipes_nothing_out_and_charges_nothing_twice() -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=30), st.integers(1, 12))
-def test_nobody_has_more_than_who_waits_but_for_one_job(owners: list[int], gpus: int) -> None:
+def test_no_user_has_more_than_a_waiting_one_but_for_one_job(owners: list[int], gpus: int) -> None:
     counts = {uid: owners.count(uid) for uid in sorted(set(owners))}
     world = crowd("fair", gpus, counts)
     assert sum(held(world, uid) for uid in counts) == min(gpus, len(owners)) * 1000

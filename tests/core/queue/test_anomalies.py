@@ -1,4 +1,4 @@
-"""What is told of jobs that go wrong: once, with the numbers, and not of those that are well."""
+"""What is reported of jobs that go wrong: once, with the numbers, and not of those that are well."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PART_S = PART_NS // SECOND_NS
 
 @dataclass
 class Job:
-    """One job, told of every second."""
+    """One job, reported every second."""
 
     watch: Anomalies
     now: Sample = field(default_factory=lambda: Sample(0, 0, done=0))
@@ -40,7 +40,7 @@ def job() -> Job:
     return Job(Anomalies())
 
 
-def test_use_that_collapses_is_told_once_with_the_numbers() -> None:
+def test_use_that_collapses_is_reported_once_with_the_numbers() -> None:
     one = job()
     assert one.run(600, used=0.61) == []
     (text,) = one.run(600, used=0.02)
@@ -48,7 +48,7 @@ def test_use_that_collapses_is_told_once_with_the_numbers() -> None:
     assert one.watch.present == (text,)
 
 
-def test_it_is_told_again_after_it_was_well() -> None:
+def test_it_is_reported_again_after_it_was_well() -> None:
     one = job()
     one.run(600, used=0.6)
     assert len(one.run(200, used=0.02)) == 1
@@ -59,7 +59,7 @@ def test_it_is_told_again_after_it_was_well() -> None:
     assert len(one.run(200, used=0.02)) == 1
 
 
-def test_who_waits_at_his_gate_wants_as_much_as_before() -> None:
+def test_a_job_that_waits_at_its_gate_wants_as_much_as_before() -> None:
     one = job()
     one.run(600, used=0.9)
     assert one.run(600, used=0.1, waited=0.8) == [], "a neighbour has come"
@@ -79,13 +79,13 @@ def test_a_short_pause_is_nothing() -> None:
         assert one.run(2 * PART_S, used=0) == [], "an evaluation, a checkpoint"
 
 
-def test_before_there_is_a_past_nothing_is_told() -> None:
+def test_before_there_is_a_past_nothing_is_reported() -> None:
     one = job()
     one.run((ENOUGH_PARTS - 2) * PART_S, used=0.9)
     assert one.run(5 * PART_S, used=0) == []
 
 
-def test_another_size_begins_anew() -> None:
+def test_another_size_begins_again() -> None:
     one = job()
     one.run(600, used=0.9)
     one.watch.reset_detectors()
@@ -112,7 +112,7 @@ def test_slow_steps_have_their_time() -> None:
     assert len(one.run(20, used=0.5)) == 1
 
 
-def test_faults_are_told_once_each_and_no_more_than_so_many() -> None:
+def test_faults_are_reported_once_each_and_up_to_a_bound() -> None:
     watch = Anomalies()
     assert watch.fault("device 1", 79, "off the bus") == (
         "device 1, which it runs on, had XID 79 (off the bus): its results there are not to be trusted"

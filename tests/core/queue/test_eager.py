@@ -1,4 +1,4 @@
-"""Elastic jobs of an eager queue: who comes first has all that he can use before the next one starts."""
+"""Elastic jobs of an eager queue: the first one has all that it can use before the next one starts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def resizes(at: Shell, job_id: int) -> list[ResizeJob]:
     return [command for command in at.log if isinstance(command, ResizeJob) and command.job_id == job_id]
 
 
-def test_it_starts_as_large_as_there_is_room() -> None:
+def test_it_starts_as_large_as_fits() -> None:
     at = shell(8, eager())
     first, second, third = at.submit(workers(1, 6)), at.submit(workers(1, 6)), at.submit(workers(1, 6))
     assert (size(at, first), size(at, second)) == (6, 2) and at.state(third) == "pending"
@@ -81,7 +81,7 @@ def test_who_has_just_started_is_left_alone_and_others_start() -> None:
     assert size(at, job) == 5
 
 
-def test_who_waits_keeps_it_from_growing_no_longer_than_that() -> None:
+def test_a_waiting_job_keeps_it_from_growing_no_longer_than_that() -> None:
     at = shell(8, eager())
     first, job = at.submit(gpus(7)), at.submit(workers(1, 6))
     at.sleep(30)
@@ -100,7 +100,7 @@ def test_a_guarantee_takes_it_back_at_once() -> None:
     assert "queue team is below its guarantee" in notes(at, "job.resized")[-1]
 
 
-def test_whose_turn_it_is_goes_before_who_grows() -> None:
+def test_a_job_whose_turn_it_is_starts_before_another_grows() -> None:
     """Of two queues the one that is served less is first, whether its jobs are to start or to grow."""
     at = shell(8, eager(), queue("other"))
     first, job = at.submit(gpus(6)), at.submit(workers(1, 8))
@@ -110,7 +110,7 @@ def test_whose_turn_it_is_goes_before_who_grows() -> None:
     assert at.state(theirs) == "running" and size(at, job) == 3 and at.state(behind) == "pending"
 
 
-def test_who_comes_first_takes_it_from_those_behind() -> None:
+def test_the_first_takes_it_from_those_behind() -> None:
     at = shell(8, eager(policy="priority"))
     low = at.submit(workers(2, 8))
     high = at.submit(workers(1, 5, priority=1))
@@ -140,7 +140,7 @@ def test_its_limit_holds() -> None:
     assert size(at, at.submit(workers(1, 8))) == 3
 
 
-def test_started_again_it_is_as_large_as_there_is_room_then() -> None:
+def test_started_again_it_is_as_large_as_fits_then() -> None:
     at = shell(8, eager(policy="priority"))
     job = at.submit(workers(1, 8))
     urgent = at.submit(gpus(8, priority=1))
@@ -149,7 +149,7 @@ def test_started_again_it_is_as_large_as_there_is_room_then() -> None:
     assert at.state(job) == "running" and size(at, job) == 8
 
 
-def test_who_gives_his_claim_up_waits_with_his_least() -> None:
+def test_a_job_that_gives_its_claim_up_waits_with_its_least() -> None:
     at = shell(8, eager(policy="priority"), slow=True)
     fixed = at.submit(gpus(8))
     job = at.submit(workers(1, 5, priority=1))
@@ -164,7 +164,7 @@ def test_who_gives_his_claim_up_waits_with_his_least() -> None:
     assert at.state(job) == "running" and size(at, job) == 2, "it starts with what is free"
 
 
-def test_who_was_saved_with_a_claim_waits_with_his_least_after_a_restart() -> None:
+def test_a_job_saved_with_a_claim_waits_with_its_least_after_a_restart() -> None:
     at = shell(8, eager(policy="priority"), slow=True)
     fixed, job = at.submit(gpus(8)), at.submit(workers(1, 5, priority=1))
     saved = [replace(at.job(one)) for one in (fixed, job)]
@@ -174,7 +174,7 @@ def test_who_was_saved_with_a_claim_waits_with_his_least_after_a_restart() -> No
     assert size(again, job) == 1
 
 
-def test_who_is_to_stop_in_the_decision_in_which_he_grows_goes_on_with_what_he_had() -> None:
+def test_a_job_to_stop_in_the_decision_in_which_it_grows_continues_with_what_it_had() -> None:
     """Workers of three GPUs each: a guarantee takes two, and a step back by one worker is more than is above it."""
     at = shell(12, eager(guarantee_milli=8000), queue("team", guarantee_milli=4000), queue("other"))
     first, fixed, theirs = at.submit(gpus(6, queue="other")), at.submit(gpus(1, queue="other")), gpus(2, queue="team")
@@ -195,7 +195,7 @@ def test_who_is_to_stop_in_the_decision_in_which_he_grows_goes_on_with_what_he_h
 
 
 def test_the_memory_of_a_slice_that_starts_larger_is_that_of_its_least() -> None:
-    """It cannot be given back: nobody would fit beside it for whom it shrinks."""
+    """It cannot be given back: no job for which it shrinks would fit beside it."""
     device = Device("gpu", 0, "x", "", 16 * GIB, 8, True, 1 << 20, 1 << 20)
     queues = eager(), queue("team", guarantee_milli=500)
     at = Shell(Machine(queues, Cluster([Node("n", (device,))]), make_policy))
@@ -209,7 +209,7 @@ def test_the_memory_of_a_slice_that_starts_larger_is_that_of_its_least() -> None
     assert at.job(job).spec.ask.spec.gpus_milli == 500
 
 
-def test_nobody_is_asked_for_room_by_who_comes_after_all_that_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_behind_all_that_run_asks_none_to_shrink(monkeypatch: pytest.MonkeyPatch) -> None:
     """All that run would be, for each that waits: what they have above their least is much in an eager queue."""
     at = shell(8, eager(policy="priority"))
     at.submit(workers(1, 8, priority=1))

@@ -1,4 +1,4 @@
-"""Elastic jobs in the queue's machine: who shrinks for whom, who grows when, and what the shell may answer."""
+"""Elastic jobs in the queue's machine: which jobs shrink for which, which grow when, and what the shell may answer."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_no_further_than_its_queues_limit_and_not_to_who_has_no_slices() -> None
     assert size(at, job) == 2
 
 
-def test_no_more_workers_than_are_wished() -> None:
+def test_no_more_workers_than_the_target() -> None:
     at = shell(8)
     job = at.submit(workers(1, 8))
     at.send(Wished(job, 3, "3 workers do 300 img/s, 4 would do 301"))
@@ -111,7 +111,7 @@ def test_no_more_workers_than_are_wished() -> None:
     assert size(at, job) == 8
 
 
-def test_who_waits_for_a_limit_that_nobody_can_help_with_keeps_nobody_from_growing() -> None:
+def test_a_job_that_waits_for_a_limit_that_no_other_can_help_with_keeps_none_from_growing() -> None:
     at = shell(8, queue("a"), queue("b", limit_milli=1000))
     grows, first = at.submit(workers(1, 8, queue="a")), at.submit(gpus(1, queue="b"))
     for number in range(5):
@@ -125,7 +125,7 @@ def test_who_waits_for_a_limit_that_nobody_can_help_with_keeps_nobody_from_growi
 # ---- shrinking ----
 
 
-def test_who_has_waited_for_half_a_minute_gets_what_he_needs_and_no_more() -> None:
+def test_a_job_that_has_waited_for_half_a_minute_gets_what_it_needs_and_no_more() -> None:
     at = shell(8)
     job = at.submit(workers(1, 8))
     at.sleep(60)
@@ -141,7 +141,7 @@ def test_who_has_waited_for_half_a_minute_gets_what_he_needs_and_no_more() -> No
     )
 
 
-def test_nobody_shrinks_where_that_does_not_help() -> None:
+def test_no_job_shrinks_where_that_does_not_help() -> None:
     at = shell(8, queue("a", limit_milli=7000), queue("b", limit_milli=1000))
     job = at.submit(workers(2, 6, queue="a"))
     at.submit(gpus(1, queue="a"))
@@ -168,7 +168,7 @@ def test_who_is_most_above_its_least_shrinks_first_then_who_was_resized_last() -
     assert (size(at, narrow), size(at, wide)) == (3, 4), "6, 5, then as far above its least as the other, resized last"
 
 
-def test_its_own_queues_limit_is_made_room_in_as_well() -> None:
+def test_it_shrinks_for_its_own_queues_limit_as_well() -> None:
     at = shell(8, queue(limit_milli=4000))
     job = at.submit(workers(1, 8))
     at.sleep(60)
@@ -178,7 +178,7 @@ def test_its_own_queues_limit_is_made_room_in_as_well() -> None:
     assert at.state(waiting) == "running" and size(at, job) == 2
 
 
-def test_a_queue_below_its_guarantee_gets_it_back_at_once_and_nobody_stops() -> None:
+def test_a_queue_below_its_guarantee_gets_it_back_at_once_and_no_job_stops() -> None:
     at = shell(8, queue("plain"), queue("team", guarantee_milli=4000))
     job, rigid = at.submit(workers(1, 8, queue="plain")), at.submit(gpus(2, queue="plain"))
     at.sleep(60)
@@ -198,7 +198,7 @@ def test_what_is_guaranteed_to_a_queue_is_not_taken_from_its_elastic_jobs() -> N
     assert size(at, job) == 4 and at.state(waiting) == "pending" and at.state(narrower) == "running"
 
 
-def test_who_comes_before_it_takes_what_is_lent_at_once_and_only_then_its_place() -> None:
+def test_a_job_before_it_takes_what_is_lent_at_once_and_only_then_its_place() -> None:
     at = shell(4, queue(policy="priority"))
     job = at.submit(workers(1, 4))
     rigid = at.submit(gpus(1, priority=1))
@@ -232,7 +232,7 @@ def test_no_ping_pong() -> None:
     assert not [c for c in at.log[seen:] if isinstance(c, ResizeJob)]
 
 
-def test_somebody_who_is_about_to_be_helped_keeps_others_from_growing() -> None:
+def test_a_job_that_is_about_to_be_helped_keeps_others_from_growing() -> None:
     at = shell(8)
     job = at.submit(workers(1, 8))
     rigid = at.submit(gpus(4))
@@ -269,7 +269,7 @@ def test_who_it_shrinks_for_starts_when_it_has_shrunk() -> None:
     assert at.state(waiting) == "running" and len(at.job(job).placement) == 5
 
 
-def test_a_smaller_one_that_comes_meanwhile_does_not_take_the_room() -> None:
+def test_a_smaller_one_that_comes_meanwhile_does_not_take_the_capacity() -> None:
     at, job = grown()
     waiting = at.submit(gpus(3))
     at.sleep(30)
@@ -317,7 +317,7 @@ def test_a_stop_while_it_grows_counts_all_that_it_may_have() -> None:
     assert at.state(other) == "running"
 
 
-def test_a_shrink_that_fails_leaves_the_room_where_it_is() -> None:
+def test_a_shrink_that_fails_leaves_the_capacity_where_it_is() -> None:
     at, job = grown()
     waiting = at.submit(gpus(3))
     at.sleep(30)
@@ -344,7 +344,7 @@ def test_a_growth_that_succeeds_in_part() -> None:
     assert size(at, job) == 3 and at.state(other) == "running"
 
 
-def test_a_worker_that_is_lost_gives_its_room_back_unasked() -> None:
+def test_a_worker_that_is_lost_gives_its_capacity_back_unasked() -> None:
     at, job = grown(total=9)
     other = at.submit(gpus(2))
     at.send(Resized(job, 1, at.job(job).placement[1:], "worker 0 is lost"))
@@ -369,7 +369,7 @@ def test_what_it_has_attained_counts_at_the_width_that_it_was_used_with() -> Non
     assert at.job(job).executed_ns == 105 * SECOND_NS
 
 
-def test_its_policy_looks_at_it_anew() -> None:
+def test_its_policy_looks_at_it_again() -> None:
     at = shell(8, queue(policy="least", elastic_idle_ns=SECOND_NS))
     job = at.submit(workers(1, 8))
     at.sleep(1)
@@ -421,7 +421,7 @@ def test_two_elastic_slices_divide_a_device() -> None:
 
 
 @pytest.mark.parametrize("change", ["grows", "shrinks"])
-def test_after_a_restart_it_is_told_again(change: str) -> None:
+def test_after_a_restart_it_is_notified_again(change: str) -> None:
     at = shell(8, slow=True)
     job = at.submit(workers(1, 8))
     at.sleep(60)
@@ -503,15 +503,15 @@ def test_an_elastic_job_that_is_started_again_has_its_least() -> None:
         (replace(stretchy(0.5, 1), elastic=Elastic(500, 1000, heuristic="fixed(4)")), "a slice has none"),
     ],
 )
-def test_bounds_that_cannot_be_meant(spec: JobSpec, words: str) -> None:
+def test_invalid_bounds(spec: JobSpec, words: str) -> None:
     at = shell(8)
     denied = at.machine.check(spec)
     assert denied is not None and denied.reason is Reason.INVALID
     assert words in denied.message and "\n" not in denied.message
 
 
-def test_who_makes_room_twice_in_a_decision_has_what_it_is_counted_with() -> None:
-    """It shrinks for one, is put aside as a whole for another one, and goes on in the end."""
+def test_a_job_that_yields_twice_in_a_decision_has_what_it_is_counted_with() -> None:
+    """It shrinks for one, is put aside as a whole for another one, and continues in the end."""
     at = shell(8, queue("a", policy="priority", guarantee_milli=2000), queue("b", policy="priority"), queue("c"))
     for spec in (gpus(2, queue="c"), workers(2, 6, queue="c"), gpus(1, queue="b")):
         at.submit(spec)

@@ -1,4 +1,4 @@
-"""What jobs can be told: dependencies, arrays, gangs, holds, retries, time limits, cancelling, requeueing; reasons."""
+"""What jobs can ask for: dependencies, arrays, gangs, holds, retries, time limits, cancelling, requeueing; reasons."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_a_time_limit_does_not_count_while_a_job_is_suspended() -> None:
     assert at.state(job) == "timed_out"
 
 
-def test_a_running_job_that_is_cancelled_is_told_to_stop_and_its_room_given_on() -> None:
+def test_a_running_job_that_is_cancelled_is_stopped_and_its_capacity_given_on() -> None:
     at = shell(1, slow=True)
     job, other = at.submit(gpus(1)), at.submit(gpus(1))
     commands = at.send(Cancelled(job, "by its user"))
@@ -188,7 +188,7 @@ def test_a_user_can_requeue() -> None:
     assert at.running == {job} and at.job(job).attempt == 2 and at.job(job).executed_ns == 0
 
 
-def test_wishes_that_cannot_be_granted_are_refused() -> None:
+def test_requests_that_cannot_be_granted_are_refused() -> None:
     at = shell(1)
     job, waiting = at.submit(gpus(1)), at.submit(gpus(1))
     refused = {
@@ -235,7 +235,7 @@ def test_backfill_fills_until_the_first_can_start() -> None:
     assert at.running == {first}
 
 
-def test_nobody_passes_when_the_first_may_start_at_any_time() -> None:
+def test_no_job_passes_when_the_first_may_start_at_any_time() -> None:
     at = shell(2, queue(strict=True))
     at.submit(gpus(1))  # for as long as it likes
     at.submit(gpus(2))
@@ -279,7 +279,7 @@ def test_a_dependency_that_is_met_and_forgotten_does_not_matter_after_a_restart(
     assert again.running == {then}
 
 
-def test_jobs_that_were_to_stop_are_told_again_after_a_restart() -> None:
+def test_jobs_that_were_to_stop_are_stopped_again_after_a_restart() -> None:
     at = shell(1, queue(policy="priority"), slow=True)
     victim = at.submit(gpus(1))
     winner = at.submit(gpus(1, priority=1))
@@ -407,7 +407,7 @@ def test_no_more_members_run_than_there_are_slices_however_small() -> None:
     )
 
 
-def test_who_comes_first_takes_slices_as_well_and_then_nothing_stays_suspended() -> None:
+def test_the_first_takes_slices_as_well_and_then_nothing_stays_suspended() -> None:
     at = few_slices("priority")
     at.submit(gpus(1), 3)
     first = at.submit(gpus(1, priority=1))

@@ -68,7 +68,7 @@ def test_strict_keeps_those_behind_waiting() -> None:
     assert "strict" in at.reason(half) and "job 2" in at.reason(half)
 
 
-def test_better_jobs_take_the_room_of_worse_ones() -> None:
+def test_better_jobs_take_the_place_of_worse_ones() -> None:
     at = shell(2, queue(policy="priority"))
     low, mid = at.submit(gpus(1)), at.submit(gpus(1, priority=1))
     high = at.submit(gpus(1, priority=2))
@@ -79,7 +79,7 @@ def test_better_jobs_take_the_room_of_worse_ones() -> None:
     assert at.job(low).attempt == 1
 
 
-def test_room_is_claimed_while_victims_stop() -> None:
+def test_capacity_is_claimed_while_victims_stop() -> None:
     at = shell(2, queue(policy="priority"), slow=True)
     low = at.submit(gpus(2))
     high = at.submit(gpus(1, priority=2))
@@ -100,7 +100,7 @@ def test_a_claim_is_given_up_when_its_job_is_cancelled() -> None:
     assert at.running == {low}
 
 
-def test_a_victim_that_ends_by_itself_makes_room_as_well() -> None:
+def test_a_victim_that_ends_by_itself_frees_capacity_as_well() -> None:
     at = shell(2, queue(policy="priority"), slow=True)
     low, high = at.submit(gpus(2)), at.submit(gpus(2, priority=2))
     at.end(low)
@@ -129,7 +129,7 @@ def device_of_16_gib() -> Shell:
     return Shell(Machine((queue(policy="priority"),), room, make_policy, hows=hows), slow=True)
 
 
-def test_paused_jobs_keep_the_memory_that_nobody_needs() -> None:
+def test_paused_jobs_keep_the_memory_that_no_other_needs() -> None:
     at = device_of_16_gib()
     jobs = []
     for priority in range(4):

@@ -71,7 +71,7 @@ def test_shares_follow_the_weights() -> None:
     assert by_queue == {"a": 4, "b": 2}
 
 
-def test_a_guarantee_is_reclaimed_from_who_is_above_his_own() -> None:
+def test_a_guarantee_is_reclaimed_from_a_queue_above_its_own() -> None:
     at = shell(4, queue("a", guarantee_milli=2000), queue("b", guarantee_milli=2000))
     first = [at.submit(gpus(1, queue="a")) for _ in range(4)]
     assert at.running == set(first)
@@ -92,7 +92,7 @@ def test_who_cannot_be_preempted_stays_and_may_not_take_others_guarantee() -> No
     assert at.running == {*fixed[:2], mine} and at.state(loose[0]) == "suspended"
 
 
-def test_nobody_is_preempted_before_the_minimum_run_and_then_at_once() -> None:
+def test_no_job_is_preempted_before_the_minimum_run_and_then_at_once() -> None:
     at = shell(2, queue("a", min_run_ns=60 * SECOND_NS), queue("b", guarantee_milli=1000))
     first, second = at.submit(gpus(1, queue="a")), at.submit(gpus(1, queue="a"))
     at.sleep(10)
@@ -215,7 +215,7 @@ def test_queues_change_live() -> None:
         ((queue("a"), queue("b", parent="a", guarantee_milli=5)), "the queues below a guarantee 0.005 GPUs, itself"),
     ],
 )
-def test_queues_that_cannot_be_meant_are_refused(queues: tuple[QueueSpec, ...], says: str) -> None:
+def test_invalid_queues_are_refused(queues: tuple[QueueSpec, ...], says: str) -> None:
     denied = check_queues(queues)
     assert denied is not None and says in denied.message and "\n" not in denied.message
 
@@ -240,7 +240,7 @@ def test_what_a_claim_has_used_is_known_when_it_is_held() -> None:
     assert used and at.machine.history("team", at.now_ns) == used
 
 
-def test_who_asks_for_no_guaranteed_time_reclaims_nobodys_room() -> None:
+def test_a_job_that_asks_for_no_guaranteed_time_preempts_no_job() -> None:
     """Memory alone is guaranteed to no queue: a queue with a guarantee of 0 is never below it."""
     device = Device("d", 0, "x", "", 16 << 30, 8, True, 1 << 20, 1 << 20)
     room = Cluster([Node("n", (device,))])

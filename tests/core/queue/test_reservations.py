@@ -103,7 +103,7 @@ def test_a_strict_queue_does_not_stop_at_a_shape_that_only_some_of_its_jobs_fail
     assert at.running == {before[2]}, "jobs that waited before the reservation was made are told apart as well"
 
 
-def test_active_reservations_are_told_once() -> None:
+def test_active_reservations_are_reported_once() -> None:
     at = shell()
     one = window(0)
     reserve(at, one)

@@ -84,7 +84,7 @@ def test_a_slice_that_cannot_be_resized_leaves_the_job_as_it_was() -> None:
     assert other in at.running, "what it did not get is free"
 
 
-def test_a_resize_under_way_is_told_again_after_a_restart() -> None:
+def test_a_resize_under_way_is_sent_again_after_a_restart() -> None:
     at = shell(1, slow=True)
     job = at.submit(gpus(0.5))
     change(at, job, ask=gpus(1).ask)
@@ -95,7 +95,7 @@ def test_a_resize_under_way_is_told_again_after_a_restart() -> None:
     assert (after.job(job).spec.width_milli, after.job(job).resizing) == (1000, ())
 
 
-def test_who_waits_is_not_overtaken() -> None:
+def test_a_waiting_job_is_not_overtaken() -> None:
     at = shell(2)
     job, _ = at.submit(gpus(0.5)), at.submit(gpus(1))
     at.submit(gpus(1))

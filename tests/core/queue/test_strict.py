@@ -67,7 +67,7 @@ def test_the_queue_waits_for_it_again_when_its_device_is_back() -> None:
     assert at.running == {passing, first}
 
 
-def test_a_suspended_job_whose_device_is_drained_keeps_nobody_waiting() -> None:
+def test_a_suspended_job_whose_device_is_drained_delays_no_other() -> None:
     at = shell(queue(strict=True, policy="priority"))
     small = {"mem_min_bytes": 4 << 30, "mem_max_bytes": 4 << 30}
     spec = on("0-0")

@@ -1,4 +1,4 @@
-"""Whoever is stopped makes room for one that starts, whatever has become of devices, limits and nodes meanwhile."""
+"""A job is stopped only for one that starts, whatever has become of devices, limits and nodes meanwhile."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def judged(at: Shell) -> list[str]:
 
 
 def vain(at: Shell, commands: list[Command]) -> list[str]:
-    """Preemptions of this decision that make no room for one that starts."""
+    """Preemptions of this decision that help no job start."""
     world = at.machine._world
     stops = [command for command in commands if isinstance(command, StopJob) and "preempted" in command.why]
     started = {command.job_id for command in commands if isinstance(command, StartJob)}
@@ -241,7 +241,7 @@ def uuids(placement: Placement) -> set[str]:
 
 
 @pytest.mark.parametrize(("policy", "placement", "hows"), combined(POLICIES, PLACEMENTS, HOWS))
-def test_who_is_stopped_makes_room_for_one_that_starts(policy: str, placement: str, hows: tuple[How, ...]) -> None:
+def test_a_job_is_stopped_only_for_one_that_starts(policy: str, placement: str, hows: tuple[How, ...]) -> None:
     """Enough worlds for so many preemptions, none of which is vain."""
     preemptions, seed = 0, 0
     while preemptions < (1000 if is_nightly() else 30):

@@ -28,7 +28,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 
 @pytest.mark.parametrize("set_ns", [HOUR, -HOUR, YEAR, -YEAR])
-def test_it_goes_on_for_running_jobs(machine: Machine, tmp_path: Path, set_ns: int) -> None:
+def test_it_continues_for_running_jobs(machine: Machine, tmp_path: Path, set_ns: int) -> None:
     path = tmp_path / "clock"
     first = Clock(0, path)
     began_ns = first.now_ns()
@@ -50,7 +50,7 @@ def test_after_a_boot_it_is_the_machines_and_never_before_what_was_written(machi
     assert Clock(0, path, continues=True).now_ns() == machine.wall_ns
 
 
-def test_a_clock_that_was_set_is_told_once(machine: Machine) -> None:
+def test_a_clock_that_was_set_is_reported_once(machine: Machine) -> None:
     clock = Clock(0)
     assert clock.news() == ""
     machine.wall_ns += 2 * HOUR

@@ -23,7 +23,7 @@ WORKER = f"exec {sys.executable} -m tests.daemon.jobs.elastic_worker"
 
 @pytest.fixture
 def queue(node: Node) -> Iterator[QueueNode]:
-    """One device; elastic jobs are stretched at once."""
+    """One device; elastic jobs grow at once."""
     with queue_node(node, devices=1) as made:
         made.start()
         stretch(made, 100, 100)
@@ -44,7 +44,7 @@ def gpus(queue: QueueNode, name: str) -> int:
     return made.devices[0].min_milli
 
 
-def test_an_elastic_slice_grows_when_nothing_happens_and_shrinks_for_who_waits(queue: QueueNode) -> None:
+def test_an_elastic_slice_grows_when_nothing_happens_and_shrinks_for_a_waiting_job(queue: QueueNode) -> None:
     bounds = pb.ElasticSpec(gpus_milli_min=250, gpus_milli_max=1000)
     (job_id,) = queue.submit(STAYS, 250, elastic=bounds)
     name = f"j-{job_id}"
@@ -170,7 +170,7 @@ def test_one_that_fails_with_no_try_left_ends_the_job(queue: QueueNode) -> None:
 
 
 @pytest.mark.parametrize("how", ["cancel", "requeue"])
-def test_all_workers_end_when_the_job_is_told_to(queue: QueueNode, how: str) -> None:
+def test_all_workers_end_when_the_job_is_stopped(queue: QueueNode, how: str) -> None:
     job_id = submit(queue, 2, 2)
     eventually(lambda: working(queue) == "0,1", "both")
     queue.restart(signal.SIGKILL)

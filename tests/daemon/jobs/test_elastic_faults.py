@@ -1,4 +1,4 @@
-"""Elastic jobs when something goes wrong: daemons that die between two steps, stragglers, nonsense that is said."""
+"""Elastic jobs when something fails: daemons that die between two steps, stragglers, nonsense that workers report."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LONG_MS = 3_600_000
 
 @pytest.fixture
 def queue(node: Node) -> Iterator[QueueNode]:
-    """One device; nothing is stretched by itself."""
+    """One device; nothing grows by itself."""
     with queue_node(node, devices=1) as made:
         made.start()
         stretch(made, LONG_MS, LONG_MS)
@@ -82,7 +82,7 @@ def test_workers_that_were_decided_on_and_no_more_begin_once(queue: QueueNode) -
 
 
 def test_one_that_was_to_come_comes_and_one_that_was_to_leave_leaves(queue: QueueNode) -> None:
-    """The former daemon was killed when the disk had its decision, and nobody had been told."""
+    """The former daemon was killed when the disk had its decision, and no worker had got it."""
     job_id = submit(queue, 1, 3)
     eventually(lambda: working(queue) == "0", "the first")
 
@@ -112,7 +112,7 @@ def test_one_that_was_to_come_comes_and_one_that_was_to_leave_leaves(queue: Queu
     assert queue.ended(job_id).state == "completed"
 
 
-def test_one_that_was_to_be_begun_anew_is_not_when_its_room_is_given_away(queue: QueueNode) -> None:
+def test_one_that_was_to_be_begun_again_is_not_when_its_capacity_is_given_away(queue: QueueNode) -> None:
     job_id = submit(queue, 1, 3, milli=100)
     eventually(lambda: working(queue) == "0", "the first")
 
@@ -141,7 +141,7 @@ def test_one_that_was_to_be_begun_anew_is_not_when_its_room_is_given_away(queue:
     assert 3 not in pids(queue)
 
 
-def test_a_worker_that_fails_while_nobody_looks_is_replaced_then(queue: QueueNode) -> None:
+def test_a_worker_that_fails_while_no_daemon_looks_is_replaced_then(queue: QueueNode) -> None:
     job_id = submit(queue, 2, 2, retries=1)
     eventually(lambda: working(queue) == "0,1", "both")
     queue.node.stop(signal.SIGKILL)
@@ -154,7 +154,7 @@ def test_a_worker_that_fails_while_nobody_looks_is_replaced_then(queue: QueueNod
 
 
 def test_when_all_have_gone_with_the_machine_the_job_is_tried_from_its_beginning(queue: QueueNode) -> None:
-    """And none of them is replaced: nobody has what was computed."""
+    """And none of them is replaced: no worker has what was computed."""
     job_id = submit(queue, 2, 2, retries=1)
     eventually(lambda: working(queue) == "0,1", "both")
     queue.node.stop(signal.SIGKILL)
@@ -195,7 +195,7 @@ def test_a_straggler_is_replaced_first_and_leaves_after(queue: QueueNode) -> Non
     assert queue.ended(job_id).state == "completed"
 
 
-def test_nobody_comes_beside_a_straggler_beyond_the_limit_of_its_queue(queue: QueueNode) -> None:
+def test_no_stand_in_starts_beyond_the_limit_of_its_queue(queue: QueueNode) -> None:
     queue.queues.SetQueue(pb.SetQueueRequest(queue=pb.Queue(name="default", limit_milli=600)))
     (queue.work / "slow-1").touch()
     job_id = submit(queue, 3, 3, env={"REPORTS": "100"})
@@ -206,7 +206,7 @@ def test_nobody_comes_beside_a_straggler_beyond_the_limit_of_its_queue(queue: Qu
     assert queue.ended(job_id).state == "completed"
 
 
-def test_the_queue_counts_who_comes_to_take_a_stragglers_place(queue: QueueNode) -> None:
+def test_the_queue_counts_a_stragglers_stand_in(queue: QueueNode) -> None:
     """Also one that never begins to work."""
     for name in ("slow-1", "mute-3"):
         (queue.work / name).touch()
@@ -222,8 +222,8 @@ def test_the_queue_counts_who_comes_to_take_a_stragglers_place(queue: QueueNode)
     assert {queue.ended(one).state for one in (job_id, wide, narrow)} == {"completed"}
 
 
-def test_where_workers_are_is_told_to_a_queue_that_knows_another_place(queue: QueueNode) -> None:
-    """The former daemon was killed between the end of a straggler and what the queue heard of it."""
+def test_where_workers_are_is_reported_to_a_queue_that_knows_another_place(queue: QueueNode) -> None:
+    """The former daemon was killed between the end of a straggler and its report to the queue."""
     job_id = submit(queue, 1, 2)
     eventually(lambda: working(queue) == "0", "the first")
 
@@ -241,7 +241,7 @@ def test_where_workers_are_is_told_to_a_queue_that_knows_another_place(queue: Qu
 
 
 def test_an_elastic_slice_that_has_less_than_its_queue_believes_is_believed(queue: QueueNode) -> None:
-    """It was told to grow, and then to stop, and had not grown: it goes on with what it has."""
+    """It was asked to grow, and then to stop, and had not grown: it continues with what it has."""
     bounds = pb.ElasticSpec(gpus_milli_min=250, gpus_milli_max=1000)
     (job_id,) = queue.submit("while [ ! -e go ]; do sleep 0.02; done", 250, elastic=bounds)
     queue.until(job_id, "running")
@@ -308,7 +308,7 @@ def test_what_a_program_reports_is_shown(queue: QueueNode) -> None:
         ({"seconds": 1.0, "waited_seconds": 2.0}, grpc.StatusCode.INVALID_ARGUMENT),
     ],
 )
-def test_a_stream_of_nobody_ends_at_once(queue: QueueNode, said: dict[str, object], code: grpc.StatusCode) -> None:
+def test_a_stream_of_no_worker_ends_at_once(queue: QueueNode, said: dict[str, object], code: grpc.StatusCode) -> None:
     job_id = submit(queue, 1, 2)
     eventually(lambda: working(queue) == "0", "the first")
     first = pb.WorkRequest(**({"job_id": job_id, "attempt": 1, "worker": 0, "generation": 1} | said))  # type: ignore[arg-type]

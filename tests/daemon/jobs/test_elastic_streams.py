@@ -78,7 +78,7 @@ def alone(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]
 
 
 @alone
-async def test_a_membership_is_told_when_the_disk_has_it() -> None:
+async def test_a_membership_is_sent_when_the_disk_has_it() -> None:
     jobs = Jobs(1)
     jobs.disk.clear()
     mailbox = jobs.hello(0)

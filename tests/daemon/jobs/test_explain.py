@@ -1,4 +1,4 @@
-"""Why a job is as it is: facts in a reader's order, with the numbers that decided and nobody else's names."""
+"""Why a job is as it is: facts in a reader's order, with the numbers that decided and no other user's names."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_notifications_that_failed_are_shown_after_the_end_as_well() -> None:
     assert texts(desk.ask(job_id, trail=trail), "anomaly") == said
 
 
-def test_one_that_waits_is_told_why_and_what_would_help() -> None:
+def test_a_waiting_one_shows_why_and_what_would_help() -> None:
     desk = Desk()
     desk.submit(spec(0.5, 60 * GIB))
     job_id = desk.submit(spec(0.75, 30 * GIB))
@@ -153,7 +153,7 @@ def test_a_held_one() -> None:
     assert texts(desk.ask(job_id), "help") == [f"vgpu queue release {job_id} lets it wait for free capacity"]
 
 
-def test_elastic_jobs_give_room_to_who_has_waited() -> None:
+def test_elastic_jobs_shrink_for_a_job_that_has_waited() -> None:
     desk = Desk()
     desk.submit(replace(spec(0.25), elastic=Elastic(250, 1000)))
     desk.sleep(61)
@@ -282,7 +282,7 @@ def test_one_that_has_ended_and_is_known_by_the_store_alone() -> None:
     ]
 
 
-def test_who_waits_for_memory_starts_when_somebody_ends() -> None:
+def test_a_job_that_waits_for_memory_starts_when_another_ends() -> None:
     desk = Desk(1)
     desk.submit(spec(0.25, 60 * GIB, time_limit_ns=100 * SECOND_NS))
     job_id = desk.submit(spec(0.25, 30 * GIB))

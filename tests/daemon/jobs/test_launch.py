@@ -1,4 +1,4 @@
-"""What an attempt of a job is told of itself, on the host and in a container."""
+"""What an attempt of a job learns of itself, on the host and in a container."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_job_knows_who_it_is(tmp_path: Path, image: str) -> None:
 
 @pytest.mark.parametrize("image", ["", "site/train"], ids=["host", "image"])
 @pytest.mark.parametrize("elastic", [False, True])
-def test_a_job_is_not_told_what_the_job_is_that_submitted_it(tmp_path: Path, image: str, elastic: bool) -> None:
+def test_a_job_does_not_inherit_what_names_its_submitter(tmp_path: Path, image: str, elastic: bool) -> None:
     attempt = attempt_of(submitted_within_a_job(image, elastic), [], pb.Node(), False, 10, worker=0 if elastic else -1)
     (member,) = attempt.members
     seen = {name: value for name, value in member.environment.items() if name in OF_JOBS}

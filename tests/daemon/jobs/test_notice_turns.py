@@ -1,4 +1,4 @@
-"""Notifications of many users: one user's slow ones keep nobody else's waiting."""
+"""Notifications of many users: one user's slow ones delay no other user's."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Notes:
         self.told.append((job.spec.uid, text))
 
 
-def test_one_users_slow_notifications_keep_nobody_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_users_slow_notifications_delay_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three users whose webhooks never answer, with as many notifications as they may have; and then another user's."""
     notes = Notes()
 

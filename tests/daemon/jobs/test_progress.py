@@ -1,4 +1,4 @@
-"""What the daemon makes of what running jobs do: with a clock and counters of the test's own."""
+"""What the daemon concludes from what running jobs do: with a clock and counters of the test's own."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def launch(prediction: Predicted | None = None) -> Launch:
 
 
 class Jobs:
-    """The job controller, as far as it is asked; what it is told is kept."""
+    """The job controller, as far as it is asked; what is reported to it is kept."""
 
     def __init__(self, directory: Path) -> None:
         self.now_ns = 1
@@ -112,7 +112,7 @@ def pass_time(jobs: Jobs, progress: ProgressMonitor, seconds: int, **used_milli:
         progress.tick()
 
 
-def test_what_a_job_uses_is_told_after_a_minute_in_steps(jobs: Jobs, progress: ProgressMonitor) -> None:
+def test_what_a_job_uses_is_reported_after_a_minute_in_steps(jobs: Jobs, progress: ProgressMonitor) -> None:
     progress.see(jobs.add(1))
     pass_time(jobs, progress, 60, j_1=0)
     assert jobs.told == [], "it has not begun to use its device"
@@ -145,14 +145,14 @@ def test_a_look_costs_as_much_as_there_are_jobs_and_not_their_square(jobs: Jobs,
     assert 0 < asked[0] < 10 * count
 
 
-def test_nobody_is_told_where_jobs_are_not_placed_by_it(jobs: Jobs, progress: ProgressMonitor) -> None:
+def test_nothing_is_reported_where_jobs_are_not_placed_by_it(jobs: Jobs, progress: ProgressMonitor) -> None:
     progress.see(jobs.add(1, kind=""))
     pass_time(jobs, progress, 180, j_1=420)
     assert jobs.told == []
     assert progress.measured_milli(1) == 450
 
 
-def test_who_loses_beside_another_is_parted_and_that_is_remembered(jobs: Jobs, progress: ProgressMonitor) -> None:
+def test_one_that_loses_is_separated_and_that_is_remembered(jobs: Jobs, progress: ProgressMonitor) -> None:
     progress.see(jobs.add(1))
     pass_time(jobs, progress, 120, j_1=800)
     progress.see(jobs.add(2))
@@ -169,7 +169,7 @@ def test_who_loses_beside_another_is_parted_and_that_is_remembered(jobs: Jobs, p
     assert next_one.told == [qe.PairsKnown((("kind1", "kind2"),))]
 
 
-def test_what_is_odd_is_told_to_its_owner(jobs: Jobs, progress: ProgressMonitor) -> None:
+def test_an_anomaly_is_reported_to_its_owner(jobs: Jobs, progress: ProgressMonitor) -> None:
     progress.see(jobs.add(1))
     pass_time(jobs, progress, 600, j_1=700)
     assert progress.anomalies_of(1) == ()
@@ -211,7 +211,7 @@ def test_an_autoscaler_is_fed_with_what_workers_say(jobs: Jobs, progress: Progre
     assert progress._restore_scaler(job).state() == progress._scalers[1].state()
 
 
-def test_nothing_is_wished_for_one_of_which_nothing_is_known(jobs: Jobs, progress: ProgressMonitor) -> None:
+def test_an_unknown_job_has_no_target(jobs: Jobs, progress: ProgressMonitor) -> None:
     job = workers(jobs)
     progress.see(job)
     progress.set_members(job, (0, 1))
@@ -276,7 +276,7 @@ def test_what_was_not_measured_alone_is_not_in_its_row(jobs: Jobs, progress: Pro
     assert (row.utilisation, row.step_ns, row.memory_bytes) == (0.4 if spoilt == "nonsense" else None, None, 3 << 20)
 
 
-def test_a_job_of_another_size_is_measured_anew(jobs: Jobs, progress: ProgressMonitor) -> None:
+def test_a_job_of_another_size_is_measured_again(jobs: Jobs, progress: ProgressMonitor) -> None:
     job = jobs.add(1)
     progress.see(job)
     pass_time(jobs, progress, 70, j_1=250)

@@ -99,7 +99,7 @@ def test_cancelled_and_timed_out_jobs_end_with_all_they_started(queue: QueueNode
     assert "cancelled" in text
 
 
-def test_one_without_room_says_why_and_starts_when_there_is(queue: QueueNode) -> None:
+def test_one_that_does_not_fit_says_why_and_starts_when_it_does(queue: QueueNode) -> None:
     made = queue.node.create("direct", 2000)
     assert made.queue == "default"
     (job_id,) = queue.submit("true", 500)
@@ -123,7 +123,7 @@ def test_a_repeated_request_is_one_job(queue: QueueNode) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_jobs_outlive_the_daemon(queue: QueueNode, number: int) -> None:
-    """One that goes on, one that ends meanwhile, one that waits, one that is held: each once, with its result."""
+    """One that continues, one that ends meanwhile, one that waits, one that is held: each once, with its result."""
     wait = "echo $VGPU_JOB_ID >> ran; while [ ! -e {0} ]; do sleep 0.02; done; exit {1}"
     (stays,) = queue.submit(wait.format("late", 5), 1000)
     (ends,) = queue.submit(wait.format("early", 6), 1000)

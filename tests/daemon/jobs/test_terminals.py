@@ -161,7 +161,7 @@ def test_leaving_and_joining_again(there: QueueNode, submit: Submit) -> None:
     assert second.jobs[-1].state == "completed"
 
 
-def test_joined_again_the_window_is_drawn_anew(there: QueueNode, submit: Submit) -> None:
+def test_joined_again_the_window_is_drawn_again(there: QueueNode, submit: Submit) -> None:
     job_id = submit("trap 'echo drawn' WINCH; echo begun; while :; do sleep 0.05; done")
     first = Call(there, job_id, size=(50, 90))
     first.until("drawn")
@@ -210,7 +210,7 @@ def test_a_job_that_waits(there: QueueNode, submit: Submit) -> None:
     assert call.seen == b"said\r\n", "what a short job prints is seen, and what was typed before is not"
 
 
-def test_short_jobs_that_nobody_watches(there: QueueNode, submit: Submit) -> None:
+def test_short_jobs_without_a_viewer(there: QueueNode, submit: Submit) -> None:
     """Many side by side: each is over before its keeper has begun, and yet has its output in its log."""
     ids = [submit("echo said; exit 6", 50) for _ in range(30)]
     assert {there.ended(job_id).exit_code for job_id in ids} == {6}
@@ -270,7 +270,7 @@ def test_a_time_limit(there: QueueNode, submit: Submit) -> None:
     assert call.jobs[-1].state == "timed_out" and "time limit" in call.jobs[-1].reason
 
 
-def test_much_output_with_nobody_there(there: QueueNode, submit: Submit) -> None:
+def test_much_output_without_a_viewer(there: QueueNode, submit: Submit) -> None:
     job_id = submit("head -c 50000000 /dev/zero | tr '\\0' 'x' | fold -w 99; echo; echo end-of-it; exec sleep 1000")
     eventually(lambda: "end-of-it" in there.written(f"{job_id}.log")[-40:], "all of the output")
     call = Call(there, job_id)
@@ -340,7 +340,7 @@ def test_the_python_client(there: QueueNode, submit: Submit) -> None:
     assert b"sum-34" in asyncio.run(asyncio.wait_for(other(submit()), PATIENCE_S))
 
 
-def test_nobody_else_reaches_the_socket(there: QueueNode, submit: Submit) -> None:
+def test_no_other_user_reaches_the_socket(there: QueueNode, submit: Submit) -> None:
     job_id = submit()
     Call(there, job_id).until(PROMPT)
     attempt = there.node.state / "jobs" / f"{job_id}.1"

@@ -88,7 +88,7 @@ def test_of_a_claim_for_two_drivers_only_ours_is_prepared() -> None:
     assert [one["driver"] for one in world.status[0].devices] == ["gpu.vgpu.dev"]
 
 
-def test_a_claim_that_was_deleted_or_made_anew_since_it_was_allocated() -> None:
+def test_a_claim_that_was_deleted_or_made_again_since_it_was_allocated() -> None:
     world = ready()
     ref = half(world)
     world.remove(ref)

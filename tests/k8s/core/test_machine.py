@@ -82,7 +82,7 @@ def test_the_scheduler_gave_a_device_away_twice() -> None:
     assert world.made == 1
 
 
-def test_a_claim_that_was_deleted_by_force_makes_room_at_once() -> None:
+def test_a_claim_that_was_deleted_by_force_frees_capacity_at_once() -> None:
     world = ready()
     old = claim(world, "one", 600)
     world.prepare(old)
@@ -93,7 +93,7 @@ def test_a_claim_that_was_deleted_by_force_makes_room_at_once() -> None:
     assert list(world.slices) == [new.uid]
 
 
-def test_without_vgpud_or_the_api_server_kubelet_is_told_to_try_again() -> None:
+def test_without_vgpud_or_the_api_server_kubelet_is_asked_to_try_again() -> None:
     world = ready()
     ref = claim(world)
     world.vgpud_is_there = False
@@ -234,7 +234,7 @@ def test_a_driver_that_dies_after_any_step_is_made_good_by_kubelets_next_call(
     )
 )
 def test_whatever_happens_in_whatever_order_nothing_is_lost_or_doubled(story: list[tuple[str, int]]) -> None:
-    """In the end, when all parts are there and kubelet has repeated its last wish for each claim."""
+    """In the end, when all parts are there and kubelet has repeated its last request for each claim."""
     world = ready()
     refs = [claim(world, f"c{n}", 300) for n in range(3)]
     wishes: dict[int, str] = {}
@@ -338,7 +338,7 @@ def test_a_pod_that_came_later_is_brought_to_vgpud() -> None:
 
 
 def again(world: World, ref: Ref, milli: int, pods: tuple[str, ...]) -> None:
-    """The claim's pods were deleted by force, and it was allocated anew, for others."""
+    """The claim's pods were deleted by force, and it was allocated again, for others."""
     status = world.claims[ref.namespace, ref.name]["status"]
     status |= allocated("x", ("gpu-0", {"sm": str(milli), "memory": "1Gi"}), pods=pods)["status"]
 
@@ -392,7 +392,7 @@ def test_a_call_that_comes_while_an_unused_slice_is_ended_waits_for_that(steps: 
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_a_claim_that_was_allocated_anew_here_gets_a_new_slice(known: bool) -> None:
+def test_a_claim_that_was_allocated_again_here_gets_a_new_slice(known: bool) -> None:
     world = ready()
     ref = claim(world, milli=600)
     world.prepare(ref)
@@ -450,7 +450,7 @@ def test_others_edits_are_put_right_after_half_a_minute_and_not_at_once() -> Non
     assert world.run() and world.writes == 4
 
 
-def test_a_write_that_fails_is_tried_again_less_and_less_often_and_told_once() -> None:
+def test_a_write_that_fails_is_tried_again_less_and_less_often_and_reported_once() -> None:
     world = World()
     world.api_is_there = False
     world.run()
@@ -478,7 +478,7 @@ def test_a_watch_that_shows_nothing_does_not_make_the_driver_write_again_and_aga
         world.tick(1)
         world.run()
     assert world.writes == 4
-    world.tick(1)  # the watch may be dead: once more, as a generation that nobody has seen
+    world.tick(1)  # the watch may be dead: once more, as a new generation
     world.run()
     generations = {one["spec"]["pool"]["generation"] for one in world.pool.values()}
     assert world.writes == 6 and generations == {3}
@@ -517,7 +517,7 @@ def test_what_kubelet_deletes_while_it_is_written_comes_back() -> None:
     assert world.run() and len(world.pool) == 2
 
 
-def test_fields_that_the_server_does_not_store_are_told_once() -> None:
+def test_fields_that_the_server_does_not_store_are_reported_once() -> None:
     world = ready()
     for _ in range(3):
         world.post(ev.Published(dropped_fields=("devices.consumesCounters",)))

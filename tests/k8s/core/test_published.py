@@ -255,7 +255,7 @@ def test_a_taint_that_ends_is_a_change() -> None:
     assert changes(specs(gpus(), NODE, Policy()), there, NODE, ())
 
 
-def test_fields_that_the_server_drops_are_told_and_not_written_for_ever() -> None:
+def test_fields_that_the_server_drops_are_reported_and_not_written_for_ever() -> None:
     wanted, there = published()
     for device in there[1]["spec"]["devices"]:
         del device["consumesCounters"]
