@@ -43,7 +43,7 @@ def parent(pid: int) -> int:
 
 
 def no_notice(docker: engine.Docker, container: str, pid: int) -> None:
-    """Ends a container so that nobody can say so."""
+    """Ends a container so that no process can report it."""
     os.kill(parent(pid), signal.SIGKILL)
     os.kill(pid, signal.SIGKILL)
 

@@ -1,7 +1,7 @@
 """Runs CIFAR containers side by side and measures them: with their slices over vgpu-runtime, or plainly over runc.
 
 Called by containers.py. Samples per second are what the trainers report; shares of device time are the simulated
-device's own busy log, by the host's process ids. Both kinds of run take the same images, command and device.
+device's own busy log, by the host's process ids. Runs of both types take the same images, command and device.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Container:
 
     name: str
     shares: tuple[float, ...]
-    #: plainly, nobody keeps a container off the others' devices: which ones it takes
+    #: plainly, nothing keeps a container off the others' devices: which ones it takes
     plain_devices: str = "0"
     #: instead of the trainer, kernels of 200 us without a break (tenants/load.c): no pause for Python in between
     saturating: bool = False

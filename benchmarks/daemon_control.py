@@ -96,7 +96,7 @@ def crowd(path: str, count: int, *, at_once: bool = False) -> Iterator[list[floa
 
 
 def be_crowd(path: str, count: int, at_once: bool) -> None:
-    """One process of crowd(): attaches when it is told to and stays until its input ends."""
+    """One process of crowd(): attaches on request and stays until its input ends."""
     peers: list[tuple[socket.socket, list[int], float]] = []
     threads = [threading.Thread(target=lambda: peers.append(attach(path))) for _ in range(count)]
     print("ready", flush=True)

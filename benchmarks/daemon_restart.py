@@ -1,4 +1,4 @@
-"""kill -9 of the daemon while two tenants run at 0.25 and 0.75: do they go on, and do shares hold again afterwards?
+"""kill -9 of the daemon while two tenants run at 0.25 and 0.75: do they continue, and do shares hold afterwards?
 
 Shares come from the simulated device's busy log, in sliding one-second windows: before the kill, while coasting, and
 after the restarted daemon has both tenants again.

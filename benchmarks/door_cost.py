@@ -1,7 +1,7 @@
-"""What the door of the API costs a unary call: gRPC's own socket against the public one, a call on each in turn.
+"""What the API's peer proxy costs a unary call: gRPC's own socket against the public one, a call on each in turn.
 
-A server of its own process answers at once, so that the difference is the door's alone. Used by daemon_control; alone
-it prints its figures.
+A server in a process of its own answers at once, so that the difference is the proxy's alone. Used by daemon_control;
+alone it prints its figures.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ METHOD = "/bench.Service/Answer"
 
 
 async def serve(folder: Path) -> None:
-    """Answers METHOD on the socket `inside` and through a door at `public` until its input ends."""
+    """Answers METHOD on the socket `inside` and through a proxy at `public` until its input ends."""
     from vgpud.api.peer_proxy import PeerProxy
 
     class Handler(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic for type checkers only
@@ -44,7 +44,7 @@ async def serve(folder: Path) -> None:
 
 
 def measure(calls: int = CALLS) -> dict[str, list[float]]:
-    """Times of calls in us: `inside` without the door, `public` through it."""
+    """Times of calls in us: `inside` without the proxy, `public` through it."""
     took: dict[str, list[float]] = {"inside": [], "public": []}
     with tempfile.TemporaryDirectory(prefix="vgd-") as name:
         command = [sys.executable, "-m", "benchmarks.door_cost", "--serve", name]
@@ -67,7 +67,7 @@ def measure(calls: int = CALLS) -> dict[str, list[float]]:
 
 
 def figures(took: dict[str, list[float]]) -> dict[str, float]:
-    """Medians, and through the door over without it."""
+    """Medians, and through the proxy over without it."""
     inside, public = (sorted(took[which])[len(took[which]) // 2] for which in ("inside", "public"))
     return {"call_us": inside, "call_through_door_us": public, "door_ratio": public / inside}
 

@@ -153,7 +153,7 @@ class Docker(ImageEngine):
         self.daemon.process.send_signal(signal.SIGHUP)
 
     def stop_daemon(self, number: signal.Signals = signal.SIGTERM) -> None:
-        """Ends dockerd alone; with live-restore its containers go on."""
+        """Ends dockerd alone; with live-restore its containers continue."""
         if self.daemon:
             self.daemon.stop(number, 30)
 

@@ -4,7 +4,7 @@ Two slices on one simulated device, two processes each. After each round all thr
 synchronised; then what the daemon says of each process must be what the device counts for it, to the byte, and so for
 the slices. At any time what the device counts for a slice's processes is no more than its limit: `samples_above` counts
 the moments at which it was more, which are wrong when they last. Processes are killed with SIGKILL at random moments
-and started anew; nothing of them may be left.
+and started again; nothing of them may be left.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def build() -> Path:
 
 @dataclass
 class Tenant:
-    """One process under stress: started, told to work, killed at times."""
+    """One process under stress: started, given work, killed at times."""
 
     slice: str
     part: Part
@@ -61,7 +61,7 @@ class Tenant:
         self.part.process.stdin.flush()
 
     def is_quiet(self) -> bool:
-        """True when it has come to its quiet point. Raises PartError when it has ended."""
+        """True when it has reached its quiet point. Raises PartError when it has ended."""
         for line in self.part.lines():
             self.quiet, self.pid, self.answered = line, line["pid"], True
         if not self.answered:
@@ -71,7 +71,7 @@ class Tenant:
 
 @dataclass
 class Found:
-    """What a run has come to."""
+    """What a run has found."""
 
     operations: int = 0
     refused: int = 0
@@ -150,7 +150,7 @@ class Stress:
     # ---- rounds ----
 
     def run(self, operations: int, rounds: int) -> Found:
-        """So many operations in all, in rounds; every other round somebody is killed."""
+        """So many operations in all, in rounds; every other round a process is killed."""
         sampler = threading.Thread(target=self._sampler)
         sampler.start()
         try:

@@ -36,6 +36,6 @@ def pytest_make_collect_report(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """All workers must tell the controller the same order."""
+    """All workers must report the same order to the controller."""
     places = config.stash.get(_PLACE, {})
     items.sort(key=lambda item: next((places[node] for node in item.listchain() if node in places), 0))

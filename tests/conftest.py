@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-import vgpud.client.grpc_import  # noqa: F401  before any test imports grpc: it tells grpc how to behave around forks
+import vgpud.client.grpc_import  # noqa: F401  before any test imports grpc: it sets how grpc behaves around forks
 from vgpud.cli.demo.private_system import OwnSystem
 
 pytest_plugins = ["tests.collecting", "tests.examples", "tests.scheduling", "tests.times", "tests.daemon.node"]
@@ -25,7 +25,7 @@ SIM_CONFIG = {"devices": "2", "memory_bytes": "4G"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """What a user has set for himself says nothing to a test, and the tests' own programs must not meet his daemon."""
+    """A user's own settings do not apply to tests, and the tests' own programs must not meet the user's daemon."""
     for name in list(os.environ):
         if name.startswith("VGPU") or name in ("LD_PRELOAD", "CUDA_VISIBLE_DEVICES"):
             del os.environ[name]
@@ -37,7 +37,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _guard(send: Callable[[int, int], None]) -> Callable[[int, int], None]:
-    """A pid that was not there is 0 in many a helper, and 0 means our own group: all tests, and who runs them."""
+    """A pid that was not there is 0 in many a helper, and 0 means our own group: all tests, and what runs them."""
 
     def guarded(pid: int, number: int) -> None:
         assert pid > 0, f"signal {number} for pid {pid}"

@@ -1,4 +1,4 @@
-"""Parts that a machine may lack, and CI must not: `.ci/run` sets CI=true where it runs as root."""
+"""Parts that may be missing on a machine, and not in CI: `.ci/run` sets CI=true where it runs as root."""
 
 from __future__ import annotations
 

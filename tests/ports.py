@@ -1,4 +1,4 @@
-"""Ports for servers that can be told a number only. None of those that the kernel gives to connections: on a busy
+"""Ports for servers that accept only a number. None of those that the kernel gives to connections: on a busy
 machine one of these is taken again before the server binds it."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _TRIES = 200
 
 
 def find_free_ports(count: int) -> list[int]:
-    """That many, none of which anybody listens on."""
+    """That many, on which no process listens."""
     end = max(FIRST + 1000, int(_RANGE.read_text().split()[0]))
     numbers = random.SystemRandom().sample(range(FIRST, end), _TRIES)
     with ExitStack() as held:

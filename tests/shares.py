@@ -1,7 +1,7 @@
 """What processes get of a simulated device, from the device's own log.
 
-A busy machine starves programs and the daemon for many seconds at a time, and then nobody gets what he may have. So a
-test asks for shares that show themselves once, in window after window; only what nobody may exceed holds in each.
+A busy machine starves programs and the daemon for many seconds at a time, and then no slice gets what it may have. So a
+test asks for shares that show themselves once, in window after window; only what no slice may exceed holds in each.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a machine lacks is a reason to skip a test, and in CI a failure."""
+"""What is missing on a machine is a reason to skip a test, and in CI a failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files with a test marked alone are run by one worker when no other is left, whoever ends or dies in which order."""
+"""Files with a test marked alone are run by one worker when no other is left, in whatever order workers end or die."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LAST = ["tests/test_measured.py::test_0", "tests/test_measured.py::test_1"]
 
 
 class Worker:
-    """What the scheduler sees of a worker: it ends its last test only when it is told what comes next, or to stop."""
+    """What the scheduler sees of a worker: it ends its last test only when it gets what comes next, or the stop."""
 
     def __init__(self) -> None:
         self.shutting_down = False
@@ -194,7 +194,7 @@ def test_a_worker_that_finds_other_tests_is_sent_home(tmp_path: Path) -> None:
 
 
 def test_a_worker_in_another_s_place_runs_a_single_test_that_is_left(tmp_path: Path) -> None:
-    """All others have ended: no end of a test would tell it that this one is the last."""
+    """All others have ended: no end of a test would show that this one is the last."""
     run = Run(tmp_path, 1, LAST)
     died = run.workers.pop()
     assert run.scheduler.remove_node(cast(WorkerController, died)) == LAST[0]

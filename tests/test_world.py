@@ -59,6 +59,6 @@ def test_tests_pass_beside_a_daemon_and_leftovers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("send", ["kill", "killpg"])
 def test_no_test_ends_the_tests(send: str) -> None:
-    """A helper that has found no process answers 0, which means the group of the tests, and of who runs them."""
+    """A helper that has found no process answers 0, which means the group of the tests, and of what runs them."""
     with pytest.raises(AssertionError):
         getattr(os, send)(0, 0)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 #: of a file's tests that are not marked slow, together: a file is run by one worker, so the longest ones make the end
-#: of a run. What takes more is told and fails nothing: on a busy machine any file may.
+#: of a run. What takes more is reported and fails nothing: on a busy machine any file may.
 FILE_BUDGET_S = 60.0
 
 

@@ -24,7 +24,7 @@ def in_turn(jobs: Sequence[TraceJob], nodes: Sequence[Node]) -> Parts:
 
 def ends_first(jobs: Sequence[TraceJob], nodes: Sequence[Node], machines: Machines | None = None) -> Parts:
     """To the node where it would end first if each worked its jobs off one after another on all of its GPUs: by
-    durations and speeds, which hardly anybody knows so well."""
+    durations and speeds, which few users know so well."""
     parts: Parts = [[] for _ in nodes]
     free_ns = [0.0] * len(nodes)  # when a node has worked off what it has
     for job in jobs:

@@ -46,7 +46,7 @@ SEED = 1
 
 
 class Load:
-    """A full cluster with so many waiting jobs. Slurm does at once what it is told."""
+    """A full cluster with so many waiting jobs. Slurm executes each decision at once."""
 
     def __init__(self, policy: str, jobs: int = JOBS, nodes: int = NODES) -> None:
         self._draw = random.Random(SEED)

@@ -1,6 +1,6 @@
 """Gangs over several nodes below one switch, where placement knows the switches, or anywhere.
 
-What a gang loses over several nodes is Gavel's measurement; nobody has published what it loses above one switch. Here
+What a gang loses over several nodes is Gavel's measurement; what it loses above one switch is not published. Here
 links between switches are shared four to one, as is common: the part of a step that goes over the network takes four
 times as long there.
 """

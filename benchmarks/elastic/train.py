@@ -110,7 +110,7 @@ def keep(torch: Any, path: Path, everything: dict[str, Any]) -> None:
 
 
 def resume(torch: Any, path: Path | None, everything: dict[str, Any]) -> None:
-    """Goes on from a checkpoint."""
+    """Continues from a checkpoint."""
     if path and path.exists():
         states = torch.load(path, weights_only=True)
         for name, made in everything.items():

@@ -18,10 +18,10 @@ Start = Callable[[OwnSystem], AbstractContextManager[Attack]]
 
 #: both saturate: what the attacker takes is theirs
 LARGE, SMALL = Tenant("large", 0.73, 0.73), Tenant("small", 0.25, 0.25)
-#: with room for the small slices of others
+#: leaves capacity for the small slices of others
 LARGER = Tenant("large", 0.7, 0.7)
 PAGE_SLICE = ("--gpus", "0.01", "--max", "0.01", "--mem", "8G")
-#: one that wants more than its maximum beside one that pauses: whose time it was is told by reports alone
+#: one that wants more than its maximum beside one that pauses: only reports say whose time it was
 CAPPED = (Tenant("capped", 0.25, 0.25),)
 CAPPED_PAUSING = (Tenant("capped", 0.25, 0.25, burst=8, gap_us=500),)
 LIAR_SLICE = ("--gpus", "0.5", "--max", "1", "--mem", "8G")

@@ -1,7 +1,7 @@
 """A user whose one process attaches as often as it is let: `hoarder SOCKET...`, of all their slices.
 
-From SIGUSR1 it attaches, keeps every connection, and goes on trying where it is refused; from SIGUSR2 it closes all of
-them and lives on.
+From SIGUSR1 it attaches, keeps every connection, and keeps trying where it is refused; from SIGUSR2 it closes all of
+them and keeps running.
 """
 
 from __future__ import annotations

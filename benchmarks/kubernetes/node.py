@@ -1,7 +1,7 @@
 """A node for the benchmarks of Kubernetes: a real vgpud on simulated devices, the driver as a process, an API server.
 
 The API server is a real one (kube-apiserver and etcd of the folder KUBEBUILDER_ASSETS), or the tests' fake where there
-is none. Nobody schedules: claims are written as kube-scheduler leaves them.
+is none. No scheduler runs: claims are written as kube-scheduler leaves them.
 """
 
 from __future__ import annotations

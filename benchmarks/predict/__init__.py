@@ -1,1 +1,1 @@
-"""How well models are judged before they run, devices shared by what jobs use, and jobs stretched while they run."""
+"""How well models are judged before they run, devices shared by what jobs use, and jobs resized while they run."""

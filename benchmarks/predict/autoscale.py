@@ -14,17 +14,17 @@ from vgpud.core.elastic.measures import Point
 from vgpud.core.elastic.registry import DEFAULT, DEFAULT_THRESHOLD
 
 RULE = Efficiency(DEFAULT, Fraction(DEFAULT_THRESHOLD))
-#: of a step's time, as a part of it; and more than at many workers can be seen through
+#: a part of a step's time; and so much that it hides differences between many workers
 NOISE = 0.01
 MUCH_NOISE = 0.02
-#: others than the search's own numbers were chosen with
+#: not those by which the search's own numbers were chosen
 SEEDS = range(100, 120)
 #: a change of workers that survive it, as is the goal of the live row; and by way of a checkpoint, as Sia has it
 CHANGE_S = 2.0
 RESTART_S = 30.0
 FIXED = (1, 8, 16, 64)
 HOUR_S = 3600
-#: jobs last so long with 16 workers: those that are only watched until they have settled, and those that are counted
+#: how long jobs last with 16 workers: those that are only watched until they have settled, and those that are counted
 SEARCH_S = 1 * HOUR_S
 JOB_S = 4 * HOUR_S
 REPORT_S = 5.0

@@ -2,7 +2,7 @@
 
 Each architecture at several batches trains for some seconds; a row of features and of what NVML and PyTorch say is
 appended to a CSV that `vgpu predict train --data` reads. All together take under nine minutes; what is there is not
-measured again, so the same command goes on after an interruption. --pairs measures what two at once cost each other.
+measured again, so the same command continues after an interruption. --pairs measures what two at once cost each other.
 --cpu tries the program where no device is: a few steps on the CPU, rows of a device that is called SIMULATED, in a file
 of their own.
 """
@@ -98,7 +98,7 @@ def measured(path: Path, label: str) -> set[tuple[str, float]]:
 
 
 def row(label: str, workload: Workload, answer: dict[str, Any]) -> dataset.Row:
-    """What a worker told, as a row."""
+    """A worker's report, as a row."""
     values = {name: answer[name] for name in dataset.MEASURED}
     return dataset.Row(label, workload.family, workload.architecture, Features(answer["features"]), **values)
 
@@ -106,7 +106,7 @@ def row(label: str, workload: Workload, answer: dict[str, Any]) -> dataset.Row:
 def collect(
     todo: Sequence[Workload], path: Path, gpu: str, label: str, total_s: float, python: str, seconds: float
 ) -> Iterator[tuple[Workload, dict[str, Any]]]:
-    """Measures one after the other, a process for each architecture; yields what each told, or why not."""
+    """Measures one after the other, a process for each architecture; yields each report, or why there is none."""
     end = time.monotonic() + total_s
     names = list(dict.fromkeys(workload.name for workload in todo))
     for name in names:

@@ -52,7 +52,7 @@ class Worker:
                     pipe.close()
 
     def measure(self, asked: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
-        """What it tells of a workload. Raises WorkerError."""
+        """What it reports of a workload. Raises WorkerError."""
         end = time.monotonic() + timeout_s
         failed = self.prepare(asked, timeout_s)
         if failed:
@@ -61,7 +61,7 @@ class Worker:
         return self.read_answer(end - time.monotonic())
 
     def prepare(self, asked: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
-        """Everything up to the measurement; what it tells instead if that fails, else nothing."""
+        """Everything up to the measurement; its report if that fails, else nothing."""
         self._write(json.dumps(asked))
         line = self._line(timeout_s)
         return {} if line == "ready" else dict(json.loads(line))

@@ -1,4 +1,4 @@
-"""The process that trains what is measured: a line of JSON asks, `ready` answers, `go` starts, a line of JSON tells.
+"""The process that trains what is measured: a line of JSON asks, `ready` answers, `go` starts, a line of JSON reports.
 
     {"name": "resnet18", "batch": 32, "precision": "fp16", "seconds": 2.0, "gpu": "h100", "cpu": false}
 

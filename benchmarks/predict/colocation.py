@@ -1,7 +1,7 @@
 """What sharing devices by predicted utilisation brings a queue: 1,500 one-GPU jobs of the Philly traces on 16 GPUs.
 
 Load is the GPU time that all jobs need over what the GPUs have from the first submission to the last; times of
-submission are stretched or shrunk to that. How much jobs slow each other down is the interference model's (the truth),
+submission are scaled to that. How much jobs slow each other down is the interference model's (the truth),
 whatever was predicted. Of each arm: the makespan; utilisation, which is the part of all device time until then in
 which a device is busy, as a monitor shows it (the sum of its jobs' true utilisations, at most 100 %); of that what is
 useful, the time that the jobs would be busy alone; the average completion time. Such utilisation does not add up: in
@@ -39,7 +39,7 @@ NODES, GPUS = 2, 16
 GIB = 1 << 30
 HOUR_NS = 3600 * SECOND_NS
 LOAD = 1.3
-#: a start, a checkpoint, going on from it; the same for all arms
+#: a start, a checkpoint, resuming from it; the same for all arms
 COSTS = Costs(start_ns=10 * SECOND_NS, suspend_ns=5 * SECOND_NS, resume_ns=10 * SECOND_NS)
 #: memory is asked for in steps of so much
 ASKED_GIB = 4
@@ -185,7 +185,7 @@ def reacting(case: Case) -> Result:
 
 
 def play(case: Case, jobs: Sequence[TraceJob], cluster: str, rule: str) -> tuple[list[int], int, int]:
-    """When each ended, for how long devices were busy, how many pairs were parted."""
+    """When each ended, for how long devices were busy, how many pairs were separated."""
     monitor = SharingMonitor()
     asked = scenario.Scenario("fifo", rule, costs=COSTS, interference=truth(case))
     outcome = scenario.run(jobs, clusters.parse(cluster), asked, monitor=monitor)
@@ -210,7 +210,7 @@ def result(jobs: Sequence[TraceJob], ends_ns: Sequence[int], busy_ns: int, separ
 
 #: of the paper (HotCloud'20), against slots
 SHORTER_PERCENT, MORE_BUSY_PERCENT = 33.5, 61.5
-#: and what is left of it when predictions are far off
+#: the same goal when predictions are far off
 SHORTER_WITH_LARGE_ERROR_PERCENT = 20
 SLOTS, REACTIVE, PREDICTED = "slots, FIFO", "reactive", f"predicted (RMSLE {ERROR})"
 OFF = f"predicted (RMSLE {LARGE_ERROR})"

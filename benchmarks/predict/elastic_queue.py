@@ -5,15 +5,15 @@ asks for (DRAGON's jobs have minimum and maximum instances around their request)
 most twice of it, never more than the cluster's 64. Its speed goes by the founding slides' curve (16 workers: 2200
 img/s, 32: 4000, 64: 5000; straight between these and from nothing at 0), relative to what it is with as many as the
 trace asks for: so long does it run there. A change of size costs 30 s in which a job has its devices, the larger of
-before and after, and does nothing. The bounds of 30 s (who waits) and 60 s (nothing done) are a queue's defaults.
+before and after, and does nothing. The bounds of 30 s (a job waits) and 60 s (nothing done) are a queue's defaults.
 
 The rigid arms run every job at the size that the trace asks for. Run and wait are sums over all 400 jobs, those
 included that are not elastic and can run no faster: `always at their most` says how far below FIFO the run time can
-be at all, with devices for everybody and none lost to changes. Wait is from submission to end without what it ran.
-GPUs are counted, as in the row `muri` of the scheduling benchmark. FIFO is the strict one (nobody passes), whose
-figures are published. `elastic, fifo` is the elastic queue as it is set, in which who fits may pass, as DRAGON places.
-Letting pass alone, with no elastic job, meets the goal of the wait: so it has a figure of its own, and each elastic arm
-is also compared with the rigid one of its own policy.
+be at all, with devices for every job and none lost to changes. Wait is from submission to end without what it ran.
+GPUs are counted, as in the row `muri` of the scheduling benchmark. FIFO is the strict one (no job passes), whose
+figures are published. `elastic, fifo` is the elastic queue as it is set, in which a job that fits may pass, as DRAGON
+places. Letting pass alone, with no elastic job, meets the goal of the wait: so it has a figure of its own, and each
+elastic arm is also compared with the rigid one of its own policy.
 
 The trace asks for 1.47 times what the cluster has. Some job always waits, so by DRAGON's rules elastic jobs are near
 their least nearly all the time: others start earlier, and what runs takes longer. By no bounds that were tried did
@@ -23,7 +23,7 @@ jobs pay for that. Goals are judged of that arm, with jobs between what the trac
 twice of it at most, 21.6 % would be all that there is to be had. Both were chosen for that after DRAGON's rules had
 been seen to miss it; the other bounds, draws and policies stand beside it.
 
-Elastic jobs take what has room. `autoscaled`: what their autoscalers wish, the daemon's, which first measure; on this
+Elastic jobs take what fits. `autoscaled`: the targets of their autoscalers, the daemon's, which first measure; on this
 curve every worker is worth it. Further figures are the same with other bounds, another curve (each job at the slides'
 16 workers with what it asks for, so that twice of it is 1.8 times as fast), other draws, other costs and less load
 (submissions 1.5, 2 and 3 times as far apart, compared with FIFO there).
@@ -52,7 +52,7 @@ from vgpud.simulate.trace import TraceJob
 ROW = "elastic_queue"
 GPUS = 64
 HOUR_NS = HOUR_S * SECOND_NS
-#: who passes a job that does not fit, as DRAGON places; a queue's default
+#: which jobs pass one that does not fit, as DRAGON places; a queue's default
 PASSING = "fifo"
 WAIT = "wait, % below rigid FIFO"
 RUN = "run time, % below rigid FIFO"
@@ -70,7 +70,7 @@ class Case:
     apart: float = 1.0  # submissions
     rigid: bool = False
     always_most: bool = False  # elastic jobs never have another size
-    autoscaled: bool = False  # they grow as their autoscalers wish, which measure first
+    autoscaled: bool = False  # they grow to the targets of their autoscalers, which measure first
     eager: bool = False  # they take all they can use before those behind them start
 
 

@@ -1,4 +1,4 @@
-"""The row "gpumemnet": utilisation, SM activity and memory of GPUMemNet's runs, as predicted by who had not seen them.
+"""The row "gpumemnet": utilisation, SM activity and memory of GPUMemNet's runs, predicted without having seen them.
 
 Folds are by a hash of the configuration; settings are tuned and intervals made inside the training folds. The figures
 of all 3,000 runs have goals. 22 of these runs ended at once, so those that trained have figures of their own.
@@ -123,7 +123,7 @@ def _errors(passes: list[dict[str, Any]]) -> Iterator[Figure]:
 
 
 def _mean() -> Figure:
-    """What knowing nothing comes to."""
+    """What knowing nothing would achieve."""
     import numpy as np
 
     from vgpud.predict import train

@@ -49,7 +49,7 @@ def figures(raw: dict[str, Any]) -> Iterator[Figure]:
 
 
 def workers(raw: dict[str, Any], system: Live) -> Iterator[Figure]:
-    """A neighbour holds the room of three workers, goes, and another one comes that needs that of two."""
+    """A neighbour holds the capacity of three workers, ends, and another one starts that needs that of two."""
     first = system.neighbour(750)
     system.wait(first, "running")
     training = Training(system, 4, [*PROGRAM, "--steps", str(STEPS)])
@@ -191,7 +191,7 @@ class Braked(threading.Thread):
 
 
 def straggler(raw: dict[str, Any], system: Live) -> Iterator[Figure]:
-    """Three workers, room for a fourth, one of them stopped nine tenths of the time."""
+    """Three workers, capacity for a fourth, one of them stopped nine tenths of the time."""
     training = Training(system, 3, [*PROGRAM, "--steps", str(3 * STEPS)])
     training.wait_for(3, SETTLED_STEPS)
     before = training.workers()
@@ -259,7 +259,7 @@ def deaths(raw: dict[str, Any], system: Live) -> Iterator[Figure]:
 
 
 def kill_daemon(system: OwnSystem) -> None:
-    """By SIGKILL; what runs goes on."""
+    """By SIGKILL; what runs continues."""
     assert system.daemon
     system.daemon.kill()
 

@@ -18,7 +18,7 @@ from vgpud.cli.common.options import Settings
 from vgpud.cli.demo.private_system import ROOT, OwnSystem, wait_for
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
-#: how long somebody waits before elastic jobs make room, and how long nothing happens before they grow
+#: how long a job waits before elastic jobs shrink for it, and how long nothing happens before they grow
 BOUND_S = 1.0
 ENDED = ("completed", "failed", "cancelled", "timed_out")
 DEVICE_BYTES = 16 << 30
@@ -57,7 +57,7 @@ class Live:
         return self.job(job_id)
 
     def neighbour(self, milli: int) -> int:
-        """A job that does nothing and takes room until it is cancelled."""
+        """A job that does nothing and takes capacity until it is cancelled."""
         return self.submit(["sleep", "1000"], milli, name="neighbour")
 
 

@@ -68,7 +68,7 @@ class Run:
 
     members: int = 0
     path: list[int] = field(default_factory=list)
-    settled_s: float = -1.0  # when its wish last changed
+    settled_s: float = -1.0  # when its target last changed
     jct_s: float = 0.0
     gpu_s: float = 0.0
     idle_s: float = 0.0
@@ -85,7 +85,7 @@ def play(
     seed: int = 1,
     report_s: float = 1.0,
 ) -> Run:
-    """One job alone, with room for whatever it wishes. `noise`: standard deviation of a step's time, a part of it."""
+    """One job alone, with capacity for any target. `noise`: standard deviation of a step's time, a part of it."""
     chance = random.Random(seed)
     scaler = Autoscaler(Elastic(least_members=least, most_members=curve.most, heuristic=heuristic))
     run, members, now_s, left = Run(), least, 0.0, samples

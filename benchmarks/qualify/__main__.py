@@ -3,9 +3,9 @@
 Attach and gate under PyTorch, CuPy, tinygrad and a C program; pointer identity of cuGetProcAddress; hooked against
 unhooked results of the CIFAR trainers; the conformance suite; the framework matrix; how fast processes are
 checkpointed; the constants of the simulated device, measured; and some models measured for the predictor
-(benchmarks.predict.collect goes on with the rest). At the end the figures beside the simulated ones.
+(benchmarks.predict.collect continues with the rest). At the end the figures beside the simulated ones.
 Under nine minutes: each step has a budget. What a step found is kept, and the results in benchmarks/results/ are
-written, as soon as it is over: --resume goes on after an interruption. --sim runs the same program on the simulated
+written, as soon as it is over: --resume continues after an interruption. --sim runs the same program on the simulated
 device, to test the program itself: what it then measures are the simulator's own constants.
 
 Exit code: 0 all steps ran and all is as assumed, 1 something is not as assumed, 2 wrong usage, 3 there is no real
@@ -66,7 +66,7 @@ def made_by(device: str, args: argparse.Namespace) -> dict[str, Any]:
 
 
 class Results:
-    """The result files, written anew after each step: what is there is what has been measured so far."""
+    """The result files, written again after each step: what is there is what has been measured so far."""
 
     def __init__(self, args: argparse.Namespace, device: str, planned: int) -> None:
         self._common = {"simulated": args.sim, "device": device, "folder": args.results}

@@ -56,7 +56,7 @@ static void await(int fd) {
   if (read(fd, &byte, 1) != 1) exit(1);
 }
 
-/* Fills its memory, waits until told, then looks at a byte of each MiB: 0 when all are what they were. */
+/* Fills its memory, waits for a byte, then looks at a byte of each MiB: 0 when all are what they were. */
 static int child(int in, int out, size_t bytes) {
   struct driver driver;
   device_pointer block;

@@ -160,7 +160,7 @@ def trainer(own: OwnSystem, framework: str, python: str) -> Found:
 
 
 def collect(own: OwnSystem, python: str) -> Found:
-    """Models measured for the predictor, as many as the time allows; `python -m benchmarks.predict.collect` goes on."""
+    """Models measured for the predictor, as many as the time allows; `benchmarks.predict.collect` measures the rest."""
     if own.is_simulated:
         return Found(skipped="the simulated device runs no PyTorch")
     command = [python, "-m", "benchmarks.predict.collect", "--batches", "1", "--total", str(COLLECT_S), "--json"]
@@ -175,7 +175,7 @@ def collect(own: OwnSystem, python: str) -> Found:
 
 
 def launches_until_end(own: OwnSystem, part: Part, slice_name: str) -> int:
-    """Waits for a program in a slice; how many launches the daemon saw at its gate (0: it ran past us)."""
+    """Waits for a program in a slice; how many launches the daemon saw at its gate (0: it bypassed us)."""
     seen = 0
 
     def ended() -> bool:

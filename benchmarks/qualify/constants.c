@@ -4,7 +4,7 @@
  * cost between two processes, overhead of a context, granule of allocation. One JSON object on stdout.
  *
  * Runs itself a second time (`constants child`) where a second process is needed; the two talk through pipes, a byte
- * means "go on". Nobody else may use the device meanwhile.
+ * means "continue". No other program may use the device meanwhile.
  */
 #define _GNU_SOURCE
 #include "../tenants/driver.h"
@@ -191,7 +191,7 @@ static void await_other(int fd) {
   }
 }
 
-/* The second process: makes its context when told to, says so, then runs the same kernels at the same time. */
+/* The second process: makes its context on request, says so, then runs the same kernels at the same time. */
 static int child(void) {
   struct bench b = {0};
   driver_open(&b.driver, "libcuda.so.1");

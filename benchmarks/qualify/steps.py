@@ -31,7 +31,7 @@ NO_TIME = "the steps before it left no time: --resume continues here"
 
 
 class OverBudget(BaseException):
-    """A step has had its time; no check may take it for a failure of its own."""
+    """A step has used its time; no check may take it for a failure of its own."""
 
 
 class Store(Protocol):
@@ -87,7 +87,7 @@ def client_budget_s(name: str) -> float:
 
 
 def plan(python: str) -> list[Step]:
-    """All steps, the ones that tell most first."""
+    """All steps, the most informative ones first."""
     made = [
         Step("constants", 20, checks.constants),
         Step("identity", 10, checks.identity),

@@ -1,7 +1,7 @@
 """The queue of a real daemon on simulated devices, killed and started again while 200 jobs of two users go through it.
 
-All must end as they were written, none twice, no quota exceeded at any look; then how soon a job starts that has room,
-and whether one that made room finds its memory as it was. Needs root, for two users who need not exist.
+All must end as they were written, none twice, no quota exceeded at any look; then how soon a job starts that fits,
+and whether a preempted one finds its memory as it was. Needs root, for two users who need not exist.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _SERVICE = "/vgpud.v1alpha1.JobService/"
 
 
 class User:
-    """One of the two, with a process of his own that asks for him."""
+    """One of the two, with a process of its own that asks on the user's behalf."""
 
     def __init__(self, system: OwnSystem, index: int) -> None:
         self.uid = UIDS[index]
@@ -91,7 +91,7 @@ class User:
         return list(answer.job_ids)
 
     def jobs(self) -> dict[int, pb.Job]:
-        """All of his."""
+        """All of this user's."""
         found: dict[int, pb.Job] = {}
         token = ""
         while True:
@@ -117,7 +117,7 @@ def _queues(system: OwnSystem) -> JobClient:
 
 @contextlib.contextmanager
 def live_system() -> Iterator[tuple[OwnSystem, list[User]]]:
-    """A daemon that everybody may ask, a queue with a limit for each user."""
+    """A daemon that every user may ask, a queue with a limit for each user."""
     with tempfile.TemporaryDirectory(prefix="vgpu-live-") as name:
         folder = Path(name)
         folder.chmod(0o755)
@@ -137,7 +137,7 @@ def live_system() -> Iterator[tuple[OwnSystem, list[User]]]:
 
 
 def submit_all(users: Sequence[User], wanted: Sequence[Submission]) -> dict[int, Submission]:
-    """Every job's wish, by its number."""
+    """Every job's request, by its number."""
     placed: list[list[int]] = []
     known: dict[int, Submission] = {}
     for submission in wanted:
@@ -308,7 +308,7 @@ def denied(users: Sequence[User]) -> Iterator[Figure]:
 
 
 def starts(raw: dict[str, Any], user: User) -> Iterator[Figure]:
-    """From the request to the program's first line, one job after another, with room for each."""
+    """From the request to the program's first line, one job after another, with free capacity for each."""
     took_ms = []
     for _ in range(STARTS):
         began_ns = time.time_ns()
@@ -324,7 +324,7 @@ def starts(raw: dict[str, Any], user: User) -> Iterator[Figure]:
 
 
 def buffers(raw: dict[str, Any], system: OwnSystem, user: User) -> Iterator[Figure]:
-    """A job with memory on the device makes room for a better one, and goes on."""
+    """A job with memory on the device is preempted by a better one, and continues."""
     program = harness.build("scheduling/live_buffers.c", output="live_buffers")
     with _queues(system) as client:
         given = pb.Queue(name=QUEUES[0], policy="priority(preempt)", limit_milli=1000, min_run={"nanos": 1})

@@ -1,4 +1,4 @@
-/* A job of the live benchmark with memory on the device: fills it, says "filled", launches until it is told to check,
+/* A job of the live benchmark with memory on the device: fills it, says "filled", launches until it is asked to check,
  * then says "same" when every byte is as it was written. Built and started by live.py; the driver comes by dlopen, so
  * that the shim is in front of it.
  */

@@ -28,7 +28,7 @@ class Submission:
     priority: int = 0
     limit_s: float = 0.0
     retries: int = 0
-    after: tuple[int, ...] = field(default=())  # places of earlier wishes, whose jobs must all complete
+    after: tuple[int, ...] = field(default=())  # places of earlier requests, whose jobs must all complete
     after_any: bool = False
 
     @property
@@ -37,7 +37,7 @@ class Submission:
 
     @property
     def attempts(self) -> int:
-        """How often it starts if nobody takes its room away."""
+        """How often it starts if it is not preempted."""
         return 2 if self.retries else 1
 
 
@@ -71,7 +71,7 @@ def _single(chance: random.Random) -> Submission:
 def _gang(chance: random.Random) -> Submission:
     code = chance.choice(CODES)
     members = chance.choice((2, 2, 3))
-    # all members are told the same, and the gang ends with the first that fails: it waits for the others to begin
+    # all members run the same, and the gang ends with the first that fails: it waits for the others to begin
     begun = f"{MARK}while [ $(grep -c ^$VGPU_JOB_ATTEMPT ran-$VGPU_JOB_ID) -lt {members} ]; do sleep 0.01; done; "
     script = f"{begun}sleep {chance.uniform(0.05, 0.5):.2f}; exit {code}"
     return Submission(chance.randrange(2), script, chance.choice((200, 400, 500)), _state(code), code, members)

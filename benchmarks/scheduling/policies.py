@@ -12,7 +12,7 @@ from vgpud.simulate.scenario import STRICT
 
 FIFO = f"{STRICT}fifo"
 TIRESIAS = "2d-las(3250,7200)"
-#: the same for all traces; nobody says how long jobs take
+#: the same for all traces; no job says how long it takes
 WITHOUT_DURATIONS = "las(3250,7200,narrow)"
 PROMOTING = ("2d-las(3250,7200,promote=4)", "2d-las(3250,7200,promote=8)")
 #: others that know no durations, to compare with

@@ -81,7 +81,7 @@ class Load:
         return took_s
 
     def _tell(self, happened: list[Event]) -> float:
-        """Jobs that are preempted are off their devices at once, and the machine hears of it."""
+        """Jobs that are preempted are off their devices at once, and the machine is notified."""
         took_s = 0.0
         while happened:
             begin = time.perf_counter()

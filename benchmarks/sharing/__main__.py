@@ -4,7 +4,7 @@ Shares come from the simulated device's own busy log (--real: from completed wor
 throughput from completed kernels, latencies from the tenants' programs. The defaults are for work on the arbiter;
 --full is for results that are kept: 60 s, 5 seeds, every case, and W1, W2, W2c and W4 once more each with the simulated
 device's switch cost x 0.5 and x 3. How long it takes is said before the first run. Every run is kept as it ends: Ctrl-C
-and SIGTERM cost the one at work, and --resume goes on behind the others; --hours divides a table into parts. A missed
+and SIGTERM cost the one at work, and --resume continues behind the others; --hours divides a table into parts. A missed
 goal is a figure like any other: it is shown, kept, and makes the exit code 1. Table (Markdown) and plots lie beside the
 JSON; those of some rows only in build/bench, beside no result of the whole.
 """

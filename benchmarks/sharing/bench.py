@@ -251,7 +251,7 @@ def observed_of_json(kept: Mapping[str, Any]) -> Observed:
 
 @dataclass(frozen=True)
 class Running:
-    """The measured time as it begins, for who does something to the tenants meanwhile."""
+    """The measured time as it begins, for a function that does something to the tenants meanwhile."""
 
     own: OwnSystem
     slices: Mapping[str, str]  # tenant -> the name of its slice
@@ -272,7 +272,7 @@ Meanwhile = Callable[[Running], Any]
 def wait_for_devices(own: OwnSystem) -> None:
     """Until the daemon has seen the unhooked programs of the run before go: it leaves them the memory that they had.
 
-    Real devices may have strangers for good. Nobody is asked where the daemon was killed to see how programs coast.
+    Real devices may have strangers for good. No daemon is asked where it was killed to see how programs coast.
     """
 
     def clear() -> bool:
@@ -434,7 +434,7 @@ class Bench:
     def _end(self, everyone: Sequence[Process]) -> None:
         for process in everyone:
             if process.part.running and process.pid:
-                with contextlib.suppress(ProcessLookupError):  # it may just have failed: that is told elsewhere
+                with contextlib.suppress(ProcessLookupError):  # it may just have failed: that is reported elsewhere
                     os.kill(process.pid, signal.SIGTERM)
         for process in everyone:
             with contextlib.suppress(subprocess.TimeoutExpired):

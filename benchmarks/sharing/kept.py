@@ -1,7 +1,7 @@
-"""Keeps every finished run, so that a table that was interrupted goes on behind it (--resume).
+"""Keeps every finished run, so that a table that was interrupted continues behind it (--resume).
 
 A run is one file, written at once when the run is over: whatever ends the table, and whenever, costs the run that was
-at work and no other. Runs of different code, machines or lengths never come together.
+at work and no other. Runs of different code, machines or lengths are never combined.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Kept:
         os.close(self._lock)
 
     def forget(self) -> None:
-        """The whole table is written: nothing is to be gone on with."""
+        """The whole table is written: nothing is to be continued."""
         for path in self.folder.iterdir():
             path.unlink()
 

@@ -65,7 +65,7 @@ def window_shares(spans: Iterable[Span], begin_ns: int, end_ns: int, window_ns: 
 
 
 def spans_of_work(points: Sequence[tuple[int, int]], cost_ns: float, pid: int) -> list[Span]:
-    """Device time as reports of completed work tell it: as much as was completed between two of them (time_ns,
+    """Device time by reports of completed work: as much as was completed between two of them (time_ns,
     completed), taken to lie just before the second.
     """
     return [Span(t1 - round((c1 - c0) * cost_ns), t1, pid) for (_t0, c0), (t1, c1) in pairwise(points) if c1 > c0]
@@ -136,7 +136,7 @@ def worst_window(windows: Iterable[tuple[float, float]]) -> WorstWindow:
 
 
 def jain(values: Sequence[float]) -> float:
-    """Jain's index of fairness, 1/n..1 (Jain, Chiu, Hawe 1984); NaN when nobody got anything."""
+    """Jain's index of fairness, 1/n..1 (Jain, Chiu, Hawe 1984); NaN when all values are 0."""
     squares = sum(value * value for value in values)
     return sum(values) ** 2 / (len(values) * squares) if squares else float("nan")
 

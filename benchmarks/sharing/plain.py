@@ -3,8 +3,8 @@
 They are kept inside the load program (tenants/baseline.h) and need no hook:
 
 - FIXED: time is cut into cycles; each tenant has one slot of every cycle, as long as its minimum says, and launches
-  only while the slot lasts. Nobody uses a slot that is not its own, and nobody waits for what an earlier slot
-  left behind: what was launched runs to its end in the next tenant's slot. Schedulers with a static timetable of
+  only while the slot lasts. No tenant uses a slot that is not its own, or waits for what an earlier slot left
+  behind: what was launched runs to its end in the next tenant's slot. Schedulers with a static timetable of
   slices work so. The cycle is long against what a tenant keeps queued (some 10 ms), which favours the shares and
   costs the latency.
 - RATE: each process has a bucket of device time. A launch takes what it is thought to cost out of it, or sleeps for

@@ -46,7 +46,7 @@ def undisturbed(make: Callable[[], Observed]) -> Observed:
 class Plan:
     """seconds: measured time of a run; seeds: runs of each case (for paired rows: pairs); full: every case there is.
 
-    real: on the real device, which keeps no log of who had it: shares come from completed work. kept: where finished
+    real: on the real device, which keeps no log of its use: shares come from completed work. kept: where finished
     runs are kept and taken from, if anywhere. until_s: no run begins after this time of time.monotonic().
     """
 
@@ -168,7 +168,7 @@ class Plan:
     def keep(self, name: Sequence[str | int], measure: Callable[[], Any]) -> Any:
         """What measure() finds, as JSON, or what it found before the table was interrupted.
 
-        name: row, case and whatever else tells the run from others; runs of one name are told apart by their order.
+        name: row, case and whatever else identifies the run; runs of one name are distinguished by their order.
         Raises TimeIsUp when it would begin after until_s.
         """
         key = json.dumps(list(name))

@@ -1,8 +1,8 @@
 """W10: what an honest tenant keeps of its guarantee beside one that means harm.
 
 The honest one is saturating, kernels of .2 ms, and has a guarantee of .75; the adversary (tenants/adversary.c says what
-each does) has the rest, and both may borrow all. Judged is what lacks of the guarantee over the whole run; a
-surplus counts as nothing. Beside 16 launching threads also what lacks in the first second after the honest tenant,
+each does) has the rest, and both may borrow all. Judged is what is missing of the guarantee over the whole run; a
+surplus counts as nothing. Beside 16 launching threads also what is missing in the first second after the honest tenant,
 which stays attached, was idle: by then they have queued as much as they may. Infinite where an adversary did no harm
 at all: then it would prove nothing.
 """
@@ -91,7 +91,7 @@ CASES: dict[str, Adversary] = {
 
 
 def shortfall_pp(run: Observed) -> float:
-    """What the honest tenant lacks of its guarantee over the whole run, in percentage points of the device."""
+    """What is missing of the honest tenant's guarantee over the whole run, in percentage points of the device."""
     if not run.completed["adversary"]:
         return float("inf")
     return max(0.0, HONEST.minimum - run.share(HONEST.name)) * 100

@@ -3,8 +3,8 @@
 Two saturating tenants with .25 and .75 of the device. After a third of the time the daemon is killed (SIGKILL), after
 another third it is started again. From the device's log:
 - until coasting: after how many ms a window of one period of the timetable begins in which both have their parts,
-  within a tenth of them (it may begin up to a slot before the first own slot of who had to wait); how long the device
-  did nothing until then, and what the one that had to wait lacks by then;
+  within a tenth of them (it may begin up to a slot before the waiting tenant's first own slot); how long the device
+  did nothing until then, and what the one that had to wait has missed by then;
 - from there to the new daemon's start: the farthest that a one-second window of a tenant is from its part;
 - the same of the windows that the new daemon's first second lies in or touches, and of those after it.
 """
@@ -25,7 +25,7 @@ from benchmarks.sharing.table import Figure, Goal
 from vgpud.simdevice.busy_log import SECOND_NS, WINDOW_NS
 
 TENANTS = (saturating("a", 0.25), saturating("b", 0.75))
-#: three phases with room for one-second windows and for the changes between them
+#: three phases, long enough for windows of a second and for the changes between them
 LEAST_S = 9.0
 PERIOD_NS = 20 * MS
 #: DESIGN D9: while coasting shares stay within this part of themselves

@@ -1,7 +1,7 @@
 """G1: data-parallel tenants whose kernels spin for each other over two shared devices; see tenants/gang.c.
 
-Two of them with half of each of two devices. Without a hook they get on only while the hardware happens to give both
-devices to the same one. Steps are counted by the programs; a tenant that makes none is deadlocked.
+Two of them with half of each of two devices. Without a hook they make progress only while the hardware happens to give
+both devices to the same one. Steps are counted by the programs; a tenant that makes none is deadlocked.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class _Runs:
         return Process(Tenant(name, 1, 1), part, Path(os.devnull))
 
     def _end(self, tenant: Process) -> None:
-        """A deadlocked one does not hear SIGTERM."""
+        """A deadlocked one does not handle SIGTERM."""
         if tenant.part.running and tenant.pid:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(tenant.pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""W7: shares that change while everybody works.
+"""W7: shares that change while all tenants work.
 
 Two saturating tenants hold .2 and .8 of the device and swap their parts every second, by the calls that `vgpu slice
 set` makes: first the larger slice is made small, then the smaller one large, so that the minima fit at every moment. A

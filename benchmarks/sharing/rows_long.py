@@ -2,8 +2,8 @@
 
 Each beside a tenant with kernels of .2 ms, both saturating, each with exactly its part. A kernel of 1 s is longer than
 a one-second window, so errors are those of sliding windows of 5 s; with 1 s kernels also the whole of a run of 60 s,
-which only a full run has. They are measured from the 10th second on: the first two are launched before anybody can
-know what they cost. A deep queue is 1000 kernels of .2 ms on each of 8 streams, 1.6 s of work; a graph has 250
+which only a full run has. They are measured from the 10th second on: the first two are launched before their
+cost is known. A deep queue is 1000 kernels of .2 ms on each of 8 streams, 1.6 s of work; a graph has 250
 nodes of .2 ms. For both the bound is that of 40 ms kernels.
 """
 
@@ -36,7 +36,7 @@ def _graphs(part: float) -> Tenant:
     return Tenant("long", part, part, burst=250, depth=2, graph=True)
 
 
-#: case -> (who holds the device for long, bound in percentage points over 5 s); beside it kernels of .2 ms
+#: case -> (the tenant that holds the device for long, bound in percentage points over 5 s); beside it kernels of .2 ms
 DEFAULT: dict[str, tuple[Tenant, float]] = {
     ".5 (40 ms)/.5": (saturating("long", 0.5, LONG_KERNEL_US), 1),
     ".5 (1 s)/.5": (_second(0.5), 1),

@@ -1,6 +1,6 @@
 """L1: whether opening the next gate ahead of the drain wins: two saturating tenants without look-ahead and with it.
 
-It is to be on only if the tenants have more together for it, and nobody's share is worse.
+It is to be on only if the tenants have more together for it, and no tenant's share is worse.
 """
 
 from __future__ import annotations

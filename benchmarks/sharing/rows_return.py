@@ -1,8 +1,8 @@
 """W6: a neighbour goes idle and comes back.
 
 Equal parts, both may borrow all. For every absence and return, from the device's log:
-- after how many ms a window of 20 ms begins in which who stayed has 98 % of the device;
-- what who came back had of the first 5 ms, against an equal part of them;
+- after how many ms a window of 20 ms begins in which the tenant that stayed has 98 % of the device;
+- what the tenant that came back had of the first 5 ms, against an equal part of them;
 - after how many ms a window of 50 ms begins in which it has its guarantee (98 % of it: a window cuts leases at its
   ends). The goal's 50 ms grow by what its neighbour may have queued when it came.
 """
@@ -26,7 +26,7 @@ NEARLY_ALL = 0.98
 
 
 def absences_ms(run: Observed) -> list[float]:
-    """For each absence: when who stayed had nearly all."""
+    """For each absence: when the tenant that stayed had nearly all."""
     found = pairs(run.phases["goes"], "idle", "active")
     return [
         first_ms_with_share(run.spans["stays"], gone_ns, back_ns, ABSENCE_WINDOW_NS, NEARLY_ALL)

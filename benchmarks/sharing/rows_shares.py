@@ -91,7 +91,7 @@ def _w1_case(
     goal = Goal(98 if switch_us == DEAR_SWITCH_US else 99, at_most=False)
     yield compared("W1", case, "sum, % of one alone", sums, goal)
     several = [t for t in tenants if t.processes > 1]
-    if several:  # their own changes of context are lost without anybody else, too
+    if several:  # their own changes of context are lost without any other tenant, too
         own = sum(
             (plan.once(here, "W1", f"{case}, alone", [t], False).share(t.name) - alone) * t.minimum for t in several
         )
@@ -102,7 +102,7 @@ def _w1_case(
 
 
 def w5(plan: Plan) -> Iterator[Figure]:
-    """How exactly a cap holds where nobody else is, and what it costs who stays below it."""
+    """How exactly a cap holds for a slice alone, and what it costs one that stays below it."""
     with plan.bench(KERNELS_US) as here:
         for cap in (0.1, 0.3, 0.5):
             yield _cap(plan, here, cap, 200)

@@ -1,4 +1,4 @@
-"""W8: what the arbiter costs who has a device to itself.
+"""W8: what the arbiter costs a tenant that has a device to itself.
 
 Throughput: pairs of runs of the same load, in a slice with max 1.0 and without a hook (which comes first alternates);
 the mean of the pairs' ratios and Student's 95 % interval about it. Loads: kernels of 0.2 ms and of 0.02 ms without a

@@ -50,7 +50,7 @@ class Trainer:
         return [sys.executable, "-m", "benchmarks.cifar.train_tinygrad", "--seconds", str(seconds)]
 
     def work(self, line: Mapping[str, Any]) -> tuple[int, int] | None:
-        """Samples, from the first step after its set-up; what is not completed yet is not told."""
+        """Samples, from the first step after its set-up; what is not completed yet is not reported."""
         if line["event"] == "start":
             return None
         samples = int(line.get("samples", 0))

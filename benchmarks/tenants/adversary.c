@@ -6,16 +6,16 @@
  *   adversary MODE [KERNEL_US [SEED]]
  *
  * endless  feeds from one thread
- * strange  feeds with a module of its own for every launch: nobody can have timed such a kernel before
+ * strange  feeds with a module of its own for every launch: such a kernel cannot have been timed before
  * threads  feeds from 16 threads, each over a stream of its own
- * respawn  a child opens the driver, feeds for up to .2 s and is gone without a word; then the next
+ * respawn  a child opens the driver, feeds for up to .2 s and ends without notice; then the next
  * reopen   feeds for up to .2 s, gives its context back with all that is queued, and opens the next
  * forks    feeds, and forks children that do nothing, as fast as it can, up to 32 at a time
  * ring     feeds, and looks for the arbiter's doorbell among its descriptors: an eventfd that does not block (the
- *          simulated device has one that does, and no other tenant is meant by it). Makes it blocking, and writes to it
+ *          simulated device has one that does, which concerns no other tenant). Makes it blocking, and writes to it
  *          and reads from it as fast as it can
  * stop     a child feeds; it is stopped at random moments, for up to half a second
- * capture  feeds, while another stream captures into a graph that nobody wants: for up to a second, then the next one
+ * capture  feeds, while another stream captures into a graph that is not used: for up to a second, then the next one
  * hang_up  feeds, and at random moments closes the socket to the daemon, one that does not block: the rest of what it
  *          was given stays
  * claim    a context and nothing else; its report page says all the time that a thread waits at the gate, and it rings

@@ -38,7 +38,7 @@ static inline void sleep_ns(uint64_t ns) {
   clock_nanosleep(CLOCK_MONOTONIC, 0, &left, NULL); /* a signal may end it early: the caller looks again */
 }
 
-/* Takes --baseline's value apart. Returns whether it means something. */
+/* Takes --baseline's value apart. Returns whether it is valid. */
 static inline int baseline_parse(struct baseline *baseline, const char *text) {
   unsigned long long begin_us, end_us, period_us;
   unsigned milli;

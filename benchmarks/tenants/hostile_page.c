@@ -13,7 +13,7 @@
  * counters   the same of every counter of time and launches, and of the times at which it drained and will have drained
  *
  * It is honest until SIGUSR1, and honest again from SIGUSR2. Honest, it wakes up as often and writes to an eventfd that
- * nobody reads: what then differs is what its page and its doorbells do, not the processor time that it takes.
+ * no thread reads: what then differs is what its page and its doorbells do, not the processor time that it takes.
  * SIGTERM ends it and its further processes.
  */
 #define _GNU_SOURCE
@@ -125,7 +125,7 @@ static void sleep_us(uint64_t us) {
   nanosleep(&span, NULL);
 }
 
-/* ---- modes: one step, every PERIOD_US, and what takes it back ---- */
+/* ---- modes: one step, every PERIOD_US, and what undoes it ---- */
 
 static void claim(uint64_t step) {
   (void)step;

@@ -30,7 +30,7 @@ static unsigned threads;
 static pid_t peer;          /* of "once": the child that shares */
 static char **wanted_names; /* of families; none: all of them */
 static uint64_t round_operations;
-static unsigned resets; /* of the primary context: who sees a new one enters again */
+static unsigned resets; /* of the primary context: a thread that sees a new one enters again */
 static pthread_barrier_t begin_barrier, end_barrier;
 
 /* What one worker leaves for another to drop: memory is often freed by another thread than the one that took it. */
@@ -146,7 +146,7 @@ static void *work(void *argument) {
     pthread_barrier_wait(&begin_barrier);
     if (worker->resets != resets) enter(worker);
     for (uint64_t left = round_operations; left; left--) operate(worker);
-    for (int i = 0; i < OBJECTS_MAX; i++) /* who comes after a kill is to find room for his context */
+    for (int i = 0; i < OBJECTS_MAX; i++) /* leaves memory for the context of a process started after a kill */
       if (worker->objects[i].family && draw(worker, 4)) drop(worker, &worker->objects[i]);
     for (int i = 0; i < STREAMS; i++) MUST(cuStreamSynchronize(worker->streams[i]));
     pthread_barrier_wait(&end_barrier);
@@ -154,7 +154,7 @@ static void *work(void *argument) {
   return NULL;
 }
 
-/* What ends with the context is left to it; the rest goes before. */
+/* What ends with the context is left to it; the rest is released before. */
 static void drop_before_reset(struct worker *worker, struct object *objects, size_t count) {
   for (size_t i = 0; i < count; i++) {
     if (objects[i].family && !objects[i].family->of_primary) drop(worker, &objects[i]);
@@ -162,7 +162,7 @@ static void drop_before_reset(struct worker *worker, struct object *objects, siz
   }
 }
 
-/* While no other thread does anything. Others may take what becomes free, so that the new context waits for room. */
+/* While no other thread does anything. Others may take what becomes free, so that the new context waits for memory. */
 static void reset_primary(struct worker *worker) {
   MUST(cuDevicePrimaryCtxReset_v2(0));
   resets++;
@@ -238,7 +238,7 @@ static void drop_each_other(struct worker *worker, struct object *objects, unsig
     if (objects[i].family) drop(worker, &objects[i]);
 }
 
-/* The child: offers what can be shared, until the parent says a word; drops some, answers, and ends with the parent. */
+/* The child: offers what can be shared, until the parent writes; drops some, answers, and ends with the parent. */
 static void share(struct worker *worker, int words) {
   const char *counts = getenv("VGPU_SIM_COUNT_CALLS"); /* a file of its own */
   char path[256], word = 'w';

@@ -2,7 +2,7 @@
  * ledger_shared.c - see ledger.h: what processes of a slice share. A shelf in shared memory holds what is offered, each
  * offer by the process that made it; "opened" takes one that another process offers, opens it, uses it and closes it.
  *
- * A maker takes its offer back before it frees what was offered, and waits for who has it open just then: memory of
+ * A maker takes its offer back before it frees what was offered, and waits for its present opener: memory of
  * cuMemAlloc may not be freed before it is closed elsewhere. Of processes that were killed nothing stays on the shelf.
  */
 #define _GNU_SOURCE
@@ -21,7 +21,7 @@
 #define DESCRIPTOR CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
 
 enum kind { MEMORY, PHYSICAL, POOL, EVENT };
-enum { OFFERS = 32, EMPTY = 0, OFFERED = 1 }; /* -pid: its maker writes; pid: who has it open */
+enum { OFFERS = 32, EMPTY = 0, OFFERED = 1 }; /* -pid: its maker writes; pid: its opener */
 
 struct offer {
   int32_t state;
@@ -266,7 +266,7 @@ static void open_event(struct worker *worker, const struct offer *offer) {
   if (!OPENS(cuIpcOpenEventHandle(&event, offer->event))) return;
   CUresult done = cuEventQuery(event);
   if (done != CUDA_ERROR_NOT_READY) (void)MAY(done);
-  (void)MAY(cuEventRecord(event, stream_of(worker))); /* not waited for: who recorded it last may have been killed */
+  (void)MAY(cuEventRecord(event, stream_of(worker))); /* not waited for: its last recorder may have been killed */
   MUST(cuEventDestroy_v2(event));
 }
 

@@ -1,7 +1,7 @@
 /*
  * measured.h - programs of one or two processes that are compared with themselves: the same work without a hook, on a
  * slower device, in a slice. Everything is set up before a common start; from there to the end of all work counts. One
- * JSON line on stdout says how long that took, who computed, and what kernels were given to each device:
+ * JSON line on stdout says how long that took, which processes computed, and what kernels were given to each device:
  *
  *   {"seconds": 0.512, "begin_ns": 1, "end_ns": 2, "pids": [7, 8], "kernels_ns": [100, 0], "launches": [1, 0]}
  *

@@ -1,6 +1,7 @@
 /*
  * random_program.h - what a random program is: one sequence of operations in an order in which they may really be done,
- * so that no wait is for something later, and who does each. random_program_make.c makes it, random_program.c runs it.
+ * so that no wait is for something later, and which thread does each. random_program_make.c makes it, random_program.c
+ * runs it.
  */
 #ifndef BENCH_RANDOM_PROGRAM_H
 #define BENCH_RANDOM_PROGRAM_H

@@ -48,7 +48,7 @@ struct maker {
   struct program *program;
   uint64_t state;
   int weight[KINDS];
-  int64_t kernels_us, functions_us[THREADS_MAX], sleeps_us[THREADS_MAX], megabytes; /* what is left of each */
+  int64_t kernels_us, functions_us[THREADS_MAX], sleeps_us[THREADS_MAX], megabytes; /* the rest of each */
   int threads_in[2];
 };
 
@@ -81,7 +81,7 @@ static int weighted(struct maker *maker, const int *weight, int count) {
   return 0;
 }
 
-/* ---- who there is ---- */
+/* ---- threads, streams, devices ---- */
 
 static bool has_lane(const struct program *program, int thread, int device, enum lane_kind kind) {
   for (int i = 0; i < program->lanes; i++)

@@ -1,4 +1,4 @@
-"""Lists that change while they are made, for other users' requests go on in between."""
+"""Lists that change while they are made, as other users' requests are served in between."""
 
 from __future__ import annotations
 

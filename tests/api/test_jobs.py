@@ -31,7 +31,7 @@ ROOT = Caller(0, 0, (), PID, admin=True, start_ticks=TICKS)
 
 
 class Backend:
-    """Keeps what it is told; nothing starts."""
+    """Keeps the calls that it gets; nothing starts."""
 
     node = "n1"
 
@@ -152,7 +152,7 @@ class Context:
 
 
 class World:
-    """The services, called as somebody."""
+    """The services, called as any user."""
 
     def __init__(self) -> None:
         self.backend = Backend()
@@ -222,8 +222,8 @@ def test_a_job_as_the_core_knows_it(world: World) -> None:
     held = {name: (soft, hard) for name, soft, hard in launch.limits}
     own = api_jobs.own_limits(ALICE)
     assert held["core"] == (0, 0)
-    assert held["nofile"] == (own["nofile"][1], own["nofile"][1])  # asked for none: as much as he may himself
-    assert held["stack"] == own["stack"]  # not asked for: his own, not the daemon's
+    assert held["nofile"] == (own["nofile"][1], own["nofile"][1])  # asked for none: as much as the user's own limit
+    assert held["stack"] == own["stack"]  # not asked for: the user's own, not the daemon's
 
 
 def test_defaults_are_none(world: World) -> None:

@@ -1,4 +1,4 @@
-"""Who may call what: every RPC that there is, by everybody that there is, on a real daemon."""
+"""Who may call what: every RPC that there is, by every role that there is, on a real daemon."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def all_of_them(fake_driver: Path) -> Iterator[AllRoles]:
 @pytest.mark.parametrize(
     ("daemon", "admin", "asked", "owner"),
     [
-        (1000, True, 0, 1000),  # who has started the daemon, and has slices of their own
+        (1000, True, 0, 1000),  # the user who has started the daemon, and has slices of their own
         (1000, True, 1001, 1001),
         (1000, True, -1, -1),
         (0, True, 0, 0),
@@ -172,7 +172,7 @@ def asked(row: Row | None, who: Caller, request: Any, site: Any) -> Denied | Non
     return asyncio.run(why_not(row, who, request, site))
 
 
-def test_what_has_no_row_is_nobodys() -> None:
+def test_what_has_no_row_is_for_no_caller() -> None:
     class NoSite:
         pass
 
@@ -400,7 +400,7 @@ def test_a_user_cannot_have_all_the_watches(all_of_them: AllRoles) -> None:
     assert not service._why_no_more(True, 0)
     with all_of_them.slice("other"):
         pass  # so that there is something to tell
-    for role in ("other", "root"):  # they end when who asked has gone
+    for role in ("other", "root"):  # they end when the caller has gone
         for _ in range(2 * count):
             assert all_of_them.ask(role, path, pb.WatchEventsRequest())[0] == "OK"
 

@@ -95,7 +95,7 @@ def test_what_is_wrong_with_a_certificate_is_said_in_one_sentence(site: Remote) 
 
 
 def test_a_forged_name_is_worth_nothing(site: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even signed by the site's own authority: what is not in the list is nobody's."""
+    """Even signed by the site's own authority: a certificate that is not in the list is no user's."""
     with monkeypatch.context() as patch:
         patch.setattr(Register, "changing", lambda self: contextlib.nullcontext({}))
         forged = site.certificate("root")

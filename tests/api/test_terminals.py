@@ -20,7 +20,7 @@ PATIENCE_S = 60.0
 
 
 class FakeTerminal:
-    """One that says what it is told to."""
+    """One that says what the test sets."""
 
     def __init__(self) -> None:
         self.said: asyncio.Queue[Heard] = asyncio.Queue()
@@ -80,7 +80,7 @@ def viewing(backend: FakeBackend) -> Viewing:
 
 
 def test_a_viewer_that_was_not_notified_that_another_has_joined() -> None:
-    """Its keeper could not tell it, and it does not take the terminal back."""
+    """Its keeper could not notify it, and it does not take the terminal back."""
 
     async def both() -> None:
         old, new, third = FakeTerminal(), FakeTerminal(), FakeTerminal()

@@ -1,4 +1,4 @@
-"""Tokens: whose calls they make, how they end, and what a stolen or forged one is worth."""
+"""Tokens: whose calls they make, how they end, and what a stolen or forged one can do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is told what the arbiters trace: by device, bounded, and only while somebody watches; and the RPC of it."""
+"""Who gets what the arbiters trace: by device, bounded, and only while a caller watches; and the RPC of it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 
 class Source:
-    """Arbiters of wood: they tell how they stand when they begin, and what the test puts."""
+    """Fake arbiters: they report their state when they begin, and what the test puts."""
 
     def __init__(self) -> None:
         self.on = False
@@ -190,7 +190,7 @@ def test_a_slice_that_moves_is_followed(node: Node) -> None:
 
 
 def test_a_daemon_that_stops_ends_its_watches(watched: Any, node: Node) -> None:
-    """Also those that nobody reads."""
+    """Also those that no caller reads."""
     unread = [node.slices.WatchTrace(pb.WatchTraceRequest(name="a")) for _ in range(3)]
     next(watched)
     assert node.process

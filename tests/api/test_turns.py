@@ -1,4 +1,4 @@
-"""Whose request goes on next: on a real loop, with a clock that the test turns."""
+"""Whose request continues next: on a real loop, with a clock that the test turns."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Clock:
             self.turns.charge(uid, Shares().saved_ns + 50_000_000)
 
     def turn(self) -> None:
-        """To when everybody may go on again."""
+        """To when all users may continue."""
         self.now_ns += 10 * S
         if self.turns._timer:
             self.turns._timer.cancel()
@@ -108,7 +108,7 @@ async def test_users_take_turns_and_what_has_begun_goes_first(clock: Clock) -> N
 
 @on_a_clock
 async def test_another_users_debt_delays_no_other(clock: Clock) -> None:
-    """The timer was set to when Alice may go on, seconds later; users that arrive meanwhile need not wait."""
+    """The timer was set to when Alice may continue, seconds later; users that arrive meanwhile need not wait."""
     clock.overdraw(ALICE)
     clock.turns.charge(BOB, 1)
     assert clock.turns.is_free(BOB)
@@ -218,7 +218,7 @@ async def test_too_many_waiting_calls_are_refused_with_a_sentence(clock: Clock) 
 
 @on_a_clock
 async def test_what_a_handler_takes_is_its_users(clock: Clock) -> None:
-    """And a long one lets others go on in between."""
+    """And a long one lets others continue in between."""
     others = 0
 
     async def other() -> None:
@@ -246,7 +246,7 @@ async def test_what_a_handler_takes_is_its_users(clock: Clock) -> None:
 
 @on_a_clock
 async def test_looking_up_the_jobs_that_a_watch_names_is_its_users(clock: Clock) -> None:
-    """Each once, however often it is named; others go on in between."""
+    """Each once, however often it is named; others continue in between."""
     others = 0
     looked: list[int] = []
 
@@ -284,7 +284,7 @@ async def test_looking_up_the_jobs_that_a_watch_names_is_its_users(clock: Clock)
 
 
 def left_for(clock: Clock, messages: int) -> None:
-    """Leaves Alice so much of what she had saved; the clock stands."""
+    """Leaves Alice so much of her savings; the clock stands."""
     clock.turns.charge(ALICE, Shares().saved_ns - messages * MESSAGE_NS)
 
 

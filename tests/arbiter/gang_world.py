@@ -1,7 +1,7 @@
 """A gang alone on two devices: an arbiter each, model and core at once, and the board between them (arbiter/gang.c).
 
-Threads launch kernels on either device and wait for them; a kernel that meets gets on only while its partner on the
-other device runs as well. An arbiter steps when it asked to, and when something rings.
+Threads launch kernels on either device and wait for them; a kernel that meets makes progress only while its partner on
+the other device runs as well. An arbiter steps when it asked to, and when something rings.
 """
 
 from __future__ import annotations

@@ -41,13 +41,13 @@ def measure_underreporting(minimum: int, load: Load, lie: Callable[[str, int], i
 
 
 def measure_double_reporting(maximum: int, load: Load) -> float:
-    """What the neighbour gets of one that works and tells twice as much."""
+    """What the neighbour gets beside one that works and reports twice as much."""
     liar = replace(load, lie=lambda name, ns: 2 * ns if name == "done" else ns)
     return shares(World([tenant(1, maximum, maximum, load), tenant(2, 500, 1000, liar)], Arbiter()))[0]
 
 
 def boasted(maximum: int, load: Load, busy: float, latency: bool) -> float:
-    """What the neighbour gets of one that runs nothing and tells all of the time."""
+    """What the neighbour gets beside one that runs nothing and reports all of the time."""
     world = HostileWorld([tenant(1, maximum, maximum, load), attacker(9, 500, latency=latency)], {9: boast(1, 1, busy)})
     return shares(world)[0]
 

@@ -123,7 +123,7 @@ def tenant(ident: int, minimum: int, maximum: int | None = None, *loads: Load, *
 
 
 class World:
-    """arbiter=None: nobody arbitrates, all gates are open and nothing is bounded."""
+    """arbiter=None: no arbiter, all gates are open and nothing is bounded."""
 
     def __init__(
         self,
@@ -211,7 +211,7 @@ class World:
         self._step_later(0)
 
     def stop(self, p: Process) -> None:
-        """As SIGSTOP: what it has launched goes on."""
+        """As SIGSTOP: what it has launched continues."""
         p.stopped = True
 
     def resume(self, p: Process) -> None:
@@ -280,7 +280,7 @@ class World:
         self._at(end_ns, partial(self._portion_ends, version))
 
     def _until_news(self, p: Process) -> int:
-        """Work until a burst that somebody waits for is complete, or there is none left."""
+        """Work until a burst that a thread waits for is complete, or there is none left."""
         per = p.load.kernel_ns * p.load.burst
         return min(p.left_ns, per - p.executed_ns % per)
 
@@ -566,7 +566,7 @@ class World:
                 self._later(p, self.now_ns + self.wake_ns, partial(self._woken, p))
 
     def _ring(self, t: Tenant, row: Slice) -> None:
-        """The helpers of processes with nothing to run look when somebody wants to know or waits."""
+        """The helpers of processes with nothing to run look when the arbiter wants to know or another slice waits."""
         for p in t.processes:
             curious = p.seen_busy if row.watch & WATCH_USAGE else False
             gives_up = row.neighbour_waits and p.given_up != p.word

@@ -1,8 +1,8 @@
-"""What is promised for any mix of tenants: service of who always wants, usage of who has a maximum, nothing left idle.
+"""What is promised for any mix of tenants: service of one that always wants, usage below a maximum, nothing left idle.
 
 The bounds are those of start-time fair queueing and of a token bucket for pieces that cannot be taken back: with q the
 quantum and eps what a tenant may have outstanding when its gate is shut (a kernel of each process, and the bound), a
-tenant that always wants has had m * t - (q + eps_max) - (q + eps_own) - q in any time t, m being its minimum; and one
+tenant that always wants has used m * t - (q + eps_max) - (q + eps_own) - q in any time t, m being its minimum; and one
 with a maximum M no more than M * t + M * depth + q + eps since it began. The last q of the first, SWITCHES and GUESSED
 are what is allowed for changes of context and for splitting the time in which several ran.
 """

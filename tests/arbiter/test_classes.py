@@ -58,7 +58,7 @@ def test_launch_bound_tenants_lose_nothing_against_no_arbiter(count: int) -> Non
 
 @pytest.mark.parametrize("minimum", [200, 400])
 def test_launch_bound_beside_saturating(minimum: int) -> None:
-    """Each has nearly the less of what it wants and what it is due."""
+    """Each has nearly the less of its demand and its entitlement."""
     first, second = shares(run([launch_bound(1, minimum), saturating(2, 1000 - minimum)], Pair()))
     assert first >= 0.95 * min(0.5, minimum / 1000)
     assert second >= 0.95 * (1 - minimum / 1000)
@@ -239,7 +239,7 @@ BESIDE: dict[str, Callable[[], Tenant]] = {
 
 @pytest.mark.parametrize(("paused", "neighbour"), combined(list(PAUSED), list(BESIDE)))
 def test_a_paused_slice_runs_nothing_and_costs_its_neighbour_nothing(paused: str, neighbour: str) -> None:
-    """Its threads wait at the gate all the time, and are let in at once when it goes on."""
+    """Its threads wait at the gate all the time, and are let in at once when it continues."""
     world = World([PAUSED[paused](), BESIDE[neighbour]()], Pair())
     first, second = world.tenants
     world.run(SECOND)
@@ -308,7 +308,7 @@ def lie_about(what: str, distort: Callable[[int], int]) -> Callable[[str, int], 
 
 @pytest.mark.parametrize("load", [Load(20 * US, 50, gap_ns=MS), Load(), Load(200 * US, 40, gap_ns=4 * MS)])
 @pytest.mark.parametrize("what", ["busy", "active", "done"])
-def test_who_tells_too_much_harms_only_himself(what: str, load: Load) -> None:
+def test_one_that_reports_too_much_harms_only_itself(what: str, load: Load) -> None:
     liar = Load(load.kernel_ns, load.burst, gap_ns=load.gap_ns, lie=lie_about(what, lambda _: 2**62))
     world = run([tenant(1, 400, 1000, liar), saturating(2, 600)], Pair(), 1500 * MS)
     assert world.tenants[1].share(500 * MS, 1500 * MS) >= 0.58
@@ -326,7 +326,7 @@ def test_who_reports_too_little_stalls_no_other(what: str, load: Load, distort: 
 
 @pytest.mark.parametrize("load", [Load(20 * US, 50, gap_ns=MS), Load(100 * US, 50, gap_ns=500 * US)])
 def test_estimates_that_are_too_long_leave_nothing_idle(load: Load) -> None:
-    """As those are that were taken while others ran: both seem to have had all that their maxima allow."""
+    """As estimates made while others ran are: both slices seem to have used all that their maxima allow."""
     long = replace(load, lie=lie_about("done", lambda true_ns: true_ns * 23 // 20))
     tenants = [tenant(1, 500, 500, long), tenant(2, 500, 500, long)]
     plain = [tenant(1, 500, 500, load), tenant(2, 500, 500, load)]
@@ -354,15 +354,15 @@ TOO_LITTLE: dict[str, Callable[[str, int], int]] = {
 
 @pytest.mark.parametrize("load", [SHORT_BURSTS, LONG_BURSTS])
 @pytest.mark.parametrize("lie", TOO_LITTLE)
-def test_who_tells_too_little_gains_little(lie: str, load: Load) -> None:
-    """What his neighbour has completed shows what he has not: each of these would get three times its minimum."""
+def test_one_that_reports_too_little_gains_little(lie: str, load: Load) -> None:
+    """What the neighbour has completed shows what it has not: each of these would get three times its minimum."""
     world = run([tenant(1, 100, 1000, replace(load, lie=TOO_LITTLE[lie])), saturating(2, 900)], Pair(), 2 * SECOND)
     assert shares(world)[0] <= 0.145
     assert shares(world)[1] >= 0.84
 
 
 @pytest.mark.parametrize("lie", TOO_LITTLE)
-def test_who_tells_too_little_does_not_make_a_pausing_one_pay(lie: str) -> None:
+def test_one_that_reports_too_little_does_not_make_a_pausing_one_pay(lie: str) -> None:
     liar = tenant(2, 600, 1000, Load(lie=TOO_LITTLE[lie]))
     world = run([tenant(1, 400, 1000, SHORT_BURSTS), liar], Pair(), 2 * SECOND)
     assert shares(world)[0] >= 0.38
@@ -377,7 +377,7 @@ def test_very_short_bursts_are_not_charged_for_their_waits() -> None:
 @pytest.mark.parametrize("load", [SHORT_BURSTS, LONG_BURSTS, Load(), Load(40 * MS, 1)])
 @pytest.mark.parametrize("lie", ["nothing completed", "half completed"])
 def test_alone_a_maximum_holds_to_a_factor_of_two_whatever_is_reported_of_completed_work(lie: str, load: Load) -> None:
-    """Nobody else can have had the time in which only it had work outstanding. A long kernel more or less is 2 %."""
+    """No other slice can have used the time in which only it had work outstanding. One long kernel is 2 %."""
     world = run([tenant(1, 100, 100, replace(load, lie=TOO_LITTLE[lie]))], Pair())
     assert 0.075 <= shares(world)[0] <= 0.205
 

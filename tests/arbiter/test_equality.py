@@ -1,5 +1,5 @@
-"""The reference model and the C core decide the same for any input that the arbiter's thread may give them: flags and
-answers without sense, times from nothing to far beyond a step, slices that come, go and change at any moment."""
+"""The reference model and the C core decide the same for any input that the arbiter's thread may give them: senseless
+flags and answers, times from nothing to far beyond a step, slices that come, go and change at any moment."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def any_time(draw: random.Random) -> int:
 
 
 class Page:
-    """What a slice's processes say: for a while it works, pauses or talks nonsense."""
+    """What a slice's processes say: for a while it works, pauses or reports nonsense."""
 
     def __init__(self, draw: random.Random) -> None:
         self.draw = draw
@@ -118,7 +118,7 @@ def test_model_and_core_decide_the_same_for_any_input(seed: int) -> None:
 
 
 def test_any_input_leads_everywhere() -> None:
-    """The inputs of the test above are worth something: every state and regime comes up."""
+    """The inputs of the test above cover every state and regime."""
     seen: set[str] = set()
     for seed in range(6):
         seen |= play(Pair(), random.Random(seed))

@@ -1,7 +1,7 @@
-"""Gangs whose devices form a ring: no device is common to all, so nobody leads, and the hardware slices between them.
+"""Gangs whose devices form a ring: no device is common to all, so none leads, and the hardware slices between them.
 
 A world of three devices with an arbiter each, model and core at once. A gang's step is a kernel of its own on each of
-its two devices, then one on both that gets on only while both have it running.
+its two devices, then one on both that makes progress only while both have it running.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def ring_roles() -> list[list[Role]]:
 
 
 def meetings(given: list[list[Role]] | None, milliseconds: int = 1500) -> list[int]:
-    """Of each gang of the ring. given None: nobody arbitrates."""
+    """Of each gang of the ring. given None: no arbiter."""
     devices = {uuid: Device(SLICES_NS[uuid]) for uuid in DEVICES}
     gangs = [Gang() for _ in RING]
     for i, uuids in enumerate(RING):
@@ -143,7 +143,7 @@ def test_no_device_leads_a_ring() -> None:
     assert ring_roles() == [[Role.OPEN] * 2] * 3
 
 
-def test_gangs_of_a_ring_get_on_as_without_an_arbiter() -> None:
+def test_gangs_of_a_ring_progress_as_without_an_arbiter() -> None:
     free, ours = meetings(None), meetings(ring_roles())
     assert min(free) > 100
     assert all(mine > 0.8 * theirs for mine, theirs in zip(ours, free, strict=True)), (ours, free)

@@ -1,4 +1,4 @@
-"""Gangs in the arbiter of one device, model and core: leaders take turns, followers do as they are told."""
+"""Gangs in the arbiter of one device, model and core: leaders take turns, followers obey."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_follower_runs_when_and_only_when_it_is_notified() -> None:
 
 
 def test_a_follower_that_always_gets_an_order_to_go_asks_for_a_stop() -> None:
-    """Its neighbour on this device has its half, although the leader has nobody to share with."""
+    """Its neighbour on this device has its half, although the leader shares its device with no slice."""
     pair = Pair()
     follower, other = halves(pair, GANG_FOLLOWER, GANG_NONE)
     follower.gang_turns = True

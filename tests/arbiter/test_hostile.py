@@ -50,7 +50,7 @@ def test_a_page_that_claims_costs_its_neighbours_no_more_than_its_own_share(clai
 
 
 def test_a_latency_slice_pays_by_the_clock_for_a_turn_in_which_it_completes_nothing() -> None:
-    """What a turn is charged is put right by what is completed in it, but never to less than half of the time in which
+    """What a turn is charged is corrected by what is completed in it, but never to less than half of the time in which
     the gates of all others were shut for it."""
     neighbours = victims()
     world = HostileWorld([*neighbours, attacker(9, 20, 20, latency=True)], {9: CLAIMS["outstanding"]})
@@ -60,7 +60,7 @@ def test_a_latency_slice_pays_by_the_clock_for_a_turn_in_which_it_completes_noth
 
 
 def test_slices_that_are_made_again_and_again_are_not_served_first_with_each() -> None:
-    """Each new slice of the latency class claims for 20 ms, and makes room for the next."""
+    """Each new slice of the latency class claims for 20 ms, and is deleted for the next."""
     world = HostileWorld(victims(), {})
     for ident in range(9, 29):
         made = attacker(ident, latency=True)
@@ -73,7 +73,7 @@ def test_slices_that_are_made_again_and_again_are_not_served_first_with_each() -
 
 
 def test_work_that_was_not_believed_is_not_taken_off_later_work() -> None:
-    """It takes turns and tells of eight times its work; then it pauses now and then, and tells the truth."""
+    """It takes turns and reports eight times its work; then it pauses now and then, and reports the truth."""
     seen_ns = 0
 
     def page(s: Slice, _step: int, now_ns: int) -> None:
@@ -113,7 +113,7 @@ def test_turns_of_small_kernels_take_nothing_of_their_owners_maximum(maximum: in
 
 @pytest.mark.parametrize("claim", ["give_up", "toggle", "outstanding"])
 def test_words_are_given_to_a_slice_at_a_bounded_rate(claim: str) -> None:
-    """Also where it keeps nobody waiting."""
+    """Also where no other slice waits for it."""
     world = HostileWorld([tenant(1, 500, 1000, LAUNCH_BOUND), attacker(9)], {9: CLAIMS[claim]})
     world.run(END_NS)
     words = world.row(9).word >> 2

@@ -1,5 +1,5 @@
-"""What happens in the pauses of those who nearly always want: work that cannot be taken back would be let in each time,
-however much its owner has had."""
+"""What happens in the pauses of slices that nearly always want: work that cannot be taken back would be let in each
+time, however much its owner has used."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_short_pauses_cost_a_slice_little_of_its_minimum(neighbour: Load, minimu
 
 
 def test_a_pause_is_no_time_that_is_saved_up() -> None:
-    """Half of what it is due is all that this one wants; its page says that it never pauses."""
+    """Half of its entitlement is all that this one wants; its page says that it never pauses."""
     says = Load(20 * US, 50, gap_ns=MS, lie=lambda name, true_ns: 2**62 if name == "active" else true_ns)
     first, second = shares(4, tenant(1, 400, 1000, says), tenant(2, 600, 1000))
     assert 0.15 <= first <= 0.4
@@ -124,7 +124,7 @@ def test_a_pause_is_no_time_that_is_saved_up() -> None:
 
 
 def test_who_is_gone_delays_no_other() -> None:
-    """However much the one who stays has had."""
+    """However much the one that stays has used."""
     goes = tenant(1, 750, 1000, Load(end_ns=4 * SECOND))
     stays = tenant(2, 250, 1000, Load(SECOND, 1))
     world = World([goes, stays], Pair())

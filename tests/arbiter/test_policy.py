@@ -46,7 +46,7 @@ def test_saturating_tenants_get_their_fractions(minima: tuple[int, ...]) -> None
 
 @pytest.mark.parametrize("count", [4, 5, 8])
 def test_seconds_of_equal_tenants_differ_by_less_than_a_lease(count: int) -> None:
-    """A second begins and ends anywhere in the cycle of their leases."""
+    """A second may begin and end anywhere in the cycle of their leases."""
     world = run([saturating(i, 1000 // count, 1000) for i in range(count)], 4)
     assert max(world.worst_second(t, 1 / count, SECOND) for t in world.tenants) < 0.008
     assert world.total(SECOND, 4 * SECOND) > 0.995
@@ -88,7 +88,7 @@ def test_processes_that_leave_gaps_fill_each_others() -> None:
 
 
 def test_a_lease_is_extended_by_what_the_holder_has_not_had() -> None:
-    """By a whole lease each time, it would be ahead by turns, and its seconds would vary with that."""
+    """With extensions by a whole lease each would be ahead in turn, and its seconds would vary with that."""
     world = run([saturating(1, 250, 1000), saturating(2, 750, 1000)], 6)
     for t, wanted in zip(world.tenants, (0.25, 0.75), strict=True):
         assert world.worst_second(t, wanted, 2 * SECOND) < 0.012
@@ -191,7 +191,7 @@ def test_a_launch_bound_tenant_keeps_its_part_over_its_short_pauses() -> None:
 
 
 def test_an_idle_holder_pays_nothing_for_a_waiter_over_its_cap() -> None:
-    """Kernels of 200 ms at a cap of 0.3 leave long debts: all the while their owner waits, and nobody keeps it."""
+    """Kernels of 200 ms at a cap of 0.3 leave long debts: their owner waits all the while, for no other slice."""
     world = run([tenant(1, 250, 1000, Load(MS, 1, gap_ns=150 * MS)), saturating(2, 300, 300, 200_000)])
     used_ns = world.tenants[0].share(0, 3 * SECOND) * 3 * SECOND
     assert used_ns / 2 < row(world, 1).charged_ns < 2 * used_ns

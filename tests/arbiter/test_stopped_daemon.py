@@ -82,7 +82,7 @@ def test_gaps_one_after_another_add_nothing_up(case: str, pause_ms: int) -> None
 
 @pytest.mark.parametrize("gap_ms", [50, 90, 99])
 def test_a_shorter_time_is_no_gap_and_its_work_counts(gap_ms: int) -> None:
-    """Who held the device for all of it has so much less afterwards: of the second it has its share."""
+    """A slice that held the device for all of it has so much less afterwards: of the second it has its share."""
     first, second = tenant(1, 250, 250), tenant(2, 750, 750)
     world = StoppedWorld([first, second], Pair())
     world.run(2 * SECOND)
@@ -114,7 +114,7 @@ def work(pair: Pair, for_ms: int, *, half: bool = False) -> None:
 @pytest.mark.parametrize("latency", [False, True])
 @pytest.mark.parametrize("gap_ms", [101, 1000, 60_000])
 def test_work_of_a_gap_is_not_charged_to_time_before_it(gap_ms: int, latency: bool) -> None:
-    """What its page has not yet reported of the time before is no room for what it did in the gap."""
+    """What its page has not yet reported of the time before must not hide what it did in the gap."""
     pair = fresh(latency=latency)
     (s,) = pair.slices
     cap_ns, charged_ns, late_ns = s.cap_ns, s.charged_ns, s.late_ns

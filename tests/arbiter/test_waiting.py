@@ -1,4 +1,4 @@
-"""Work that waits in its stream costs nothing and keeps nobody waiting, and an idle device keeps no gate closed for it.
+"""Work that waits in its stream costs nothing and delays no slice, and an idle device keeps no gate closed for it.
 The arbiter is the reference model and the C core at once."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A program that goes past the hook: uses the simulated driver itself, attached to a slice (of whose ledger it says
+"""A program that bypasses the hook: uses the simulated driver itself, attached to a slice (of whose ledger it says
 nothing) or to none. Arguments: the driver's library, MiB to allocate, and the attach socket if it is to be attached.
 
 Becomes the user in the variable AS ("UID:GID"), if that is set. Prints the codes of its calls and stays.

@@ -63,7 +63,7 @@ def test_one_process_leaves_places_to_others(node: Node) -> None:
 
 
 def test_one_user_leaves_places_to_others(node: Node) -> None:
-    """Also where the slice is one that everybody may use; who it is comes from the kernel."""
+    """Also where the slice is one that every user may use; who it is comes from the kernel."""
     if os.getuid():
         pytest.skip("only root can be another user")
     node.directory.chmod(0o755)

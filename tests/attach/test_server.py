@@ -352,7 +352,7 @@ def test_memory_is_free_when_the_driver_has_let_go(node: Node, listed: Path) -> 
 
 
 def test_program_without_a_slice_is_noticed(node: Node, listed: Path) -> None:
-    """And it alone: what is looked at together is told together."""
+    """And it alone: what is looked at together is reported together."""
     ours = spawn(node)
     written = listed.with_name("written")
     written.write_text(f"{ours.pid} 4242")

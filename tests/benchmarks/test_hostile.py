@@ -168,7 +168,7 @@ def test_a_case_that_fails_has_missed_its_goal(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_attacker_is_honest_and_attacks_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The whole frame on a device, once and short: what it costs anybody is the benchmark's to say."""
+    """The whole frame on a device, once and short: what it costs the others is the benchmark's to say."""
     monkeypatch.setattr(frame, "WARM_UP_S", 0.0)
     monkeypatch.setattr(frame, "SWITCH_S", 0.1)
     figures = {figure.what: figure for figure in frame.run(CASES["page"], host.QUIET, frame.Plan(0.5, 1))}

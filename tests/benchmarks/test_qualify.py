@@ -1,4 +1,4 @@
-"""Qualifying in steps: budgets, what is kept and gone on with, and the table of simulated and real figures."""
+"""Qualifying in steps: budgets, what is kept and continued, and the table of simulated and real figures."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def test_the_least_tenant_against_an_equal_part() -> None:
 
 
 def test_absences_and_returns_out_of_the_log() -> None:
-    """Who goes is away from 100 to 300 ms, its neighbour needs 15 ms to take all; back, it waits 3 ms for its turn."""
+    """One is away from 100 to 300 ms, its neighbour needs 15 ms to take all; back, it waits 3 ms for its turn."""
     stays = [Span(0, 50 * MS, 1), Span(115 * MS, 303 * MS, 1)]
     goes = [Span(303 * MS, 500 * MS, 2)]
     phases = {"goes": [(100 * MS, "idle"), (300 * MS, "active"), (500 * MS, "idle"), (700 * MS, "active")]}

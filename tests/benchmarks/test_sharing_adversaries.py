@@ -1,4 +1,4 @@
-"""The adversaries of W10: each does what it says on a simulated device, ends when asked, and leaves nobody behind."""
+"""The adversaries of W10: each does what it says on a simulated device, ends when asked, and leaves nothing behind."""
 
 import json
 import math

@@ -13,7 +13,7 @@ CYCLE_NS = 10 * MS
 
 
 def swapped(late_ms: int, spoiled: float = 0.0) -> Observed:
-    """Shares .2/.8 in turns of 10 ms, from 1 s + late_ms on .8/.2; spoiled: what the riser lacks from then on."""
+    """Shares .2/.8 in turns of 10 ms, from 1 s + late_ms on .8/.2; spoiled: what the riser misses from then on."""
     first, second = [], []
     for begin_ns in range(0, 2 * SECOND_NS, CYCLE_NS):
         new = begin_ns >= SECOND_NS + late_ms * MS

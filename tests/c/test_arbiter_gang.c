@@ -1,4 +1,4 @@
-/* test_arbiter_gang.c - the board by which the arbiters of a gang's devices tell each other. */
+/* test_arbiter_gang.c - the board by which the arbiters of a gang's devices notify each other. */
 #include "arbiter/gang.h"
 
 #include <poll.h>
@@ -128,7 +128,7 @@ static void a_device_that_is_behind_is_woken(void) {
   end(1);
 }
 
-/* A device at whose closed gate a thread waits is woken when work of another one is overdue, or gets on again. */
+/* A device at whose closed gate a thread waits is woken when work of another one is overdue or resumes. */
 static void a_device_that_others_may_wait_for_is_woken(void) {
   begin(1);
   struct vg_gang_part leader = part_of(LEADER), follower = part_of(FOLLOWER);
@@ -165,7 +165,7 @@ static void rings_are_limited_and_the_last_news_arrives(void) {
     rings += rung(wake_fds[LEADER]);
   }
   CHECK(rings == VG_GANG_RINGS_PER_MS && again_ns > now_ns && again_ns <= window_ns + 2 * VG_NS_PER_MS);
-  CHECK(vg_gang_post(1, wake_fds[FOLLOWER], &follower, again_ns) == UINT64_MAX); /* nothing new, but one is owed */
+  CHECK(vg_gang_post(1, wake_fds[FOLLOWER], &follower, again_ns) == UINT64_MAX); /* nothing new, but one is due */
   CHECK(rung(wake_fds[LEADER]) && read_board(1, LEADER).wants);
   CHECK(vg_gang_post(1, wake_fds[FOLLOWER], &follower, again_ns) == UINT64_MAX && !rung(wake_fds[LEADER]));
   end(1);

@@ -45,7 +45,7 @@ static void end(struct vg_arbiter *arbiter) {
   for (int i = 0; i < PROCESSES; i++) vg_prim_close(doorbells[i]);
 }
 
-/* Serves the table whenever that is due; returns how old a heartbeat has become at most, of those that are owed one. */
+/* Serves the table whenever that is due; returns how old a heartbeat has become at most, of those that are due one. */
 static uint64_t oldest_ns(struct vg_arbiter *arbiter, uint64_t *now_ns, uint64_t passed_ns) {
   uint64_t oldest_ns = 0, end_ns = *now_ns + passed_ns;
   for (; *now_ns < end_ns; *now_ns += STEP_NS) {

@@ -1,7 +1,7 @@
 /*
  * test_arbiter_threads.c - the arbiter's thread with tenants in threads of their own and callers that change everything
  * meanwhile, as Python does. What is looked for: data races, lost wake-ups, pages used after they were taken away, and
- * tenants that write rubbish.
+ * tenants that write nonsense.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -179,7 +179,7 @@ static void rubbish_in_one_page_hurts_no_other(void) {
   finish(arbiter);
 }
 
-/* ---- one kind of nonsense each ---- */
+/* ---- one type of nonsense each ---- */
 
 static void runs_backwards(struct vg_report_device *page, uint64_t round) {
   uint64_t value = UINT64_MAX / 2 - round * VG_NS_PER_S;
@@ -309,8 +309,8 @@ static void a_doorbell_that_was_made_blocking_is_read_without_waiting(void) {
   vg_prim_close(fd);
 }
 
-/* A process that has been calm for long is told that its page is not read, and gets no heartbeat, until it rings. Its
- * memory is read whenever the daemon's side asks. */
+/* A process that has been calm for long is notified that its page is not read, and gets no heartbeat until it rings.
+ * Its memory is read whenever the daemon's side asks. */
 static void calm_processes_rest_until_they_ring(void) {
   struct vg_arbiter *arbiter = start(NULL);
   VG_STORE(&stop, 1);

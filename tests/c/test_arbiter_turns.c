@@ -86,7 +86,7 @@ static void processes_have_contended_leases_in_turns(void) {
   end();
 }
 
-/* The leases of the others meanwhile are no deficit of a process that waits seldom. */
+/* The leases of the others meanwhile are no deficit of a process that rarely waits. */
 static void a_process_that_did_not_wait_has_no_turns_to_make_up(void) {
   begin();
   int leases = 0;
@@ -165,7 +165,7 @@ static void a_process_that_attaches_has_no_turn(void) {
   CHECK(vg_arbiter_process_remove(arbiter, PROCESSES + 1) == 0);
   vg_prim_close(doorbell_fd);
   grant(true);
-  CHECK(open_count() == 1 && !is_open(first)); /* it has had its turn */
+  CHECK(open_count() == 1 && !is_open(first)); /* it has used its turn */
   end();
 }
 

@@ -121,7 +121,7 @@ static void report_time(uint64_t begin_ns, uint64_t end_ns) {
 /* Saturates the device whenever it may, and drains at once. */
 static void *neighbouring(void *unused) {
   (void)unused;
-  uint64_t since_ns = 0; /* it has had the device */
+  uint64_t since_ns = 0; /* it has used the device */
   VG_STORE(&neighbour.report.contexts, 1);
   while (!VG_LOAD(&stop_launching)) {
     uint32_t word = VG_LOAD(&neighbour.control.gate);
@@ -396,7 +396,7 @@ static uint32_t launches_until_timed(struct vg_work *work, struct vg_estimate *e
   }
 }
 
-/* Long kernels are timed often, short ones seldom, and those not on an empty stream if it can be helped. */
+/* Long kernels are timed often, short ones rarely, and those not on an empty stream if it can be helped. */
 static void what_is_timed_and_when(void) {
   struct vg_device *device = &vg_session.devices[0];
   fake_driver_start(device);

@@ -68,7 +68,7 @@ static void a_long_kernel_is_not_taken_for_stuck(void) {
   end();
 }
 
-/* More than there is room for in the books, as of a program that makes a stream for each request. */
+/* More than the books can hold, as of a program that makes a stream for each request. */
 static void many_streams_are_bounded(void) {
   begin(0);
   VG_STORE(&control.bound_ns, 2 * VG_NS_PER_MS);
@@ -153,7 +153,7 @@ static void end_shared(void) {
   end();
 }
 
-/* Each stream has a fraction of the device, so it gets on slowly: its work is outstanding all the same. */
+/* Each stream has a fraction of the device, so it progresses slowly: its work is outstanding all the same. */
 static void streams_of_many_threads_are_bounded_together(void) {
   begin_shared();
   pthread_t threads[LAUNCHERS];
@@ -194,8 +194,8 @@ static CUresult counted_query(CUevent event) {
   return fake_event_query(event);
 }
 
-/* Of the piece before the oldest marker the device has run a part. There is room for that much, and launches of it do
- * not each look again. */
+/* Of the piece before the oldest marker the device has run a part. That much fits again, and launches of it do not
+ * each look again. */
 static void what_has_run_makes_room(void) {
   begin(0);
   VG_STORE(&control.bound_ns, 2 * VG_NS_PER_MS);
@@ -442,7 +442,7 @@ static void launches_that_run_nothing_get_no_credit(void) {
   end();
 }
 
-/* Launches that the device keeps up with pass uncounted; the thread looks the more seldom the longer it does. */
+/* Launches that the device keeps up with pass uncounted; the longer it does, the less often the thread looks. */
 static void a_shallow_queue_is_not_counted(void) {
   begin_alone();
   keep_up();

@@ -1,6 +1,6 @@
 /*
  * test_gate_gang.c - what the gate of one of a gang's devices does with kernels that wait for other devices: counts
- * them, and lets as many through its closed gate as it is told. One thread, a fake driver, pages written by hand.
+ * them, and lets as many through its closed gate as the page says. One thread, a fake driver, pages written by hand.
  */
 #include <string.h>
 
@@ -105,7 +105,7 @@ static void collectives_are_counted_in_a_gang(void) {
   VG_STORE(&control.watch, VG_WATCH_GANG);
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) launch(&names[i]);
   CHECK(report.collectives == 2);
-  launch_as(&names[0], false); /* a fill: what stands for its function has no name that the driver could tell */
+  launch_as(&names[0], false); /* a fill: what stands for its function has no name that the driver could report */
   CHECK(report.collectives == 2);
 }
 

@@ -32,13 +32,13 @@ static void an_idle_helper_rests(void) {
   CHECK(device()->gate->helper_rests);
   rang();
   launch(LAUNCH_NS);
-  CHECK(!device()->gate->helper_rests && rang()); /* the arbiter looks seldom, too */
+  CHECK(!device()->gate->helper_rests && rang()); /* the arbiter looks rarely, too */
   CHECK(vg_gate_service(vg_prim_now_ns()) != UINT64_MAX);
   end();
 }
 
 /* Of a slice with many processes most do nothing: when one of their helpers looks around and answers what the gate says
- * at that moment, it goes on resting, and does not come back for the next word, and the one after that. */
+ * at that moment, it keeps resting, and does not come back for the next word, and the one after that. */
 static void an_idle_helper_answers_and_rests_on(void) {
   begin(VG_WATCH_USAGE);
   uint64_t now_ns = vg_prim_now_ns() + VG_NS_PER_S;
@@ -102,7 +102,7 @@ static bool begun(void) {
   return is;
 }
 
-/* The helper looks whether the daemon is there: seldom while nothing happens, but never after the fact. */
+/* The helper looks whether the daemon is there: rarely while nothing happens, but never after the fact. */
 static void a_resting_helper_is_woken_by_whatever_begins(void) {
   for (int kind = 0; kind < 3; kind++) {
     begin(0);

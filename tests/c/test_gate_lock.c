@@ -1,6 +1,6 @@
 /*
- * test_gate_lock.c - the lock of a thread's work: threads that want it all the time, and now and then somebody who
- * keeps it for longer than anybody spins.
+ * test_gate_lock.c - the lock of a thread's work: threads that want it all the time, and now and then one that keeps it
+ * for longer than any of them spins.
  */
 #include "base/lock.h"
 

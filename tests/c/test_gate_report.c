@@ -1,6 +1,6 @@
 /*
- * test_gate_report.c - what the gate tells the arbiter: when work is outstanding, what has completed, how long threads
- * waited.
+ * test_gate_report.c - what the gate reports to the arbiter: when work is outstanding, what has completed, how long
+ * threads waited.
  */
 #include "fake_pages.h"
 

@@ -97,7 +97,7 @@ static void a_graph_whose_executable_is_gone_has_come_to_wait(void) {
   end();
 }
 
-/* Graphs of another kind are measured as ever, and what is not known of a graph that waits is counted as a whole. */
+/* Graphs of another type are measured as ever, and what is not known of a graph that waits is counted as a whole. */
 static void only_graphs_that_wait_and_are_known_have_a_limit(void) {
   begin(VG_WATCH_USAGE | VG_WATCH_EDGES);
   make_graphs(fake_stream(3));
@@ -215,7 +215,7 @@ static void a_marker_behind_a_wait_of_the_legacy_stream_is_none_of_work(void) {
   end();
 }
 
-/* Destroyed with work pending, which is legal: its handle may be asked for nothing any more. */
+/* Destroyed with work pending, which is legal: its handle may not be used any more. */
 static void a_destroyed_blocking_stream_is_left_alone(void) {
   begin(VG_WATCH_USAGE | VG_WATCH_EDGES);
   fake_streams_block = true;
@@ -276,7 +276,7 @@ static void a_wait_that_is_over_hides_no_work(void) {
   end();
 }
 
-/* Of a kernel that was launched before the wait, by a stream that is ordered with this one, no marker tells. */
+/* Of a kernel that was launched before the wait, by a stream that is ordered with this one, no marker shows the end. */
 static void long_work_before_a_wait_still_runs(void) {
   begin(VG_WATCH_USAGE | VG_WATCH_EDGES);
   learn_cost(fake_stream(0));
@@ -326,8 +326,8 @@ static void waits_hold_up_no_other_stream(void) {
   end();
 }
 
-/* Nobody looks before all is over, and by its cost as known it takes a third of the time, as what is behind the last
- * marker does. */
+/* No thread looks before all is over, and by its cost as known it takes a third of the time, as what is behind the
+ * last marker does. */
 static void how_long_it_ran_behind_a_wait_is_measured(void) {
   enum { ROUNDS = 3, LAUNCHES = 26 }; /* with two markers */
   begin(VG_WATCH_USAGE | VG_WATCH_EDGES);

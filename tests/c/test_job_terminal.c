@@ -291,7 +291,7 @@ static void test_nobody_looks(void) {
   end(&kept);
 }
 
-/* A viewer that takes nothing holds the job up for a moment only, and is told how much it has missed. */
+/* A viewer that takes nothing holds the job up for a moment only, and gets a note of how much it has missed. */
 static void test_viewer_takes_nothing(void) {
   struct kept kept = start();
   char bytes[VJ_RING_BYTES];

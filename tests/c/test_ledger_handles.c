@@ -1,6 +1,6 @@
 /*
  * test_ledger_handles.c - handles of physical memory while other threads let go of them: what a call of the driver has
- * retained, mapped or bound stays charged. The driver is a fake that has one piece of memory and counts who holds it;
+ * retained, mapped or bound stays charged. The driver is a fake that has one piece of memory and counts its holders;
  * in the middle of a call it lets another thread release what the call is about.
  */
 #include <pthread.h>
@@ -19,7 +19,7 @@
 #define ADDRESS ((CUdeviceptr)BYTES)
 #define HOST 0x400ull
 #define MOMENT_NS (100 * VG_NS_PER_MS) /* a thread that is not kept away is done by then */
-#define LONG_NS (10 * VG_NS_PER_S)     /* one that is kept away is let go on by then */
+#define LONG_NS (10 * VG_NS_PER_S)     /* one that is kept away may continue by then */
 
 struct vg_session vg_session;
 void *vg_real_slots[VG_ENTRY_COUNT];

@@ -167,7 +167,7 @@ static void test_marks(void) {
   CHECK(!vr_bundle_asks("", 0));
 }
 
-/* Daemons that listen and do nothing: with room in the queue a connection is made, without one it is not. */
+/* Daemons that listen and do nothing: with space in the queue a connection is made, without it is not. */
 static void test_hanging(void) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   snprintf(address.sun_path, sizeof address.sun_path, "hanging-%d", (int)getpid());

@@ -205,7 +205,7 @@ static void look_at_leftovers(void) {
   remount("/run", MS_RDONLY); /* docker run --read-only of an image with the directory */
   CHECK(!is_container());
   remount("/run", 0);
-  CHECK(mount(PLACE, PLACE, NULL, MS_BIND, NULL) == 0); /* somebody's volume */
+  CHECK(mount(PLACE, PLACE, NULL, MS_BIND, NULL) == 0); /* a user's volume */
   CHECK(!is_container());
   remount(PLACE, MS_RDONLY); /* as the runtime mounts it, here from the file system around it */
   CHECK(is_container());

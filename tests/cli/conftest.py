@@ -111,7 +111,7 @@ def run_vgpu() -> Vgpu:
 
 @pytest.fixture
 def libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The package's libraries, of wood."""
+    """Fakes of the package's libraries."""
     folder = tmp_path / "package"
     folder.mkdir()
     for name in ("libvgpu.so", "libvgpu-ml.so", "vgpu-runtime"):

@@ -1,4 +1,4 @@
-"""A queue of wood beside the daemon of wood: jobs in a dictionary, which start and end when a test says so."""
+"""A fake queue beside the fake daemon: jobs in a dictionary, which start and end when a test says so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A daemon of wood for the command line's tests: the API's three services over a dictionary, on a unix socket.
+"""A fake daemon for the command line's tests: the API's three services over a dictionary, on a unix socket.
 
 It admits by the rules that the command line shows (minima within the device, min <= max), answers with rich status
 details like the real one, and keeps every request so that tests can look at what was asked.
@@ -64,7 +64,7 @@ class FakeDaemon(stubs.NodeServiceServicer, stubs.SliceServiceServicer, stubs.Ev
         self.born_with = 0  # processes that a new slice has at once
         self.throttled_ns_per_view = 0  # by how much every slice has waited longer when it is shown again
         self.makes_cdi = True
-        self.trace_denied = ""  # why nobody may trace
+        self.trace_denied = ""  # why no user may trace
         self.queue = FakeQueue()
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()

@@ -195,7 +195,7 @@ def test_amounts_that_are_invalid(real: Any, args: tuple[str, ...], named: str, 
     ids=["by exec", "a child in the background", "empty"],
 )
 def test_a_program_without_the_hook_is_noticed(start: Any, program: list[str], tmp_path: Path, words: Any) -> None:
-    """It sees the whole device, which no exit code tells."""
+    """It sees the whole device, which no exit code shows."""
     process = start("--gpus", "0.5", "--", *words, *program, str(tmp_path / "end"))
     lines = [process.stdout.readline(), process.stdout.readline()]
     (tmp_path / "end").touch()
@@ -256,7 +256,7 @@ def test_names_that_are_taken_unknown_or_wrong(real: Any) -> None:
 
 
 def test_what_the_daemon_cannot_do_now_is_said_in_its_words(real: Any, system: OwnSystem) -> None:
-    """Not as if it did not answer: whoever reads that looks for a daemon that is down."""
+    """Not as if it did not answer: the reader would look for a daemon that is down."""
     in_the_way = system.folder / "run" / "slices" / "b"
     in_the_way.touch()
     try:

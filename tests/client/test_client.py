@@ -106,7 +106,7 @@ def test_errors_say_what_to_do(client: Client, tmp_path: Path) -> None:
 
 
 def test_a_watch_of_named_jobs_ends_with_the_last_of_them(client: Client) -> None:
-    """The example of docs/api.md would never end. Without names it goes on: there may be new ones."""
+    """The example of docs/api.md would never end. Without names it continues: there may be new ones."""
     numbers = [*client.submit(held()), *client.submit(held())]
     client.cancel(numbers[0])
     seen = []

@@ -1,4 +1,4 @@
-"""Contexts: names that lead elsewhere, links, permissions, and which daemon is meant."""
+"""Contexts: names that lead elsewhere, links, permissions, and which daemon is used."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _VISION = """
 import types, torch
 torchvision = types.SimpleNamespace(models=types.SimpleNamespace(resnet50=lambda: torch.nn.Conv2d(3, 8, 3)))
 """
-#: document -> what its text assumes before the example, and after it what shows that it did what it says
+#: document -> (what its text assumes before the example, the check after it)
 AROUND = {
     "docs/api.md": ("", "assert now.state == 'completed', now"),
     "docs/elastic.md": (_TORCH, "import os; assert os.path.exists('model.pt')"),

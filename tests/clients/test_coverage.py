@@ -1,4 +1,4 @@
-"""What the simulated driver implements is told as it is: what is listed as missing answers so."""
+"""What the simulated driver implements is reported as it is: what is listed as missing answers so."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def test_slice_of_several_devices(make_system: Callable[..., OwnSystem]) -> None
 def tools(system: OwnSystem, *before: str, arguments: tuple[str, ...] = ()) -> dict[str, Any]:
     """What nvml_tools.py prints, run behind `before`."""
     pytest.importorskip("nvitop", reason="needs the package nvitop")
-    if find_spec("gpustat") is None:  # not imported here: it replaces functions of pynvml for everybody in the process
+    if find_spec("gpustat") is None:  # not imported here: it replaces functions of pynvml for the whole process
         pytest.skip("needs the package gpustat")
     env = client_environment(system.sim_dir) | {"VGPU_HOST": system.host}
     return json.loads(run_python(PROGRAMS / "nvml_tools.py", env, *before, arguments=arguments))
@@ -191,7 +191,7 @@ def test_fitted_to_the_library_behind_it(system: OwnSystem, tmp_path: Path) -> N
 
 
 def test_daemon_away(system: OwnSystem, tmp_path: Path) -> None:
-    """A slice whose daemon does not answer: the tools go on, and the log says once why they see everything."""
+    """A slice whose daemon does not answer: the tools continue, and the log says once why they see everything."""
     log = tmp_path / "log"
     env = client_environment(system.sim_dir) | {
         "LD_PRELOAD": str(LIB / "libvgpu-ml.so"),

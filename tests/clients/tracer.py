@@ -2,7 +2,7 @@
 
 Written from the hook's own surface and compiled at test time. TRACE_FILE gets a line for each call: name, code, and a
 checksum of what the call answered: bytes copied to the host, and whole numbers behind pointers (not handles, addresses
-or times). Function pointers from cuGetProcAddress lead back here; which function one is, is told by its address in
+or times). Function pointers from cuGetProcAddress lead back here; a function is recognised by its address in
 TRACE_LIBRARY or in the driver behind it (TRACE_DRIVER).
 """
 

@@ -62,7 +62,7 @@ class FakeJob:
     bound_to: tuple[str, ...] = ()
     has: dict[str, dict[int, int]] = field(default_factory=dict)  # by node: milli of each device
     restarts: int = 0
-    starts: int = 0  # that came to an end or go on: how often its program began
+    starts: int = 0  # that ended or continue: how often its program began
     began: str = ""  # when it did last
     exit_code: int = 0
     controller_text: str = ""
@@ -229,7 +229,7 @@ class FakeSlurm:
             if name in job.has:
                 self.requeue(job.key)
 
-    # ---- what it is told ----
+    # ---- its commands ----
 
     def tell(self, order: Order) -> None:
         if self.deaf:

@@ -185,7 +185,7 @@ def test_arrays_wait_for_the_answer_however_many_there_are(monkeypatch: pytest.M
 
 
 def test_a_slow_slurm_is_not_asked_for_ever(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A look must end before others take the controller for gone; who was not asked for is, in the next look."""
+    """A look must end before others take the controller for gone; the rest is asked for in the next look."""
     now_s, run, asked = [1000.0], shell.run, list[str]()
     monkeypatch.setattr(shell.time, "monotonic", lambda: now_s[0])
 

@@ -1,4 +1,4 @@
-"""The controller over a fake Slurm: starts, makes room, and finds itself again after whatever happens to either."""
+"""The controller over a fake Slurm: starts, preempts, and resumes after whatever happens to either."""
 
 from __future__ import annotations
 
@@ -247,7 +247,7 @@ def test_a_node_without_shards_beside_others_is_not_used() -> None:
     assert list(slurm.jobs[job].has) == ["n2"]
 
 
-# ---- making room ----
+# ---- preemption ----
 
 
 def test_a_job_is_requeued_for_a_better_one() -> None:
@@ -381,7 +381,7 @@ def test_a_released_job_asks_for_something_else() -> None:
 
 
 def test_slurm_starts_a_job_by_itself() -> None:
-    """It ran before it could be held: its room counts, and the queue does not start it again."""
+    """It ran before it could be held: what it takes counts, and the queue does not start it again."""
     world = World(FakeSlurm(n1=1))
     first = world.slurm.submit("gpu:1")
     world.looks(2)

@@ -176,7 +176,7 @@ def test_a_start_that_was_forgotten_between_two_looks_waits_a_while() -> None:
 
 @pytest.mark.parametrize("seen", [True, False])
 def test_a_job_whose_start_was_forgotten_while_it_was_preempted(seen: bool) -> None:
-    """slurmctld is killed before it is told to requeue it: elsewhere it starts when its program has ended. `seen`: the
+    """slurmctld is killed before the request to requeue it: elsewhere it starts when its program has ended. `seen`: the
     controller sees that its node has not registered."""
     world = World(FakeSlurm(n1=1, n2=1), PREEMPTING)
     first = world.slurm.submit("gpu:1")
@@ -472,7 +472,7 @@ def test_a_node_of_which_nothing_is_known_is_not_called_misconfigured() -> None:
 @pytest.mark.parametrize("seed", range(300 if is_nightly() else 6))
 def test_all_jobs_end_and_none_runs_twice(seed: int) -> None:
     """The fake Slurm fails the test where a job would run in two places. It saves now and then, and is killed, also
-    before it has heard what the controller has decided; nodes register when they like, and programs end late."""
+    before it has received what the controller has decided; nodes register when they like, and programs end late."""
     draw = random.Random(seed)
     world = World(FakeSlurm(n1=2, n2=2), PREEMPTING if seed % 3 else PLAIN)
     slurm = world.slurm

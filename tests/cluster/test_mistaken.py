@@ -133,7 +133,7 @@ def test_a_node_that_is_off_is_no_start_of_slurmctld(state: str) -> None:
 
 
 def test_a_controller_that_starts_with_slurmctld_knows_that() -> None:
-    """Both were on a machine that was lost. The program has ended itself as it was told to by the controller before."""
+    """Both were on a machine that was lost. The program has ended itself as the controller had asked."""
     world, job = one_that_runs(PREEMPTING)
     world.slurm.submit("gpu:1", account="team")
     world.slurm.save()
@@ -176,7 +176,7 @@ def test_a_failure_stands_where_slurm_does_not_requeue_the_job() -> None:
 @pytest.mark.parametrize("state", ["COMPLETED", "FAILED"])
 @pytest.mark.parametrize("seen", [True, False])
 def test_the_end_of_a_program_whose_requeue_was_forgotten(state: str, seen: bool) -> None:
-    """It was told to end, and did, with whatever exit code. `seen`: the controller has seen that it waits again."""
+    """It was asked to end, and did, with whatever exit code. `seen`: the controller has seen that it waits again."""
     world, job = one_that_runs(PREEMPTING)
     world.slurm.submit("gpu:1", account="team")
     world.slurm.save()

@@ -60,7 +60,7 @@ def test_a_job() -> None:
 
 
 def test_a_node() -> None:
-    """Both kinds with their type, and the shards in use of each device."""
+    """Both GRES with their type, and the shards in use of each device."""
     values = {"NodeList": "n1", "StateLong": "mixed", "Gres": "gpu:sim:2,shard:sim:2000", "CPUs": "8"}
     values |= {"GresUsed": "gpu:sim:0(IDX:N/A),shard:sim:1700(700/1000,1000/1000)"}
     values |= {"FreeMem": "18856", "Reason": "none", "Comment": "(null)"}

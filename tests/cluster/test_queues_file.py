@@ -144,7 +144,7 @@ def test_a_bad_file_changes_nothing(
 
 @pytest.mark.parametrize("kind", ["pipe", "directory", "device"])
 def test_what_is_no_file_does_not_stop_the_controller(queues: Queues, kind: str) -> None:
-    """Nobody ever writes to the pipe."""
+    """No process ever writes to the pipe."""
     queues.service.look()
     queues.file.unlink()
     if kind == "pipe":

@@ -19,7 +19,7 @@ def test_reasons_say_nothing_of_memory_that_is_not_known() -> None:
 
 
 def test_reasons_have_the_memory_that_a_node_publishes() -> None:
-    """Also when it does so while jobs run there, whose part of it is not counted anew."""
+    """Also when it does so while jobs run there, whose part of it is not counted again."""
     world = World(FakeSlurm(n1=1))
     runs, waits = world.slurm.submit("shard:600"), world.slurm.submit("gpu:1")
     world.looks(2)

@@ -222,7 +222,7 @@ def test_a_guarantee_needs_no_nodes_yet(system: System) -> None:
     service.Service(options, Slurm("gpu")).close()
 
 
-# ---- Slurm's own order goes on ----
+# ---- Slurm's own order continues ----
 
 
 def released(system: System, *arguments: str) -> list[str]:

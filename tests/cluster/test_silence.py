@@ -158,7 +158,7 @@ def test_a_node_that_is_asked_keeps_its_free_gpus() -> None:
 
 
 def test_marks_of_a_job_are_not_those_of_the_next_one_of_its_number() -> None:
-    """slurmctld forgets a job that was told to make way, and gives its number to another user's."""
+    """slurmctld forgets a job that was preempted, and gives its number to another user's."""
     world = World(FakeSlurm(n1=1), PREEMPTING)
     world.slurm.save()
     job = world.slurm.submit("gpu:1")

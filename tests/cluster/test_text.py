@@ -346,7 +346,7 @@ def test_a_job_without_devices_has_none_of_its_texts() -> None:
 
 
 def test_devices_are_asked_for_once_for_each_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where slurmctld was killed, has forgotten a start, and began the job anew: its restarts are not more."""
+    """Also where slurmctld was killed, has forgotten a start, and began the job again: its restarts are not more."""
     at, asked = 0, 0
     row = {"State": "RUNNING", "UserID": "1000", "RestartCnt": "0", "StartTime": "20:00:00", "NodeList": "n1"}
 

@@ -1,4 +1,4 @@
-"""A controller over the fake Slurm, with a store in memory: killed and made anew from what was saved."""
+"""A controller over the fake Slurm, with a store in memory: killed and recreated from what was saved."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class World:
         self.steps.append(Step(at_ns, tuple(events), plain))
 
     def look(self, passed_s: float = 2.0, queues: tuple[QueueSpec, ...] = ()) -> Decided:
-        """One turn of the controller; Slurm does what it is told, and then what it can."""
+        """One turn of the controller; Slurm executes the decisions, and then does what it can."""
         self.now_ns += int(passed_s * SECOND_NS)
         self.slurm.pass_to(self.now_ns)
         made = self.controller.step(self.slurm.seen(), self.now_ns, queues)

@@ -21,7 +21,7 @@ static void array_memory(void) {
   taken("after", before);
 }
 
-/* 4 GiB for each layer: more of them than the device has room for. */
+/* 4 GiB for each layer: more of them than fit on the device. */
 static void array_over_limit(void) {
   CUDA_ARRAY3D_DESCRIPTOR wanted = {16384, 16384, 0, CU_AD_FORMAT_FLOAT, 4, 0};
   begin();

@@ -1,5 +1,5 @@
 /*
- * libraries: cuLibrary*, kernels and modules: what is found in an image, and by whom. The kernels compute nothing.
+ * libraries: cuLibrary*, kernels and modules: what is found in an image, by which call. The kernels compute nothing.
  */
 #include "row.h"
 

@@ -57,7 +57,7 @@ static inline int hear_fd(void) {
   return fd;
 }
 
-/* Makes the other process, which runs other() once it is told to go (say_go()), and ends. */
+/* Makes the other process, which runs other() after say_go(), and ends. */
 static inline void with_other(void (*other)(void)) {
   int sockets[2], output[2];
   if (socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) != 0 || pipe(output) != 0) _exit(1);

@@ -1,4 +1,4 @@
-"""The console's pages in this process: a daemon of wood behind them, and log-ins without a broker."""
+"""The console's pages in this process: a fake daemon behind them, and log-ins without a broker."""
 
 from __future__ import annotations
 

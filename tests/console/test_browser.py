@@ -26,7 +26,7 @@ from .browser import Browser, needs_chromium
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 ROOT = os.geteuid() == 0
-#: users of every Debian; without root the owner is whoever runs this
+#: users of every Debian; without root the owner is the user of these tests
 OWNER, OTHER = ((5, "games"), (2, "bin")) if ROOT else ((os.geteuid(), ""), (os.geteuid(), ""))
 CONFIG = ['socket_mode = "0666"']
 DEVICES = {"devices": "2", "memory_bytes": "80G"}

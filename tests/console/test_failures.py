@@ -1,4 +1,4 @@
-"""Failed passwords make those who fail wait, and no others."""
+"""Failed passwords make the users who fail wait, and no others."""
 
 from __future__ import annotations
 

@@ -222,12 +222,12 @@ def test_open_without_a_console(tmp_path: Path, capfd: pytest.CaptureFixture[str
 
 
 def other_users_console(folder: Path, answer: bytes) -> socket.socket:
-    """A console of uid 65534's: its socket, which says this to whoever asks."""
+    """A console of uid 65534's: its socket, which says this to every caller."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     sock.bind(str(main.link_socket_path(folder)))
     main.link_socket_path(folder).chmod(0o666)
     os.chown(main.link_socket_path(folder), main.DEFAULT_UID, -1)
-    os.seteuid(main.DEFAULT_UID)  # the kernel tells who has called listen()
+    os.seteuid(main.DEFAULT_UID)  # the kernel reports the process that called listen()
     try:
         sock.listen()
     finally:
@@ -290,7 +290,7 @@ def _log_in(url: str, jar: http.cookiejar.CookieJar | None = None) -> None:
 
 
 def _status(url: str, cookie: str) -> int:
-    """Of the console's first page, for who sends this cookie."""
+    """Of the console's first page, for a request with this cookie."""
     connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=20)
     connection.request("GET", "/", headers={"Cookie": cookie})
     return connection.getresponse().status

@@ -1,4 +1,4 @@
-"""Every page and every action, against a daemon of wood."""
+"""Every page and every action, against a fake daemon."""
 
 from __future__ import annotations
 
@@ -474,5 +474,5 @@ def test_events_are_filtered(alice: TestClient, daemon: FakeDaemon) -> None:
 
 
 def test_devices_are_drained_by_the_api(post: Post) -> None:
-    """The daemon of wood does not know the call: its refusal is shown."""
+    """The fake daemon does not know the call: its refusal is shown."""
     assert 'class="flash refused"' in post(f"/device/{uuid_of(0)}/drain", reason="fan")

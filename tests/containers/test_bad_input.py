@@ -1,4 +1,4 @@
-"""Requests that cannot be met and containers of odd shapes: documented results (docs/containers.md), asserted here.
+"""Requests that cannot be met and unusual containers: documented results (docs/containers.md), asserted here.
 
 What a user sees is the engine's own sentence with ours inside it, and the engine's own exit code.
 """
@@ -92,7 +92,7 @@ def test_an_image_that_asks_for_eight_by_annotation(podman: engine.Podman, tmp_p
 
 
 def test_an_image_that_asks_for_eight(docker: engine.Docker, system: OwnSystem, on_base: OnBase) -> None:
-    """Its ENV cannot be told from the user's -e: the bound holds for both, and the user can take the request away."""
+    """Its ENV cannot be distinguished from the user's -e: the bound holds for both; the user can omit the request."""
     image = on_base("greedy", "ENV VGPU=8")
     refused(
         docker,
@@ -237,7 +237,7 @@ def test_an_image_without_glibc_is_refused(docker: engine.Docker, system: OwnSys
 
 
 def test_an_image_with_its_own_preloads(docker: engine.Docker, programs: Path, tmp_path: Path) -> None:
-    """Both are loaded: ours, and the image's, which makes everybody uid 4242 here."""
+    """Both are loaded: ours, and the image's, which makes every process uid 4242 here."""
     source, library = tmp_path / "uid.c", tmp_path / "uid.so"
     source.write_text("unsigned geteuid(void) { return 4242; }\nunsigned getuid(void) { return 4242; }\n")
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
@@ -258,7 +258,7 @@ def test_gpus_all_together_with_the_runtime(docker: engine.Docker, system: OwnSy
 
 
 def test_gpus_all_without_a_request_is_refused(docker: engine.Docker) -> None:
-    """Whole devices past every slice are not what a user of this runtime can mean."""
+    """A user of this runtime cannot ask for whole devices outside every slice."""
     done = docker.run("--gpus", "all", engine.BASE, "true")
     assert done.returncode == docker.REFUSED
     assert "VGPU=" in done.stderr, done.stderr

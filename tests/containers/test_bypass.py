@@ -1,4 +1,4 @@
-"""Programs in a container that go around a preloaded library: still held to the slice, or reported as a stranger."""
+"""Programs in a container that bypass a preloaded library: still held to the slice, or reported as a stranger."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_the_environment_decides_nothing(docker: engine.Docker, ways: Path, own_
 
 @pytest.mark.parametrize("image", ["its own driver", "none"])
 def test_a_linked_client_without_lookup(docker: engine.Docker, programs: Path, own_driver: str, image: str) -> None:
-    """Linked to libcuda.so.1, it never heard of cuGetProcAddress; nvmlDeviceGetMemoryInfo agrees with CUDA."""
+    """Linked to libcuda.so.1, it does not use cuGetProcAddress; nvmlDeviceGetMemoryInfo agrees with CUDA."""
     name = own_driver if image != "none" else engine.BASE
     found = view(docker.run(*HALF, *at(programs), name, "/programs/view", TOO_MUCH))
     half_a_gpu_is_seen(found)
@@ -149,7 +149,7 @@ def test_a_setuid_program_is_held(plain_docker: engine.Docker, docker: engine.Do
 
 
 def test_two_copies_in_one_process_share_one_limit(docker: engine.Docker, ways: Path, system: OwnSystem) -> None:
-    """dlopen and dlmopen: contexts and allocations of both count, and the first goes on working beside the second."""
+    """dlopen and dlmopen: contexts and allocations of both count, and the first keeps working beside the second."""
     options = ("-e", "VGPU=1", "-e", "VGPU_MEM=1792m", *at(ways), engine.BASE)
     first, second, again = seen(docker.run(*options, "/programs/way", "both", "libcuda.so.1", str(GIB)))
     assert [found["total"] for found in (first, second, again)] == [7 * GIB // 4] * 3
@@ -173,7 +173,7 @@ def test_two_copies_come_back_to_a_restarted_daemon(docker: engine.Docker, ways:
     assert len(events(system, "process.attached")) == count
 
 
-# ---- what is not held is told ----
+# ---- what is not held is reported ----
 
 
 @pytest.mark.parametrize("how", ["open", "namespace", "libc-open"])
@@ -181,7 +181,7 @@ def test_two_copies_come_back_to_a_restarted_daemon(docker: engine.Docker, ways:
 def test_a_driver_under_no_known_name_is_reported(
     podman: engine.Podman, ways: Path, system: OwnSystem, options: Sequence[str], how: str
 ) -> None:
-    """Nobody knows such a file for a driver; who uses the device unattached is told, with the container's id."""
+    """Nothing recognises such a file as a driver; the unattached process is reported, with the container's id."""
     file = "/tmp/innocent.so" if how != "libc-open" else REAL
     script = f"cp {REAL} /tmp/innocent.so && exec /programs/way {how} {file} {TOO_MUCH} hold"
     container = podman.start_container(*HALF, *options, *at(ways), engine.BASE, "sh", "-c", script)

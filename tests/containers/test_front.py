@@ -1,6 +1,6 @@
 """The runtime in front of runc takes nothing away: terminals, input, signals, exit codes, docker's commands.
 
-And a daemon that hangs: the user gets a line, and nothing stays behind when it goes on.
+And a daemon that hangs: the user gets a line, and nothing stays behind when it continues.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def test_exit_codes(either: Engine, system: OwnSystem, script: str, code: int) -
 
 
 def test_docker_commands(docker: engine.Docker, system: OwnSystem) -> None:
-    """Each is a call of the runtime, most of them several; `update` goes on with a container that has our mounts."""
+    """Each is a call of the runtime, most of them several; `update` still works on a container that has our mounts."""
     container = docker.start_container(*HALF, "--init", engine.BASE, "sleep", "600")
     assert docker.cli("exec", container, "echo", "hello").stdout == "hello\n"
     assert "sleep" in docker.cli("top", container).stdout
@@ -63,8 +63,8 @@ def test_docker_commands(docker: engine.Docker, system: OwnSystem) -> None:
 
 @pytest.mark.slow
 def test_a_daemon_that_hangs(docker: engine.Docker, system: OwnSystem) -> None:
-    """Stopped, not dead: the container is refused with a text after a while. When the daemon goes on it finds the
-    question, and that nobody waits for the answer: no slice stays.
+    """Stopped, not dead: the container is refused with a text after a while. When the daemon continues it finds
+    the question, and that no process waits for the answer: no slice stays.
     """
     assert system.daemon
     system.daemon.process.send_signal(signal.SIGSTOP)
@@ -84,7 +84,7 @@ def test_a_daemon_that_hangs(docker: engine.Docker, system: OwnSystem) -> None:
 
 @pytest.mark.slow
 def test_a_container_ends_while_the_daemon_hangs(docker: engine.Docker, system: OwnSystem) -> None:
-    """`docker rm` does not wait for vgpud, which hears of it when it goes on."""
+    """`docker rm` does not wait for vgpud, which learns of it when it continues."""
     container = docker.start_container(*HALF, "--init", engine.BASE, "sleep", "600")
     assert system.daemon
     system.daemon.process.send_signal(signal.SIGSTOP)

@@ -1,7 +1,7 @@
 """The images of docker/: they build without a network, the trainer trains in a slice, the daemon serves in a container.
 
-And it says what a container lacks; the compose files mean what they say (run service by service: compose itself is a
-plugin that few test machines have).
+And it says what is missing in a container; the compose files are run service by service, as few test machines have the
+plugin compose.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def test_without_a_slice_the_trainer_finds_no_driver(docker: engine.Docker, trai
 def test_the_pytorch_trainer_says_what_it_misses(
     plain_docker: engine.Docker, vgpud_image: str, python_base: str, context: Path, no_torch: str
 ) -> None:
-    """Without a device one line that says what to do; on the CPU only when told to."""
+    """Without a device one line that says what to do; on the CPU only on request."""
     if no_torch:
         pytest.skip(no_torch)
     image = images.build(plain_docker, context, "cifar-bench-torch", python_base, TORCH=TORCH)

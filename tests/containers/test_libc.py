@@ -1,4 +1,4 @@
-"""Containers with another C library than ours: an older glibc is served, programs of musl come to no harm."""
+"""Containers with another C library than ours: an older glibc is served, programs of musl are not harmed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_an_old_glibc_is_held(docker: engine.Docker, old_image: str, old_program
 
 
 def test_two_copies_on_an_old_glibc(docker: engine.Docker, old_image: str, old_programs: Path) -> None:
-    """A look-up in vain in a second namespace would end the process there: none is made."""
+    """A failed look-up in a second namespace would end the process there: none is made."""
     options = ("-e", "VGPU=1", "-e", "VGPU_MEM=1792m", *at(old_programs), old_image)
     both = seen(docker.run(*options, "/programs/way", "both", "libcuda.so.1", str(GIB)))
     assert [found["alloc"] for found in both] == [0, 2, 0]

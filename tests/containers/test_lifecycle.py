@@ -51,7 +51,7 @@ def stat(pid: int) -> list[str]:
 
 
 def state(pid: int) -> str:
-    """One letter: Z for a process that has ended and that nobody has asked about yet."""
+    """One letter: Z for a process that has ended and that no process has waited for yet."""
     return stat(pid)[0]
 
 
@@ -142,7 +142,7 @@ def test_containers_removed_without_notice(either: Engine, system: OwnSystem, pr
 
 
 def test_a_process_that_outlives_init_keeps_the_slice(docker: engine.Docker, system: OwnSystem, programs: Path) -> None:
-    """With the host's pid namespace a container's programs go on when its first process has ended."""
+    """With the host's pid namespace a container's programs continue when its first process has ended."""
     script = "/programs/tenant & exec sleep 600"
     container = docker.start_container(*HALF, "--pid=host", *at(programs), engine.BASE, "sh", "-c", script)
     (tenant,) = until_attached(system, own_name(container))

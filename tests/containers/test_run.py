@@ -77,7 +77,7 @@ def test_minimum_maximum_and_name(docker: engine.Docker, system: OwnSystem) -> N
 
 
 def test_class_and_priority_go_by_annotation_only(podman: engine.Podman, docker: engine.Docker) -> None:
-    """An image's ENV cannot be told from the user's -e, nor an image's annotation from the user's under podman."""
+    """An image's ENV cannot be distinguished from the user's -e, nor its annotation from the user's under podman."""
     for own, option in ((docker, "-e"), (podman, "--annotation")):
         words = ("VGPU_CLASS=latency", "VGPU_PRIORITY=1") if option == "-e" else ("dev.vgpu/class=latency",)
         for word in words:

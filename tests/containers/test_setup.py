@@ -75,7 +75,7 @@ def dockerd(engines_dir: Path, image_tar: Path) -> Iterator[engine.Docker]:
 
 @pytest.fixture
 def config(dockerd: engine.Docker, system: OwnSystem) -> Iterator[Path]:
-    """Its daemon.json, as somebody wrote it."""
+    """Its daemon.json, as a user wrote it."""
     path = dockerd.folder / "daemon.json"
     path.write_text(DAEMON_JSON)
     yield path
@@ -142,7 +142,7 @@ def not_watched(dockerd: engine.Docker) -> bool:
 
 
 def test_what_dockerd_does_not_take_over_is_put_back(setup: Setup, dockerd: engine.Docker, config: Path) -> None:
-    """Somebody's mistake in the file, which dockerd has not read yet: it says nothing but in its log."""
+    """A mistake in the file, which dockerd has not read yet: it says nothing but in its log."""
     mistaken = DAEMON_JSON.replace("}", ', "no-such-option": true}')
     config.write_text(mistaken)
     refused = setup("docker", "--config", str(config))

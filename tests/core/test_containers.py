@@ -1,4 +1,4 @@
-"""Containers in the core: which slice they get, when it goes, and who belongs to them."""
+"""Containers in the core: which slice they get, when it goes, and which processes belong to them."""
 
 from __future__ import annotations
 

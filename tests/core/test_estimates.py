@@ -151,7 +151,7 @@ def test_beyond_the_median_the_high_quantile_counts() -> None:
 
 
 def test_jobs_that_still_run_say_at_least() -> None:
-    """Of ten that began together three have ended: the others take longer, nobody knows how long."""
+    """Of ten that began together three have ended: the others take longer, it is not known how long."""
     at = shell(10)
     spec = gpus(1, kinds=("train",))
     first = at.submit(spec, 10)
@@ -225,7 +225,7 @@ def test_what_the_user_says_overrides() -> None:
 
 
 def test_jobs_that_wait_learn_from_those_that_end_meanwhile() -> None:
-    """An array that nobody has seen before: its first ones say when the last one starts."""
+    """An array without a past: its first ones say when the last one starts."""
     at = shell(1)
     first = at.submit(gpus(1, kinds=("array",)), 5)
     assert at.machine.estimated_start(first + 4, at.now_ns) == NEVER_NS

@@ -1,4 +1,4 @@
-"""Faults of a device as the event log tells them."""
+"""Faults of a device as the event log reports them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who leads a gang: one device for all gangs that are connected, or none and they run open."""
+"""What leads a gang: one device for all gangs that are connected, or none and they run open."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_the_lowest_device_leads() -> None:
 
 
 def test_the_crowded_device_leads() -> None:
-    """The device on which others wait for their turn decides: on the other one nobody does."""
+    """The device on which others wait for their turn decides: on the other one none does."""
     assert given_roles("ab", "b") == {0: "FL", 1: "N"}
 
 

@@ -141,7 +141,7 @@ def test_a_job_that_needs_them_is_refused_for_ever(names: tuple[str, ...], wante
 # ---- what is shown ----
 
 
-def test_the_api_says_offered_to_whom() -> None:
+def test_the_api_says_to_whom_a_device_is_offered() -> None:
     state = given("1")
     shown = [device_view(device(n), "n", state, NOTHING) for n in range(2)]
     assert [(one.offered, one.kubernetes) for one in shown] == [(True, False), (True, True)]

@@ -201,7 +201,7 @@ def test_what_is_new_is_on_offered_devices_alone(events: list[ev.Event | int]) -
 
 
 def test_more_names_than_devices_are_not_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A request has room for a hundred thousand, and the daemon has one loop."""
+    """A request can hold a hundred thousand, and the daemon has one loop."""
     state = started(2)
     monkeypatch.setattr(offered, "find", lambda *_: pytest.fail("it was looked up"))
     spec = Spec(1000, device_uuids=("0",) * 3)

@@ -1,4 +1,4 @@
-"""Whose quota a slice counts against, and what is said where it has no room."""
+"""Whose quota a slice counts against, and what is said where it does not fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs past us are reported once, when they are sure, and again after they have been away."""
+"""Programs that bypass us are reported once, when that is certain, and again after they have been away."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def node() -> State:
 
 
 def awake() -> Watch:
-    """A watch that has looked before, when nobody was there."""
+    """A watch that has looked before, when no process was there."""
     watch = Watch()
     look(watch, node(), {"GPU-0": {}}, {}, {})
     return watch
@@ -102,7 +102,7 @@ def test_how_soon_both_are_said() -> None:
 
 
 def test_one_that_was_there_before_the_daemon_may_come_back() -> None:
-    """After a restart tenants are listed and not attached yet; who does not come back is reported all the same."""
+    """After a restart tenants are listed and not attached yet; one that does not come back is reported all the same."""
     watch = Watch()
     assert log_kinds(watch, {"GPU-0": {200: GIB}}, RETURN_PATIENCE - 1) == []
     assert log_kinds(watch, {"GPU-0": {200: GIB}}, 10) == ["device.stranger"]
@@ -165,12 +165,12 @@ def test_memory_past_the_ledger() -> None:
 
 
 def test_a_limit_below_what_the_ledger_has_is_no_excess() -> None:
-    """Somebody has lowered it: the slice gets no more, and nobody has done wrong."""
+    """An admin has lowered it: the slice gets no more, and no process has done wrong."""
     used = {"GPU-0": {100: 3 * GIB}}
     assert log_kinds(Watch(), used, 10, used) == []
 
 
-def test_a_lowered_limit_makes_nobodys_overhead_an_offence() -> None:
+def test_a_lowered_limit_makes_no_overhead_an_offence() -> None:
     """The ledger is above it already; what is past the ledger is one by itself when it is more than the limit."""
     ledger = {"GPU-0": {100: 2 * GIB}}
     little, much = {"GPU-0": {100: 2 * GIB + GIB // 4}}, {"GPU-0": {100: 3 * GIB + 1}}
@@ -235,7 +235,7 @@ class Churning(Charged):
 
 
 def test_what_is_taken_and_freed_between_two_looks_is_in_the_ledger() -> None:
-    """The driver is asked at any moment; but beyond its limit nobody's ledger has let him."""
+    """The driver is asked at any moment; but no ledger has let a process exceed its limit."""
     state = node()
     attached = attached_by_pid(state.processes.values())
 
@@ -381,7 +381,7 @@ def test_one_that_was_there_before_the_daemon_and_stands_still_could_not_come_ba
 
 
 def test_a_reading_that_fails_tells_nothing() -> None:
-    """Neither that nobody was there before us, nor that somebody has gone."""
+    """Neither that no process was there before us, nor that one has gone."""
     state, running = policed(on_stranger="kill"), {"GPU-0": {200: GIB}}
     for fails_at in (0, 3):
         watch = Watch()

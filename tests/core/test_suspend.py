@@ -1,4 +1,4 @@
-"""Suspending a slice: what it gives up, what it needs to go on, and that no step is skipped."""
+"""Suspending a slice: what it gives up, what it needs to continue, and that no step is skipped."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_an_evicted_slice_needs_its_memory_again() -> None:
     assert "40GiB" in said and "20GiB left" in said
 
 
-def test_an_eviction_that_fails_takes_nobodys_time_back() -> None:
+def test_an_eviction_that_fails_takes_no_slices_time_back() -> None:
     state = half()
     to(state, EVICTING)
     step(state, create("b", 500), 0)
@@ -111,7 +111,7 @@ def test_a_jobs_slice_is_the_queues_business() -> None:
     to(state, PAUSED, "", name="j-7", job_id=7)
 
 
-def test_going_on_counts_against_the_queues_limit_again() -> None:
+def test_resuming_counts_against_the_queues_limit_again() -> None:
     state = started(2, direct="quota")
     step(state, ev.QuotasChanged((Quota("default", limit_milli=1000),)), 0)
     step(state, create(), 0)

@@ -1,4 +1,4 @@
-"""Fractions and sizes as people write them: exact, and every refusal names the value and the fix."""
+"""Fractions and sizes as users write them: exact, and every refusal names the value and the fix."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def ask(path: str, request: bytes, *, half_close: bool = True) -> tuple[str, byt
             if half_close:
                 sock.shutdown(socket.SHUT_WR)
         except (BrokenPipeError, OSError):
-            pass  # it has heard enough and may have answered
+            pass  # it has read enough and may have answered
         return parse(_receive(sock))
 
 

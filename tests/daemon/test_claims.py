@@ -147,7 +147,7 @@ def test_a_container_with_two_claims_is_refused(
     with_device: Engine,  # noqa: F811
     enter: Enter,
 ) -> None:
-    """Their devices' files both set VGPU_SLICE, so one of the claims would be reserved in vain."""
+    """Their devices' files both set VGPU_SLICE, so one of the claims would be reserved without use."""
     prepare(kubernetes, POD)
     (hook,) = [one["hook"] for one in cdi_hooks(kubernetes) if one["stage"] == "createRuntime"]
     config = with_device.bundle(JOIN) / "config.json"

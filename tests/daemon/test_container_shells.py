@@ -423,7 +423,7 @@ def test_whatever_fails_is_answered_and_leaves_nothing(
 def test_files_of_former_containers_go_and_those_of_new_ones_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first container may come while what is left of former ones is still being removed."""
+    """The first container may come while leftovers of former ones are still being removed."""
     scratch = tmp_path / "containers"
     for name in ("former", "lives"):
         (scratch / name).mkdir(parents=True)

@@ -209,7 +209,7 @@ def test_silent_programs_of_one_container_keep_no_other_out(made: Engine, site: 
 
 
 def test_restart_of_a_container(made: Engine, site: Node, cgroups: list[Path]) -> None:
-    """The id is the same; what is left of the old life does not touch the new one."""
+    """The id is the same; leftovers of the old life do not touch the new one."""
     old = made.started(cgroups[0], "VGPU=1")
     straggler = made.process(cgroups[0], "sleep", "600")
     first = site.get(NAME).uid
@@ -391,7 +391,7 @@ def test_class_and_priority_by_environment_as_the_site_allows(made: Engine, site
 
 
 def test_many_at_once(made: Engine, site: Node) -> None:
-    """More than may be worked on at once: everybody is answered, and what was granted is exactly what fits."""
+    """More than may be worked on at once: every call is answered, and what was granted is exactly what fits."""
     ids = [f"{number:012x}" + "0" * 52 for number in range(70)]
     path = made.bundle("VGPU=0.1")
     body = (path / "config.json").read_bytes()
@@ -456,7 +456,7 @@ def test_the_sizes_file(made: Engine, site: Node) -> None:
 
 
 def test_a_container_with_a_size(with_device: Engine, site: Node, cgroups: list[Path]) -> None:
-    """It comes past vgpu-runtime: the hook is the first that we hear of it."""
+    """It bypasses vgpu-runtime: only the hook reports it."""
     with_device.bundle("VGPU=0.25")
     init = with_device.process(cgroups[0], "sleep", "600")
     assert with_device.hook("started", pid=init.pid) == ("ok", b"")

@@ -247,7 +247,7 @@ def test_the_number_of_users_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.fixture
 def scrape() -> Iterator[Callable[..., tuple[int, str]]]:
-    """scrape(token): status and text of an endpoint that wants the tokens of ann and of everyone."""
+    """scrape(token): status and text of an endpoint that wants the tokens of ann and of all users."""
     metrics = Metrics()
     metrics.put(of_users())
     server = metrics.serve("127.0.0.1", 0, {"a-token-of-ann-0": ANN, "a-token-of-all-0": ALL_USERS})

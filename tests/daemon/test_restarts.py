@@ -23,7 +23,7 @@ OF_DOCKER = Container(ID, "a", True, 12, 34, "/docker/c", 56, started=True, engi
 
 
 class Backend:
-    """The core, as far as it answers here: what it was told."""
+    """The core, as far as it answers here: the events that it got."""
 
     def __init__(self, container: Container | None) -> None:
         self.known = container

@@ -1,4 +1,4 @@
-"""`vgpud` as a command: what it refuses and how, what survives, what the service manager hears."""
+"""`vgpud` as a command: what it refuses and how, what survives, of what the service manager is notified."""
 
 from __future__ import annotations
 
@@ -330,7 +330,7 @@ def test_full_disk_refuses_new_slices_only(node: Node) -> None:
 
 
 def test_new_numbers_do_not_wait_for_the_disk(node: Node) -> None:
-    """Somebody who holds the database stands for a slow disk: the change is in force before it is answered."""
+    """A process that holds the database stands for a slow disk: the change is in force before it is answered."""
     node.start()
     node.create("a", 500)
     tenant = client.attach(node.socket())

@@ -133,7 +133,7 @@ def devices(fake_driver: Path) -> Devices:
 
 
 def test_who_draws_or_goes_by_mps_uses_a_device_as_well(devices: Devices, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who does several has the same memory in each list; two entries of one list are two parts of it."""
+    """A process that does several has the same memory in each list; two entries of one list are two parts of it."""
     lists = {"Compute": [(1, 5), (1, 2), (2, None)], "Graphics": [(1, 7), (3, 9)], "MPSCompute": [(4, 1)]}
     for kind, rows in lists.items():
         listed = [SimpleNamespace(pid=pid, usedGpuMemory=size) for pid, size in rows]
@@ -231,8 +231,8 @@ def test_private_directories_are_really_ours(tmp_path: Path) -> None:
 
 
 def test_a_daemon_in_a_directory_of_strangers_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """/tmp/vgpud-UID can be taken by anybody, and the daemon names the libraries that `vgpu run` preloads."""
-    euid = os.geteuid() or 7  # root's own directory is elsewhere; what root owns everybody believes
+    """/tmp/vgpud-UID can be taken by any user, and the daemon names the libraries that `vgpu run` preloads."""
+    euid = os.geteuid() or 7  # root's own directory is elsewhere; what root owns is trusted
     monkeypatch.setattr(paths.os, "geteuid", lambda: euid)
     own, env = tmp_path / "vgpud", {"XDG_RUNTIME_DIR": str(tmp_path)}
     assert paths.default_host(env) == f"unix://{own}/vgpud.sock"

@@ -1,4 +1,4 @@
-"""Slices that are suspended while somebody else asks for the same, goes away, or has just started the daemon."""
+"""Slices that are suspended while another caller asks for the same, goes away, or has just started the daemon."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Host:
 
     def __init__(self) -> None:
         self.state = half()
-        self.full = 0  # so often the store refuses
+        self.full = 0  # how many times the store refuses
         self.state.processes[1] = Process(1, "a", 101, 1000, "prog", 1, False, False)
 
     async def submit(self, event: ev.Event) -> Slice | Denied | None:
@@ -163,7 +163,7 @@ async def test_what_the_driver_has_done_is_said_until_it_is_kept(monkeypatch: py
 
 @on_a_loop
 async def test_what_a_former_daemon_was_at_is_found_out_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its helper may have moved the memory away: a slice that goes on without asking the driver hangs for good."""
+    """Its helper may have moved the memory away: a slice that continues without asking the driver hangs for good."""
     host, driver = Host(), Driver(monkeypatch)
     to(host.state, EVICTING)
     controller = SuspendController(host)

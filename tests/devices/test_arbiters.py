@@ -212,7 +212,7 @@ def test_alone_on_a_device_the_drivers_reading_counts(arbiters: Arbiters, tenant
 
 
 def test_waits_and_drains_are_counted(arbiters: Arbiters, tenant: Tenant) -> None:
-    """Under a cap the gate closes, whatever else goes on."""
+    """Under a cap the gate closes, whatever else happens."""
     arbiters.apply(Slice("a", "uid", SERIAL, Spec(100), (Share(UUID, 100, 100, 0, 1 << 28),), False, 0, 0))
     tenant.says(contexts=1, waiting=1, waited_ns=100_000, wait_counts=[3, 1] + [0] * 14)
     wait_for(lambda: arbiters.slice_stats(SERIAL, UUID).throttled_ns == 100_000)
@@ -275,7 +275,7 @@ def test_weight_priority_and_class_reach_the_device(arbiters: Arbiters, tenant: 
     wait_for(lambda: due()[0] == 1000 and due()[1] <= 1)
     neighbour.says(outstanding=0, waiting=0, busy_since_ns=0, active_since_ns=0)  # it is its class alone that counts
     apply(Spec(0), Spec(100))
-    time.sleep(0.5)  # until nobody thinks that it only pauses
+    time.sleep(0.5)  # until it is no longer taken for pausing
     wait_for(lambda: tenant.control.bound_ns == ArbiterConfig().open_bound_ns)
     apply(Spec(0), Spec(100, service_class=LATENCY))
     wait_for(lambda: tenant.control.bound_ns == ArbiterConfig().latency_bound_ns)

@@ -18,7 +18,7 @@ from vgpud.cli.demo.private_system import OwnSystem, PartError, wait_for
 from vgpud.errors import ExitCode
 
 SIM = {"devices": "3", "memory_bytes": "8G", "context_bytes": str(64 << 20)}
-#: opens a context on device 1 of the simulated driver, past every slice, and waits for its input to end
+#: opens a context on device 1 of the simulated driver, outside every slice, and waits for its input to end
 STRANGER = """
 import ctypes, sys
 driver = ctypes.CDLL("libcuda.so.1")

@@ -1,4 +1,4 @@
-"""Programs that go past the hook on the simulated device: charged to their slice, frozen or killed by policy."""
+"""Programs that bypass the hook on the simulated device: charged to their slice, frozen or killed by policy."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def serve(node: Node, device: SimulatedDevice, **policy: str) -> None:
 
 
 def past(device: SimulatedDevice, started: list[subprocess.Popen[str]], size: int, *socket: str) -> int:
-    """A program past the hook that is no service of root's; its pid once it has its memory."""
+    """A program that bypasses the hook and is no service of root's; its pid once it has its memory."""
     library = paths.sim_lib_dir() / "libcuda.so.1"
     command = [
         sys.executable,
@@ -147,7 +147,7 @@ def comm() -> str:
 
 
 def test_a_stranger_is_frozen(node: Node, device: SimulatedDevice, started: list[subprocess.Popen[str]]) -> None:
-    """And again when somebody lets it go on; said once."""
+    """And again when a user lets it continue; said once."""
     serve(node, device, on_stranger="freeze")
     pid = past(device, started, GIB)
     eventually(lambda: processes.is_stopped(pid), "the stop")

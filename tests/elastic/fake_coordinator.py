@@ -1,6 +1,6 @@
-"""A daemon of wood that serves JobService.Work as the real one does, and starts the workers itself.
+"""A fake daemon that serves JobService.Work as the real one does, and starts the workers itself.
 
-It knows nothing of slices: a test says how many workers there are to be, kills some, and looks at what was told.
+It knows nothing of slices: a test says how many workers there are to be, kills some, and looks at their reports.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Meetings: all go on or nobody does, whatever becomes known in between; and whose state is everybody's."""
+"""Meetings: all continue or none does, whatever becomes known in between; and whose state all take over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a batch is divided: nothing is lost, nothing is done twice, whoever is there."""
+"""How a batch is divided: nothing is lost, nothing is done twice, whichever workers are there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Elastic training against a coordinator of wood: real processes, real process groups, a real stream."""
+"""Elastic training against a fake coordinator: real processes, real process groups, a real stream."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_the_first_dies_before_its_store_is_known(peers: Coordinator, tmp_path: 
 
 def test_a_newcomer_dies_while_others_wait_for_it(peers: Coordinator, tmp_path: Path) -> None:
     (newcomer,) = begin(peers, 2, later=1)
-    os.kill(peers.processes[newcomer].pid, signal.SIGSTOP)  # so it never comes to the meeting
+    os.kill(peers.processes[newcomer].pid, signal.SIGSTOP)  # so it never joins the meeting
     peers.set([0, 1, newcomer])
     time.sleep(1.0)
     peers.processes[newcomer].kill()

@@ -1,5 +1,5 @@
 """A fork bomb of programs that use the device, in one slice: so many attach as the site says, the others read why not,
-other tenants go on, and its end gives everything back."""
+other tenants continue, and its end gives everything back."""
 
 from __future__ import annotations
 

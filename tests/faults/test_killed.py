@@ -1,5 +1,5 @@
 """A program is killed (SIGKILL) before and after each of its stores to memory that others read: its report page, its
-gate's words and its ledger. The daemon, the device and the other tenants go on as if it had ended by itself."""
+gate's words and its ledger. The daemon, the device and the other tenants continue as if it had ended by itself."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SLICE_BYTES = 2 * GIB
 NTH = (1, 3)
 #: unlocking is one store of many places: between the driver's call and the record of it, for example
 LOCK_NTH = (7, 20, 33, 60, 90)
-#: of all stores that the victim comes by, at least: the gate, the ledger and the report page have more
+#: of all stores that the victim reaches, at least: the gate, the ledger and the report page have more
 STORES_MIN = 50
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("killed")]
 
@@ -72,7 +72,7 @@ class Victims:
         return subprocess.run(command, env=self.env | env, capture_output=True, text=True, timeout=120, check=False)
 
     def stores(self) -> list[str]:
-        """FILE:LINE of each store that the victim comes by."""
+        """FILE:LINE of each store that the victim reaches."""
         log = self.system.folder / "stores"
         done = self.run("1", VGPU_FAILPOINT_LOG=str(log))
         assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""Bounds of listeners: places, who is at the other end, sockets that hand out no more, and the table in the docs."""
+"""Bounds of listeners: places, the user at the other end, sockets that hand out no more, and the table in the docs."""
 
 from __future__ import annotations
 

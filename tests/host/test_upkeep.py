@@ -1,4 +1,4 @@
-"""Repairs go on by themselves, and a runtime directory that somebody removed comes back under a live daemon."""
+"""Repairs continue by themselves, and a runtime directory that a user removed comes back under a live daemon."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def test_a_repair_that_fails_keeps_no_other_from_being_done() -> None:
             await upkeep.do("the first", broken)
             await upkeep.do("the second", good)
 
-        for _ in range(100):  # told once in this time
+        for _ in range(100):  # reported once in this time
             now_ns += TELL_AFTER_NS // 100 - 1
             await turn()
         assert [entry.kind for entry in log_entries] == ["upkeep.failed"]
         assert log_entries[0].message == "the first failed (OSError: no room): it is tried again; everything else works"
-        for _ in range(1000):  # then ever more seldom
+        for _ in range(1000):  # then less and less often
             now_ns += TELL_AFTER_NS
             await turn()
         assert 5 < len(log_entries) < 15

@@ -38,7 +38,7 @@ DAMAGED = {
 
 
 class SilentBackend:
-    """Backend of a daemon that hears of no end."""
+    """Backend of a daemon that is notified of no end."""
 
     def job_ended(self, job_id: int, attempt: int, result: Result) -> None: ...
     def worker_ended(self, job_id: int, attempt: int, worker: int, result: Result) -> None: ...

@@ -35,7 +35,7 @@ pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="on
 
 
 class Ends:
-    """Backend: the ends that were told."""
+    """Backend: the ends that were reported."""
 
     def __init__(self) -> None:
         self.results: asyncio.Queue[tuple[int, int, Result]] = asyncio.Queue()
@@ -81,7 +81,7 @@ def place() -> Iterator[Place]:
 async def daemon(
     place: Place, *known: tuple[int, int], **given: Any
 ) -> AsyncIterator[tuple[Jobs, Ends, dict[Any, Any]]]:
-    """A daemon's life: it adopts what it knows; its jobs go on after it."""
+    """A daemon's life: it adopts what it knows; its jobs continue after it."""
     ends = Ends()
     jobs = Jobs(place.jobs, ends, **given)
     found = await jobs.adopt(known)
@@ -149,7 +149,7 @@ async def test_stop(place: Place) -> None:
 
 @on_a_loop
 async def test_a_daemon_that_ends_is_outlived(place: Place) -> None:
-    """Three jobs over a daemon's restart: one goes on, one has ended meanwhile, one never began."""
+    """Three jobs over a daemon's restart: one continues, one has ended meanwhile, one never began."""
     long, short = place.attempt("while ! [ -e go ]; do sleep 0.02; done; exit 4", 1), place.attempt("exit 5", 2)
     never = place.attempt("exit 6", 3)
     async with daemon(place) as (jobs, _, _):
@@ -213,7 +213,7 @@ async def test_none_begins_twice(place: Place) -> None:
         assert (second.pid, second.start) == (first.pid, first.start)
         (place.home / "go").touch()
         assert (await ends.next())[2].exit_code == 0
-        third = await jobs.start(attempt)  # it has ended: that is told
+        third = await jobs.start(attempt)  # it has ended: that is reported
         assert third.pid == first.pid
         assert (await ends.next())[2].exit_code == 0
     assert place.read("count") == "once\n"
@@ -286,7 +286,7 @@ async def test_without_cgroups_strays_are_known_by_their_environment(place: Plac
 
 @on_a_loop
 async def test_what_the_store_has_forgotten_is_ended(place: Place) -> None:
-    """A job that began while the store was lost: nobody would ever end it."""
+    """A job that began while the store was lost: nothing else would ever end it."""
     attempt, ended = place.attempt("echo $$ > pid; exec sleep 1000", 1), place.attempt("exit 0", 2)
     async with daemon(place) as (jobs, _, _):
         await jobs.start(attempt)
@@ -318,7 +318,7 @@ async def test_machine_was_restarted(place: Place, monkeypatch: pytest.MonkeyPat
     async with daemon(place, attempt.key, unseen.key) as (_, _, found):
         assert found[unseen.key] is Found.NEVER_BEGAN
     monkeypatch.undo()
-    async with daemon(place):  # ends what goes on: it was no restart after all
+    async with daemon(place):  # ends what continues: it was no restart after all
         await until("its end", lambda: not (place.jobs / attempt.name).exists())
 
 
@@ -472,7 +472,7 @@ async def test_systemd_starts_supervisors(place: Place) -> None:
 
 @on_a_loop
 async def test_socket_that_no_keeper_serves(place: Place) -> None:
-    """A socket file that nobody serves: nothing has been said, so it may go well later."""
+    """A socket file that no process serves: nothing has been said, so it may go well later."""
     path = place.folder / "job.sock"
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(path))

@@ -93,7 +93,7 @@ async def test_a_replay_without_end() -> None:
 
 @on_a_loop
 async def test_a_keeper_that_does_not_answer() -> None:
-    """A socket that nobody serves takes viewers all the same; once it has answered it may be silent."""
+    """A socket that no process serves takes viewers all the same; once it has answered it may be silent."""
     terminal, keeper = pair()
     with keeper, pytest.MonkeyPatch.context() as patch:
         patch.setattr(terminals, "ANSWER_S", 0.05)

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "deploy" / "helm" / "vgpud"
 VERSION = "1.36.2"
 IMAGE = "image.repository=registry.example/vgpud-k8s"
-#: kinds of others' operators, which lightkube has no types of
+#: resources of others' operators, which lightkube has no types of
 FOREIGN = {"ServiceMonitor"}
 
 

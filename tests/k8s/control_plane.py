@@ -193,7 +193,7 @@ class ControlPlane:
         return dict(self.client(token).create(made, **where))
 
     def remove(self, kind: Any, name: str) -> None:
-        """At once, whoever still wants it."""
+        """At once, whatever still uses it."""
         where: dict[str, Any] = {"namespace": "default"} if issubclass(kind, GenericNamespacedResource) else {}
         with contextlib.suppress(ApiError):
             finalizers: dict[str, Any] = {"metadata": {"finalizers": None}}

@@ -156,7 +156,7 @@ class RealNode:
     # ---- start and end ----
 
     def start(self) -> None:
-        """Raises PartError where a part does not come up."""
+        """Raises PartError where a part does not start."""
         build_programs(self.pod_programs)
         self.system.__enter__()
         engine.front_of(self.system)
@@ -380,7 +380,7 @@ def _works(lines: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def _remove_cgroup(folder: Path) -> None:
-    """Ends who is still in it first."""
+    """Ends the processes in it first."""
     for _ in range(50):
         with contextlib.suppress(OSError):
             for pid in (folder / "cgroup.procs").read_text().split():
@@ -392,7 +392,7 @@ def _remove_cgroup(folder: Path) -> None:
 
 
 def pod_image(path: Path) -> Path:
-    """Writes the base image as an archive that `ctr image import` takes; its containers wait unless told otherwise."""
+    """Writes the base image as an archive that `ctr image import` takes; its containers wait by default."""
     layer = base_tar()
     digest = hashlib.sha256(layer.read_bytes()).hexdigest()
     config = {

@@ -87,7 +87,7 @@ def allocated(
 
 
 def kubeconfig(directory: Path, server: str) -> Path:
-    """A file by which clients find a server that asks nobody who they are."""
+    """A file by which clients find a server that asks no client who it is."""
     path = directory / "kubeconfig"
     content = {
         "apiVersion": "v1",

@@ -78,7 +78,7 @@ def test_a_second_driver_on_the_node(cluster: FakeCluster) -> None:  # noqa: F81
 
 
 def test_a_claim_of_another_boot(cluster: FakeCluster) -> None:  # noqa: F811
-    """/var/run/cdi is empty after a boot, and nobody may ask for the claim again."""
+    """/var/run/cdi is empty after a boot, and kubelet may not ask for the claim again."""
     one = claim(cluster)
     before = prepare(cluster, one)
     system = cluster.system

@@ -32,9 +32,9 @@ from vgpud.k8s.driver import add_condition_times
 
 DOCUMENT = (ROOT / "docs" / "kubernetes.md").read_text()
 KUEUE = sorted((ROOT / "deploy" / "kueue").glob("*.yaml"))
-#: kinds that Kubernetes has no types of
+#: resources that Kubernetes has no types of
 FOREIGN = {"Configuration", "ResourceFlavor", "ClusterQueue", "LocalQueue"}
-#: kinds that the server of a test may not have yet: of Kubernetes 1.37
+#: resources that the server of a test may not have yet: of Kubernetes 1.37
 LATER = {"DeviceTaintRule"}
 MIB = 1 << 20
 

@@ -34,8 +34,8 @@ G: tests/k8s/core/test_registration.py, R: tests/k8s/test_replace.py.
 | | obsolete ones stay | P every_difference_is_a_new_generation_of_the_whole_pool |
 | | edits are never repaired, or at once | M others_edits_are_put_right_after_half_a_minute_and_not_at_once |
 | | deletions are repaired late | M it_is_published_once_and_again_after_each_change_of_the_node |
-| | dropped fields are not noticed | P fields_that_the_server_drops_are_told_and_not_written_for_ever |
-| | they are not told | M fields_that_the_server_does_not_store_are_told_once |
+| | dropped fields are not noticed | P fields_that_the_server_drops_are_reported_and_not_written_for_ever |
+| | they are not reported | M fields_that_the_server_does_not_store_are_reported_once |
 | | other nodes' slices are watched | A only_the_nodes_own_slices_are_watched |
 | | published before kubelet knows the driver | G nothing_is_published_before_kubelet_knows_the_driver |
 | 8 updates | two drivers publish at a time | R the_next_one_answers_before_the_former_one_ends |

@@ -1,4 +1,4 @@
-"""The driver where its own parts have a fault: kubelet has an answer, and no half of a driver goes on."""
+"""The driver where its own parts have a fault: kubelet has an answer, and no half of a driver keeps running."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def test_an_nvlink_group_may_be_zero_or_not_there() -> None:
 
 
 def test_events_are_read_from_the_first_one_when_vgpud_was_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its numbers begin anew, so what came after the last one of its predecessor would be passed over."""
+    """Its numbers begin again, so what came after the last one of its predecessor would be passed over."""
     monkeypatch.setattr(node_daemon, "AGAIN_S", 0.0)
     asked: list[int] = []
 

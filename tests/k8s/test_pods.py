@@ -118,7 +118,7 @@ def test_a_device_class_makes_a_slice_of_class_latency(node: RealNode) -> None:
 
 
 def test_two_containers_of_a_pod_are_in_one_slice(node: RealNode) -> None:
-    node.api.create(claim("pair", amounts(500, "2Gi")))  # room for a context of each
+    node.api.create(claim("pair", amounts(500, "2Gi")))  # enough for a context of each
     node.run(pod("pair", VIEW_AND_LOAD, VIEW_AND_LOAD, claim_name="pair"))
     node.running("pair")
     assert [seen(node, "pair", name)["cuda_bytes"] for name in ("c0", "c1")] == [2048 * MIB] * 2
@@ -189,7 +189,7 @@ def edits_of(node: RealNode, claim_name: str) -> dict[str, Any]:
 
 
 def test_a_pod_that_mounts_all_of_anothers_device_gets_no_slice(node: RealNode) -> None:
-    """By hostPath, as whoever may mount anything could; hooks cannot be had that way."""
+    """By hostPath, as a user who may mount anything could; hooks cannot be had that way."""
     use(node, "owner", amounts(500, "1Gi"))
     node.running("owner")
     edits = edits_of(node, "owner")

@@ -1,4 +1,4 @@
-"""The library tree: complete, made once, new for another driver, pruned only when nobody uses it."""
+"""The library tree: complete, made once, new for another driver, pruned only when no process uses it."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ sys.stdin.read()
 
 
 @pytest.mark.root
-def test_a_tree_in_somebodys_mount_namespace_stays(tmp_path: Path, driver: Path) -> None:
+def test_a_tree_in_another_mount_namespace_stays(tmp_path: Path, driver: Path) -> None:
     first = make(tmp_path, driver)
     holder = subprocess.Popen([sys.executable, "-c", HOLD, str(first)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert holder.stdin

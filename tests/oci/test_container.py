@@ -135,7 +135,7 @@ def test_without_the_second_line_of_defence(box: Box) -> None:
 
 
 def test_without_the_mounts_the_second_line_holds(box: Box) -> None:
-    """A driver in a place that nobody scans, by its absolute path."""
+    """A driver in a place that is not scanned, by its absolute path."""
     tiny(box.root / "libcuda.so.1", "libcuda.so.1")
     assert box.run("open:/libcuda.so.1") == {"/libcuda.so.1": "shim"}
 

@@ -288,7 +288,7 @@ def test_a_users_own_bind_under_another_name_is_covered(image: Image, tmp_path: 
 
 
 def test_a_volume_hides_what_the_image_has(image: Image, tmp_path: Path) -> None:
-    """No mount point is made in somebody's volume for a file that nobody sees."""
+    """No mount point is made in a user's volume for a file that no program sees."""
     image.put("/usr/local/cuda/compat/libcuda.so.550")
     volume = tmp_path / "volume"
     volume.mkdir()

@@ -17,7 +17,7 @@ from vgpud.oci.request import RequestError
 
 @pytest.fixture
 def real(image: Image, cdi_dir: Path) -> Image:
-    """An image for a real device, as `made` says there is one."""
+    """An image for a real device, whose specifications are in cdi_dir."""
     from dataclasses import replace
 
     image.plan = replace(image.plan, sim_dir="", cdi_dirs=(str(cdi_dir),))

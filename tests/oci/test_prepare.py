@@ -172,8 +172,8 @@ def test_a_users_own_preload_is_merged(image: Image, tmp_path: Path) -> None:
     assert preload(image) == ("/etc/ld.so.preload", ours(image) + "/opt/mine.so\n")
 
 
-def test_nobodys_secrets_are_copied(image: Image, tmp_path: Path) -> None:
-    """Who may ask us need not be root, and a mount may name any file of the host."""
+def test_no_secrets_are_copied(image: Image, tmp_path: Path) -> None:
+    """A caller need not be root, and a mount may name any file of the host."""
     (tmp_path / "shadow").write_text("root:secret\n")
     (tmp_path / "shadow").chmod(0o640)
     image.config["mounts"].append(bound(tmp_path / "shadow", "/etc/ld.so.preload"))

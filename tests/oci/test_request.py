@@ -1,4 +1,4 @@
-"""What a container asks for: each way to say it, and a line with value and mend for each way to say it wrong."""
+"""What a container asks for: each way to say it, and a line with value and fix for each way to say it wrong."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def refusal(*env: str, **annotations: str) -> str:
     return text
 
 
-# ---- meant ----
+# ---- valid ----
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_other_peoples_annotations_and_variables() -> None:
     assert parse_request(["VGPUS=1", "XVGPU=1", "NOVALUE"], {"dev.vgpux/a": "1", "cdi.k8s.io/x": "y"}, CAP) is None
 
 
-# ---- not meant ----
+# ---- invalid ----
 
 
 @pytest.mark.parametrize(

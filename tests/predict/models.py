@@ -62,7 +62,7 @@ def overwriting(batch: int) -> tuple[nn.Module, torch.Tensor]:
 
 
 class Residual(nn.Module):
-    """What its activation functions write is kept by nobody but themselves."""
+    """Only its activation functions themselves keep what they write."""
 
     def __init__(self) -> None:
         super().__init__()

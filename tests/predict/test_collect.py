@@ -1,4 +1,4 @@
-"""`collect` on the CPU, as no device is here: rows, going on, pairs, and that what is simulated stays by itself."""
+"""`collect` on the CPU, as no device is here: rows, resuming, pairs, and that simulated rows stay apart."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_without_a_device_it_says_so(capsys: pytest.CaptureFixture[str]) -> None
 
 
 class Asked:
-    """A worker that tells what it is asked; some fail, some die."""
+    """A worker that reports what it is asked; some fail, some die."""
 
     def __init__(self, _python: str) -> None:
         self.number = 0

@@ -162,7 +162,7 @@ def test_it_is_as_torch_has_it(tmp_path: Path) -> None:
 
 
 def test_external_weights_are_never_opened(tmp_path: Path) -> None:
-    """Their shapes are in the file; where they lie is anybody's guess."""
+    """Their shapes are in the file; where they lie is unknown."""
     model = onnx.load(str(perceptron(tmp_path / "m.onnx")))
     for tensor in model.graph.initializer:
         tensor.ClearField("raw_data")
@@ -206,7 +206,7 @@ def test_other_free_dimensions_are_named_with_the_fix(tmp_path: Path, size: int 
 
 
 def test_subgraphs(tmp_path: Path) -> None:
-    """A few deep they are counted and unknown, as nobody knows how often they run; many deep they are refused."""
+    """A few deep they are counted and unknown, as it is not known how often they run; many deep they are refused."""
     inputs = {"x": (4, 8), "c": (1,)}
     for depth in (2, 18):
         node = helper.make_node("Relu", ["x"], ["y"])

@@ -81,7 +81,7 @@ def test_the_file_says_what_scikit_learn_says() -> None:
 
 
 def test_no_row_is_judged_by_what_was_learnt_from_it() -> None:
-    """Utilisation that is chance, each configuration measured twice: only who has seen its twin could know it."""
+    """Utilisation that is chance, each configuration measured twice: only a model that saw its twin could know it."""
     draw = random.Random(5)
     rows = []
     for row in jobs(60):
@@ -121,7 +121,7 @@ def test_tuning_takes_what_predicts_better(monkeypatch: pytest.MonkeyPatch) -> N
 def test_intervals_hold_as_often_as_they_say() -> None:
     draw = np.random.default_rng(1)
     found = draw.uniform(0, 4, 4000)
-    off = np.where(found < 1, 0.5, 0.05)  # small ones are told less exactly
+    off = np.where(found < 1, 0.5, 0.05)  # small ones are predicted less exactly
     wanted = found + draw.normal(0, 1, 4000) * off
     parts = train.spread(found[:2000], wanted[:2000])
     assert len(parts) == train.PARTS

@@ -1,4 +1,4 @@
-"""The CSV of measured jobs: what it holds comes back, what cannot be meant is refused with its line."""
+"""The CSV of measured jobs: what it holds comes back, what is invalid is refused with its line."""
 
 from __future__ import annotations
 

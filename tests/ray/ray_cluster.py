@@ -27,7 +27,7 @@ OBJECT_STORE_BYTES = 80 << 20
 PATIENCE_S = 180.0
 #: for processes of Ray to end by themselves when their node has gone
 GRACE_S = 10.0
-#: Ray gives a node 30 s to start, and cannot be told otherwise
+#: Ray gives a node 30 s to start, which no setting changes
 TRIES = 3
 MARK = "TEST_OF_RAY"
 SETTINGS = {

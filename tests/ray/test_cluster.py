@@ -39,7 +39,7 @@ def cluster() -> Iterator[RayCluster]:
 
 @pytest.fixture
 def actors(cluster: RayCluster) -> Iterator[Callable[..., Any]]:
-    """Starts actors, of programs.Tenant unless told otherwise; they end with the test, and their slices with them."""
+    """Starts actors, by default of programs.Tenant; they end with the test, and their slices with them."""
     started: list[Any] = []
 
     def start(*size: Any, node: int | None = None, **words: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The plugin, between a stand-in for Ray and one for the daemon: what is asked, what is told, which worker starts."""
+"""The plugin, between a stand-in for Ray and one for the daemon: what is asked and reported, which worker starts."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The rules of the house as tests: who may import whom, lengths, banned calls, generated files current."""
+"""The project's rules as tests: which package may import which, lengths, banned calls, generated files current."""

@@ -24,7 +24,7 @@ C_FUNCTION_LINES_MAX = 100
 LONG_FILES = {"vgpud/client/model.py"}
 
 RAW_SYSTEM_CALLS = r"\b(syscall|SYS_\w+|__NR_\w+)\b"
-#: in code that is loaded into somebody else's program
+#: in code that is loaded into a user's program
 BANNED_IN_SHIM = {
     r"\b(exit|_exit|abort|signal|sigaction|setenv|unsetenv|putenv|umask|setlocale)\s*\(": "the process is the tenant's",
     r'(?<!secure_)\bgetenv\s*\((?!"CUDA_)': "use secure_getenv: the program may be setuid (the driver's names aside)",

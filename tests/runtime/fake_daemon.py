@@ -1,4 +1,4 @@
-"""A daemon for vgpu-runtime's tests: takes one request per connection and answers as it is told.
+"""A daemon for vgpu-runtime's tests: takes one request per connection and answers as the test sets.
 
 It keeps to the protocol's other half only: header lines, an empty line, a body of the announced length, end of file.
 """
@@ -20,7 +20,7 @@ GREETING = "vgpu-runtime 1"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One request as it came, and who sent it."""
+    """One request as it came, and its sender."""
 
     first: str
     header: dict[str, str]
@@ -73,7 +73,7 @@ class FakeDaemon:
             raise self.errors[0]
 
     def start(self) -> None:
-        """Binds the socket anew."""
+        """Binds the socket again."""
         self.path.unlink(missing_ok=True)
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.listener.bind(str(self.path))

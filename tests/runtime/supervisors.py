@@ -19,7 +19,7 @@ from typing import Any
 from vgpud.jobs import messages as wire
 from vgpud.jobs.leftovers import end_leftovers
 
-#: nobody's on any machine
+#: no user's on any machine
 USER = 12345
 WAIT_S = 60.0
 ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
@@ -153,7 +153,7 @@ class World:
             process = subprocess.Popen([*under, *self.command()], stdin=theirs, stdout=theirs, stderr=sink, **options)
             theirs.close()
             ours.settimeout(WAIT_S)
-            with contextlib.suppress(BrokenPipeError):  # it has heard enough
+            with contextlib.suppress(BrokenPipeError):  # it has read enough
                 ours.sendall(said)
                 ours.shutdown(socket.SHUT_WR)
             answer = b""

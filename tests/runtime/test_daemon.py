@@ -1,4 +1,4 @@
-"""The daemon away, restarting, hanging, or talking nonsense: who asks for a slice never starts without one, and the
+"""The daemon away, restarting, hanging, or sending nonsense: a container with a slice never starts without it, and the
 line that the user sees says what to do.
 """
 

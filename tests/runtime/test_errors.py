@@ -101,7 +101,7 @@ def test_no_daemon_is_in_the_log_too(front: Front) -> None:
     "words", ["no such file or directory", "Executable file not found", "Permission denied", "operation not permitted"]
 )
 def test_a_refusal_is_not_taken_for_a_missing_command(front: Front, words: str) -> None:
-    """moby and podman make 127 and 126 of these words, whoever said them: a disk's error, a value of the user's."""
+    """moby and podman make 127 and 126 of these words, whatever their source: a disk's error, a value of the user's."""
     front.write()
     log = front.folder / "log.json"
     with FakeDaemon(front.socket, reply("refused", f"[Errno 1] {words}: '/x'".encode())):

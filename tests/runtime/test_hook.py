@@ -1,4 +1,4 @@
-"""Hook mode: what the low-level runtime runs when a container comes to life and when it is gone."""
+"""Hook mode: what the low-level runtime runs when a container starts and when it is gone."""
 
 from __future__ import annotations
 

@@ -336,7 +336,7 @@ def test_limits_that_cannot_be_had_are_said(builds: Mapping[str, Path]) -> None:
         world.close()
 
 
-# ---- what it is told ----
+# ---- its requests ----
 
 
 def test_invalid_instructions(world: World) -> None:
@@ -375,7 +375,7 @@ def test_only_a_daemon_of_its_user_is_served(world: World) -> None:
 
 
 def test_users_supervisor_runs_only_the_users_jobs(world: World) -> None:
-    """A daemon that is not root's: its own user, and nobody else."""
+    """A daemon that is not root's: its own user, and no other one."""
     os.chown(world.jobs, USER, USER)
     world.jobs.chmod(0o700)
     own = world.start(world.attempt("id", "-u"), user=USER, group=USER, extra_groups=[])

@@ -216,7 +216,7 @@ while not pids.exists():
 
 @pytest.mark.usefixtures("heir")
 def test_an_engines_helper_that_ends_with_the_container_is_reaped(world: World) -> None:
-    """It has left the job's cgroups, as podman's has, and is told to end by the cleanup alone."""
+    """It has left the job's cgroups, as podman's has, and only the cleanup ends it."""
     pids, cleanup = world.home / "pids", world.folder / "cleanup"
     cleanup.write_text(f"#!/bin/sh\nexec kill -9 $(cat {pids})\n")
     cleanup.chmod(0o755)
@@ -228,7 +228,7 @@ def test_an_engines_helper_that_ends_with_the_container_is_reaped(world: World) 
 
 
 def test_who_has_ended_is_not_stopped(any_world: World) -> None:
-    """Its command has completed, and only what it left behind is told to end sooner: it need not be run again."""
+    """Its command has completed, and only what it left behind is ended sooner: it need not be run again."""
     script = 'sh -c "$0" & while ! [ -s pids ]; do :; done'
     stubborn = any_world.start(any_world.attempt("sh", "-c", script, STUBBORN))
     pid = any_world.pids("pids")[0]
@@ -277,7 +277,7 @@ def test_fork_bomb(any_world: World) -> None:
 @pytest.mark.usefixtures("heir")
 @pytest.mark.parametrize("session", ["its own", "the parent's"])
 def test_who_forks_and_ends_again_and_again_is_caught(any_world: World, session: str) -> None:
-    """Gone before who has read its pid can look at it. It ends by itself, long after this test has failed."""
+    """Gone before a reader of its pid can look at it. It ends by itself, long after this test has failed."""
     most, runner = 60, USER + 1 + os.getpid()
     any_world.home.chmod(0o777)
     code = "import os, signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nend = time.monotonic() + 150\n"

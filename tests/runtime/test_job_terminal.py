@@ -163,7 +163,7 @@ def test_a_program_that_leaves_the_terminal_runs_on(any_world: World) -> None:
 
 
 def test_no_process_answers_once_the_keeper_is_gone(world: World) -> None:
-    """Whoever joins is refused, and not left to wait for the supervisor."""
+    """A viewer that joins is refused, and not left to wait for the supervisor."""
     running = start(world, "trap '' HUP; echo $$ >pid; exec sleep 1000")
     world.pids("pid")
     joined(running).close()

@@ -86,7 +86,7 @@ def signal_bits(*numbers: signal.Signals) -> int:
 
 
 def inherited_ignored() -> int:
-    """What whoever started the tests has ignored, and every program below with it."""
+    """What the program that started the tests has ignored, and every program below with it."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("SigIgn:")).split()[1], 16)
 
@@ -121,7 +121,7 @@ def test_hostile_environment_changes_nothing(front: Front) -> None:
 
 
 def test_works_while_signals_come(front: Front) -> None:
-    """EINTR: a program that waits and is interrupted goes on waiting (SIGCONT and SIGWINCH end nobody)."""
+    """EINTR: a program that waits and is interrupted continues to wait (SIGCONT and SIGWINCH end none)."""
     front.write()
     sent = []
 

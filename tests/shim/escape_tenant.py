@@ -223,7 +223,7 @@ def arguments_first(cuda: Cuda) -> Steps:
 
 
 def green_unknown(cuda: Cuda) -> Steps:
-    """A green context that the driver makes and then does not tell of is taken back, and what is made next is known."""
+    """A green context that the driver makes and then does not report is taken back, and what is made next is known."""
     resource, descriptor, made = ctypes.create_string_buffer(144), ctypes.c_void_p(), ctypes.c_void_p()
     assert cuda.call("cuDevicePrimaryCtxRelease_v2", 0) == 0
     assert cuda.make("cuCtxCreate_v2", 0, 0) == 0
@@ -262,7 +262,7 @@ def limits(cuda: Cuda) -> Steps:
 
 
 def limit_unknown(cuda: Cuda) -> Steps:
-    """A limit that the driver does not tell is not changed, and the program hears why."""
+    """A limit that the driver does not report is not changed, and the program gets the reason."""
     heap, unknown = 2, 999
     steps: Steps = []
     for expected in (unknown, 0):

@@ -1,7 +1,7 @@
 """A test double of the daemon's attach socket: real pages, real native arbiters, and answers as bad as a test wants.
 
 Runs in threads of the test's process. `script` makes it misbehave at the next connections; without one it attaches
-whoever comes. It keeps what came in (`requests`) and the pages it gave out (`processes`), so that tests see ledgers.
+every program. It keeps what came in (`requests`) and the pages it gave out (`processes`), so that tests see ledgers.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ static void uuid_text(int device, char *text) {
   for (int i = 0; i < 16; i++)
     out += sprintf(out, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", device + 1);
 }
-static void forked(void) { /* this driver goes on working in children; a real one refuses them */
+static void forked(void) { /* this driver keeps working in children; a real one refuses them */
   pthread_mutex_init(&lock, NULL);
 }
 SEEN CUresult cuInit(unsigned int flags) {

@@ -35,7 +35,7 @@ def taken(device: int = 0) -> int:
     if hasattr(driver, "ledger_used"):
         driver.ledger_used.restype = u64
         return int(driver.ledger_used(device))
-    # Asked by any name, the simulated driver may be met through the hook: its server's page is nobody's opinion.
+    # Asked by any name, the simulated driver may be met through the hook: its server's page does not pass the hook.
     return state_page.read(Path(os.environ["SIM_PAGE"])).devices[device].used_bytes
 
 
@@ -479,7 +479,7 @@ def init(*_: str) -> dict[str, Any]:
 
 
 def forks(kind: str) -> dict[str, Any]:
-    """How children come about, before and after cuInit; each tells what cuInit said to it."""
+    """How children are made, before and after cuInit; each reports what its cuInit returned."""
     cuda = Cuda()
 
     def child() -> int:

@@ -1,5 +1,5 @@
-"""Objects that shim/build_shim.py keeps by contents: used again while all that they are made of is as it was, and made
-anew when it is not."""
+"""Objects that shim/build_shim.py keeps by contents: used again while all that they are made of is as it was, and
+recreated when it is not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program in a slice, checkpointed from outside: its memory leaves the device, its claim stays, others go on."""
+"""A program in a slice, checkpointed from outside: its memory leaves the device, its claim stays, others continue."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Bench:
-    """A system with two slices, and who acts on its programs from outside."""
+    """A system with two slices, and what acts on its programs from outside."""
 
     def __init__(self, system: OwnSystem, programs: Path) -> None:
         self.system, self.programs = system, programs

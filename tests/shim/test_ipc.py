@@ -86,7 +86,7 @@ def test_the_makers_slice_has_it_once(pair: tuple[Process, Process, list[FakeDae
     assert maker.order("a 64") == 0
     handle = maker.order("g")
     rest = (LIMIT - own if apart else LIMIT - own - made) // MIB
-    assert opener.order(f"a {rest}") == 0  # nothing is left: what is opened needs no room
+    assert opener.order(f"a {rest}") == 0  # nothing is left: what is opened needs no free memory
     own += rest * MIB
     for _ in range(2):
         assert opener.order(f"o {handle}") == 0

@@ -14,6 +14,6 @@ def test_random_operations_and_kills_leave_the_ledger_exact(make_system: Callabl
     found = ledger.stress(make_system(ledger.DEVICE), OPERATIONS, rounds=4, seed=7)
     assert found.wrong == []
     assert found.kills == 2
-    assert found.operations > OPERATIONS // 2  # those of the killed ones' last rounds are not told
+    assert found.operations > OPERATIONS // 2  # those of the killed ones' last rounds are not reported
     assert found.refused > 100  # it was full at times
     assert found.samples > 100

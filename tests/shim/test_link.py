@@ -1,4 +1,4 @@
-"""Attach, devices shown, refusals, a daemon that dies or talks nonsense, and children of every kind."""
+"""Attach, devices shown, refusals, a daemon that dies or sends nonsense, and children of every type."""
 
 from __future__ import annotations
 

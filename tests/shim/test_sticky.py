@@ -1,4 +1,4 @@
-"""A program in a slice whose kernel faults: the hook hands the error on, the ledger is exact, neighbours go on."""
+"""A program in a slice whose kernel faults: the hook hands the error on, the ledger is exact, neighbours continue."""
 
 from __future__ import annotations
 

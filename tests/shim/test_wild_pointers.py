@@ -28,7 +28,7 @@ SPECIAL = {
 
 
 def cases(surface: cudaspec.Surface, rows: dict[str, hookdef.Row]) -> list[tuple[str, int, int, int]]:
-    """(entry point, pattern, whether handles are wild, number of the one wild pointer or -1) of all that is hooked."""
+    """(entry point, pattern, whether handles are invalid, number of the one invalid pointer or -1), of all hooks."""
     found = []
     for entry in surface.entries:
         if rows[entry.name].behaviour == "pass" or not entry.parameters or entry.name == "cuInit":
@@ -86,7 +86,7 @@ def sim_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def answers(run: Run, program: Path, when: str, count: int, hook: Path | None, settings: dict[str, str]) -> list[int]:
-    """The result of each case; CRASH where the program ended there: the next one goes on behind it."""
+    """The result of each case; CRASH where the program ended there: the next one continues behind it."""
     found: list[int] = []
     paths = {"LD_LIBRARY_PATH": str(SIM)} | settings
     while len(found) < count:

@@ -1,5 +1,5 @@
 /*
- * checkpoint_target [managed|ipc|waits|self]: has device memory of several kinds, filled, and says so; then for each
+ * checkpoint_target [managed|ipc|waits|self]: has device memory of several types, filled, and says so; then for each
  * line on stdin whether it is still what it was. waits: a stream that waits for ever. self: checkpoints itself first.
  */
 #include "program.h"

@@ -75,7 +75,7 @@ def device(short_dir: Path) -> Iterator[MakeDevice]:
 
 
 class Running:
-    """A program that talks in JSON lines."""
+    """A program that communicates in JSON lines."""
 
     def __init__(self, command: list[str], env: dict[str, str]) -> None:
         self.process = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE)

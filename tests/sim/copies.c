@@ -32,7 +32,7 @@ static void linear(void) {
   CHECK(cuStreamSynchronize(stream));
   TRUE(memcmp(out, back, COUNT) == 0);
   fill(out, COUNT, 99);
-  CHECK(cuMemcpy(second + 5, (CUdeviceptr)out, COUNT - 5)); /* kinds found out by address */
+  CHECK(cuMemcpy(second + 5, (CUdeviceptr)out, COUNT - 5)); /* memory types found by address */
   CHECK(cuMemcpyAsync((CUdeviceptr)back, second + 5, COUNT - 5, stream));
   CHECK(cuStreamSynchronize(stream));
   TRUE(memcmp(out, back, COUNT - 5) == 0);

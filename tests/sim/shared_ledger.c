@@ -1,7 +1,7 @@
 /*
  * shared_ledger.c - a maker of memory and an opener of it, step by step: each step is said on stdout as
  * {"step": name, "maker": pid, "opener": pid, "left": bytes that the opener alone still holds}, then a line on stdin is
- * waited for. Whoever reads compares what server and ledger count for the two.
+ * waited for. The reader compares what server and ledger count for the two.
  */
 #include "shared.h"
 

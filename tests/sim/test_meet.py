@@ -1,4 +1,4 @@
-"""Kernels that spin for each other over two devices: they get on only while both run, and spinning is busy time."""
+"""Kernels that spin for each other over two devices: they progress only while both run, and spinning is busy time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_the_first_one_spins(device: MakeDevice, start: Start, processes: tuple[
     made = device(devices=2)
     one = start(made, "meet", 10, 10000, *processes)
     one.line()
-    time.sleep(0.2)  # with two processes: the child has come to its first meeting
+    time.sleep(0.2)  # with two processes: the child has reached its first meeting
     one.go()
     said = one.line()
     assert one.end() == 0
@@ -50,7 +50,7 @@ def test_the_first_one_spins(device: MakeDevice, start: Start, processes: tuple[
     assert _busy_ns(made.busy_log(1)) >= busy_ns - own_ns - MEETING_NS
 
 
-def test_they_get_on_only_while_both_run(device: MakeDevice, start: Start) -> None:
+def test_they_progress_only_while_both_run(device: MakeDevice, start: Start) -> None:
     """Beside a program that has half of device 0, a meeting takes twice its time on both devices."""
     made = device(devices=2)
     other = start(made, "saturate", 1000, 3)

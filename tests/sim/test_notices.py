@@ -1,4 +1,4 @@
-"""What a program that does not know the simulated device is told by it, once."""
+"""What the simulated device reports, once, to a program that does not know it."""
 
 from __future__ import annotations
 

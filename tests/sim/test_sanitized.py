@@ -69,7 +69,7 @@ def test_death_and_garbage(
             link.send(struct.pack("=IIIIIIQ32s", state_page.MAGIC, state_page.VERSION, 1, 0, 0, 0, 0, b"garbage"))
             _, fds, _, _ = socket.recv_fds(link, 64, 4)
             link.send(struct.pack("=IIIIIIQ32s", state_page.MAGIC, state_page.VERSION, 4, seed % 3, 0, 0, 0, b""))
-            # plausible commands with wild operands: operation below 10, a few streams
+            # plausible commands with invalid operands: operation below 10, a few streams
             wild = bytearray(os.urandom(64 * 200))
             for at in range(0, len(wild), 64):
                 wild[at + 24 : at + 28] = struct.pack("=I", wild[at + 24] % 4)

@@ -1,4 +1,4 @@
-"""The simulation: who ends when, what costs and neighbours change, and that it is the same every time."""
+"""The simulation: which job ends when, what costs and neighbours change, and that it is the same every time."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_costs() -> None:
 
 
 def test_what_its_suspension_takes_is_not_what_a_job_has_used() -> None:
-    """The first has had 2 s of its 10 when the second comes: after 5 s of suspension 8 s are left, as before."""
+    """The first has used 2 s of its 10 when the second comes: after 5 s of suspension 8 s are left, as before."""
     outcome = run([job(0, 10), job(2, 1), job(3, 5)], "1x1", "srtf", costs=costs(suspend_s=5))
     assert ends_s(outcome) == [21, 8, 13]
     assert [known.executed_ns for _, known in outcome.jobs] == [10 * SECOND_NS, SECOND_NS, 5 * SECOND_NS]

@@ -1,4 +1,4 @@
-"""Whole devices are as good as one another: where they are changes nothing of who runs when."""
+"""Whole devices are interchangeable: their places change nothing of which job runs when."""
 
 from __future__ import annotations
 

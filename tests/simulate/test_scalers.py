@@ -1,4 +1,4 @@
-"""Elastic workers in the simulation have as many as their autoscalers, the daemon's own, wish."""
+"""Elastic jobs in the simulation have as many workers as their autoscalers, the daemon's own, ask for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vgpud.simulate.trace import TraceJob
 #: img/s; flat from 4 workers
 PLATEAU = Curve(((4, 400), (64, 400)))
 HOUR_S = 3600
-#: resized as soon as there is room
+#: resized as soon as there is free capacity
 AT_ONCE = (QueueSpec("default", elastic_idle_ns=SECOND_NS),)
 
 

@@ -22,7 +22,7 @@ from vgpud.v1alpha1 import vgpud_pb2 as pb
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 GIB = 1 << 30
 HALF = "--gres=shard:500"
-#: users that each Debian has, who may not write where others' programs are
+#: users that each Debian has and that may not write where others' programs are
 ANN, BOB = "games", "man"
 
 

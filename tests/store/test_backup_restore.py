@@ -69,7 +69,7 @@ def test_a_copy_is_private_of_one_file_and_says_where_it_is_from(state: Path, tm
 
 
 def test_what_is_in_the_log_alone_is_copied(tmp_path: Path) -> None:
-    """As a running daemon has it: the file alone lacks the newest changes."""
+    """As a running daemon has it: the newest changes are not in the file alone."""
     store = Store(tmp_path)
     store.apply([SaveSlice(made("in-the-log"))])
     found = manual_backup.make(tmp_path, tmp_path / "copy")
@@ -189,7 +189,7 @@ def test_a_replaced_state_is_kept_with_its_log(state: Path, copy: Path) -> None:
 
 
 def test_every_replaced_state_is_kept(state: Path, copy: Path) -> None:
-    """Whoever tries one backup after another may want the state from before the first."""
+    """An admin who tries one backup after another may want the state from before the first."""
     for _ in range(5):
         restore.restore(state, copy)
     assert len(backups.existing(state / stores.FILE_NAME, "replaced")) == 5
@@ -316,7 +316,7 @@ def test_a_running_daemon_is_backed_up_and_gets_the_state_back(node: Node, tmp_p
 
 
 def test_a_backup_is_not_put_into_what_others_have_made(state: Path, tmp_path: Path) -> None:
-    """Neither through a link to another file, nor into a file that belongs to somebody else."""
+    """Neither through a link to another file, nor into a file that belongs to another user."""
     victim = tmp_path / "victim"
     victim.write_text("as it was")
     link = tmp_path / "backup"

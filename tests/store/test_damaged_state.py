@@ -51,7 +51,7 @@ def filled(directory: Path) -> None:
 
 
 def contents(directory: Path) -> tuple[dict[str, Any], list[str]]:
-    """All that is read from a database, and what is told of its opening."""
+    """All that is read from a database, and what is reported of its opening."""
     store = Store(directory)
     notes = list(store.notes)
     loaded, kept = store.load(100), JobStore(store).load()
@@ -247,7 +247,7 @@ def test_an_array_whose_first_row_was_never_written_was_not_submitted(tmp_path: 
 
 
 def test_a_daemon_starts_with_the_rest(node: Node) -> None:
-    """And nobody gets into what was set aside without limits."""
+    """And no user gets into what was set aside without limits."""
     node.start()
     for name in "abc":
         node.create(name, 300)
@@ -350,7 +350,7 @@ def test_a_flipped_bit_in_the_log_is_said(tmp_path: Path) -> None:
 def test_a_damaged_log_that_cannot_be_copied_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No room for it: what is tried every second must not fill the rest of the disk."""
+    """No space for it: what is tried every second must not fill the rest of the disk."""
     source, state = tmp_path / "source", tmp_path / "state"
     source.mkdir()
     store = Store(source)

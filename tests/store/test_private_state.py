@@ -182,7 +182,7 @@ def test_an_environment_in_a_backup_goes_although_the_daemon_was_killed_before_i
 def test_a_backup_that_is_no_database_keeps_nothing_from_being_saved(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One that somebody has compressed, for example."""
+    """One that an admin has compressed, for example."""
     other = tmp_path / f"{stores.FILE_NAME}.backup-20200101T000000Z.gz"
     other.write_bytes(b"\x1f\x8b" * 4096)
     store = Store(tmp_path)

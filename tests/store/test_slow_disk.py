@@ -1,4 +1,4 @@
-"""A disk that takes its time, or fails: only who is told that something is kept waits for it."""
+"""A disk that takes its time, or fails: only a call that promises that something is kept waits for it."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def test_a_request_waits_for_a_flush_as_long_as_the_disk_takes(tmp_path: Path, m
 
 
 def test_tries_are_counted_and_not_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Our own flush begins the count anew: it may have ended a moment before it was asked about."""
+    """Our own flush begins the count again: it may have ended a moment before it was asked about."""
     monkeypatch.setattr(flush, "BUSY_TRIES", 2)
     monkeypatch.setattr(flush, "BUSY_EVERY_S", 0.0)
     held, flushing = StoreBusyError("held"), StoreFlushingError("flushing")
@@ -244,7 +244,7 @@ def test_only_what_is_to_be_kept_waits_for_a_held_database() -> None:
 
 
 def test_the_log_stays_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where nobody waits for the disk: events alone make it long."""
+    """Also where no call waits for the disk: events alone make it long."""
     monkeypatch.setattr(stores, "LOG_BYTES", 200_000)
     store, log = Store(tmp_path), tmp_path / f"{stores.FILE_NAME}-wal"
     longest = 0
@@ -262,7 +262,7 @@ def test_the_log_stays_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_no_writer_waits_for_a_log_that_begins(tmp_path: Path) -> None:
-    """SQLite has the disk wait for the head of a log: whoever opens the store has written it."""
+    """SQLite has the disk wait for the head of a log: the call that opens the store has written it."""
     Store(tmp_path).close()
     log = tmp_path / f"{stores.FILE_NAME}-wal"
     assert not log.exists()
@@ -315,7 +315,7 @@ def test_all_who_write_during_a_flush_share_the_next() -> None:
         rest = [asyncio.create_task(write()) for _ in range(5)]
         await asyncio.sleep(0.05)
         assert disk.begun == 1, "one at a time"
-        rest[0].cancel()  # who does not wait any longer ends no flush
+        rest[0].cancel()  # a call that does not wait any longer ends no flush
         disk.go.release()
         await first
         done, _ = await asyncio.wait([reading, *rest[1:]], timeout=0.1)

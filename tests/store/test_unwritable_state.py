@@ -203,7 +203,7 @@ def test_jobs_start_where_their_directory_could_not_be_made_before(
 
 
 def test_space_for_a_copy_is_not_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To write the file anew, once after an upgrade, takes as much room again."""
+    """To write the file again, once after an upgrade, takes as much space again."""
 
     def full(_db: sqlite3.Connection) -> None:
         raise sqlite3.OperationalError("database or disk is full")
@@ -253,7 +253,7 @@ def test_what_cannot_be_written_is_served_from_memory(tmp_path: Path, monkeypatc
 
 
 def test_attempts_that_take_long_are_rare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everybody waits for them: copying a large database before its migration, for which there is no room."""
+    """Every call waits for them: copying a large database before its migration, for which there is no space."""
     store = Store(tmp_path)
     store.unwritable = "full"
     now_s, attempts = 100.0, 0

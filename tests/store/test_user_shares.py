@@ -156,7 +156,7 @@ def test_what_environments_took_is_not_counted_any_more(tmp_path: Path) -> None:
 
 
 def recount(db: Any) -> dict[int, int]:
-    """What user_shares.sum_bytes() keeps, summed up anew."""
+    """What user_shares.sum_bytes() keeps, summed up again."""
     sums = dict(db.execute("SELECT uid, sum(bytes) FROM jobs GROUP BY uid").fetchall())
     for uid, rows in db.execute("SELECT uid, count(*) FROM usage GROUP BY uid").fetchall():
         sums[uid] = sums.get(uid, 0) + rows * ROW_BYTES

@@ -112,7 +112,7 @@ def test_kernels_of_no_known_name_meet_beside_others(system: OwnSystem, gang: Ga
 def test_one_that_is_stopped_leaves_the_other_its_half_and_continues(
     system: OwnSystem, pair: tuple[Part, Part, int]
 ) -> None:
-    """A kernel of the stopped one may spin on one device, for nobody launches its partner."""
+    """A kernel of the stopped one may spin on one device, as nothing launches its partner."""
     one, two, alone = pair
     tell(system, "one", signal.SIGSTOP)
     try:

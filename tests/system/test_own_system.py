@@ -13,7 +13,7 @@ from vgpud.cli.demo.private_system import OwnSystem
 def test_modules_of_the_current_folder_are_not_run(
     make_system: Callable[..., OwnSystem], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In /tmp anybody can lay a folder called vgpud."""
+    """In /tmp any user can lay a folder called vgpud."""
     (tmp_path / "vgpud").mkdir()
     (tmp_path / "vgpud" / "__init__.py").write_text("raise SystemExit('somebody else was run')")
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""The daemon may die: tenants go on by the timetable, come back to the next daemon and are held to their slices."""
+"""The daemon may die: tenants continue by the timetable, come back to the next daemon and are held to their slices."""
 
 from __future__ import annotations
 

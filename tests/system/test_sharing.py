@@ -1,5 +1,5 @@
 """Two tenants through daemon, arbiter and shim on one simulated device. Shares come from the device's own log; limits
-are wide, since test machines are busy: the exact figures are in benchmarks/. Alone are the tests of what nobody may
+are wide, since test machines are busy: the exact figures are in benchmarks/. Alone are the tests of what no slice may
 exceed or lose at any time; the others ask for shares that show themselves once.
 """
 
@@ -54,7 +54,7 @@ def test_a_stopped_holder_does_not_stop_the_other(system: OwnSystem, tenant: Ten
     stopped_pid, other_pid = started(stopped)["pid"], started(other)["pid"]
     os.kill(stopped_pid, signal.SIGSTOP)
     try:
-        time.sleep(0.5)  # the lease that it may have had
+        time.sleep(0.5)  # the lease that it may have used
         before_ns = waited_ns(system, "other")
         assert shares(system, [other_pid], 3)[0] > 0.1
         assert waited_ns(system, "other") - before_ns < 0.25 * 3 * SECOND_NS

@@ -94,7 +94,7 @@ def test_a_program_and_a_job_run_through_it(host: Host, older: Sources, short_di
         host.vgpu(older, "submit", "--gpus", "0.25", "--log", short_dir / "job.log", "--", "sleep", "600")
 
         def here(release: Sources) -> bool:
-            """The program is attached and goes on, and the job runs."""
+            """The program is attached and continues, and the job runs."""
             before = len(printed.read_text().splitlines())
             eventually(lambda: len(printed.read_text().splitlines()) > before, "a further second of the program")
             states = [job["state"] for job in host.listed(release, "job", "ls")]

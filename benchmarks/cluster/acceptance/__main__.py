@@ -33,7 +33,7 @@ POLL_S = 0.5
 #: the run before, which shows what a start costs
 CALIBRATION_JOBS, CALIBRATION_LOAD, CALIBRATION_LONGEST_S = 80, 2.0, 12.0
 CALIBRATION_SEED = 1000
-#: by then a new controller has had its nodes register twice, which delays what starts there then (docs/cluster.md)
+#: by then a new controller has made its nodes register twice, which delays what starts there then (docs/cluster.md)
 SETTLED_S = 55.0
 FORECAST_PERCENT = 10.0
 DEVICE = "4 SIMULATED devices on two nodes of a real Slurm, all on one machine"

@@ -1,6 +1,6 @@
 """A real Slurm of two nodes, each with vgpud and two simulated devices, and `vgpu cluster run` beside slurmctld.
 
-All four kinds of daemons can be killed and started again. Jobs keep their records in folders that every user may write.
+Daemons of all four types can be killed and started again. Jobs keep their records in folders that every user may write.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from vgpud.core.queue.record import encode
 PARTITION = "main"
 #: minutes, which Slurm's backfill goes by; no job takes as long
 TIME_LIMIT = "3"
-#: kinds of daemons that are killed; slurmd and vgpud are each node's
+#: the daemons that are killed; slurmd and vgpud are each node's
 CONTROLLER, SLURMCTLD, SLURMD, VGPUD = PROCESS_NAMES = ("controller", "slurmctld", "slurmd", "vgpud")
 SOURCES = ROOT / "integrations" / "slurm"
 READY_S = 60.0

@@ -2,8 +2,8 @@
 
 slurmctld saves what it has accepted some seconds later. One that is killed before that has forgotten a job that it has
 given a number, and gives the number away again: its users would look for it, and so does this. A job that comes after
-others is submitted when it is known what their numbers are, not while slurmctld is away: it would come after whoever
-has the number then.
+others is submitted when it is known what their numbers are, not while slurmctld is away: it would come after the job
+that has the number then.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""grpc beside forks: its handlers stay off in our processes, and no program that we start hears of it."""
+"""grpc beside forks: its handlers stay off in our processes, and no program that we start notices."""
 
 from __future__ import annotations
 

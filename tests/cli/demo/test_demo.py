@@ -142,7 +142,7 @@ def mark(
 @pytest.mark.parametrize(
     ("end", "lost"),
     [
-        (mark(10, 0.1, 8, 8), 0.0),  # a free host: the parts wait for nobody but each other
+        (mark(10, 0.1, 8, 8), 0.0),  # a free host: the parts wait only for each other
         (mark(10, 5, 20, 20), 0.0),  # too small a host is no excuse
         (mark(10, 5, 8, 20), 0.5),  # others used 12 s, the parts waited for 5
         (mark(10, 5, 18, 20), 0.2),  # others used only 2 s

@@ -1,4 +1,4 @@
-"""`vgpu explain` and what job views say of jobs that are stretched, predicted and estimated."""
+"""`vgpu explain` and what job views say of jobs that are elastic, predicted and estimated."""
 
 from __future__ import annotations
 

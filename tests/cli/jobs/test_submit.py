@@ -486,7 +486,7 @@ def test_help_imports_neither_grpc_nor_protobuf() -> None:
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
 
 
-# ---- jobs that are stretched ----
+# ---- elastic jobs ----
 
 
 def test_elastic_gpus_reach_the_api(vgpu: Any, daemon: Any) -> None:

@@ -40,7 +40,7 @@ def started(out: int, *words: str) -> tuple[subprocess.Popen[bytes], int, list[A
 
 @pytest.mark.parametrize("how", ["blocking", "non-blocking"])
 def test_a_stdout_that_no_process_reads(how: str) -> None:
-    """`vgpu job attach 7 | head`"""
+    """`vgpu queue attach 7 | head`"""
     reader, writer = os.pipe()
     process, terminal, before = started(writer, how, "1")
     os.close(reader)

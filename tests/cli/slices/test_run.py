@@ -170,7 +170,7 @@ def test_the_end_is_seen_when_another_thread_has_taken_the_signal(monkeypatch: p
 
 
 def test_being_stopped_for_long_is_no_signal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """sigtimedwait() of Python tells rubbish when its time was over while the process was stopped."""
+    """sigtimedwait() of Python returns rubbish when its time was over while the process was stopped."""
     from vgpud.cli.common import child_process
 
     mask = child_process.block_signals()

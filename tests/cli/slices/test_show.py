@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-#: what a slice did, as the daemon tells it
+#: what a slice did, as the daemon reports it
 DID = {
     "regime": "arbitrated",
     "gate": "closed",

@@ -68,7 +68,7 @@ def test_no_such_state_and_no_such_copy(vgpu: Any, tmp_path: Path) -> None:
 def test_the_state_of_another_daemon_than_the_chosen_one_stays(
     vgpu: Any, state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: str, command: str, by: str
 ) -> None:
-    """Each other command would talk to that one."""
+    """Every other command would connect to that one."""
     config, copy = tmp_path / "vgpud.toml", tmp_path / "copy"
     config.write_text(f'state_dir = "{state}"\nruntime_dir = "{tmp_path}/run"\n')
     monkeypatch.setattr("vgpud.paths.config_file", lambda: config)

@@ -155,7 +155,7 @@ def test_device_nodes_that_are_missing_or_fine(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A driver and NVML that can be told how to be."""
+    """A driver and NVML whose state a test sets."""
     if shutil.which("gcc") is None:
         pytest.skip("needs gcc")
     made = tmp_path_factory.mktemp("driver") / "fake_driver.so"
@@ -197,7 +197,7 @@ def test_a_device_of_two_that_cannot_be_shared(library: Path, monkeypatch: pytes
 def test_modules_of_the_current_folder_are_not_run(
     library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Root may stand in /tmp, where anybody can lay a folder called vgpud."""
+    """Root may stand in /tmp, where any user can lay a folder called vgpud."""
     (tmp_path / "vgpud").mkdir()
     (tmp_path / "vgpud" / "__init__.py").write_text("raise SystemExit('somebody else was run')")
     monkeypatch.delenv("VGPU_SIM_DIR", raising=False)

@@ -140,7 +140,7 @@ def test_addresses_without_a_certificate_or_a_daemon(site: Site, here: Any, tmp_
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user: only root can")
 def test_another_user_from_another_machine(site: Site, vgpu: Any, tmp_path: Path) -> None:
-    """Whom the unix socket does not admit: the certificate alone makes the user."""
+    """A user whom the unix socket does not admit: the certificate alone makes the user."""
     user = pwd.getpwnam(OTHER)
     home = site.folder / "home"
     home.mkdir()

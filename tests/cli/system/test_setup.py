@@ -198,7 +198,7 @@ def test_as_data(setup: Any, host: Path) -> None:
 
 
 class FakeDockerd:
-    """Takes over what is in its file when told to, if it likes it."""
+    """Takes over what is in its file on request, if it is valid."""
 
     def __init__(self, config: Path, *options: str) -> None:
         self.config = config
@@ -272,7 +272,7 @@ def test_what_dockerd_does_not_take_over_is_put_back(setup: Any, host: Path, run
 def test_the_dockerd_that_docker_asks_is_chosen(
     host: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, running: FakeDockerd
 ) -> None:
-    """Snap's, say, has its file elsewhere. Where nobody answers it is the usual file."""
+    """Snap's, say, has its file elsewhere. Where no dockerd answers it is the usual file."""
     monkeypatch.setattr(dockerd, "DEFAULT_CONFIG", tmp_path / "usual.json")
     monkeypatch.setattr(dockerd.Dockerd, "socket_path", lambda self, hosts: tmp_path / "sock")
     (tmp_path / "sock").touch()
@@ -342,7 +342,7 @@ def test_damaged_files_are_repaired_by_rename(setup: Any, host: Path, libraries:
         (libraries / "libvgpu.so").write_text("second build")
         (host / "usr/lib/vgpu/current/vgpu-runtime").chmod(0o600)
         said = setup("docker").stderr
-        assert used.read() == "first libvgpu.so"  # whoever has it mapped keeps it
+        assert used.read() == "first libvgpu.so"  # a process that has it mapped keeps it
     assert f"repair /usr/lib/vgpu/{vgpud.__version__}: libvgpu.so, vgpu-runtime\n" in said
     assert library.read_text() == "second build"
     assert (host / "usr/lib/vgpu/current/vgpu-runtime").stat().st_mode & 0o777 == 0o755

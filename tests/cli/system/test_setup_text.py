@@ -1,4 +1,4 @@
-"""Changing one member of somebody's JSON: every other byte stays."""
+"""Changing one member of a user's JSON: every other byte stays."""
 
 from __future__ import annotations
 

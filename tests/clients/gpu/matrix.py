@@ -30,7 +30,7 @@ SAME_EACH_TIME = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "PYTHONHASHSEED": "0", "
 
 @dataclass(frozen=True)
 class Row:
-    """A program of programs/, with its environment. within_bytes: how exactly it can tell the memory that it sees."""
+    """A program of programs/, with its environment. within_bytes: how exactly it measures the memory that it sees."""
 
     name: str
     program: str
@@ -80,7 +80,7 @@ class Outcome:
 
 
 class ProgramError(Exception):
-    """A program did not come to its end."""
+    """A program did not reach its end."""
 
 
 def last_words(text: str) -> str:

@@ -14,7 +14,7 @@ from nvml_view import use_memory
 
 
 def work(handle) -> None:
-    """Short kernels, as many as the device takes, until it is told to be busy: how soon depends on the machine."""
+    """Short kernels, as many as the device takes, until NVML reports it busy: how soon depends on the machine."""
     from cuda.bindings import driver
 
     text = b".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry spin()\n{\n ret;\n}\n\0"

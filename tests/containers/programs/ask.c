@@ -1,5 +1,5 @@
 /*
- * ask SOCKET: attaches by this socket, as a program would that goes around the shim. Prints the answer's status
+ * ask SOCKET: attaches by this socket, as a program would that bypasses the shim. Prints the answer's status
  * (vg_abi.h) and text; a connection that fails prints why.
  */
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /*
  * way HOW FILE BYTES [hold]: reaches the driver in one of the ways that go around a preloaded library, and says as one
- * JSON line what it sees there and whether BYTES are granted. Not told of any slice. HOW: open, deepbind, namespace
+ * JSON line what it sees there and whether BYTES are granted. It is given no slice. HOW: open, deepbind, namespace
  * (dlmopen), libc-open and libc-namespace (the same with libc's functions, fetched from it), default and next (dlsym's
  * pseudo handles, after dlopen into the global scope), both (dlopen and dlmopen in one process, a half of BYTES each,
  * then once more the first). hold: stays there with what it got.

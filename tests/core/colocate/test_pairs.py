@@ -1,4 +1,4 @@
-"""Sharing devices by what jobs use: where a job goes, who keeps it out, its guarantee, how the rule is written."""
+"""Sharing devices by what jobs use: where a job goes, which keep it out, its guarantee, how the rule is written."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_what_is_not_known_counts_as_all_that_it_may_use() -> None:
 
 
 def test_nodes_that_differ_in_who_is_there_are_not_alike() -> None:
-    """A ranking that is made anew ranks nodes that are alike once."""
+    """A new ranking ranks nodes that are alike once."""
     cluster = Cluster([node("a", 1), node("b", 1), node("c", 1)], rule=registry.make("colocate"))
     assert put(cluster, uses(90), uses(20), uses(90)) == ["a/0", "b/0", "c/0"]
     assert at(cluster.place(uses(50))) == ["b"]

@@ -1,4 +1,4 @@
-"""Whatever happens to jobs that share devices: guarantees hold, limits hold when somebody comes, pairs stay apart."""
+"""Whatever happens to jobs that share devices: guarantees hold, limits hold when a job arrives, pairs stay apart."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ JOBS = st.builds(
 
 
 def on_devices(at: Shell) -> dict[str, list[Job]]:
-    """Who runs where, and is not on its way."""
+    """The jobs that run and are not being stopped, by device."""
     found: dict[str, list[Job]] = {}
     for job in at.machine.jobs.values():
         if job.state is JobState.RUNNING and job.stop_to is None:

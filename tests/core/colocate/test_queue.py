@@ -1,4 +1,4 @@
-"""Jobs that share devices in the queue: guarantees, what is measured, pairs that are parted and remembered."""
+"""Jobs that share devices in the queue: guarantees, what is measured, pairs that are separated and remembered."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def separate_pair(at: Shell, job_id: int, other_id: int) -> list[StopJob]:
     return [command for command in commands if isinstance(command, StopJob)]
 
 
-# ---- room ----
+# ---- free capacity ----
 
 
 def test_two_jobs_share_what_one_asked_for() -> None:

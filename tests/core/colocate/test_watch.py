@@ -1,4 +1,4 @@
-"""Which jobs lose by sharing a device: speeds together and alone, how sure the watch must be, who leaves."""
+"""Which jobs lose by sharing a device: speeds together and alone, how sure the watch must be, which one leaves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vgpud.core.jobs.model import SECOND_NS
 
 @dataclass
 class Runner:
-    """A job that runs: steps and device time go on evenly."""
+    """A job that runs: steps and device time grow evenly."""
 
     job_id: int
     kind: str = ""
@@ -76,7 +76,7 @@ def alone_then_together(first: tuple[int, int], second: tuple[int, int], **of_se
     return device
 
 
-# ---- who loses ----
+# ---- which job loses ----
 
 
 @pytest.mark.parametrize(
@@ -185,11 +185,11 @@ def test_a_restarted_job_begins_again() -> None:
     assert device.said == []
 
 
-# ---- who leaves ----
+# ---- which job leaves ----
 
 
 def test_who_came_later_leaves() -> None:
-    """Whether it may be stopped, the queue knows: nobody else leaves instead."""
+    """The queue knows whether it may be stopped: no other job leaves instead."""
     assert [(one.job_id, one.other_id) for one in alone_then_together((100, 30), (40, 12)).sleep(200)] == [(2, 1)]
 
 

@@ -94,7 +94,7 @@ def test_a_jump_is_ignored(factor: float) -> None:
 
 
 def test_a_jump_that_stays_is_believed() -> None:
-    """The first reports were nonsense: they do not make all others so."""
+    """The first reports were nonsense: after a few more, the later ones are believed."""
     program = Program(1, SIZES)
     for _ in range(3):
         program.step(PLATEAU[1] * 1000)
@@ -116,7 +116,7 @@ def test_workers_that_never_report_are_not_waited_for() -> None:
 
 
 def test_what_the_queue_gives_instead_is_lived_with() -> None:
-    """No room for five: the wish stands, and is not lost when the job is squeezed and comes back."""
+    """Five do not fit: the target stands, and is not lost when the job is shrunk and grows again."""
     program = Program(1, SIZES)
     for _ in range(30):
         program.step(PLATEAU[len(program.workers)])
@@ -171,7 +171,7 @@ def _searches(ns: int) -> int:
 @given(st.lists(st.tuples(st.integers(1, 4_000), st.integers(1, 400)), min_size=1, max_size=40))
 @settings(max_examples=examples(60), deadline=None)
 def test_it_does_not_oscillate(levels: list[tuple[int, int]]) -> None:
-    """A program whose speed jumps about as it likes, for as long as it likes: wishes stay few, and within bounds."""
+    """A program whose speed jumps about as and for as long as it likes: new targets stay few, and within bounds."""
     program = Program(2, 2 + SIZES - 1)
     for level, times in levels:
         for _ in range(times):

@@ -44,7 +44,7 @@ def test_utility_against_cost_by_hand() -> None:
 
 
 def test_steps_of_utility() -> None:
-    """Half an hour late is worth nothing: the second worker makes it just in time. Later even that is in vain."""
+    """Half an hour late is worth nothing: the second worker makes it just in time. Later even that does not help."""
     rule = Utility("u", utility.steps(((Fraction(100), Fraction(3, 4)),)), 3600, Fraction(1))
     one, two = Point(1, MICRO), Point(2, 3 * MICRO // 2)
     assert rule.passes(one, two, Outlook())

@@ -1,4 +1,4 @@
-"""Stragglers: smoothed throughput over the median's below 0.8, named once, seldom, and never the first in rank."""
+"""Stragglers: smoothed throughput over the median's below 0.8, named once, rarely, and never the first in rank."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_the_slowest_goes_first_and_the_next_when_it_has_gone() -> None:
 
 
 def test_replacements_are_not_endless() -> None:
-    """Every replacement is slow too: three in an hour, whoever it is."""
+    """Every replacement is slow too: three in an hour, whichever it is."""
     named, worker = 0, 1
     found = Stragglers()
     for second in range(0, 4 * 3600, 60):
@@ -75,7 +75,7 @@ def test_replacements_are_not_endless() -> None:
 
 
 def test_in_lock_step_the_time_without_waiting_counts() -> None:
-    """Synchronous workers all do the same in a second: who never waits is the one that the others wait for."""
+    """Synchronous workers all do the same in a second: the one that never waits is the one that the others wait for."""
     scaler = Autoscaler(Elastic(least_members=1, most_members=4))
     scaler.set_workers((0, 1, 2, 3), 0)
     for second in range(1, 60):

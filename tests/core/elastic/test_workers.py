@@ -1,4 +1,4 @@
-"""Worker groups on a fake clock: which workers work together, what they are told and when, and which are replaced."""
+"""Worker groups on a fake clock: which workers work together, what they are sent and when, and which are replaced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker group with a shell and a clock of the test's own: commands are carried out at once, Stop when told to."""
+"""A worker group with the test's own shell and clock: commands are executed at once, Stop at the test's request."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class World:
         self.live = LiveGroup(self.job, group_record.parse(kept) if kept else new_group(self.job))
         self.now_ns = 0
         self.disk = kept or group_record.dump(self.group)
-        self.mail: dict[int, Membership] = {}  # by worker: told, and not read yet
+        self.mail: dict[int, Membership] = {}  # by worker: sent, and not read yet
         self.unstartable: set[int] = set()
         self.slow_disk = False
         self.announced: list[int] = []  # generations that the disk does not have yet
@@ -121,7 +121,7 @@ class World:
         self.mail.pop(number, None)
         self.send(we.WorkerEnded(number, exit_code, **more))
 
-    # ---- what workers say, and hear ----
+    # ---- what workers send, and receive ----
 
     def hello(self, worker: int, generation: int = 0) -> None:
         self.mail.pop(worker, None)

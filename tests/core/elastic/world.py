@@ -1,4 +1,4 @@
-"""A program that reports to an autoscaler and does what it wishes."""
+"""A program that reports to an autoscaler and has at once the size that it asks for."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Program:
         self.scaler.set_workers(self.workers, self.now_ns)
 
     def step(self, samples: int, steps: int = 1) -> list[str]:
-        """The whole job's samples of so many steps; every wish is granted at once."""
+        """The whole job's samples of so many steps; every request is granted at once."""
         self.now_ns += steps * self.step_ns
         part, over = divmod(samples * steps, len(self.workers))
         said = [

@@ -48,7 +48,7 @@ def test_equal_nodes_go_by_index() -> None:
 
 
 def test_nodes_that_differ_in_one_thing_are_not_alike() -> None:
-    """A ranking that is made anew ranks nodes that are alike once."""
+    """A new ranking ranks nodes that are alike once."""
     assert at(Cluster([node("a", 1, cpu_milli=8000), node("b", 1, cpu_milli=4000)]).place(job(500))) == ["b"]
     assert at(Cluster([node("a", 1, model="A"), node("b", 1, model="B")]).place(job(ask(500, models=("B",))))) == ["b"]
     assert at(Cluster([node("a", 2, groups=(0, 1)), node("b", 2, groups=(0, 0))]).place(job(2000))) == ["b"]

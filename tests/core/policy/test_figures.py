@@ -70,7 +70,7 @@ def test_slides_example(policy: str, schedule: str, mean: float) -> None:
 
 
 def test_true_index_of_the_slides_jobs() -> None:
-    """0.125, 0.167 and 0.25 for jobs that need 4, 8 or 12 and have had 0, 4 or 8."""
+    """0.125, 0.167 and 0.25 for jobs that need 4, 8 or 12 and have used 0, 4 or 8."""
     policy = make("2d-gittins(4,8,12)")
     assert isinstance(policy, Gittins)
     assert [GPU_SECOND / cost for cost in policy.all.costs[:3]] == pytest.approx([1 / 8, 1 / 6, 1 / 4])

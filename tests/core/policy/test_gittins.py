@@ -49,7 +49,7 @@ def test_hull_finds_what_trying_all_finds(ends: list[tuple[int, int]], evenly: b
 
 
 def test_index_falls_where_who_has_lived_long_lives_longer_and_rises_where_not() -> None:
-    """Decreasing hazard: the order of LAS. Jobs that all need the same: who has most behind it goes first."""
+    """Decreasing hazard: the order of LAS. Jobs that all need the same: the one with most behind it goes first."""
     heavy = Gittins("", by_width=True)
     assert all(early < late for early, late in zip(heavy.all.costs, heavy.all.costs[1:], strict=False))
     alike = Gittins("", by_width=True, table=[Fraction(value) for value in range(1000, 1020)])
@@ -75,7 +75,7 @@ def test_beyond_the_table_comes_last() -> None:
 
 @pytest.mark.parametrize("policy", ["gittins(10,20)", "2d-gittins(10,20)"])
 def test_narrow_ones_cost_less(policy: str) -> None:
-    """In time only the GPUs divide the index; in two dimensions new jobs are equal, and who came first goes first."""
+    """In time only the GPUs divide the index; in two dimensions new jobs are equal, and the older goes first."""
     made = make(policy)
     wide, narrow = made.key(make_job(1, 8, 10), 0), made.key(make_job(2, 1, 10, at=1), 0)
     assert (narrow < wide) == policy.startswith("gittins")

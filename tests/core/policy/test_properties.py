@@ -1,4 +1,4 @@
-"""What every policy must keep: its keys hold until it says so, two runs are equal, nobody is lost, no room wasted."""
+"""What every policy must keep: its keys hold until it says so, two runs are equal, no job is lost and no capacity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fair share and finish-time fairness: who has least, or is slowed down most, goes first."""
+"""Fair share and finish-time fairness: the user who has least, or is slowed down most, goes first."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def crowd(policy: str, gpus: int, users: dict[int, int], until_s: int = 100) -> 
     return world
 
 
-def test_equal_shares_whoever_came_first() -> None:
+def test_equal_shares_in_any_order_of_arrival() -> None:
     world = crowd("fair", 8, {1: 100, 2: 100, 3: 2})
     assert [held(world, uid) for uid in (1, 2, 3)] == [3000, 3000, 2000]
 
@@ -81,7 +81,7 @@ def test_dominant_resource_fairness_of_its_papers_example() -> None:
 
 
 def test_history_counts_and_is_forgotten() -> None:
-    """Who used the cluster alone for a day stands back; after 60 days nobody knows."""
+    """A user who had the cluster alone for a day stands back; after 60 days that is forgotten."""
     for pause_s, first in ((0, 2), (60 * DAY_S, 1)):
         fair = make("fair(half-life=24)")
         past = make_job(1, 8, DAY_S, uid=1)

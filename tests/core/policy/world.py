@@ -36,7 +36,7 @@ class World:
     preemptions: int = 0
     jobs: dict[int, Job] = field(default_factory=dict)
     waits_ns: dict[int, int] = field(default_factory=dict)  # by job: its longest without a break
-    schedule: list[tuple[int, ...]] = field(default_factory=list)  # with unit_ns: who runs in each
+    schedule: list[tuple[int, ...]] = field(default_factory=list)  # with unit_ns: the jobs that run in each
     _lists: dict[int, list[tuple[Key, int, Job]]] = field(default_factory=dict)  # by width: waiting and running
     _keys: dict[int, Key] = field(default_factory=dict)
     _running: dict[int, Job] = field(default_factory=dict)
@@ -154,7 +154,7 @@ class World:
         return [job for held in self._lists.values() for _, _, job in held]
 
     def _walk(self) -> dict[int, Job]:
-        """Who runs: from scratch in the policy's order, taking whatever still fits."""
+        """The jobs that run: from scratch in the policy's order, taking whatever still fits."""
         free = self.gpus * 1000
         chosen: dict[int, Job] = {}
         if not self.policy.preempts:

@@ -1,4 +1,4 @@
-"""What is told of jobs that go wrong: once, with the numbers, and not of those that are well."""
+"""What is reported of jobs that go wrong: once, with the numbers, and not of those that are well."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PART_S = PART_NS // SECOND_NS
 
 @dataclass
 class Job:
-    """One job, told of every second."""
+    """One job, reported every second."""
 
     watch: Anomalies
     now: Sample = field(default_factory=lambda: Sample(0, 0, done=0))

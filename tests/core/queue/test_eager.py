@@ -1,4 +1,4 @@
-"""Elastic jobs of an eager queue: who comes first has all that he can use before the next one starts."""
+"""Elastic jobs of an eager queue: the first one has all that it can use before the next one starts."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_a_job_that_is_to_stop_in_the_decision_in_which_it_grows_continues_with_
 
 
 def test_the_memory_of_a_slice_that_starts_larger_is_that_of_its_least() -> None:
-    """It cannot be given back: nobody would fit beside it for whom it shrinks."""
+    """It cannot be given back: no job for which it shrinks would fit beside it."""
     device = Device("gpu", 0, "x", "", 16 * GIB, 8, True, 1 << 20, 1 << 20)
     queues = eager(), queue("team", guarantee_milli=500)
     at = Shell(Machine(queues, Cluster([Node("n", (device,))]), make_policy))

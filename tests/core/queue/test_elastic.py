@@ -1,4 +1,4 @@
-"""Elastic jobs in the queue's machine: who shrinks for whom, who grows when, and what the shell may answer."""
+"""Elastic jobs in the queue's machine: which jobs shrink for which, which grow when, and what the shell may answer."""
 
 from __future__ import annotations
 
@@ -514,7 +514,7 @@ def test_bounds_that_are_invalid(spec: JobSpec, words: str) -> None:
 
 
 def test_a_job_that_frees_capacity_twice_in_a_decision_has_what_it_is_counted_with() -> None:
-    """It shrinks for one, is put aside as a whole for another one, and goes on in the end."""
+    """It shrinks for one, is put aside as a whole for another one, and continues in the end."""
     at = shell(8, queue("a", policy="priority", guarantee_milli=2000), queue("b", policy="priority"), queue("c"))
     for spec in (gpus(2, queue="c"), workers(2, 6, queue="c"), gpus(1, queue="b")):
         at.submit(spec)

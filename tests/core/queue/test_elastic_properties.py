@@ -1,6 +1,6 @@
-"""Elastic jobs whatever happens: never below their least nor above their most, nothing over-committed, at rest in the
+"""Elastic jobs whatever happens: never below their least nor above their most, nothing over-committed, at rest at last.
 
-end. Beside jobs that are not elastic, with stops, failures, answers that come late or in part, wishes and restarts.
+Beside jobs that are not elastic, with stops, failures, answers that come late or in part, new targets and restarts.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def all_happens(driver: ElasticDriver, what: list[tuple[Any, ...]]) -> None:
 
 
 def at_rest(driver: ElasticDriver) -> None:
-    """When nothing happens any more, nobody is resized any more, and nothing that would help somebody is withheld."""
+    """When nothing happens any more, no job is resized any more, and nothing that would help a job is withheld."""
     at = driver.shell
     seen = 0
     for turn in range(30):

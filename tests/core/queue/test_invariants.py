@@ -144,7 +144,7 @@ class Driver:
             self.send(RoomChanged("n", (("all", milli, 0),), ("all",), (("plain", milli, 0, 0),)))
 
     def answer(self, job_id: int) -> None:
-        """What it was told last has been done."""
+        """The last command has been executed."""
         at = self.shell
         how = [stop.how for stop in at.stops if stop.job_id == job_id][-1:]
         at.stops = [stop for stop in at.stops if stop.job_id != job_id]

@@ -1,4 +1,4 @@
-"""What jobs can be told: dependencies, arrays, gangs, holds, retries, time limits, cancelling, requeueing; reasons."""
+"""What jobs can ask for: dependencies, arrays, gangs, holds, retries, time limits, cancelling, requeueing; reasons."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def test_a_node_goes_with_a_job_on_it_and_comes_back_smaller() -> None:
 
 
 def test_a_node_goes_for_which_a_job_waits() -> None:
-    """The job that was to make way for it has not ended yet: it starts on another node, or waits again."""
+    """The job that was preempted for it has not ended yet: it starts on another node, or waits again."""
     world = World(node("a", 1))
     world.machine.step(QueuesChanged((queue(), queue("owner", guarantee_milli=1000))), 0)
     assert world.submit(1, gpus(1)) == ["a"]

@@ -1,4 +1,4 @@
-"""Whoever is stopped makes room for one that starts, whatever has become of devices, limits and nodes meanwhile."""
+"""A job is stopped only for one that starts, whatever has become of devices, limits and nodes meanwhile."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def judged(at: Shell) -> list[str]:
 
 
 def find_useless_preemptions(at: Shell, commands: list[Command]) -> list[str]:
-    """Preemptions of this decision that make no room for one that starts."""
+    """Preemptions of this decision that help no job start."""
     world = at.machine._world
     stops = [command for command in commands if isinstance(command, StopJob) and "preempted" in command.why]
     started = {command.job_id for command in commands if isinstance(command, StartJob)}

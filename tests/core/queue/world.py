@@ -153,7 +153,7 @@ class Shortest(Plain):
 
 
 class Rank(Plain):
-    """By what all jobs have had: known only when all are."""
+    """By what all jobs have used: known only when all are."""
 
     name = "rank"
     dynamic = True
@@ -220,7 +220,7 @@ class Shell:
         return self.carry(self.machine.restore(jobs, self.now_ns))
 
     def carry(self, commands: list[Command]) -> list[Command]:
-        """Does what it is told."""
+        """Executes them."""
         self.log += commands
         for command in commands:
             if isinstance(command, StartJob):
@@ -241,12 +241,12 @@ class Shell:
         return commands
 
     def answer_resizes(self) -> list[Command]:
-        """All that have been told to become larger or smaller have done so, but those that have been told to stop."""
+        """All that were to become larger or smaller have done so, except those that are to stop."""
         resizes, self.resizes = self.resizes, []
         return self.send(*(Resized(one.job_id, one.attempt, one.placement) for one in resizes))
 
     def answer_stops(self) -> list[Command]:
-        """All that have been told to stop have stopped."""
+        """All that were to stop have stopped."""
         stops, self.stops = self.stops, []
         events: list[Event] = []
         for job_id in dict.fromkeys(stop.job_id for stop in stops):

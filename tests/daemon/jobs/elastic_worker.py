@@ -1,6 +1,6 @@
 """A worker of an elastic job without any training: `-m tests.daemon.jobs.elastic_worker DIRECTORY`, as tests run it.
 
-It says it is ready, works in every membership that it is told of, and leaves with 0 when it is in none. Each thing that
+It says it is ready, works in every membership that it gets, and leaves with 0 when it is in none. Each thing that
 happens is a line `WORKER PID WHAT` in DIRECTORY/log. It fails with 3 when DIRECTORY/fail-WORKER is there, says nothing
 to the daemon when DIRECTORY/mute-WORKER is, and ends with 0 when DIRECTORY/done is.
 """

@@ -23,7 +23,7 @@ WORKER = f"exec {sys.executable} -m tests.daemon.jobs.elastic_worker"
 
 @pytest.fixture
 def queue(node: Node) -> Iterator[QueueNode]:
-    """One device; elastic jobs are stretched at once."""
+    """One device; elastic jobs grow at once."""
     with queue_node(node, devices=1) as made:
         made.start()
         set_elastic_times(made, 100, 100)

@@ -1,4 +1,4 @@
-"""Elastic jobs when something goes wrong: daemons that die between two steps, stragglers, nonsense that is said."""
+"""Elastic jobs when something fails: daemons that die between two steps, stragglers, nonsense that workers report."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LONG_MS = 3_600_000
 
 @pytest.fixture
 def queue(node: Node) -> Iterator[QueueNode]:
-    """One device; nothing is stretched by itself."""
+    """One device; nothing grows by itself."""
     with queue_node(node, devices=1) as made:
         made.start()
         set_elastic_times(made, LONG_MS, LONG_MS)
@@ -82,7 +82,7 @@ def test_workers_that_were_decided_on_and_no_more_begin_once(queue: QueueNode) -
 
 
 def test_one_that_was_to_come_comes_and_one_that_was_to_leave_leaves(queue: QueueNode) -> None:
-    """The former daemon was killed when the disk had its decision, and nobody had been told."""
+    """The former daemon was killed when the disk had its decision, and no worker had got it."""
     job_id = submit(queue, 1, 3)
     eventually(lambda: working(queue) == "0", "the first")
 
@@ -154,7 +154,7 @@ def test_a_worker_that_fails_while_no_daemon_looks_is_replaced_then(queue: Queue
 
 
 def test_when_all_have_gone_with_the_machine_the_job_is_tried_from_its_beginning(queue: QueueNode) -> None:
-    """And none of them is replaced: nobody has what was computed."""
+    """And none of them is replaced: no worker has what was computed."""
     job_id = submit(queue, 2, 2, retries=1)
     eventually(lambda: working(queue) == "0,1", "both")
     queue.node.stop(signal.SIGKILL)
@@ -223,7 +223,7 @@ def test_the_queue_counts_a_worker_that_takes_a_stragglers_place(queue: QueueNod
 
 
 def test_where_workers_are_is_reported_to_a_queue_that_knows_another_place(queue: QueueNode) -> None:
-    """The former daemon was killed between the end of a straggler and what the queue heard of it."""
+    """The former daemon was killed between the end of a straggler and its report to the queue."""
     job_id = submit(queue, 1, 2)
     eventually(lambda: working(queue) == "0", "the first")
 
@@ -241,7 +241,7 @@ def test_where_workers_are_is_reported_to_a_queue_that_knows_another_place(queue
 
 
 def test_an_elastic_slice_that_has_less_than_its_queue_believes_is_believed(queue: QueueNode) -> None:
-    """It was told to grow, and then to stop, and had not grown: it goes on with what it has."""
+    """It was asked to grow, and then to stop, and had not grown: it continues with what it has."""
     bounds = pb.ElasticSpec(gpus_milli_min=250, gpus_milli_max=1000)
     (job_id,) = queue.submit("while [ ! -e go ]; do sleep 0.02; done", 250, elastic=bounds)
     queue.until(job_id, "running")

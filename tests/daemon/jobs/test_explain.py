@@ -1,4 +1,4 @@
-"""Why a job is as it is: facts in a reader's order, with the numbers that decided and nobody else's names."""
+"""Why a job is as it is: facts in a reader's order, with the numbers that decided and no other user's names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Explanations of a real daemon: what it learnt outlives it, and a job that waits is told what would help."""
+"""Explanations of a real daemon: what it learnt outlives it, and they say what would help a waiting job."""
 
 from __future__ import annotations
 

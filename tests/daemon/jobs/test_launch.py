@@ -1,4 +1,4 @@
-"""What an attempt of a job is told of itself, on the host and in a container."""
+"""What an attempt of a job learns of itself, on the host and in a container."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notifications of many users: one user's slow ones keep nobody else's waiting."""
+"""Notifications of many users: one user's slow ones delay no other user's."""
 
 from __future__ import annotations
 

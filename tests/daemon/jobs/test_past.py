@@ -51,7 +51,7 @@ def run(past: Past, now_ns: int, for_ns: int, behind_ns: int = 0) -> int:
 
 
 def test_a_start_under_a_clock_that_is_far_ahead_forgets_nothing(tmp_path: Path, wall: SimpleNamespace) -> None:
-    """A bad RTC or a spoofed NTP: the past of all users was gone before anybody could set it right."""
+    """A bad RTC or a spoofed NTP: the past of all users was gone before an admin could set it right."""
     store, latest_ns = JobStore(Store(tmp_path)), 1000 * DAY
     store.save([replace(ended(1), ended_ns=latest_ns)])
     wall.ns = wrong_ns = latest_ns + 900 * DAY

@@ -1,4 +1,4 @@
-"""What the daemon makes of what running jobs do: with a clock and counters of the test's own."""
+"""What the daemon concludes from what running jobs do: with a clock and counters of the test's own."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def launch(prediction: Predicted | None = None) -> Launch:
 
 
 class Jobs:
-    """The job controller, as far as it is asked; what it is told is kept."""
+    """The job controller, as far as it is asked; what is reported to it is kept."""
 
     def __init__(self, directory: Path) -> None:
         self.now_ns = 1

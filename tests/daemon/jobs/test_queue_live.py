@@ -126,7 +126,7 @@ def test_a_repeated_request_is_one_job(queue: QueueNode) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_jobs_outlive_the_daemon(queue: QueueNode, number: int) -> None:
-    """One that goes on, one that ends meanwhile, one that waits, one that is held: each once, with its result."""
+    """One that continues, one that ends meanwhile, one that waits, one that is held: each once, with its result."""
     wait = "echo $VGPU_JOB_ID >> ran; while [ ! -e {0} ]; do sleep 0.02; done; exit {1}"
     (stays,) = queue.submit(wait.format("late", 5), 1000)
     (ends,) = queue.submit(wait.format("early", 6), 1000)

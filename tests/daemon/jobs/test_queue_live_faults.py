@@ -1,4 +1,4 @@
-"""The live queue when something goes wrong: daemons that die between two steps, failing starts, limits, taken room."""
+"""The live queue when something fails: daemons that die between two steps, failing starts, limits, lost capacity."""
 
 from __future__ import annotations
 
@@ -95,8 +95,8 @@ def test_one_that_was_ordered_to_end_is_ordered_again(queue: QueueNode) -> None:
 
 @pytest.mark.parametrize("code", [0, 9])
 def test_one_that_ends_because_the_former_daemon_stopped_it_is_started_again(queue: QueueNode, code: int) -> None:
-    """It was to make room by SIGTERM, and takes its time; the daemon that told it is killed meanwhile. Who saves his
-    state then exits with 0, and has not completed."""
+    """It was preempted by SIGTERM, and takes its time; the daemon that sent it is killed meanwhile. A job that saves
+    its state then exits with 0, and has not completed."""
     tidies = f'trap "sleep 1.5; exit {code}" TERM; while :; do sleep 0.05; done'
     (job_id,) = queue.submit(f"echo $VGPU_JOB_ATTEMPT >> ran; [ $VGPU_JOB_ATTEMPT = 2 ] || {{ {tidies}; }}", 500)
     eventually(lambda: queue.written("ran"), "its first attempt")
@@ -156,7 +156,7 @@ def test_nothing_new_is_placed_on_a_drained_device(queue: QueueNode) -> None:
 
 
 def test_steps_of_one_job_never_overlap() -> None:
-    """Three who come one after another, the third while the second has been let in but does not run yet."""
+    """Three callers, one after another, the third while the second has been let in but does not run yet."""
     jobs = JobController.__new__(JobController)
     jobs._locks = JobLocks()
     inside: list[int] = []
@@ -182,7 +182,7 @@ def test_steps_of_one_job_never_overlap() -> None:
 
 
 class Suspending:
-    """The daemon, as far as it suspends the two slices of gang 7, of which the second is refused so often."""
+    """The daemon, as far as it suspends the two slices of gang 7, of which the second is refused `refusals` times."""
 
     def __init__(self, refusals: int) -> None:
         self.state = State()
@@ -225,7 +225,7 @@ def test_a_gang_continues_as_a_whole_and_is_not_given_up(monkeypatch: pytest.Mon
 
 
 def test_a_daemon_that_starts_does_not_wait_for_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    """systemd would end it: a job that goes on from the host's memory takes as long as it takes."""
+    """systemd would end it: a job that continues from the host's memory takes as long as it takes."""
     monkeypatch.setattr(controller, "SETTLE_S", 0.05)
     jobs = JobController.__new__(JobController)
     decided: list[str] = []
@@ -277,7 +277,7 @@ def test_fair_shares_outlive_the_daemon(queue: QueueNode) -> None:
 
 @contextlib.contextmanager
 def held_database(queue: QueueNode) -> Iterator[None]:
-    """Somebody else writes into the database and does not end."""
+    """Another process writes into the database and does not end."""
     with contextlib.closing(sqlite3.connect(queue.node.state / FILE_NAME, isolation_level=None)) as db:
         db.execute("BEGIN IMMEDIATE")
         yield
@@ -373,7 +373,7 @@ def test_who_is_held_up_for_a_moment_notices_nothing(queue: QueueNode) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to ask as another user")
 def test_users_make_slices_as_the_site_says_and_jobs_anyway(node: Node) -> None:
-    """direct = "deny": a user's slice is refused, his job has one; an admin's is made."""
+    """direct = "deny": a user's slice is refused, the user's job has one; an admin's is made."""
     with queue_node(node, direct='"deny"', socket_mode='"0666"') as queue:
         queue.start()
         node.directory.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Live = simulated: what a live queue was told and decided is replayed, and the same is decided in the same order."""
+"""Live = simulated: what a live queue received and decided is replayed, and the same is decided in the same order."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def queue(node: Node, recording: Path) -> Iterator[QueueNode]:
 
 def submit_mixed(queue: QueueNode, policy: str) -> list[int]:
     """20 jobs on two devices: fractions, a gang, an array, dependencies, priorities, one that fails and one that is
-    cancelled, on two queues, one with a limit; more than there is room for."""
+    cancelled, on two queues, one with a limit; more than fit."""
     limited = pb.Queue(name="team", limit_milli=1000, policy=policy, min_run={"nanos": 1})
     queue.queues.SetQueue(pb.SetQueueRequest(queue=limited))
     ids = queue.submit("sleep 0.4", 600, queue="team")
@@ -62,8 +62,8 @@ def test_a_live_run_is_decided_again_in_the_same_way(queue: QueueNode, recording
     live = replay.recorded_decisions(recorded)
     assert len([decision for decision in live if decision[0] == "StartJob"]) >= JOBS - 1
     if policy == "priority":
-        # told only of what came from outside and how long each job ran: one that made room goes on meanwhile if it does
-        # not need the device, so that nobody knows how long it would have run
+        # it gets only what came from outside and how long each job ran: a preempted one continues meanwhile if it does
+        # not need the device, so that it is not known how long it would have run
         assert replay.simulated_decisions(recorded) == live
     else:
         assert {decision[2] for decision in live if decision[0] == "StopJob"} & {"pause", "evict"}, "some made room"

@@ -18,12 +18,12 @@ __all__ = ["folder"]
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="only root can run others' programs")]
 REFUSED = ("job.notify_failed", "the webhook could not be reached, or refused it")
 PIECE = b"x" * 65536
-#: of a body without end; a program that reads it is told from one that does not by far less
+#: of a body without end; far less distinguishes a program that reads it from one that does not
 MOST_BYTES = 64 << 20
 
 
 class Hostile:
-    """A server that answers with these lines, and then a body until nobody reads it or it is long enough."""
+    """A server that answers with these lines, and then a body until the client stops reading or it is long enough."""
 
     def __init__(self, head: str) -> None:
         self.head = head

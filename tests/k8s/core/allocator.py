@@ -98,7 +98,7 @@ class Allocator:
         others = [amounts for used, amounts in shares if used == name]
         shared = device.get("allowMultipleAllocations", False)
         capacities = device.get("capacity", {})
-        # adminAccess ignores who has a device, but neither its capacity nor its counters
+        # adminAccess ignores other claims of a device, but neither its capacity nor its counters
         if (others and not shared and not request.admin) or request.capacity.keys() - capacities.keys():
             return None
         amounts: Amounts = {}

@@ -142,7 +142,7 @@ def test_monitors_see_a_gpu_that_is_full_and_take_nothing_of_it(size: str) -> No
     assert places(made.allocate("next", Request())) == ["gpu-0"]
 
 
-# ---- the node has room for whatever the scheduler allocates ----
+# ---- whatever the scheduler allocates fits on the node ----
 
 amounts = st.fixed_dictionaries(
     {},

@@ -234,7 +234,7 @@ def test_a_driver_that_dies_after_any_step_is_made_good_by_kubelets_next_call(
     )
 )
 def test_whatever_happens_in_whatever_order_nothing_is_lost_or_doubled(story: list[tuple[str, int]]) -> None:
-    """In the end, when all parts are there and kubelet has repeated its last wish for each claim."""
+    """In the end, when all parts are there and kubelet has repeated its last request for each claim."""
     world = ready()
     refs = [claim(world, f"c{n}", 300) for n in range(3)]
     requests: dict[int, str] = {}
@@ -338,7 +338,7 @@ def test_a_pod_that_came_later_is_brought_to_vgpud() -> None:
 
 
 def again(world: World, ref: Ref, milli: int, pods: tuple[str, ...]) -> None:
-    """The claim's pods were deleted by force, and it was allocated anew, for others."""
+    """The claim's pods were deleted by force, and it was allocated again, for others."""
     status = world.claims[ref.namespace, ref.name]["status"]
     status |= allocated("x", ("gpu-0", {"sm": str(milli), "memory": "1Gi"}), pods=pods)["status"]
 
@@ -478,7 +478,7 @@ def test_a_watch_that_shows_nothing_does_not_make_the_driver_write_again_and_aga
         world.tick(1)
         world.run()
     assert world.writes == 4
-    world.tick(1)  # the watch may be dead: once more, as a generation that nobody has seen
+    world.tick(1)  # the watch may be dead: once more, as a new generation
     world.run()
     generations = {one["spec"]["pool"]["generation"] for one in world.pool.values()}
     assert world.writes == 6 and generations == {3}

@@ -1,4 +1,4 @@
-/* Stands for NVML; with -DSHIM for libvgpu-ml.so, which tells by its marker whose place it takes (TINY_NVML). */
+/* Stands for NVML; with -DSHIM for libvgpu-ml.so, whose marker says which library it replaces (TINY_NVML). */
 #include <stdlib.h>
 
 int nvmlInit_v2(void) {

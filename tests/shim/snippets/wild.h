@@ -30,7 +30,7 @@ static void prepare(int in_context) {
   if (cuDevicePrimaryCtxRetain(&context, 0) != CUDA_SUCCESS || cuCtxSetCurrent(context) != CUDA_SUCCESS) exit(4);
 }
 
-/* one: the pointer that is wild among right ones, by its number; -1: none. */
+/* one: the invalid pointer among valid ones, by its number; -1: none. */
 static void fill(void *argument, size_t bytes, enum kind kind, int pattern, int handles_wild, int is_one) {
   memset(argument, 0, bytes);
   const char *pointers[] = {NULL, wild, zeros, wilds};
