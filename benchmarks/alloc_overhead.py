@@ -27,7 +27,7 @@ def system_calls(own: OwnSystem, stub: Path, size: int) -> int:
     wait_for("the count of system calls", lambda: not part.running)
     if part.process.returncode:
         part.check()
-    return int(json.loads(part.out.read_text())["system_calls"])
+    return int(json.loads(part.output_file.read_text())["system_calls"])
 
 
 def main() -> int:

@@ -106,7 +106,7 @@ class _Runs:
         lines += part.lines()
         ready = [line["time_ns"] for line in lines if line["event"] == "ready"]
         if not ready:
-            raise PartError(f"{part.name} did not start: {part.err.read_text().strip()}")
+            raise PartError(f"{part.name} did not start: {part.error_file.read_text().strip()}")
         end = [line["time_ns"] for line in lines if line["event"] == "end" and line["issued"] == self._steps]
         return (end[0] - ready[0]) / 1e9 if end else LONGEST_S
 

@@ -26,7 +26,7 @@ def main() -> int:
         part.process.wait(120)
         if part.process.returncode:
             part.check()
-        measured: dict[str, Any] = json.loads(part.out.read_text())
+        measured: dict[str, Any] = json.loads(part.output_file.read_text())
         device = own.device_name()
     figures = {
         name: value["median"] if isinstance(value, dict) and "median" in value else value

@@ -74,7 +74,7 @@ def measure(
     seen = gates - {"", "closed"}  # closed: until the arbiter has seen the new process
     if not mode.startswith("alloc") and seen != {state}:
         raise PartError(f"the gate was {' and '.join(sorted(seen)) or 'never seen'}, not {state}: nothing was measured")
-    rows = json.loads(part.out.read_text())
+    rows = json.loads(part.output_file.read_text())
     return {
         "gate": state,
         "threads": threads,

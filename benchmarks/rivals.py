@@ -169,7 +169,7 @@ def call_ns(table: Table, own: OwnSystem, stub: Path, mode: str, threads: int, w
         part.process.wait(PROGRAM_TIMEOUT_S)
         if part.process.returncode:
             part.check()
-        return [max(each["hooked_ns"] for each in json.loads(part.out.read_text().splitlines()[-1]))]
+        return [max(each["hooked_ns"] for each in json.loads(part.output_file.read_text().splitlines()[-1]))]
     finally:
         part.stop()
         own.tenants.remove(part)

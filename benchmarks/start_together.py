@@ -32,7 +32,7 @@ def environment(own: OwnSystem, minimum: str = "0.5", maximum: str = "") -> dict
     words = [sys.executable, "-c", "import json, os; print(json.dumps(dict(os.environ)))"]
     part = own.run("together", (), words)
     wait_for("the environment of a program", lambda: not part.running)
-    made: dict[str, str] = json.loads(part.out.read_text())
+    made: dict[str, str] = json.loads(part.output_file.read_text())
     if not made.get("LD_PRELOAD"):
         raise PartError("a program in a slice has no LD_PRELOAD: both batches would be without the hook")
     return made

@@ -36,7 +36,7 @@ def _start_console(own: OwnSystem, address: str) -> Part:
     where = ["--host", own.host, "--runtime-dir", str(own.folder / "run"), "--listen", address]
     part = Part("console", [sys.executable, "-m", "vgpud.cli.main", "console", "serve", *where], own.env, own.folder)
     own.tenants.append(part)
-    wait_for("the console", lambda: "the console is at" in part.err.read_text())
+    wait_for("the console", lambda: "the console is at" in part.error_file.read_text())
     return part
 
 
@@ -65,7 +65,7 @@ class Flood(Attacker):
                 wait_for("descriptors", lambda: self._descriptors(part) <= before + DESCRIPTORS_MORE_MAX, 15)  # noqa: B023
             now = self._descriptors(part)
             found.append(remainder(part, "descriptors afterwards", before, now, before + DESCRIPTORS_MORE_MAX))
-            faults = len(re.findall("Traceback", part.err.read_text()))
+            faults = len(re.findall("Traceback", part.error_file.read_text()))
             found.append(remainder(part, "tracebacks", 0, faults, 0))
         return found
 

@@ -87,7 +87,7 @@ def _crowd(own: OwnSystem) -> None:
 
 def _is_there(part: Part) -> bool:
     part.check()
-    return part.out.stat().st_size > 0
+    return part.output_file.stat().st_size > 0
 
 
 def _daemon(own: OwnSystem) -> tuple[float, float]:

@@ -40,7 +40,7 @@ def left_running(short_dir: Path) -> list[str]:
 
 def off_rows(figures: dict[str, Any]) -> list[bool]:
     """Of each row that is outside its limits: whether the host denied the demo as much processor, which excuses it."""
-    over = [(row["off_pp"] - row["wanted"]["tolerance_pp"], row["denied"]) for row in figures["rows"]]
+    over = [(row["off_pp"] - row["target"]["tolerance_pp"], row["denied_part"]) for row in figures["rows"]]
     return [pp <= 100 * (denied or 0) for pp, denied in over if pp > 0]
 
 
@@ -54,7 +54,7 @@ def test_the_demo_needs_nothing_but_vgpud(short_dir: Path) -> None:
     assert [row["tenant"] for row in figures["rows"]] == ["alone", "small", "large", "small", "large", "small"]
     small, large = figures["rows"][1:3]
     off = off_rows(figures)
-    assert small["got"] > 0 and (small["got"] < large["got"] or any(off))  # 0.25 and 0.75
+    assert small["share"] > 0 and (small["share"] < large["share"] or any(off))  # 0.25 and 0.75
     assert done.returncode == any(not by_host for by_host in off), done.stdout + done.stderr
     assert done.stdout.count("points outside (at most") == len(off)
     assert sum("█" in line for line in done.stdout.split("\n")) >= 2  # alone, and small when the other has ended
@@ -75,10 +75,10 @@ def test_the_demo_ends_with_table_plot_and_figures_and_leaves_nothing(short_dir:
     assert figures["simulated"] is True and SIMULATED in figures["device"]
     assert [row["tenant"] for row in figures["rows"]] == ["alone", "small", "large", "small", "large", "small"]
     assert all(0 < row["memory_peak_bytes"] <= row["memory_limit_bytes"] for row in figures["rows"])
-    assert all(row["rate"] > 0 and 0 < row["got"] <= 1.001 for row in figures["rows"]), figures["rows"]
+    assert all(row["rate"] > 0 and 0 < row["share"] <= 1.001 for row in figures["rows"]), figures["rows"]
     small, large = figures["rows"][1:3]
     off = off_rows(figures)
-    assert small["got"] < large["got"] or any(off)  # 0.25 and 0.75
+    assert small["share"] < large["share"] or any(off)  # 0.25 and 0.75
     assert done.stdout.count("points outside (at most") == len(off)  # how many is what benchmarks/shares.py measures
     assert done.returncode == any(not by_host for by_host in off), done.stdout + done.stderr
     assert (out / "shares.png").read_bytes()[:4] == b"\x89PNG"

@@ -84,12 +84,12 @@ def groups() -> list[tuple[str, LazyGroup]]:
     return [("vgpu", cli), *((f"vgpu {name}", one) for name, one in all_commands() if isinstance(one, LazyGroup))]
 
 
-RENAMED = [(group, path, name) for path, group in groups() for name in group.renamed]
+RENAMED = [(group, path, name) for path, group in groups() for name in group.old_names]
 
 
 @pytest.mark.parametrize(("group", "path", "name"), RENAMED, ids=[f"{path} {name}" for _, path, name in RENAMED])
 def test_an_old_name_is_the_new_command_with_a_line(group: LazyGroup, path: str, name: str, vgpu: Any) -> None:
-    new_path = group.renamed[name][1]
+    new_path = group.old_names[name][1]
     command: Any = cli
     for word in new_path.split()[1:]:
         command = command.get_command(click.Context(command), word)

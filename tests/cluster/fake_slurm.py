@@ -292,7 +292,7 @@ class FakeSlurm:
     def _node(self, name: str, node: FakeNode) -> SlurmNode:
         used = () if self.old else tuple(SHARDS - free for free in self.free(name))
         shards = node.shards * node.gpus
-        more = {"memory_bytes": node.memory_bytes, "registered": node.registered, "reason": node.reason}
+        more = {"memory_bytes": node.memory_bytes, "is_registered": node.registered, "reason": node.reason}
         return SlurmNode(name, node.state, node.gpus, node.model, shards, node.cpus, used, **more)
 
 

@@ -432,13 +432,13 @@ def test_a_node_that_was_drained_before_stays_drained() -> None:
 
 @pytest.mark.parametrize("state", ["idle", "mixed", "idle*", "draining", "mixed+drain", "unknown"])
 def test_nodes_that_are_to_register(state: str) -> None:
-    assert SlurmNode("n1", state, 1, registered=False).to_register
+    assert SlurmNode("n1", state, 1, is_registered=False).to_register
     assert not SlurmNode("n1", state, 1).to_register
 
 
 @pytest.mark.parametrize("state", ["down", "down*", "idle~", "mixed#", "idle+powered_down", "mixed+down", "future"])
 def test_nodes_that_are_not(state: str) -> None:
-    assert not SlurmNode("n1", state, 1, registered=False).to_register
+    assert not SlurmNode("n1", state, 1, is_registered=False).to_register
 
 
 def test_what_a_node_has_is_not_forgotten_with_it() -> None:

@@ -277,7 +277,7 @@ class Observed(Slurm):
 
     def look(self) -> SlurmSnapshot:
         seen = super().look()
-        self.awaited = {node.name for node in seen.nodes if not node.registered}
+        self.awaited = {node.name for node in seen.nodes if not node.is_registered}
         return seen
 
     def tell(self, order: Order) -> None:

@@ -199,7 +199,7 @@ def test_memory_that_a_node_publishes(comment: str, memory_bytes: int) -> None:
 def test_a_line_break_in_a_nodes_comment() -> None:
     values = {"NodeList": "n1", "StateLong": "idle", "Gres": "gpu:2", "FreeMem": "7", "Comment": "rack 7\nrow 3"}
     shown = "".join(f"{values.get(name, ''):<{width}}" for name, width in text.NODE_COLUMNS.items())
-    assert [(node.name, node.gpus, node.registered) for node in text.nodes(shown)] == [("n1", 2, True)]
+    assert [(node.name, node.gpus, node.is_registered) for node in text.nodes(shown)] == [("n1", 2, True)]
 
 
 @pytest.mark.parametrize("reason", ["ECC\nXid 79", "\nn1", "a\n" + "n9".ljust(64) + "idle"])
@@ -221,7 +221,7 @@ def test_whether_a_node_has_registered(memory: str, registered: bool) -> None:
     values = {"NodeList": "n1", "StateLong": "idle", "Gres": "gpu:1", "FreeMem": memory, "Reason": "Duplicate jobid"}
     shown = "".join(f"{values.get(name, ''):<{width}}" for name, width in text.NODE_COLUMNS.items())
     (node,) = text.nodes(shown)
-    assert (node.registered, node.reason) == (registered, "Duplicate jobid")
+    assert (node.is_registered, node.reason) == (registered, "Duplicate jobid")
 
 
 @pytest.mark.parametrize("state", ["idle", "mixed", "allocated", "completing", "idle+planned", "mixed-"])

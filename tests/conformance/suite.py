@@ -82,7 +82,7 @@ def run(own: OwnSystem, family: str, program: Path, devices: int) -> tuple[Rows,
     wait_for(f"{family} in a slice", lambda: not part.running, PROGRAM_SECONDS)
     if part.process.returncode:
         part.check()
-    return parse(plain.stdout), parse(part.out.read_text())
+    return parse(plain.stdout), parse(part.output_file.read_text())
 
 
 def check_hooked(own: OwnSystem, devices: int) -> None:
@@ -93,7 +93,7 @@ def check_hooked(own: OwnSystem, devices: int) -> None:
     wait_for("a program in a slice", lambda: not part.running)
     if part.process.returncode:
         part.check()
-    if part.out.read_text() == plain:
+    if part.output_file.read_text() == plain:
         raise PartError(
             f"a program in a slice of {SLICE_MEMORY} sees the whole device {plain.strip()}: it is not hooked"
         )

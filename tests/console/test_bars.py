@@ -70,8 +70,8 @@ def test_free_capacity_is_fragmented_by_what_is_partly_used() -> None:
     found = bars.bars([device("a", 0), device("b", 500), device("c", 250), device("d", 0, drained="why")], [])
     free = bars.free(found)
     assert (free.milli, free.largest_milli, free.whole_device_count) == (2250, 1000, 1)
-    assert round(free.fragmented, 3) == round(1250 / 2250, 3)
-    assert bars.free([]).fragmented == 0
+    assert round(free.fragmented_part, 3) == round(1250 / 2250, 3)
+    assert bars.free([]).fragmented_part == 0
 
 
 def test_alerts_of_devices_and_slices() -> None:

@@ -62,17 +62,19 @@ def test_a_fork_bomb_is_bounded_and_harms_no_other_tenant(
         """Programs of another slice start meanwhile."""
         for _ in range(3):
             part = system.run("short", [], [str(built / "victim"), "0", "1048576"])
-            assert part.process.wait(60) == 0 and part.out.read_text().split() == ["full", "0"], part.err.read_text()
+            assert part.process.wait(60) == 0 and part.output_file.read_text().split() == ["full", "0"], (
+                part.error_file.read_text()
+            )
 
     quiet_bytes, quiet_fds = state_page.read(page).devices[0].used_bytes, settled_descriptors(table)
     # a user's bound is for all of its slices, and these are all of one user: its own further programs are refused
     meanwhile = run_short if bound == "processes_per_slice_max" else lambda: time.sleep(2)
     quiet = kernels_of(neighbour, meanwhile)
     explosion = system.run("bomb", [], [str(built / "bomb"), str(PROCESSES)], talk=True)
-    eventually(lambda: len(explosion.out.read_text().split()) >= PROCESSES, "all answers")
-    answers = explosion.out.read_text().split()
+    eventually(lambda: len(explosion.output_file.read_text().split()) >= PROCESSES, "all answers")
+    answers = explosion.output_file.read_text().split()
     attached = answers.count("0")
-    said = explosion.err.read_text()
+    said = explosion.error_file.read_text()
     # fewer on a busy host: one that waits too long for its context's memory ends, and its place is free again
     assert BOUND // 2 <= attached <= BOUND, f"{Counter(answers)}: {said[-3000:]}"
     assert bound in said and "Traceback" not in said, said[-2000:]

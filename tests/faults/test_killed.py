@@ -53,8 +53,8 @@ class Victims:
         self.keeper = system.run(
             "victim", ["--gpus", "0.25", "--mem", f"{SLICE_BYTES}"], ["sh", "-c", "env; exec cat"], talk=True
         )
-        eventually(lambda: "VGPU_SOCKET=" in self.keeper.out.read_text(), "the slice's environment")
-        lines = [line.partition("=") for line in self.keeper.out.read_text().splitlines() if "=" in line]
+        eventually(lambda: "VGPU_SOCKET=" in self.keeper.output_file.read_text(), "the slice's environment")
+        lines = [line.partition("=") for line in self.keeper.output_file.read_text().splitlines() if "=" in line]
         self.env = {name: value for name, _, value in lines} | {"LD_PRELOAD": str(built / "libvgpu.so")}
         self.quiet_bytes = self.device().used_bytes
 

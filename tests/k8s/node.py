@@ -313,7 +313,7 @@ Root = "{folder / "runc"}"
 
     def _registrations(self) -> int:
         """How often kubelet has registered the driver: a Prepare that it cannot deliver is repeated a minute later."""
-        return self.driver.err.read_text().count("kubelet has registered") if self.driver else 0
+        return self.driver.error_file.read_text().count("kubelet has registered") if self.driver else 0
 
     @staticmethod
     def _alive(part: Part | None) -> bool:

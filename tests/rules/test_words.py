@@ -1,4 +1,4 @@
-"""Documents, help texts and messages use the words of docs/glossary.md, and none that it lists as not used."""
+"""Documents, messages, comments and names use the words of docs/glossary.md, and none that it lists as not used."""
 
 from __future__ import annotations
 
@@ -11,10 +11,15 @@ import click
 from vgpud.cli.main import cli
 from vgpud.serve import main as vgpud
 
+from .test_prose import prose
 from .tree import ROOT, c_code, parse, tracked
 
 GLOSSARY = "docs/glossary.md"
 TERMS_MAX = 30
+#: what prose quotes: code in backticks, words in quotation marks, members of modules and objects
+QUOTED = re.compile(r"`[^`]*`|\"[^\"]*\"|\w+\.\w+")
+#: words of stored fields and recorded events, and of an argument in Slurm's and pytest's own language
+KEPT_WORDS = frozenset(["kinds", "room", "parted", "door"])
 
 
 def _rows(title: str) -> list[list[str]]:
@@ -89,6 +94,33 @@ def test_no_text_has_a_word_that_is_not_used() -> None:
         if found
     ]
     assert not wrong, f"{len(wrong)} texts; docs/glossary.md has what stands instead\n" + "\n".join(wrong)
+
+
+def test_no_comment_has_a_word_that_is_not_used() -> None:
+    pattern = not_used()
+    texts = ((where, QUOTED.sub("", text)) for where, text in prose())
+    wrong = [f"{where}: {word.group()!r}" for where, text in texts for word in pattern.finditer(text)]
+    assert not wrong, "\n".join(wrong)
+
+
+def words_of(name: str) -> list[str]:
+    """The words of an identifier, in small letters."""
+    return [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)]
+
+
+def test_no_name_has_a_word_that_is_not_used() -> None:
+    pattern = not_used()
+    wrong = set()
+    for file in tracked(".py"):
+        for node in ast.walk(parse(file)):
+            name = getattr(node, "id", None) or getattr(node, "attr", None) or getattr(node, "arg", None)
+            name = name or (
+                node.name if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) else ""
+            )
+            wrong |= {
+                (file, name) for word in words_of(name or "") if word not in KEPT_WORDS and pattern.fullmatch(word)
+            }
+    assert not wrong, "\n".join(f"{file}: {name}" for file, name in sorted(wrong))
 
 
 def test_the_glossary_is_short() -> None:

@@ -40,6 +40,6 @@ def test_a_limit_below_what_is_used_takes_nothing_and_gives_no_more(make_system:
     late = system.run("held", (), [str(ledger.build()), "large", str(2 << 20)])
     wait_for("who comes too late", lambda: not late.running)
     assert late.process.returncode == 1
-    assert last_line(late.err) == "cuDevicePrimaryCtxRetain(&worker->context, 0): 2"  # not even its context
+    assert last_line(late.error_file) == "cuDevicePrimaryCtxRetain(&worker->context, 0): 2"  # not even its context
     assert shown(system)["mem_used_bytes"] == used
     part.check()

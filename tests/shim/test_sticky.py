@@ -91,7 +91,7 @@ def test_the_fault_is_reported_and_the_slice_is_free_again(
     for _ in range(2):
         faulty = system.run("faulty", (), [str(programs / "sticky")], {"FAULT": "fault_700"})
         wait_for("the program", lambda one=faulty: not one.running)
-        assert faulty.process.returncode == 0, faulty.err.read_text()
+        assert faulty.process.returncode == 0, faulty.error_file.read_text()
         wait_for(
             "its memory", lambda: asked(system, "slice", "show", "faulty")["slice"]["devices"][0]["mem_used_bytes"] == 0
         )

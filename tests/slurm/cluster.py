@@ -322,7 +322,7 @@ class Cluster:
 
     def logs(self) -> str:
         """The ends of all logs, for messages of failed tests."""
-        return "".join(f"\n== {name}\n{part.err.read_text()[-1500:]}" for name, part in self.parts.items())
+        return "".join(f"\n== {name}\n{part.error_file.read_text()[-1500:]}" for name, part in self.parts.items())
 
 
 def _as(user: str) -> dict[str, Any]:

@@ -22,5 +22,5 @@ def test_in_a_slice(system: OwnSystem, tmp_path: Path, name: str, gpus: str) -> 
     command = [os.environ.get("CC", "gcc"), *flags, "-o", str(program), f"tests/sim/{name}.c"]
     subprocess.run([*command, "vgpud/lib/sim/libcuda.so.1"], cwd=ROOT, check=True)
     tenant = system.run(name, ("--gpus", gpus, "--mem", "4G"), [str(program)])
-    assert tenant.process.wait(PROGRAM_SECONDS) == 0, tenant.err.read_text()
-    assert tenant.out.read_text() == "ok\n"
+    assert tenant.process.wait(PROGRAM_SECONDS) == 0, tenant.error_file.read_text()
+    assert tenant.output_file.read_text() == "ok\n"

@@ -20,4 +20,4 @@ def test_modules_of_the_current_folder_are_not_run(
     system = make_system()
     system.vgpu("slice", "ls")
     part = system.run("a", ("--gpus", "0.5"), ["true"])
-    assert part.process.wait(60) == 0, part.err.read_text()
+    assert part.process.wait(60) == 0, part.error_file.read_text()

@@ -95,7 +95,7 @@ class Site:
         env = {**self.system.env, "AS": f"{ALICE}:{ALICE}", "API_KEY": self.secrets["environment"]}
         part = Part("attached", [sys.executable, client.__file__, socket], env, self.system.folder)
         self.system.tenants.append(part)
-        wait_for("the attached program", lambda: part.out.read_text() == f"{client.OK}\n")
+        wait_for("the attached program", lambda: part.output_file.read_text() == f"{client.OK}\n")
         return part
 
     def close(self) -> None:

@@ -64,7 +64,7 @@ SECTIONS = {
 }
 COMMANDS = {name: entry for commands in SECTIONS.values() for name, entry in commands.items()}
 #: names of before the first release
-RENAMED = {
+OLD_NAMES = {
     "quota": ("vgpud.cli.jobs.queue:queue", "vgpu queue"),
     "simulate": ("vgpud.cli.jobs.whatif:whatif", "vgpu whatif"),
 }
@@ -75,7 +75,7 @@ RENAMED = {
     cls=LazyGroup,
     lazy=COMMANDS,
     sections={title: list(commands) for title, commands in SECTIONS.items()},
-    renamed=RENAMED,
+    old_names=OLD_NAMES,
     epilog=epilog(),
 )
 @click.version_option(vgpud.__version__, prog_name="vgpu")

@@ -156,7 +156,7 @@ def _cdi_hook(stage: str, hook: Edits) -> Edits:
     return {"hookName": stage} | {name: hook[name] for name in names if name in hook}
 
 
-def _only(uuids: Iterable[str], inventory: Collected) -> Edits:
+def _select_device_nodes(uuids: Iterable[str], inventory: Collected) -> Edits:
     """The edits without the nodes that only other devices have."""
     own = {path for uuid in uuids for path in inventory.nodes.get(uuid, ())}
     foreign = {path for paths in inventory.nodes.values() for path in paths} - own
@@ -215,14 +215,16 @@ class Cdi:
 
     def _static(self, inventory: Collected) -> Edits:
         """The devices by size: a container's slice may be on each of these."""
-        edits = _only([uuid for uuid in inventory.nodes if uuid not in inventory.uuids_without_size], inventory)
+        edits = _select_device_nodes(
+            [uuid for uuid in inventory.nodes if uuid not in inventory.uuids_without_size], inventory
+        )
         return self._file([(size, f"VGPU={size}") for size in inventory.sizes], edits)
 
     def _one(self, slice_name: str) -> Edits:
         """The device of one slice: of the devices' nodes only those that its own have."""
         collected = self._collected
         assert collected is not None
-        edits = _only(self._one_time[slice_name], collected)
+        edits = _select_device_nodes(self._one_time[slice_name], collected)
         return self._file([(slice_name, f"VGPU_SLICE={slice_name}")], edits)
 
     @staticmethod

@@ -130,7 +130,7 @@ class SuspendSlice:
 class ProcessAttached:
     """A validated attach message.
 
-    `held`: bytes per device UUID that a resuming process claims to hold. `room`: bytes that the slice may still hold
+    `held`: bytes per device UUID that a resuming process claims to hold. `free_bytes`: what the slice may still hold
     there according to the arbiter. `is_admitted`: it has its answer, and its places were counted
     (core/slices/attach_rules.py). `named_uuids`: the devices that it names by UUID, to which a pending slice is bound.
     """

@@ -10,7 +10,7 @@ from vgpud.core.units import MILLI_PER_DEVICE
 
 
 class Counted:
-    """Implements placement.base.Room. Placements name no node and no device."""
+    """Implements base.ClusterCapacity. Placements name no node and no device."""
 
     def __init__(self, gpus: int) -> None:
         self._total = self._free = gpus * MILLI_PER_DEVICE

@@ -171,7 +171,7 @@ def _skew_ppm(row: Row) -> int:
     return skew_ppm(row.text("model_name"))
 
 
-def _philly(row: Row) -> TraceJob:
+def _read_philly(row: Row) -> TraceJob:
     ask, members = whole_gpus(row.positive("num_gpus"))
     try:
         at = datetime.datetime.fromisoformat(row.text("timestamp"))
@@ -233,7 +233,7 @@ def _used_milli(row: Row, spec: JobSpec) -> int:
 
 FORMATS = (
     Format("Tiresias and Muri", frozenset({"num_gpu", "submit_time", "duration"}), _tiresias),
-    Format("Philly", frozenset({"timestamp", "num_gpus", "duration"}), _philly),
+    Format("Philly", frozenset({"timestamp", "num_gpus", "duration"}), _read_philly),
     Format("openb", frozenset({"num_gpu", "gpu_milli", "creation_time", "deletion_time"}), _openb),
     Format(
         "vgpu usage",

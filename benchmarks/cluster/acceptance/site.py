@@ -144,7 +144,7 @@ class Site:
 
     def drained(self) -> int:
         """How often Slurm has drained a node where it started a job that ran there. The controller resumes it."""
-        return self.cluster.parts[SLURMCTLD].err.read_text().count("Duplicate jobid on nodes")
+        return self.cluster.parts[SLURMCTLD].error_file.read_text().count("Duplicate jobid on nodes")
 
     def recordings(self) -> list[Path]:
         """Of all controllers, in their order."""

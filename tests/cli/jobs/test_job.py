@@ -346,7 +346,7 @@ def test_logs_f_follows_until_the_end_over_a_new_file(vgpu: Any, daemon: Any, qu
         fresh.write_text("again\n")
         fresh.rename(log)
         time.sleep(0.3)
-        log.write_text("cut\n")  # begun anew and shorter
+        log.write_text("cut\n")  # begun again and shorter
         queue.end(4)
 
     thread = threading.Thread(target=run)

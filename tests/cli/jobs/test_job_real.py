@@ -271,7 +271,7 @@ def test_usage_is_a_trace_for_the_simulator(real: Any, home: Path) -> None:
 
 @pytest.fixture
 def as_other_user(system: OwnSystem, home: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """`vgpu ARGS` as user nobody, in a folder of theirs."""
+    """`vgpu ARGS` as another user, in a folder of theirs."""
     theirs = home / "nobody"
     theirs.mkdir()
     os.chown(theirs, OTHER_UID, OTHER_UID)

@@ -155,7 +155,9 @@ class Matrix:
             wait_for("the program in a slice", lambda: not part.running, PROGRAM_SECONDS)
         finally:
             part.stop()
-        after = said("in a slice it", part.process.returncode, part.out.read_text(), part.err.read_text())
+        after = said(
+            "in a slice it", part.process.returncode, part.output_file.read_text(), part.error_file.read_text()
+        )
         now = self._slice()
         outcome.seen_bytes, outcome.peak_bytes = after["total_bytes"], now.mem_peak_bytes
         outcome.launches = now.launches - launches

@@ -44,8 +44,8 @@ def test_every_answer_is_that_of_a_sorted_list(length: int, monkeypatch: pytest.
         left = [entry for entry, bit, _ in entries if not bit & skip]
         assert tested.next(None, skip) == (left[0] if left else None)
         assert tested.next(point, skip) == next((entry for entry in left if entry > point), None)
-        assert tested.worst(None) == (entries[-1][0] if entries else None)
-        assert tested.worst(point) == max((entry for entry, _, _ in entries if entry < point), default=None)
+        assert tested.find_last(None) == (entries[-1][0] if entries else None)
+        assert tested.find_last(point) == max((entry for entry, _, _ in entries if entry < point), default=None)
         assert tested.weight_after(point) == sum(weight for entry, _, weight in entries if entry > point)
         for rank, (entry, bit, _) in enumerate(entries):
             assert tested.rank(entry[1]) == rank and tested.bit(entry[1]) == bit and entry[1] in tested

@@ -23,7 +23,7 @@ _SECOND_NS = 1_000_000_000
 @click.group(
     "cluster",
     cls=LazyGroup,
-    renamed={"quota": ("vgpud.cli.cluster.cluster:cluster.queues", "vgpu cluster queues")},
+    old_names={"quota": ("vgpud.cli.cluster.cluster:cluster.queues", "vgpu cluster queues")},
     short_help="Run and show the queue over the nodes of a Slurm cluster.",
 )
 def cluster() -> None:

@@ -44,16 +44,16 @@ def with_run_dir(text: str) -> Callable[[F], F]:
     return add
 
 
-def check(alternatives: Mapping[str, str], only: Collection[str] = ("run_dir",)) -> bool:
+def check(alternatives: Mapping[str, str], cluster_options: Collection[str] = ("run_dir",)) -> bool:
     """Whether --cluster was given. `alternatives`: keyword of an option that makes no sense there -> what to write
-    instead; `only`: those that make sense nowhere else. Raises UsageError for one that was given."""
+    instead; `cluster_options`: those that make sense nowhere else. Raises UsageError for one that was given."""
     ctx, remedies = click.get_current_context(), {**_ALWAYS, **alternatives}
     over_cluster = bool(ctx.params["over_cluster"])
     for option in _find_given_options(ctx):
         name = str(option.name)
         if over_cluster and name in remedies:
             raise click.UsageError(f"{_spelling(option)} with --cluster: {remedies[name]}")
-        if not over_cluster and name in only:
+        if not over_cluster and name in cluster_options:
             raise click.UsageError(f"{_spelling(option)} is for --cluster: add that, or leave it out")
     return over_cluster
 

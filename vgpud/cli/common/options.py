@@ -124,20 +124,20 @@ class LazyGroup(_WithGlobals, click.Group):
         *args: Any,
         lazy: dict[str, tuple[str, str]] | None = None,
         sections: Mapping[str, Sequence[str]] | None = None,
-        renamed: Mapping[str, tuple[str, str]] | None = None,
+        old_names: Mapping[str, tuple[str, str]] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         self.lazy = lazy or {}
         self.sections = sections or {}
-        self.renamed = renamed or {}
+        self.old_names = old_names or {}
         self.command_class = VgpuCommand
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*self.lazy, *super().list_commands(ctx)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        place, _ = self.lazy.get(cmd_name) or self.renamed.get(cmd_name) or ("", "")
+        place, _ = self.lazy.get(cmd_name) or self.old_names.get(cmd_name) or ("", "")
         if not place:
             return super().get_command(ctx, cmd_name)
         import importlib
@@ -154,8 +154,8 @@ class LazyGroup(_WithGlobals, click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        if name in self.renamed and not ctx.resilient_parsing:
-            old_path, new_path = f"{ctx.command_path} {name}", self.renamed[name][1]
+        if name in self.old_names and not ctx.resilient_parsing:
+            old_path, new_path = f"{ctx.command_path} {name}", self.old_names[name][1]
             click.echo(f"vgpu: `{old_path}` is `{new_path}` now, and goes with the next release", err=True)
         if ctx.resilient_parsing or name.startswith("-") or self.get_command(ctx, name):
             return super().resolve_command(ctx, args)

@@ -168,7 +168,7 @@ class _Demo:
         kept = Wanted(0.75, 0.75, 0.75, 0.75, KEPT_TOLERANCE_PP)
         self._phase("0.25 may borrow", {SMALL: borrower, LARGE: kept})
         self._stop(LARGE)
-        alone = self.rows[0].got
+        alone = self.rows[0].share
         self._phase("the other has ended", {SMALL: Wanted(0.25, 1, max(0.25, alone - 0.05), 1)})
         self._stop(SMALL)
 
@@ -309,10 +309,12 @@ class _Demo:
         print_lines([f"Shares are from {source}. Results: {', '.join(self._files())}"])
         off = [row for row in self.rows if row.is_off]
         for row in off:
-            text = f"{row.off_pp():.1f} points outside (at most {row.wanted.tolerance_pp:g})"
-            text = f"{row.phase}: {row.tenant} got {row.got:.1%}, {text}; "
+            text = f"{row.off_pp():.1f} points outside (at most {row.target.tolerance_pp:g})"
+            text = f"{row.phase}: {row.tenant} got {row.share:.1%}, {text}; "
             if row.is_hosts_doing:
-                text += f"other programs of this machine denied the demo {row.denied:.0%} of a processor meanwhile:"
+                text += (
+                    f"other programs of this machine denied the demo {row.denied_part:.0%} of a processor meanwhile:"
+                )
                 text += " no failure; run it again where less else runs"
             else:
                 text += "see docs/limits.md"
@@ -342,7 +344,7 @@ class _Demo:
             self.console.print(curves(lines, self.console.width), highlight=False, markup=False)
             return
         wanted = {
-            (seconds(begin), seconds(end), promise.least)
+            (seconds(begin), seconds(end), promise.min_share)
             for _, begin, end, promises in self.phases[1:]
             for promise in promises.values()
         }
@@ -350,7 +352,7 @@ class _Demo:
         plot(self.output / "shares.png", self.title, lines, phases, sorted(wanted))
 
     def _limits(self, tenant: str) -> str:
-        found = [row.wanted for row in self.rows if row.tenant == tenant]
+        found = [row.target for row in self.rows if row.tenant == tenant]
         return ", then ".join(dict.fromkeys(f"{wanted.minimum:g}..{wanted.maximum:g}" for wanted in found))
 
     def _write_figures(self) -> None:

@@ -26,13 +26,13 @@ PLOT_WINDOW_STEPS = 2
 
 @dataclass(frozen=True)
 class Wanted:
-    """The promise to a tenant in a phase: its share is at least `least` and at most `most` (0..1), give or take
-    `tolerance_pp` percentage points."""
+    """The promise to a tenant in a phase: its share is at least `min_share` and at most `max_share` (0..1), give or
+    take `tolerance_pp` percentage points."""
 
     minimum: float
     maximum: float
-    least: float
-    most: float
+    min_share: float
+    max_share: float
     tolerance_pp: float = TOLERANCE_PP
 
 
@@ -109,28 +109,28 @@ class Row:
 
     phase: str
     tenant: str
-    wanted: Wanted
-    got: float
+    target: Wanted
+    share: float
     rate: float
     rate_alone: float
     memory_limit_bytes: int
     memory_peak_bytes: int
     #: processors that the host denied the demo's parts in the phase (demo_host.py); None: not known
-    denied: float | None = None
+    denied_part: float | None = None
 
     def off_pp(self) -> float:
         """How far the share is outside its limits, in percentage points (0 = within)."""
-        return 100 * max(0.0, self.wanted.least - self.got, self.got - self.wanted.most)
+        return 100 * max(0.0, self.target.min_share - self.share, self.share - self.target.max_share)
 
     @property
     def is_off(self) -> bool:
         """The promise was not kept."""
-        return self.off_pp() > self.wanted.tolerance_pp
+        return self.off_pp() > self.target.tolerance_pp
 
     @property
     def is_hosts_doing(self) -> bool:
         """The promise was not kept, and the host denied the parts enough processor to be the cause."""
-        return self.is_off and self.off_pp() - self.wanted.tolerance_pp <= 100 * (self.denied or 0.0)
+        return self.is_off and self.off_pp() - self.target.tolerance_pp <= 100 * (self.denied_part or 0.0)
 
 
 def share_of_phase(

@@ -79,16 +79,16 @@ def final_grid(rows: Sequence[Row]) -> Grid:
     grid = Grid(titles, first_to_go=("PEAK", "MEM-LIMIT", "OF-ALONE", "SAMPLES/S", "MIN..MAX"))
     for index, row in enumerate(rows):
         style = "yellow" if row.is_hosts_doing else "red" if row.is_off else ""
-        low, high = row.wanted.least, row.wanted.most
+        low, high = row.target.min_share, row.target.max_share
         wanted = f"{low:.0%}" if low == high else f">={low:.0%}" if low > 0 else "-"
         first = index == 0 or rows[index - 1].phase != row.phase
         texts = (
             row.phase if first else "",
             row.tenant,
-            f"{row.wanted.minimum:g}..{row.wanted.maximum:g}",
+            f"{row.target.minimum:g}..{row.target.maximum:g}",
             wanted,
-            f"{row.got:.1%}",
-            "-" if row.denied is None else f"{row.denied:.0%}",
+            f"{row.share:.1%}",
+            "-" if row.denied_part is None else f"{row.denied_part:.0%}",
             f"{row.rate:,.0f}",
             f"{row.rate / row.rate_alone:.0%}" if row.rate_alone > 0 else "-",
             format_bytes(row.memory_limit_bytes),

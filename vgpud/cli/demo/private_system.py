@@ -61,9 +61,9 @@ class Part:
         self, name: str, command: Sequence[str], env: Mapping[str, str], folder: Path, talk: bool = False
     ) -> None:
         self.name = name
-        self.out = folder / f"{name}.out"
-        self.err = folder / f"{name}.log"
-        with self.out.open("wb") as out, self.err.open("ab") as err:
+        self.output_file = folder / f"{name}.out"
+        self.error_file = folder / f"{name}.log"
+        with self.output_file.open("wb") as out, self.error_file.open("ab") as err:
             self.process = subprocess.Popen(
                 list(command),
                 env=dict(env),
@@ -83,11 +83,11 @@ class Part:
     def check(self) -> None:
         """Raises PartError when the process has ended."""
         if not self.running:
-            raise PartError(f"{self.name} ended with code {self.process.returncode}: {last_line(self.err)}")
+            raise PartError(f"{self.name} ended with code {self.process.returncode}: {last_line(self.error_file)}")
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """The JSON lines that it has printed since the last call; other lines are ignored."""
-        with self.out.open("rb") as file:
+        with self.output_file.open("rb") as file:
             file.seek(self._read_bytes)
             whole, newline, _rest = file.read().rpartition(b"\n")
         self._read_bytes += len(whole) + len(newline)

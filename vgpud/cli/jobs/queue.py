@@ -80,14 +80,16 @@ class Member(AnyParam):
 
 
 #: names of before the first release
-RENAMED = {
+OLD_NAMES = {
     name: (f"vgpud.cli.jobs.job:job.{name}", f"vgpu job {name}")
     for name in ("show", "cancel", "hold", "release", "requeue", "logs", "attach", "wait", "top")
 }
-RENAMED["get"] = ("vgpud.cli.jobs.queue:queue.ls", "vgpu queue ls")
+OLD_NAMES["get"] = ("vgpud.cli.jobs.queue:queue.ls", "vgpu queue ls")
 
 
-@click.group("queue", cls=LazyGroup, renamed=RENAMED, short_help="Show and set queues: guarantees, limits, policies.")
+@click.group(
+    "queue", cls=LazyGroup, old_names=OLD_NAMES, short_help="Show and set queues: guarantees, limits, policies."
+)
 def queue() -> None:
     """Show and set queues. Users see the queues that they may use; admins create and change them."""
 

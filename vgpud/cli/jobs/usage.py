@@ -68,7 +68,7 @@ def usage(
     by = by or ("job" if settings.output == "csv" else "user")
     if states and by != "job":
         raise click.UsageError("--state is for single jobs: add --by job")
-    if cluster_option.check({}, only=("state_dir",)):
+    if cluster_option.check({}, cluster_options=("state_dir",)):
         if by in POD_COLUMNS:
             raise click.UsageError(f"--by {by} is for claims of Kubernetes, and --cluster for jobs of Slurm: drop one")
         from vgpud.cli.cluster import usage as ended

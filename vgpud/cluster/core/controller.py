@@ -244,7 +244,9 @@ class Controller:
     def _as_known(self, node: SlurmNode) -> SlurmNode:
         """slurmctld does not know what a node has before it has registered."""
         known = self._nodes.get(node.name)
-        return replace(known, state=node.state, used_milli=node.used_milli) if known and not node.registered else node
+        return (
+            replace(known, state=node.state, used_milli=node.used_milli) if known and not node.is_registered else node
+        )
 
     def _running(self) -> list[Job]:
         found = (self.machine.jobs.get(one.job_id) for one in self.bindings.values())

@@ -94,7 +94,7 @@ class SlurmNode:
     #: of each device: what Slurm has given to jobs, whosever they are; () = it shows no amounts (22.05)
     used_milli: tuple[int, ...] = ()
     memory_bytes: int = 0  # of each device, as it publishes it; 0 = not known
-    registered: bool = True  # since slurmctld's start
+    is_registered: bool = True  # since slurmctld's start
     reason: str = ""  # why it is drained or down
 
     @property
@@ -118,7 +118,7 @@ class SlurmNode:
     @property
     def responds(self) -> bool:
         """Whether Slurm sends it a job's start at once: to others it does so some 10 s later, or later."""
-        return "*" not in self.state and (self.registered or self.is_off)
+        return "*" not in self.state and (self.is_registered or self.is_off)
 
     @property
     def is_schedulable(self) -> bool:
@@ -134,7 +134,7 @@ class SlurmNode:
     @property
     def to_register(self) -> bool:
         """Whether it is to register soon: one whose power is off, or that is down, is not."""
-        if self.registered:
+        if self.is_registered:
             return False
         plain, more = self._words
         return plain in (*UP, *DRAINED, UNKNOWN) and not self.is_off and "down" not in more

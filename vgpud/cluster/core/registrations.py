@@ -56,7 +56,7 @@ class Registrations:
         self._registered_ns = {name: at for name, at in self._registered_ns.items() if now_ns - at < ABORT_NS}
         self._awaited_ns = {name: self._awaited_ns.get(name, now_ns) for name in awaited}
         late = {name for name, since_ns in self._awaited_ns.items() if now_ns - since_ns >= AWAITED_NS}
-        registered = {node.name for node in nodes if node.registered}
+        registered = {node.name for node in nodes if node.is_registered}
         is_first, is_restarted = self._known is None, bool((self._known or set()) & awaited)
         is_restarted |= is_first and not registered
         if is_restarted:
@@ -97,7 +97,7 @@ class Registrations:
     ) -> set[str]:
         """Each in two looks, as the order may be lost, and not before it answers, nor while it has to take a start."""
         having = {name for job in jobs if job.phase is Phase.RUNS for name in job.node_names}
-        ready = {node.name for node in nodes if node.registered and node.answers and node.name not in starting}
+        ready = {node.name for node in nodes if node.is_registered and node.answers and node.name not in starting}
         later = having - ready
         due = {
             name: at_ns for at_ns, name in sorted(self._missed, reverse=True) if at_ns <= now_ns and name not in later

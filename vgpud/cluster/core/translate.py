@@ -106,7 +106,7 @@ def objection(node: SlurmNode, settings: Settings, others_have_shards: bool) -> 
         return f"node {node.name} has {node.gpus} GPUs: {GPUS_MAX} is the limit"
     wanted = node.gpus * settings.shards_per_device
     if node.shards != wanted and (node.shards or others_have_shards):
-        if not node.registered:
+        if not node.is_registered:
             return f"node {node.name} has not registered: slurmctld does not know its shards yet"
         text = f"node {node.name} has {node.shards} shards for {node.gpus} GPUs"
         return f"{text}: write Gres=gpu:{node.gpus},shard:{wanted} in slurm.conf, as on the other nodes"

@@ -145,7 +145,7 @@ def nodes(text: str) -> Iterator[SlurmNode]:
             _number(row["CPUs"]),
             used_milli(row["GresUsed"], gpus),
             _number(comment.parse_comment(row["Comment"]).get("memory", "")),
-            registered=bool(row["FreeMem"]),  # slurmctld does not save it, and has it from the node
+            is_registered=bool(row["FreeMem"]),  # slurmctld does not save it, and has it from the node
             reason=row["Reason"],
         )
 

@@ -62,7 +62,9 @@ class Free:
     milli: int
     largest_milli: int  # on one device
     whole_device_count: int  # devices that are free as a whole
-    fragmented: float  # part of the free capacity that lies on partly used devices: no whole device can be had of it
+    fragmented_part: (
+        float  # part of the free capacity that lies on partly used devices: no whole device can be had of it
+    )
 
 
 def colors(slices: Iterable[pb.Slice]) -> dict[str, int]:

@@ -74,7 +74,7 @@ class Autoscaler:
         self._heuristic = registry.make(elastic.heuristic)
         self._means: dict[int, Mean] = {}
         self._target: Target | None = None
-        self._untold = 0  # 1: wish() has not returned it yet
+        self._untold = 0  # 1: take_new_target() has not returned it yet
         self._stragglers = Stragglers()
         self._began_ns = -1
         self._done = 0

@@ -22,7 +22,7 @@ def _efficiency(name: str, arguments: Arguments) -> Heuristic:
     return Search(Efficiency(name, threshold))
 
 
-def _fixed(name: str, arguments: Arguments) -> Heuristic:
+def _make_fixed(name: str, arguments: Arguments) -> Heuristic:
     if len(arguments.numbers) != 1 or arguments.numbers[0].denominator != 1 or arguments.numbers[0] < 1:
         raise InvalidSpec(f"{name}: give one whole number of workers, 1 or more: write for example fixed(4)")
     return Fixed(name, int(arguments.numbers[0]))
@@ -64,7 +64,9 @@ CHOICES: dict[str, Choice[Heuristic]] = {
         parameter_names=("samples", "price"),
         words=("linear", "steps"),
     ),
-    "fixed": Choice("this number of workers, as soon as capacity is free", _fixed, numbers="a whole number of workers"),
+    "fixed": Choice(
+        "this number of workers, as soon as capacity is free", _make_fixed, numbers="a whole number of workers"
+    ),
 }
 
 #: name -> its line, for --help

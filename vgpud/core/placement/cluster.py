@@ -30,8 +30,8 @@ SHAPES_MAX = 512
 
 
 class Cluster:
-    """Implements base.Room. The cluster owns the nodes from now on: all of them are free and offered until a call says
-    otherwise."""
+    """Implements base.ClusterCapacity. The cluster owns the nodes from now on: all of them are free and offered until
+    a call says otherwise."""
 
     def __init__(
         self, nodes: Sequence[Node], policy: SiteLimits | None = None, rule: Rule | None = None, mix: Mix = PLAIN_MIX

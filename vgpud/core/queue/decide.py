@@ -249,7 +249,7 @@ class Decision:
             if job.state in WAITING:
                 due_ns = job.waiting_since_ns + line.spec.lent_after_ns
                 self.shrink_deadline_ns = min(self.shrink_deadline_ns, due_ns)
-            last = line.running.worst(None)
+            last = line.running.find_last(None)
             passes = line.policy.preempts and last is not None and last > request.entry
             if not passes and line.account.below_guarantee(width_milli) is None:
                 return False
@@ -302,12 +302,12 @@ class Decision:
         return self._free_capacity(request, _in_turn(self._cuts(request), *behind))
 
     def _find_victims_behind(self, line: JobQueue, entry: Entry) -> Iterator[Job]:
-        at = line.running.worst(None)
+        at = line.running.find_last(None)
         while at is not None and at > entry:
             victim = self.world.jobs[at[1]]
             if self._may_stop(victim, line):
                 yield victim
-            at = line.running.worst(at)
+            at = line.running.find_last(at)
 
     def _find_holders_behind(self, line: JobQueue, entry: Entry) -> Iterator[Job]:
         parked = [j for j in self.world.suspended_holders if j in line.waiting and line.waiting.entry(j) > entry]
@@ -343,7 +343,7 @@ class Decision:
         `keeps_guarantee`: as long as that leaves it all of its guarantee. Other jobs run partly on the guarantee of
         their queue and stop only if that is not enough: the claiming queue's guarantee is to be met in full, too.
         """
-        cursors = {line.spec.name: line.running.worst(None) for line in lines}
+        cursors = {line.spec.name: line.running.find_last(None) for line in lines}
         left = [line for line in lines if cursors[line.spec.name] is not None]
         while left:
             line = max(left, key=lambda o: (o.account.share(), -o.account.index))
@@ -352,7 +352,7 @@ class Decision:
             if at is None or excess_milli <= 0:
                 left.remove(line)
                 continue
-            cursors[line.spec.name] = line.running.worst(at)
+            cursors[line.spec.name] = line.running.find_last(at)
             victim = self.world.jobs[at[1]]
             if (not keeps_guarantee or excess_milli >= victim.width_milli) and self._may_stop(victim, line):
                 yield victim

@@ -3,7 +3,7 @@
 `steps(events, now_ns)` applies what happens at one instant and decides once. The shell carries the commands out in
 their order and answers StartJob and StopJob with events. Drive it so:
 
-    machine = Machine(queues, room, registry.make)
+    machine = Machine(queues, cluster, registry.make)
     commands = machine.steps([Submitted((1,), spec)], now_ns)
 
 and send Woken when the last Wake says so.

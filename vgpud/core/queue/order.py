@@ -152,7 +152,7 @@ class Order:
             start = 0
         return None
 
-    def worst(self, cursor: Entry | None) -> Entry | None:
+    def find_last(self, cursor: Entry | None) -> Entry | None:
         """The last entry before `cursor` (None: of all)."""
         if not self._blocks:
             return None

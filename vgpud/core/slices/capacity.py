@@ -190,12 +190,15 @@ def _check_share(share: Share, part: Part | Share, device: Device) -> Denied | N
     return None
 
 
-def place(spec: Spec, state: State, excluded_slice: str = "", only: Sequence[str] = ()) -> tuple[Share, ...] | Denied:
-    """Shares for a spec, ordered by device index. `excluded_slice`: the one being changed; `only`: on these devices."""
+def place(
+    spec: Spec, state: State, excluded_slice: str = "", allowed_devices: Sequence[str] = ()
+) -> tuple[Share, ...] | Denied:
+    """Shares for a spec, ordered by device index; on `allowed_devices`, if any. `excluded_slice`: the one that
+    changes."""
     parts = parts_of(spec, state.policy)
     if isinstance(parts, Denied):
         return parts
-    candidates = _candidates(spec, parts, state, only)
+    candidates = _candidates(spec, parts, state, allowed_devices)
     if isinstance(candidates, Denied):
         return candidates
     taken: dict[str, Share] = {}
@@ -267,8 +270,8 @@ def check_shares(
     return tuple(sorted(shares, key=lambda share: state.devices[share.device_uuid].index))
 
 
-def _candidates(spec: Spec, parts: list[Part], state: State, only: Sequence[str]) -> list[Device] | Denied:
-    names = only or spec.device_uuids
+def _candidates(spec: Spec, parts: list[Part], state: State, allowed_devices: Sequence[str]) -> list[Device] | Denied:
+    names = allowed_devices or spec.device_uuids
     unknown = next((name for name in names if name not in state.devices), None)
     if unknown is not None:
         have = ", ".join(f"{device.index} ({uuid})" for uuid, device in state.devices.items()) or "none"
@@ -291,7 +294,9 @@ def _candidates(spec: Spec, parts: list[Part], state: State, only: Sequence[str]
             f" ask for {have_count} or less",
             "gpus_milli",
         )
-    return (_several(devices) if len(parts) > 1 else None) or _find_offered_devices(devices, len(parts), state, only)
+    return (_several(devices) if len(parts) > 1 else None) or _find_offered_devices(
+        devices, len(parts), state, allowed_devices
+    )
 
 
 def list_default_devices(state: State) -> list[Device]:
@@ -311,10 +316,10 @@ def _several(devices: Sequence[Device]) -> Denied | None:
 
 
 def _find_offered_devices(
-    devices: list[Device], count: int, state: State, only: Sequence[str]
+    devices: list[Device], count: int, state: State, allowed_devices: Sequence[str]
 ) -> list[Device] | Denied:
     """Those on which new shares may be placed. Denied when all devices that were named are closed."""
-    if only:
+    if allowed_devices:
         return devices  # it is there already
     found = [device for device in devices if not state.closed(device.uuid)]
     closed = offered.refusal([device for device in devices if device not in found], state)

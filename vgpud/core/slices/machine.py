@@ -270,7 +270,11 @@ def _place_resized_slice(state: State, old: Slice, spec: Spec) -> tuple[Share, .
         text = f"slice {old.name} is in use on {len(here)} device(s) and cannot move:"
         text += " end its programs and containers first or keep to its devices"
         return Denied(Reason.PRECONDITION, text)
-    kept = capacity.place(spec, state, excluded_slice=old.name, only=here) if same_count and same_names else None
+    kept = (
+        capacity.place(spec, state, excluded_slice=old.name, allowed_devices=here)
+        if same_count and same_names
+        else None
+    )
     if busy and kept is not None:
         return kept
     if kept is None or isinstance(kept, Denied):
