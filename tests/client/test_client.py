@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,8 +15,23 @@ from typing import Any
 import pytest
 from google.protobuf.message import Message
 
-from tests.daemon.node import Node
-from vgpud.client import AsyncClient, Client, ClientError, JobSpec, Queue, SliceSpec, calls, messages, model
+from tests.daemon.node import Node, eventually
+from vgpud.client import (
+    AsyncClient,
+    Client,
+    ClientError,
+    JobSpec,
+    NoCapacityError,
+    NotFoundError,
+    Queue,
+    Reservation,
+    SizeError,
+    SliceSpec,
+    calls,
+    messages,
+    model,
+    size,
+)
 from vgpud.errors import ExitCode
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
@@ -71,6 +87,50 @@ def test_jobs_and_queues(client: Client) -> None:
     client.delete_queue("team")
     assert "team" not in [queue.name for queue in client.queues()]
     assert isinstance(client.usage(since=datetime.now(timezone.utc) - timedelta(days=1), by="user"), list)
+
+
+def test_a_slice_for_a_while(client: Client) -> None:
+    with client.slice(0.5, max=1, mem="1G") as part:
+        assert part.name in [one.name for one in client.slices()]
+        made = part.get()
+        assert made.ephemeral and made.spec == size(0.5, max=1, mem="1G", service_class="batch")
+        changed = part.resize(0.25)
+        assert [(one.min_milli, one.max_milli) for one in changed.devices] == [(250, 1000)]
+        assert part.processes() == []
+    eventually(lambda: part.name not in [one.name for one in client.slices()])
+
+
+def test_slices_and_jobs_as_objects(client: Client, tmp_path: Path) -> None:
+    client.create_slice("a", size("0.25"))
+    part = client.use_slice("a")
+    assert (part.pause().suspended, part.resume().suspended) == ("paused", "")
+    part.delete()
+    with pytest.raises(NotFoundError, match="a"):
+        part.get()
+    with pytest.raises(NoCapacityError):
+        client.create_slice("b", size(64))
+    command = ("sh", "-c", "echo trained; exit 3")
+    spec = JobSpec(slice=size(0.1), command=command, directory=str(tmp_path), environment={"PATH": os.environ["PATH"]})
+    job = client.use_job(client.submit(spec)[0])
+    done = job.wait()
+    assert (done.state, done.exit_code, job.logs()) == ("failed", 3, "trained\n")
+    with pytest.raises(NotFoundError, match="members are 0 to 0"):
+        job.logs(member=1)
+    assert job.explain() and job.get() == done
+
+
+def test_reservations(client: Client) -> None:
+    end = datetime.now(timezone.utc) + timedelta(hours=1)
+    made = client.create_reservation(Reservation(name="r", device_uuids=("0",), end=end))
+    assert made.name == "r" and [one.name for one in client.reservations()] == ["r"]
+    client.delete_reservation("r")
+    assert client.reservations() == []
+
+
+@pytest.mark.parametrize("wrong", [{"gpus": True}, {"gpus": "x"}, {"gpus": 1, "mem": 1.5}, {"mem": 1, "mem_max": 1}])
+def test_sizes_that_are_none_are_refused_with_their_name(wrong: dict[str, Any]) -> None:
+    with pytest.raises(SizeError, match=r"gpus|mem"):
+        size(**wrong)
 
 
 def test_devices_and_tokens(client: Client) -> None:

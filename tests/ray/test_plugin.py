@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
+from vgpud.client.sizes import SizeError
 from vgpud.errors import ExitCode, VgpudError
 from vgpud.ray import slices
 from vgpud.ray.request import runtime_env
-from vgpud.ray.size import Size, SizeError, read
+from vgpud.ray.size import Size, read
 
 LOG = logging.getLogger("test")
 

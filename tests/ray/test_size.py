@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
+from vgpud.client.sizes import SizeError
 from vgpud.core.model import Spec
 from vgpud.core.units import format_gpus
-from vgpud.ray.size import SizeError, read
+from vgpud.ray.size import read
 
 GIB = 1 << 30
 #: of more digits than Python makes a text of

@@ -100,7 +100,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "serve": {"certs", "config", "core", "daemon", "devices", "errors", "host", "libraries", "paths", "store"},
     # what programs import, and tools beside the daemon
-    "client": {"errors", "host", "paths", "predict", "simulate"},
+    "client": {"core", "errors", "host", "paths", "predict", "simulate"},
     "elastic": {"client"},
     "predict": {"errors", "userfiles"},
     "setup": {"config", "errors", "paths"},

@@ -20,14 +20,26 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from vgpud.client.async_client import AsyncClient as AsyncClient
     from vgpud.client.failures import ClientError as ClientError
+    from vgpud.client.failures import InvalidRequestError as InvalidRequestError
+    from vgpud.client.failures import NoCapacityError as NoCapacityError
+    from vgpud.client.failures import NotAllowedError as NotAllowedError
+    from vgpud.client.failures import NotFoundError as NotFoundError
+    from vgpud.client.failures import StateConflictError as StateConflictError
+    from vgpud.client.failures import TimedOutError as TimedOutError
+    from vgpud.client.failures import UnreachableError as UnreachableError
     from vgpud.client.model import JobSpec as JobSpec
     from vgpud.client.model import Queue as Queue
+    from vgpud.client.model import Reservation as Reservation
     from vgpud.client.model import SliceSpec as SliceSpec
+    from vgpud.client.sizes import SizeError as SizeError
+    from vgpud.client.sizes import size as size
     from vgpud.client.sync_client import Client as Client
 
 #: what is loaded when it is used -> the module
-_LATE = {"AsyncClient": "async_client", "Client": "sync_client", "ClientError": "failures"}
-_LATE |= dict.fromkeys(("JobSpec", "Queue", "SliceSpec"), "model")
+_ERRORS = ("ClientError", "InvalidRequestError", "NoCapacityError", "NotAllowedError", "NotFoundError")
+_LATE = {"AsyncClient": "async_client", "Client": "sync_client", "SizeError": "sizes", "size": "sizes"}
+_LATE |= dict.fromkeys((*_ERRORS, "StateConflictError", "TimedOutError", "UnreachableError"), "failures")
+_LATE |= dict.fromkeys(("JobSpec", "Queue", "Reservation", "SliceSpec"), "model")
 
 PERIOD_S = 1.0
 #: timeout of the last report, at the end of the program

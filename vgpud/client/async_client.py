@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vgpud.client import calls, model
 from vgpud.client.async_connection import AsyncConnection
+from vgpud.client.held_slice import Holder
+from vgpud.client.logs import read_log
 from vgpud.client.messages import read, wall_ns, write
 from vgpud.client.offline import one_model, predict, simulate
+from vgpud.client.sizes import size
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 if TYPE_CHECKING:
@@ -106,7 +110,50 @@ class AsyncClient(AsyncConnection):
         async for answer in self.watch(calls.watch_slices(interval_ms)):
             yield read(model.Snapshot, answer)
 
+    def use_slice(self, name: str) -> AsyncSlice:
+        """The slice of this name, to be asked and changed: `await client.use_slice("team").resize(0.25)`."""
+        return AsyncSlice(self, name)
+
+    @asynccontextmanager
+    async def slice(
+        self, gpus: float | str, *, name: str = "", queue: str = "", **sizes: Any
+    ) -> AsyncIterator[AsyncSlice]:
+        """A slice for a while: `async with client.slice(0.5, max=1, mem="20G") as part`. Programs join it by
+        `vgpu run --slice NAME` (part.name). It ends with the block, or with its last program if that is later; and
+        with this program, however that dies. sizes: min, max, mem and the like, as vgpud.client.size takes them."""
+        call = calls.create_slice(
+            name,
+            write(pb.SliceSpec, size(gpus, **sizes)),
+            ephemeral=True,
+            owner_uid=0,
+            cdi_device=False,
+            queue=queue,
+        )
+        made = await self.send(call)
+        holder = await asyncio.to_thread(Holder, made.attach_socket)
+        try:
+            yield AsyncSlice(self, made.name)
+        finally:
+            await asyncio.to_thread(holder.close)
+
     # ---- jobs and queues ----
+
+    def use_job(self, job_id: int) -> AsyncJob:
+        """The job of this number, to be asked and changed: `await client.use_job(12).wait()`."""
+        return AsyncJob(self, job_id)
+
+    async def wait(self, job_ids: Sequence[int]) -> list[model.Job]:
+        """Waits until all of these jobs have ended; how they did, in the order of the numbers given."""
+        latest: dict[int, model.Job] = {}
+        async for one in self.watch_jobs(job_ids):
+            latest[one.job_id] = one
+        return [latest[job_id] for job_id in job_ids]
+
+    async def logs(self, job_id: int, *, member: int = 0) -> str:
+        """What a job, or this member of a gang, has printed so far. Of a daemon of this machine alone, and of jobs
+        whose files the user may read."""
+        job = await self.job(job_id)
+        return await asyncio.to_thread(read_log, job, member, self.remote)
 
     async def submit(self, spec: model.JobSpec, request_id: str = "") -> list[int]:
         """Queues a job, or an array of them; the numbers. The directory must be absolute, on the daemon's machine."""
@@ -194,6 +241,19 @@ class AsyncClient(AsyncConnection):
         """Deletes an empty queue. For admins."""
         await self.send(calls.delete_queue(name))
 
+    async def reservations(self) -> list[model.Reservation]:
+        """All reservations of devices, by their begin."""
+        return [read(model.Reservation, one) for one in await self.send(calls.reservations())]
+
+    async def create_reservation(self, reservation: model.Reservation) -> model.Reservation:
+        """Reserves devices for a queue, or for maintenance. For admins."""
+        call = calls.create_reservation(write(pb.Reservation, reservation))
+        return read(model.Reservation, await self.send(call))
+
+    async def delete_reservation(self, name: str) -> None:
+        """Ends a reservation. For admins."""
+        await self.send(calls.delete_reservation(name))
+
     async def usage(
         self,
         *,
@@ -234,3 +294,76 @@ class AsyncClient(AsyncConnection):
     ) -> dict[str, Figures]:
         """The figures of a trace of jobs on a cluster ("1x8") under each policy: `vgpu whatif`."""
         return await asyncio.to_thread(simulate, trace, cluster, policies, placement)
+
+
+class AsyncSlice:
+    """A slice by its name. Nothing is asked of the daemon until a method is called."""
+
+    def __init__(self, client: AsyncClient, name: str) -> None:
+        self.name = name
+        self._client = client
+
+    async def get(self) -> model.Slice:
+        """As it is now."""
+        return await self._client.get_slice(self.name)
+
+    async def resize(self, gpus: float | str | None = None, **sizes: Any) -> model.Slice:
+        """Changes what is given, while its programs run: resize(0.25, mem="10G"). Other values stay."""
+        return await self._client.update_slice(self.name, size(gpus, **sizes))
+
+    async def pause(self, *, evict: bool = False) -> model.Slice:
+        """Its programs wait; `evict`: their device memory moves to the host meanwhile."""
+        return await self._client.suspend_slice(self.name, evict=evict)
+
+    async def resume(self) -> model.Slice:
+        """Lets it continue."""
+        return await self._client.resume_slice(self.name)
+
+    async def processes(self) -> list[model.Process]:
+        """The processes in it."""
+        return await self._client.processes(self.name)
+
+    async def delete(self, *, force: bool = False) -> None:
+        """Deletes it; `force`: also while programs use it."""
+        await self._client.delete_slice(self.name, force)
+
+
+class AsyncJob:
+    """A job by its number. Nothing is asked of the daemon until a method is called."""
+
+    def __init__(self, client: AsyncClient, job_id: int) -> None:
+        self.job_id = job_id
+        self._client = client
+
+    async def get(self) -> model.Job:
+        """As it is now."""
+        return await self._client.job(self.job_id)
+
+    async def wait(self) -> model.Job:
+        """Waits for its end; how it ended."""
+        (job,) = await self._client.wait([self.job_id])
+        return job
+
+    async def logs(self, *, member: int = 0) -> str:
+        """What it has printed so far."""
+        return await self._client.logs(self.job_id, member=member)
+
+    async def explain(self) -> list[model.Fact]:
+        """Why it waits, or runs where it does."""
+        return await self._client.explain(self.job_id)
+
+    async def cancel(self) -> None:
+        """Ends it."""
+        await self._client.cancel(self.job_id)
+
+    async def hold(self) -> None:
+        """Keeps it from starting."""
+        await self._client.hold(self.job_id)
+
+    async def release(self) -> None:
+        """Lets it start."""
+        await self._client.release(self.job_id)
+
+    async def requeue(self) -> None:
+        """Stops it and queues it again."""
+        await self._client.requeue(self.job_id)

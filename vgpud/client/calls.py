@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from vgpud.client.failures import ClientError
+from vgpud.client.failures import make_error
 from vgpud.errors import ExitCode
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
@@ -68,7 +68,7 @@ def _utf8(name: str) -> str:
         name.encode()
     except UnicodeEncodeError as error:
         text = f"name {os.fsencode(name)!r} is not UTF-8: use letters, digits and -"
-        raise ClientError(text, ExitCode.USAGE) from error
+        raise make_error(text, ExitCode.USAGE) from error
     return name
 
 
@@ -181,7 +181,7 @@ def watch_trace(name: str) -> Watched[pb.WatchTraceResponse]:
 def submit(spec: pb.JobSpec, request_id: str) -> Call[list[int]]:
     if spec.ByteSize() > SPEC_BYTES_MAX:
         text = f"command and environment have {spec.ByteSize()} bytes, at most {SPEC_BYTES_MAX} are possible"
-        raise ClientError(f"{text}: use --no-env, and --env for what the job needs", ExitCode.USAGE)
+        raise make_error(f"{text}: use --no-env, and --env for what the job needs", ExitCode.USAGE)
     request = pb.SubmitJobRequest(request_id=request_id or _new_id(), spec=spec)
     ask_again = f"`vgpu submit --request-id {request.request_id} ...` asks again"
     return Call("Job", "SubmitJob", request, lambda answer: list(answer.job_ids), ask_again=ask_again)

@@ -15,7 +15,7 @@ from vgpud.client import calls, contexts
 from vgpud.client.calls import Call, Listed, Watched
 from vgpud.client.channel import OPTIONS, open_channel
 from vgpud.client.contexts import Context
-from vgpud.client.failures import ClientError, explain
+from vgpud.client.failures import ClientError, explain, make_error
 from vgpud.client.grpc_import import grpc
 from vgpud.client.target import find_target, probe
 from vgpud.errors import ExitCode
@@ -83,7 +83,7 @@ class Connection:
 
             why = why_unreachable(self._context, self.target)
             if why:
-                failure = ClientError(
+                failure = make_error(
                     why, ExitCode.UNREACHABLE, status=failure.status, is_unanswered=failure.is_unanswered
                 )
         return failure
@@ -114,7 +114,7 @@ class Connection:
                     raise
                 cause = first if error.is_unanswered else error
                 text = f"{cause.message}; it may have been accepted: {call.ask_again}"
-                raise ClientError(
+                raise make_error(
                     text, cause.exit_code, status=cause.status, is_unanswered=error.is_unanswered
                 ) from error
 

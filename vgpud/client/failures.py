@@ -37,6 +37,50 @@ class ClientError(VgpudError):
         return str(self)
 
 
+class InvalidRequestError(ClientError):
+    """The request is invalid: a value is out of range, or contradicts another one."""
+
+
+class UnreachableError(ClientError):
+    """The daemon does not answer."""
+
+
+class TimedOutError(ClientError):
+    """No answer in time."""
+
+
+class NotFoundError(ClientError):
+    """There is no such slice, device, job or queue."""
+
+
+class NotAllowedError(ClientError):
+    """The caller may not do this."""
+
+
+class NoCapacityError(ClientError):
+    """There is too little free capacity, or a quota is used up."""
+
+
+class StateConflictError(ClientError):
+    """The name is taken, or the slice, job or queue is not in a state for this."""
+
+
+_CLASSES: dict[ExitCode, type[ClientError]] = {
+    ExitCode.USAGE: InvalidRequestError,
+    ExitCode.UNREACHABLE: UnreachableError,
+    ExitCode.TIMED_OUT: TimedOutError,
+    ExitCode.NOT_FOUND: NotFoundError,
+    ExitCode.DENIED: NotAllowedError,
+    ExitCode.NO_CAPACITY: NoCapacityError,
+    ExitCode.CONFLICT: StateConflictError,
+}
+
+
+def make_error(message: str, exit_code: ExitCode, *, status: str = "", is_unanswered: bool = False) -> ClientError:
+    """A ClientError of the class for this exit code."""
+    return _CLASSES.get(exit_code, ClientError)(message, exit_code, status=status, is_unanswered=is_unanswered)
+
+
 def explain(error: Any, target: str, timeout_s: float) -> ClientError:
     """Of a grpc.RpcError."""
     from grpc_status import rpc_status
@@ -57,7 +101,7 @@ def explain(error: Any, target: str, timeout_s: float) -> ClientError:
         hint = _hint(status)
         if hint and hint not in message:
             message = f"{message}: {hint}"
-    return ClientError(message, exit_code, status=name, is_unanswered=name in _UNANSWERED and status is None)
+    return make_error(message, exit_code, status=name, is_unanswered=name in _UNANSWERED and status is None)
 
 
 def _hint(status: Any) -> str:

@@ -80,6 +80,10 @@ class Holder:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Holds the slice no longer."""
         self._end.set()
         with contextlib.suppress(OSError):  # not connected: the daemon has gone
             self._sock.shutdown(socket.SHUT_RDWR)

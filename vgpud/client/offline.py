@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vgpud.client.failures import ClientError
+from vgpud.client.failures import make_error
 from vgpud.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def one_model(names: Sequence[str]) -> str:
     found = sorted(set(names))
     if len(found) != 1:
         text = f"the daemon has {', '.join(found) or 'no device'}: say for which with gpu="
-        raise ClientError(text, ExitCode.USAGE)
+        raise make_error(text, ExitCode.USAGE)
     return found[0]
 
 

@@ -6,14 +6,18 @@ Made from the one for asyncio: change that, and run `make gen`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vgpud.client import calls, model
 from vgpud.client.connection import Connection
+from vgpud.client.held_slice import Holder
+from vgpud.client.logs import read_log
 from vgpud.client.messages import read, wall_ns, write
 from vgpud.client.offline import one_model, predict, simulate
+from vgpud.client.sizes import size
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 if TYPE_CHECKING:
@@ -105,7 +109,48 @@ class Client(Connection):
         for answer in self.watch(calls.watch_slices(interval_ms)):
             yield read(model.Snapshot, answer)
 
+    def use_slice(self, name: str) -> Slice:
+        """The slice of this name, to be asked and changed: `client.use_slice("team").resize(0.25)`."""
+        return Slice(self, name)
+
+    @contextmanager
+    def slice(self, gpus: float | str, *, name: str = "", queue: str = "", **sizes: Any) -> Iterator[Slice]:
+        """A slice for a while: `with client.slice(0.5, max=1, mem="20G") as part`. Programs join it by
+        `vgpu run --slice NAME` (part.name). It ends with the block, or with its last program if that is later; and
+        with this program, however that dies. sizes: min, max, mem and the like, as vgpud.client.size takes them."""
+        call = calls.create_slice(
+            name,
+            write(pb.SliceSpec, size(gpus, **sizes)),
+            ephemeral=True,
+            owner_uid=0,
+            cdi_device=False,
+            queue=queue,
+        )
+        made = self.send(call)
+        holder = Holder(made.attach_socket)
+        try:
+            yield Slice(self, made.name)
+        finally:
+            holder.close()
+
     # ---- jobs and queues ----
+
+    def use_job(self, job_id: int) -> Job:
+        """The job of this number, to be asked and changed: `client.use_job(12).wait()`."""
+        return Job(self, job_id)
+
+    def wait(self, job_ids: Sequence[int]) -> list[model.Job]:
+        """Waits until all of these jobs have ended; how they did, in the order of the numbers given."""
+        latest: dict[int, model.Job] = {}
+        for one in self.watch_jobs(job_ids):
+            latest[one.job_id] = one
+        return [latest[job_id] for job_id in job_ids]
+
+    def logs(self, job_id: int, *, member: int = 0) -> str:
+        """What a job, or this member of a gang, has printed so far. Of a daemon of this machine alone, and of jobs
+        whose files the user may read."""
+        job = self.job(job_id)
+        return read_log(job, member, self.remote)
 
     def submit(self, spec: model.JobSpec, request_id: str = "") -> list[int]:
         """Queues a job, or an array of them; the numbers. The directory must be absolute, on the daemon's machine."""
@@ -193,6 +238,19 @@ class Client(Connection):
         """Deletes an empty queue. For admins."""
         self.send(calls.delete_queue(name))
 
+    def reservations(self) -> list[model.Reservation]:
+        """All reservations of devices, by their begin."""
+        return [read(model.Reservation, one) for one in self.send(calls.reservations())]
+
+    def create_reservation(self, reservation: model.Reservation) -> model.Reservation:
+        """Reserves devices for a queue, or for maintenance. For admins."""
+        call = calls.create_reservation(write(pb.Reservation, reservation))
+        return read(model.Reservation, self.send(call))
+
+    def delete_reservation(self, name: str) -> None:
+        """Ends a reservation. For admins."""
+        self.send(calls.delete_reservation(name))
+
     def usage(
         self,
         *,
@@ -233,3 +291,76 @@ class Client(Connection):
     ) -> dict[str, Figures]:
         """The figures of a trace of jobs on a cluster ("1x8") under each policy: `vgpu whatif`."""
         return simulate(trace, cluster, policies, placement)
+
+
+class Slice:
+    """A slice by its name. Nothing is asked of the daemon until a method is called."""
+
+    def __init__(self, client: Client, name: str) -> None:
+        self.name = name
+        self._client = client
+
+    def get(self) -> model.Slice:
+        """As it is now."""
+        return self._client.get_slice(self.name)
+
+    def resize(self, gpus: float | str | None = None, **sizes: Any) -> model.Slice:
+        """Changes what is given, while its programs run: resize(0.25, mem="10G"). Other values stay."""
+        return self._client.update_slice(self.name, size(gpus, **sizes))
+
+    def pause(self, *, evict: bool = False) -> model.Slice:
+        """Its programs wait; `evict`: their device memory moves to the host meanwhile."""
+        return self._client.suspend_slice(self.name, evict=evict)
+
+    def resume(self) -> model.Slice:
+        """Lets it continue."""
+        return self._client.resume_slice(self.name)
+
+    def processes(self) -> list[model.Process]:
+        """The processes in it."""
+        return self._client.processes(self.name)
+
+    def delete(self, *, force: bool = False) -> None:
+        """Deletes it; `force`: also while programs use it."""
+        self._client.delete_slice(self.name, force)
+
+
+class Job:
+    """A job by its number. Nothing is asked of the daemon until a method is called."""
+
+    def __init__(self, client: Client, job_id: int) -> None:
+        self.job_id = job_id
+        self._client = client
+
+    def get(self) -> model.Job:
+        """As it is now."""
+        return self._client.job(self.job_id)
+
+    def wait(self) -> model.Job:
+        """Waits for its end; how it ended."""
+        (job,) = self._client.wait([self.job_id])
+        return job
+
+    def logs(self, *, member: int = 0) -> str:
+        """What it has printed so far."""
+        return self._client.logs(self.job_id, member=member)
+
+    def explain(self) -> list[model.Fact]:
+        """Why it waits, or runs where it does."""
+        return self._client.explain(self.job_id)
+
+    def cancel(self) -> None:
+        """Ends it."""
+        self._client.cancel(self.job_id)
+
+    def hold(self) -> None:
+        """Keeps it from starting."""
+        self._client.hold(self.job_id)
+
+    def release(self) -> None:
+        """Lets it start."""
+        self._client.release(self.job_id)
+
+    def requeue(self) -> None:
+        """Stops it and queues it again."""
+        self._client.requeue(self.job_id)

@@ -6,6 +6,6 @@ loads neither Ray nor a client: a program that only describes what it asks for n
 
 from __future__ import annotations
 
+from vgpud.client.sizes import SizeError as SizeError
 from vgpud.ray.request import options as options
 from vgpud.ray.request import runtime_env as runtime_env
-from vgpud.ray.size import SizeError as SizeError

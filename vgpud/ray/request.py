@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from vgpud.client.sizes import SizeError
 from vgpud.core.units import format_value
-from vgpud.ray.size import FIELD, KEYS, Size, SizeError, read
+from vgpud.ray.size import FIELD, KEYS, Size, read
 
 #: fields of a runtime environment that start the worker in a container of their own, where no slice would be
 _CONTAINERS = ("image_uri", "container")

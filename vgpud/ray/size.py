@@ -6,26 +6,20 @@ what differs in anything differs in the environment.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from vgpud.client.sizes import SizeError, read_bytes, read_gpus
 from vgpud.core.model import BATCH, Denied, SiteLimits, Spec
 from vgpud.core.slices.capacity import parts_of
-from vgpud.core.units import MILLI_PER_DEVICE, UnitError, format_gpus, format_value, parse_bytes, parse_gpus
+from vgpud.core.units import MILLI_PER_DEVICE, format_gpus, format_value
 
 #: name of the field in a runtime environment, and of the plugin
 FIELD = "vgpu"
 KEYS = ("gpus", "min", "max", "mem", "mem_min", "mem_max", "service_class", "priority", "weight", "queue")
 #: of a number: Ray keeps an environment as JSON, and no size needs more
 _BITS_MAX = 63
-#: by which sums and products of fractions miss a thousandth at most
-_NOISE_MILLI = 1e-6
-
-
-class SizeError(ValueError):
-    """What was asked for cannot be; the text names the value and the fix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +73,13 @@ def read(field_value: Any) -> Size:
         raise SizeError(f'{FIELD} has no gpus: write for example {{"gpus": 0.5}}')
     if "mem" in asked and ("mem_min" in asked or "mem_max" in asked):
         raise SizeError("mem sets both limits: give either mem, or mem_min and mem_max")
-    mem = _bytes(asked, "mem")
+    mem = read_bytes("mem", asked.get("mem"))
     spec = Spec(
-        gpus_milli=_gpus(asked, "gpus") or 0,
-        min_milli=_gpus(asked, "min"),
-        max_milli=_gpus(asked, "max"),
-        mem_min_bytes=_bytes(asked, "mem_min") if mem is None else mem,
-        mem_max_bytes=_bytes(asked, "mem_max") if mem is None else mem,
+        gpus_milli=read_gpus("gpus", asked.get("gpus")) or 0,
+        min_milli=read_gpus("min", asked.get("min"), zero=True),
+        max_milli=read_gpus("max", asked.get("max")),
+        mem_min_bytes=read_bytes("mem_min", asked.get("mem_min")) if mem is None else mem,
+        mem_max_bytes=read_bytes("mem_max", asked.get("mem_max")) if mem is None else mem,
         weight=_read_integer(asked, "weight"),
         priority=_read_integer(asked, "priority"),
         service_class=_text(asked, "service_class") or BATCH,
@@ -110,36 +104,6 @@ def _check(spec: Spec) -> None:
     parts = parts_of(spec, SiteLimits())
     if isinstance(parts, Denied):
         raise SizeError(parts.message)
-
-
-def _gpus(size_values: Mapping[str, Any], name: str) -> int | None:
-    value = size_values.get(name)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise SizeError(f"{name} is {format_value(value)}, not a number of GPUs: write for example 0.5")
-    try:
-        return parse_gpus(_thousandths(value) if isinstance(value, float) else str(value), zero=name == "min")
-    except UnitError as error:
-        raise SizeError(f"{name}: {error}") from None
-
-
-def _thousandths(gpus: float) -> str:
-    """1/3 is 0.333, of which three fit into one GPU; 0.1 + 0.2 and 0.3 - 0.1 are what they would be on paper."""
-    milli = math.floor(gpus * MILLI_PER_DEVICE + _NOISE_MILLI) if math.isfinite(gpus) else 0
-    return format_gpus(milli) if milli > 0 else str(gpus)
-
-
-def _bytes(size_values: Mapping[str, Any], name: str) -> int | None:
-    value = size_values.get(name)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        raise SizeError(f'{name} is {format_value(value)}, not an amount of memory: write for example "20G"')
-    try:
-        return parse_bytes(str(value))
-    except UnitError as error:
-        raise SizeError(f"{name}: {error}") from None
 
 
 def _read_integer(size_values: Mapping[str, Any], name: str) -> int:

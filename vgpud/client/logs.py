@@ -1,0 +1,28 @@
+"""The output of a job, from its file on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from vgpud.client.failures import make_error
+from vgpud.client.model import Job
+from vgpud.errors import ExitCode
+
+
+def read_log(job: Job, member: int, is_remote: bool) -> str:
+    """All that this member of a job has printed; "" of one that has printed nothing yet. Raises ClientError."""
+    members = max(1, job.spec.members if job.spec else 1)
+    if is_remote:
+        text = f"the output of job {job.job_id} is a file on the daemon's machine ({job.log}): read it there"
+        raise make_error(text, ExitCode.USAGE)
+    if not 0 <= member < members:
+        text = f"job {job.job_id} has no member {member}: members are 0 to {members - 1}"
+        raise make_error(text, ExitCode.NOT_FOUND)
+    path = Path(f"{job.log}.{member}" if member else job.log)
+    try:
+        return path.read_text(errors="replace")
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        text = f"cannot read the output of job {job.job_id}, {path}: {error.strerror}"
+        raise make_error(text, ExitCode.DENIED if isinstance(error, PermissionError) else ExitCode.OTHER) from error
