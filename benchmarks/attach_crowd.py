@@ -18,6 +18,7 @@ from typing import Any
 
 from benchmarks import harness, results
 from vgpud.cli.demo.private_system import OwnSystem, PartError, wait_for
+from vgpud.client import calls
 
 SLICE = "crowd"
 GOAL_P99_MS = 50.0
@@ -47,9 +48,9 @@ def attached(path: Path, count: int) -> Iterator[dict[str, list[float]]]:
 def crowd(own: OwnSystem, count: int) -> dict[str, list[float]]:
     """Milliseconds of each process by step. Raises PartError when one was refused."""
     with attached(own.folder / "run" / "slices" / SLICE / "attach.sock", count) as took, own.client() as client:
-        wait_for("all processes in the list", lambda: len(client.processes(SLICE)) == count)
+        wait_for("all processes in the list", lambda: len(client.all(calls.processes(SLICE))) == count)
     with own.client() as client:
-        wait_for("the end of all processes", lambda: not client.processes(SLICE))
+        wait_for("the end of all processes", lambda: not client.all(calls.processes(SLICE)))
     return took
 
 

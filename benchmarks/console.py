@@ -22,9 +22,9 @@ from urllib.parse import urlsplit
 
 from benchmarks import harness, results
 from vgpud.cli.common.client import Client
-from vgpud.cli.common.job_client import JobClient
 from vgpud.cli.common.options import Settings
 from vgpud.cli.demo.private_system import OwnSystem, Part
+from vgpud.client import calls
 from vgpud.console.login.broker import link
 from vgpud.console.main import link_socket_path
 from vgpud.v1alpha1 import vgpud_pb2 as pb
@@ -131,15 +131,17 @@ def viewers(console: Console, count: int, path: str = "/live/overview") -> Itera
 
 
 def fill(own: OwnSystem, slices: int, jobs: int) -> None:
-    with JobClient(Settings(host=own.host, timeout_s=120)) as client:
+    with Client(Settings(host=own.host, timeout_s=120)) as client:
         for number in range(slices):
-            client.create_slice(f"slice-{number}", pb.SliceSpec(gpus_milli=50), ephemeral=False, owner_uid=-1)
+            client.send(
+                calls.create_slice(f"slice-{number}", pb.SliceSpec(gpus_milli=50), ephemeral=False, owner_uid=-1)
+            )
         share = pb.SliceSpec(gpus_milli=1000 * DEVICES)
         for _ in range(jobs // ARRAY):
             spec = pb.JobSpec(
                 slice=share, name="train", command=["true"], directory="/", array_first=1, array_last=ARRAY
             )
-            client.submit(spec)
+            client.send(calls.submit(spec))
 
 
 def update_ms(own: OwnSystem, console: Console, count: int, seconds: float) -> dict[str, float]:
@@ -201,7 +203,7 @@ def crowded(options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def late(own: OwnSystem) -> int:
     with Client(Settings(host=own.host)) as client:
-        return sum(thread.late for thread in client.node().arbiters)
+        return sum(thread.late for thread in client.send(calls.node()).arbiters)
 
 
 def shares(own: OwnSystem, parts: Sequence[Part], seconds: float) -> dict[str, float]:
@@ -209,7 +211,7 @@ def shares(own: OwnSystem, parts: Sequence[Part], seconds: float) -> dict[str, f
 
     def charged() -> list[int]:
         with Client(Settings(host=own.host)) as client:
-            found = {item.name: item.devices[0].charged_ns for item in client.slices()}
+            found = {item.name: item.devices[0].charged_ns for item in client.all(calls.slices())}
         return [found[f"w{n}"] for n in range(len(parts))]
 
     before, late_before = charged(), late(own)

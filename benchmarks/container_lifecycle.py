@@ -24,6 +24,7 @@ from benchmarks import engine, harness, results
 from benchmarks.base_image import ImageError, base_tar
 from vgpud.cli.common.client import Client
 from vgpud.cli.demo.private_system import OwnSystem, PartError, wait_for
+from vgpud.client import calls
 from vgpud.errors import CliError
 
 GOAL_RELEASE_MS = 1000.0
@@ -58,7 +59,7 @@ WAYS: dict[str, Callable[[engine.Docker, str, int], object]] = {
 
 def listed(client: Client, container: str) -> bool:
     """Whether a slice has this container."""
-    return any(c.id == container for item in client.slices() for c in item.containers)
+    return any(c.id == container for item in client.all(calls.slices()) for c in item.containers)
 
 
 def release_ms(own: OwnSystem, docker: engine.Docker, way: str, tenant: Path) -> float:
@@ -69,7 +70,7 @@ def release_ms(own: OwnSystem, docker: engine.Docker, way: str, tenant: Path) ->
     container = docker.start_container(*options, engine.BASE, "sh", "-c", script)
     pid = docker.pid(container)
     with own.client() as client:
-        wait_for("the tenant", lambda: any(p.container == container for p in client.processes()), DEADLINE_S)
+        wait_for("the tenant", lambda: any(p.container == container for p in client.all(calls.processes())), DEADLINE_S)
         first = os.pidfd_open(pid)
         # beside, so that the time does not hold the engine's own work after the container's end
         helper = threading.Thread(target=WAYS[way], args=(docker, container, pid))
@@ -100,8 +101,8 @@ def readopt_ms(own: OwnSystem, docker: engine.Docker, count: int, tenant: Path) 
     def all_back() -> bool:
         try:
             with own.client() as client:
-                attached = {process.container for process in client.processes()}
-                known = {c.id for item in client.slices() for c in item.containers if c.pid}
+                attached = {process.container for process in client.all(calls.processes())}
+                known = {c.id for item in client.all(calls.slices()) for c in item.containers if c.pid}
         except CliError:
             return False
         return made <= attached and made <= known
@@ -122,7 +123,7 @@ def readopt_ms(own: OwnSystem, docker: engine.Docker, count: int, tenant: Path) 
 
 def _any_slice(own: OwnSystem) -> bool:
     with own.client() as client:
-        return bool(client.slices())
+        return bool(client.all(calls.slices()))
 
 
 def measure(own: OwnSystem, docker: engine.Docker, rounds: int, count: int) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -23,6 +23,7 @@ from typing import Any
 from benchmarks import door_cost, harness, results
 from vgpud.attach.messages import ABI_VERSION
 from vgpud.cli.demo.private_system import OwnSystem
+from vgpud.client import calls
 
 SLICE = "crowd"
 #: struct vg_attach_request (shim/abi/vg_abi.h): magic, abi_version, bytes, resume, library_copy, device_count, program,
@@ -122,20 +123,20 @@ def death(own: OwnSystem, path: str, rounds: int) -> list[float]:
             peer.stdout.readline()
             begin_ns = time.perf_counter_ns()
             peer.kill()
-            while any(p.pid == peer.pid for p in client.processes(SLICE)):
+            while any(p.pid == peer.pid for p in client.all(calls.processes(SLICE))):
                 pass
             took.append((time.perf_counter_ns() - begin_ns) / 1e6)
             peer.wait()
     return took
 
 
-def calls(own: OwnSystem, count: int) -> list[float]:
+def measure_calls(own: OwnSystem, count: int) -> list[float]:
     """GetSlice over one connection, in ms."""
     took: list[float] = []
     with own.client() as client:
         for _ in range(count):
             begin_ns = time.perf_counter_ns()
-            client.get_slice(SLICE)
+            client.send(calls.get_slice(SLICE))
             took.append((time.perf_counter_ns() - begin_ns) / 1e6)
     return took
 
@@ -190,7 +191,7 @@ def measure(own: OwnSystem, size: int) -> tuple[dict[str, Any], dict[str, Any]]:
         crowded_mib = memory_mib(pid_of(own))
     with crowd(path, size, at_once=True) as raw["crowd_ms"]:
         pass
-    raw["death_ms"], raw["call_ms"] = death(own, path, 20), calls(own, 300)
+    raw["death_ms"], raw["call_ms"] = death(own, path, 20), measure_calls(own, 300)
     raw["restart_s"] = restart_seconds(own, path, 5)
     idle_mib, before = memory_mib(pid_of(own)), cpu_seconds(pid_of(own))
     time.sleep(10)

@@ -14,6 +14,7 @@ from typing import Any
 from benchmarks import harness, results, shares
 from benchmarks.windows import shares_by_tenant, worst
 from vgpud.cli.demo.private_system import OwnSystem, wait_for
+from vgpud.client import calls
 from vgpud.errors import CliError
 from vgpud.simdevice.busy_log import SECOND_NS, Span, read_busy_log
 
@@ -41,7 +42,7 @@ def both_listed(own: OwnSystem, pids: set[int]) -> Callable[[], bool]:
     def listed() -> bool:
         try:
             with own.client() as client:
-                return pids <= {process.pid for process in client.processes()}
+                return pids <= {process.pid for process in client.all(calls.processes())}
         except CliError:
             return False
 
@@ -69,7 +70,7 @@ def run(own: OwnSystem, phase_s: float) -> dict[str, Any]:
     wait_for("both tenants in vgpu ps", both_listed(own, set(pids.values())))
     attached_ns = time.monotonic_ns()
     with own.client() as client:
-        resumed = sum(process.resumed for process in client.processes())
+        resumed = sum(process.resumed for process in client.all(calls.processes()))
     time.sleep(phase_s)
     reports.poll()
     phases["after"] = (attached_ns, time.monotonic_ns())

@@ -23,6 +23,7 @@ from typing import Any
 from benchmarks import harness, results
 from vgpud import paths
 from vgpud.cli.demo.private_system import OwnSystem, Part, PartError, wait_for
+from vgpud.client import calls
 from vgpud.simdevice import state_page
 
 SLICES = {"one": 1536 << 20, "two": 1024 << 20}
@@ -193,8 +194,8 @@ class Stress:
     def _difference(self) -> str:
         counted = self.counted()
         with self.own.client() as client:
-            reported_bytes = {p.pid: sum(d.mem_used_bytes for d in p.devices) for p in client.processes()}
-            sums = {s.name: sum(d.mem_used_bytes for d in s.devices) for s in client.slices()}
+            reported_bytes = {p.pid: sum(d.mem_used_bytes for d in p.devices) for p in client.all(calls.processes())}
+            sums = {s.name: sum(d.mem_used_bytes for d in s.devices) for s in client.all(calls.slices())}
         if counted != reported_bytes:
             return f"the device counts {counted}, the daemon says {reported_bytes}"
         expected = {n: sum(counted.get(t.pid, 0) for t in self.tenants if t.slice == n) for n in SLICES}

@@ -28,6 +28,7 @@ from typing import Any
 from benchmarks import harness
 from vgpud import paths
 from vgpud.cli.demo.private_system import OwnSystem, PartError
+from vgpud.client import calls
 from vgpud.libraries import environment
 from vgpud.simdevice.busy_log import RECORD, Span, parse_busy_log
 from vgpud.simdevice.process import SimulatedDevice
@@ -274,17 +275,17 @@ class Bench:
         milli = round(maximum * devices * 1000)
         spec = pb.SliceSpec(gpus_milli=milli, max_milli=milli, spread=devices)
         with self._own.client() as client:
-            made = client.create_slice(name, spec, ephemeral=False, owner_uid=os.getuid())
-            env = environment.for_slice(self._own.env, client.node(), made, True)
+            made = client.send(calls.create_slice(name, spec, ephemeral=False, owner_uid=os.getuid()))
+            env = environment.for_slice(self._own.env, client.send(calls.node()), made, True)
         self._logs[True].skip()
         try:
             line, said = execute([*command, "--stay", str(STAY_MS)], env, self._folder, limit_s)
             time.sleep(SETTLE_S)
             with self._own.client() as client:
-                charged_s = sum(device.charged_ns for device in client.get_slice(name).devices) / 1e9
+                charged_s = sum(device.charged_ns for device in client.send(calls.get_slice(name)).devices) / 1e9
         finally:
             with self._own.client() as client:
-                client.delete_slice(name, force=True)
+                client.send(calls.delete_slice(name, force=True))
         if line is None:
             return Outcome(limit_s, devices, (), None, said)
         spans = self._logs[True].spans(line["pids"])

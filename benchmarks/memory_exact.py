@@ -15,6 +15,7 @@ from typing import Any
 
 from benchmarks import harness, results
 from vgpud.cli.demo.private_system import OwnSystem, Part, PartError, wait_for
+from vgpud.client import calls
 
 GOAL_BACK_MS = 100.0
 LIMIT = 4 << 30
@@ -131,7 +132,7 @@ def main() -> int:
     args = made.parse_args()
     with harness.system(None if args.real else harness.one_device()) as own:
         with own.client() as client:
-            device = client.devices()[0]
+            device = client.all(calls.devices())[0]
         rounds = [fill_and_kill(own, device.context_bytes, device.granule_bytes) for _ in range(args.rounds)]
         tiny = smallest_limit(own)
     found = max(rounds, key=lambda one: one["back_after_kill_ms"])

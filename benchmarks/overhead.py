@@ -19,6 +19,7 @@ from typing import Any
 from benchmarks import harness
 from shim import build_shim
 from vgpud.cli.demo.private_system import OwnSystem, PartError
+from vgpud.client import calls
 
 #: gate state -> the slice in which a program that is alone finds it
 STATES = {"solo": ("--gpus", "1"), "count": ("--gpus", "0.9", "--max", "0.9")}
@@ -53,7 +54,7 @@ def build_stub(folder: Path, events: Events = Events.SIMULATED) -> Path:
 def gate_of(own: OwnSystem, name: str) -> str:
     """The state of the slice's gate on its first device, as the daemon shows it; "" while there is no such slice."""
     with own.client() as client:
-        return next((item.devices[0].gate for item in client.slices() if item.name == name), "")
+        return next((item.devices[0].gate for item in client.all(calls.slices()) if item.name == name), "")
 
 
 def measure(

@@ -21,6 +21,7 @@ from typing import Any
 from benchmarks import harness, results
 from tests.slurm.cluster import ROOT, Cluster, cluster, missing
 from vgpud.cli.demo.private_system import wait_for
+from vgpud.client import calls
 from vgpud.simdevice.busy_log import SECOND_NS, mean_share, read_busy_log
 
 NODE = "n1"
@@ -42,7 +43,7 @@ def start_jobs(made: Cluster, run_s: int) -> dict[int, int]:
 
         def attached(shards: int = shards, known: set[str] = known) -> bool:
             with made.systems[NODE].client() as client:
-                new = [p.pid for p in client.processes() if p.slice not in known]
+                new = [p.pid for p in client.all(calls.processes()) if p.slice not in known]
             found.update({shards: new[0]} if new else {})
             return bool(new)
 
@@ -77,7 +78,7 @@ def memory(made: Cluster) -> dict[int, dict[str, int]]:
     sources = ["tests/containers/programs/view.c", "vgpud/lib/sim/libcuda.so.1", "-ldl"]
     subprocess.run(["gcc", *flags, *sources], cwd=ROOT, check=True)
     with made.systems[NODE].client() as client:
-        device = client.devices()[0]
+        device = client.all(calls.devices())[0]
     found = {}
     for shards in SHARDS:
         wanted = device.memory_total_bytes * shards // 1000

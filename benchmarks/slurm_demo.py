@@ -18,6 +18,7 @@ from benchmarks import harness
 from benchmarks.slurm import KERNEL_US, NODE
 from tests.slurm.cluster import Cluster, cluster, missing
 from vgpud.cli.demo.private_system import wait_for
+from vgpud.client import calls
 from vgpud.core.units import format_bytes, format_gpus
 from vgpud.simdevice.busy_log import SECOND_NS, mean_share, read_busy_log
 
@@ -76,8 +77,8 @@ class Demo:
         spans = read_busy_log(self.site.systems[NODE].busy_log())
         with self.site.systems[NODE].client() as client:
             for number, (name, made) in enumerate(self.slices.items()):
-                (device,) = client.get_slice(made).devices
-                share = sum(mean_share(spans, p.pid, begin_ns, end_ns) for p in client.processes(made))
+                (device,) = client.send(calls.get_slice(made)).devices
+                share = sum(mean_share(spans, p.pid, begin_ns, end_ns) for p in client.all(calls.processes(made)))
                 limits = f"{format_gpus(device.min_milli)}..{format_gpus(device.max_milli)}"
                 phase = what if number == 0 else ""
                 self.result.add_row(phase, name, made, limits, format_bytes(device.mem_max_bytes), f"{share:.1%}")

@@ -18,6 +18,7 @@ from benchmarks.hostile.phases import GOAL_PERCENT, Figure, Judge, Phase
 from benchmarks.sharing.bench import SETTLE_S, WARM_UP_S, Process, Tenant, quietness
 from benchmarks.sharing.measure import spans_by_tenant
 from vgpud.cli.demo.private_system import OwnSystem, Part, wait_for
+from vgpud.client import calls
 from vgpud.simdevice.busy_log import SECOND_NS, Span, read_busy_log
 
 #: after a switch: the attack has begun, or what it had taken is given back
@@ -124,10 +125,10 @@ def run(case: Case, host: str, plan: Plan) -> list[Figure]:
         wait_for("the victims", lambda: all(victim.ready() for victim in victims))
         with case.start(own) as attack:
             time.sleep(WARM_UP_S)
-            phases, calls, counters = _alternate(own, attack, plan, victims)
+            phases, call_times, counters = _alternate(own, attack, plan, victims)
         pids = {victim.program.name: [victim.pid] for victim in victims} | {"attacker": attack.pids}
         spans = spans_by_tenant(read_busy_log(own.busy_log()), pids)
-        return _figures(case, Judge(case.name, host, phases), spans, attack, calls, counters)
+        return _figures(case, Judge(case.name, host, phases), spans, attack, call_times, counters)
 
 
 def _start(own: OwnSystem, victim: Tenant, seconds: float) -> Process:
@@ -144,7 +145,7 @@ def _alternate(
     assert own.daemon
     daemon = psutil.Process(own.daemon.process.pid)
     counters = Counters()
-    calls = {name: Calls() for name in attack.probes}
+    call_times = {name: Calls() for name in attack.probes}
 
     def pass_time(seconds: float) -> None:
         end = time.monotonic() + seconds
@@ -154,10 +155,10 @@ def _alternate(
             for victim in victims:
                 victim.poll()
             for name, part in attack.probes.items():
-                calls[name].read(part)
+                call_times[name].read(part)
             now_ns = time.monotonic_ns()
             counters.daemon_s.append((now_ns, sum(daemon.cpu_times()[:2])))
-            opened = sum(device.grants for one in client.slices() for device in one.devices)
+            opened = sum(device.grants for one in client.all(calls.slices()) for device in one.devices)
             counters.gates_opened.append((now_ns, opened))
 
     def make(attacking: bool) -> Phase:
@@ -172,7 +173,7 @@ def _alternate(
         phases = undisturbed(lambda: (make(False), make(True)), plan.pairs)
         attack.switch(False)
         pass_time(SETTLE_S)
-    return phases, calls, counters
+    return phases, call_times, counters
 
 
 def undisturbed(make: Callable[[], tuple[Phase, Phase]], pairs: int) -> list[Phase]:
@@ -196,13 +197,13 @@ def _figures(
     judge: Judge,
     spans: Mapping[str, list[Span]],
     attack: Attack,
-    calls: Mapping[str, Calls],
+    call_times: Mapping[str, Calls],
     counters: Counters,
 ) -> list[Figure]:
     found = []
     for victim in case.victims:
         found += judge.shares(victim.name, victim.maximum, spans[victim.name])
-    for name, points in calls.items():
+    for name, points in call_times.items():
         found += _of_calls(judge, name, points, name in attack.own_probes, case.calls_percent)
     if spans["attacker"]:
         found.append(judge.share("attacker: share", spans["attacker"]))
@@ -213,12 +214,15 @@ def _figures(
     return found
 
 
-def _of_calls(judge: Judge, name: str, calls: Calls, own: bool, goal_percent: float) -> list[Figure]:
+def _of_calls(judge: Judge, name: str, call_times: Calls, own: bool, goal_percent: float) -> list[Figure]:
     def refused(phase: Phase) -> int:
-        return sum(time_ns in phase for time_ns, _why in calls.refused) if not (own and phase.attacking) else 0
+        return sum(time_ns in phase for time_ns, _why in call_times.refused) if not (own and phase.attacking) else 0
 
-    for _time_ns, why in calls.refused[:1]:
+    for _time_ns, why in call_times.refused[:1]:
         print(f"{judge.case}, {judge.host}: {name} was refused first with: {why}", file=sys.stderr)
     if own:
         return [judge.total(f"{name}: refused when no attack is on", refused, at_most=0)]
-    return [*judge.latencies(name, calls.took_ms, goal_percent), judge.total(f"{name}: refused", refused, at_most=0)]
+    return [
+        *judge.latencies(name, call_times.took_ms, goal_percent),
+        judge.total(f"{name}: refused", refused, at_most=0),
+    ]

@@ -27,8 +27,9 @@ import grpc_status.rpc_status  # noqa: F401
 
 from benchmarks.hostile import users
 from tests.attach import client as wire
-from vgpud.cli.common.job_client import JobClient
+from vgpud.cli.common.client import Client
 from vgpud.cli.common.options import Settings
+from vgpud.client import calls
 from vgpud.console.login import wire as wire_errors
 from vgpud.console.login.broker import link
 from vgpud.errors import CliError, DriverError
@@ -96,8 +97,8 @@ def caller(kind: str, where: str) -> Callable[[], object]:
         return lambda: shake_hands(where)
     if kind == "device":
         return lambda: control.tell_mode(Path(where), 0, "shared")
-    client = JobClient(Settings(host=where, timeout_s=TIMEOUT_S))
-    return client.slices if kind == "list" else lambda: client.submit(held_job())
+    client = Client(Settings(host=where, timeout_s=TIMEOUT_S))
+    return (lambda: client.all(calls.slices())) if kind == "list" else lambda: client.send(calls.submit(held_job()))
 
 
 def measure(call: Callable[[], object]) -> None:

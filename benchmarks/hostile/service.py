@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from benchmarks.hostile import users
 from benchmarks.hostile.attacker import Attacker
 from vgpud.cli.demo.private_system import OwnSystem
+from vgpud.client import calls
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 HOARDED_SLICES = 4
@@ -20,7 +21,7 @@ def make_slice(own: OwnSystem, name: str, uid: int) -> str:
     """Makes a small slice of a user and returns the path of its socket."""
     spec = pb.SliceSpec(gpus_milli=MILLI, mem_min_bytes=MEM_BYTES, mem_max_bytes=MEM_BYTES)
     with own.client() as client:
-        return client.create_slice(name, spec, ephemeral=False, owner_uid=uid).attach_socket
+        return client.send(calls.create_slice(name, spec, ephemeral=False, owner_uid=uid)).attach_socket
 
 
 @contextlib.contextmanager

@@ -26,6 +26,7 @@ from tests.k8s.node import RealNode, cluster
 from tests.k8s.pods import LOAD, pod
 from vgpud.cli.demo.demo_measure import BusyTail, Wanted
 from vgpud.cli.demo.demo_view import share_bar
+from vgpud.client import calls
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes
 from vgpud.simdevice.busy_log import SECOND_NS, mean_share
 from vgpud.v1alpha1 import vgpud_pb2 as pb
@@ -112,7 +113,7 @@ class Demo:
 
     def _pids(self, made: pb.Slice) -> list[int]:
         with self.node.system.client() as client:
-            return [process.pid for process in client.processes(made.name)]
+            return [process.pid for process in client.all(calls.processes(made.name))]
 
     def _states(self, names: Sequence[str]) -> Mapping[str, str]:
         """Pod -> its phase, with the scheduler's reason while it waits."""

@@ -30,6 +30,7 @@ from benchmarks.kubernetes.node import Api, Claim, node, part
 from benchmarks.kubernetes.prepare import quantile
 from tests.k8s.parts import Cluster
 from vgpud.cli.demo.private_system import Part, PartError, wait_for
+from vgpud.client import calls
 from vgpud.k8s.core.claims import pods_of
 from vgpud.libraries import environment
 
@@ -56,7 +57,9 @@ class Pod:
         for path in self.cgroups:
             path.mkdir()
         with own.client() as client:
-            variables = environment.for_slice(dict(own.env), client.node(), client.get_slice(f"k-{self.uid}"), True)
+            variables = environment.for_slice(
+                dict(own.env), client.send(calls.node()), client.send(calls.get_slice(f"k-{self.uid}")), True
+            )
         variables["VGPU_SOCKET"] = str(own.folder / "run" / "cdi" / "attach.sock")  # there the cgroup names the slice
         command = ["sh", "-c", _ENTER, str(self.cgroups[-1] / "cgroup.procs"), str(program)]
         command += ["--kernel-us", "200", "--burst", "5", "--gap-us", "50000", "--seconds", "100000"]

@@ -22,6 +22,7 @@ from benchmarks.predict.live_system import BOUND_S, Live, Training, live
 from benchmarks.scheduling.table import Figure, Near
 from benchmarks.sharing.table import Goal
 from vgpud.cli.demo.private_system import ROOT, OwnSystem, wait_for
+from vgpud.client import calls
 
 STEPS = 400
 BATCH = 60  # divides by 1, 2, 4 without a rest, by none of them into powers of two
@@ -54,13 +55,13 @@ def workers(raw: dict[str, Any], system: Live) -> Iterator[Figure]:
     system.wait(first, "running")
     training = Training(system, 4, [*PROGRAM, "--steps", str(STEPS)])
     training.wait_for(1, SETTLED_STEPS)
-    system.client.cancel(first)
+    system.client.send(calls.cancel(first))
     training.wait_for(4, SETTLED_STEPS)
     second = system.neighbour(500)
     training.wait_for(2, SETTLED_STEPS)
     begun = system.wait(second, "running").state == "running"
     ended = system.wait(training.job_id)
-    system.client.cancel(second)
+    system.client.send(calls.cancel(second))
     lines = training.steps()
     wanted = fixed(STEPS)
     raw["workers"] = {"changes": changes(lines), "reason": ended.reason, "said": training.said()}
@@ -132,13 +133,13 @@ def a_slice(raw: dict[str, Any], system: Live) -> Iterator[Figure]:
     shrunk_s = until(system, job_id, 250) - asked_s - BOUND_S
     started_s = until_running(system, neighbour) - asked_s - BOUND_S
     gone_s = time.monotonic()
-    system.client.cancel(neighbour)
+    system.client.send(calls.cancel(neighbour))
     grown_s = until(system, job_id, 1000) - gone_s - BOUND_S
     job = system.job(job_id)
     same = job.state == "running" and job.attempt == 1
     pid = int((system.system.folder / "pid").read_text())
     alive = os.path.exists(f"/proc/{pid}")
-    system.client.cancel(job_id)
+    system.client.send(calls.cancel(job_id))
     raw["slice"] = {"shrunk_s": shrunk_s, "started_s": started_s, "grown_s": grown_s, "bound_s": BOUND_S}
     case = f"a slice of .25 to 1, bounds set to {BOUND_S:g} s"
     yield Figure("live", case, "smaller after the rule's moment, s", shrunk_s, FOLLOWS)
@@ -150,7 +151,7 @@ def a_slice(raw: dict[str, Any], system: Live) -> Iterator[Figure]:
 def milli(system: Live, job_id: int) -> int:
     """What the job's slice is held to now."""
     for name in system.job(job_id).slices:
-        return sum(device.max_milli for device in system.client.get_slice(name).devices)
+        return sum(device.max_milli for device in system.client.send(calls.get_slice(name)).devices)
     return 0
 
 
@@ -207,7 +208,7 @@ def straggler(raw: dict[str, Any], system: Live) -> Iterator[Figure]:
     after = training.workers()
     sizes = [size for size, step in changes(training.steps()) if step > SETTLED_STEPS]
     job = system.job(training.job_id)
-    system.client.cancel(training.job_id)
+    system.client.send(calls.cancel(training.job_id))
     raw["straggler"] = {"before": before, "after": after, "sizes": sizes, "took_s": (end_ns - begin_ns) / 1e9}
     case = "three workers, one of them stopped nine tenths of the time"
     replaced = slow not in after and len(after) == 3 and set(before) - {slow} < set(after)

@@ -13,9 +13,10 @@ from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
 
-from vgpud.cli.common.job_client import JobClient
+from vgpud.cli.common.client import Client
 from vgpud.cli.common.options import Settings
 from vgpud.cli.demo.private_system import ROOT, OwnSystem, wait_for
+from vgpud.client import calls
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 #: how long a job waits before elastic jobs shrink for it, and how long nothing happens before they grow
@@ -28,7 +29,7 @@ CHANGE_S = 120.0
 class Live:
     """The system, and what is asked of it."""
 
-    def __init__(self, system: OwnSystem, client: JobClient) -> None:
+    def __init__(self, system: OwnSystem, client: Client) -> None:
         self.system, self.client = system, client
 
     def submit(self, command: Sequence[str], milli: int, **fields: Any) -> int:
@@ -44,12 +45,12 @@ class Live:
             environment=environment,
             **fields,
         )
-        (job_id,) = self.client.submit(spec)
+        (job_id,) = self.client.send(calls.submit(spec))
         return job_id
 
     def job(self, job_id: int) -> pb.Job:
         """As it is now."""
-        return self.client.job(job_id)
+        return self.client.send(calls.job(job_id))
 
     def wait(self, job_id: int, *states: str) -> pb.Job:
         """Until it is in one of these, or has ended."""
@@ -67,10 +68,10 @@ def live() -> Iterator[Live]:
     with tempfile.TemporaryDirectory(prefix="vgpu-elastic-") as name:
         device = {"devices": "1", "memory_bytes": str(DEVICE_BYTES)}
         with OwnSystem(Path(name), device, ["job_grace_s = 2"]) as system:
-            with JobClient(Settings(host=system.host)) as client:
+            with Client(Settings(host=system.host)) as client:
                 bound = Duration(nanos=int(BOUND_S * 1e9) % 10**9, seconds=int(BOUND_S))
                 given = pb.Queue(name="default", elastic_wait=bound, elastic_idle=bound)
-                client.set_queue(given, ["elastic_wait", "elastic_idle"])
+                client.send(calls.set_queue(given, ["elastic_wait", "elastic_idle"]))
                 yield Live(system, client)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from benchmarks import harness
 from vgpud import paths
 from vgpud.cli.demo.private_system import OwnSystem, Part, wait_for
+from vgpud.client import calls
 
 FRACTION = 0.3
 SHARE_TOLERANCE_PP = 5.0
@@ -180,7 +181,7 @@ def launches_until_end(own: OwnSystem, part: Part, slice_name: str) -> int:
 
     def ended() -> bool:
         nonlocal seen
-        for process in client.processes():
+        for process in client.all(calls.processes()):
             if process.slice == slice_name:
                 seen = max(seen, sum(device.launches for device in process.devices))
         time.sleep(0.2)

@@ -28,9 +28,10 @@ from benchmarks import harness
 from benchmarks.scheduling.live_jobs import Submission, make_submissions
 from benchmarks.scheduling.table import Figure, Near
 from benchmarks.sharing.table import Goal
-from vgpud.cli.common.job_client import JobClient
+from vgpud.cli.common.client import Client
 from vgpud.cli.common.options import Settings
 from vgpud.cli.demo.private_system import ROOT, OwnSystem, PartError, wait_for
+from vgpud.client import calls
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 JOBS = 200
@@ -111,8 +112,8 @@ class User:
         self._process.wait()
 
 
-def _queues(system: OwnSystem) -> JobClient:
-    return JobClient(Settings(host=system.host))
+def _queues(system: OwnSystem) -> Client:
+    return Client(Settings(host=system.host))
 
 
 @contextlib.contextmanager
@@ -127,7 +128,7 @@ def live_system() -> Iterator[tuple[OwnSystem, list[User]]]:
             with _queues(system) as client:
                 for queue, limit, user in zip(QUEUES, LIMITS_MILLI, users, strict=True):
                     given = pb.Queue(name=queue, limit_milli=limit, members=[f"uid:{user.uid}"])
-                    client.set_queue(given, [])
+                    client.send(calls.set_queue(given, []))
             yield system, users
             for user in users:
                 user.close()
@@ -189,7 +190,7 @@ class Sampler(threading.Thread):
         while not self.ended.wait(0.01):
             with contextlib.suppress(CliError), self._system.client() as client:
                 while not self.ended.wait(0.01):
-                    self._look(client.slices())
+                    self._look(client.all(calls.slices()))
 
     def _look(self, slices: Sequence[pb.Slice]) -> None:
         now: Counter[str] = Counter()
@@ -276,7 +277,7 @@ def mixture(raw: dict[str, Any], system: OwnSystem, users: Sequence[User]) -> It
     }
     case = f"{len(known)} jobs, {back} ends of the daemon"
     with system.client() as client:
-        left = len(client.slices())
+        left = len(client.all(calls.slices()))
     yield Figure("live", case, "jobs submitted", len(known), Near(JOBS, 0))
     yield Figure("live", case, "seconds until all had ended", took_s)
     not_ended = sum(job.state not in ENDED for job in jobs.values())
@@ -328,7 +329,7 @@ def buffers(raw: dict[str, Any], system: OwnSystem, user: User) -> Iterator[Figu
     program = harness.build("scheduling/live_buffers.c", output="live_buffers")
     with _queues(system) as client:
         given = pb.Queue(name=QUEUES[0], policy="priority(preempt)", limit_milli=1000, min_run={"nanos": 1})
-        client.set_queue(given, [])
+        client.send(calls.set_queue(given, []))
     here = user.work / "live_buffers"
     here.write_bytes(program.read_bytes())
     here.chmod(0o755)

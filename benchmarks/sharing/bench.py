@@ -37,6 +37,7 @@ from benchmarks.sharing.measure import (
 )
 from benchmarks.sharing.plain import Plain, Portion, options
 from vgpud.cli.demo.private_system import OwnSystem, Part, PartError, wait_for
+from vgpud.client import calls
 from vgpud.simdevice.busy_log import SECOND_NS, STEP_NS, WINDOW_NS, Span, read_busy_log
 from vgpud.simdevice.process import environment
 
@@ -277,7 +278,7 @@ def wait_for_devices(own: OwnSystem) -> None:
 
     def clear() -> bool:
         with own.client() as client:
-            return not any(device.taken_by for device in client.devices())
+            return not any(device.taken_by for device in client.all(calls.devices()))
 
     if own.is_simulated and own.daemon and own.daemon.running:
         wait_for("the device without programs outside slices", clear, START_TIMEOUT_S)

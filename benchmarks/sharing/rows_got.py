@@ -18,6 +18,7 @@ from benchmarks.sharing.plan import Plan
 from benchmarks.sharing.rows_shares import saturating
 from benchmarks.sharing.table import Figure, Goal
 from vgpud.cli.demo.private_system import PartError
+from vgpud.client import calls
 from vgpud.simdevice.busy_log import SECOND_NS
 
 KERNELS_US = (10, 20, 100, 1000)
@@ -37,7 +38,7 @@ def ask_every_second(running: Running) -> list[Answer]:
         running.wait_until(at_ns)
         with running.own.client() as client:
             asked_ns = time.monotonic_ns()
-            slices = {made.name: made for made in client.slices()}
+            slices = {made.name: made for made in client.all(calls.slices())}
             answered_ns = time.monotonic_ns()
         charged = {name: sum(d.charged_ns for d in slices[made].devices) for name, made in running.slices.items()}
         answers.append(((asked_ns + answered_ns) // 2, charged))

@@ -22,6 +22,7 @@ from benchmarks.sharing.measure import MS, first_ms_within, share
 from benchmarks.sharing.plan import Plan
 from benchmarks.sharing.rows_shares import saturating
 from benchmarks.sharing.table import Figure, Goal
+from vgpud.client import calls
 from vgpud.simdevice.busy_log import SECOND_NS
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
@@ -54,7 +55,7 @@ def swap(running: Running) -> list[dict[str, Any]]:
             for name, part in parts.items():
                 milli = round(part * 1000)
                 spec = pb.SliceSpec(gpus_milli=milli, min_milli=milli, max_milli=milli)
-                client.update_slice(running.slices[name], spec)
+                client.send(calls.update_slice(running.slices[name], spec))
             changes.append(Change(began_ns, time.monotonic_ns(), parts))
             small, large = large, small
             at_ns += SECOND_NS

@@ -19,6 +19,7 @@ from benchmarks import harness
 from benchmarks.qualify.checks import unhooked
 from vgpud import paths
 from vgpud.cli.demo.private_system import OwnSystem, PartError, wait_for
+from vgpud.client import calls
 
 HERE = Path(__file__).resolve().parent
 EXPECTED = HERE / "expected"
@@ -132,7 +133,7 @@ def conform(own: OwnSystem, folder: Path) -> tuple[dict[str, Any], list[Differen
     said: dict[str, Rows] = {}
     figures: dict[str, Any] = {"rows": 0, "skipped": 0, "documented": 0, "confirmed": 0, "without_device": 0}
     with own.client() as client:
-        devices = len(client.devices())
+        devices = len(client.all(calls.devices()))
     check_hooked(own, devices)
     for family in FAMILIES:
         plain, hooked = run(own, family, build(family, folder), devices)

@@ -20,6 +20,7 @@ from benchmarks import engine
 from benchmarks.base_image import ImageError, base_tar
 from tests import mandatory
 from vgpud.cli.demo.private_system import OwnSystem, PartError
+from vgpud.client import calls
 
 #: two devices: small enough that a test can fill them, large enough for 1 GiB in half of one
 SIM_CONFIG = {"devices": "2", "memory_bytes": "4G"}
@@ -171,7 +172,7 @@ def system(shared_system: OwnSystem) -> Iterator[OwnSystem]:
     if shared_system.daemon is None or not shared_system.daemon.running:
         shared_system.start_daemon()
     with shared_system.client() as client:
-        for item in client.slices():
+        for item in client.all(calls.slices()):
             try:
                 shared_system.vgpu("slice", "rm", "--force", item.name)
             except PartError as error:  # podman's clean-up has ended meanwhile, and so its container's slice

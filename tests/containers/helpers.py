@@ -11,6 +11,7 @@ from typing import Any
 
 from benchmarks import engine
 from vgpud.cli.demo.private_system import OwnSystem, wait_for
+from vgpud.client import calls
 from vgpud.errors import CliError
 
 GIB = 1 << 30
@@ -40,13 +41,13 @@ def half_a_gpu_is_seen(seen: dict[str, Any]) -> None:
 def slices(system: OwnSystem) -> dict[str, Any]:
     """Name -> slice, as `vgpu slice ls` shows them."""
     with system.client() as client:
-        return {item.name: item for item in client.slices()}
+        return {item.name: item for item in client.all(calls.slices())}
 
 
 def events(system: OwnSystem, kind: str) -> list[str]:
     """The messages of all events of a kind so far."""
     with system.client() as client:
-        return [event.message for event in client.events() if event.kind == kind]
+        return [event.message for event in client.all(calls.events()) if event.kind == kind]
 
 
 def until(what: str, ready: Callable[[], bool]) -> None:
@@ -71,7 +72,7 @@ def until_attached(system: OwnSystem, name: str, count: int = 1) -> list[int]:
 
     def attached() -> list[int]:
         with system.client() as client:
-            return [process.pid for process in client.processes(name)]
+            return [process.pid for process in client.all(calls.processes(name))]
 
     until(f"{count} processes in {name}", lambda: len(attached()) >= count)
     return attached()

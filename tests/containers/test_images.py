@@ -23,6 +23,7 @@ from tests.k8s.charts import rendered
 from vgpud.cli.common.client import Client
 from vgpud.cli.common.options import Settings
 from vgpud.cli.demo.private_system import OwnSystem, wait_for
+from vgpud.client import calls
 from vgpud.core.units import parse_gpus
 from vgpud.host.container_checks import LOOKING
 from vgpud.oci.request import Limits, parse_request
@@ -352,7 +353,7 @@ def test_four_trainers_share_what_a_daemon_in_a_container_has(composed: Composed
 
     wait_for("the four trainers", training, 120)
     with composed.client() as client:
-        slices = {item.name: item for item in client.slices()}
+        slices = {item.name: item for item in client.all(calls.slices())}
     assert {name: item.devices[0].min_milli for name, item in slices.items()} == TRAINERS
     assert slices["d"].devices[0].max_milli == 1000 and slices["a"].devices[0].max_milli == 400
     for name, item in slices.items():
@@ -362,7 +363,7 @@ def test_four_trainers_share_what_a_daemon_in_a_container_has(composed: Composed
 
     def has_ended() -> bool:
         with composed.client() as client:
-            return "a" not in {item.name for item in client.slices()}
+            return "a" not in {item.name for item in client.all(calls.slices())}
 
     wait_for("the slice's end", has_ended, 10)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from benchmarks import engine
 from vgpud.cli.demo.private_system import OwnSystem
+from vgpud.client import calls
 
 from .helpers import (
     GIB,
@@ -60,7 +61,7 @@ def test_the_slice_is_listed_with_its_container_and_ends_with_it(
     assert pid == either.pid(container)
     assert container in made.containers[0].cgroup
     with system.client() as client:
-        assert [process.container for process in client.processes()] == [container]
+        assert [process.container for process in client.all(calls.processes())] == [container]
     either.remove(container)
     until_free(system)
 

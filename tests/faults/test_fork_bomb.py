@@ -14,6 +14,7 @@ import pytest
 from tests.daemon.node import eventually, settled_descriptors
 from tests.faults.programs import HERE, TENANT, build
 from vgpud.cli.demo.private_system import OwnSystem, Part
+from vgpud.client import calls
 from vgpud.simdevice import state_page
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
@@ -93,9 +94,9 @@ def test_a_fork_bomb_is_bounded_and_harms_no_other_tenant(
 
 def slices(system: OwnSystem) -> list[pb.Slice]:
     with system.client() as client:
-        return client.slices()
+        return client.all(calls.slices())
 
 
 def processes(system: OwnSystem, name: str) -> list[pb.Process]:
     with system.client() as client:
-        return client.processes(name)
+        return client.all(calls.processes(name))

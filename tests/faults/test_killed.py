@@ -15,6 +15,7 @@ from tests.daemon.node import eventually
 from tests.examples import is_nightly
 from tests.faults.programs import HERE, ROOT, TENANT, build
 from vgpud.cli.demo.private_system import OwnSystem
+from vgpud.client import calls
 from vgpud.simdevice import state_page
 from vgpud.simdevice.state_page import PageDevice
 
@@ -84,16 +85,16 @@ class Victims:
 
         def is_free() -> bool:
             with self.system.client() as client:
-                slice_ = client.get_slice("victim")
+                slice_ = client.send(calls.get_slice("victim"))
             return not slice_.processes and not slice_.devices[0].mem_used_bytes
 
         eventually(is_free, f"the slice's memory and places ({what})")
         with self.system.client() as client:
-            charged_ns = client.get_slice("victim").devices[0].charged_ns
+            charged_ns = client.send(calls.get_slice("victim")).devices[0].charged_ns
         before = self.completed()
         eventually(lambda: self.completed() >= before + 200, f"the neighbour's kernels ({what})")
         with self.system.client() as client:
-            assert client.get_slice("victim").devices[0].charged_ns == charged_ns, what
+            assert client.send(calls.get_slice("victim")).devices[0].charged_ns == charged_ns, what
 
 
 @pytest.fixture

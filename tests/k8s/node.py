@@ -32,6 +32,7 @@ from tests.k8s.control_plane import ControlPlane, control_plane
 from tests.k8s.pods import IMAGE, build_programs
 from tests.ports import find_free_ports
 from vgpud.cli.demo.private_system import OwnSystem, Part, PartError, wait_for
+from vgpud.client import calls
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 NAME = plane.KUBELET_NODE
@@ -135,7 +136,7 @@ class RealNode:
     def slices(self) -> dict[str, pb.Slice]:
         """Name -> slice, as `vgpu slice ls` shows them."""
         with self.system.client() as client:
-            return {item.name: item for item in client.slices()}
+            return {item.name: item for item in client.all(calls.slices())}
 
     def slice_of(self, claim: str) -> str:
         """The name of a claim's slice."""
@@ -144,7 +145,7 @@ class RealNode:
     def pids(self, claim: str) -> list[int]:
         """The host's pids of the programs in a claim's slice."""
         with self.system.client() as client:
-            return [process.pid for process in client.processes(self.slice_of(claim))]
+            return [process.pid for process in client.all(calls.processes(self.slice_of(claim)))]
 
     def at_work(self, *names: str) -> list[int]:
         """Waits until each pod has kernels done, in the slice of the claim of its name; returns the programs' pids."""

@@ -18,6 +18,7 @@ from typing import Any
 from unittest import mock
 
 from vgpud.cli.demo.private_system import ROOT, OwnSystem
+from vgpud.client import calls
 
 PLUGINS = json.dumps([{"class": "vgpud.ray.plugin.VgpuPlugin"}])
 #: of each node; a process of Ray is for one of them
@@ -101,7 +102,7 @@ class RayCluster:
         """The slices of a node's workers that have a device. Ray may keep a worker that had nothing to do: its slice is
         pending and reserves nothing."""
         with self.systems[number].client() as client:
-            return [made for made in client.slices() if made.name.startswith("ray-") and made.devices]
+            return [made for made in client.all(calls.slices()) if made.name.startswith("ray-") and made.devices]
 
     def wait_for_end_of_slices(self) -> None:
         """Of those with a device, on all nodes."""
@@ -112,7 +113,7 @@ class RayCluster:
 
     def uuids(self, number: int) -> list[str]:
         with self.systems[number].client() as client:
-            return [device.uuid for device in client.devices()]
+            return [device.uuid for device in client.all(calls.devices())]
 
     def remove(self, number: int) -> None:
         """Kills a node's raylet, and what Ray kills with it. Its vgpud stays."""

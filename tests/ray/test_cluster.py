@@ -21,6 +21,7 @@ from tests.mandatory import unavailable
 from tests.ray import programs
 from tests.ray.ray_cluster import PATIENCE_S, RayCluster, missing, processes, ray_cluster
 from tests.shares import check_shares_sum
+from vgpud.client import calls
 
 GIB = 1 << 30
 MIB = 1 << 20
@@ -126,7 +127,7 @@ def test_beyond_what_is_left(cluster: RayCluster, actors: Callable[..., Any]) ->
         with pytest.raises(cluster.ray.exceptions.RayActorError, match=f"cuInit answers {NOT_PERMITTED}"):
             get(cluster, actor.seen.remote())
         with cluster.systems[1].client() as client:
-            messages = [event.message for event in client.events() if event.kind == "attach.refused"]
+            messages = [event.message for event in client.all(calls.events()) if event.kind == "attach.refused"]
         assert any("cannot be bound: no device has min 0.5" in text for text in messages)
     finally:
         for index in range(2):
@@ -153,7 +154,7 @@ def test_a_killed_worker_leaves_nothing(cluster: RayCluster, actors: Callable[..
     os.kill(found["pid"], signal.SIGKILL)
     cluster.wait_for_end_of_slices()
     with cluster.systems[0].client() as client:
-        assert [device.milli_reserved for device in client.devices()] == [0, 0]
+        assert [device.milli_reserved for device in client.all(calls.devices())] == [0, 0]
 
 
 @pytest.mark.skipif(importlib.util.find_spec("pandas") is None, reason="needs the package ray[tune]")
@@ -215,4 +216,4 @@ def test_nothing_of_ray_is_left(cluster: RayCluster) -> None:
     assert all(not cluster.slices(number) for number in range(2))
     for system in cluster.systems:
         with system.client() as client:
-            assert [device.milli_reserved for device in client.devices()] == [0, 0]
+            assert [device.milli_reserved for device in client.all(calls.devices())] == [0, 0]

@@ -14,6 +14,7 @@ import pytest
 
 from tests.daemon.node import eventually
 from vgpud.cli.demo.private_system import OwnSystem
+from vgpud.client import calls
 from vgpud.errors import ExitCode, VgpudError
 from vgpud.ray.size import read
 from vgpud.ray.slices import trial, visible
@@ -72,12 +73,12 @@ def start(system: OwnSystem) -> Iterator[Callable[..., Worker]]:
 
 def uuids(system: OwnSystem) -> list[str]:
     with system.client() as client:
-        return [device.uuid for device in client.devices()]
+        return [device.uuid for device in client.all(calls.devices())]
 
 
 def slices(system: OwnSystem) -> list[Any]:
     with system.client() as client:
-        return client.slices()
+        return client.all(calls.slices())
 
 
 def test_its_slice_is_bound_when_it_has_its_device(system: OwnSystem, start: Callable[..., Worker]) -> None:
@@ -100,7 +101,7 @@ def test_a_worker_that_never_uses_cuda_takes_nothing(system: OwnSystem, start: C
     for worker in workers:
         worker.line()
     with system.client() as client:
-        assert [device.milli_reserved for device in client.devices()] == [0, 0]
+        assert [device.milli_reserved for device in client.all(calls.devices())] == [0, 0]
     assert len(slices(system)) == 3
     workers[0].process.communicate()  # it ends with its standard input
     eventually(lambda: len(slices(system)) == 2, "the end of the first one's slice")

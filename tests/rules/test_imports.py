@@ -182,8 +182,8 @@ ALLOWED: dict[str, set[str]] = {
         "view",
     },
     "cli.slices": {"cli.common", "client", "core", "core.slices", "errors", "k8s.core", "libraries", "view"},
-    "cli.predict": {"cli.common", "core", "errors", "predict", "view"},
-    "cli.demo": {"cli.common", "core", "errors", "paths", "simdevice", "view"},
+    "cli.predict": {"cli.common", "client", "core", "errors", "predict", "view"},
+    "cli.demo": {"cli.common", "client", "core", "errors", "paths", "simdevice", "view"},
     "cli.jobs": {
         "cli.cluster",
         "cli.common",

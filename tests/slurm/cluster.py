@@ -28,6 +28,7 @@ from typing import Any
 from benchmarks.engine import front_of
 from tests.ports import find_free_ports
 from vgpud.cli.demo.private_system import OwnSystem, Part, wait_for
+from vgpud.client import calls
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "integrations" / "slurm"
@@ -147,7 +148,7 @@ class Cluster:
         for name, port in zip(NODES, ports[1:], strict=True):
             of_node = f"NodeHostName={socket.gethostname()} NodeAddr=127.0.0.1 Port={port} CPUs=8 RealMemory=1000"
             with self.systems[name].client() as client:
-                files = [self.folder / name / f"nvidia{device.index}" for device in client.devices()]
+                files = [self.folder / name / f"nvidia{device.index}" for device in client.all(calls.devices())]
             lines.append(
                 f"NodeName={name} {of_node} Gres=gpu:{TYPE}:{len(files)},shard:{len(files) * SHARDS} State=UNKNOWN"
             )
@@ -318,7 +319,7 @@ class Cluster:
     def names(self, node: str) -> list[str]:
         """The slices of a node."""
         with self.systems[node].client() as client:
-            return sorted(made.name for made in client.slices())
+            return sorted(made.name for made in client.all(calls.slices()))
 
     def logs(self) -> str:
         """The ends of all logs, for messages of failed tests."""

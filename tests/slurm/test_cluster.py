@@ -17,6 +17,7 @@ import pytest
 from tests.daemon.node import eventually
 from tests.slurm import cluster as slurm
 from tests.slurm.cluster import HAS_LUA, NODES, Cluster
+from vgpud.client import calls
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
@@ -35,7 +36,7 @@ def seen(text: str) -> dict[str, Any]:
 
 def slice_of(site: Cluster, node: str, name: str) -> pb.Slice:
     with site.systems[node].client() as client:
-        return client.get_slice(name)
+        return client.send(calls.get_slice(name))
 
 
 def running(site: Cluster, *command: str, user: str = "", node: str = "n1") -> tuple[subprocess.Popen[str], str]:
@@ -72,7 +73,7 @@ def test_the_numbers_of_a_slice(site: Cluster, programs: Path) -> None:
     assert (device.min_milli, device.max_milli) == (500, 800)
     assert made.owner_uid == pwd.getpwnam(ANN).pw_uid and made.spec.service_class == "latency"
     with site.systems["n1"].client() as client:
-        (process,) = eventually(lambda: client.processes(name), "the program")
+        (process,) = eventually(lambda: client.all(calls.processes(name)), "the program")
     assert process.uid == made.owner_uid
     end(site, step, name)
     eventually(lambda: site.names("n1") == [], "the slice's end")
@@ -85,7 +86,7 @@ def test_each_job_has_the_device_that_slurm_gave_it(site: Cluster, programs: Pat
     indices = {slice_of(site, "n1", name).devices[0].device_index for name in (one, two)}
     assert indices == {0, 1}
     with site.systems["n1"].client() as client:
-        eventually(lambda: {p.slice for p in client.processes()} == {one, two}, "both programs")
+        eventually(lambda: {p.slice for p in client.all(calls.processes())} == {one, two}, "both programs")
     end(site, first, one)
     end(site, second, two)
 
@@ -122,7 +123,7 @@ def test_steps_of_a_batch_script_share_its_slice(site: Cluster, programs: Path) 
     assert len(found) == 2, output.read_text() + site.logs()
     assert {one["cuda_bytes"] for one in found} == {GIB}
     with site.systems["n1"].client() as client:
-        made = [event.slice for event in client.events() if event.kind == "slice.created"]
+        made = [event.slice for event in client.all(calls.events()) if event.kind == "slice.created"]
     assert made[-1].endswith(".batch")
 
 
@@ -162,7 +163,7 @@ def test_steps_within_salloc(site: Cluster, programs: Path) -> None:
     assert [(one["count"], one["cuda_bytes"]) for one in found] == [(1, GIB)] * 3
     job = re.search(r"job allocation (\d+)", done.stderr)
     with site.systems["n1"].client() as client:
-        made = [event.slice for event in client.events() if event.kind == "slice.created"]
+        made = [event.slice for event in client.all(calls.events()) if event.kind == "slice.created"]
     assert job and [name for name in made if name.startswith(f"slurm-{job[1]}.")] == [f"slurm-{job[1]}.interactive"]
 
 
@@ -172,14 +173,14 @@ def test_steps_that_overlap_share_a_slice(site: Cluster, programs: Path) -> None
     first, name = running(site, f"--jobid={job}", HALF, tenant)
     second = site.begin("srun", f"--jobid={job}", "--overlap", HALF, tenant)
     with site.systems["n1"].client() as client:
-        eventually(lambda: len(client.processes(name)) == 2, "both programs in one slice")
-        assert sum(device.milli_reserved for device in client.devices()) == 500
+        eventually(lambda: len(client.all(calls.processes(name))) == 2, "both programs in one slice")
+        assert sum(device.milli_reserved for device in client.all(calls.devices())) == 500
         none = site.call("srun", f"--jobid={job}", "--overlap", "--gres=none", "env")
         assert "VGPU_SOCKET" not in none.stdout and site.names("n1") == [name]
         site.call("scancel", f"{job}.0")
         first.communicate(timeout=60)
-        eventually(lambda: len(client.processes(name)) == 1, "the end of the first")
-        assert sum(device.milli_reserved for device in client.devices()) == 500, "the other one keeps it"
+        eventually(lambda: len(client.all(calls.processes(name))) == 1, "the end of the first")
+        assert sum(device.milli_reserved for device in client.all(calls.devices())) == 500, "the other one keeps it"
     third = site.call("srun", f"--jobid={job}", "--overlap", HALF, str(programs / "view"))
     assert seen(third.stdout)["cuda_bytes"] == 2 * GIB
     assert site.names("n1") == [name]
@@ -274,7 +275,7 @@ def test_the_slice_of_another_user(site: Cluster, programs: Path) -> None:
     done = site.call("srun", "-w", "n1", "--gres=shard:300", *spied, user=BOB, check=False)
     assert done.returncode != 0 and "{" not in done.stdout
     with site.systems["n1"].client() as client:
-        assert any(event.kind == "attach.refused" for event in client.events())
+        assert any(event.kind == "attach.refused" for event in client.all(calls.events()))
     end(site, step, name)
 
 

@@ -10,6 +10,7 @@ import pytest
 from tests.daemon.node import eventually
 from tests.slurm.cluster import NODES, Cluster
 from tests.slurm.test_cluster import ANN, HALF, seen
+from vgpud.client import calls
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
@@ -47,7 +48,7 @@ def test_all_steps_of_a_job_have_its_slice(site: Cluster, programs: Path) -> Non
     eventually(lambda: site.names("n1") == [name], "the job's slice")
     step = site.begin("srun", f"--jobid={job}", HALF, str(programs / "tenant"))
     with site.systems["n1"].client() as client:
-        eventually(lambda: client.processes(name), "the program")
+        eventually(lambda: client.all(calls.processes(name)), "the program")
     for option in (HALF, "--gres=none"):
         done = site.call("srun", f"--jobid={job}", "--overlap", option, str(programs / "view"))
         assert (seen(done.stdout)["count"], seen(done.stdout)["cuda_bytes"]) == (1, 2 << 30), done.stdout

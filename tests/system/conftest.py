@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from vgpud.cli.demo.private_system import OwnSystem, Part, wait_for
+from vgpud.client import calls
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ("tenant", "wait_value", "seen")
@@ -55,7 +56,7 @@ def started(part: Part) -> dict[str, int]:
 def waited_ns(system: OwnSystem, name: str) -> int:
     """How long a slice's threads have waited at their gate so far."""
     with system.client() as client:
-        return client.get_slice(name).devices[0].throttled_ns
+        return client.send(calls.get_slice(name)).devices[0].throttled_ns
 
 
 @pytest.fixture

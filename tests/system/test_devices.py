@@ -13,6 +13,7 @@ import pytest
 
 from tests.shares import check_shares_sum
 from vgpud.cli.demo.private_system import OwnSystem
+from vgpud.client import calls
 
 from .conftest import started
 
@@ -24,7 +25,7 @@ def five(make_system: Callable[..., OwnSystem]) -> OwnSystem:
     """Five devices; 2.5 of them, on devices 1, 3 and 4, are the slice `team`."""
     system = make_system({"devices": "5", "memory_bytes": "4G"})
     with system.client() as client:
-        uuids = [d.uuid for d in client.devices()]
+        uuids = [d.uuid for d in client.all(calls.devices())]
     chosen = [word for index in (1, 3, 4) for word in ("--device", uuids[index])]
     system.vgpu("slice", "create", "team", "--gpus", "2.5", *chosen)
     return system
@@ -40,7 +41,7 @@ def seen(system: OwnSystem, program: str, visible: str | None = None) -> Any:
 
 def uuid_of(system: OwnSystem, index: int) -> str:
     with system.client() as client:
-        return client.devices()[index].uuid.removeprefix("GPU-").replace("-", "")
+        return client.all(calls.devices())[index].uuid.removeprefix("GPU-").replace("-", "")
 
 
 def test_two_and_a_half_devices_of_five(five: OwnSystem, programs: dict[str, str]) -> None:
@@ -57,7 +58,7 @@ def test_the_users_choice_counts_within_the_slice(five: OwnSystem, programs: dic
 
 def test_foreign_devices_are_refused(five: OwnSystem, programs: dict[str, str]) -> None:
     with five.client() as client:
-        foreign, own = client.devices()[0].uuid, client.devices()[3].uuid
+        foreign, own = client.all(calls.devices())[0].uuid, client.all(calls.devices())[3].uuid
     assert seen(five, programs["seen"], foreign)["devices"] == []
     assert [d["uuid"] for d in seen(five, programs["seen"], f"{own},{foreign}")["devices"]] == [uuid_of(five, 3)]
 

@@ -13,6 +13,7 @@ import pytest
 
 from benchmarks import harness
 from vgpud.cli.demo.private_system import OwnSystem, Part, wait_for
+from vgpud.client import calls
 
 from .conftest import started
 
@@ -77,7 +78,7 @@ def they_share(alone: int, *gangs: Part) -> None:
 def tell(system: OwnSystem, slice_name: str, number: signal.Signals) -> None:
     """A signal to all programs of a slice."""
     with system.client() as client:
-        for process in client.processes(slice_name):
+        for process in client.all(calls.processes(slice_name)):
             os.kill(process.pid, number)
 
 
@@ -129,7 +130,7 @@ def test_one_that_is_killed_leaves_both_devices_to_the_other(
     tell(system, "one", signal.SIGKILL)
     check_shares(lambda done: done[0] > 0.5 * alone, two)
     with system.client() as client:
-        wait_for("the slice's end", lambda: [s.name for s in client.slices()] == ["two"])
+        wait_for("the slice's end", lambda: [s.name for s in client.all(calls.slices())] == ["two"])
     third = gang("third")
     they_share(alone, two, third)
 
@@ -156,5 +157,8 @@ def test_two_go_on_without_the_daemon_and_with_the_next_one(system: OwnSystem, p
     check_shares(lambda done: sum(done) > 0.4 * alone and min(done) > 0.1 * alone, one, two)
     system.start_daemon()
     with system.client() as client:
-        wait_for("their return", lambda: all(p.resumed for p in client.processes()) and len(client.processes()) > 1)
+        wait_for(
+            "their return",
+            lambda: all(p.resumed for p in client.all(calls.processes())) and len(client.all(calls.processes())) > 1,
+        )
     they_share(alone, one, two)

@@ -10,6 +10,7 @@ import pytest
 
 from tests.shares import check_shares_sum
 from vgpud.cli.demo.private_system import OwnSystem, Part, wait_for
+from vgpud.client import calls
 
 from .conftest import started
 
@@ -36,8 +37,8 @@ def test_an_instance_is_divided_like_a_gpu_and_the_other_one_is_its_own(
     system.daemon.kill()
     system.start_daemon()
     with system.client() as client:
-        wait_for("the tenants' return", lambda: {p.pid for p in client.processes()} == {small, big, other})
-        assert all(p.resumed for p in client.processes())
+        wait_for("the tenants' return", lambda: {p.pid for p in client.all(calls.processes())} == {small, big, other})
+        assert all(p.resumed for p in client.all(calls.processes()))
     command = [sys.executable, "-m", "vgpud.cli.main", "events", "-o", "json"]
     stdout_text = subprocess.run(command, env=system.env, capture_output=True, text=True, check=True).stdout
     assert "memory.over_limit" not in stdout_text, "what they hold is of their instance"

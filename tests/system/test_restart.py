@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from tests.shares import check_shares_sum
 from vgpud.cli.demo.private_system import OwnSystem, Part, wait_for
+from vgpud.client import calls
 
 from .conftest import started
 
@@ -22,8 +23,8 @@ def test_tenants_survive_a_killed_daemon_and_return(system: OwnSystem, tenant: C
     check_shares_sum(system, pids, 2, lambda small, big: small > 0.08 and big > 0.35 and 1.5 * small < big < 6 * small)
     system.start_daemon()
     with system.client() as client:
-        wait_for("the tenants' return", lambda: {p.pid for p in client.processes()} == set(pids))
-        assert all(p.resumed for p in client.processes())
+        wait_for("the tenants' return", lambda: {p.pid for p in client.all(calls.processes())} == set(pids))
+        assert all(p.resumed for p in client.all(calls.processes()))
     check_shares_sum(system, pids, 2, lambda small, big: small + big > 0.7 and 2 * small < big < 4.5 * small)
     for part in parts:
         part.check()
@@ -37,5 +38,5 @@ def test_a_stopped_daemon_is_coasted_over_and_believed_again(system: OwnSystem, 
     check_shares_sum(system, [pid], 1, lambda alone: alone > 0.6)  # alone with max 1: coasting is free
     system.start_daemon()
     with system.client() as client:
-        wait_for("the tenant's return", lambda: [p.pid for p in client.processes()] == [pid])
+        wait_for("the tenant's return", lambda: [p.pid for p in client.all(calls.processes())] == [pid])
     check_shares_sum(system, [pid], 1, lambda alone: alone > 0.6)

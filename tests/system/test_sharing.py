@@ -16,6 +16,7 @@ import pytest
 
 from tests.shares import check_shares_sum, shares
 from vgpud.cli.demo.private_system import OwnSystem, Part, wait_for
+from vgpud.client import calls
 
 from .conftest import SECOND_NS, started, waited_ns
 
@@ -71,7 +72,7 @@ def test_a_killed_tenant_leaves_everything_to_the_others(system: OwnSystem, tena
     assert killed.process.wait(20) == 128 + signal.SIGKILL
     check_shares_sum(system, [other_pid], 1, lambda alone: alone > 0.75)
     with system.client() as client:
-        wait_for("the slice's end", lambda: [s.name for s in client.slices()] == ["other"])
+        wait_for("the slice's end", lambda: [s.name for s in client.all(calls.slices())] == ["other"])
 
 
 def test_two_processes_of_a_slice_count_as_one_tenant(system: OwnSystem, tenant: Tenant) -> None:

@@ -23,6 +23,7 @@ from google.protobuf import message_factory
 from tests.api.asker import Asker
 from tests.attach import client
 from vgpud.cli.demo.private_system import OwnSystem, Part, wait_for
+from vgpud.client import calls
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 from .outsider import content, files_below, look
@@ -191,7 +192,7 @@ def test_alice_learns_what_is_hers(site: Site) -> None:
 @in_a_new_folder
 def test_environments_are_in_no_event_and_no_log_of_the_daemon(site: Site) -> None:
     with site.system.client() as admin:
-        events = "\n".join(event.message for event in admin.events())
+        events = "\n".join(event.message for event in admin.all(calls.events()))
     assert "job" in events
     assert site.secrets["environment"] not in events
     logs = "\n".join(path.read_text(errors="replace") for path in site.system.folder.glob("*.log"))

@@ -113,7 +113,7 @@ def slices() -> Listed[pb.Slice]:
     return Listed("Slice", "ListSlices", pb.ListSlicesRequest(), "slices", pb.Slice)
 
 
-def processes(slice_name: str) -> Listed[pb.Process]:
+def processes(slice_name: str = "") -> Listed[pb.Process]:
     return Listed("Slice", "ListProcesses", pb.ListProcessesRequest(slice=_utf8(slice_name)), "processes", pb.Process)
 
 
@@ -125,10 +125,10 @@ def create_slice(
     name: str,
     spec: pb.SliceSpec,
     *,
-    ephemeral: bool,
-    owner_uid: int,
-    cdi_device: bool,
-    queue: str,
+    ephemeral: bool = False,
+    owner_uid: int = 0,
+    cdi_device: bool = False,
+    queue: str = "",
     pending: bool = False,
 ) -> Call[pb.Slice]:
     request = pb.CreateSliceRequest(
@@ -144,13 +144,13 @@ def create_slice(
     return Call("Slice", "CreateSlice", request, lambda answer: answer.slice, ask_again=_SLICE_LS)
 
 
-def update_slice(name: str, spec: pb.SliceSpec, fields: Sequence[str]) -> Call[pb.Slice]:
+def update_slice(name: str, spec: pb.SliceSpec, fields: Sequence[str] = ()) -> Call[pb.Slice]:
     request = pb.UpdateSliceRequest(request_id=_new_id(), name=_utf8(name), spec=spec)
     request.update_mask.paths.extend(fields)
     return Call("Slice", "UpdateSlice", request, lambda answer: answer.slice, ask_again=_SLICE_LS)
 
 
-def delete_slice(name: str, force: bool) -> Call[None]:
+def delete_slice(name: str, force: bool = False) -> Call[None]:
     request = pb.DeleteSliceRequest(request_id=_new_id(), name=_utf8(name), force=force)
     return Call("Slice", "DeleteSlice", request, lambda answer: None, ask_again=_SLICE_LS)
 
@@ -178,7 +178,7 @@ def watch_trace(name: str) -> Watched[pb.WatchTraceResponse]:
 # ---- jobs and queues ----
 
 
-def submit(spec: pb.JobSpec, request_id: str) -> Call[list[int]]:
+def submit(spec: pb.JobSpec, request_id: str = "") -> Call[list[int]]:
     if spec.ByteSize() > SPEC_BYTES_MAX:
         text = f"command and environment have {spec.ByteSize()} bytes, at most {SPEC_BYTES_MAX} are possible"
         raise make_error(f"{text}: use --no-env, and --env for what the job needs", ExitCode.USAGE)
@@ -196,13 +196,18 @@ def explain_job(job_id: int) -> Call[pb.ExplainJobResponse]:
 
 
 def jobs(
-    include_ended: bool, queue: str, uid: int | None, states: Sequence[str], since_ns: int | None
+    include_ended: bool = False,
+    queue: str = "",
+    uid: int | None = None,
+    states: Sequence[str] = (),
+    since_ns: int | None = None,
 ) -> Listed[pb.Job]:
+    """`uid` None: of all users that the caller may see; `states` (): in any; `since_ns`: active at some time since."""
     request = pb.ListJobsRequest(all=include_ended, queue=queue, uid=uid, states=states, since=_stamp(since_ns))
     return Listed("Job", "ListJobs", request, "jobs", pb.Job)
 
 
-def cancel(job_id: int, array: bool) -> Call[None]:
+def cancel(job_id: int, array: bool = False) -> Call[None]:
     return Call("Job", "CancelJob", pb.CancelJobRequest(job_id=job_id, array=array), lambda answer: None)
 
 
@@ -282,7 +287,7 @@ def delete_reservation(name: str) -> Call[None]:
     return Call("Queue", "DeleteReservation", pb.DeleteReservationRequest(name=name), lambda answer: None)
 
 
-def usage(since_ns: int | None, until_ns: int | None, by: str, uid: int | None) -> Listed[pb.Usage]:
+def usage(since_ns: int | None, until_ns: int | None, by: str, uid: int | None = None) -> Listed[pb.Usage]:
     request = pb.GetUsageRequest(by=by, since=_stamp(since_ns), until=_stamp(until_ns), uid=uid)
     return Listed("Queue", "GetUsage", request, "usage", pb.Usage)
 

@@ -19,6 +19,7 @@ from benchmarks.cluster.acceptance.workload import QUEUES, Submission
 from tests.slurm.cluster import HAS_LUA, NODES, ROOT, Cluster, cluster
 from tests.slurm.cluster import missing as no_slurm
 from vgpud.cli.demo.private_system import Part, wait_for
+from vgpud.client import calls
 from vgpud.cluster.shell import published
 from vgpud.core.queue.record import encode
 
@@ -152,7 +153,7 @@ class Site:
 
     def device_bytes(self) -> int:
         with self.cluster.systems[NODES[0]].client() as client:
-            return client.devices()[0].memory_total_bytes
+            return client.all(calls.devices())[0].memory_total_bytes
 
     # ---- jobs ----
 

@@ -30,7 +30,7 @@ pytestmark = [
 ]
 #: the command line as another user, who may not read where it is installed
 AS_USER = (
-    "import os, grpc_status.rpc_status, vgpud.cli.common.job_client, vgpud.view.job_tables, vgpud.cli.jobs.wait\n"
+    "import os, grpc_status.rpc_status, vgpud.cli.common.client, vgpud.view.job_tables, vgpud.cli.jobs.wait\n"
     "import vgpud.cli.jobs.submit, vgpud.cli.jobs.job, vgpud.cli.jobs.queue, vgpud.cli.jobs.usage\n"
     "import vgpud.cli.jobs.explain, textwrap, google.rpc.error_details_pb2\n"
     "from vgpud.cli.main import main\n"

@@ -15,7 +15,7 @@ import click
 import pytest
 
 from tests.cli.fake_queue import eventually
-from vgpud.cli.common.job_client import JobClient
+from vgpud.cli.common.client import Client
 from vgpud.cli.jobs import job_file, submit
 from vgpud.core.queue import check
 from vgpud.errors import CliError, ExitCode
@@ -90,7 +90,7 @@ def test_a_job_that_is_queued_has_its_number_printed_whatever_follows(
         error.is_unanswered = True
         raise error
 
-    monkeypatch.setattr(JobClient, "job", gone)
+    monkeypatch.setattr(Client, "job", gone)
     result = vgpu("submit", "--gpus", "0.5", "--", "true", host=daemon.host)
     assert (result.code, result.stdout) == (0, "1\n")
     assert "queued; its state is not known: the daemon does not answer" in one_line(result.stderr)

@@ -341,10 +341,10 @@ def test_a_daemon_that_is_being_started_is_waited_for(run: Any, monkeypatch: pyt
     refusals = iter([True, True])
 
     class Starting(client.Client):
-        def node(self) -> Any:
-            if next(refusals, False):
+        def send(self, call: Any) -> Any:
+            if call.method == "GetNode" and next(refusals, False):
                 raise CliError("vgpud is not running", ExitCode.UNREACHABLE)
-            return super().node()
+            return super().send(call)
 
     monkeypatch.setattr(client, "Client", Starting)
     assert run("--", "true").code == 0

@@ -27,7 +27,7 @@ ME = pwd.getpwuid(os.geteuid()).pw_name
 OTHER = "daemon"  # every system has it
 #: the command line as another user, who may not be able to read where it is installed
 AS_USER = (
-    "import json, os, pwd, grp, socket, grpc_status.rpc_status, vgpud.cli.common.job_client, vgpud.view.job_tables\n"
+    "import json, os, pwd, grp, socket, grpc_status.rpc_status, vgpud.cli.common.client, vgpud.view.job_tables\n"
     "import vgpud.cli.jobs.submit, vgpud.cli.jobs.job, vgpud.cli.slices.slice, vgpud.cli.slices.status\n"
     "import vgpud.cli.system.context, vgpud.cli.slices.run, vgpud.cli.slices.gpu, vgpud.client.tls, textwrap\n"
     "import google.rpc.error_details_pb2, colorsys, rich.console, rich.table, rich.text\n"

@@ -16,6 +16,7 @@ from typing import Any
 
 from benchmarks.qualify.checks import unhooked
 from vgpud.cli.demo.private_system import OwnSystem, PartError, wait_for
+from vgpud.client import calls
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 SLICE = "clients"
@@ -115,14 +116,14 @@ class Matrix:
         self.own, self.python = own, python
         self.env = {**SAME_EACH_TIME, **(env or {})}
         with own.client() as client:
-            if SLICE not in {item.name for item in client.slices()}:
+            if SLICE not in {item.name for item in client.all(calls.slices())}:
                 own.vgpu("slice", "create", SLICE, "--gpus", str(SLICE_OF))
-            self.device_bytes = client.devices()[0].memory_total_bytes
+            self.device_bytes = client.all(calls.devices())[0].memory_total_bytes
         self.slice_bytes = int(self._slice().mem_max_bytes)
 
     def _slice(self) -> Any:
         with self.own.client() as client:
-            return client.get_slice(SLICE).devices[0]
+            return client.send(calls.get_slice(SLICE)).devices[0]
 
     def run(self, row: Row) -> Outcome:
         """Runs a row both ways. A program that cannot run here makes it skipped, whatever fails a failed one."""

@@ -72,68 +72,11 @@ class Client(Connection):
         except ClientError as error:
             raise make_cli_error(error, self.remote) from error
 
-    def node(self) -> pb.Node:
-        return self.send(calls.node())
+    def find_simulated_indices(self) -> frozenset[int]:
+        """The indices of the simulated devices."""
+        return frozenset(device.index for device in self.all(calls.devices()) if device.simulated)
 
-    def devices(self) -> list[pb.Device]:
-        return self.all(calls.devices())
-
-    def drain_device(self, device: str, reason: str) -> pb.Device:
-        """Drains the device with this UUID or index: nothing new is placed on it."""
-        return self.send(calls.drain_device(device, reason))
-
-    def undrain_device(self, device: str) -> pb.Device:
-        return self.send(calls.undrain_device(device))
-
-    def slices(self) -> list[pb.Slice]:
-        return self.all(calls.slices())
-
-    def processes(self, slice_name: str = "") -> list[pb.Process]:
-        return self.all(calls.processes(slice_name))
-
-    def events(self) -> list[pb.Event]:
-        return self.all(calls.events())
-
-    def get_slice(self, name: str) -> pb.Slice:
-        return self.send(calls.get_slice(name))
-
-    def create_slice(
-        self,
-        name: str,
-        spec: pb.SliceSpec,
-        *,
-        ephemeral: bool,
-        owner_uid: int,
-        cdi_device: bool = False,
-        queue: str = "",
-    ) -> pb.Slice:
-        call = calls.create_slice(
-            name, spec, ephemeral=ephemeral, owner_uid=owner_uid, cdi_device=cdi_device, queue=queue
-        )
-        return self.send(call)
-
-    def update_slice(self, name: str, spec: pb.SliceSpec, fields: Sequence[str] = ()) -> pb.Slice:
-        """Sets these fields as in `spec`, unset ones to their defaults; no fields: those that `spec` sets."""
-        return self.send(calls.update_slice(name, spec, fields))
-
-    def delete_slice(self, name: str, force: bool = False) -> None:
-        self.send(calls.delete_slice(name, force))
-
-    def suspend_slice(self, name: str, evict: bool, deadline_s: float) -> pb.Slice:
-        """Pauses a slice, or moves its memory to the host. Waits as long as the daemon's own deadline."""
-        return self.send(calls.suspend_slice(name, evict, deadline_s))
-
-    def resume_slice(self, name: str, deadline_s: float) -> pb.Slice:
-        return self.send(calls.resume_slice(name, deadline_s))
-
-    def watch_slices(self, interval_ms: int) -> Iterator[pb.WatchSlicesResponse]:
-        """All slices and devices, again every interval_ms and at every change."""
-        return self.watch(calls.watch_slices(interval_ms))
-
-    def watch_trace(self, name: str) -> Iterator[pb.WatchTraceResponse]:
-        """Trace events of the arbiters of a slice's devices, as they come; some answers are empty."""
-        return self.watch(calls.watch_trace(name))
-
-    def watch_events(self, after_sequence: int) -> Iterator[pb.Event]:
-        """Events later than after_sequence, as they come."""
-        return self.watch(calls.watch_events(after_sequence))
+    def watch_jobs(self, job_ids: Sequence[int]) -> Iterator[pb.Job]:
+        """These jobs' present state, then each job whenever it changes."""
+        for jobs in self.watch(calls.watch_jobs(job_ids)):
+            yield from jobs

@@ -22,10 +22,11 @@ def _quiet(ctx: click.Context) -> Settings:
 def complete_slice(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """The names of slices with this prefix."""
     from vgpud.cli.common.client import Client
+    from vgpud.client import calls
 
     try:
         with Client(_quiet(ctx)) as client:
-            return [item.name for item in client.slices() if item.name.startswith(incomplete)]
+            return [item.name for item in client.all(calls.slices()) if item.name.startswith(incomplete)]
     except CliError:
         return []
 
@@ -33,10 +34,13 @@ def complete_slice(ctx: click.Context, param: click.Parameter, incomplete: str) 
 def complete_device(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """The indices of devices with this prefix."""
     from vgpud.cli.common.client import Client
+    from vgpud.client import calls
 
     try:
         with Client(_quiet(ctx)) as client:
-            return [str(device.index) for device in client.devices() if str(device.index).startswith(incomplete)]
+            return [
+                str(device.index) for device in client.all(calls.devices()) if str(device.index).startswith(incomplete)
+            ]
     except CliError:
         return []
 
@@ -45,12 +49,13 @@ def complete_job(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     """The numbers of jobs with this prefix, with names and states; of a list, only the last number is completed."""
     from click.shell_completion import CompletionItem
 
-    from vgpud.cli.common.job_client import JobClient
+    from vgpud.cli.common.client import Client
+    from vgpud.client import calls
 
     before, comma, begun = incomplete.rpartition(",")
     try:
-        with JobClient(_quiet(ctx)) as client:
-            jobs = [job for job in client.jobs(include_ended=True) if str(job.job_id).startswith(begun)]
+        with Client(_quiet(ctx)) as client:
+            jobs = [job for job in client.all(calls.jobs(include_ended=True)) if str(job.job_id).startswith(begun)]
     except CliError:
         return []
     return [CompletionItem(f"{before}{comma}{job.job_id}", help=f"{job.spec.name} {job.state}") for job in jobs]
@@ -58,10 +63,11 @@ def complete_job(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 
 def complete_queue(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """The names of queues with this prefix."""
-    from vgpud.cli.common.job_client import JobClient
+    from vgpud.cli.common.client import Client
+    from vgpud.client import calls
 
     try:
-        with JobClient(_quiet(ctx)) as client:
-            return [queue.name for queue in client.queues() if queue.name.startswith(incomplete)]
+        with Client(_quiet(ctx)) as client:
+            return [queue.name for queue in client.all(calls.queues()) if queue.name.startswith(incomplete)]
     except CliError:
         return []

@@ -19,6 +19,7 @@ import click
 
 from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
 from vgpud.cli.common.quantities import Number
+from vgpud.client import calls
 from vgpud.errors import ExitCode, VgpudError
 
 if TYPE_CHECKING:
@@ -198,7 +199,7 @@ class _Demo:
         if self.busy:
             self.busy.poll()
         with self.system.client() as client:
-            for item in client.slices():
+            for item in client.all(calls.slices()):
                 device = item.devices[0]
                 self.memory[item.name] = (device.mem_max_bytes, device.mem_peak_bytes)
                 self.used[item.name] = device.mem_used_bytes

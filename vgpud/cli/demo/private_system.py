@@ -24,6 +24,7 @@ from vgpud.errors import VgpudError
 
 if TYPE_CHECKING:
     from vgpud.cli.common.client import Client
+    from vgpud.client import calls
 
 #: directory that vgpud is imported from
 ROOT = Path(__file__).resolve().parents[3]
@@ -198,7 +199,7 @@ class OwnSystem:
 
         try:
             with self.client() as client:
-                client.node()
+                client.send(calls.node())
         except CliError:
             return False
         return True
@@ -213,7 +214,7 @@ class OwnSystem:
     def device_name(self) -> str:
         """The name of the first device, as the daemon shows it."""
         with self.client() as client:
-            return client.devices()[0].name
+            return client.all(calls.devices())[0].name
 
     def vgpu(self, *arguments: str) -> None:
         """Runs a `vgpu` command to its end. Raises PartError with its message when it fails."""

@@ -16,12 +16,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
-from vgpud.cli.common.job_client import JobClient
+from vgpud.cli.common.client import Client
 from vgpud.cli.common.options import Settings
 from vgpud.cli.common.output import say
 from vgpud.cli.jobs import detach_keys
 from vgpud.cli.jobs.wait import AWAY_S, Progress, show_log, words
 from vgpud.cli.jobs.window import Window
+from vgpud.client import calls
 from vgpud.errors import CliError, ExitCode
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 from vgpud.view.jobs import ENDED, exit_code
@@ -160,8 +161,8 @@ class _Session:
 
     def _cancel(self) -> None:
         try:
-            with JobClient(self.settings) as client:
-                client.cancel(self.job_id)
+            with Client(self.settings) as client:
+                client.send(calls.cancel(self.job_id))
         except CliError as error:
             self.leave(_INTERRUPTED, f"job {self.job_id} may still wait: {error.message}")
         self.leave(_INTERRUPTED, f"job {self.job_id} is cancelled")
@@ -198,10 +199,10 @@ def _until_end(session: _Session, is_new: bool) -> pb.Job | None:
     is_known = is_new
     while True:
         try:
-            with JobClient(session.settings) as client:
-                if is_known and (job := client.job(session.job_id)).state in ENDED:
+            with Client(session.settings) as client:
+                if is_known and (job := client.send(calls.job(session.job_id))).state in ENDED:
                     return job
-                for answer in client.attach(session.requests()):
+                for answer in client.watch(calls.attach_job(session.requests())):
                     is_known = True
                     ended = session.take(answer)
                     if ended is not None:
@@ -209,8 +210,8 @@ def _until_end(session: _Session, is_new: bool) -> pb.Job | None:
                 return None
         except CliError as error:
             if is_known and error.exit_code == ExitCode.CONFLICT:  # it has ended in between
-                with JobClient(session.settings) as client:
-                    if (job := client.job(session.job_id)).state in ENDED:
+                with Client(session.settings) as client:
+                    if (job := client.send(calls.job(session.job_id))).state in ENDED:
                         return job
             if not is_known or error.exit_code != ExitCode.UNREACHABLE:
                 raise

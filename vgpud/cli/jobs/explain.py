@@ -43,13 +43,14 @@ def explain(settings: Settings, job_id: int | str, run_dir: Path | None, over_cl
 
         listing.explain(settings, run_dir, str(job_id))
         return
-    from vgpud.cli.common.job_client import JobClient
+    from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import dump
+    from vgpud.client import calls
     from vgpud.view import slice_tables
     from vgpud.view.jobs import job_view
 
-    with JobClient(settings) as client:
-        answer = client.explain(int(job_id))
+    with Client(settings) as client:
+        answer = client.send(calls.explain_job(int(job_id)))
         job = job_view(answer.job, client.find_simulated_indices())
     facts = [_view(fact) for fact in answer.facts]
     if settings.output == "table":

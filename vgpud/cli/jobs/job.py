@@ -22,7 +22,8 @@ from vgpud.cli.slices.run import RunningCommand
 from vgpud.errors import CliError, ExitCode
 
 if TYPE_CHECKING:
-    from vgpud.cli.common.job_client import JobClient
+    from vgpud.cli.common.client import Client
+    from vgpud.client import calls
     from vgpud.v1alpha1 import vgpud_pb2 as pb
     from vgpud.view.slices import View
 
@@ -66,7 +67,7 @@ def _all_jobs(ctx: click.Context, _param: click.Parameter, words: Sequence[tuple
     return tuple(dict.fromkeys(job_id for word in words for job_id in word))
 
 
-def _views(client: JobClient, jobs: Sequence[pb.Job]) -> list[View]:
+def _views(client: Client, jobs: Sequence[pb.Job]) -> list[View]:
     from vgpud.view.jobs import job_view
 
     simulated = client.find_simulated_indices()
@@ -114,15 +115,16 @@ def ls(
 
         listing.ls(settings, run_dir, queue_name, os.getuid() if mine else uid, states, last)
         return
-    from vgpud.cli.common.job_client import JobClient
+    from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import emit
+    from vgpud.client import calls
     from vgpud.view import job_tables, slice_tables
 
-    with JobClient(settings) as client:
+    with Client(settings) as client:
         if mine and uid not in (None, client.own_uid):
             raise click.UsageError(_TWO_USERS)
         uid = client.own_uid if mine else uid
-        rows = _views(client, client.jobs(ended, queue_name, uid, states, since))
+        rows = _views(client, client.all(calls.jobs(ended, queue_name, uid, states, since)))
     rows = rows if last is None else rows[len(rows) - min(last, len(rows)) :]
     emit(
         settings,
@@ -137,13 +139,14 @@ def ls(
 @pass_settings
 def show(settings: Settings, job_id: int) -> None:
     """Show everything about JOB: its request, why it waits or where it runs, and its usage."""
-    from vgpud.cli.common.job_client import JobClient
+    from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import dump, print_lines
+    from vgpud.client import calls
     from vgpud.view import job_tables, slice_tables
     from vgpud.view.jobs import job_view
 
-    with JobClient(settings) as client:
-        found = client.job(job_id)
+    with Client(settings) as client:
+        found = client.send(calls.job(job_id))
         row = job_view(found, client.find_simulated_indices())
     if settings.output == "table":
         print_lines(job_tables.job_lines(row, slice_tables.now_utc()), job_tables.FURTHER)
@@ -153,13 +156,13 @@ def show(settings: Settings, job_id: int) -> None:
         dump(settings, {"job": {**row, "environment": dict(sorted(found.spec.environment.items()))}})
 
 
-def each_job(settings: Settings, job_ids: Sequence[int], act: Callable[[JobClient, int], object], done: str) -> None:
+def each_job(settings: Settings, job_ids: Sequence[int], act: Callable[[Client, int], object], done: str) -> None:
     """Acts on each job; a refusal is printed and does not stop the rest; the first one is the exit code."""
-    from vgpud.cli.common.job_client import JobClient
+    from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import say
 
     refusal: CliError | None = None
-    with JobClient(settings) as client:
+    with Client(settings) as client:
         for job_id in _track_jobs(settings, job_ids):
             try:
                 act(client, job_id)
@@ -193,7 +196,7 @@ def _track_jobs(settings: Settings, job_ids: Sequence[int]) -> Iterator[int]:
 def cancel(settings: Settings, ctx: click.Context, /, job_ids: tuple[int, ...], array: bool) -> None:
     """End running jobs with all their processes, and remove waiting ones from the queue."""
     job_ids = ctx.meta[_FIRSTS] if array else job_ids
-    each_job(settings, job_ids, lambda client, job_id: client.cancel(job_id, array), "cancelled")
+    each_job(settings, job_ids, lambda client, job_id: client.send(calls.cancel(job_id, array)), "cancelled")
 
 
 @job.command("hold", short_help="Keep waiting jobs from starting.")
@@ -201,7 +204,7 @@ def cancel(settings: Settings, ctx: click.Context, /, job_ids: tuple[int, ...], 
 @pass_settings
 def hold(settings: Settings, job_ids: tuple[int, ...]) -> None:
     """Keep waiting jobs from starting until they are released."""
-    each_job(settings, job_ids, lambda client, job_id: client.hold(job_id), "held")
+    each_job(settings, job_ids, lambda client, job_id: client.send(calls.hold(job_id)), "held")
 
 
 @job.command("release", short_help="Let held jobs start.")
@@ -209,7 +212,7 @@ def hold(settings: Settings, job_ids: tuple[int, ...]) -> None:
 @pass_settings
 def release(settings: Settings, job_ids: tuple[int, ...]) -> None:
     """Let held jobs start as soon as enough capacity is free."""
-    each_job(settings, job_ids, lambda client, job_id: client.release(job_id), "released")
+    each_job(settings, job_ids, lambda client, job_id: client.send(calls.release(job_id)), "released")
 
 
 @job.command("requeue", short_help="Restart running jobs from the beginning.")
@@ -220,7 +223,7 @@ def requeue(settings: Settings, job_ids: tuple[int, ...]) -> None:
 
     A job that has ended cannot be requeued, because its environment was deleted at its end: submit it again.
     """
-    each_job(settings, job_ids, lambda client, job_id: client.requeue(job_id), "queued again")
+    each_job(settings, job_ids, lambda client, job_id: client.send(calls.requeue(job_id)), "queued again")
 
 
 @job.command("logs", short_help="Show a job's output.")
@@ -286,15 +289,19 @@ def top(settings: Settings, interval: float, count: int | None) -> None:
 
 def _samples(settings: Settings, interval_s: float, count: int | None) -> Iterator[dict[str, Any] | str]:
     """A view of queues and jobs per interval; while the daemon is away, the problem as a message."""
-    from vgpud.cli.common.job_client import JobClient
+    from vgpud.cli.common.client import Client
+    from vgpud.client import calls
     from vgpud.view.jobs import queue_view
 
     number = 0
     while True:
         try:
-            with JobClient(settings) as client:
+            with Client(settings) as client:
                 while True:
-                    yield {"queues": [queue_view(q) for q in client.queues()], "jobs": _views(client, client.jobs())}
+                    yield {
+                        "queues": [queue_view(q) for q in client.all(calls.queues())],
+                        "jobs": _views(client, client.all(calls.jobs())),
+                    }
                     number += 1
                     if number == count:
                         return

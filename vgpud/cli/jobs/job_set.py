@@ -15,6 +15,7 @@ from vgpud.cli.common.times import Begin, Span
 from vgpud.cli.jobs.job import each_job, job_ids_argument
 from vgpud.cli.jobs.quantities import Cpus
 from vgpud.cli.jobs.submit import MEMBERS_MAX, PRIORITY_MAX
+from vgpud.client import calls
 
 if TYPE_CHECKING:
     from vgpud.v1alpha1 import vgpud_pb2 as pb
@@ -60,7 +61,7 @@ def set_(settings: Settings, /, job_ids: tuple[int, ...], **option_values: Any) 
     if not fields:
         raise click.UsageError("specify a change: for example --priority 5 or --time-limit 2h")
     spec = _spec(option_values)
-    each_job(settings, job_ids, lambda client, job_id: client.change(job_id, spec, fields), "changed")
+    each_job(settings, job_ids, lambda client, job_id: client.send(calls.update_job(job_id, spec, fields)), "changed")
 
 
 def _spec(option_values: Mapping[str, Any]) -> pb.JobSpec:

@@ -118,11 +118,12 @@ def ls(settings: Settings, name: str | None, run_dir: Path | None, over_cluster:
 
         listing.quota(settings, run_dir, name)
         return
-    from vgpud.cli.common.job_client import JobClient
+    from vgpud.cli.common.client import Client
+    from vgpud.client import calls
     from vgpud.errors import CliError, ExitCode
 
-    with JobClient(settings) as client:
-        queues = client.queues()
+    with Client(settings) as client:
+        queues = client.all(calls.queues())
     if name is not None:
         names = [item.name for item in queues]
         if name not in names:
@@ -208,10 +209,13 @@ def set_(settings: Settings, /, name: str, run_dir: Path | None, over_cluster: b
     if DEFAULT not in (low, high) and low > high:
         text = f"--guarantee {format_gpus(low)} is more than --limit {format_gpus(high)}"
         raise click.UsageError(f"{text}: lower --guarantee or raise --limit")
-    from vgpud.cli.common.job_client import JobClient
+    from vgpud.cli.common.client import Client
+    from vgpud.client import calls
 
-    with JobClient(settings) as client:
-        _show(settings, [client.set_queue(_message(name, asked), [_FIELDS[key] for key in asked])], many=False)
+    with Client(settings) as client:
+        _show(
+            settings, [client.send(calls.set_queue(_message(name, asked), [_FIELDS[key] for key in asked]))], many=False
+        )
 
 
 def _check_over_cluster(run_dir: Path | None) -> None:
@@ -248,10 +252,11 @@ def _message(name: str, option_values: dict[str, Any]) -> pb.Queue:
 def rm(settings: Settings, names: tuple[str, ...], run_dir: Path | None, over_cluster: bool) -> None:
     """Remove queues that no job, slice or other queue is in."""
     _check_over_cluster(run_dir)
-    from vgpud.cli.common.job_client import JobClient
+    from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import say
+    from vgpud.client import calls
 
-    with JobClient(settings) as client:
+    with Client(settings) as client:
         for name in names:
-            client.delete_queue(name)
+            client.send(calls.delete_queue(name))
             say(f"queue {name} removed")

@@ -12,7 +12,8 @@ from vgpud.cli.common.options import LazyGroup, Settings, pass_settings
 from vgpud.cli.common.times import Begin, Span
 
 if TYPE_CHECKING:
-    from vgpud.cli.common.job_client import JobClient
+    from vgpud.cli.common.client import Client
+    from vgpud.client import calls
     from vgpud.v1alpha1 import vgpud_pb2 as pb
     from vgpud.view.fit import Grid
     from vgpud.view.slices import View
@@ -66,7 +67,8 @@ def create(
         raise click.UsageError("specify the end: either --for 4h or --end 16:00")
     import time
 
-    from vgpud.cli.common.job_client import JobClient
+    from vgpud.cli.common.client import Client
+    from vgpud.client import calls
     from vgpud.v1alpha1 import vgpud_pb2 as pb
 
     end_ns = end if span_ns is None else (begin or time.time_ns()) + span_ns
@@ -76,18 +78,20 @@ def create(
     if begin is not None:
         reservation.begin.FromNanoseconds(begin)
     reservation.end.FromNanoseconds(end_ns or 0)
-    with JobClient(settings) as client:
-        _show(settings, client, [client.create_reservation(reservation)])
+    with Client(settings) as client:
+        _show(settings, client, [client.send(calls.create_reservation(reservation))])
 
 
 @reserve.command("ls", short_help="List reservations.")
 @pass_settings
 def ls(settings: Settings) -> None:
     """List the reservations that have not ended, in the order of their begins."""
-    from vgpud.cli.common.job_client import JobClient
+    from vgpud.cli.common.client import Client
+    from vgpud.client import calls
 
-    with JobClient(settings) as client:
-        _show(settings, client, client.reservations())
+    with Client(settings) as client:
+        found = client.send(calls.reservations())
+        _show(settings, client, found)
 
 
 @reserve.command("rm", short_help="Remove reservations.")
@@ -95,20 +99,21 @@ def ls(settings: Settings) -> None:
 @pass_settings
 def rm(settings: Settings, names: tuple[str, ...]) -> None:
     """Remove reservations: their devices are for all queues again. For admins."""
-    from vgpud.cli.common.job_client import JobClient
+    from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import say
+    from vgpud.client import calls
 
-    with JobClient(settings) as client:
+    with Client(settings) as client:
         for name in names:
-            client.delete_reservation(name)
+            client.send(calls.delete_reservation(name))
             say(f"reservation {name} removed")
 
 
-def _show(settings: Settings, client: JobClient, reservations: Sequence[pb.Reservation]) -> None:
+def _show(settings: Settings, client: Client, reservations: Sequence[pb.Reservation]) -> None:
     from vgpud.cli.common.output import emit
     from vgpud.view.slice_tables import device_label
 
-    labels = {device.uuid: device_label(device.index, device.simulated) for device in client.devices()}
+    labels = {device.uuid: device_label(device.index, device.simulated) for device in client.all(calls.devices())}
     rows: list[View] = [
         {
             "name": one.name,

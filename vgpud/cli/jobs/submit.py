@@ -27,7 +27,8 @@ from vgpud.client.arrays import set_array
 from vgpud.errors import CliError, ExitCode
 
 if TYPE_CHECKING:
-    from vgpud.cli.common.job_client import JobClient
+    from vgpud.cli.common.client import Client
+    from vgpud.client import calls
     from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 #: variables that --no-env keeps
@@ -216,17 +217,18 @@ def submit(
         check_pty(settings, option_values)
     remote = find_daemon(settings)[1] is not None
     spec = _spec(option_values, command, from_file.get("env", ()), remote)
-    from vgpud.cli.common.job_client import JobClient
+    from vgpud.cli.common.client import Client
+    from vgpud.client import calls
 
-    with JobClient(settings) as client:
+    with Client(settings) as client:
         spec.slice.device_uuids.extend(_devices(client, option_values["devices"]))
         spec.terminal = pty
-        ids = client.submit(spec, request_id or "")
+        ids = client.send(calls.submit(spec, request_id or ""))
     if pty:
         from vgpud.cli.jobs.attach import Options, attach
 
         return attach(settings, ids[0], Options(detach_keys, quiet=quiet, is_new=True))
-    with JobClient(settings) as client:
+    with Client(settings) as client:
         if not wait:
             _tell(settings, client, ids, quiet=quiet, wait=False)
             return 0
@@ -320,11 +322,11 @@ def _is_text(text: str) -> bool:
     return True
 
 
-def _devices(client: JobClient, device_names: Sequence[str]) -> list[str]:
+def _devices(client: Client, device_names: Sequence[str]) -> list[str]:
     """UUIDs of devices named by index or UUID."""
     if not device_names:
         return []
-    devices = client.devices()
+    devices = client.all(calls.devices())
     by_name = {str(d.index): d.uuid for d in devices} | {d.uuid: d.uuid for d in devices}
     for name in device_names:
         if name not in by_name:
@@ -346,7 +348,7 @@ def _fetch_state(view: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
         return None
 
 
-def _tell(settings: Settings, client: JobClient, ids: Sequence[int], *, quiet: bool, wait: bool) -> None:
+def _tell(settings: Settings, client: Client, ids: Sequence[int], *, quiet: bool, wait: bool) -> None:
     """Prints the number on stdout (of an array: the first and the last), and the job's state on stderr."""
     from vgpud.cli.common.output import dump, say
     from vgpud.view import job_tables, jobs
@@ -356,11 +358,11 @@ def _tell(settings: Settings, client: JobClient, ids: Sequence[int], *, quiet: b
         return
     if settings.output != "table":
         if not wait:  # with --wait there is one document, at the end
-            found = _fetch_state(lambda: jobs.job_view(client.job(ids[0]), client.find_simulated_indices()))
+            found = _fetch_state(lambda: jobs.job_view(client.send(calls.job(ids[0])), client.find_simulated_indices()))
             dump(settings, {"job_ids": list(ids), "job": found})
         return
     print(jobs_text(ids), flush=True)
-    job = _fetch_state(lambda: jobs.job_view(client.job(ids[0]), frozenset()))
+    job = _fetch_state(lambda: jobs.job_view(client.send(calls.job(ids[0])), frozenset()))
     if job is None or quiet or (wait and job["state"] in jobs.ENDED):
         return
     if len(ids) > 1:

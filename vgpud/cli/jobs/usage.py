@@ -75,12 +75,13 @@ def usage(
 
         ended.show(settings, state_dir, ended.Asked(since, until, by, uid, states))
         return
-    from vgpud.cli.common.job_client import JobClient
+    from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import emit
+    from vgpud.client import calls
     from vgpud.view import job_tables, jobs
 
-    with JobClient(settings) as client:
-        found = client.usage(since, until, by, uid)
+    with Client(settings) as client:
+        found = client.all(calls.usage(since, until, by, uid))
     rows = [jobs.usage_view(row) for row in found if not states or row.state in states]
     if settings.output == "csv":
         _csv(rows, by, settings.headers)

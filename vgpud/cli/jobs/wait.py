@@ -13,9 +13,10 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import TYPE_CHECKING, BinaryIO
 
-from vgpud.cli.common.job_client import JobClient
+from vgpud.cli.common.client import Client
 from vgpud.cli.common.options import Settings
 from vgpud.cli.common.output import console, dump, remark, say
+from vgpud.client import calls
 from vgpud.errors import CliError, ExitCode
 from vgpud.view.job_tables import state_words
 from vgpud.view.jobs import ENDED, exit_code, job_view
@@ -57,7 +58,7 @@ def changes(settings: Settings, job_ids: Sequence[int]) -> Iterator[pb.Job]:
     left, seen, away = set(job_ids), False, False
     while left:
         try:
-            with JobClient(settings) as client:
+            with Client(settings) as client:
                 for job in _watch_jobs(client, sorted(left)):
                     seen, away = True, False
                     yield job
@@ -74,7 +75,7 @@ def changes(settings: Settings, job_ids: Sequence[int]) -> Iterator[pb.Job]:
         time.sleep(AWAY_S)
 
 
-def _watch_jobs(client: JobClient, job_ids: Sequence[int]) -> Iterator[pb.Job]:
+def _watch_jobs(client: Client, job_ids: Sequence[int]) -> Iterator[pb.Job]:
     """These jobs whenever they change; their present state if the user has no watch left."""
     try:
         yield from client.watch_jobs(job_ids)
@@ -82,7 +83,7 @@ def _watch_jobs(client: JobClient, job_ids: Sequence[int]) -> Iterator[pb.Job]:
         if error.exit_code != ExitCode.NO_CAPACITY:
             raise
         for job_id in job_ids:
-            yield client.job(job_id)
+            yield client.send(calls.job(job_id))
         time.sleep(POLL_S)
 
 
@@ -98,7 +99,7 @@ def wait_for(settings: Settings, job_ids: Sequence[int], quiet: bool = False) ->
                     progress.tell(job)
                 progress.show(job, len(ended))
     if settings.output in ("json", "yaml"):
-        with JobClient(settings) as client:
+        with Client(settings) as client:
             simulated = client.find_simulated_indices()
         dump(settings, {"jobs": [job_view(ended[job_id], simulated) for job_id in ids]})
     return max(exit_code(job) for job in ended.values())
@@ -214,8 +215,8 @@ class Log:
 
 def show_log(settings: Settings, job_id: int, follow: bool, lines: int | None, member: int) -> None:
     """Writes a job's output to stdout; `follow`: until the job has ended, also when it is started again."""
-    with JobClient(settings) as client:
-        job = client.job(job_id)
+    with Client(settings) as client:
+        job = client.send(calls.job(job_id))
         if client.remote:
             text = f"the output of job {job_id} is {job.log} on {job.node}, another machine: log in there to read it"
             raise CliError(text, ExitCode.USAGE)
@@ -241,8 +242,8 @@ def show_log(settings: Settings, job_id: int, follow: bool, lines: int | None, m
 def _ask(settings: Settings, job: pb.Job) -> pb.Job:
     """The job's state; the previous one while the daemon is away."""
     try:
-        with JobClient(settings) as client:
-            return client.job(job.job_id)
+        with Client(settings) as client:
+            return client.send(calls.job(job.job_id))
     except CliError as error:
         if error.exit_code != ExitCode.UNREACHABLE:
             raise

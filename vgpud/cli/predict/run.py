@@ -89,10 +89,11 @@ def _device(settings: Settings, device_names: Collection[str] | None) -> str:
     Raises CliError if there is no device, or several models.
     """
     from vgpud.cli.common.client import Client
+    from vgpud.client import calls
 
     try:
         with Client(settings) as client:
-            there = client.devices()
+            there = client.all(calls.devices())
     except CliError as error:
         text = f"the daemon did not name its device ({error.message}): give one with --gpu, as in --gpu h200"
         raise CliError(text, ExitCode.UNREACHABLE) from error

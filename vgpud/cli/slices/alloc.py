@@ -43,12 +43,15 @@ def alloc(settings: Settings, /, gpus: int, name: str, queue: str, **option_valu
     spec = build_spec({"gpus": gpus, **option_values})
     from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import dump, say
+    from vgpud.client import calls
     from vgpud.view import slices
 
     with Client(settings) as client:
-        item = client.create_slice(name, spec, ephemeral=True, owner_uid=client.own_uid, cdi_device=True, queue=queue)
+        item = client.send(
+            calls.create_slice(name, spec, ephemeral=True, owner_uid=client.own_uid, cdi_device=True, queue=queue)
+        )
         if not item.cdi_device:
-            client.delete_slice(item.name, force=True)
+            client.send(calls.delete_slice(item.name, force=True))
             raise CliError(f"the daemon at {client.target} creates no CDI devices: update vgpud and restart it")
         if settings.output in ("table", "name"):
             print(item.cdi_device)
@@ -56,5 +59,5 @@ def alloc(settings: Settings, /, gpus: int, name: str, queue: str, **option_valu
                 numbers = "; ".join(_numbers(d) for d in item.devices)
                 say(f"slice {item.name} ({numbers}); use it once: podman run --device {item.cdi_device} IMAGE")
             return
-        view = slices.slice_view(item, slices.simulated_uuids(client.devices()))
+        view = slices.slice_view(item, slices.simulated_uuids(client.all(calls.devices())))
         dump(settings, {"device": item.cdi_device, "slice": view})

@@ -89,11 +89,12 @@ def _make_request(spec: pb.SliceSpec, device_memory: int | None, settings: Setti
 def _memory_here(settings: Settings) -> int:
     """The memory of a GPU of this node's daemon. Raises CliError when there is none, or of several sizes."""
     from vgpud.cli.common.client import Client
+    from vgpud.client import calls
 
     remedy = "say how much by --mem, or how much a GPU has by --device-memory (140400M)"
     try:
         with Client(settings) as client:
-            sizes = {device.memory_total_bytes for device in client.devices() if not device.profile}
+            sizes = {device.memory_total_bytes for device in client.all(calls.devices()) if not device.profile}
     except CliError as error:
         raise CliError(
             f"the memory of a GPU is not known, since no daemon answers: {remedy}", ExitCode.USAGE

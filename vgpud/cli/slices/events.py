@@ -38,6 +38,7 @@ def events(
     """Show events: slices created and changed, processes attached and ended, refusals."""
     from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import emit
+    from vgpud.client import calls
     from vgpud.view import slice_tables, slices
 
     def is_selected(event: pb.Event) -> bool:
@@ -46,8 +47,8 @@ def events(
         return event.kind.startswith(f"{kind}.") or kind in ("", event.kind)
 
     with Client(settings) as client:
-        label = slice_tables.node_label(client.node()) if settings.output == "table" else ""
-        past = client.events()
+        label = slice_tables.node_label(client.send(calls.node())) if settings.output == "table" else ""
+        past = client.all(calls.events())
         after = max((event.sequence for event in past), default=0)
         rows = [slices.event_view(e) for e in past if is_selected(e) and filters.is_since(e.at, since)]
         if last is not None:
@@ -64,7 +65,7 @@ def events(
         signal.signal(signal.SIGINT, lambda *_: os._exit(128 + signal.SIGINT))
         for row in rows:
             _line(settings, row, label)
-        for event in client.watch_events(after):
+        for event in client.watch(calls.watch_events(after)):
             if is_selected(event):
                 _line(settings, slices.event_view(event), label)
 

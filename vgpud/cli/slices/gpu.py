@@ -15,6 +15,7 @@ from vgpud.view.spans import format_span
 
 if TYPE_CHECKING:
     from vgpud.cli.common.client import Client
+    from vgpud.client import calls
 
 #: interval at which a drained device is looked at
 _LOOK_S = 1.0
@@ -32,10 +33,11 @@ def gpu_ls(settings: Settings) -> None:
     slices are placed there: OFFERED says why not, or which other programs use the device."""
     from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import emit
+    from vgpud.client import calls
     from vgpud.view import slice_tables, slices
 
     with Client(settings) as client:
-        rows = [slices.device_view(d) for d in client.devices()]
+        rows = [slices.device_view(d) for d in client.all(calls.devices())]
     emit(settings, {"devices": rows}, [row["uuid"] for row in rows], lambda: slice_tables.devices_grid(rows))
 
 
@@ -57,11 +59,12 @@ def drain(settings: Settings, devices: tuple[str, ...], reason: str, wait: bool,
     """
     from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import say
+    from vgpud.client import calls
 
     if deadline_ns is not None and not wait:
         raise click.UsageError("--deadline is for --wait: add it, or leave --deadline out")
     with Client(settings) as client:
-        drained = [client.drain_device(device, reason) for device in devices]
+        drained = [client.send(calls.drain_device(device, reason)) for device in devices]
         for device in drained:
             say(f"device {device.index} is drained: {device.drained}")
         if wait:
@@ -95,7 +98,7 @@ def _still_there(client: Client, uuids: set[str]) -> list[str]:
     from vgpud.view.user_names import user_name
 
     lines = []
-    for item in client.slices():
+    for item in client.all(calls.slices()):
         on = sorted(device.device_index for device in item.devices if device.device_uuid in uuids)
         if not on or not item.processes:
             continue
@@ -115,10 +118,11 @@ def undrain(settings: Settings, devices: tuple[str, ...]) -> None:
     """Offer drained GPUs (index or UUID) again, whether an admin or a fault drained them. For admins."""
     from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import say
+    from vgpud.client import calls
     from vgpud.view.slice_tables import not_offered
 
     with Client(settings) as client:
         for device in devices:
-            now = client.undrain_device(device)
+            now = client.send(calls.undrain_device(device))
             said = "offered" if now.offered else f"not drained, but {not_offered(now.taken_by)}"
             say(f"device {now.index} is {said}")

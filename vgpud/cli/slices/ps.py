@@ -26,13 +26,14 @@ def ps(settings: Settings, slice_name: str, uid: int | None, states: tuple[str, 
     """List the processes that use a slice, with the four limits on each device."""
     from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import emit
+    from vgpud.client import calls
     from vgpud.view import slice_tables
     from vgpud.view import slices as views
 
     with Client(settings) as client:
-        slices = [client.get_slice(slice_name)] if slice_name else client.slices()
-        processes = client.processes(slice_name)
-        simulated = views.simulated_uuids(client.devices())
+        slices = [client.send(calls.get_slice(slice_name))] if slice_name else client.all(calls.slices())
+        processes = client.all(calls.processes(slice_name))
+        simulated = views.simulated_uuids(client.all(calls.devices()))
     shown = {item.name for item in slices if not states or filters.slice_state(item) in states}
     processes = [p for p in processes if uid in (None, p.uid) and (not states or p.slice in shown)]
     rows = [views.process_view(p, simulated) for p in processes if filters.is_since(p.attached_at, since)]

@@ -18,6 +18,7 @@ from vgpud.errors import CliError, ExitCode
 
 if TYPE_CHECKING:
     from vgpud.cli.common.client import Client
+    from vgpud.client import calls
     from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 #: for a daemon that is being started
@@ -97,12 +98,12 @@ def _slice(
     from vgpud.view import slices
 
     with _connect_client(settings) as (client, node):
-        simulated = slices.simulated_uuids(client.devices())
+        simulated = slices.simulated_uuids(client.all(calls.devices()))
         if spec is None:
-            item = client.get_slice(name)
+            item = client.send(calls.get_slice(name))
             _check_owner(item)
         else:
-            item = client.create_slice(name, spec, ephemeral=True, owner_uid=os.getuid(), queue=queue)
+            item = client.send(calls.create_slice(name, spec, ephemeral=True, owner_uid=os.getuid(), queue=queue))
     try:
         yield node, item, simulated
     finally:
@@ -115,12 +116,13 @@ def _connect_client(settings: Settings) -> Iterator[tuple[Client, pb.Node]]:
     """A client and the node. A daemon that was started in the background a moment ago, `vgpud serve &`, is waited
     for."""
     from vgpud.cli.common.client import Client
+    from vgpud.client import calls
 
     until_s = time.monotonic() + _START_S
     while True:
         with Client(settings) as client:
             try:
-                node = client.node()
+                node = client.send(calls.node())
             except CliError as error:
                 if error.exit_code != ExitCode.UNREACHABLE or time.monotonic() >= until_s:
                     raise
@@ -147,11 +149,12 @@ def _remove(settings: Settings, item: pb.Slice) -> None:
     """Removes the command's slice. If it is still in use, or the daemon is away, it ends with its last process."""
     from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import say
+    from vgpud.client import calls
 
     for wait_s in (0.05, 0.2, 0.5, 0):  # the daemon may not yet have noticed the end of the last process
         try:
             with Client(settings) as client:
-                client.delete_slice(item.name)
+                client.send(calls.delete_slice(item.name))
             return
         except CliError as error:
             if error.exit_code == ExitCode.NOT_FOUND:

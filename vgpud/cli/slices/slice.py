@@ -15,6 +15,7 @@ from vgpud.cli.common.users import Owner
 
 if TYPE_CHECKING:
     from vgpud.cli.common.client import Client
+    from vgpud.client import calls
     from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 
@@ -27,7 +28,7 @@ def _show(settings: Settings, client: Client, items: list[pb.Slice], many: bool)
     from vgpud.cli.common.output import emit
     from vgpud.view import slice_tables, slices
 
-    simulated = slices.simulated_uuids(client.devices())
+    simulated = slices.simulated_uuids(client.all(calls.devices()))
     rows = [slices.slice_view(item, simulated) for item in items]
     data: dict[str, Any] = {"slices": rows} if many else {"slice": rows[0]}
     emit(settings, data, [row["name"] for row in rows], lambda: slice_tables.slices_grid(rows, slice_tables.now_utc()))
@@ -67,7 +68,7 @@ def create(
 
     with Client(settings) as client:
         owner_uid = client.own_uid if owner is None else owner
-        item = client.create_slice(name, spec, ephemeral=False, owner_uid=owner_uid, queue=queue)
+        item = client.send(calls.create_slice(name, spec, ephemeral=False, owner_uid=owner_uid, queue=queue))
         _show(settings, client, [item], many=False)
 
 
@@ -82,9 +83,10 @@ def ls(settings: Settings, uid: int | None, states: tuple[str, ...], since: int 
     A slice is active while it has a program, paused or evicted when it is suspended, otherwise idle.
     """
     from vgpud.cli.common.client import Client
+    from vgpud.client import calls
 
     with Client(settings) as client:
-        found = [item for item in client.slices() if uid in (None, item.owner_uid)]
+        found = [item for item in client.all(calls.slices()) if uid in (None, item.owner_uid)]
         found = [item for item in found if not states or filters.slice_state(item) in states]
         _show(settings, client, [item for item in found if filters.is_since(item.created_at, since)], many=True)
 
@@ -95,9 +97,10 @@ def ls(settings: Settings, uid: int | None, states: tuple[str, ...], since: int 
 def show(settings: Settings, name: str) -> None:
     """Show everything about slice NAME: its limits, its usage, and how long its threads waited."""
     from vgpud.cli.common.client import Client
+    from vgpud.client import calls
 
     with Client(settings) as client:
-        item = client.get_slice(name)
+        item = client.send(calls.get_slice(name))
         if settings.output != "table":
             _show(settings, client, [item], many=False)
             return
@@ -105,7 +108,7 @@ def show(settings: Settings, name: str) -> None:
         from vgpud.cli.slices import show
         from vgpud.view import slice_tables, slices
 
-        view = slices.slice_view(item, slices.simulated_uuids(client.devices()))
+        view = slices.slice_view(item, slices.simulated_uuids(client.all(calls.devices())))
         print_lines(show.slice_lines(view, slice_tables.now_utc(), blocks_unknown(console(settings))), show.FURTHER)
 
 
@@ -127,9 +130,10 @@ def set_(settings: Settings, /, name: str, **option_values: Any) -> None:
         raise click.UsageError("specify a change: for example --max 0.8")
     spec = build_spec(option_values)
     from vgpud.cli.common.client import Client
+    from vgpud.client import calls
 
     with Client(settings) as client:
-        _show(settings, client, [client.update_slice(name, spec, fields)], many=False)
+        _show(settings, client, [client.send(calls.update_slice(name, spec, fields))], many=False)
 
 
 @slice_group.command("rm", short_help="Remove slices.")
@@ -140,10 +144,11 @@ def rm(settings: Settings, names: tuple[str, ...], force: bool) -> None:
     """Remove slices."""
     from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import say
+    from vgpud.client import calls
 
     with Client(settings) as client:
         for name in names:
-            client.delete_slice(name, force)
+            client.send(calls.delete_slice(name, force))
             say(f"slice {name} removed")
 
 
@@ -191,18 +196,20 @@ def resume(settings: Settings, names: tuple[str, ...], deadline_s: float) -> Non
     """Resume paused and evicted slices on their devices. Exit code 6: those have too little free capacity."""
     from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import say
+    from vgpud.client import calls
 
     with Client(settings) as client:
         for name in names:
-            client.resume_slice(name, deadline_s)
+            client.send(calls.resume_slice(name, deadline_s))
             say(f"slice {name} resumed")
 
 
 def _suspend(settings: Settings, names: tuple[str, ...], *, evict: bool, deadline_s: float) -> None:
     from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import say
+    from vgpud.client import calls
 
     with Client(settings) as client:
         for name in names:
-            client.suspend_slice(name, evict, deadline_s)
+            client.send(calls.suspend_slice(name, evict, deadline_s))
             say(f"slice {name} is {'evicted' if evict else 'paused'}")

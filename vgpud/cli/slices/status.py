@@ -13,13 +13,14 @@ def status(settings: Settings) -> None:
     """Show the node, its devices, its slices and what they use on one screen."""
     from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import dump, print_grid, print_lines
+    from vgpud.client import calls
     from vgpud.view import slice_tables
     from vgpud.view import slices as views
 
     with Client(settings) as client:
-        node = views.node_view(client.node())
-        devices = client.devices()
-        slices = client.slices()
+        node = views.node_view(client.send(calls.node()))
+        devices = client.all(calls.devices())
+        slices = client.all(calls.slices())
     simulated = views.simulated_uuids(devices)
     device_rows = [views.device_view(d) for d in devices]
     slice_rows = [views.slice_view(s, simulated) for s in slices]

@@ -63,18 +63,19 @@ def _samples(
 ) -> Iterator[Sample | str]:
     """A view per sample; while the daemon is away (it may be restarting) the problem, as a message."""
     from vgpud.cli.common.client import Client
+    from vgpud.client import calls
     from vgpud.view import slices
 
     number, problem = 0, ""
     while True:
         try:
             with Client(settings) as client:
-                for answer in client.watch_slices(int(interval_s * 1000)):
+                for answer in client.watch(calls.watch_slices(int(interval_s * 1000))):
                     simulated = slices.simulated_uuids(list(answer.devices))
                     devices = [slices.device_view(d) for d in answer.devices]
                     sample = {"devices": devices, "slices": [slices.slice_view(s, simulated) for s in answer.slices]}
                     if with_processes():
-                        sample["processes"] = [slices.process_view(p, simulated) for p in client.processes()]
+                        sample["processes"] = [slices.process_view(p, simulated) for p in client.all(calls.processes())]
                     yield sample
                     number, problem = number + 1, ""
                     if number == count:

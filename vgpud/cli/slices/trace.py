@@ -23,6 +23,7 @@ from vgpud.errors import CliError
 
 if TYPE_CHECKING:
     from vgpud.cli.common.client import Client
+    from vgpud.client import calls
     from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 #: some 300 MB of memory here, and 20 MB of a file
@@ -51,11 +52,15 @@ def trace(settings: Settings, name: str, seconds: float | None, path: str | None
     from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import say
     from vgpud.cli.slices.perfetto import chrome_trace
+    from vgpud.client import calls
     from vgpud.view import slice_tables
 
     with Client(settings) as client:
-        client.get_slice(name)  # before the file is created
-        devices = {d.index: f"device {d.index} {slice_tables.full_name(d.name, d.simulated)}" for d in client.devices()}
+        client.send(calls.get_slice(name))  # before the file is created
+        devices = {
+            d.index: f"device {d.index} {slice_tables.full_name(d.name, d.simulated)}"
+            for d in client.all(calls.devices())
+        }
         path = path or f"{name}.trace.json"
         with _report_write_errors(path), _open_output(path) as file:
             begin_s = time.monotonic()
@@ -123,7 +128,7 @@ def _record(client: Client, name: str, seconds: float | None) -> _Recording:
     progress = _Progress(name, seconds)
     with _catch_interrupts() as interrupts:
         try:
-            for answer in client.watch_trace(name):
+            for answer in client.watch(calls.watch_trace(name)):
                 got.events.extend(answer.events)
                 got.end_ns = answer.now_ns
                 spent_s = time.monotonic() - begin_s

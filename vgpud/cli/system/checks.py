@@ -109,10 +109,11 @@ def environment(look: Look) -> Iterator[Finding]:
 def daemon(look: Look) -> Iterator[Finding]:
     """The daemon answers, has the same version as vgpu, and has its devices and its slices' sockets."""
     from vgpud.cli.common.client import Client
+    from vgpud.client import calls
 
     try:
         with Client(look.settings) as client:
-            node, devices, slices = client.node(), client.devices(), client.slices()
+            node, devices, slices = client.send(calls.node()), client.all(calls.devices()), client.all(calls.slices())
             target, remote = client.target, client.remote
     except CliError as error:
         problem, _, remedy = error.message.partition(": ")

@@ -56,6 +56,7 @@ def version(settings: Settings, client_only: bool) -> None:
 
 def _node(settings: Settings) -> pb.Node:
     from vgpud.cli.common.client import Client
+    from vgpud.client import calls
 
     with Client(settings) as client:
-        return client.node()
+        return client.send(calls.node())
