@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
-import io
 import re
-import tokenize
 from collections.abc import Iterator
 
 import pytest
@@ -19,6 +17,9 @@ FUNCTION = re.compile(r"(?<![\w./])((?:\w+\.)*\w+)\(\)")
 #: a class with its module before it
 CLASS = re.compile(r"(?<![\w./])([a-z]\w+)\.([A-Z]\w*[a-z]\w*)\b(?!\.\w)")
 COMMENT_OR_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"|(/\*.*?\*/|//[^\n]*)', re.DOTALL)
+PYTHON_COMMENT_OR_STRING = re.compile(
+    r'"""(?:[^"\\]|\\.|"(?!""))*"""|"(?:[^"\\\n]|\\.)*"|' + r"'(?:[^'\\\n]|\\.)*'|(#[^\n]*)", re.DOTALL
+)
 #: of other projects, of a user, or made by a build
 FOREIGN_FILES = re.compile(
     r"""(.*/)?(
@@ -40,14 +41,15 @@ FOREIGN_FUNCTIONS = {
 
 
 def _python_prose(name: str) -> Iterator[tuple[int, str]]:
-    for token in tokenize.generate_tokens(io.StringIO((ROOT / name).read_text()).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.start[0], token.string
+    text = (ROOT / name).read_text()
+    for match in PYTHON_COMMENT_OR_STRING.finditer(text):
+        if match[1]:
+            yield text.count("\n", 0, match.start()) + 1, match[1]
     for node in ast.walk(parse(name)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            text = ast.get_docstring(node, clean=False)
-            if text:
-                yield node.body[0].lineno, text
+            docstring = ast.get_docstring(node, clean=False)
+            if docstring:
+                yield node.body[0].lineno, docstring
 
 
 def _c_prose(text: str) -> Iterator[tuple[int, str]]:
