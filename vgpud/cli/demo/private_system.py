@@ -24,7 +24,6 @@ from vgpud.errors import VgpudError
 
 if TYPE_CHECKING:
     from vgpud.cli.common.client import Client
-    from vgpud.client import calls
 
 #: directory that vgpud is imported from
 ROOT = Path(__file__).resolve().parents[3]
@@ -195,6 +194,7 @@ class OwnSystem:
         wait_for("the daemon", lambda: self._alive(self.daemon) and self._answers())
 
     def _answers(self) -> bool:
+        from vgpud.client import calls
         from vgpud.errors import CliError
 
         try:
@@ -213,6 +213,8 @@ class OwnSystem:
 
     def device_name(self) -> str:
         """The name of the first device, as the daemon shows it."""
+        from vgpud.client import calls
+
         with self.client() as client:
             return client.all(calls.devices())[0].name
 

@@ -23,7 +23,6 @@ from vgpud.errors import CliError, ExitCode
 
 if TYPE_CHECKING:
     from vgpud.cli.common.client import Client
-    from vgpud.client import calls
     from vgpud.v1alpha1 import vgpud_pb2 as pb
     from vgpud.view.slices import View
 
@@ -195,6 +194,8 @@ def _track_jobs(settings: Settings, job_ids: Sequence[int]) -> Iterator[int]:
 @pass_settings
 def cancel(settings: Settings, ctx: click.Context, /, job_ids: tuple[int, ...], array: bool) -> None:
     """End running jobs with all their processes, and remove waiting ones from the queue."""
+    from vgpud.client import calls
+
     job_ids = ctx.meta[_FIRSTS] if array else job_ids
     each_job(settings, job_ids, lambda client, job_id: client.send(calls.cancel(job_id, array)), "cancelled")
 
@@ -204,6 +205,8 @@ def cancel(settings: Settings, ctx: click.Context, /, job_ids: tuple[int, ...], 
 @pass_settings
 def hold(settings: Settings, job_ids: tuple[int, ...]) -> None:
     """Keep waiting jobs from starting until they are released."""
+    from vgpud.client import calls
+
     each_job(settings, job_ids, lambda client, job_id: client.send(calls.hold(job_id)), "held")
 
 
@@ -212,6 +215,8 @@ def hold(settings: Settings, job_ids: tuple[int, ...]) -> None:
 @pass_settings
 def release(settings: Settings, job_ids: tuple[int, ...]) -> None:
     """Let held jobs start as soon as enough capacity is free."""
+    from vgpud.client import calls
+
     each_job(settings, job_ids, lambda client, job_id: client.send(calls.release(job_id)), "released")
 
 
@@ -223,6 +228,8 @@ def requeue(settings: Settings, job_ids: tuple[int, ...]) -> None:
 
     A job that has ended cannot be requeued, because its environment was deleted at its end: submit it again.
     """
+    from vgpud.client import calls
+
     each_job(settings, job_ids, lambda client, job_id: client.send(calls.requeue(job_id)), "queued again")
 
 

@@ -13,7 +13,6 @@ from vgpud.cli.common.times import Begin, Span
 
 if TYPE_CHECKING:
     from vgpud.cli.common.client import Client
-    from vgpud.client import calls
     from vgpud.v1alpha1 import vgpud_pb2 as pb
     from vgpud.view.fit import Grid
     from vgpud.view.slices import View
@@ -111,6 +110,7 @@ def rm(settings: Settings, names: tuple[str, ...]) -> None:
 
 def _show(settings: Settings, client: Client, reservations: Sequence[pb.Reservation]) -> None:
     from vgpud.cli.common.output import emit
+    from vgpud.client import calls
     from vgpud.view.slice_tables import device_label
 
     labels = {device.uuid: device_label(device.index, device.simulated) for device in client.all(calls.devices())}

@@ -28,7 +28,6 @@ from vgpud.errors import CliError, ExitCode
 
 if TYPE_CHECKING:
     from vgpud.cli.common.client import Client
-    from vgpud.client import calls
     from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 #: variables that --no-env keeps
@@ -324,6 +323,8 @@ def _is_text(text: str) -> bool:
 
 def _devices(client: Client, device_names: Sequence[str]) -> list[str]:
     """UUIDs of devices named by index or UUID."""
+    from vgpud.client import calls
+
     if not device_names:
         return []
     devices = client.all(calls.devices())
@@ -351,6 +352,7 @@ def _fetch_state(view: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
 def _tell(settings: Settings, client: Client, ids: Sequence[int], *, quiet: bool, wait: bool) -> None:
     """Prints the number on stdout (of an array: the first and the last), and the job's state on stderr."""
     from vgpud.cli.common.output import dump, say
+    from vgpud.client import calls
     from vgpud.view import job_tables, jobs
 
     if settings.output == "name":

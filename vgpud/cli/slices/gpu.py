@@ -15,7 +15,6 @@ from vgpud.view.spans import format_span
 
 if TYPE_CHECKING:
     from vgpud.cli.common.client import Client
-    from vgpud.client import calls
 
 #: interval at which a drained device is looked at
 _LOOK_S = 1.0
@@ -94,6 +93,7 @@ def _wait_for_programs(client: Client, uuids: set[str], deadline_ns: int | None)
 
 def _still_there(client: Client, uuids: set[str]) -> list[str]:
     """A sentence for each slice with programs there."""
+    from vgpud.client import calls
     from vgpud.view import slice_tables, slices
     from vgpud.view.user_names import user_name
 

@@ -18,7 +18,6 @@ from vgpud.errors import CliError, ExitCode
 
 if TYPE_CHECKING:
     from vgpud.cli.common.client import Client
-    from vgpud.client import calls
     from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 #: for a daemon that is being started
@@ -95,6 +94,7 @@ def _slice(
     settings: Settings, name: str, spec: pb.SliceSpec | None, queue: str
 ) -> Iterator[tuple[pb.Node, pb.Slice, frozenset[str]]]:
     """The node, the slice (created from a spec, and then removed at the end), the simulated devices' UUIDs."""
+    from vgpud.client import calls
     from vgpud.view import slices
 
     with _connect_client(settings) as (client, node):

@@ -15,7 +15,6 @@ from vgpud.cli.common.users import Owner
 
 if TYPE_CHECKING:
     from vgpud.cli.common.client import Client
-    from vgpud.client import calls
     from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 
@@ -26,6 +25,7 @@ def slice_group() -> None:
 
 def _show(settings: Settings, client: Client, items: list[pb.Slice], many: bool) -> None:
     from vgpud.cli.common.output import emit
+    from vgpud.client import calls
     from vgpud.view import slice_tables, slices
 
     simulated = slices.simulated_uuids(client.all(calls.devices()))
@@ -59,6 +59,8 @@ def create(
     guarantee over time; it requires a minimum above 0. A slice over several shared devices takes turns whatever its
     class.
     """
+    from vgpud.client import calls
+
     if option_values["gpus"] is None:
         raise click.UsageError("specify a size: for example --gpus 0.5")
     if not name:  # the daemon would choose one, but the user's shell variable is unset

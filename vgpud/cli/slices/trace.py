@@ -23,7 +23,6 @@ from vgpud.errors import CliError
 
 if TYPE_CHECKING:
     from vgpud.cli.common.client import Client
-    from vgpud.client import calls
     from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 #: some 300 MB of memory here, and 20 MB of a file
@@ -123,6 +122,8 @@ class _Recording:
 
 def _record(client: Client, name: str, seconds: float | None) -> _Recording:
     """Records until Ctrl-C, the end of the time or of the slice, or the limit of events."""
+    from vgpud.client import calls
+
     got = _Recording()
     begin_s = time.monotonic()
     progress = _Progress(name, seconds)
