@@ -36,7 +36,7 @@ STRANGER = -2
 #: of sources
 ACCOUNTS = 256
 #: what accepting a connection takes, and closing it where its source has too many: 25 us without the loop's turn
-ACCEPT_NS = 75_000
+ACCEPT_NS = 50_000
 #: processor time of a handshake, with all that happens before the first call: 3.2 to 5.3 ms were measured
 HANDSHAKE_NS = 4_000_000
 HANDSHAKE_S = REMOTE.deadline_s

@@ -29,7 +29,7 @@ CONNECTION_S = 0.0002
 #: an answer that is not taken by then is dropped
 TAKEN_S = 10.0
 #: pauses behind so many connections that were refused, which take 0.1 ms, and when none can be accepted
-REFUSED_S, REFUSED_MAX, REST_S = 0.001, 2, 0.1
+REFUSED_S, REFUSED_MAX, REST_S = 0.001, 4, 0.1
 #: failures are logged at most this often, since clients cause them
 LOG_EVERY_S = 10.0
 _END = b"\r\n\r\n"
