@@ -16,16 +16,16 @@ def table() -> Sessions:
 def test_a_link_works_once() -> None:
     known = table()
     token = known.link(1000, "alice", 0)
-    cookie = known.redeem(token, LINK_NS)
+    cookie = known.redeem_link(token, LINK_NS)
     assert cookie
     session = known.get(cookie, LINK_NS)
     assert session and (session.uid, session.name) == (1000, "alice")
-    assert known.redeem(token, LINK_NS) is None
+    assert known.redeem_link(token, LINK_NS) is None
 
 
 def test_a_link_is_too_old_after_a_minute() -> None:
     known = table()
-    assert known.redeem(known.link(1000, "alice", 0), LINK_NS + 1) is None
+    assert known.redeem_link(known.link(1000, "alice", 0), LINK_NS + 1) is None
 
 
 def test_a_user_has_few_links_and_takes_none_of_others() -> None:
@@ -33,9 +33,9 @@ def test_a_user_has_few_links_and_takes_none_of_others() -> None:
     first, other = known.link(1, "a", 0), known.link(2, "b", 0)
     for _ in range(sessions.LINKS_MAX):
         last = known.link(1, "a", 0)
-    assert known.redeem(first, 0) is None
-    assert known.redeem(other, 0)
-    assert known.redeem(last, 0)
+    assert known.redeem_link(first, 0) is None
+    assert known.redeem_link(other, 0)
+    assert known.redeem_link(last, 0)
 
 
 def test_a_session_ends_when_it_is_not_used() -> None:
@@ -58,7 +58,7 @@ def test_a_session_ends_after_a_day_of_use() -> None:
 
 def test_a_cookie_is_for_the_source_that_logged_in() -> None:
     known = table()
-    cookie = known.redeem(known.link(1000, "alice", 0), 0, "1000")
+    cookie = known.redeem_link(known.link(1000, "alice", 0), 0, "1000")
     assert cookie and known.get(cookie, 0, "1000")
     assert known.get(cookie, 0, "1001") is None and known.get(cookie, 0) is None
     anywhere = known.open(1000, "alice", 0)

@@ -35,14 +35,14 @@ def test_comments() -> None:
 
 
 def test_numbers_of_comments() -> None:
-    assert [comment.said_ns(text) for text in ("2h", "1.5m", "-1h", "2", "")] == [
+    assert [comment.parse_duration_ns(text) for text in ("2h", "1.5m", "-1h", "2", "")] == [
         7200 * SECOND_NS,
         90 * SECOND_NS,
         0,
         0,
         0,
     ]
-    assert [comment.said_skew_ppm(text) for text in (".75", "1", "1.0", "0", "2", "much", ".5.0", "0.5.")] == [
+    assert [comment.parse_skew_ppm(text) for text in (".75", "1", "1.0", "0", "2", "much", ".5.0", "0.5.")] == [
         750_000,
         *(1_000_000, 1_000_000, 0),
         *[-1] * 4,
@@ -50,4 +50,4 @@ def test_numbers_of_comments() -> None:
 
 
 def test_numbers_beyond_all_bounds() -> None:
-    assert comment.span_ns("9" * 5000 + ":00") == comment.said_ns("9" * 5000 + "s") == 0
+    assert comment.span_ns("9" * 5000 + ":00") == comment.parse_duration_ns("9" * 5000 + "s") == 0

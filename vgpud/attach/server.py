@@ -322,7 +322,7 @@ class Tenants:
         """Whether it was an attachment, which costs less than any other news."""
         slice_name, listener = self._by_name.get(news.listener, (SHARED, None))
         if news.kind == lib.VG_ADMISSION_ATTACHED:
-            self._adopt(news)
+            self._register_admitted(news)
             return True
         if news.kind == lib.VG_ADMISSION_FAULT:  # out of descriptors: the rest is in the backlog for a moment
             text = f"cannot accept: {os.strerror(news.error)}; raise LimitNOFILE"
@@ -333,7 +333,7 @@ class Tenants:
             os.close(news.socket_fd)  # the slice has ended meanwhile
         return False
 
-    def _adopt(self, news: Any) -> None:
+    def _register_admitted(self, news: Any) -> None:
         """A process that has its answer. It is revoked when the core refuses it after all."""
         found = self._thread.slice_of(news.slice_id)
         account, inside = self._thread.account(news.account)

@@ -176,9 +176,9 @@ def _spec(row: Row, queues: Collection[str], users: dict[str, int]) -> JobSpec |
         name=row.text("JobID"),
         queue=account if not queues or account in queues else DEFAULT_QUEUE,
         uid=_uid(row, users),
-        duration_ns=comment.said_ns(said.get("duration", "")) or comment.span_ns(row.text("Timelimit")),
+        duration_ns=comment.parse_duration_ns(said.get("duration", "")) or comment.span_ns(row.text("Timelimit")),
         model=said.get("model", ""),
-        skew_ppm=comment.said_skew_ppm(said.get("skew", "")),
+        skew_ppm=comment.parse_skew_ppm(said.get("skew", "")),
     )
 
 

@@ -40,12 +40,12 @@ def parse_comment(comment: str) -> dict[str, str]:
     return {name: value for name, equals, value in pairs if equals}
 
 
-def said_ns(text: str) -> int:
+def parse_duration_ns(text: str) -> int:
     """A duration in a comment: 2h, 30m, 90s; 0 where it is none."""
     found = _SAID_SPAN.fullmatch(text)
     return min(NEVER_NS - 1, int(float(found[1]) * _UNITS_S[found[2]] * SECOND_NS)) if found else 0
 
 
-def said_skew_ppm(text: str) -> int:
+def parse_skew_ppm(text: str) -> int:
     """A part from 0 to 1 in a comment; -1 where it is none."""
     return int(float(text) * 1_000_000) if _SAID_PART.fullmatch(text) else -1

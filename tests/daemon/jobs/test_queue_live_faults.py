@@ -255,9 +255,9 @@ def test_what_an_attempt_used_is_counted_once(tmp_path: Path) -> None:
     job = Job(3, JobSpec(Ask(Spec(500))), 0, attempt=1)
     jobs.store.save([job])
     for _ in range(2):
-        jobs._keep_result(job, Result(0, cpu_ns=5, ram_peak_bytes=9))
+        jobs._add_resource_use(job, Result(0, cpu_ns=5, ram_peak_bytes=9))
     job.attempt = 2
-    jobs._keep_result(job, Result(0, cpu_ns=7, ram_peak_bytes=1))
+    jobs._add_resource_use(job, Result(0, cpu_ns=7, ram_peak_bytes=1))
     facts = jobs.store.facts(3)
     assert (facts["cpu_ns"], facts["ram_peak_bytes"]) == (12, 9)
 

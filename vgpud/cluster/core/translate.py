@@ -51,12 +51,12 @@ def spec_of(job: SlurmJob, queues: Collection[str], settings: Settings) -> JobSp
         name=job.key,
         queue=queue_of(job, queues),
         uid=job.uid,
-        duration_ns=comment.said_ns(said.get("duration", "")) or job.time_limit_ns,
+        duration_ns=comment.parse_duration_ns(said.get("duration", "")) or job.time_limit_ns,
         # Slurm's number of the array, not the queue's: it stays when its first element has ended
         array=job.number[0] if job.array_limit else 0,
         array_limit=min(job.array_limit or 0, ARRAY_JOBS_MAX),
         model=profile,
-        skew_ppm=comment.said_skew_ppm(said.get("skew", "")),
+        skew_ppm=comment.parse_skew_ppm(said.get("skew", "")),
         preemptible=job.requeues,
         kinds=broad_classes(job.uid, gpus_milli, job.nodes),
     )

@@ -227,7 +227,7 @@ class Broker:
 
     def _redeem(self, request: wire.Message) -> tuple[wire.Message, int]:
         """Failures are not limited: a token of 256 bits is not guessed, and a limit would keep others out."""
-        cookie = self.sessions.redeem(str(request["token"]), time.monotonic_ns(), str(request["source"]))
+        cookie = self.sessions.redeem_link(str(request["token"]), time.monotonic_ns(), str(request["source"]))
         if cookie is None:
             return {
                 "error": "this link was used before or is older than a minute: vgpu console open makes a new one"

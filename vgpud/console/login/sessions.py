@@ -55,7 +55,7 @@ class Sessions:
         self._links[_digest(token)] = uid, name, now_ns
         return token
 
-    def redeem(self, token: str, now_ns: int, source: str = "") -> str | None:
+    def redeem_link(self, token: str, now_ns: int, source: str = "") -> str | None:
         """Uses a link up. Returns the cookie of the new session; None: it was used before, is too old or unknown."""
         link = self._links.pop(_digest(token), None)
         if link is None or now_ns - link[2] > LINK_NS:

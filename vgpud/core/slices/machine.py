@@ -1,5 +1,5 @@
 """The core's single entry point: step(state, event, now_ns) -> [command]. Only the modules that have its
-handlers change the state: this one, allocations.py, claims.py, containers.py, offered.py, slices.py and suspend.py.
+handlers change the state: this one, allocations.py, claims.py, containers.py, make.py, offered.py and suspend.py.
 
 No IO, no clock, no randomness: times and ids come with the events, so the same events always give the same commands. A
 step that refuses changes nothing. The shells execute the commands in order; the composition root runs steps that must

@@ -564,7 +564,7 @@ class JobController:
                 return
             self.progress.ends(job, result.exit_code == 0)
             self.slices.remove(job)
-            self._keep_result(job, result)
+            self._add_resource_use(job, result)
             self.elastic.forget(job_id)
             # whatever its code: a program that saves its state at SIGTERM exits with 0
             cut_short = result.is_stopped or result.is_lost
@@ -585,7 +585,7 @@ class JobController:
             return
         await self.runner.forget(job_id, attempt)
 
-    def _keep_result(self, job: Job, result: Result) -> None:
+    def _add_resource_use(self, job: Job, result: Result) -> None:
         """CPU time and memory of all attempts together."""
         try:
             before = self.store.facts(job.job_id)
