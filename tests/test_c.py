@@ -34,7 +34,7 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "test_arbiter_overlap": (ARBITER, (ADDRESS,)),
     "test_arbiter_pages": (ARBITER, (ADDRESS,)),
     "test_arbiter_turns": (ARBITER, (ADDRESS,)),
-    "test_arbiter_standing": (("shim/arbiter/standing.c", "shim/base/prim.c"), (ADDRESS,)),
+    "test_arbiter_thread_priority": (("shim/arbiter/thread_priority.c", "shim/base/prim.c"), (ADDRESS,)),
     "test_arbiter_threads": (ARBITER, (ADDRESS, THREAD)),
     "test_arbiter_trace": (("shim/arbiter/trace.c",), (ADDRESS,)),
     "test_context": (("shim/context/context.c", "shim/base/prim.c"), (ADDRESS, THREAD)),

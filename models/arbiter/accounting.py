@@ -128,7 +128,7 @@ def charge_free(device: Device, s: Slice, contexts: int, passed_ns: int, now_ns:
         used_ns += idle_ns  # it left the device idle while others waited for it
     used_ns -= s.remitted_ns
     s.remitted_ns = 0
-    if not s.outstanding or ((device.witnessed or done_ns > 0) and now_ns >= s.settled_ns + TICK_NS):
+    if not s.outstanding or ((device.slot_reports_work or done_ns > 0) and now_ns >= s.settled_ns + TICK_NS):
         reported_ns = done_ns + take_unexplained_ns(device, s, done_ns)
         ahead_ns = max(0, s.alone_ns // 2 - reported_ns)
         more_ns = reported_ns + ahead_ns - s.provisional_ns

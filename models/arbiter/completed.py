@@ -119,11 +119,11 @@ def weigh(device: Device, passed_ns: int, now_ns: int) -> None:
     reports = [note_reported(device, s, len(ran), now_ns) for s in device.slices]
     reported_ns = sum(reports)
     remit(device, reports, passed_ns)
-    device.witnessed = not any(is_silent(device, s) for s in saturating(device))
+    device.slot_reports_work = not any(is_silent(device, s) for s in saturating(device))
     found = (reported_ppm(s) for s in free(device) if s.recent_run_ns and lately_active(s, device.last_ns))
     device.least_reported_ppm = min(found, default=0)
     alone = len(ran) == 1 and not ran[0].saturating and any_waits(device, ran[0])
-    if device.witnessed and (alone or len(ran) > 1):
+    if device.slot_reports_work and (alone or len(ran) > 1):
         busy_ns = max(s.busy_ns for s in ran)
         # context switches; with one slice the delay from the end of its work until that is noticed
         overhead_ns = busy_ns // (8 if alone else 16)
@@ -137,7 +137,7 @@ def take_unexplained_ns(device: Device, s: Slice, done_ns: int) -> int:
     Up to its provisional charge; for the slice that reports least of its time, up to all time in which it had work
     outstanding; up to half of its provisional charge where saturating slices do not report what they complete.
     """
-    if not device.witnessed:
+    if not device.slot_reports_work:
         return max(0, s.provisional_ns // 2 - done_ns)
     most_ns = s.outstanding_ns if reported_ppm(s) <= device.least_reported_ppm else s.provisional_ns
     doubted_ns = max(0, min(most_ns - done_ns, device.unexplained_ns))

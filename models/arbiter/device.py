@@ -23,12 +23,12 @@ class Device:
     excess_ns: int = 0  # while only free slices ran: completed work reported beyond the busy time
     available_ns: int = 0  # while only free slices ran: recent time with work outstanding
     all_reported_ns: int = 0  # completed work reported for that time
-    witnessed: bool = True  # saturating slices report what they complete
+    slot_reports_work: bool = True  # saturating slices report what they complete
     least_reported_ppm: int = 0  # reported_ppm() of the free slice that reports least
     window_ns: int = 0  # when the present window of demands began
     served: int = 0  # grants so far
-    vacated: bool = False  # the slot is kept empty for a slice that is short
-    put_off_ns: int = 0  # the slot is kept empty until then, see slot.put_off_until(); 0: it is not
+    slot_reserved: bool = False  # the slot is kept empty for a slice that is short
+    slot_hold_until_ns: int = 0  # the slot is kept empty until then, see slot.put_off_until(); 0: it is not
     regime: Regime = Regime.IDLE
 
 

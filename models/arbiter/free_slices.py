@@ -44,7 +44,7 @@ def review_free(device: Device, now_ns: int) -> None:
 
 def note_turns(device: Device) -> None:
     """A free slice takes a turn while others are kept from running for it."""
-    shut = device.vacated or any(s.throttled and s.active and may_run(device, s) for s in free(device))
+    shut = device.slot_reserved or any(s.throttled and s.active and may_run(device, s) for s in free(device))
     for s in free(device):
         held = s.holds
         s.holds = shut and s.state == State.OPEN and s.active and (s.has_precedence or is_short(device, s))

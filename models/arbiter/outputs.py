@@ -78,7 +78,7 @@ def count_slices(device: Device, now_ns: int) -> Crowd:
         turns=sum(s.saturating for s in active),
         saturating_lately=sum(s.saturating for s in lately),
         latency=sum(s.attached and s.params.latency for s in device.slices),
-        throttles=device.vacated or any(s.throttled for s in active),
+        throttles=device.slot_reserved or any(s.throttled for s in active),
         has_limited_slice=any(s.limited for s in lately),
         least_behind_ns=min((time_behind_ns(s) for s in lately if not s.saturating), default=FAR_NS),
     )
@@ -115,7 +115,7 @@ def gang_veto(device: Device, s: Slice) -> bool:
         return False
     ahead_ns = 0 if s.gang_veto else device.params.quantum_ns * PPM // s.entitlement_ppm
     waiting = (o for o in saturating(device) if not o.follows and waits(o) and may_run(device, o))
-    return device.vacated or any(o.virtual_ns + ahead_ns < s.virtual_ns for o in waiting)
+    return device.slot_reserved or any(o.virtual_ns + ahead_ns < s.virtual_ns for o in waiting)
 
 
 # ---- what its processes report ----
@@ -169,8 +169,8 @@ def lag_bound_ns(device: Device, s: Slice, now_ns: int) -> int:
 def next_deadline(device: Device, now_ns: int) -> int:
     crowd = count_slices(device, now_ns)
     found = [regular_deadline(device, crowd, now_ns)]
-    if device.put_off_ns > now_ns:
-        found.append(device.put_off_ns)
+    if device.slot_hold_until_ns > now_ns:
+        found.append(device.slot_hold_until_ns)
     for s in device.slices:
         found.extend(deadlines_of(device, s, now_ns))
     return min(found)

@@ -157,8 +157,8 @@ def set_lease(device: Device, s: Slice, now_ns: int, is_contended: bool) -> None
 
 def review_vacancy(device: Device) -> None:
     """The slot stays empty while a latency slice is urgent or a free slice is further behind."""
-    margin_ns = BACK_NS if device.vacated else AHEAD_NS
-    device.vacated = any(s.saturating for s in device.slices) and (
+    margin_ns = BACK_NS if device.slot_reserved else AHEAD_NS
+    device.slot_reserved = any(s.saturating for s in device.slices) and (
         first_latency(device) is not None or most_behind(device, None) > slot_behind(device) + margin_ns
     )
 
@@ -181,7 +181,7 @@ def extend(device: Device, holder: Slice, now_ns: int) -> None:
 def review_holder(device: Device, holder: Slice, now_ns: int) -> None:
     """Whether the holder keeps the slot, and until when."""
     rethought = holder.quiet and holder.wants and may_open(holder, now_ns)
-    if rethought or device.vacated or not may_run(device, holder):
+    if rethought or device.slot_reserved or not may_run(device, holder):
         close_gate(holder, now_ns)
         return
     if holder.gave_up_while_waiting and may_open(holder, now_ns):  # a new word lets that process in, too
@@ -223,13 +223,13 @@ def put_off_until(device: Device, s: Slice, now_ns: int) -> int:
 
 def grant(device: Device, now_ns: int) -> None:
     """Gives the empty slot to the next candidate."""
-    device.put_off_ns = 0
-    if device.vacated or any(s.state in (State.OPEN, State.DRAINING) for s in saturating(device)):
+    device.slot_hold_until_ns = 0
+    if device.slot_reserved or any(s.state in (State.OPEN, State.DRAINING) for s in saturating(device)):
         return
     chosen = pick(device, now_ns)
     if chosen is None:
         return
-    device.put_off_ns = put_off_until(device, chosen, now_ns)
-    if now_ns >= device.put_off_ns:
+    device.slot_hold_until_ns = put_off_until(device, chosen, now_ns)
+    if now_ns >= device.slot_hold_until_ns:
         open_gate(device, chosen, now_ns)
         set_lease(device, chosen, now_ns, another_waits(device, chosen))

@@ -224,9 +224,9 @@ static void *run(void *argument) {
   vg_prim_thread_name("vgpu-admission");
   /* A program that attaches waits for this thread, which would wait for a processor on a busy host, and of a crowd for
    * all that have their answers. Behind the arbiter. */
-  vg_standing_begin(&admission->standing, vg_prim_now_ns());
+  vg_thread_priority_begin(&admission->thread_priority, vg_prim_now_ns());
   while (!is_stopped(admission)) {
-    vg_standing_watch(&admission->standing, vg_prim_now_ns(), vg_standing_used_ns);
+    vg_thread_priority_watch(&admission->thread_priority, vg_prim_now_ns(), vg_thread_priority_used_ns);
     int count = epoll_wait(admission->epoll_fd, events, EVENTS_MAX, prepare(admission));
     for (int i = 0; i < count; i++) {
       uint64_t name = events[i].data.u64;

@@ -8,7 +8,7 @@
 #include "admission/queue.h"
 #include "admission/rules.h"
 #include "admission/spare_pages.h"
-#include "arbiter/standing.h"
+#include "arbiter/thread_priority.h"
 #include "base/prim.h"
 
 #define VG_LISTENERS_MAX 2048 /* slices of a node, and the shared one */
@@ -31,7 +31,7 @@ struct vg_silent {
 struct vg_admission {
   pthread_mutex_t mutex; /* recursive; guards everything below but the descriptors of the thread itself */
   pthread_t thread;
-  struct vg_standing standing; /* the thread's own */
+  struct vg_thread_priority thread_priority; /* the thread's own */
   bool running, stop;
   bool full; /* the listeners are not looked at before Python has taken news */
   int epoll_fd, listen_epoll_fd, wake_fd, news_fd;

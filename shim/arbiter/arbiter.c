@@ -146,10 +146,10 @@ static void *run(void *argument) {
   struct vg_arbiter *arbiter = argument;
   vg_prim_thread_name("vgpu-arbiter");
   vg_prim_timer_slack_ns(1);
-  arbiter->standing.priority = 1; /* ahead of the thread that admits programs */
-  vg_standing_begin(&arbiter->standing, vg_prim_now_ns());
+  arbiter->thread_priority.priority = 1; /* ahead of the thread that admits programs */
+  vg_thread_priority_begin(&arbiter->thread_priority, vg_prim_now_ns());
   bool locked;
-  size_t stack_bytes = vg_standing_lock_stack(&locked);
+  size_t stack_bytes = vg_thread_priority_lock_stack(&locked);
   struct epoll_event events[32];
   pthread_mutex_lock(&arbiter->mutex);
   count_locked(arbiter, stack_bytes, locked);
@@ -159,7 +159,7 @@ static void *run(void *argument) {
     if (now_ns >= arbiter->beat_due_ns && vg_pages_beat(arbiter, now_ns)) arbiter->round_due_ns = now_ns;
     uint64_t rested_ns = arm_rested(arbiter, now_ns);
     set_timer(arbiter, earlier(rested_ns, earlier(arbiter->round_due_ns, arbiter->beat_due_ns)));
-    vg_standing_watch(&arbiter->standing, now_ns, vg_standing_used_ns);
+    vg_thread_priority_watch(&arbiter->thread_priority, now_ns, vg_thread_priority_used_ns);
     pthread_mutex_unlock(&arbiter->mutex);
     int count = epoll_wait(arbiter->epoll_fd, events, 32, -1);
     pthread_mutex_lock(&arbiter->mutex);
@@ -505,11 +505,11 @@ int vg_arbiter_process_stats(struct vg_arbiter *arbiter, uint64_t process_id, st
   return process ? 0 : -ENOENT;
 }
 
-void vg_arbiter_standing(struct vg_arbiter *arbiter, struct vg_arbiter_standing *ret_standing) {
+void vg_arbiter_thread_state(struct vg_arbiter *arbiter, struct vg_arbiter_thread_state *ret_state) {
   pthread_mutex_lock(&arbiter->mutex);
-  *ret_standing = (struct vg_arbiter_standing){
-      .scheduling = VG_LOAD_RELAXED(&arbiter->standing.scheduling),
-      .steps_down = VG_LOAD_RELAXED(&arbiter->standing.steps_down),
+  *ret_state = (struct vg_arbiter_thread_state){
+      .scheduling = VG_LOAD_RELAXED(&arbiter->thread_priority.scheduling),
+      .steps_down = VG_LOAD_RELAXED(&arbiter->thread_priority.steps_down),
       .locked_bytes = arbiter->locked_bytes,
       .unlocked_bytes = arbiter->unlocked_bytes,
       .late_count = arbiter->late_count,

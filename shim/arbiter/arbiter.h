@@ -122,7 +122,7 @@ struct vg_process_stats {
 #define VG_SCHEDULING_NICE 1   /* a nice value below that of other threads */
 #define VG_SCHEDULING_FIFO 2   /* SCHED_FIFO: before every thread that is not real-time */
 
-struct vg_arbiter_standing {
+struct vg_arbiter_thread_state {
   uint32_t scheduling; /* VG_SCHEDULING_* */
   uint32_t steps_down; /* times that SCHED_FIFO was given back for a second, for too much use of a processor */
   uint64_t locked_bytes, unlocked_bytes; /* memory that the thread uses, in RAM for good or not (RLIMIT_MEMLOCK) */
@@ -155,14 +155,14 @@ int vg_arbiter_process_remove(struct vg_arbiter *arbiter, uint64_t process_id);
 int vg_arbiter_process_disconnect(struct vg_arbiter *arbiter, uint64_t process_id, struct vg_process_stats *ret_stats);
 /* Ends a charge that process_disconnect() has left. */
 int vg_arbiter_slice_release(struct vg_arbiter *arbiter, uint64_t slice_id, uint64_t bytes);
-/* Charges the slice with memory that its programs have beside the ledger (vgpud/core/devices/strangers.py compares with the
- * driver). */
+/* Charges the slice with memory that its programs have beside the ledger (vgpud/core/devices/strangers.py compares with
+ * the driver). */
 int vg_arbiter_slice_unattributed(struct vg_arbiter *arbiter, uint64_t slice_id, uint64_t bytes);
 int vg_arbiter_slice_stats(struct vg_arbiter *arbiter, uint64_t slice_id, struct vg_slice_stats *ret_stats);
 /* All slices at once, in no order, without reading their pages; returns how many, at most capacity. */
 int vg_arbiter_usage(struct vg_arbiter *arbiter, struct vg_slice_usage *ret_usage, int capacity);
 int vg_arbiter_process_stats(struct vg_arbiter *arbiter, uint64_t process_id, struct vg_process_stats *ret_stats);
-void vg_arbiter_standing(struct vg_arbiter *arbiter, struct vg_arbiter_standing *ret_standing);
+void vg_arbiter_thread_state(struct vg_arbiter *arbiter, struct vg_arbiter_thread_state *ret_state);
 /* Events are kept from the first `on` to the next `off`, some ten thousand of them: then the oldest are lost. */
 int vg_arbiter_trace(struct vg_arbiter *arbiter, int on);
 /* Takes the oldest events out; returns how many. They come in the order in which the arbiter noticed them: a drain's

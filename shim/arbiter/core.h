@@ -173,12 +173,12 @@ struct vg_core {
   int64_t excess_ns;           /* while only free slices ran: completed work reported beyond the busy time */
   uint64_t available_ns;       /* while only free slices ran: recent time with work outstanding */
   uint64_t all_reported_ns;    /* completed work reported for that time */
-  bool witnessed;              /* saturating slices report what they complete */
+  bool slot_reports_work;      /* saturating slices report what they complete */
   uint32_t least_reported_ppm; /* by the free slice that reports least of its time */
   bool slot_occupied;          /* during the time that is being charged */
-  int lately;                  /* slices that are active or were lately, as of last_ns */
-  bool vacated;                /* the slot is kept empty for a slice that is short */
-  uint64_t put_off_ns;         /* the slot is kept empty until then, for a pausing slice; 0: it is not */
+  int recent_active;           /* slices that are active or were lately, as of last_ns */
+  bool slot_reserved;          /* the slot is kept empty for a slice that is short */
+  uint64_t slot_hold_until_ns; /* the slot is kept empty until then, for a pausing slice; 0: it is not */
 };
 
 void vg_core_init(struct vg_core *core, const struct vg_arbiter_params *params, uint64_t now_ns);

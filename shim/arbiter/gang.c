@@ -277,9 +277,9 @@ uint64_t vg_gang_round_ends(struct vg_arbiter *arbiter, uint64_t now_ns) {
     uint32_t mine = launched(lane), others = lane->others_collectives;
     bool more = makes_up(arbiter, slice, now_ns) && is_behind(mine, others);
     let_through(arbiter, lane, more ? others - mine : 0);
-    uint64_t own_ns = overdue(lane), others_ns = lane->others_overdue_ns;
+    uint64_t own_ns = overdue(lane), other_threads_ns = lane->others_overdue_ns;
     if (makes_up(arbiter, slice, now_ns))
-      let_awaited_through(arbiter, lane, own_ns > others_ns ? own_ns : others_ns, now_ns);
+      let_awaited_through(arbiter, lane, own_ns > other_threads_ns ? own_ns : other_threads_ns, now_ns);
     else
       let_nothing_through(lane);
     struct vg_gang_part part = {

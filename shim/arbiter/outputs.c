@@ -21,7 +21,7 @@ static bool must_stop(const struct vg_core *core, const struct vg_core_slice *sl
         vg_core_in_slot(other) && !vg_core_follows(other) && vg_core_waits(other) && vg_core_may_run(core, other);
     if (waiting && other->slot.virtual_ns + ahead_ns < slice->slot.virtual_ns) return true;
   }
-  return core->vacated;
+  return core->slot_reserved;
 }
 
 /* ---- bounds, watches and the regime ---- */
@@ -49,7 +49,7 @@ static void note_behind(struct crowd *crowd, const struct vg_core_slice *slice) 
 
 static struct crowd count_slices(const struct vg_core *core, uint64_t now_ns) {
   struct crowd crowd = {
-      .throttles = core->vacated, .slot_mean_ns = vg_core_slot_mean(core), .least_ns = VG_CORE_FAR_NS};
+      .throttles = core->slot_reserved, .slot_mean_ns = vg_core_slot_mean(core), .least_ns = VG_CORE_FAR_NS};
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present) continue;
@@ -157,7 +157,7 @@ static uint64_t next_deadline(const struct vg_core *core, const struct crowd *cr
     deadline_ns = now_ns + VG_CORE_TICK_NS;
   else if (crowd->lately && crowd->attached > 1)
     deadline_ns = core->window_ns + VG_CORE_WINDOW_NS;
-  if (core->put_off_ns > now_ns) deadline_ns = vg_core_least(deadline_ns, core->put_off_ns);
+  if (core->slot_hold_until_ns > now_ns) deadline_ns = vg_core_least(deadline_ns, core->slot_hold_until_ns);
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present) continue;

@@ -277,10 +277,10 @@ void vg_core_forgive(struct vg_core *core) {
 }
 
 void vg_core_review_slot(struct vg_core *core) {
-  int64_t margin_ns = core->vacated ? BACK_NS : VG_CORE_AHEAD_NS;
-  core->vacated = false;
+  int64_t margin_ns = core->slot_reserved ? BACK_NS : VG_CORE_AHEAD_NS;
+  core->slot_reserved = false;
   if (!core->slot_ppm) return;
-  core->vacated = first_latency(core) || most_behind(core, NULL) > vg_core_slot_behind(core) + margin_ns;
+  core->slot_reserved = first_latency(core) || most_behind(core, NULL) > vg_core_slot_behind(core) + margin_ns;
 }
 
 void vg_core_review_free(struct vg_core *core, uint64_t now_ns) {
@@ -304,7 +304,7 @@ void vg_core_review_free(struct vg_core *core, uint64_t now_ns) {
 }
 
 void vg_core_note_turns(struct vg_core *core) {
-  bool shut = core->vacated;
+  bool shut = core->slot_reserved;
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present || slice->saturating || !slice->free.throttled) continue;
@@ -399,7 +399,7 @@ void vg_core_review_holder(struct vg_core *core, struct vg_core_slice *holder, u
   bool rethought =
       holder->in.quiet && holder->in.wants &&
       vg_core_may_open(holder, now_ns); /* it gave up the device and wants it again: a word is given up once */
-  if (rethought || core->vacated || !vg_core_may_run(core, holder)) {
+  if (rethought || core->slot_reserved || !vg_core_may_run(core, holder)) {
     vg_core_close_gate(holder, now_ns);
     return;
   }
@@ -453,12 +453,13 @@ static uint64_t put_off_until(const struct vg_core *core, const struct vg_core_s
 }
 
 void vg_core_grant(struct vg_core *core, uint64_t now_ns) {
-  core->put_off_ns = 0;
-  if (core->vacated || vg_core_find_in_slot(core, VG_CORE_OPEN) || vg_core_find_in_slot(core, VG_CORE_DRAINING)) return;
+  core->slot_hold_until_ns = 0;
+  if (core->slot_reserved || vg_core_find_in_slot(core, VG_CORE_OPEN) || vg_core_find_in_slot(core, VG_CORE_DRAINING))
+    return;
   struct vg_core_slice *next = pick(core, NULL, now_ns);
   if (!next) return;
-  core->put_off_ns = put_off_until(core, next, now_ns);
-  if (now_ns < core->put_off_ns) return;
+  core->slot_hold_until_ns = put_off_until(core, next, now_ns);
+  if (now_ns < core->slot_hold_until_ns) return;
   vg_core_open_gate(core, next, now_ns);
   set_lease(core, next, now_ns, another_waits(core, next));
 }

@@ -56,8 +56,9 @@ int64_t vg_core_lag(const struct vg_core *core, const struct vg_core_slice *slic
 }
 
 void vg_core_count_lately(struct vg_core *core) {
-  core->lately = 0;
-  for (int i = 0; i < core->slice_count; i++) core->lately += vg_core_lately_active(&core->slices[i], core->last_ns);
+  core->recent_active = 0;
+  for (int i = 0; i < core->slice_count; i++)
+    core->recent_active += vg_core_lately_active(&core->slices[i], core->last_ns);
 }
 
 int64_t vg_core_cap_needed(const struct vg_core *core, const struct vg_core_slice *slice) {
@@ -248,7 +249,7 @@ static void remit(struct vg_core *core, const uint64_t *reported_ns, uint64_t pa
     busy_ns += slice->step.busy_ns;
   }
   int64_t over_ns = 0;
-  if (core->lately <= 1) {
+  if (core->recent_active <= 1) {
     forget_excess(core);
     return;
   }
@@ -294,14 +295,14 @@ static void weigh(struct vg_core *core, uint64_t passed_ns, uint64_t now_ns) {
     if (!ran++) runs = slice;
     if (slice->step.busy_ns > busy_ns) busy_ns = slice->step.busy_ns;
   }
-  core->witnessed = true;
+  core->slot_reports_work = true;
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present) continue;
     each_reported_ns[i] = note_reported(core, slice, ran, now_ns);
     reported_ns += each_reported_ns[i];
     if (slice->saturating) {
-      if (is_silent(core, slice)) core->witnessed = false;
+      if (is_silent(core, slice)) core->slot_reports_work = false;
     } else if (slice->report.recent_run_ns && vg_core_lately_active(slice, core->last_ns)) {
       least_ppm = reported_ppm(slice) < least_ppm ? reported_ppm(slice) : least_ppm;
       found = true;
@@ -310,7 +311,7 @@ static void weigh(struct vg_core *core, uint64_t passed_ns, uint64_t now_ns) {
   remit(core, each_reported_ns, passed_ns);
   core->least_reported_ppm = found ? least_ppm : 0;
   bool alone = ran == 1 && !runs->saturating && vg_core_any_waits(core, runs);
-  if (!core->witnessed || !(alone || ran > 1)) return;
+  if (!core->slot_reports_work || !(alone || ran > 1)) return;
   /* Context switches; with one slice the delay from the end of its work until that is noticed. */
   uint64_t overhead_ns = busy_ns / (alone ? 8 : 16);
   int64_t left_ns = core->unexplained_ns + (int64_t)(busy_ns - overhead_ns) - (int64_t)reported_ns;
@@ -321,7 +322,7 @@ static void weigh(struct vg_core *core, uint64_t passed_ns, uint64_t now_ns) {
  * its provisional charge; for the slice that reports least of its time, up to all time in which it had work
  * outstanding; up to half of its provisional charge where saturating slices do not report what they complete. */
 static int64_t doubted(struct vg_core *core, const struct vg_core_slice *slice, int64_t done_ns) {
-  if (!core->witnessed) return vg_core_max(0, slice->account.provisional_ns / 2 - done_ns);
+  if (!core->slot_reports_work) return vg_core_max(0, slice->account.provisional_ns / 2 - done_ns);
   int64_t most_ns =
       reported_ppm(slice) <= core->least_reported_ppm ? slice->account.outstanding_ns : slice->account.provisional_ns;
   int64_t doubted_ns = vg_core_max(0, vg_core_min(most_ns - done_ns, core->unexplained_ns));
@@ -359,7 +360,7 @@ static void charge_free(struct vg_core *core, struct vg_core_slice *slice, uint3
   }
   used_ns -= slice->report.remitted_ns;
   slice->report.remitted_ns = 0;
-  bool due = (core->witnessed || done_ns) && now_ns >= slice->account.settled_ns + VG_CORE_TICK_NS;
+  bool due = (core->slot_reports_work || done_ns) && now_ns >= slice->account.settled_ns + VG_CORE_TICK_NS;
   if (!slice->in.outstanding || due) {
     int64_t reported_ns = done_ns + doubted(core, slice, done_ns);
     int64_t ahead_ns = vg_core_max(0, slice->account.alone_ns / 2 - reported_ns);

@@ -159,7 +159,7 @@ void vg_core_set_deadline(struct vg_core_slice *slice, uint64_t now_ns);
 bool vg_core_lately_active(const struct vg_core_slice *slice, uint64_t now_ns);
 /* Other slices have been active lately. */
 static inline bool vg_core_others_active(const struct vg_core *core, const struct vg_core_slice *self) {
-  return core->lately > vg_core_lately_active(self, core->last_ns);
+  return core->recent_active > vg_core_lately_active(self, core->last_ns);
 }
 void vg_core_count_lately(struct vg_core *core);
 /* Tokens from which a gate that was closed for its maximum opens again: enough to be worth opening it. */

@@ -16,7 +16,7 @@
 #include "arbiter/core.h"
 #include "arbiter/memory.h"
 #include "arbiter/record.h"
-#include "arbiter/standing.h"
+#include "arbiter/thread_priority.h"
 #include "arbiter/trace.h"
 #include "base/run_time.h"
 
@@ -164,7 +164,7 @@ struct vg_arbiter {
   uint32_t coast_beaten;  /* the version for which beat_all was last set */
   uint32_t coast_made;    /* the version of coast_slots, which is by the core's slices */
   struct vg_coast_slot coast_slots[VG_SLICES_MAX];
-  struct vg_standing standing; /* the thread's own; others read single values */
+  struct vg_thread_priority thread_priority; /* the thread's own; others read single values */
   uint64_t locked_bytes, unlocked_bytes;
   uint64_t timer_ns; /* when the thread asked to run */
   uint64_t late_count, late_max_ns;

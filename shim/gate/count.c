@@ -83,7 +83,7 @@ uint64_t vg_gate_bound(const struct vg_device *device) {
 static uint64_t mark_after(const struct vg_work *work, const struct vg_stream *stream, uint64_t bound_ns,
                            uint64_t cost_ns) {
   if (stream->programmatic) return bound_ns;
-  uint64_t most_ns = bound_ns / 8 < MARK_MOST_NS ? bound_ns / 8 : MARK_MOST_NS, part_ns = most_ns / (work->place + 1);
+  uint64_t most_ns = bound_ns / 8 < MARK_MOST_NS ? bound_ns / 8 : MARK_MOST_NS, part_ns = most_ns / (work->rank + 1);
   if (most_ns > MARK_MOST_LAUNCHES * cost_ns) most_ns = MARK_MOST_LAUNCHES * cost_ns;
   if (part_ns < MARK_AFTER_NS) part_ns = MARK_AFTER_NS;
   return part_ns < most_ns ? part_ns : most_ns;
@@ -120,7 +120,7 @@ void vg_gate_stay_busy(struct vg_device *device) {
  * place has a marker behind each launch. */
 static void open_tally(struct vg_work *work, struct vg_stream *stream, const struct vg_ticket *ticket) {
   struct vg_tally *tally = &work->tally;
-  uint64_t outstanding_ns = work->outstanding_ns + work->others_ns;
+  uint64_t outstanding_ns = work->outstanding_ns + work->other_threads_ns;
   uint64_t mark_ns = mark_after(work, stream, ticket->bound_ns, vg_estimate_cost(ticket->estimate));
   uint64_t room_ns = mark_ns > stream->unmarked_ns ? mark_ns - stream->unmarked_ns : 0;
   uint64_t most_ns = ticket->bound_ns + ticket->has_run_ns;
@@ -152,7 +152,7 @@ static void count(struct vg_ticket *ticket) {
   stream->last_epoch = VG_LOAD(&device->epoch);
   work->credit = 0; /* for uncounted launches later: it grows from the beginning */
   bool marked = vg_work_launched(work, stream, ticket->estimate, ticket->timing_begin, ticket->bound_ns, capturing);
-  if (marked) work->others_ns = vg_gate_publish(work);
+  if (marked) work->other_threads_ns = vg_gate_publish(work);
   open_tally(work, stream, ticket);
   if (VG_UNLIKELY(VG_LOAD_RELAXED(&gate->coasting))) work->last_launch_ns = vg_prim_now_ns();
   bool busy = VG_LOAD_RELAXED(&gate->busy.since_ns) != 0;

@@ -78,7 +78,7 @@ void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, c
   for (;;) {
     ticket->bound_ns = vg_gate_bound(device);
     ticket->has_run_ns = 0;
-    if (VG_UNLIKELY(vg_work_outstanding(work) + work->others_ns >= ticket->bound_ns))
+    if (VG_UNLIKELY(vg_work_outstanding(work) + work->other_threads_ns >= ticket->bound_ns))
       ticket->has_run_ns = vg_gate_wait_for_bound(device, work, estimate, ticket->bound_ns);
     VG_STORE_RELAXED(&work->tally.in_flight, true);
     __atomic_signal_fence(__ATOMIC_SEQ_CST); /* mark before look; the reader's membarrier does the rest */

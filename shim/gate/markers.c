@@ -274,16 +274,16 @@ void vg_work_mark_tails(struct vg_work *work, uint64_t since_ns, uint64_t now_ns
 }
 
 bool vg_work_keeps_up(struct vg_work *work, const struct vg_stream *stream) {
-  bool behind = work->look && vg_event_is_pending(work->look);
-  if (work->look && work->look_context != stream->context) {
-    vg_event_drop(work->look);
-    work->look = NULL;
+  bool behind = work->probe_event && vg_event_is_pending(work->probe_event);
+  if (work->probe_event && work->probe_context != stream->context) {
+    vg_event_drop(work->probe_event);
+    work->probe_event = NULL;
   }
-  if (!work->look) work->look = vg_event_new(CU_EVENT_DISABLE_TIMING);
-  work->look_context = stream->context;
-  if (work->look && vg_event_record(work->look, stream) == CUDA_SUCCESS) return !behind;
-  vg_event_drop(work->look);
-  work->look = NULL;
+  if (!work->probe_event) work->probe_event = vg_event_new(CU_EVENT_DISABLE_TIMING);
+  work->probe_context = stream->context;
+  if (work->probe_event && vg_event_record(work->probe_event, stream) == CUDA_SUCCESS) return !behind;
+  vg_event_drop(work->probe_event);
+  work->probe_event = NULL;
   return true;
 }
 
@@ -356,5 +356,5 @@ void vg_work_forget_context(struct vg_work *work, CUcontext context) {
     if (stream == work->tally.stream) work->tally.stream = NULL; /* its thread may still count a launch there */
   }
   if (work->pool_context == context) work->pooled = 0;
-  if (work->look_context == context) work->look = NULL;
+  if (work->probe_context == context) work->probe_event = NULL;
 }

@@ -26,7 +26,7 @@ struct vg_work *vg_gate_new_work(struct vg_device *device) {
   if (!work) return NULL;
   work->next = first(device);
   do {
-    work->place = work->next ? work->next->place + 1 : 0;
+    work->rank = work->next ? work->next->rank + 1 : 0;
   } while (
       !__atomic_compare_exchange_n(&device->gate->works, &work->next, work, false, __ATOMIC_SEQ_CST, __ATOMIC_ACQUIRE));
   vg_work_lock(work);
@@ -94,7 +94,7 @@ uint64_t vg_gate_launched(const struct vg_device *device) {
 
 uint64_t vg_gate_reap(struct vg_device *device, uint64_t now_ns) {
   uint64_t left_ns = 0, most_ns = 0, done_ns = 0, launches = 0, waiting_ns = 0, counts_ns = 0;
-  struct vg_together together = {.alone = vg_gate_is_alone(device), .accepted_ns = device->gate->accepted_ns};
+  struct vg_process_totals together = {.alone = vg_gate_is_alone(device), .accepted_ns = device->gate->accepted_ns};
   struct vg_gate_state *gate = device->gate;
   uint64_t sure_ns = now_ns;
   for (struct vg_work *work = first(device); work; work = work->next) {

@@ -17,7 +17,7 @@ static bool begun(const struct vg_marker *marker) {
 
 /* Streams that share the device with others make slower progress. So a stream is stuck if none of the process has made
  * progress for a multiple of what all have outstanding together, or this one alone for a multiple of that. */
-static void review_stale(struct vg_work *work, struct vg_stream *stream, const struct vg_together *together,
+static void review_stale(struct vg_work *work, struct vg_stream *stream, const struct vg_process_totals *together,
                          uint64_t now_ns) {
   if (stream->head == stream->tail) return;
   if (stream->waits) { /* not while the launch that it waits for stands at the gate */
@@ -42,7 +42,7 @@ void vg_work_renew_waiting(struct vg_work *work) {
     if (work->streams[i].used && work->streams[i].waits) vg_stream_set_stale(work, &work->streams[i], false);
 }
 
-void vg_work_add_pieces(const struct vg_work *work, struct vg_together *together) {
+void vg_work_add_pieces(const struct vg_work *work, struct vg_process_totals *together) {
   for (int i = 0; i < VG_WORK_STREAMS; i++) {
     const struct vg_stream *stream = &work->streams[i];
     if (!stream->used || stream->stale || stream->head == stream->tail) continue;
@@ -57,7 +57,7 @@ void vg_work_add_pieces(const struct vg_work *work, struct vg_together *together
 /* Nothing else holds up a slice that is alone: if the device works for it, one of the oldest pieces of its streams
  * completes within the time of all of them. Else they wait for the program, whose launches must not wait for them. A
  * stream alone has that and for as long as what the others have queued takes, within a limit. */
-static void review_stale_alone(struct vg_work *work, struct vg_stream *stream, const struct vg_together *together,
+static void review_stale_alone(struct vg_work *work, struct vg_stream *stream, const struct vg_process_totals *together,
                                uint64_t now_ns) {
   if (stream->head == stream->tail) return;
   uint64_t patience_ns = VG_STALE_LEAST_NS + together->pieces_ns + together->pieces_ns / 2;
@@ -68,7 +68,7 @@ static void review_stale_alone(struct vg_work *work, struct vg_stream *stream, c
   if (now_ns > stuck_ns || now_ns > stream->moved_ns + patience_ns + left_ns) vg_stream_set_stale(work, stream, true);
 }
 
-void vg_work_review_stale(struct vg_work *work, const struct vg_together *together, uint64_t now_ns) {
+void vg_work_review_stale(struct vg_work *work, const struct vg_process_totals *together, uint64_t now_ns) {
   for (int i = 0; i < VG_WORK_STREAMS; i++) {
     if (!work->streams[i].used) continue;
     if (together->alone)

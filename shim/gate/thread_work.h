@@ -89,23 +89,23 @@ struct vg_graph_runs {
 struct vg_work {
   struct vg_lock lock;
   struct vg_device *device;
-  struct vg_work *next;    /* of another thread on the same device */
-  uint32_t place;          /* how many are behind it */
-  uint64_t outstanding_ns; /* in the books, without stale streams; see vg_work_outstanding() */
-  uint64_t published_ns;   /* outstanding_ns when it was last published, see vg_gate_publish() */
-  uint64_t others_ns;      /* published by the other threads when this one last looked; only its thread uses it */
-  uint64_t done_ns;        /* completed and not yet reported */
-  uint64_t launched;       /* counted launches so far */
-  uint64_t reported;       /* the part of them that is in the report page */
-  uint64_t last_launch_ns; /* while coasting */
-  uint64_t moved_ns;       /* when a marker of any of its streams last completed */
-  uint64_t marked_ns;      /* when the last marker was recorded */
+  struct vg_work *next;      /* of another thread on the same device */
+  uint32_t rank;             /* how many are behind it */
+  uint64_t outstanding_ns;   /* in the books, without stale streams; see vg_work_outstanding() */
+  uint64_t published_ns;     /* outstanding_ns when it was last published, see vg_gate_publish() */
+  uint64_t other_threads_ns; /* published by the other threads when this one last looked; only its thread uses it */
+  uint64_t done_ns;          /* completed and not yet reported */
+  uint64_t launched;         /* counted launches so far */
+  uint64_t reported;         /* the part of them that is in the report page */
+  uint64_t last_launch_ns;   /* while coasting */
+  uint64_t moved_ns;         /* when a marker of any of its streams last completed */
+  uint64_t marked_ns;        /* when the last marker was recorded */
   /* The thread recorded its next marker so late that all others had completed: 0, or when it continued, since when it
    * may have had no processor, and what was outstanding then. */
   uint64_t continued_ns, paused_ns, continued_left_ns;
   /* While launches pass uncounted, see solo.c. */
-  CUevent look; /* behind what the thread had launched when it looked last, in this context; NULL: none */
-  CUcontext look_context;
+  CUevent probe_event; /* behind what the thread had launched when it looked last, in this context; NULL: none */
+  CUcontext probe_context;
   uint32_t credit; /* the last one that it was given; 0: none yet */
 
   /* While the process measures when its work runs, see work_runs.c. */
@@ -181,7 +181,7 @@ void vg_work_reap(struct vg_work *work, uint64_t now_ns); /* takes out what has 
 void vg_work_reap_stream(struct vg_work *work, struct vg_stream *stream, uint64_t now_ns);
 void vg_work_reap_waiting(struct vg_work *work, uint64_t now_ns); /* of streams that waited */
 /* Of all threads of the process. */
-struct vg_together {
+struct vg_process_totals {
   uint64_t moved_ns;    /* when any stream last made progress */
   uint64_t accepted_ns; /* since when launches pass the gate; 0: it is closed */
   uint64_t left_ns;     /* what all have outstanding */
@@ -190,11 +190,11 @@ struct vg_together {
   bool unknown_runs;  /* a function that has never been seen to end has begun */
   uint64_t pieces_ns; /* what is before the oldest marker of each stream, where it is known how long that takes */
 };
-void vg_work_add_pieces(const struct vg_work *work, struct vg_together *together); /* of a slice that is alone */
+void vg_work_add_pieces(const struct vg_work *work, struct vg_process_totals *together); /* of a slice that is alone */
 /* Launches pass the gate again, perhaps those that streams wait for: these count as outstanding once more. */
 void vg_work_renew_waiting(struct vg_work *work);
 /* After the reap of all threads: streams that make no progress are no longer counted. */
-void vg_work_review_stale(struct vg_work *work, const struct vg_together *together, uint64_t now_ns);
+void vg_work_review_stale(struct vg_work *work, const struct vg_process_totals *together, uint64_t now_ns);
 uint64_t vg_work_unmarked(const struct vg_work *work); /* in streams without a marker: nothing shows its end */
 bool vg_work_is_over(CUevent event);                   /* of the program */
 /* Around a call after which the stream may wait: markers behind what was launched before it, and before the next

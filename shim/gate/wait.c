@@ -160,14 +160,14 @@ static uint64_t bound_for(uint64_t bound_ns, const struct vg_estimate *estimate)
 /* In a slice that is alone the launch of a thread that has little outstanding itself does not wait for the others, and
  * none waits for streams without progress. */
 static bool may_pass_alone(const struct vg_device *device, const struct vg_work *work) {
-  uint64_t part_ns = VG_SOLO_BOUND_NS / (VG_LOAD(&device->gate->works)->place + 1);
+  uint64_t part_ns = VG_SOLO_BOUND_NS / (VG_LOAD(&device->gate->works)->rank + 1);
   return vg_work_outstanding(work) < part_ns || VG_LOAD(VG_LOAD(&device->gate_word)) != VG_LOAD(&device->open_word);
 }
 
 /* Some of the outstanding work waits for something else, perhaps for this very launch: streams of threads that wait for
  * each other need a launch of each, so each thread has its part of the bound. */
 static bool may_pass_waiting(const struct vg_device *device, const struct vg_work *work, uint64_t bound_ns) {
-  uint64_t part_ns = bound_ns / (VG_LOAD(&device->gate->works)->place + 1);
+  uint64_t part_ns = bound_ns / (VG_LOAD(&device->gate->works)->rank + 1);
   return VG_LOAD_RELAXED(&device->gate->waits) && vg_work_outstanding(work) < part_ns;
 }
 
@@ -199,8 +199,8 @@ uint64_t vg_gate_wait_for_bound(struct vg_device *device, struct vg_work *work, 
     remaining_ns = reaped_remaining(device, due_ns, now_ns, bound_ns, alone);
   }
   vg_work_lock(work);
-  work->others_ns = vg_gate_publish(work);
-  uint64_t outstanding_ns = work->outstanding_ns + work->others_ns;
+  work->other_threads_ns = vg_gate_publish(work);
+  uint64_t outstanding_ns = work->outstanding_ns + work->other_threads_ns;
   vg_unlock(&work->lock);
   return !alone && outstanding_ns > remaining_ns ? outstanding_ns - remaining_ns : 0;
 }

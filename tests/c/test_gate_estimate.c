@@ -61,9 +61,9 @@ static void long_launches_beside_others_are_not_doubled(void) {
     struct vg_estimate estimate = {.countdown = 1, .samples_ns = (uint64_t[VG_ESTIMATE_SAMPLES]){0}};
     double sum_ns = 0;
     for (int i = 0; i < 1000; i++) {
-      uint64_t others_ns =
+      uint64_t other_threads_ns =
           check_below(&random, 5) == 0 ? 0 : cost_ns - check_below(&random, 2) * check_below(&random, cost_ns);
-      vg_estimate_sample(&estimate, cost_ns + others_ns + check_below(&random, cost_ns / 200));
+      vg_estimate_sample(&estimate, cost_ns + other_threads_ns + check_below(&random, cost_ns / 200));
       sum_ns += (double)estimate.cost_ns;
     }
     printf("  %.2f of the cost\n", sum_ns / 1000 / (double)cost_ns);

@@ -46,7 +46,7 @@ FORMATS = frozenset(
     + [f"vgpud/simulate/results.py: Figures.{name}" for name in ("refused", "unfinished")]
     + ["models/arbiter/model.py: SliceParams.paused"]
     + [f"models/arbiter/model.py: Slice.{n}" for n in ("attached", "limited", "noticed", "served", "throttled")]
-    + [f"models/arbiter/device.py: Device.{name}" for name in ("served", "vacated", "witnessed")]
+    + ["models/arbiter/device.py: Device.served"]
     + ["vgpud/cli/jobs/job.py: ls(ended)", "vgpud/cli/predict/predict_train.py: train(out)"]
 )
 

@@ -331,8 +331,8 @@ class Arbiters:
 
     def standing(self, uuid: str) -> Standing:
         """How a device's arbiter thread is scheduled, and how late it has run."""
-        raw = ffi.new("struct vg_arbiter_standing *")
-        lib.vg_arbiter_standing(self._native[uuid], raw)
+        raw = ffi.new("struct vg_arbiter_thread_state *")
+        lib.vg_arbiter_thread_state(self._native[uuid], raw)
         return Standing(
             scheduling=_SCHEDULING[raw.scheduling],
             steps_down=raw.steps_down,
