@@ -1,6 +1,6 @@
 """The composition root: the one loop, the one state, and the wires between core and shells.
 
-Events come from the API and the attach sockets, go through core.slices.machine.step(), and the commands that come out are
+Events come from the API and the attach sockets, go through core's machine.step(), and the commands that come out are
 carried out here. A step that must be saved runs on a copy: the copy becomes the state only when the store has it, and a
 step whose effects fail is taken back, so nothing is half-created. Launches and allocations never come here.
 """

@@ -293,7 +293,7 @@ class Store:
                     ),
                 )
                 db.execute(
-                    "DELETE FROM requests WHERE (SELECT count(*) FROM requests) > ? AND id ="  # as core.slices.machine does
+                    "DELETE FROM requests WHERE (SELECT count(*) FROM requests) > ? AND id ="  # as slices.machine does
                     " (SELECT id FROM requests WHERE id != ? ORDER BY id GLOB ? DESC, serial LIMIT 1)",
                     (requests_max, command.request_id, command.request_id.partition("/")[0] + "/*"),
                 )
