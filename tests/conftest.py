@@ -40,7 +40,8 @@ def _guard(send: Callable[[int, int], None]) -> Callable[[int, int], None]:
     """A pid that was not there is 0 in many a helper, and 0 means our own group: all tests, and what runs them."""
 
     def guarded(pid: int, number: int) -> None:
-        assert pid > 0, f"signal {number} for pid {pid}"
+        if pid <= 0:
+            raise AssertionError(f"signal {number} for pid {pid}")
         send(pid, number)
 
     return guarded

@@ -55,6 +55,10 @@ def _rows() -> list[tuple[str, str]]:
     return [(row[0], row[1]) for row in cells[2:]]
 
 
+def test_each_row_is_known() -> None:
+    assert sorted(ROWS) == sorted(start for what, _ in _rows() for start in ROWS if what.startswith(start))
+
+
 @pytest.mark.parametrize(("what", "result"), _rows())
 def test_readme_has_the_committed_figures(what: str, result: str) -> None:
     name, read = next(ROWS[start] for start in ROWS if what.startswith(start))

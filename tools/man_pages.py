@@ -81,9 +81,12 @@ def page(ctx: click.Context, section: int) -> str:
     if globals_ and is_top:
         lines += [".SH GLOBAL OPTIONS", "They may stand before or after a command.", *_items(globals_)]
     if isinstance(command, click.Group):
-        found = [(each, command.get_command(ctx, each)) for each in command.list_commands(ctx)]
-        rows = [(f"{path} {each}", sub.get_short_help_str(200)) for each, sub in found if sub]
-        lines += [".SH COMMANDS", *_items(rows)]
+        found = {each: command.get_command(ctx, each) for each in command.list_commands(ctx)}
+        texts = {each: (f"{path} {each}", sub.get_short_help_str(200)) for each, sub in found.items() if sub}
+        lines.append(".SH COMMANDS")
+        for title, names in (getattr(command, "sections", None) or {"": list(texts)}).items():
+            lines += [f".SS {_quote_roff(title)}"] if title else []
+            lines += _items([texts[name] for name in names])
     if command.epilog:
         lines += [".SH EXIT STATUS", *_paragraphs(command.epilog)]
     others = [other for other in PROGRAMS if other != top] if is_top else [top]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import inspect
 import os
 import subprocess
@@ -27,11 +28,14 @@ from vgpud.client import (
     Reservation,
     SizeError,
     SliceSpec,
+    UnreachableError,
     calls,
+    held_slice,
     messages,
     model,
     size,
 )
+from vgpud.client.logs import read_log
 from vgpud.errors import ExitCode
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
@@ -108,7 +112,7 @@ def test_slices_and_jobs_as_objects(client: Client, tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="a"):
         part.get()
     with pytest.raises(NoCapacityError):
-        client.create_slice("b", size(64))
+        client.create_slice("b", size(2))
     command = ("sh", "-c", "echo trained; exit 3")
     spec = JobSpec(slice=size(0.1), command=command, directory=str(tmp_path), environment={"PATH": os.environ["PATH"]})
     job = client.use_job(client.submit(spec)[0])
@@ -271,3 +275,28 @@ def test_a_simulation_and_a_prediction_of_an_unknown_device(client: Client, tmp_
 def test_programs_that_only_report_load_no_grpc() -> None:
     code = "import sys, vgpud.client; vgpud.client.report(1); assert not {'grpc', 'ssl'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_slice_that_cannot_be_held_leaves_nothing(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(held_slice, "connect", lambda path: (_ for _ in ()).throw(OSError(errno.ENOENT, "gone")))
+    with pytest.raises(ClientError, match="gone"), client.slice(0.5, name="a"):
+        pass
+    assert client.slices() == []
+
+
+def test_no_daemon_is_an_error_of_its_own(tmp_path: Path) -> None:
+    with pytest.raises(UnreachableError):
+        Client(f"unix://{tmp_path}/none.sock")
+
+
+def test_waiting_for_no_job_ends(client: Client) -> None:
+    assert client.wait([]) == []
+
+
+def test_logs_that_are_no_file_are_refused(client: Client, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    job = model.Job(job_id=1, log=str(tmp_path / "fifo"))
+    with pytest.raises(ClientError, match="not a regular file"):
+        read_log(job, 0, is_remote=False)
+    with pytest.raises(ClientError, match="on the daemon's machine"):
+        read_log(job, 0, is_remote=True)

@@ -68,8 +68,11 @@ def _helps(command: click.Command, path: str) -> Iterator[tuple[str, str]]:
     """Help texts are docstrings of commands, which the strings of modules leave out."""
     yield path, command.help or ""
     if isinstance(command, click.Group):
-        for name in sorted(command.commands):
-            yield from _helps(command.commands[name], f"{path} {name}")
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            child = command.get_command(context, name)
+            assert child
+            yield from _helps(child, f"{path} {name}")
 
 
 def texts() -> Iterator[tuple[str, str]]:

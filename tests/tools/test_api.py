@@ -41,7 +41,7 @@ def test_another_word_in_a_comment_or_a_name_is_found() -> None:
 
 
 def test_everything_in_the_proto_has_a_comment() -> None:
-    assert proto.load().uncommented() == []
+    assert proto.load().find_uncommented() == []
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_everything_in_the_proto_has_a_comment() -> None:
 def test_a_missing_comment_is_found(before: str, after: str, missing: str) -> None:
     text = proto.PROTO.read_text()
     assert before in text
-    assert missing in proto.parse(text.replace(before, after)).uncommented()
+    assert missing in proto.parse(text.replace(before, after)).find_uncommented()
 
 
 def test_text_that_is_not_understood_is_an_error() -> None:

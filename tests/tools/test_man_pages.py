@@ -76,5 +76,5 @@ def test_roff_is_valid(pages: dict[str, str], tmp_path: Path) -> None:
 
 def test_texts_that_are_roff_are_printed_as_they_are() -> None:
     text = ".PP is no request, \\fB no font, 'quoted' `code`"
-    assert plain(man_pages._quoted(text)) == text
-    assert man_pages._quoted(text).startswith(r"\&.PP is no request, \efB")
+    assert plain(man_pages._quote_roff(text)) == text
+    assert man_pages._quote_roff(text).startswith(r"\&.PP is no request, \efB")

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from vgpud.client import calls, model
 from vgpud.client.async_connection import AsyncConnection
-from vgpud.client.held_slice import Holder
+from vgpud.client.failures import make_error
+from vgpud.client.held_slice import Holder, hold_slice
 from vgpud.client.logs import read_log
 from vgpud.client.messages import read, wall_ns, write
 from vgpud.client.offline import one_model, predict, simulate
 from vgpud.client.sizes import size
+from vgpud.errors import ExitCode
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 if TYPE_CHECKING:
@@ -121,20 +123,21 @@ class AsyncClient(AsyncConnection):
         """A slice for a while: `async with client.slice(0.5, max=1, mem="20G") as part`. Programs join it by
         `vgpu run --slice NAME` (part.name). It ends with the block, or with its last program if that is later; and
         with this program, however that dies. sizes: min, max, mem and the like, as vgpud.client.size takes them."""
-        call = calls.create_slice(
-            name,
-            write(pb.SliceSpec, size(gpus, **sizes)),
-            ephemeral=True,
-            owner_uid=0,
-            cdi_device=False,
-            queue=queue,
-        )
+        if self.remote:
+            text = "a slice for a while needs a daemon of this machine: create_slice() makes one that stays"
+            raise make_error(text, ExitCode.USAGE)
+        spec = write(pb.SliceSpec, size(gpus, **sizes))
+        call = calls.create_slice(name, spec, ephemeral=True, owner_uid=self.own_uid, queue=queue)
         made = await self.send(call)
-        holder = await asyncio.to_thread(Holder, made.attach_socket)
+        holder: Holder | None = None
         try:
+            holder = await asyncio.to_thread(hold_slice, made.attach_socket)
             yield AsyncSlice(self, made.name)
         finally:
-            await asyncio.to_thread(holder.close)
+            if holder is not None:
+                await asyncio.to_thread(holder.close)
+            else:  # not held, or given up meanwhile: it would keep its guarantee for its grace
+                await self.delete_slice(made.name, force=True)
 
     # ---- jobs and queues ----
 
@@ -143,7 +146,10 @@ class AsyncClient(AsyncConnection):
         return AsyncJob(self, job_id)
 
     async def wait(self, job_ids: Sequence[int]) -> list[model.Job]:
-        """Waits until all of these jobs have ended; how they did, in the order of the numbers given."""
+        """Waits until all of these jobs have ended; how they did, in the order of the numbers given. As all streams,
+        it ends with an UnreachableError when the daemon is started again: wait once more then."""
+        if not job_ids:
+            return []
         latest: dict[int, model.Job] = {}
         async for one in self.watch_jobs(job_ids):
             latest[one.job_id] = one

@@ -6,6 +6,7 @@ The one for other programs, connection.py, is made from this file (`make gen`).
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -19,7 +20,7 @@ from vgpud.client.contexts import Context
 from vgpud.client.failures import ClientError, explain, make_error
 from vgpud.client.grpc_import import grpc
 from vgpud.client.target import find_target, probe
-from vgpud.errors import ExitCode
+from vgpud.errors import ExitCode, VgpudError
 from vgpud.v1alpha1 import vgpud_pb2_grpc as stubs
 
 T = TypeVar("T")
@@ -43,7 +44,8 @@ class AsyncConnection:
     ) -> None:
         """`host`: unix:///PATH or HOST:PORT; None: as `vgpu` chooses it. `certificate`: the file of `vgpu cert user`;
         None: of the context with this address. `token`: makes the calls those of its user. `check`: look at the unix
-        socket first, for a better reason when there is no daemon. Raises VgpudError."""
+        socket first, for a better reason when there is no daemon. Raises ClientError; VgpudError for a context or a
+        certificate that cannot be used."""
         self._context: Context | None
         if host and certificate:
             self.target, self._context = host, contexts.read_certificate(certificate)
@@ -51,7 +53,10 @@ class AsyncConnection:
             self.target, self._context = find_target(host)
         self.timeout_s = timeout_s
         if check:
-            probe(self.target)
+            try:
+                probe(self.target)
+            except VgpudError as error:
+                raise make_error(str(error), ExitCode(error.exit_code)) from error
         self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
         self._channel = open_async_channel(self.target, self._context, list(OPTIONS))
         self._stubs: dict[str, Any] = {}
@@ -67,6 +72,11 @@ class AsyncConnection:
     async def close(self) -> None:
         """Ends the connection."""
         await self._channel.close()
+
+    @property
+    def own_uid(self) -> int:
+        """The uid that this user has on the daemon's machine."""
+        return self._context.uid if self._context else os.getuid()
 
     @property
     def remote(self) -> bool:

@@ -5,6 +5,7 @@ Made from the one for asyncio: change that, and run `make gen`.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from vgpud.client.contexts import Context
 from vgpud.client.failures import ClientError, explain, make_error
 from vgpud.client.grpc_import import grpc
 from vgpud.client.target import find_target, probe
-from vgpud.errors import ExitCode
+from vgpud.errors import ExitCode, VgpudError
 from vgpud.v1alpha1 import vgpud_pb2_grpc as stubs
 
 T = TypeVar("T")
@@ -42,7 +43,8 @@ class Connection:
     ) -> None:
         """`host`: unix:///PATH or HOST:PORT; None: as `vgpu` chooses it. `certificate`: the file of `vgpu cert user`;
         None: of the context with this address. `token`: makes the calls those of its user. `check`: look at the unix
-        socket first, for a better reason when there is no daemon. Raises VgpudError."""
+        socket first, for a better reason when there is no daemon. Raises ClientError; VgpudError for a context or a
+        certificate that cannot be used."""
         self._context: Context | None
         if host and certificate:
             self.target, self._context = host, contexts.read_certificate(certificate)
@@ -50,7 +52,10 @@ class Connection:
             self.target, self._context = find_target(host)
         self.timeout_s = timeout_s
         if check:
-            probe(self.target)
+            try:
+                probe(self.target)
+            except VgpudError as error:
+                raise make_error(str(error), ExitCode(error.exit_code)) from error
         self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
         self._channel = open_channel(self.target, self._context, list(OPTIONS))
         self._stubs: dict[str, Any] = {}
@@ -64,6 +69,11 @@ class Connection:
     def close(self) -> None:
         """Ends the connection."""
         self._channel.close()
+
+    @property
+    def own_uid(self) -> int:
+        """The uid that this user has on the daemon's machine."""
+        return self._context.uid if self._context else os.getuid()
 
     @property
     def remote(self) -> bool:

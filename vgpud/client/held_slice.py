@@ -12,6 +12,7 @@ import socket
 import struct
 import threading
 
+from vgpud.client.failures import make_error
 from vgpud.errors import CliError, ExitCode
 
 ABI_VERSION = 3
@@ -110,3 +111,11 @@ class Holder:
             except CliError:
                 return False  # programs in the slice get the reason themselves
         return False
+
+
+def hold_slice(path: str) -> Holder:
+    """A holder for programs of vgpud.client. Raises ClientError."""
+    try:
+        return Holder(path)
+    except CliError as error:
+        raise make_error(str(error), ExitCode(error.exit_code)) from error

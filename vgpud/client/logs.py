@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
 from vgpud.client.failures import make_error
@@ -20,7 +22,11 @@ def read_log(job: Job, member: int, is_remote: bool) -> str:
         raise make_error(text, ExitCode.NOT_FOUND)
     path = Path(f"{job.log}.{member}" if member else job.log)
     try:
-        return path.read_text(errors="replace")
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        with open(fd, "rb") as file:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise make_error(f"{path} is not a regular file: the output is not kept", ExitCode.OTHER)
+            return file.read().decode("utf-8", "replace")
     except FileNotFoundError:
         return ""
     except OSError as error:

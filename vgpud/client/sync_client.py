@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from vgpud.client import calls, model
 from vgpud.client.connection import Connection
-from vgpud.client.held_slice import Holder
+from vgpud.client.failures import make_error
+from vgpud.client.held_slice import Holder, hold_slice
 from vgpud.client.logs import read_log
 from vgpud.client.messages import read, wall_ns, write
 from vgpud.client.offline import one_model, predict, simulate
 from vgpud.client.sizes import size
+from vgpud.errors import ExitCode
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 if TYPE_CHECKING:
@@ -118,20 +120,21 @@ class Client(Connection):
         """A slice for a while: `with client.slice(0.5, max=1, mem="20G") as part`. Programs join it by
         `vgpu run --slice NAME` (part.name). It ends with the block, or with its last program if that is later; and
         with this program, however that dies. sizes: min, max, mem and the like, as vgpud.client.size takes them."""
-        call = calls.create_slice(
-            name,
-            write(pb.SliceSpec, size(gpus, **sizes)),
-            ephemeral=True,
-            owner_uid=0,
-            cdi_device=False,
-            queue=queue,
-        )
+        if self.remote:
+            text = "a slice for a while needs a daemon of this machine: create_slice() makes one that stays"
+            raise make_error(text, ExitCode.USAGE)
+        spec = write(pb.SliceSpec, size(gpus, **sizes))
+        call = calls.create_slice(name, spec, ephemeral=True, owner_uid=self.own_uid, queue=queue)
         made = self.send(call)
-        holder = Holder(made.attach_socket)
+        holder: Holder | None = None
         try:
+            holder = hold_slice(made.attach_socket)
             yield Slice(self, made.name)
         finally:
-            holder.close()
+            if holder is not None:
+                holder.close()
+            else:  # not held, or given up meanwhile: it would keep its guarantee for its grace
+                self.delete_slice(made.name, force=True)
 
     # ---- jobs and queues ----
 
@@ -140,7 +143,10 @@ class Client(Connection):
         return Job(self, job_id)
 
     def wait(self, job_ids: Sequence[int]) -> list[model.Job]:
-        """Waits until all of these jobs have ended; how they did, in the order of the numbers given."""
+        """Waits until all of these jobs have ended; how they did, in the order of the numbers given. As all streams,
+        it ends with an UnreachableError when the daemon is started again: wait once more then."""
+        if not job_ids:
+            return []
         latest: dict[int, model.Job] = {}
         for one in self.watch_jobs(job_ids):
             latest[one.job_id] = one

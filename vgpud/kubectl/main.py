@@ -11,7 +11,7 @@ import click
 from vgpud import __version__
 from vgpud.cli.common.options import FORMATS, Settings
 from vgpud.cli.common.output import emit
-from vgpud.errors import CliError, ExitCode
+from vgpud.errors import CliError, ExitCode, VgpudError
 from vgpud.kubectl import pods
 from vgpud.kubectl.api import Kubectl
 from vgpud.view.fit import Grid
@@ -22,7 +22,18 @@ _DRIVER_PODS = "app.kubernetes.io/name=vgpud,app.kubernetes.io/component=driver"
 _SHOWN = 5
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _Group(click.Group):
+    """Turns our exceptions into one line and their exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except VgpudError as error:
+            click.echo(f"Error: {error}", err=True)
+            ctx.exit(int(error.exit_code))
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__)
 def main() -> None:
     """Slices of GPUs that a cluster's pods have, by the pods' names.

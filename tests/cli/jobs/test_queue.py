@@ -280,6 +280,11 @@ def test_bounds_of_elastic_jobs(vgpu: Any, daemon: Any) -> None:
     assert "elastic-wait" not in vgpu("queue", "ls", "team", host=daemon.host).stdout
 
 
+def test_a_number_is_no_queue(vgpu: Any, daemon: Any) -> None:
+    result = vgpu("queue", "set", "12", "--ram", "64G", host=daemon.host)
+    assert result.code == 2 and "`vgpu job set 12`" in result.stderr and not daemon.queue.requests
+
+
 @pytest.mark.parametrize(("word", "eager"), [("--elastic-eager", True), ("--no-elastic-eager", False)])
 def test_an_eager_queue(vgpu: Any, daemon: Any, word: str, eager: bool) -> None:
     assert vgpu("queue", "set", "team", word, host=daemon.host).code == 0

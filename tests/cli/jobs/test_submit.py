@@ -85,12 +85,15 @@ def test_a_request_id_is_checked(vgpu: Any, daemon: Any, request_id: str) -> Non
 def test_a_job_that_is_queued_has_its_number_printed_whatever_follows(
     vgpu: Any, daemon: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def gone(*_: object) -> None:
-        error = CliError("the daemon does not answer", ExitCode.UNREACHABLE)
-        error.is_unanswered = True
-        raise error
+    def send(self: Client, call: Any) -> Any:
+        if call.method == "GetJob":
+            error = CliError("the daemon does not answer", ExitCode.UNREACHABLE)
+            error.is_unanswered = True
+            raise error
+        return real_send(self, call)
 
-    monkeypatch.setattr(Client, "job", gone)
+    real_send = Client.send
+    monkeypatch.setattr(Client, "send", send)
     result = vgpu("submit", "--gpus", "0.5", "--", "true", host=daemon.host)
     assert (result.code, result.stdout) == (0, "1\n")
     assert "queued; its state is not known: the daemon does not answer" in one_line(result.stderr)

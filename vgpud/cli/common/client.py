@@ -55,11 +55,6 @@ class Client(Connection):
         except VgpudError as error:
             raise make_cli_error(error) from error
 
-    @property
-    def own_uid(self) -> int:
-        """The uid that this user has on the daemon's machine."""
-        return self._context.uid if self._context else os.getuid()
-
     def send(self, call: Call[T]) -> T:
         try:
             return super().send(call)

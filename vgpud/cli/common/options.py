@@ -116,7 +116,7 @@ class LazyGroup(_WithGlobals, click.Group):
 
     lazy: name -> (module:attribute, one-line help).
     sections: title -> commands that the help shows below it; without any all are below "Commands".
-    renamed: old name -> (module:attribute, the command line that replaces it). No help or completion shows these.
+    old_names: old name -> (module:attribute, the command line that replaces it). No help or completion shows these.
     """
 
     def __init__(

@@ -19,7 +19,6 @@ import click
 
 from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
 from vgpud.cli.common.quantities import Number
-from vgpud.client import calls
 from vgpud.errors import ExitCode, VgpudError
 
 if TYPE_CHECKING:
@@ -198,6 +197,8 @@ class _Demo:
         self.host.look({*own, *(self.trainers[name].pid for name in self.parts)} - {0})
         if self.busy:
             self.busy.poll()
+        from vgpud.client import calls
+
         with self.system.client() as client:
             for item in client.all(calls.slices()):
                 device = item.devices[0]

@@ -15,7 +15,6 @@ from vgpud.cli.common.times import Begin, Span
 from vgpud.cli.jobs.job import each_job, job_ids_argument
 from vgpud.cli.jobs.quantities import Cpus
 from vgpud.cli.jobs.submit import MEMBERS_MAX, PRIORITY_MAX
-from vgpud.client import calls
 
 if TYPE_CHECKING:
     from vgpud.v1alpha1 import vgpud_pb2 as pb
@@ -55,6 +54,8 @@ def set_(settings: Settings, /, job_ids: tuple[int, ...], **option_values: Any) 
     it, too. A job with one slice on one device becomes smaller at any time; it grows into what is free on its device
     while no other job waits. Its programs go on, and its memory stays.
     """
+    from vgpud.client import calls
+
     fields = [f"slice.{field}" for field in changed_fields({name: option_values[name] for name in _SIZES})]
     fields += [field for name, field in _PLAIN.items() if option_values[name] is not None]
     fields += [name for name in ("time_limit", "begin") if option_values[name] is not None]

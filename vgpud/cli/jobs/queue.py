@@ -201,6 +201,8 @@ def set_(settings: Settings, /, name: str, run_dir: Path | None, over_cluster: b
     "default" resets any value. A queue is the default queue of its members, and only they may use it; all users may
     use a queue without members.
     """
+    if name.isdecimal():  # as typed before jobs had a command of their own: it would make a queue of this name
+        raise click.UsageError(f"{name} is a job: change it with `vgpu job set {name}`")
     _check_over_cluster(run_dir)
     asked = {key: value for key, value in option_values.items() if value not in (None, ())}
     if not asked:

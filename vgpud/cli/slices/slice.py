@@ -18,7 +18,12 @@ if TYPE_CHECKING:
     from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 
-@click.group("slice", cls=LazyGroup, short_help="Create, list, show, change and remove slices.")
+@click.group(
+    "slice",
+    cls=LazyGroup,
+    old_names={"restore": ("vgpud.cli.slices.slice:slice_group.resume", "vgpu slice resume")},
+    short_help="Create, list, show, change and remove slices.",
+)
 def slice_group() -> None:
     """Slices: the guaranteed and the maximum share of SM time and memory for programs."""
 

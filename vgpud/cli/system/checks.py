@@ -35,10 +35,11 @@ def all_findings(settings: Settings) -> Iterator[Finding]:
             return
         try:
             yield from check(look)
-        except (VgpudError, CliError, OSError) as error:
+        except (VgpudError, OSError) as error:
             text = str(error)
             # messages of vgpud's own errors end in the remedy
-            problem, colon, remedy = text.rpartition(": ") if isinstance(error, VgpudError) else (text, "", "")
+            is_own = isinstance(error, VgpudError) and not isinstance(error, CliError)
+            problem, colon, remedy = text.rpartition(": ") if is_own else (text, "", "")
             yield Finding(check.__name__, "fail", problem or remedy, remedy if colon else "")
 
 
