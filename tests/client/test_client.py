@@ -111,8 +111,10 @@ def test_slices_and_jobs_as_objects(client: Client, tmp_path: Path) -> None:
     part.delete()
     with pytest.raises(NotFoundError, match="a"):
         part.get()
+    client.create_slice("b", size(1))
     with pytest.raises(NoCapacityError):
-        client.create_slice("b", size(2))
+        client.create_slice("c", size(0.5))
+    client.use_slice("b").delete()
     command = ("sh", "-c", "echo trained; exit 3")
     spec = JobSpec(slice=size(0.1), command=command, directory=str(tmp_path), environment={"PATH": os.environ["PATH"]})
     job = client.use_job(client.submit(spec)[0])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from vgpud.view.slices import View
+if TYPE_CHECKING:
+    from vgpud.view.slices import View
 
 #: columns that the simulator reads (`vgpu whatif --trace`), and the GPU time
 _JOB_COLUMNS = ("job_id", "queue", "uid", "submitted_s", "started_s", "ended_s", "gpus_milli", "members", "duration_s")
