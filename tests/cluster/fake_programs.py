@@ -104,7 +104,7 @@ def _sinfo(slurm, arguments):  # type: ignore[no-untyped-def]
             "GresUsed": "gpu:0,shard:(null):1(IDX:0)" if slurm.old else used,
             "CPUs": node.cpus,
             "Comment": f"vgpu memory={node.memory_bytes}" if node.memory_bytes else "(null)",
-            "FreeMem": 1000 if node.registered else "N/A",
+            "FreeMem": 1000 if node.is_registered else "N/A",
             "Reason": node.reason or "none",
         }
         lines.append(_row(NODE_COLUMNS, values))

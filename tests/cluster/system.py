@@ -16,6 +16,16 @@ from vgpud.cluster import service
 from vgpud.cluster.shell import slurm as shell
 from vgpud.cluster.shell.slurm import Slurm
 from vgpud.core.jobs.model import QueueSpec
+from vgpud.errors import VgpudError
+
+
+def invoke(words: Sequence[str]) -> Result:
+    """A command line in this process. A refusal is in the output, and is the exit code, as `vgpu` itself has it."""
+    done = CliRunner().invoke(cli, words)
+    if isinstance(done.exception, VgpudError):
+        done.exit_code = int(done.exception.exit_code)
+        done.output_bytes += f"vgpu: {done.exception}\n".encode()
+    return done
 
 
 class System:
@@ -69,7 +79,7 @@ class System:
 
     def run(self, *words: str) -> Result:
         """A command of vgpu as a user calls it; what it prints on stderr is part of the output."""
-        return CliRunner().invoke(cli, words)
+        return invoke(words)
 
     def say(self, *words: str) -> str:
         """What it prints, where it succeeds."""

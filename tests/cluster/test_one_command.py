@@ -9,12 +9,11 @@ import re
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from tests.cluster.system import System
+from tests.cluster.system import System, invoke
 from vgpud.cli.jobs.submit import submit
 from vgpud.cli.jobs.submit_cluster import INSTEAD, ONLY
-from vgpud.cli.main import cli, invoke
+from vgpud.cli.main import invoke as invoke_vgpu
 from vgpud.cluster import service
 from vgpud.cluster.service import with_slurms_numbers
 from vgpud.errors import ExitCode, VgpudError
@@ -28,7 +27,7 @@ def system(quick_system: System) -> System:
 
 def refusal(*words: str) -> str:
     """Of a command line that is wrong, in one line."""
-    done = CliRunner().invoke(cli, words)
+    done = invoke(words)
     assert done.exit_code == ExitCode.USAGE, (done.output, done.exception)
     return " ".join(done.output.split())
 
@@ -37,7 +36,7 @@ def refusal(*words: str) -> str:
 
 
 def dry_run(*words: str) -> str:
-    done = CliRunner().invoke(cli, ["submit", "--cluster", "--partition", "gpu", "--dry-run", *words])
+    done = invoke(["submit", "--cluster", "--partition", "gpu", "--dry-run", *words])
     assert done.exit_code == 0, (done.output, done.exception)
     return done.output
 
@@ -93,7 +92,7 @@ def test_a_gang_runs_on_each_node_with_its_processors() -> None:
 
 def test_the_partition_of_another_host(tmp_path: Path) -> None:
     given = ["submit", "--cluster", "--run-dir", str(tmp_path), "--gpus", "1", "--", "x"]
-    done = CliRunner().invoke(cli, given)
+    done = invoke(given)
     assert done.exit_code == ExitCode.UNREACHABLE and "name the --partition" in done.output
 
 
@@ -133,7 +132,7 @@ def test_what_makes_no_sense_over_the_cluster(given: str, words: str) -> None:
 
 
 def test_a_terminal_is_sruns() -> None:
-    done = CliRunner().invoke(cli, ["submit", "--cluster", "--gpus", "1", "--pty", "--", "bash"])
+    done = invoke(["submit", "--cluster", "--gpus", "1", "--pty", "--", "bash"])
     assert done.exit_code == 125 and "srun --pty --partition" in done.output
 
 
@@ -202,7 +201,7 @@ def test_what_sbatch_says(
     (tmp_path / "sbatch").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     given = ["submit", "--cluster", "--partition", "gpu", "--gpus", "1", "-q", *words, "--", "x"]
-    assert (invoke(given), capsys.readouterr().out) == (code, output)
+    assert (invoke_vgpu(given), capsys.readouterr().out) == (code, output)
 
 
 def test_a_job_that_submits_another_does_not_pass_on_its_index(
@@ -218,13 +217,13 @@ def test_a_job_that_submits_another_does_not_pass_on_its_index(
         "VGPU_WORKER": "1",
     }.items():
         monkeypatch.setenv(name, value)
-    assert invoke(["submit", "--cluster", "--partition", "gpu", "--gpus", "1", "-q", "--", "x"]) == 0
+    assert invoke_vgpu(["submit", "--cluster", "--partition", "gpu", "--gpus", "1", "-q", "--", "x"]) == 0
     assert (capsys.readouterr().out, (tmp_path / "sbatch.told").read_text()) == ("7\n", "7;none none\n")
 
 
 def test_no_sbatch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    done = CliRunner().invoke(cli, ["submit", "--cluster", "--partition", "gpu", "--gpus", "1", "--", "x"])
+    done = invoke(["submit", "--cluster", "--partition", "gpu", "--gpus", "1", "--", "x"])
     assert done.exit_code == ExitCode.UNREACHABLE and "install Slurm's client programs" in done.output
 
 
@@ -403,12 +402,12 @@ def test_a_database_of_other_users(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "stat", denied)
-    done = CliRunner().invoke(cli, ["usage", "--cluster", "--state-dir", str(tmp_path)])
+    done = invoke(["usage", "--cluster", "--state-dir", str(tmp_path)])
     assert "show your own jobs" in str(done.exception)
 
 
 def test_where_there_is_no_database(tmp_path: Path) -> None:
-    done = CliRunner().invoke(cli, ["usage", "--cluster", "--state-dir", str(tmp_path)])
+    done = invoke(["usage", "--cluster", "--state-dir", str(tmp_path)])
     assert f"there is no {tmp_path / store.FILE_NAME}" in str(done.exception)
     assert "--state-dir is for --cluster" in refusal("usage", "--state-dir", "x")
 

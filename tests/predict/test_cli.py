@@ -161,7 +161,7 @@ class Node:
 
     def __exit__(self, *error: object) -> None: ...
 
-    def devices(self) -> list[pb.Device]:
+    def all(self, _call: object) -> list[pb.Device]:
         return [pb.Device(index=i, uuid=f"GPU-{i}", name=name) for i, name in enumerate(["A100", "H200", "H200"])]
 
 

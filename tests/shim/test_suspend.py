@@ -67,11 +67,11 @@ def test_evicted_memory_is_others_meanwhile_and_bit_for_bit_the_same_afterwards(
     assert used_bytes(bench) == 0 and shown(bench, "a")["suspended"] == "evicted"
     bench.system.vgpu("slice", "set", "b", "--mem", "3584M")
     go(part)  # it asks for its contents, and waits
-    refused = vgpu(bench.system, "slice", "restore", "a")
+    refused = vgpu(bench.system, "slice", "resume", "a")
     assert refused.returncode == 6 and "left now" in refused.stderr
     bench.system.vgpu("slice", "set", "b", "--mem", "1G")
     assert len(said) == 1
-    bench.system.vgpu("slice", "restore", "a")
+    bench.system.vgpu("slice", "resume", "a")
     wait_for("its contents", lambda: said.extend(part.lines()) or len(said) == 2)
     assert said == [{"same": 1}] * 2
     assert shown(bench, "a")["suspended"] is None and used_bytes(bench) == HELD
@@ -104,7 +104,7 @@ def test_an_evicted_slice_outlives_the_daemon(bench: Bench) -> None:  # noqa: F8
     wait_for("the program's return", lambda: shown(bench, "a")["processes"] == 1)
     assert shown(bench, "a")["suspended"] == "evicted" and used_bytes(bench) == 0
     go(part)
-    bench.system.vgpu("slice", "restore", "a")
+    bench.system.vgpu("slice", "resume", "a")
     wait_for("its contents", lambda: said.extend(part.lines()) or len(said) == 2)
     assert said[1] == {"same": 1}
 
@@ -115,7 +115,7 @@ def test_an_evicted_program_that_is_killed_leaves_nothing_to_restore(bench: Benc
     bench.system.vgpu("slice", "evict", "a")
     os.kill(pid, signal.SIGKILL)
     wait_for("its end", lambda: shown(bench, "a")["processes"] == 0)
-    bench.system.vgpu("slice", "restore", "a")
+    bench.system.vgpu("slice", "resume", "a")
     _, said = begun(bench, "a", "checkpoint_target")
     assert said == [{"same": 1}]
 

@@ -338,8 +338,7 @@ def test_ctrl_c_is_no_fault_of_a_library_that_it_interrupts(
         finally:
             raise RuntimeError("cannot release a lock that is not held")
 
-    for name in ("watch_slices", "watch_events"):
-        monkeypatch.setattr(Client, name, interrupted)
+    monkeypatch.setattr(Client, "watch", interrupted)
     result = vgpu(*command, host=slices.host)
     assert (result.code, result.stderr) == (code, "")
 

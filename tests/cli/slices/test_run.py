@@ -19,10 +19,10 @@ from vgpud.errors import CliError, ExitCode
 
 #: the command line with an environment that preloads nothing
 UNHOOKED = (
-    "import contextlib; from vgpud.cli import main; from vgpud.cli.common import hold_slice; "
+    "import contextlib; from vgpud.cli import main; from vgpud.client import held_slice; "
     "from vgpud.libraries import environment; "
     "environment.for_slice = lambda before, node, item, simulated: dict(before); "
-    "hold_slice.Holder = lambda path: contextlib.nullcontext(); "
+    "held_slice.Holder = lambda path: contextlib.nullcontext(); "
     "main.main()"
 )
 
