@@ -18,7 +18,7 @@ BARE = """
 import sys
 from vgpud.cli.demo import demo_programs
 from vgpud.cli.main import invoke
-demo_programs.installed = lambda name: False
+demo_programs.is_installed = lambda name: False
 sys.exit(invoke(sys.argv[1:]))
 """
 

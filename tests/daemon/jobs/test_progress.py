@@ -168,7 +168,7 @@ def test_a_job_that_loses_beside_another_is_separated_and_that_is_remembered(
     assert (lost.job_id, lost.other_id) == (2, 1)
     assert ElasticStore(jobs.store.database).pairs() == (("kind1", "kind2"),)
     next_one = Jobs.__new__(Jobs)
-    next_one.__dict__ |= jobs.__dict__ | {"told": []}
+    next_one.__dict__ |= jobs.__dict__ | {"queue_events": []}
     ProgressMonitor(next_one, jobs.elastic).start()  # type: ignore[arg-type]
     assert next_one.queue_events == [qe.PairsKnown((("kind1", "kind2"),))]
 
