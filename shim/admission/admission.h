@@ -31,8 +31,8 @@ void vg_tenant_pages_free(struct vg_tenant_pages *pages); /* no arbiter may know
 
 /* ---- rules ---- */
 
-/* Places that all users share, as vgpud/core/slices/bounds.py counts them: how many are free, and how many of these may go to
- * users who have more than a small part of the table. */
+/* Places that all users share, as vgpud/core/slices/bounds.py counts them: how many are free, and how many of these may
+ * go to users who have more than a small part of the table. */
 struct vg_admission_table {
   int64_t free;
   int64_t free_for_large;

@@ -80,7 +80,7 @@ def test_workers_begin_with_the_least() -> None:
         (gpus(250, 1000, slice=pb.SliceSpec(gpus_milli=250, max_milli=1000)), "max beside GPUs"),
         (gpus(250, 1000, slice=pb.SliceSpec(gpus_milli=250, spread=2)), "spread beside GPUs"),
         (gpus(250, 1000, members=2), "a gang of 2 with elastic GPUs"),
-        (asked(elastic=pb.ElasticSpec(gpus_milli_min=250, gpus_milli_max=900, batch=3)), "go with workers"),
+        (asked(elastic=pb.ElasticSpec(gpus_milli_min=250, gpus_milli_max=900, batch=3)), "need workers"),
         (
             asked(elastic=pb.ElasticSpec(gpus_milli_min=1, gpus_milli_max=2, workers_min=1, workers_max=2)),
             "not both",

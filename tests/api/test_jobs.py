@@ -522,7 +522,7 @@ BAD_QUEUES: list[tuple[dict[str, Any], str]] = [
     ({"placement": "worst"}, "worst"),
     ({"min_run": Duration(seconds=-1)}, "min_run -1 s"),
     ({"elastic_wait": Duration(seconds=-1)}, "elastic_wait -1 s"),
-    ({"elastic_idle": Duration(seconds=10**10)}, "write 0 s to a year"),
+    ({"elastic_idle": Duration(seconds=10**10)}, "write a value from 0 s to a year"),
     ({"placement": "colocate(0)"}, "0 % of a device is out of range"),
     ({"cpu_limit_milli": -7}, "cpu_limit_milli -7"),
     ({"members": ["alice"]}, "'alice'"),

@@ -207,7 +207,7 @@ async def test_too_many_waiting_calls_are_refused_with_a_sentence(clock: Clock) 
     waiting = [asyncio.create_task(call(b"", Context())) for _ in range(WAITING_MAX)]
     await asyncio.sleep(0.01)
     assert answered == 0
-    with pytest.raises(Aborted, match=f"RESOURCE_EXHAUSTED: {WAITING_MAX} calls of uid {ALICE} wait for their turn"):
+    with pytest.raises(Aborted, match=f"RESOURCE_EXHAUSTED: uid {ALICE} has {WAITING_MAX} waiting calls"):
         await call(b"", Context())
     await (await guarded(clock, BOB, method)).unary_unary(b"", Context())
     assert answered == 1, "another user's limit is their own"

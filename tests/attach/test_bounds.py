@@ -79,7 +79,7 @@ def test_one_user_leaves_places_to_others(node: Node) -> None:
         assert greedy.stdout
         said = [greedy.stdout.readline().strip() for _ in range(5)]
         assert [line[0] for line in said] == ["0", "0", "0", "0", str(client.FULL)]
-        assert "uid 4711 has 4 programs on device 0, the limit of a user is 4: end some or raise" in said[4]
+        assert "uid 4711 has 4 programs on device 0, and a user may have 4: end some or raise" in said[4]
         assert "processes_per_user_max" in said[4]
         assert client.attach(node.socket("b")).status == client.OK
         eventually(lambda: len(node.processes()) == 5)

@@ -84,7 +84,7 @@ class FakeQueue(stubs.JobServiceServicer, stubs.QueueServiceServicer):
     def _submit(self, request: pb.SubmitJobRequest, context: grpc.ServicerContext) -> pb.SubmitJobResponse:
         spec = request.spec
         if spec.queue and spec.queue not in self.queues:
-            _refuse(context, code_pb2.NOT_FOUND, f"no queue {spec.queue!r}: there are {', '.join(self.queues)}")
+            _refuse(context, code_pb2.NOT_FOUND, f"no queue {spec.queue!r}: the queues are {', '.join(self.queues)}")
         if spec.slice.gpus_milli * (spec.members or 1) > 8000:
             _refuse(context, code_pb2.RESOURCE_EXHAUSTED, f"a gang of {spec.members} is more than the cluster has")
         count = spec.array_last - spec.array_first + 1 if spec.array_last else 1
@@ -173,7 +173,7 @@ class FakeQueue(stubs.JobServiceServicer, stubs.QueueServiceServicer):
 
     def DeleteQueue(self, request: pb.DeleteQueueRequest, context: grpc.ServicerContext) -> pb.DeleteQueueResponse:
         if request.name not in self.queues:
-            _refuse(context, code_pb2.NOT_FOUND, f"no queue {request.name!r}: there are {', '.join(self.queues)}")
+            _refuse(context, code_pb2.NOT_FOUND, f"no queue {request.name!r}: the queues are {', '.join(self.queues)}")
         del self.queues[request.name]
         return pb.DeleteQueueResponse()
 

@@ -282,7 +282,7 @@ def test_a_job_is_explained(busy: System) -> None:
     said = busy.say("explain", "--cluster", "3_1", *run)
     assert said == busy.say("cluster", "explain", "3_1", *run) and "is pending in queue default" in said
     assert "scontrol release" in busy.say("explain", "4", "--cluster", *run)
-    assert "is not a job of Slurm" in refusal("explain", "--cluster", "3-1", *run)
+    assert "is not a Slurm job" in refusal("explain", "--cluster", "3-1", *run)
     assert "'3_1' is not a job" in refusal("explain", "3_1")
     done = busy.run("explain", "--cluster", "77", *run)
     assert done.exit_code == ExitCode.NOT_FOUND
@@ -330,7 +330,7 @@ def test_one_queue_is_shown(busy: System) -> None:
     shown = json.loads(busy.say("queue", "ls", "default", "--cluster", *run, "-o", "json"))["queue"]
     assert (shown["name"], shown["used_milli"], shown["waiting"], shown["limit_milli"]) == ("default", 2000, 3, None)
     done = busy.run("queue", "ls", "other", "--cluster", *run)
-    assert done.exit_code == ExitCode.NOT_FOUND and "there are default" in done.output
+    assert done.exit_code == ExitCode.NOT_FOUND and "the queues are default" in done.output
 
 
 # ---- usage ----

@@ -27,7 +27,7 @@ REQUESTS = [
     (["VGPU=0"], "VGPU: 0 GPUs is too little: ask for 0.001 or more"),
     (
         ["VGPU=1.0001"],
-        "VGPU: 1.0001 GPUs is finer than one thousandth: write at most three decimals, 0.001 is the smallest",
+        "VGPU: 1.0001 GPUs is finer than one thousandth: write at most three decimals (0.001 is the smallest)",
     ),
     (["VGPU=3"], "3 GPUs need 3 devices, this node has 2: ask for 2 or less"),
     (

@@ -131,7 +131,7 @@ def test_a_guarantee_that_does_not_fit_any_more_changes_nothing() -> None:
     assert other.claim
     bigger = (replace(other.shares[0], min_milli=700, max_milli=700),)
     state.slices[name(3)] = replace(other, shares=bigger, claim=replace(other.claim, granted=bigger))
-    assert "left, not 0.5" in denied(send(state, joins(1)), Reason.NO_CAPACITY)
+    assert "left, and this needs 0.5 GPU" in denied(send(state, joins(1)), Reason.NO_CAPACITY)
     assert guarantees(state) == [0, 300, 700]
 
 

@@ -85,7 +85,7 @@ def test_queues_with_members_are_theirs() -> None:
     assert queue_of(create(state, "b", 100, ANN, queue="default")) == "default"
     assert "'nix'" in refused(create(state, "c", 100, ANN, queue="nix"), Reason.NOT_FOUND)
     text = refused(create(other, "c", 100, BOB, queue="nix"), Reason.NOT_FOUND)
-    assert text == "no queue 'nix': there are default, team", "others' queues are not told of"
+    assert text == "no queue 'nix': the queues are default, team", "others' queues are not told of"
 
 
 def test_the_limit_names_queue_holders_and_what_is_left() -> None:

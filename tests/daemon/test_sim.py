@@ -74,7 +74,7 @@ def test_devices_of_a_simulator_that_ended_are_not_offered_until_it_is_back(
     assert node.process
     refused = command_line(node, "sim", "stop", "--dir", str(device.directory))
     assert refused.returncode == ExitCode.CONFLICT
-    assert f"is offered by a vgpud: pid {node.process.pid} (" in refused.stderr
+    assert f"a vgpud (pid {node.process.pid} (" in refused.stderr
     assert f"API socket {node.runtime / 'vgpud.sock'}: stop that first, or use --force" in refused.stderr
     assert all(d.offered for d in devices())
     stopped = command_line(node, "sim", "stop", "--force", "--dir", str(device.directory))

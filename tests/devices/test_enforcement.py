@@ -85,7 +85,7 @@ def test_what_is_past_the_ledger_is_the_slices(
     rows = {p.pid: p.devices[0] for p in node.processes()}
     assert (rows[pid].mem_used_bytes, rows[pid].mem_unattributed_bytes) == (0, GIB + CONTEXT_BYTES)
     assert (rows[os.getpid()].mem_used_bytes, rows[os.getpid()].mem_unattributed_bytes) == (512 * MIB, 0)
-    assert "slice a uses 1.3GiB past its ledger" in node.messages("memory.unattributed")[0]
+    assert "slice a uses 1.3GiB beyond its ledger" in node.messages("memory.unattributed")[0]
     assert node.messages("memory.past_ledger") == [], "below its limit"
     second = client.attach(node.socket())
     assert not asks(second, 512 * MIB), "256 MiB are left"

@@ -71,7 +71,7 @@ def _check_gpus(job_spec: pb.JobSpec, gpus_min_milli: int, gpus_max_milli: int) 
             f"a gang of {job_spec.members} with elastic GPUs: its members stay as large as they are", "members"
         )
     if job_spec.elastic.heuristic or job_spec.elastic.batch or job_spec.elastic.batch_max:
-        raise _invalid("a heuristic and a batch go with workers: leave them out", "elastic.heuristic")
+        raise _invalid("a heuristic and a batch need workers: leave both out, or give workers", "elastic.heuristic")
 
 
 def _check_workers(job_spec: pb.JobSpec, workers_min: int, workers_max: int) -> None:
@@ -88,7 +88,8 @@ def _check_workers(job_spec: pb.JobSpec, workers_min: int, workers_max: int) -> 
     if why := registry.check(given.heuristic):
         raise _invalid(why, "elastic.heuristic")
     if job_spec.image:
-        text = f"image {job_spec.image!r} with workers: they need the daemon's socket, which no container has"
+        text = f"workers cannot run in an image ({job_spec.image!r}): they need the daemon's socket,"
+        text += " which no container has"
         raise _invalid(f"{text}; run them without an image", "image")
     if given.batch > BATCH_MAX or given.batch_max > BATCH_MAX:
         raise _invalid(f"batch {max(given.batch, given.batch_max)} is above {BATCH_MAX}", "elastic.batch")

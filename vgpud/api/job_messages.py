@@ -76,7 +76,7 @@ def duration_ns(span: Duration, field: str) -> int:
     if total_ns <= 0:
         raise _invalid(f"{field} {total_ns / SECOND_NS:g} s is not a time: write more than 0, or leave it out", field)
     if total_ns > TIME_MAX_NS:
-        raise _invalid(f"{field} {total_ns // SECOND_NS} s is more than ten years: leave it out for none", field)
+        raise _invalid(f"{field} {total_ns // SECOND_NS} s is more than ten years: write less, or leave it out", field)
     return total_ns
 
 

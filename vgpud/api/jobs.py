@@ -437,7 +437,7 @@ class QueueService(stubs.QueueServiceServicer):
     async def DeleteQueue(self, request: pb.DeleteQueueRequest) -> pb.DeleteQueueResponse:
         names = sorted(q.name for q in self.backend.queues())
         if request.name not in names:
-            text = f"no queue {request.name!r}: there are {', '.join(names)}"
+            text = f"no queue {request.name!r}: the queues are {', '.join(names)}"
             raise refuse(Reason.NOT_FOUND, text, "name")
         _check(await self.backend.delete_queue(request.name))
         return pb.DeleteQueueResponse()
@@ -468,7 +468,7 @@ class QueueService(stubs.QueueServiceServicer):
         since_ns = _time_ns(request.since) if request.HasField("since") else 0
         until_ns = _time_ns(request.until) if request.HasField("until") else NEVER_NS
         if until_ns <= since_ns:
-            raise refuse(Reason.INVALID, "the time of until is not after that of since: exchange them", "until")
+            raise refuse(Reason.INVALID, "the time of until is not after that of since: swap them", "until")
         count, token = page_of(request)
         begin = int(token) if token.isascii() and token.isdigit() and len(token) < 10 else 0
         asked = since_ns, until_ns, by, _whose(request, who)

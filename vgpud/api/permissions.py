@@ -275,7 +275,7 @@ class Authorizer(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # gener
             raise  # abort() has raised
         key = ADMINS if who.admin else who.uid
         if self._turns.waiting(key) >= WAITING_MAX:
-            text = f"{WAITING_MAX} calls of uid {who.uid} wait for their turn, which is the limit: make fewer at a time"
+            text = f"uid {who.uid} has {WAITING_MAX} waiting calls, the most allowed: make fewer at a time"
             await abort(context, Denied(Reason.NO_CAPACITY, text, subject=f"uid {who.uid}"))
         await self._turns.wait(key)
         set_caller(who)

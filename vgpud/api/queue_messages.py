@@ -103,7 +103,7 @@ def _placement(value: str, field: str) -> str:
 def _span(value: Any, field: str) -> int:
     span_ns = int(value.seconds) * SECOND_NS + int(value.nanos)
     if not 0 <= span_ns <= SPAN_MAX_NS:
-        raise _invalid(f"{field} {span_ns / SECOND_NS:g} s is out of range: write 0 s to a year", field)
+        raise _invalid(f"{field} {span_ns / SECOND_NS:g} s is out of range: write a value from 0 s to a year", field)
     return span_ns
 
 

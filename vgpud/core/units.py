@@ -79,7 +79,7 @@ def parse_gpus(text: str, *, zero: bool = False) -> int:
     milli = value * MILLI_PER_DEVICE
     if milli.denominator != 1:
         raise UnitError(
-            f"{clean} GPUs is finer than one thousandth: write at most three decimals, 0.001 is the smallest"
+            f"{clean} GPUs is finer than one thousandth: write at most three decimals (0.001 is the smallest)"
         )
     if milli == 0 and not zero:
         raise UnitError(f"{clean} GPUs is too little: ask for 0.001 or more")

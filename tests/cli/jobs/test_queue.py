@@ -116,7 +116,7 @@ def test_get_shows_queues(vgpu: Any, daemon: Any) -> None:
     assert vgpu("queue", "ls", "-o", "name", host=daemon.host).stdout.split() == ["default", "team"]
     result = vgpu("queue", "ls", "nobody", host=daemon.host)
     assert result.code == NOT_FOUND
-    assert "there are default, team" in one_line(result.stderr)
+    assert "the queues are default, team" in one_line(result.stderr)
 
 
 def test_rm(vgpu: Any, daemon: Any) -> None:

@@ -44,7 +44,7 @@ def test_one_without_a_begin_begins_now(vgpu: Any, daemon: Any) -> None:
         (("--device", "0", "--for", "soon"), "'soon' is not a time: write for example 90s"),
         (("--device", "0", "--for", "1h", "--begin", "yesterday"), "'yesterday' is not a point in time"),
         (("--device", "0", "--end", "2020-01-01"), "'2020-01-01' is in the past"),
-        (("--device", "0", "--begin", "2h", "--end", "1h"), "--end is before --begin: exchange them"),
+        (("--device", "0", "--begin", "2h", "--end", "1h"), "--end is before --begin: swap them"),
     ],
 )
 def test_reservations_that_are_refused(vgpu: Any, daemon: Any, words: tuple[str, ...], named: str) -> None:

@@ -99,7 +99,9 @@ def test_a_waiting_job_is_not_overtaken() -> None:
     at = shell(2)
     job, _ = at.submit(gpus(0.5)), at.submit(gpus(1))
     at.submit(gpus(1))
-    assert refused(at, job, 0.75) == f"job {job} cannot grow while other jobs wait: only admins let it overtake them"
+    assert (
+        refused(at, job, 0.75) == f"job {job} cannot grow while other jobs wait: only an admin may let it overtake them"
+    )
     change(at, job, ask=gpus(0.25).ask)
     change(at, job, by_admin=True, ask=gpus(1).ask)
     assert at.job(job).spec.width_milli == 1000

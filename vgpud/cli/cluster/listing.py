@@ -71,7 +71,7 @@ def quota(settings: Settings, run_dir: Path | None, name: str | None = None) -> 
     queues = [one for one in known["queues"] if name in (None, one["name"])]
     if not queues:
         names = ", ".join(one["name"] for one in known["queues"])
-        raise CliError(f"no queue {name!r}: there are {names}", ExitCode.NOT_FOUND)
+        raise CliError(f"no queue {name!r}: the queues are {names}", ExitCode.NOT_FOUND)
     data: dict[str, Any] = {"queues": queues} if name is None else {"queue": queues[0]}
     emit(settings, data, [one["name"] for one in queues], lambda: _queues_grid(queues))
     if known.get("queues_fault") and settings.output == "table":

@@ -18,9 +18,9 @@ EXIT_CODES: dict[ExitCode, str] = {
     ExitCode.NOT_FOUND: "no such slice, device, job or queue",
     ExitCode.DENIED: "not allowed",
     ExitCode.NO_CAPACITY: "no capacity, or over a quota",
-    ExitCode.TIMED_OUT: "timed out (--timeout)",
+    ExitCode.TIMED_OUT: "timed out (--timeout, or gpu drain --deadline)",
     ExitCode.CONFLICT: "conflict: name taken, or slice, job or queue not in a state for this",
-    ExitCode.DEVICE_REFUSED: "a device cannot be shared as it is (MPS, exclusive-process mode, MIG)",
+    ExitCode.DEVICE_REFUSED: "a device cannot be shared (MPS, exclusive mode, MIG without instances)",
 }
 
 RUN_CODES = (

@@ -35,7 +35,7 @@ class GpuBounds(AnyParam):
             return least
         most = Gpus().convert(last.strip(), param, ctx)
         if least > most:
-            self.fail(f"{str(value)!r} is an empty range: write the minimum first, as in 0.25..1", param, ctx)
+            self.fail(f"{str(value)!r} is a reversed range: write the minimum first, as in 0.25..1", param, ctx)
         if most > MILLI_PER_DEVICE:
             self.fail(f"{str(value)!r} is more than one device: write at most 1, or use --workers 1-8", param, ctx)
         return (least, most) if least < most else least

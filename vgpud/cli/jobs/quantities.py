@@ -87,7 +87,7 @@ class JobIdOrSlurms(JobId):
         if ctx is None or not ctx.params.get("over_cluster"):
             return super().convert(value, param, ctx)
         if not re.fullmatch(r"[1-9]\d{0,9}(_\d{1,10})?", str(value)):
-            self.fail(f"{str(value)!r} is not a job of Slurm: write 12, or 12_3 of an array", param, ctx)
+            self.fail(f"{str(value)!r} is not a Slurm job: write 12, or 12_3 for element 3 of array 12", param, ctx)
         return str(value)
 
 

@@ -127,7 +127,7 @@ def ls(settings: Settings, name: str | None, run_dir: Path | None, over_cluster:
     if name is not None:
         names = [item.name for item in queues]
         if name not in names:
-            text = f"no queue {name!r} that you may use: there are {', '.join(names)}"
+            text = f"no queue {name!r} that you may use: the queues are {', '.join(names)}"
             raise CliError(text, ExitCode.NOT_FOUND)
         queues = [item for item in queues if item.name == name]
     _show(settings, queues, many=name is None)
@@ -198,8 +198,8 @@ def set_(settings: Settings, /, name: str, run_dir: Path | None, over_cluster: b
     vgpu queue set vision --policy '2d-las(3250,7200)' --min-run 5m
     vgpu queue set vision --limit default                as if --limit had never been given
 
-    "default" resets any value. A queue is the default queue of its members, and only they may use it; all users may
-    use a queue without members.
+    "default" resets any value. A queue is the default queue of its members. Only they and the members of its parent may
+    use it; if neither it nor its parent has members, all users may.
     """
     if name.isdecimal():  # as typed before jobs had a command of their own: it would make a queue of this name
         raise click.UsageError(f"{name} is a job: change it with `vgpu job set {name}`")

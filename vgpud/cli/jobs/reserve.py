@@ -60,7 +60,7 @@ def create(
 
     Jobs that are known to end later do not start there before. Jobs of unknown duration do, and are requeued when the
     reservation begins; jobs that cannot be preempted continue. `vgpu run` and containers that run there continue, and
-    new ones are not placed there: `vgpu gpu drain --wait` lists them.
+    new ones are not placed there: `vgpu ps` shows what still runs.
     """
     if (span_ns is None) == (end is None):
         raise click.UsageError("specify the end: either --for 4h or --end 16:00")
@@ -72,7 +72,7 @@ def create(
 
     end_ns = end if span_ns is None else (begin or time.time_ns()) + span_ns
     if begin is not None and end_ns is not None and end_ns <= begin:
-        raise click.UsageError("--end is before --begin: exchange them")
+        raise click.UsageError("--end is before --begin: swap them")
     reservation = pb.Reservation(name=name, device_uuids=devices, queue=queue, reason=reason)
     if begin is not None:
         reservation.begin.FromNanoseconds(begin)

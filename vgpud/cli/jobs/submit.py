@@ -102,7 +102,7 @@ _SECTIONS = {
     "--priority",
     type=Whole(-PRIORITY_MAX, PRIORITY_MAX),
     metavar="N",
-    help="Higher ones come first, if the policy uses priorities.",
+    help="Higher ones come first, if the policy uses priorities. Above the site's job_priority_max (0): admins only.",
 )
 @click.option("--time-limit", type=Span(), metavar="TIME", help="End the job after this running time: 90s, 45m, 2h30m.")
 @click.option(

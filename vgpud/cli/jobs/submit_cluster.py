@@ -29,14 +29,14 @@ INSTEAD = {
     "mem_max": "write --mem, which is the limit there",
     "weight": "each node divides idle time by what is guaranteed: leave it out",
     "spread": "write --gang N for a part of a device on each of N nodes",
-    "devices": "the queue chooses the nodes and Slurm the devices: leave it out, or name a model with --gpu-model",
+    "devices": "the queue chooses nodes, and Slurm chooses devices: leave it out, or name a model with --gpu-model",
     "priority": "the queue's policy orders the jobs: leave it out, or submit to another --queue",
     "begin": "the queue starts jobs when there is capacity: submit the job later, for example by cron",
     "retries": "write the retry into the command, which may call `scontrol requeue $SLURM_JOB_ID`",
     "image": "write the engine's command: -- podman run IMAGE, or -- srun --container-image=IMAGE with pyxis",
     "request_id": "Slurm has no such number: `squeue --me` shows whether the job is there",
-    "pty": "a terminal is srun's: srun --pty --partition=PARTITION --gres=shard:500 bash",
-    "detach_keys": "a terminal is srun's: leave it out",
+    "pty": "Slurm gives a terminal by srun: srun --pty --partition=PARTITION --gres=shard:500 bash",
+    "detach_keys": "Slurm gives a terminal by srun: leave it out",
 }
 #: options that make sense over a cluster alone
 ONLY = ("run_dir", "partition", "gpu_model", "model", "dry_run")

@@ -63,7 +63,7 @@ def usage(
     is that of its namespace alone.
     """
     if since is not None and until is not None and since >= until:
-        raise click.UsageError("--since must be before --until: exchange them")
+        raise click.UsageError("--since must be before --until: swap them")
     settings.output = format_ or settings.output
     by = by or ("job" if settings.output == "csv" else "user")
     if states and by != "job":

@@ -83,7 +83,11 @@ def _span(name: str, text: str) -> Callable[[Any], Any]:
     help="As for a queue (default: fifo); strict:POLICY: no job overtakes.",
 )
 @click.option("--compare", multiple=True, metavar="POLICY", help="A policy to compare with; may be repeated.")
-@click.option("--placement", metavar="RULE", help="As for a queue (default: best-fit), or count: only count GPUs.")
+@click.option(
+    "--placement",
+    metavar="RULE",
+    help="A placement rule, as for a queue (default: best-fit); `count` only counts GPUs.",
+)
 @click.option(
     "--policies",
     is_flag=True,

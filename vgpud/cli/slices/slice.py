@@ -46,7 +46,12 @@ def _show(settings: Settings, client: Client, items: list[pb.Slice], many: bool)
     "--device", "devices", multiple=True, metavar="GPU", help="Only on this device (UUID or index); may be repeated."
 )
 @queue_option
-@click.option("--owner", type=Owner(), default=None, help="User who may join: user name, uid or any (default: you).")
+@click.option(
+    "--owner",
+    type=Owner(),
+    default=None,
+    help="User who may join: user name, uid or any (default: you; others: admins only).",
+)
 @pass_settings
 def create(
     settings: Settings,

@@ -71,8 +71,9 @@ def restore(settings: Settings, copy: Path, state_dir: Path | None, config_path:
     directory (vgpud.sqlite3.backup-*, made before an upgrade; vgpud.sqlite3.replaced-*, by this command).
 
     Stop the daemon first. FILE is checked before anything is changed, and the state that it replaces is kept beside it.
-    Jobs that had not ended when FILE was made are started or continued by the daemon, also if they have ended since
-    then; programs of jobs and slices that FILE does not know are ended or refused.
+    Jobs that had not ended when FILE was made are started or continued by the daemon, even if they have ended since
+    then. Running jobs that FILE does not know are ended. In slices that FILE does not know, running programs keep
+    their shares and new ones are refused.
 
     \b
     systemctl stop vgpud

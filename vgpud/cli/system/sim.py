@@ -154,7 +154,7 @@ def stop(settings: Settings, folder: Path, force: bool) -> None:
     for index, device in enumerate(page.devices):
         daemon = owner(lock_name(device.uuid, str(folder)))
         if daemon and not force:
-            text = f"device {index} of {folder} is offered by a vgpud: {daemon}: stop that first, or use --force"
+            text = f"a vgpud ({daemon}) offers device {index} of {folder}: stop it first, or use --force"
             raise CliError(text, ExitCode.CONFLICT)
     try:
         os.kill(pid, signal.SIGTERM)

@@ -141,7 +141,8 @@ class Watch:
                 found.charges[key] = size
         for (name, uuid), size in sorted(found.charges.items()):
             if (name, uuid) not in self._last.charges:
-                text = f"slice {name} uses {format_bytes(size)} past its ledger by the driver's account: charged to it"
+                text = f"by the driver's account slice {name} uses {format_bytes(size)} beyond its ledger;"
+                text += " this is charged to the slice"
                 found.log.append(Log("memory.unattributed", text, name, uuid))
         self._look_for_excess(state, running, used, strangers, ledger, found)
         self._acted = {(act.device_uuid, act.pid) for act in found.acts}

@@ -336,7 +336,10 @@ def _respawn_silent(group: LiveGroup, generation: int, now_ns: int, commands: Co
         saved.apply(number, WorkerEvent.RESPAWN)
         commands += [Save(), Stop(number)]
     named = ", ".join(map(str, sorted(silent)))
-    commands.append(Note("job.worker_failed", f"silent for too long, started again: worker {named}"))
+    text = f"worker {named} was silent for too long and was started again"
+    if len(silent) > 1:
+        text = f"workers {named} were silent for too long and were started again"
+    commands.append(Note("job.worker_failed", text))
     members.update_membership(group, f"no report from worker {named}", now_ns, commands)
 
 

@@ -106,7 +106,7 @@ def check_most(world: QueueState, spec: JobSpec) -> Denied | None:
     most = elastic.most_members
     if most > world.members_max:
         return _invalid(
-            f"up to {most} workers: at most {world.members_max} members of jobs run at once,"
+            f"{most} workers are too many: at most {world.members_max} members of jobs run at once;"
             f" write {spec.members}-{world.members_max}",
             "elastic.workers_max",
         )

@@ -62,7 +62,7 @@ def _growth_refusal(world: QueueState, job: Job, wanted_milli: int, by_admin: bo
     if not job.spec.preemptible and not world.keeps_guarantees(more):
         return "cannot grow: it cannot be preempted, and would take what other queues are guaranteed"
     if not by_admin and _others_wait(world):
-        return "cannot grow while other jobs wait: only admins let it overtake them"
+        return "cannot grow while other jobs wait: only an admin may let it overtake them"
     if touches(world.held[job.job_id], devices_of(world.reserved_from(job))):
         return "cannot grow: its device is reserved (vgpu reserve ls)"
     if world.stopping or world.shrinking or world.claims:

@@ -160,13 +160,11 @@ def _idle_refusal(state: State, process: Process, processes: list[Process]) -> D
     closed = sum(p.disconnected_ns > 0 and p.account == whose for p in processes)
     if closed >= limit:
         text = f"{format_account(whose)} has {closed} programs that closed their connection to vgpud and still run,"
-        text += " the limit is"
+        text += " and may have"
         return _full(f"{text} {limit}: end some or raise processes_per_user_max")
     holders = sum(p.holder and p.account == whose for p in processes) if process.holder else 0
     if holders >= limit:
-        text = (
-            f"{format_account(whose)} has {holders} commands under `vgpu run`, the limit of a user is {limit}: end some"
-        )
+        text = f"{format_account(whose)} has {holders} commands under `vgpu run`, and a user may have {limit}: end some"
         return _full(f"{text} or raise processes_per_user_max")
     return None
 
@@ -188,7 +186,7 @@ def _device_refusal(state: State, slice_: Slice, process: Process, processes: li
             return _full(f"{where} has {capacity} programs, which is its limit: end some")
         if bound == OWN:
             text = f"{format_account(whose)} has {held[whose]} programs on {where},"
-            text += f" the limit of a user is {own_max}: end some"
+            text += f" and a user may have {own_max}: end some"
             return _full(f"{text} or raise processes_per_user_max")
         text = f"{where} has {held.total()} of {capacity} programs, the rest is reserved for users with few, and"
         return _full(f"{text} {format_account(whose)} has {held[whose]}: end some")

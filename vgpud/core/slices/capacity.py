@@ -263,9 +263,10 @@ def check_shares(
         milli, size = state.reserved(share.device_uuid, excluded_slice=old.name if old else "")
         size += 0 if had and share.mem_min_bytes <= had.mem_min_bytes else state.foreign_bytes(share.device_uuid)
         if not _fits(share, milli, size, device):
-            text = f"device {device.index} has {format_gpus(MILLI_PER_DEVICE - milli)} and"
-            text += f" {format_bytes(device.memory_bytes - size)} left, not {format_gpus(share.min_milli)} and"
-            text += f" {format_bytes(share.mem_min_bytes)}: it is tried again when capacity is free"
+            text = f"device {device.index} has {format_gpus(MILLI_PER_DEVICE - milli)} GPU and"
+            text += f" {format_bytes(device.memory_bytes - size)} left, and this needs"
+            text += f" {format_gpus(share.min_milli)} GPU and {format_bytes(share.mem_min_bytes)}:"
+            text += " it is tried again when capacity is free"
             return Denied(Reason.NO_CAPACITY, text, subject=device.uuid)
     return tuple(sorted(shares, key=lambda share: state.devices[share.device_uuid].index))
 

@@ -70,7 +70,8 @@ def choose(quotas: dict[str, Quota], queue: str, asker: Asker) -> str | Denied:
     found = quotas.get(queue)
     if found is None:
         allowed_names = sorted(name for name, quota in quotas.items() if _may(quotas, quota, asker))
-        text = f"no queue {queue!r}: there are {', '.join(allowed_names) or 'none'}"
+        known = f"the queues are {', '.join(allowed_names)}" if allowed_names else "there are none"
+        text = f"no queue {queue!r}: {known}"
         return Denied(Reason.NOT_FOUND, text, field="queue")
     if _may(quotas, found, asker):
         return queue

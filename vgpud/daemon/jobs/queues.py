@@ -94,7 +94,9 @@ class QueueRegistry:
     def why_kept(self, name: str, jobs: int) -> Denied | None:
         """Why a queue cannot be deleted; `jobs` that have not ended are in it."""
         if name not in self._queues:
-            return Denied(Reason.NOT_FOUND, f"no queue {name!r}: there are {', '.join(sorted(self._queues))}", "name")
+            return Denied(
+                Reason.NOT_FOUND, f"no queue {name!r}: the queues are {', '.join(sorted(self._queues))}", "name"
+            )
         if name == DEFAULT_QUEUE:
             return Denied(
                 Reason.PRECONDITION,
