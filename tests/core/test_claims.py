@@ -93,7 +93,7 @@ def test_other_amounts_under_the_same_uid_are_refused() -> None:
 def test_a_device_that_the_scheduler_gave_away_twice_is_refused_here() -> None:
     state = kubernetes()
     prepared(state, share(600))
-    assert "has 0.4 and" in denied(send(state, asked(share(600), uid=ANOTHER)), Reason.NO_CAPACITY)
+    assert "has 0.4 GPU and" in denied(send(state, asked(share(600), uid=ANOTHER)), Reason.NO_CAPACITY)
 
 
 @pytest.mark.parametrize(
@@ -313,7 +313,7 @@ def test_what_a_claim_does_not_use_stays_its_own() -> None:
     prepared(state, share(600))
     update(state, min_milli=100, mem_min_bytes=0)
     assert state.reserved("GPU-0") == (600, 8 * GIB)
-    assert "has 0.4 and" in denied(send(state, asked(share(600), uid=ANOTHER)), Reason.NO_CAPACITY)
+    assert "has 0.4 GPU and" in denied(send(state, asked(share(600), uid=ANOTHER)), Reason.NO_CAPACITY)
     prepared(state, share(400), uid=ANOTHER)
     assert isinstance(answer(update(state, min_milli=600, mem_min_bytes=8 * GIB)), Slice)
 

@@ -75,7 +75,8 @@ def test_devices_of_a_simulator_that_ended_are_not_offered_until_it_is_back(
     refused = command_line(node, "sim", "stop", "--dir", str(device.directory))
     assert refused.returncode == ExitCode.CONFLICT
     assert f"a vgpud (pid {node.process.pid} (" in refused.stderr
-    assert f"API socket {node.runtime / 'vgpud.sock'}: stop that first, or use --force" in refused.stderr
+    offers = f"API socket {node.runtime / 'vgpud.sock'}) offers device 0 of {device.directory}"
+    assert f"{offers}: stop it first, or use --force" in refused.stderr
     assert all(d.offered for d in devices())
     stopped = command_line(node, "sim", "stop", "--force", "--dir", str(device.directory))
     assert stopped.returncode == ExitCode.OK, stopped

@@ -183,7 +183,7 @@ def test_a_device_that_is_given_while_a_slice_is_there_is_tainted_until_it_ends(
             wanted = {"key": "vgpu.dev/taken", "value": "slice-mine", "effect": "NoSchedule"}
             assert taints() == [[wanted]]
             refused = prepare(node, node.add(allocated("big", ("gpu-1", {"sm": "900", "memory": "1Gi"}), pods=(POD,))))
-            assert "claim team/big: device 1 has 0.7 and" in refused.error
+            assert "claim team/big: device 1 has 0.7 GPU and" in refused.error
             wrong = prepare(node, node.add(allocated("other", ("gpu-0", {"sm": "100", "memory": "1Gi"}), pods=(POD,))))
             assert wrong.error == (
                 "claim team/other: device 0 is not given to Kubernetes (devices.kubernetes): see `vgpu gpu ls`"
