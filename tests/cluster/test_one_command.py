@@ -18,6 +18,7 @@ from vgpud.cluster import service
 from vgpud.cluster.service import with_slurms_numbers
 from vgpud.errors import ExitCode, VgpudError
 from vgpud.store import cluster as store
+from vgpud.view.user_names import find_user_name
 
 
 @pytest.fixture
@@ -363,7 +364,11 @@ def test_usage_by_user_queue_and_job(ended: System) -> None:
     assert all(0 < row["gpu_seconds_granted"] <= row["gpu_seconds_asked"] for row in by_user)  # type: ignore[operator]
     (queue,) = usage("--by", "queue")
     assert (queue["queue"], queue["jobs"]) == ("default", 2)
-    assert [row["slurm_id"] for row in usage("--by", "job")] == ["1", "2"]
+    jobs = usage("--by", "job")
+    assert [row["slurm_id"] for row in jobs] == ["1", "2"]
+    for row in (*by_user, *jobs):
+        assert row["user"] == find_user_name(int(str(row["uid"])))
+    assert "user" not in queue
     assert [row["slurm_id"] for row in usage("--by", "job", "--state", "failed")] == ["2"]
     assert [row["slurm_id"] for row in usage("--by", "job", "-u", "1001")] == ["1"]
     assert usage("--until", "1d") == [] and usage("--since", "1d") == by_user

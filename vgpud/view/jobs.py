@@ -7,6 +7,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 from vgpud.view.slices import View
+from vgpud.view.user_names import find_user_name
 
 #: final states
 ENDED = ("completed", "failed", "cancelled", "timed_out")
@@ -36,6 +37,7 @@ def job_view(job: pb.Job, simulated_indices: frozenset[int]) -> View:
         "job_id": job.job_id,
         "name": spec.name,
         "uid": job.uid,
+        "user": find_user_name(job.uid),
         "queue": spec.queue,
         "state": job.state,
         "reason": job.reason or None,
@@ -163,6 +165,7 @@ def usage_view(usage: pb.Usage) -> View:
     row: View = {
         "queue": usage.queue or None,
         "uid": usage.uid if usage.uid >= 0 else None,
+        "user": find_user_name(usage.uid),
         "jobs": usage.jobs,
         "gpu_seconds_asked": round(usage.gpu_seconds_asked, 6),
         "gpu_seconds_granted": round(usage.gpu_seconds_granted, 6),

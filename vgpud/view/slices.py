@@ -12,6 +12,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from vgpud.core.observed import wait_ends_ns
 from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.view.user_names import find_user_name
 
 View = dict[str, Any]
 
@@ -128,6 +129,7 @@ def slice_view(item: pb.Slice, simulated_device_uuids: frozenset[str]) -> View:
         "uid": item.uid,
         "ephemeral": item.ephemeral,
         "owner_uid": item.owner_uid,
+        "owner": find_user_name(item.owner_uid),
         "gpus_milli": item.spec.gpus_milli,
         "weight": item.spec.weight,
         "priority": item.spec.priority,
@@ -154,6 +156,7 @@ def process_view(process: pb.Process, simulated_device_uuids: frozenset[str]) ->
         "slice": process.slice,
         "pid": process.pid,
         "uid": process.uid,
+        "user": find_user_name(process.uid),
         "program": process.program,
         "process_id": process.process_id,
         "attached_at": _time(process.attached_at),
@@ -189,6 +192,7 @@ def event_view(event: pb.Event) -> View:
         "device_uuid": event.device_uuid or None,
         "process_id": event.process_id or None,
         "owner_uid": event.owner_uid if event.owner_uid >= 0 else None,
+        "owner": find_user_name(event.owner_uid),
         "message": event.message,
     }
 

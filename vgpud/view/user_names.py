@@ -19,6 +19,11 @@ def _name(uid: int) -> str:
         return ""
 
 
+def find_user_name(uid: int) -> str | None:
+    """For documents, beside the number: ann, or None for a user without a name and for any user."""
+    return _name(uid) or None if uid >= 0 else None
+
+
 def user_name(uid: int) -> str:
     """One word: ann, uid:1000 for a user without a name, or anyone."""
     return "anyone" if uid < 0 else _name(uid) or f"uid:{uid}"
