@@ -40,6 +40,9 @@ CANNOT = 3
 
 def main() -> int:
     """Each benchmark in a process of its own. Exit code 1 when one of them missed a goal or failed."""
+    if {"-h", "--help"} & set(sys.argv[1:]):
+        print(f"{__doc__}\n\n{', '.join(NAMES)}")
+        return 0
     wanted = sys.argv[1:] or list(NAMES)
     unknown = [name for name in wanted if name not in NAMES]
     if unknown:

@@ -14,6 +14,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from google.rpc import code_pb2, status_pb2
 from grpc_status import rpc_status
 
+from vgpud.core.slices.queue_quota import name_queues
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 from vgpud.v1alpha1 import vgpud_pb2_grpc as stubs
 
@@ -84,7 +85,7 @@ class FakeQueue(stubs.JobServiceServicer, stubs.QueueServiceServicer):
     def _submit(self, request: pb.SubmitJobRequest, context: grpc.ServicerContext) -> pb.SubmitJobResponse:
         spec = request.spec
         if spec.queue and spec.queue not in self.queues:
-            _refuse(context, code_pb2.NOT_FOUND, f"no queue {spec.queue!r}: the queues are {', '.join(self.queues)}")
+            _refuse(context, code_pb2.NOT_FOUND, f"no queue {spec.queue!r}: {name_queues(self.queues)}")
         if spec.slice.gpus_milli * (spec.members or 1) > 8000:
             _refuse(context, code_pb2.RESOURCE_EXHAUSTED, f"a gang of {spec.members} is more than the cluster has")
         count = spec.array_last - spec.array_first + 1 if spec.array_last else 1
@@ -173,7 +174,7 @@ class FakeQueue(stubs.JobServiceServicer, stubs.QueueServiceServicer):
 
     def DeleteQueue(self, request: pb.DeleteQueueRequest, context: grpc.ServicerContext) -> pb.DeleteQueueResponse:
         if request.name not in self.queues:
-            _refuse(context, code_pb2.NOT_FOUND, f"no queue {request.name!r}: the queues are {', '.join(self.queues)}")
+            _refuse(context, code_pb2.NOT_FOUND, f"no queue {request.name!r}: {name_queues(self.queues)}")
         del self.queues[request.name]
         return pb.DeleteQueueResponse()
 

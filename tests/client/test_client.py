@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from google.protobuf.message import Message
@@ -286,6 +286,25 @@ def test_a_slice_that_cannot_be_held_leaves_nothing(client: Client, monkeypatch:
     assert client.slices() == []
 
 
+def test_why_a_slice_cannot_be_held_is_said_although_it_has_gone(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def go_away(path: str) -> NoReturn:
+        client.delete_slice("a", force=True)
+        raise OSError(errno.ENOENT, "gone")
+
+    monkeypatch.setattr(held_slice, "connect", go_away)
+    with pytest.raises(ClientError, match="cannot use the slice's socket"), client.slice(0.5, name="a"):
+        pass
+
+
+def test_a_token_makes_no_slice_for_a_while(emptied: Node) -> None:
+    with Client(f"unix://{emptied.runtime / 'vgpud.sock'}", token="not-a-token") as other:  # noqa: S106 - never sent
+        with pytest.raises(ClientError, match="use a client without a token") as refused, other.slice(0.5):
+            pass
+        assert refused.value.exit_code == ExitCode.USAGE
+
+
 def test_no_daemon_is_an_error_of_its_own(tmp_path: Path) -> None:
     with pytest.raises(UnreachableError):
         Client(f"unix://{tmp_path}/none.sock")
@@ -302,3 +321,11 @@ def test_logs_that_are_no_file_are_refused(client: Client, tmp_path: Path) -> No
         read_log(job, 0, is_remote=False)
     with pytest.raises(ClientError, match="on the daemon's machine"):
         read_log(job, 0, is_remote=True)
+
+
+def test_the_log_of_a_job_that_is_a_directory_is_closed_again(tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        with pytest.raises(ClientError, match="not a regular file"):
+            read_log(model.Job(job_id=1, log=str(tmp_path)), 0, is_remote=False)
+    assert len(os.listdir("/proc/self/fd")) == before

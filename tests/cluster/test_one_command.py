@@ -331,7 +331,7 @@ def test_one_queue_is_shown(busy: System) -> None:
     shown = json.loads(busy.say("queue", "ls", "default", "--cluster", *run, "-o", "json"))["queue"]
     assert (shown["name"], shown["used_milli"], shown["waiting"], shown["limit_milli"]) == ("default", 2000, 3, None)
     done = busy.run("queue", "ls", "other", "--cluster", *run)
-    assert done.exit_code == ExitCode.NOT_FOUND and "the queues are default" in done.output
+    assert done.exit_code == ExitCode.NOT_FOUND and "the only queue is default" in done.output
 
 
 # ---- usage ----

@@ -247,7 +247,7 @@ def test_no_text_of_a_job_takes_devices(site: Site) -> None:
 
 
 def test_there_is_no_slurmdbd(site: Site) -> None:
-    done = CliRunner().invoke(cli, ["simulate", "--from-slurm", "--cluster", "2x2"])
+    done = CliRunner().invoke(cli, ["whatif", "--from-slurm", "--cluster", "2x2"])
     assert isinstance(done.exception, shell.SlurmError)
     assert "accounting storage is disabled" in str(done.exception) and "vgpu cluster usage" in str(done.exception)
 

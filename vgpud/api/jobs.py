@@ -27,6 +27,7 @@ from vgpud.core.jobs.facts import Fact, Facts, JobFilter, QueueNow, Submission, 
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Job, JobSpec, JobState, QueueSpec, Reservation
 from vgpud.core.model import Asker, Denied, Reason
 from vgpud.core.placement import registry as placements
+from vgpud.core.slices.queue_quota import name_queues
 from vgpud.host import processes
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 from vgpud.v1alpha1 import vgpud_pb2_grpc as stubs
@@ -437,7 +438,7 @@ class QueueService(stubs.QueueServiceServicer):
     async def DeleteQueue(self, request: pb.DeleteQueueRequest) -> pb.DeleteQueueResponse:
         names = sorted(q.name for q in self.backend.queues())
         if request.name not in names:
-            text = f"no queue {request.name!r}: the queues are {', '.join(names)}"
+            text = f"no queue {request.name!r}: {name_queues(names)}"
             raise refuse(Reason.NOT_FOUND, text, "name")
         _check(await self.backend.delete_queue(request.name))
         return pb.DeleteQueueResponse()

@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vgpud.client import calls, model
 from vgpud.client.async_connection import AsyncConnection
-from vgpud.client.failures import make_error
-from vgpud.client.held_slice import Holder, hold_slice
+from vgpud.client.failures import ClientError
+from vgpud.client.held_slice import Holder, check_own_slice, hold_slice
 from vgpud.client.logs import read_log
 from vgpud.client.messages import read, wall_ns, write
 from vgpud.client.offline import one_model, predict, simulate
 from vgpud.client.sizes import size
-from vgpud.errors import ExitCode
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 if TYPE_CHECKING:
@@ -123,9 +122,7 @@ class AsyncClient(AsyncConnection):
         """A slice for a while: `async with client.slice(0.5, max=1, mem="20G") as part`. Programs join it by
         `vgpu run --slice NAME` (part.name). It ends with the block, or with its last program if that is later; and
         with this program, however that dies. sizes: min, max, mem and the like, as vgpud.client.size takes them."""
-        if self.remote:
-            text = "a slice for a while needs a daemon of this machine: create_slice() makes one that stays"
-            raise make_error(text, ExitCode.USAGE)
+        check_own_slice(self.remote, self.has_token)
         spec = write(pb.SliceSpec, size(gpus, **sizes))
         call = calls.create_slice(name, spec, ephemeral=True, owner_uid=self.own_uid, queue=queue)
         made = await self.send(call)
@@ -137,7 +134,8 @@ class AsyncClient(AsyncConnection):
             if holder is not None:
                 await asyncio.to_thread(holder.close)
             else:  # not held, or given up meanwhile: it would keep its guarantee for its grace
-                await self.delete_slice(made.name, force=True)
+                with suppress(ClientError):  # why it is not held is the error to raise
+                    await self.delete_slice(made.name, force=True)
 
     # ---- jobs and queues ----
 

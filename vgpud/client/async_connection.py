@@ -83,6 +83,11 @@ class AsyncConnection:
         """Whether the daemon is another machine's."""
         return self._context is not None
 
+    @property
+    def has_token(self) -> bool:
+        """Whether the calls are those of a token's user, who need not be this program's."""
+        return bool(self._metadata)
+
     def _method(self, service: str, name: str) -> Any:
         if service not in self._stubs:
             self._stubs[service] = getattr(stubs, f"{service}ServiceStub")(self._channel)

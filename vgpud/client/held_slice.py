@@ -60,6 +60,16 @@ def connect(path: str) -> socket.socket:
     return sock
 
 
+def check_own_slice(is_remote: bool, has_token: bool) -> None:
+    """Raises ClientError where this process could not hold the slice that the daemon would make for it."""
+    if is_remote:
+        text = "a slice for a while needs a daemon of this machine: create_slice() makes one that stays"
+        raise make_error(text, ExitCode.USAGE)
+    if has_token:
+        text = "a slice for a while is for this program's user: use a client without a token, or create_slice()"
+        raise make_error(text, ExitCode.USAGE)
+
+
 class Holder:
     """The connection and the thread that re-establishes it; use it in a `with`.
 

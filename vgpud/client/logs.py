@@ -11,8 +11,18 @@ from vgpud.client.model import Job
 from vgpud.errors import ExitCode
 
 
+def _open_without_waiting(path: str, flags: int) -> int:
+    """An opener that neither waits for a pipe's writer nor takes a terminal. Raises ClientError for what is no file."""
+    fd = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+    if stat.S_ISREG(os.fstat(fd).st_mode):
+        return fd
+    os.close(fd)
+    raise make_error(f"{path} is not a regular file: the output is not kept", ExitCode.OTHER)
+
+
 def read_log(job: Job, member: int, is_remote: bool) -> str:
-    """All that this member of a job has printed; "" of one that has printed nothing yet. Raises ClientError."""
+    """All that this member of a job has printed; "" of one that has printed nothing yet. Raises ClientError, also for
+    output that goes to a device or a pipe and is not kept."""
     members = max(1, job.spec.members if job.spec else 1)
     if is_remote:
         text = f"the output of job {job.job_id} is a file on the daemon's machine ({job.log}): read it there"
@@ -22,10 +32,7 @@ def read_log(job: Job, member: int, is_remote: bool) -> str:
         raise make_error(text, ExitCode.NOT_FOUND)
     path = Path(f"{job.log}.{member}" if member else job.log)
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-        with open(fd, "rb") as file:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise make_error(f"{path} is not a regular file: the output is not kept", ExitCode.OTHER)
+        with open(path, "rb", opener=_open_without_waiting) as file:
             return file.read().decode("utf-8", "replace")
     except FileNotFoundError:
         return ""

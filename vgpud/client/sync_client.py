@@ -6,20 +6,19 @@ Made from the one for asyncio: change that, and run `make gen`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vgpud.client import calls, model
 from vgpud.client.connection import Connection
-from vgpud.client.failures import make_error
-from vgpud.client.held_slice import Holder, hold_slice
+from vgpud.client.failures import ClientError
+from vgpud.client.held_slice import Holder, check_own_slice, hold_slice
 from vgpud.client.logs import read_log
 from vgpud.client.messages import read, wall_ns, write
 from vgpud.client.offline import one_model, predict, simulate
 from vgpud.client.sizes import size
-from vgpud.errors import ExitCode
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 if TYPE_CHECKING:
@@ -120,9 +119,7 @@ class Client(Connection):
         """A slice for a while: `with client.slice(0.5, max=1, mem="20G") as part`. Programs join it by
         `vgpu run --slice NAME` (part.name). It ends with the block, or with its last program if that is later; and
         with this program, however that dies. sizes: min, max, mem and the like, as vgpud.client.size takes them."""
-        if self.remote:
-            text = "a slice for a while needs a daemon of this machine: create_slice() makes one that stays"
-            raise make_error(text, ExitCode.USAGE)
+        check_own_slice(self.remote, self.has_token)
         spec = write(pb.SliceSpec, size(gpus, **sizes))
         call = calls.create_slice(name, spec, ephemeral=True, owner_uid=self.own_uid, queue=queue)
         made = self.send(call)
@@ -134,7 +131,8 @@ class Client(Connection):
             if holder is not None:
                 holder.close()
             else:  # not held, or given up meanwhile: it would keep its guarantee for its grace
-                self.delete_slice(made.name, force=True)
+                with suppress(ClientError):  # why it is not held is the error to raise
+                    self.delete_slice(made.name, force=True)
 
     # ---- jobs and queues ----
 

@@ -70,12 +70,13 @@ def explain(settings: Settings, run_dir: Path | None, key: str) -> None:
 def quota(settings: Settings, run_dir: Path | None, name: str | None = None) -> None:
     """Shows the queues, or one of them."""
     from vgpud.cli.common.output import emit, say
+    from vgpud.core.slices.queue_quota import name_queues
 
     known = status(run_dir)
     queues = [one for one in known["queues"] if name in (None, one["name"])]
     if not queues:
-        names = ", ".join(one["name"] for one in known["queues"])
-        raise CliError(f"no queue {name!r}: the queues are {names}", ExitCode.NOT_FOUND)
+        names = [one["name"] for one in known["queues"]]
+        raise CliError(f"no queue {name!r}: {name_queues(names)}", ExitCode.NOT_FOUND)
     data: dict[str, Any] = {"queues": queues} if name is None else {"queue": queues[0]}
     emit(settings, data, [one["name"] for one in queues], lambda: _queues_grid(queues))
     if known.get("queues_fault") and settings.output == "table":

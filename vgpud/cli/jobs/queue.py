@@ -120,6 +120,7 @@ def ls(settings: Settings, name: str | None, run_dir: Path | None, over_cluster:
         return
     from vgpud.cli.common.client import Client
     from vgpud.client import calls
+    from vgpud.core.slices.queue_quota import name_queues
     from vgpud.errors import CliError, ExitCode
 
     with Client(settings) as client:
@@ -127,7 +128,7 @@ def ls(settings: Settings, name: str | None, run_dir: Path | None, over_cluster:
     if name is not None:
         names = [item.name for item in queues]
         if name not in names:
-            text = f"no queue {name!r} that you may use: the queues are {', '.join(names)}"
+            text = f"no queue {name!r} that you may use: {name_queues(names)}"
             raise CliError(text, ExitCode.NOT_FOUND)
         queues = [item for item in queues if item.name == name]
     _show(settings, queues, many=name is None)
@@ -202,7 +203,7 @@ def set_(settings: Settings, /, name: str, run_dir: Path | None, over_cluster: b
     use it; if neither it nor its parent has members, all users may.
     """
     if name.isdecimal():  # as typed before jobs had a command of their own: it would make a queue of this name
-        raise click.UsageError(f"{name} is a job: change it with `vgpu job set {name}`")
+        raise click.UsageError(f"{name} is a number, as of a job: change job {name} with `vgpu job set {name}`")
     _check_over_cluster(run_dir)
     asked = {key: value for key, value in option_values.items() if value not in (None, ())}
     if not asked:

@@ -176,7 +176,7 @@ async def _simulate_jobs(request: Request, form_values: dict[str, str]) -> dict[
             csv.writer(file, lineterminator="\n").writerows(lines)
         compare = ["--compare", form_values["compare"]] if form_values["compare"] else []
         options = ["--cluster", f"1x{form_values['devices']}", "--policy", form_values["policy"], "--sort", *compare]
-        found: dict[str, object] = await commands.run(["simulate", "--trace", str(trace), *options])
+        found: dict[str, object] = await commands.run(["whatif", "--trace", str(trace), *options])
         return found
 
 

@@ -9,7 +9,7 @@ limits where the configuration says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from vgpud.core.model import (
     ALLOW,
@@ -63,6 +63,13 @@ def _may(quotas: dict[str, Quota], quota: Quota, asker: Asker) -> bool:
     return asker.admin or not own or not own.isdisjoint(_keys(asker))
 
 
+def name_queues(names: Collection[str]) -> str:
+    """The end of a sentence on a queue that is not there: which there are."""
+    if len(names) == 1:
+        return f"the only queue is {next(iter(names))}"
+    return f"the queues are {', '.join(names)}" if names else "there are none"
+
+
 def choose(quotas: dict[str, Quota], queue: str, asker: Asker) -> str | Denied:
     """The queue that a user named, if the user may use it; the default queue where none was named."""
     if not queue:
@@ -70,8 +77,7 @@ def choose(quotas: dict[str, Quota], queue: str, asker: Asker) -> str | Denied:
     found = quotas.get(queue)
     if found is None:
         allowed_names = sorted(name for name, quota in quotas.items() if _may(quotas, quota, asker))
-        known = f"the queues are {', '.join(allowed_names)}" if allowed_names else "there are none"
-        text = f"no queue {queue!r}: {known}"
+        text = f"no queue {queue!r}: {name_queues(allowed_names)}"
         return Denied(Reason.NOT_FOUND, text, field="queue")
     if _may(quotas, found, asker):
         return queue

@@ -17,6 +17,7 @@ from vgpud.core.model import DEFAULT_QUEUE, Asker, Denied, Quota, Reason, Slice,
 from vgpud.core.observed import SliceStats
 from vgpud.core.queue.accounting import Ledger, Row, Sums, make_waiting_row
 from vgpud.core.slices import queue_quota
+from vgpud.core.slices.queue_quota import name_queues
 from vgpud.store.jobs import JobStore, Kept
 from vgpud.store.usage import INTEGER_MAX
 
@@ -94,9 +95,7 @@ class QueueRegistry:
     def why_kept(self, name: str, jobs: int) -> Denied | None:
         """Why a queue cannot be deleted; `jobs` that have not ended are in it."""
         if name not in self._queues:
-            return Denied(
-                Reason.NOT_FOUND, f"no queue {name!r}: the queues are {', '.join(sorted(self._queues))}", "name"
-            )
+            return Denied(Reason.NOT_FOUND, f"no queue {name!r}: {name_queues(sorted(self._queues))}", "name")
         if name == DEFAULT_QUEUE:
             return Denied(
                 Reason.PRECONDITION,
