@@ -50,7 +50,8 @@ def known_files(site: Site) -> Iterator[tuple[str, Path]]:
 def plan_engine(engine: str, site: Site, options: SetupOptions) -> Plan:
     """The changes of `vgpu setup ENGINE`. Raises SetupError, DeniedError before anything is changed."""
     if engine != "podman" and site.for_user:
-        raise DeniedError(f"setting up {engine} changes the system: run `sudo vgpu setup {engine}`")
+        text = f"what setting up {engine} reads and changes is root's: run `sudo vgpu setup {engine}`"
+        raise DeniedError(f"{text}, first with --dry-run to see the changes")
     if engine == "systemd":
         return systemd.plan_undo(site) if options.undo else systemd.plan_setup(site)
     if engine == "cdi":

@@ -295,7 +295,7 @@ def test_a_daemon_that_has_gone_at_the_end_does_not_change_the_exit_code(
     _, err = process.communicate(timeout=30)
     assert process.returncode == 3
     assert err.count("\n") == 1
-    assert "it ends with its last process" in err
+    assert "a daemon that starts again removes it after its grace_s" in err
 
 
 def test_a_run_that_is_killed_leaves_its_command(start: Any, daemon: Any, tmp_path: Path) -> None:

@@ -32,7 +32,9 @@ def run_dir_option(directory: str = "Directory") -> Callable[[F], F]:
 
 def state_dir_option(directory: str = "Directory") -> Callable[[F], F]:
     """--state-dir, keyword `state_dir`."""
-    return directory_option("--state-dir", f"{directory} of the database (default: /var/lib/vgpud/cluster).")
+    return directory_option(
+        "--state-dir", f"{directory} of the database (default: /var/lib/vgpud/cluster, for users in ~/.local/state)."
+    )
 
 
 def with_run_dir(text: str) -> Callable[[F], F]:

@@ -76,7 +76,7 @@ class Begin(IntParam):
         try:
             at = self._moment(text, now)
         except (ValueError, OverflowError):
-            fix = "write for example 2h (from now), 16:00, 2026-11-27 or 2026-11-27T08:00"
+            fix = "write for example 2h (from now), 16:00, 2027-01-15 or 2027-01-15T08:00"
             self.fail(f"{text!r} is not a point in time: {fix}", param, ctx)
         if at < now:
             self.fail(f"{text!r} is in the past: write a time that is to come, or leave it out", param, ctx)

@@ -20,7 +20,7 @@ class User(IntParam):
         import pwd
 
         text = str(value)
-        uid = parse_whole(text, UID_MAX)
+        uid = parse_whole(text.removeprefix("uid:"), UID_MAX)  # uid:1000 is how tables show a user without a name
         if uid is not None:
             return uid
         try:

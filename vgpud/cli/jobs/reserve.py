@@ -34,7 +34,7 @@ def reserve() -> None:
     shell_complete=complete_device,
     help="This device, by index or UUID; repeatable.",
 )
-@click.option("--begin", type=Begin(), metavar="TIME", help="2h (from now), 16:00, 2026-11-27T08:00 (default: now).")
+@click.option("--begin", type=Begin(), metavar="TIME", help="2h (from now), 16:00, 2027-01-15T08:00 (default: now).")
 @click.option("--for", "span_ns", type=Span(), metavar="TIME", help="How long: 4h, 2d.")
 @click.option("--end", type=Begin(), metavar="TIME", help="... or until when: as --begin.")
 @click.option(
@@ -55,7 +55,7 @@ def create(
     """Reserve devices for a time, for --queue or else for maintenance. For admins.
 
     \b
-    vgpu reserve create cabling --device 0 --device 1 --begin 2026-11-28T08:00 --for 4h --reason "new cables"
+    vgpu reserve create cabling --device 0 --device 1 --begin 2027-01-15T08:00 --for 4h --reason "new cables"
     vgpu reserve create course --device 3 --begin 13:00 --for 3h --queue course
 
     Jobs that are known to end later do not start there before. Jobs of unknown duration do, and are requeued when the

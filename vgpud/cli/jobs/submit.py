@@ -106,7 +106,7 @@ _SECTIONS = {
 )
 @click.option("--time-limit", type=Span(), metavar="TIME", help="End the job after this running time: 90s, 45m, 2h30m.")
 @click.option(
-    "--begin", type=Begin(), metavar="TIME", help="Start at the earliest then: 2h (from now), 16:00, 2026-11-27T08:00."
+    "--begin", type=Begin(), metavar="TIME", help="Start at the earliest then: 2h (from now), 16:00, 2027-01-15T08:00."
 )
 @click.option("--expected", type=Span(), metavar="TIME", help="Expected duration; some policies use it.")
 @click.option("--retries", type=Whole(0, RETRIES_MAX), metavar="N", help="Retry up to N times on failure.")
@@ -331,7 +331,7 @@ def _devices(client: Client, device_names: Sequence[str]) -> list[str]:
     by_name = {str(d.index): d.uuid for d in devices} | {d.uuid: d.uuid for d in devices}
     for name in device_names:
         if name not in by_name:
-            text = f"no device {name!r}: there are {', '.join(str(d.index) for d in devices) or 'none'}"
+            text = f"no device {name!r}: the devices are {', '.join(str(d.index) for d in devices) or 'none'}"
             raise CliError(text, ExitCode.NOT_FOUND)
     return [by_name[name] for name in device_names]
 

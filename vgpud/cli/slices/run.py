@@ -146,7 +146,7 @@ def _check_owner(item: pb.Slice) -> None:
 
 
 def _remove(settings: Settings, item: pb.Slice) -> None:
-    """Removes the command's slice. If it is still in use, or the daemon is away, it ends with its last process."""
+    """Removes the command's slice. One still in use ends with its last process; without a daemon, by the next one."""
     from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import say
     from vgpud.client import calls
@@ -160,7 +160,9 @@ def _remove(settings: Settings, item: pb.Slice) -> None:
             if error.exit_code == ExitCode.NOT_FOUND:
                 return
             if error.exit_code != ExitCode.CONFLICT:
-                say(f"slice {item.name} was not removed ({error.message}): it ends with its last process")
+                again = "a daemon that starts again removes it after its grace_s (60 s by default) without a program"
+                ends = again if error.exit_code == ExitCode.UNREACHABLE else "it ends with its last process"
+                say(f"slice {item.name} was not removed ({error.message}): {ends}")
                 return
         time.sleep(wait_s)
     say(f"slice {item.name} is still in use: it ends with its last process")

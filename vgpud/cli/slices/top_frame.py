@@ -11,7 +11,7 @@ from vgpud.cli.common.output import blocks_unknown
 from vgpud.cli.slices.top_keys import HELP, Screen
 from vgpud.core.units import format_bytes, format_gpus
 from vgpud.view import figures, slice_tables
-from vgpud.view.fit import Cell, Grid
+from vgpud.view.fit import Cell, Grid, shorten_text
 from vgpud.view.slices import View
 from vgpud.view.text import natural_key, plain
 from vgpud.view.user_names import user_name
@@ -97,9 +97,9 @@ def _drain(line: Line) -> str:
 
 #: in the order of display; the slice's name stands before them, the last minute after GOT%
 COLUMNS = (
-    Column("USER", 8, 7, lambda line: user_name(line.item["owner_uid"])[:8]),
-    Column("QUEUE", 10, 18, lambda line: (line.item["queue"] or "-")[:10]),
-    Column("FOR", 12, 13, lambda line: slice_tables.holder_label(line.item)[:12]),
+    Column("USER", 8, 7, lambda line: shorten_text(user_name(line.item["owner_uid"]), 8)),
+    Column("QUEUE", 10, 18, lambda line: shorten_text(line.item["queue"] or "-", 10)),
+    Column("FOR", 12, 13, lambda line: shorten_text(slice_tables.holder_label(line.item), 12)),
     Column("LIMITS", 10, 12, lambda line: slice_tables.span(*slice_tables.four_numbers(line.share)[:2])),
     Column("DUE%", 5, 1, _due),
     Column("GOT%", 5, 0, lambda line: _percent(line.share["share_ratio"]), _got_style),
@@ -213,7 +213,7 @@ def _programs(sample: Sample) -> dict[tuple[str, str], list[Text]]:
     found: dict[tuple[str, str], list[Text]] = {}
     for process in sample.get("processes", []):
         for device in process["devices"]:
-            user, memory = user_name(process["uid"])[:10], format_bytes(device["mem_used_bytes"])
+            user, memory = shorten_text(user_name(process["uid"]), 10), format_bytes(device["mem_used_bytes"])
             text = f"  {process['pid']:>9}  {user:<10}  {memory:>9}  {plain(process['program'])}"
             found.setdefault((process["slice"], device["device_uuid"]), []).append(Text(text, style="dim"))
     return found

@@ -172,13 +172,11 @@ def _row(certificate: Issued) -> list[str]:
 
 def _view(certificate: Issued) -> dict[str, Any]:
     from vgpud.certs.register import stamp
-    from vgpud.view.user_names import find_user_name
 
     return {
         "kind": certificate.kind,
         "name": certificate.name,
         "uid": certificate.uid if certificate.uid >= 0 else None,
-        "user": find_user_name(certificate.uid),
         "serial": certificate.serial,
         "sha256": certificate.sha256,
         "state": certificate.state(time.time_ns() / 1e9),

@@ -31,7 +31,7 @@ def find(name: str, state: State) -> Device | Denied:
     if found:
         return found
     have = ", ".join(f"{d.index} ({d.uuid})" for d in state.devices.values()) or "none"
-    return Denied(Reason.INVALID, f"no device {name!r} on this node: it has {have}", field="device_uuids")
+    return Denied(Reason.NOT_FOUND, f"no device {name!r} on this node: it has {have}", field="device_uuids")
 
 
 def with_uuids(spec: Spec, state: State) -> Spec:
