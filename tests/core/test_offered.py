@@ -100,7 +100,7 @@ def test_a_reason_that_says_nothing(reason: str) -> None:
 
 @pytest.mark.parametrize("event", [ev.DrainDevice("7", "x"), ev.UndrainDevice("GPU-7")])
 def test_no_such_device(event: ev.DrainDevice | ev.UndrainDevice) -> None:
-    said = denied(step(started(1), event, 0), Reason.INVALID)
+    said = denied(step(started(1), event, 0), Reason.NOT_FOUND)
     assert said == f"no device {event.device!r} on this node: it has 0 (GPU-0)"
 
 
