@@ -195,7 +195,7 @@ def quick_start() -> list[str]:
     """The commands of README from `pip install` of the wheel to two programs that share a simulated device."""
     text = (ROOT / "README.md").read_text()
     blocks = re.findall(r"```console\n(.*?)```", text, re.DOTALL)
-    (block,) = (block for block in blocks if "pip install vgpud-*.whl" in block and "vgpu sim start" in block)
+    (block,) = (block for block in blocks if "pip install dist/vgpud-*.whl" in block and "vgpu sim start" in block)
     return [line.partition("  #")[0].rstrip() for line in block.splitlines() if line]
 
 
@@ -223,9 +223,10 @@ XDG = (("RUNTIME", "DIR"), ("STATE", "HOME"), ("CONFIG", "HOME"), ("CACHE", "HOM
 def test_four_commands_from_the_wheel_to_two_programs(wheel: Path, short_dir: Path) -> None:
     """As README has them, one by one in one shell that finds no compiler: the shares are those that were asked for."""
     commands = quick_start()
-    assert len(commands) == 4 and commands[0].startswith("pip install vgpud-*.whl")
+    assert len(commands) == 4 and commands[0].startswith("pip install dist/vgpud-*.whl")
     fresh_environment(short_dir / "v")
-    shutil.copy(wheel, short_dir)
+    (short_dir / "dist").mkdir()
+    shutil.copy(wheel, short_dir / "dist")
     (short_dir / "bin").mkdir()
     for name in TOOLS:
         (short_dir / "bin" / name).symlink_to(tool(name))
@@ -248,7 +249,7 @@ def test_four_commands_from_the_wheel_to_two_programs(wheel: Path, short_dir: Pa
         assert shell.stdin
         shell.stdin.write(f"{command}\n".encode())
         shell.stdin.flush()
-        wait_for(f"{sign!r} after {command} in {log}", lambda: sign in log.read_text() or shell.poll() is not None)
+        wait_for(f"{sign!r} after {command} in {log}", lambda: sign in log.read_text() or shell.poll() is not None, 120)
         assert sign in log.read_text(), log.read_text()
         return log.read_text()
 

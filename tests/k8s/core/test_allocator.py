@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.core.test_containers import send
@@ -195,6 +195,7 @@ def prepare(state: State, given_: Mapping[str, Any], gpus_: Sequence[Gpu]) -> tu
 
 
 @settings(max_examples=examples(60))
+@example([(Request(capacity={"sm": "0", "smMax": "1", "memory": "0Mi", "memoryMax": "1Mi"}), 0)])
 @given(st.lists(st.tuples(requests.filter(consistent), st.integers(0, 3)), min_size=1, max_size=12))
 def test_the_node_admits_what_the_scheduler_allocates(steps: list[tuple[Request, int]]) -> None:
     """steps: a claim, and how many of the oldest are released before it."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from vgpud.core.slices.capacity import smallest_limit_bytes
 from vgpud.core.slices.claims import POD_NAME
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus
 from vgpud.k8s.core.model import Asked, Gpu, Granted, Offer, Ref, Result, Words
@@ -124,6 +125,7 @@ def _granted(ref: Ref, result: Mapping[str, Any], offers: Mapping[str, Offer]) -
         return Granted(offer.gpu.uuid, MILLI_PER_DEVICE, MILLI_PER_DEVICE, whole, whole)
     least, memory = given.get(SM, MILLI_PER_DEVICE), given.get(MEMORY, whole)
     most, memory_most = given.get(SM_MAX, 0) or least, given.get(MEMORY_MAX, 0) or memory
+    memory_most = max(memory_most, least_memory(offer.gpu))  # as the scheduler raises what is asked as memory
     if most < least:
         text = f"{SM_MAX} {format_gpus(most)} is below {SM} {format_gpus(least)}: {SM_MAX} is the maximum, 0 = as {SM}"
         raise ClaimError(f"claim {ref}, device {name}: {text}")
@@ -134,6 +136,12 @@ def _granted(ref: Ref, result: Mapping[str, Any], offers: Mapping[str, Offer]) -
         raise ClaimError(f"claim {ref}, device {name}: {text}: {MEMORY_MAX} is the maximum, 0 = as {MEMORY}")
     granule = offer.gpu.granule_bytes
     return Granted(offer.gpu.uuid, least, most, memory - memory % granule, memory_most - memory_most % granule)
+
+
+def least_memory(gpu: Gpu) -> int:
+    """The least memory that vgpud prepares a claim with: what it admits, in the unit that is published."""
+    unit = memory_unit_bytes(gpu.granule_bytes)
+    return -(-smallest_limit_bytes(gpu.context_bytes, gpu.granule_bytes) // unit) * unit
 
 
 def fixed_memory(gpu: Gpu, milli: int) -> int:

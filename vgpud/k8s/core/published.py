@@ -20,9 +20,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from vgpud.core.model import SLICES_MAX
-from vgpud.core.slices.capacity import smallest_limit_bytes
 from vgpud.core.units import MILLI_PER_DEVICE
-from vgpud.k8s.core.claims import fixed_memory
+from vgpud.k8s.core.claims import fixed_memory, least_memory
 from vgpud.k8s.core.model import Gpu, Offer
 from vgpud.k8s.core.names import (
     DRIVER,
@@ -76,18 +75,12 @@ def devices(gpus: Iterable[Gpu], policy: Policy) -> list[Offer]:
     with."""
     sizes = {FREE} | (FIXED_MILLI.keys() if policy.fixed_sizes else set()) | ({MONITOR} if policy.monitors else set())
     there = [offer for offer in offers(gpus).values() if offer.gpu.is_for_kubernetes and offer.size in sizes]
-    return [offer for offer in there if offer.size == MONITOR or _memory_bytes(offer) >= _least_bytes(offer.gpu)]
+    return [offer for offer in there if offer.size == MONITOR or _memory_bytes(offer) >= least_memory(offer.gpu)]
 
 
 def _memory_bytes(offer: Offer) -> int:
     gpu = offer.gpu
     return gpu.memory_bytes if offer.size == FREE else fixed_memory(gpu, FIXED_MILLI[offer.size])
-
-
-def _least_bytes(gpu: Gpu) -> int:
-    """The least memory that vgpud prepares a claim with: what it admits, in the unit that is published."""
-    unit = memory_unit_bytes(gpu.granule_bytes)
-    return -(-smallest_limit_bytes(gpu.context_bytes, gpu.granule_bytes) // unit) * unit
 
 
 def specs(gpus: Sequence[Gpu], node: str, policy: Policy) -> list[dict[str, Any]]:
@@ -166,7 +159,7 @@ def _semantic(version: str) -> str:
 
 
 def _capacity(gpu: Gpu, policy: Policy) -> dict[str, Any]:
-    step_bytes, least_bytes = memory_unit_bytes(gpu.granule_bytes), _least_bytes(gpu)
+    step_bytes, least_bytes = memory_unit_bytes(gpu.granule_bytes), least_memory(gpu)
     whole, step, least = format_memory(gpu.memory_bytes), format_memory(step_bytes), format_memory(least_bytes)
     # the API refuses a step beyond the value, and with it the whole ResourceSlice
     memory_step = step if least_bytes < gpu.memory_bytes else None
