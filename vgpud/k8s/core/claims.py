@@ -125,7 +125,7 @@ def _granted(ref: Ref, result: Mapping[str, Any], offers: Mapping[str, Offer]) -
         return Granted(offer.gpu.uuid, MILLI_PER_DEVICE, MILLI_PER_DEVICE, whole, whole)
     least, memory = given.get(SM, MILLI_PER_DEVICE), given.get(MEMORY, whole)
     most, memory_most = given.get(SM_MAX, 0) or least, given.get(MEMORY_MAX, 0) or memory
-    memory_most = max(memory_most, least_memory(offer.gpu))  # as the scheduler raises what is asked as memory
+    memory_most = max(memory_most, min(memory, least_memory(offer.gpu)))  # as the scheduler raises a smaller memory
     if most < least:
         text = f"{SM_MAX} {format_gpus(most)} is below {SM} {format_gpus(least)}: {SM_MAX} is the maximum, 0 = as {SM}"
         raise ClaimError(f"claim {ref}, device {name}: {text}")
