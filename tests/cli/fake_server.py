@@ -305,7 +305,7 @@ class FakeAttachSocket:
             except OSError:
                 return
             self.messages.append(peer.recv(4096))
-            reply = struct.pack("=6IQ64s64s256s", 0x55504756, 1, 0, self.status, 0, 0, 1, b"a", b"n", b"no: mend it")
+            reply = struct.pack("=6IQ64s64s256s", 0x55504756, 1, 0, self.status, 0, 0, 1, b"a", b"n", b"no: fix it")
             peer.send(reply)
             self.peers.append(peer)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from typing import BinaryIO
 
 from vgpud.client.failures import make_error
 from vgpud.client.model import Job
@@ -20,6 +21,11 @@ def _open_without_waiting(path: str, flags: int) -> int:
     raise make_error(f"{path} is not a regular file: the output is not kept", ExitCode.OTHER)
 
 
+def open_log(path: Path) -> BinaryIO:
+    """The file, to be read. Raises OSError, and ClientError for what is no regular file and keeps no output."""
+    return open(path, "rb", opener=_open_without_waiting)
+
+
 def read_log(job: Job, member: int, is_remote: bool) -> str:
     """All that this member of a job has printed; "" of one that has printed nothing yet. Raises ClientError, also for
     output that goes to a device or a pipe and is not kept."""
@@ -32,7 +38,7 @@ def read_log(job: Job, member: int, is_remote: bool) -> str:
         raise make_error(text, ExitCode.NOT_FOUND)
     path = Path(f"{job.log}.{member}" if member else job.log)
     try:
-        with open(path, "rb", opener=_open_without_waiting) as file:
+        with open_log(path) as file:
             return file.read().decode("utf-8", "replace")
     except FileNotFoundError:
         return ""

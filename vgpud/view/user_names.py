@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from typing import Any
 
 _UID = re.compile(r"\buid (\d{1,10})\b")
 
@@ -22,6 +23,11 @@ def _name(uid: int) -> str:
 def find_user_name(uid: int) -> str | None:
     """For documents, beside the number: ann, or None for a user without a name and for any user."""
     return _name(uid) or None if uid >= 0 else None
+
+
+def add_user_name(row: dict[str, Any]) -> dict[str, Any]:
+    """The object of a document with the name beside the number; as it is where it has no number."""
+    return row | {"user": find_user_name(row["uid"])} if "uid" in row else row
 
 
 def user_name(uid: int) -> str:

@@ -57,7 +57,7 @@ def test_it_comes_back_after_a_restart(tmp_path: Path) -> None:
 def test_a_refusal_is_the_daemons_words(tmp_path: Path) -> None:
     server = FakeAttachSocket(tmp_path / "attach.sock")
     server.status = 3
-    with pytest.raises(CliError, match="no: mend it") as caught:
+    with pytest.raises(CliError, match="no: fix it") as caught:
         held_slice.Holder(str(server.path))
     assert caught.value.exit_code == 5
 

@@ -25,12 +25,10 @@ def ls(
 ) -> None:
     """Lists the jobs that the filters leave; `last`: only so many, from the end."""
     from vgpud.cli.common.output import emit, say
-    from vgpud.view.user_names import find_user_name
+    from vgpud.view.user_names import add_user_name
 
     found = status(run_dir)
-    jobs = [
-        one | {"user": find_user_name(one["uid"])} for one in found["jobs"] if _is_asked_for(one, queue, uid, states)
-    ]
+    jobs = [add_user_name(one) for one in found["jobs"] if _is_asked_for(one, queue, uid, states)]
     found["jobs"] = jobs = jobs if last is None else jobs[len(jobs) - min(last, len(jobs)) :]
     emit(settings, found, [job["slurm_id"] for job in jobs], lambda: _grid(jobs))
     if settings.output == "table":
@@ -47,7 +45,7 @@ def explain(settings: Settings, run_dir: Path | None, key: str) -> None:
     """Says why a job of Slurm's number waits, or where it runs."""
     from vgpud.cli.common.output import dump, print_lines
     from vgpud.view.text import plain
-    from vgpud.view.user_names import find_user_name
+    from vgpud.view.user_names import add_user_name
 
     known = status(run_dir)
     found = next((one for one in [*known["jobs"], *known["refused"]] if one["slurm_id"] == key), None)
@@ -64,7 +62,7 @@ def explain(settings: Settings, run_dir: Path | None, key: str) -> None:
     elif settings.output == "name":
         print(key)
     else:
-        dump(settings, found | {"user": find_user_name(found["uid"])} if "uid" in found else found)
+        dump(settings, add_user_name(found))
 
 
 def quota(settings: Settings, run_dir: Path | None, name: str | None = None) -> None:

@@ -38,6 +38,7 @@ def show(settings: Settings, state_dir: Path | None, query: Asked) -> None:
     from vgpud.cli.common.output import emit
     from vgpud.core.jobs.model import NEVER_NS
     from vgpud.store import cluster as store
+    from vgpud.view.user_names import add_user_name
 
     until_ns = NEVER_NS if query.until_ns is None else query.until_ns
     found = store.usage(find_state_dir(state_dir), query.since_ns or 0, until_ns)
@@ -46,24 +47,17 @@ def show(settings: Settings, state_dir: Path | None, query: Asked) -> None:
     items = [one for one in items if not query.states or one["state"] in query.states]
     if query.by == "job":
         columns, rows, key = store.USAGE_COLUMNS, items, "slurm_id"
-        data: Row = {"jobs": _add_user_names(items)}
+        data: Row = {"jobs": [add_user_name(row) for row in items]}
     else:
         key = "uid" if query.by == "user" else "queue"
         columns, rows = (key, "jobs", *_AMOUNTS), _sums(items, key)
-        data = {"by": query.by, "usage": _add_user_names(rows)}
+        data = {"by": query.by, "usage": [add_user_name(row) for row in rows]}
     if settings.output == "csv":
         headers = [columns] if settings.headers else []
         csv.writer(sys.stdout, lineterminator="\n").writerows([*headers, *([row[c] for c in columns] for row in rows)])
         return
     grid: Callable[[], Grid] = (lambda: _jobs_grid(rows)) if query.by == "job" else (lambda: _sums_grid(rows, key))
     emit(settings, data, [row[key] for row in rows], grid)
-
-
-def _add_user_names(rows: Sequence[Row]) -> list[Row]:
-    """The rows for a document: beside the number of a user, the name."""
-    from vgpud.view.user_names import find_user_name
-
-    return [row | {"user": find_user_name(row["uid"])} if "uid" in row else row for row in rows]
 
 
 def _sums(items: Sequence[Row], key: str) -> list[Row]:

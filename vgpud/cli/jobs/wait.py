@@ -10,13 +10,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from stat import S_ISREG
 from typing import TYPE_CHECKING, BinaryIO
 
 from vgpud.cli.common.client import Client
 from vgpud.cli.common.options import Settings
 from vgpud.cli.common.output import console, dump, remark, say
 from vgpud.client import calls
+from vgpud.client.logs import open_log
 from vgpud.errors import CliError, ExitCode
 from vgpud.view.job_tables import state_words
 from vgpud.view.jobs import ENDED, exit_code, job_view
@@ -172,7 +172,7 @@ class Log:
         self._file: BinaryIO | None = None
 
     def read(self) -> Iterator[bytes]:
-        """The bytes that were added; empty while the file does not exist. Raises CliError."""
+        """The bytes that were added; empty while the file does not exist. Raises CliError, ClientError."""
         if self._file is None or self._is_other():
             self._open()
         if self._file is None:
@@ -187,18 +187,15 @@ class Log:
 
     def _open(self) -> None:
         try:
-            fd = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+            file = open_log(self.path)
         except FileNotFoundError:
             return
         except OSError as error:
             code = ExitCode.DENIED if isinstance(error, PermissionError) else ExitCode.OTHER
             raise CliError(f"cannot read {self.path}: {error.strerror}", code) from error
-        if not S_ISREG(os.fstat(fd).st_mode):
-            os.close(fd)
-            raise CliError(f"{self.path} is not a regular file: the output is not kept")
         if self._file:
             self._file.close()
-        self._file = os.fdopen(fd, "rb")
+        self._file = file
 
     def _is_other(self) -> bool:
         assert self._file

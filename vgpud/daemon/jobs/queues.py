@@ -113,9 +113,6 @@ class QueueRegistry:
             return Denied(Reason.PRECONDITION, text, field="name")
         return None
 
-    def without_queue(self, name: str) -> tuple[QueueSpec, ...]:
-        return tuple(known for known in self.specs if known.name != name)
-
     def delete(self, name: str) -> None:
         self._store.delete_queue(name)
         del self._queues[name]
