@@ -49,6 +49,17 @@ static bool read_next(struct vg_lane *lane, struct vg_process *process, uint64_t
   return true;
 }
 
+/* All has been read and nothing runs: what was not shown was overwritten before it was read, unless it was counted ahead
+ * of what runs later. When it ran will not be known any more. */
+static void lose_unshown(struct vg_lane *lane, struct vg_process *process) {
+  const struct vg_span *busy = &process->busy;
+  if (busy->since_ns || vg_span_is_late(busy)) return;
+  uint64_t ahead_ns = busy->counted_ns > busy->total_ns ? busy->counted_ns - busy->total_ns : 0;
+  if (process->unshown_ns <= ahead_ns) return;
+  lane->excess_ns -= vg_core_least(lane->excess_ns, process->unshown_ns - ahead_ns);
+  process->unshown_ns = ahead_ns;
+}
+
 void vg_overlap_count(struct vg_lane *lane, struct vg_process *process, uint64_t more_ns, uint64_t now_ns) {
   uint64_t count = VG_LOAD(&process->report->run_count);
   lane->more_ns += more_ns;
@@ -57,12 +68,13 @@ void vg_overlap_count(struct vg_lane *lane, struct vg_process *process, uint64_t
     process->runs_read = count;
     process->unshown_ns = 0;
   }
-  if (count == process->runs_read) return;
   if (count - process->runs_read >= VG_RUNS_SHOWN) process->runs_read = count - VG_RUNS_SHOWN + 1;
   for (int i = 0; i < RUNS_A_LOOK && lane->runs_read < RUNS_A_ROUND && process->runs_read != count; i++) {
     lane->runs_read++;
     if (!read_next(lane, process, now_ns)) break;
   }
+  process->has_unread_runs = process->runs_read != count;
+  if (!process->has_unread_runs) lose_unshown(lane, process);
   if (now_ns > KEPT_NS) vg_runs_forget(&lane->ran, now_ns - KEPT_NS);
 }
 
@@ -78,6 +90,13 @@ static bool shows_runs(const struct vg_lane *lane) {
   for (const struct vg_process *process = lane->first; process; process = process->next)
     if (process->busy.total_ns && !VG_LOAD_RELAXED(&process->report->run_count)) return false;
   return true;
+}
+
+/* Whether what has been shown, and not been read, may say how much of the excess is overlap. */
+static bool has_unread_runs(const struct vg_lane *lane) {
+  for (const struct vg_process *process = lane->first; process; process = process->next)
+    if (process->has_unread_runs) return true;
+  return false;
 }
 
 /* What is lost may not be taken off once more when it shows when it ran. */
@@ -107,7 +126,8 @@ uint64_t vg_overlap_take(struct vg_lane *lane, uint64_t passed_ns) {
   uint64_t clock_ns = vg_core_least(lane->more_ns, passed_ns);
   lane->excess_ns += lane->more_ns - clock_ns;
   lane->more_ns = 0;
-  uint64_t taken_ns = take_off(lane, clock_ns), late_ns = vg_core_least(lane->excess_ns, passed_ns - taken_ns);
+  uint64_t taken_ns = take_off(lane, clock_ns), late_ns = 0;
+  if (!has_unread_runs(lane)) late_ns = vg_core_least(lane->excess_ns, passed_ns - taken_ns);
   lane->excess_ns -= late_ns;
   if (lane->excess_ns > EXCESS_MOST_NS || (lane->excess_ns && !shows_runs(lane))) lose_excess(lane);
   return taken_ns + late_ns;

@@ -144,7 +144,8 @@ static void read_answers(struct vg_process *process, uint64_t now_ns) {
 /* May the page change, without its doorbell, in a way that matters before the next heartbeat? */
 static uint8_t due_next(const struct vg_process *process) {
   bool open = is_open(process->word);
-  bool runs = process->reported.outstanding || process->busy.since_ns || vg_span_is_late(&process->busy);
+  bool runs = process->reported.outstanding || process->busy.since_ns || vg_span_is_late(&process->busy) ||
+              process->has_unread_runs;
   bool drains = !open && !process->reported.quiet;
   bool enters = open && process->reported.waiting;
   if (runs || drains || enters) return VG_DUE_PAGE;

@@ -196,6 +196,34 @@ static void work_in_the_pauses_of_many_short_runs_counts(void) {
   end();
 }
 
+/* More than a page shows: what is overwritten before it was read may have been at the same time, and waits for nothing. */
+static void runs_that_were_overwritten_are_not_counted_twice(void) {
+  begin();
+  look(0, 40);
+  for (int i = 0; i < 160; i++) {
+    report_run(0, 10 + i * .15, 10 + i * .15 + .1);
+    report_run(1, 10 + i * .15, 10 + i * .15 + .1);
+  }
+  uint64_t us = look(40, 99);
+  printf("  %llu of 16000 us\n", (unsigned long long)us);
+  CHECK(us >= 15000 && us <= 17000);
+  end();
+}
+
+/* A look reads few runs: what may be overlap is not charged before all are read. */
+static void what_is_still_to_be_read_is_not_charged_meanwhile(void) {
+  begin();
+  look(0, 20);
+  for (int i = 0; i < 60; i++) {
+    report_run(0, 10 + i * .1, 10 + i * .1 + .02);
+    report_run(1, 10 + i * .1, 10 + i * .1 + .02);
+  }
+  uint64_t us = look(20, 60);
+  printf("  %llu of 1200 us\n", (unsigned long long)us);
+  CHECK(us >= 1000 && us <= 1300);
+  end();
+}
+
 /* It shows no runs: what the others have lost with it is not taken off them once more. */
 static void an_older_process_beside_others_changes_nothing(void) {
   begin();
@@ -243,6 +271,8 @@ int main(void) {
   RUN(one_that_is_killed_leaves_nothing_to_count);
   RUN(time_beyond_the_bound_is_lost_with_its_runs);
   RUN(work_in_the_pauses_of_many_short_runs_counts);
+  RUN(runs_that_were_overwritten_are_not_counted_twice);
+  RUN(what_is_still_to_be_read_is_not_charged_meanwhile);
   RUN(an_older_process_beside_others_changes_nothing);
   RUN(runs_that_processes_share_take_off_a_quarter);
   return 0;
