@@ -49,8 +49,8 @@ static bool read_next(struct vg_lane *lane, struct vg_process *process, uint64_t
   return true;
 }
 
-/* All has been read and nothing runs: what was not shown was overwritten before it was read, unless it was counted ahead
- * of what runs later. When it ran will not be known any more. */
+/* All has been read and nothing runs: what was not shown was overwritten before it was read, unless it was counted
+ * ahead of what runs later. When it ran will not be known any more. */
 static void lose_unshown(struct vg_lane *lane, struct vg_process *process) {
   const struct vg_span *busy = &process->busy;
   if (busy->since_ns || vg_span_is_late(busy)) return;

@@ -1,7 +1,8 @@
 /*
  * overlap.h - the time in which a slice had work on the device, from that of its processes: what two of them had at the
  * same time counts once. They report when it was (vg_run_shown), some of them late; until then both count, and a slice
- * counts no more than the clock.
+ * counts no more than the clock. Beyond the clock nothing counts while runs wait to be read, nor what was overwritten
+ * before it was read.
  */
 #ifndef VG_ARBITER_OVERLAP_H
 #define VG_ARBITER_OVERLAP_H

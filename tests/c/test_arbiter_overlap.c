@@ -196,7 +196,8 @@ static void work_in_the_pauses_of_many_short_runs_counts(void) {
   end();
 }
 
-/* More than a page shows: what is overwritten before it was read may have been at the same time, and waits for nothing. */
+/* More than a page shows: what is overwritten before it was read may have been at the same time, and waits for nothing.
+ */
 static void runs_that_were_overwritten_are_not_counted_twice(void) {
   begin();
   look(0, 40);
