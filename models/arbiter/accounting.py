@@ -1,4 +1,4 @@
-"""Charges all slices for the time since the last step; in C: shim/arbiter/shares.c."""
+"""Charges all slices for the time since the last step."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from models.arbiter.charges import charge, may_begin_turn
 from models.arbiter.completed import count_done, take_unexplained_ns, weigh
 from models.arbiter.device import (
     Device,
+    another_in_slot,
     any_waits,
     cap_depth,
-    clamp_ns,
     free,
     keeps_others_waiting,
     lately_active,
@@ -25,7 +25,8 @@ from models.arbiter.model import (
     TICK_NS,
     Slice,
     State,
-    parts,
+    clamp_ns,
+    part_of,
     scale_ns,
 )
 
@@ -63,7 +64,7 @@ def note_reports(device: Device, s: Slice, passed_ns: int) -> int:
     if not active_ns and s.attached and s.was_active:
         active_ns = passed_ns
     # Behind the gate that cut its work off, a slice prepares what it would have prepared while that work ran.
-    prepares = s.state == State.SHUT and s.cut_off and any(o is not s for o in saturating(device))
+    prepares = s.state == State.SHUT and s.cut_off and another_in_slot(device, s)
     if not prepares:
         s.window_idle_ns += passed_ns - active_ns
     return reported_ns
@@ -85,22 +86,22 @@ def accrue_lag(device: Device, s: Slice, passed_ns: int) -> None:
         if not s.was_active:  # the entitlement of an idle slice is not saved up
             s.virtual_ns += passed_ns
         return
-    depth_ns = parts(device.params.guarantee_depth_ns, s.entitlement_ppm)
+    depth_ns = part_of(device.params.guarantee_depth_ns, s.entitlement_ppm)
     if s.active:  # the slot has used what it lacks, since the work of saturating slices cannot be taken back
         depth_ns = max(depth_ns, -device.slot_lag_ns)
     # A latency slice that needs just its minimum must not fall behind by roundings: a hundredth more.
     ppm = s.entitlement_ppm * 101 // 100 if s.params.latency else s.entitlement_ppm
-    s.free_lag_ns = min(s.free_lag_ns + parts(passed_ns, ppm), max(depth_ns, s.free_lag_ns))
+    s.free_lag_ns = min(s.free_lag_ns + part_of(passed_ns, ppm), max(depth_ns, s.free_lag_ns))
     if not may_begin_turn(s):  # it is not owed what it does not take
         s.free_lag_ns = min(s.free_lag_ns, SHORT_NS)
-    owed_ns = parts(passed_ns, s.params.min_milli * MILLI * 101 // 100)
+    owed_ns = part_of(passed_ns, s.params.min_milli * MILLI * 101 // 100)
     s.owed_ns = min(s.owed_ns + owed_ns, scale_ns(device.params.guarantee_depth_ns, s.params.min_milli))
 
 
 def accrue_slot_lag(device: Device, passed_ns: int) -> None:
     together_ppm = sum(s.entitlement_ppm for s in saturating(device))
-    depth_ns = parts(device.params.guarantee_depth_ns, together_ppm)
-    device.slot_lag_ns = min(device.slot_lag_ns + parts(passed_ns, together_ppm), depth_ns)
+    depth_ns = part_of(device.params.guarantee_depth_ns, together_ppm)
+    device.slot_lag_ns = min(device.slot_lag_ns + part_of(passed_ns, together_ppm), depth_ns)
 
 
 def charge_free(device: Device, s: Slice, contexts: int, passed_ns: int, now_ns: int) -> None:
@@ -148,6 +149,18 @@ def ahead_most(s: Slice) -> int:
     return DEBT_MAX_NS if s.outstanding else LATE_REPORTED_NS
 
 
+def shared_ns(device: Device, s: Slice, used_ns: int, passed_ns: int, now_ns: int) -> int:
+    """The part of a slice's time that it shares with others in the slot: at most as long as their work was outstanding.
+
+    Of a short step all of it. A step beside a drain is long only if the arbiter ran late, and then most of it belongs
+    to one of them.
+    """
+    if passed_ns < LATE_STEP_NS:
+        return used_ns
+    others = (o for o in saturating(device) if o is not s and shares_device(o, now_ns))
+    return min(used_ns, max((o.busy_ns if o.contexts else passed_ns for o in others), default=0))
+
+
 def charge_slot(device: Device, passed_ns: int, now_ns: int) -> None:
     """Splits the time that free slices have left among the saturating slices that occupied the device.
 
@@ -167,9 +180,7 @@ def charge_slot(device: Device, passed_ns: int, now_ns: int) -> None:
                 used_ns = max(0, s.drained_ns - device.last_ns)  # its drain was noticed later than it happened
         own = max(1, s.contexts)
         used_ns = max(0, used_ns - taken_ns)
-        # A step beside a drain is long only if the arbiter ran late, and then most of it belongs to one of them.
-        beside_ns = max((o.busy_ns if o.contexts else passed_ns for o in occupants if o is not s), default=0)
-        split_ns = min(used_ns, beside_ns) if passed_ns >= LATE_STEP_NS else used_ns
+        split_ns = shared_ns(device, s, used_ns, passed_ns, now_ns)
         used_ns -= split_ns - split_ns * own // contexts
         charge(device, s, used_ns, max(0, used_ns - s.busy_ns))
         # Estimates of work that other saturating slices overlapped include their time. What free slices took is no

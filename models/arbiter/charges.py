@@ -1,4 +1,4 @@
-"""What a charge of device time counts for, and what a turn costs at least. In C: charge() in shim/arbiter/shares.c."""
+"""What a charge of device time counts for, and what a turn costs at least."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Completed work as the tenants report it, and how far it is believed. In C: shim/arbiter/shares.c."""
+"""Completed work as the tenants report it, and how far it is believed."""
 
 from __future__ import annotations
 
-from models.arbiter.device import Device, any_waits, clamp_ns, free, lately_active, others_active, saturating
+from models.arbiter.device import Device, any_waits, free, lately_active, others_active, saturating
 from models.arbiter.model import (
     DEBT_MAX_NS,
     LATE_REPORTED_NS,
@@ -17,6 +17,7 @@ from models.arbiter.model import (
     TURN_REFILL_NS,
     UNEXPLAINED_MAX_NS,
     Slice,
+    clamp_ns,
 )
 
 
@@ -75,6 +76,12 @@ def is_believable(device: Device, reported_ns: int, available_ns: int) -> bool:
     return 4 * device.all_reported_ns <= 5 * device.available_ns + 4 * LATE_REPORTED_NS
 
 
+def forget_excess(device: Device) -> None:
+    device.excess_ns = 0
+    for s in device.slices:
+        s.over_reported_ns = 0
+
+
 def remit(device: Device, reports: list[int], passed_ns: int) -> None:
     """Remits charges where reports add up to more time than there was: estimates taken beside others may be too long.
 
@@ -85,9 +92,7 @@ def remit(device: Device, reports: list[int], passed_ns: int) -> None:
     if any(s.saturating for s in ran):
         return
     if sum(lately_active(s, device.last_ns) for s in device.slices) <= 1:
-        device.excess_ns = 0
-        for s in device.slices:
-            s.over_reported_ns = 0
+        forget_excess(device)
         return
     contexts = max(1, sum(s.contexts for s in ran))
     excess_ns = device.excess_ns

@@ -47,11 +47,15 @@ def lately_active(s: Slice, now_ns: int) -> bool:
 
 def waits(s: Slice) -> bool:
     """A thread waits at the closed gate, and what ran before the gate was closed has drained or been noticed."""
-    return s.wants and not s.params.paused and s.state != State.OPEN and (s.state == State.SHUT or s.noticed)
+    return s.wants_to_run and s.state != State.OPEN and (s.state == State.SHUT or s.noticed)
 
 
 def others_active(device: Device, s: Slice) -> bool:
     return any(o is not s and lately_active(o, device.last_ns) for o in device.slices)
+
+
+def another_in_slot(device: Device, s: Slice) -> bool:
+    return any(o is not s for o in saturating(device))
 
 
 def another_waits(device: Device, s: Slice) -> bool:
@@ -78,7 +82,7 @@ def shares_device(s: Slice, now_ns: int) -> bool:
 
 def is_alone(device: Device, s: Slice) -> bool:
     """No other slice is attached or has work outstanding."""
-    return not any(o is not s and (o.attached or o.state in (State.DRAINING, State.OVERLAP)) for o in device.slices)
+    return not any(o is not s and (o.attached or o.drains) for o in device.slices)
 
 
 def leads_beside_others(device: Device, s: Slice) -> bool:
@@ -108,12 +112,12 @@ def cap_needed(device: Device, s: Slice) -> int:
 def is_caught(device: Device, s: Slice) -> bool:
     """Its kernels may spin because a launch of its gang waits at another device's gate. They are charged for that, so
     by its maximum or its virtual time it would never be next."""
-    return s.led and s.state == State.OVERLAP and device.last_ns >= s.close_ns + RESCUE_NS
+    return s.leads_or_follows and s.state == State.OVERLAP and device.last_ns >= s.close_ns + RESCUE_NS
 
 
 def is_rescued(device: Device, s: Slice) -> bool:
     """It was let in as one that is caught, and the other devices of its gang need a moment to follow."""
-    return s.led and s.state == State.OPEN and device.last_ns < s.rescue_ns
+    return s.leads_or_follows and s.state == State.OPEN and device.last_ns < s.rescue_ns
 
 
 def below_maximum(device: Device, s: Slice) -> bool:
@@ -123,20 +127,16 @@ def below_maximum(device: Device, s: Slice) -> bool:
     return s.is_uncapped or s.cap_ns > cap_needed(device, s) or is_caught(device, s) or is_rescued(device, s)
 
 
-def is_stopped(s: Slice) -> bool:
+def gang_is_stopped(s: Slice) -> bool:
     """Another device's arbiter keeps its gang from running."""
-    return s.led and (not s.gang_go if s.follows and s.saturating else s.gang_stop)
+    return s.leads_or_follows and (not s.gang_go if s.follows and s.saturating else s.gang_stop)
 
 
 def may_run(device: Device, s: Slice) -> bool:
     """No maximum keeps it from running: neither here nor, for a gang, on its other devices."""
-    return below_maximum(device, s) and not is_stopped(s)
+    return below_maximum(device, s) and not gang_is_stopped(s)
 
 
 def may_precede(device: Device, s: Slice) -> bool:
     """It is of the latency class, and within its guarantee."""
     return s.params.latency and not s.overdrawn and below_maximum(device, s)
-
-
-def clamp_ns(ns: int, most_ns: int) -> int:
-    return max(-most_ns, min(ns, most_ns))

@@ -1,14 +1,26 @@
-"""Demands, entitlements and the floor of virtual time. In C: shim/arbiter/entitlements.c."""
+"""Demands, entitlements and the floor of virtual time."""
 
 from __future__ import annotations
 
 from models.arbiter.device import Device, lately_active, saturating, shares_device
-from models.arbiter.model import DEBT_MAX_NS, IDLE_NS, MILLI, MS, PPM, SEEN_LEAST_NS, Slice, State
+from models.arbiter.model import (
+    DEADLINE_NS,
+    DEBT_MAX_NS,
+    ENTITLEMENT_MIN_PPM,
+    IDLE_NS,
+    MILLI,
+    PPM,
+    SEEN_LEAST_NS,
+    Slice,
+    State,
+    least_ppm,
+)
 
 
-def deadline_of(s: Slice, now_ns: int) -> int:
-    """Deadline of a burst that begins now."""
-    return now_ns + 4 * MS * MILLI // s.params.min_milli if s.params.min_milli else s.deadline_ns
+def set_deadline(s: Slice, now_ns: int) -> None:
+    """Sets the deadline of a latency slice's burst that begins now."""
+    if s.params.min_milli:
+        s.deadline_ns = now_ns + DEADLINE_NS * MILLI // s.params.min_milli
 
 
 def note_activity(s: Slice, now_ns: int) -> None:
@@ -20,7 +32,7 @@ def note_activity(s: Slice, now_ns: int) -> None:
             s.free_lag_ns, s.owed_ns = min(s.free_lag_ns, 0), min(s.owed_ns, 0)
         s.last_active_ns = now_ns
         if not s.was_active:
-            s.deadline_ns = deadline_of(s, now_ns)
+            set_deadline(s, now_ns)
     s.was_active = s.active
 
 
@@ -35,6 +47,12 @@ def measure_demand(s: Slice) -> None:
     s.demand_ppm = s.work_ns * PPM // (s.work_ns + s.idle_ns)
 
 
+def limit_of(s: Slice) -> int:
+    """The most that water-filling gives a slice."""
+    wanted_ppm = PPM if s.saturating else min(PPM, s.demand_ppm * 103 // 100 + 5_000)
+    return min(wanted_ppm, s.params.max_milli * MILLI)
+
+
 def set_entitlements(device: Device, now_ns: int) -> None:
     """Entitlements by water-filling: minima first, then by priority and weight, none beyond its maximum or its
     demand."""
@@ -42,17 +60,16 @@ def set_entitlements(device: Device, now_ns: int) -> None:
     limits: dict[int, int] = {}
     for s in device.slices:
         if not lately_active(s, now_ns):
-            s.entitlement_ppm = max(1000, s.params.min_milli * MILLI)
+            s.entitlement_ppm = least_ppm(s.params)
             continue
-        wanted = PPM if s.saturating else min(PPM, s.demand_ppm * 103 // 100 + 5_000)
-        limits[s.ident] = min(wanted, s.params.max_milli * MILLI)
+        limits[s.ident] = limit_of(s)
         s.entitlement_ppm = min(s.params.min_milli * MILLI, limits[s.ident])
         left -= s.entitlement_ppm
     active = [s for s in device.slices if s.ident in limits]
     for priority in sorted({s.params.priority for s in active}, reverse=True):
         left = fill_level([s for s in active if s.params.priority == priority], limits, left)
     for s in active:
-        s.entitlement_ppm = max(1000, s.entitlement_ppm)
+        s.entitlement_ppm = max(ENTITLEMENT_MIN_PPM, s.entitlement_ppm)
 
 
 def fill_level(level: list[Slice], limits: dict[int, int], spare_ppm: int) -> int:

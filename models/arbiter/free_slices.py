@@ -1,11 +1,11 @@
-"""The free slices: which is served first, and which waits for others. In C: shim/arbiter/policy.c."""
+"""The free slices: which is served first, and which waits for others."""
 
 from __future__ import annotations
 
 from models.arbiter.charges import begin_turn, may_begin_turn
 from models.arbiter.device import Device, free, may_precede, may_run
-from models.arbiter.entitlements import deadline_of
-from models.arbiter.gates import close_gate, may_open, open_gate, renew
+from models.arbiter.entitlements import set_deadline
+from models.arbiter.gates import close_gate, may_open, open_gate, renew_word
 from models.arbiter.lags import is_short, most_behind
 from models.arbiter.model import AHEAD_NS, BACK_NS, LATENCY_DEBT_NS, Slice, State, scale_ns, time_behind_ns
 
@@ -39,7 +39,7 @@ def review_free(device: Device, now_ns: int) -> None:
         elif s.state != State.OPEN:
             open_gate(device, s, now_ns)
         elif s.gave_up_while_waiting or (s.quiet and s.wants):
-            renew(device, s, now_ns)
+            renew_word(device, s, now_ns)
 
 
 def note_turns(device: Device) -> None:
@@ -60,5 +60,5 @@ def note_limits(device: Device) -> None:
         s.limited = not s.is_uncapped and s.cap_ns < (full_ns * 3 // 4 if s.limited else 1)
         overdrawn = s.owed_ns <= (BACK_NS if s.overdrawn else 0) - LATENCY_DEBT_NS
         if s.overdrawn and not overdrawn:
-            s.deadline_ns = deadline_of(s, device.last_ns)
+            set_deadline(s, device.last_ns)
         s.overdrawn = overdrawn

@@ -1,4 +1,4 @@
-"""Gaps: time in which the arbiter stood still, and tenants followed their timetables. In C: shim/arbiter/gaps.c."""
+"""Gaps: time in which the arbiter stood still, and tenants followed their timetables."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ from models.arbiter.device import Device
 from models.arbiter.model import STALLED_NS, Slice
 
 
+def stood_still(device: Device, now_ns: int) -> bool:
+    return now_ns > device.last_ns + STALLED_NS
+
+
 def skip_gap(device: Device, now_ns: int) -> None:
     """Leaves a gap out: its time is charged to no slice, and neither is its work.
 
     For all that lasts through it, it was not there. It is measured by the arbiter's own clock: no page can make one.
     """
-    gap_ns = now_ns - device.last_ns
-    if gap_ns <= STALLED_NS:
+    if not stood_still(device, now_ns):
         return
+    gap_ns = now_ns - device.last_ns
     device.last_ns = now_ns
     for s in device.slices:
         drop_work(s)

@@ -1,4 +1,4 @@
-"""Opening and closing gates, drains, and the rescue of work that cannot end. In C: slices.c, policy.c."""
+"""Opening and closing gates, drains, and the rescue of work that cannot end."""
 
 from __future__ import annotations
 
@@ -26,16 +26,30 @@ def set_word(s: Slice, gate: int) -> None:
     s.word = ((s.word >> EPOCH_SHIFT) + 1) << EPOCH_SHIFT & 0xFFFFFFFF | gate
 
 
-def open_gate_state(device: Device, s: Slice) -> int:
+def may_open_from(s: Slice) -> int:
+    """New open words are rate-limited, whatever its page reports: the time from which on it may be given one."""
+    return max(0, s.renewed_ns - (RENEWALS - 1) * RENEWAL_NS)
+
+
+def may_open(s: Slice, now_ns: int) -> bool:
+    return may_open_from(s) <= now_ns
+
+
+def spend_word(s: Slice, now_ns: int) -> None:
+    s.renewed_ns = max(s.renewed_ns, now_ns) + RENEWAL_NS
+
+
+def open_state(device: Device, s: Slice) -> int:
+    """What the word of an open gate says: COUNT or SOLO."""
     counted = not s.is_uncapped or s.params.gang != GANG_NONE  # for a gang, collectives are counted
     return SOLO if not counted and is_alone(device, s) else COUNT
 
 
 def open_gate(device: Device, s: Slice, now_ns: int) -> None:
-    set_word(s, open_gate_state(device, s))
+    set_word(s, open_state(device, s))
     s.rescue_ns = now_ns + device.params.quantum_min_ns * is_caught(device, s)
     s.state = State.OPEN
-    s.renewed_ns = max(s.renewed_ns, now_ns) + RENEWAL_NS
+    spend_word(s, now_ns)
     s.quiet = False
     s.wants = False
     s.cut_off = False
@@ -63,26 +77,19 @@ def close_gate(s: Slice, now_ns: int) -> None:
     elif s.saturating:
         s.state = State.DRAINING
     else:  # no slice waits for the drain of a free one
-        s.state = State.OVERLAP
-        s.rescue_ns = now_ns + RESCUE_NS
+        let_overlap(s, now_ns)
 
 
-def may_open(s: Slice, now_ns: int) -> bool:
-    """New open words are rate-limited, whatever its page reports."""
-    return s.renewed_ns <= now_ns + (RENEWALS - 1) * RENEWAL_NS
-
-
-def renew(device: Device, s: Slice, now_ns: int) -> None:
+def renew_word(device: Device, s: Slice, now_ns: int) -> None:
     """A new open word. A process can give a word up once; to launch again, it needs a new one."""
-    set_word(s, open_gate_state(device, s))
-    s.renewed_ns = max(s.renewed_ns, now_ns) + RENEWAL_NS
+    set_word(s, open_state(device, s))
+    spend_word(s, now_ns)
 
 
 def let_overlap(s: Slice, now_ns: int) -> None:
-    """The slot no longer waits for its drain."""
-    if s.state == State.DRAINING:
-        s.state = State.OVERLAP
-        s.rescue_ns = now_ns + RESCUE_NS
+    """Others may run beside the work that it still has outstanding."""
+    s.state = State.OVERLAP
+    s.rescue_ns = now_ns + RESCUE_NS
 
 
 def patience_end(device: Device, s: Slice) -> int:
@@ -123,23 +130,22 @@ def rescue_after(s: Slice, now_ns: int) -> int:
 
 def resume(s: Slice, now_ns: int) -> None:
     """Work that waited in its stream for something else runs, behind a gate that has been closed meanwhile."""
-    s.state = State.OVERLAP
+    let_overlap(s, now_ns)
     s.close_ns = now_ns
-    s.rescue_ns = now_ns + RESCUE_NS
 
 
 def note_drains(device: Device, now_ns: int) -> None:
     for s in device.slices:
         if s.state == State.SHUT and s.attached and s.outstanding and not s.quiet:
             resume(s, now_ns)
-        if s.state in (State.DRAINING, State.OVERLAP):
+        if s.drains:
             s.late_ns = max(s.late_ns, now_ns - s.close_ns)
-        if s.state in (State.DRAINING, State.OVERLAP) and (s.quiet or not s.attached):
+        if s.drains and (s.quiet or not s.attached):
             if s.is_open:
                 set_word(s, CLOSED)
             s.state = State.SHUT
         if s.state == State.DRAINING and now_ns >= overlap_from(device, s):
-            s.state = State.OVERLAP
+            let_overlap(s, now_ns)
             s.rescue_ns = now_ns + rescue_after(s, now_ns)
         if s.saturating and s.state == State.OVERLAP and not s.overran and now_ns >= patience_end(device, s):
             s.overran = True
@@ -153,6 +159,6 @@ def rescue(device: Device, now_ns: int) -> None:
         if s.state != State.OVERLAP or now_ns < s.rescue_ns:
             continue
         patience_ns = rescue_after(s, now_ns)
-        if not s.led and (s.is_open or (waits(s) and patience_ns == RESCUE_NS)):
+        if not s.leads_or_follows and (s.is_open or (waits(s) and patience_ns == RESCUE_NS)):
             set_word(s, CLOSED if s.is_open else COUNT)
         s.rescue_ns = now_ns + (device.params.quantum_min_ns if s.is_open else patience_ns)

@@ -1,8 +1,8 @@
-"""Lags: which slice has received less than its entitlement, and by how much. In C: shim/arbiter/policy.c."""
+"""Lags: which slice has received less than its entitlement, and by how much."""
 
 from __future__ import annotations
 
-from models.arbiter.device import Device, clamp_ns, free, lately_active, may_precede, may_run, saturating, waits
+from models.arbiter.device import Device, free, lately_active, may_precede, may_run, saturating, waits
 from models.arbiter.model import (
     AHEAD_NS,
     DEBT_MAX_NS,
@@ -12,9 +12,10 @@ from models.arbiter.model import (
     WAKE_GRACE_NS,
     Slice,
     State,
+    clamp_ns,
     divide_towards_zero,
     due_time,
-    parts,
+    part_of,
     scale_ns,
     time_behind_ns,
 )
@@ -84,7 +85,7 @@ def forgive(device: Device, now_ns: int) -> None:
         if behind_ns > SHORT_NS and lately_active(s, now_ns) and not may_precede(device, s):
             return
     for s in free(device):
-        s.free_lag_ns = max(s.free_lag_ns, -parts(AHEAD_NS, s.entitlement_ppm))
+        s.free_lag_ns = max(s.free_lag_ns, -part_of(AHEAD_NS, s.entitlement_ppm))
         s.owed_ns = max(s.owed_ns, -scale_ns(AHEAD_NS, s.params.min_milli))
     together_ppm = sum(s.entitlement_ppm for s in saturating(device))
-    device.slot_lag_ns = max(device.slot_lag_ns, -parts(AHEAD_NS, together_ppm))
+    device.slot_lag_ns = max(device.slot_lag_ns, -part_of(AHEAD_NS, together_ppm))

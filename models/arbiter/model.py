@@ -1,7 +1,7 @@
-"""The data of the arbiter's reference model: constants, settings and slices.
+"""The data of the arbiter's reference model: constants, settings and slices, and what follows from one slice alone.
 
-The names are those of struct vg_core_slice and its like in shim/arbiter/core.h; where a field's own name is too short,
-after that of its struct (lag_ns in free is free_lag_ns).
+The names are those of struct vg_core_slice in shim/arbiter/model.h; where a field's own name is too short, after that
+of its struct (lag_ns in free is free_lag_ns).
 """
 
 from __future__ import annotations
@@ -65,8 +65,12 @@ LATE_REPORTED_NS = 20 * MS
 REPORTABLE_IDLE_NS = 2 * LATE_REPORTED_NS
 #: a step in which work of several saturating slices overlaps is shorter, unless the arbiter runs late
 LATE_STEP_NS = MS
-#: a latency slice has precedence until it is this far ahead of its entitlement
+#: a latency slice has precedence until it is this far ahead of its entitlement; time that it has for a burst, if its
+#: minimum is the whole device
 LATENCY_DEBT_NS = 10 * MS
+DEADLINE_NS = 4 * MS
+#: least entitlement of any slice
+ENTITLEMENT_MIN_PPM = 1000
 #: period of steps while several slices run
 TICK_NS = 2 * MS
 #: least time between two looks at a drain, whose forecast moves while the hardware gives the device to others
@@ -226,8 +230,18 @@ class Slice:
         return self.word & STATE_MASK != CLOSED
 
     @property
+    def drains(self) -> bool:
+        """Its gate is closed, and work is outstanding behind it."""
+        return self.state in (State.DRAINING, State.OVERLAP)
+
+    @property
+    def wants_to_run(self) -> bool:
+        """A paused slice wants nothing, even if threads wait at its gate."""
+        return self.wants and not self.params.paused
+
+    @property
     def active(self) -> bool:
-        return self.attached and (self.outstanding or (self.wants and not self.params.paused))
+        return self.attached and (self.outstanding or self.wants_to_run)
 
     @property
     def leads(self) -> bool:
@@ -239,7 +253,7 @@ class Slice:
         return self.params.gang == GANG_FOLLOWER
 
     @property
-    def led(self) -> bool:
+    def leads_or_follows(self) -> bool:
         """Of a gang whose devices run together."""
         return self.leads or self.follows
 
@@ -252,11 +266,20 @@ class Slice:
         return max(1, self.params.weight or self.params.min_milli)
 
 
+def least_ppm(params: SliceParams) -> int:
+    """The entitlement of an idle slice."""
+    return max(MILLI, params.min_milli * MILLI)
+
+
+def clamp_ns(ns: int, most_ns: int) -> int:
+    return max(-most_ns, min(ns, most_ns))
+
+
 def scale_ns(ns: int, milli: int) -> int:
     return ns * milli // MILLI
 
 
-def parts(ns: int, ppm: int) -> int:
+def part_of(ns: int, ppm: int) -> int:
     return ns * ppm // PPM
 
 

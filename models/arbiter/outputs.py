@@ -1,8 +1,7 @@
-"""What follows from the gates: one function an output. In C: shim/arbiter/outputs.c."""
+"""What follows from the gates: one function an output."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from models.arbiter.device import (
@@ -18,7 +17,7 @@ from models.arbiter.device import (
     saturating,
     waits,
 )
-from models.arbiter.gates import may_open, open_gate_state, overlap_from, set_word
+from models.arbiter.gates import may_open_from, open_state, overlap_from, set_word
 from models.arbiter.lags import slot_behind
 from models.arbiter.model import (
     AHEAD_NS,
@@ -27,8 +26,6 @@ from models.arbiter.model import (
     MILLI,
     NEVER,
     PPM,
-    RENEWAL_NS,
-    RENEWALS,
     SHORT_NS,
     STATE_MASK,
     TICK_NS,
@@ -84,11 +81,10 @@ def count_slices(device: Device, now_ns: int) -> Crowd:
     )
 
 
-def set_outputs(device: Device, now_ns: int) -> None:
-    crowd = count_slices(device, now_ns)
+def set_outputs(device: Device, crowd: Crowd, now_ns: int) -> None:
     device.regime = regime_of(crowd)
     for s in device.slices:
-        wanted = open_gate_state(device, s)
+        wanted = open_state(device, s)
         if s.state == State.OPEN and s.word & STATE_MASK != wanted:
             set_word(s, wanted)
         s.neighbour_waits = s.saturating and keeps_others_waiting(device, s)
@@ -109,7 +105,7 @@ def gang_veto(device: Device, s: Slice) -> bool:
     """Whether a gang must stop on its other devices: it has reached its maximum here. Or whether its leader must stop
     it: its follower here is a lease ahead of a waiting slice, or the slot is to stay empty. A follower precedes all
     other slices, so without that a gang whose leader runs on would starve them."""
-    if s.led and not below_maximum(device, s):
+    if s.leads_or_follows and not below_maximum(device, s):
         return True
     if not s.saturating or not s.follows:
         return False
@@ -121,12 +117,16 @@ def gang_veto(device: Device, s: Slice) -> bool:
 # ---- what its processes report ----
 
 
+def may_resume(s: Slice, crowd: Crowd) -> bool:
+    """Another slice runs only since this one pauses, and waits for it when it resumes."""
+    return s.free_lag_ns > SHORT_NS and time_behind_ns(s) > crowd.least_behind_ns + AHEAD_NS
+
+
 def watch(device: Device, s: Slice, crowd: Crowd, now_ns: int) -> int:
     """Usage, if it shares the device or has a maximum. Edges (when work begins and ends), if the arbiter must know at
     once: also when a slice resumes that another one has to wait for. Collectives, if it is of a gang."""
     others = crowd.attached_count > s.attached
-    may_resume = s.free_lag_ns > SHORT_NS and time_behind_ns(s) > crowd.least_behind_ns + AHEAD_NS
-    at_once = crowd.is_crowded or crowd.latency > 0 or may_resume
+    at_once = crowd.is_crowded or crowd.latency > 0 or may_resume(s, crowd)
     edges = (not s.saturating and others and at_once) or cap_may_end(device, s, now_ns)
     usage = WATCH_USAGE if others or not s.is_uncapped else 0
     return usage | (WATCH_EDGES if edges else 0) | (WATCH_GANG if s.params.gang else 0)
@@ -166,36 +166,12 @@ def lag_bound_ns(device: Device, s: Slice, now_ns: int) -> int:
 # ---- when the next step is due at the latest ----
 
 
-def next_deadline(device: Device, now_ns: int) -> int:
-    crowd = count_slices(device, now_ns)
-    found = [regular_deadline(device, crowd, now_ns)]
-    if device.slot_hold_until_ns > now_ns:
-        found.append(device.slot_hold_until_ns)
-    for s in device.slices:
-        found.extend(deadlines_of(device, s, now_ns))
-    return min(found)
-
-
 def regular_deadline(device: Device, crowd: Crowd, now_ns: int) -> int:
     """Shares are looked at every tick, else demands at the end of their window; of one slice alone neither."""
     capped = any(not s.is_uncapped and lately_active(s, now_ns) for s in device.slices)
     if (crowd.lately_active_count > 1 and crowd.free_active) or capped:
         return now_ns + TICK_NS
     return device.window_ns + WINDOW_NS if crowd.lately_active_count and crowd.attached_count > 1 else NEVER
-
-
-def deadlines_of(device: Device, s: Slice, now_ns: int) -> Iterator[int]:
-    yield cap_deadline(device, s, now_ns)
-    if s.active and not may_open(s, now_ns):
-        yield s.renewed_ns - (RENEWALS - 1) * RENEWAL_NS
-    if s.state == State.OVERLAP:
-        yield s.rescue_ns
-    if s.state == State.DRAINING:
-        yield max(overlap_from(device, s), now_ns + LOOK_LEAST_NS)
-    if s.saturating and s.state == State.OPEN and s.lease_end_ns:
-        yield s.lease_end_ns
-        if not s.outstanding and now_ns < s.grant_ns + WAKE_GRACE_NS:
-            yield s.grant_ns + WAKE_GRACE_NS
 
 
 def cap_deadline(device: Device, s: Slice, now_ns: int) -> int:
@@ -210,3 +186,26 @@ def cap_deadline(device: Device, s: Slice, now_ns: int) -> int:
     if below_maximum(device, s):
         return NEVER
     return now_ns + (cap_needed(device, s) - s.cap_ns) * MILLI // s.params.max_milli + 1000
+
+
+def slice_deadline(device: Device, s: Slice, now_ns: int) -> int:
+    found = [cap_deadline(device, s, now_ns)]
+    if s.active and may_open_from(s) > now_ns:
+        found.append(may_open_from(s))
+    if s.state == State.OVERLAP:
+        found.append(s.rescue_ns)
+    if s.state == State.DRAINING:
+        found.append(max(overlap_from(device, s), now_ns + LOOK_LEAST_NS))
+    if s.saturating and s.state == State.OPEN and s.lease_end_ns:
+        found.append(s.lease_end_ns)
+        if not s.outstanding and now_ns < s.grant_ns + WAKE_GRACE_NS:
+            found.append(s.grant_ns + WAKE_GRACE_NS)
+    return min(found)
+
+
+def next_deadline(device: Device, crowd: Crowd, now_ns: int) -> int:
+    found = [regular_deadline(device, crowd, now_ns)]
+    if device.slot_hold_until_ns > now_ns:
+        found.append(device.slot_hold_until_ns)
+    found.extend(slice_deadline(device, s, now_ns) for s in device.slices)
+    return min(found)

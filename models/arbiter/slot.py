@@ -1,11 +1,10 @@
-"""The slot: its members, its holder and its lease. In C: shim/arbiter/policy.c."""
+"""The slot: its members, its holder and its lease."""
 
 from __future__ import annotations
 
 from models.arbiter.device import (
     Device,
     another_waits,
-    clamp_ns,
     is_caught,
     lately_active,
     leads_beside_others,
@@ -15,7 +14,7 @@ from models.arbiter.device import (
 )
 from models.arbiter.entitlements import measure_demand
 from models.arbiter.free_slices import first_latency
-from models.arbiter.gates import close_gate, let_overlap, may_open, open_gate, renew
+from models.arbiter.gates import close_gate, let_overlap, may_open, open_gate, renew_word
 from models.arbiter.lags import (
     holder_is_active,
     is_candidate,
@@ -40,10 +39,20 @@ from models.arbiter.model import (
     WINDOW_NS,
     Slice,
     State,
+    clamp_ns,
     divide_towards_zero,
     due_time,
     time_behind_ns,
 )
+
+
+def find_in_slot(device: Device, state: State) -> Slice | None:
+    return next((s for s in saturating(device) if s.state == state), None)
+
+
+def slot_is_taken(device: Device) -> bool:
+    """By a holder, or by one that drains."""
+    return any(find_in_slot(device, state) for state in (State.OPEN, State.DRAINING))
 
 
 def paid_ahead_ns(device: Device, s: Slice) -> int:
@@ -66,13 +75,14 @@ def leave_slot(device: Device, s: Slice) -> None:
     s.recent_run_ns = s.recent_reported_ns = 0
     s.over_reported_ns = 0
     s.lease_end_ns = 0
-    let_overlap(s, device.last_ns)
+    if s.state == State.DRAINING:
+        let_overlap(s, device.last_ns)
 
 
 def join_slot(device: Device, s: Slice, now_ns: int) -> None:
     """Makes a free slice saturating. It keeps its lag, as virtual time."""
     s.unpaid_ns, s.over_cap_ns = 0, -paid_ahead_ns(device, s)
-    taken = any(o.state in (State.OPEN, State.DRAINING) for o in saturating(device))
+    taken = slot_is_taken(device)
     ahead_ns = slot_mean_ns(device) + slot_behind(device) if any(saturating(device)) else 0
     s.virtual_ns = max(0, device.floor_ns + ahead_ns - time_behind_ns(s))
     device.slot_lag_ns = clamp_ns(device.slot_lag_ns + s.free_lag_ns, DEBT_MAX_NS)
@@ -83,7 +93,8 @@ def join_slot(device: Device, s: Slice, now_ns: int) -> None:
     s.over_reported_ns = 0
     if s.state == State.OPEN and taken:
         close_gate(s, now_ns)
-        let_overlap(s, now_ns)
+        if s.drains:
+            let_overlap(s, now_ns)
 
 
 def takes_turns(device: Device, s: Slice, now_ns: int) -> bool:
@@ -123,23 +134,27 @@ def drains_are_long(device: Device) -> bool:
     return any(s.late_ns > device.params.quantum_ns for s in saturating(device))
 
 
+def order_of(device: Device, s: Slice, last_served: int) -> int:
+    """The order of slices in the slot. Work that is outstanding is charged as it runs: the slice that was served last
+    is next again only if it is further behind than by that and the shortest lease."""
+    ahead_ns = due_time(device.params.bound_ns + device.params.quantum_min_ns, s.entitlement_ppm)
+    return s.virtual_ns + ahead_ns * (s.served == last_served)
+
+
 def pick(device: Device, now_ns: int, but: Slice | None = None) -> Slice | None:
-    """The candidate that is next in the slot: a gang's follower, else the smallest virtual time. Work that is
-    outstanding is charged as it runs: the slice that was served last is next again only if it is further behind than by
-    that and the shortest lease."""
-    last = 0 if drains_are_long(device) else max((s.served for s in saturating(device)), default=0)
+    """The candidate that is next in the slot: a gang's follower, else the smallest virtual time."""
+    last_served = 0 if drains_are_long(device) else max((s.served for s in saturating(device)), default=0)
     found = [
         s
         for s in saturating(device)
         if s is not but and is_candidate(device, s) and (s.state == State.OPEN or may_open(s, now_ns))
     ]
     gangs = [s for s in found if s.follows]
-
-    def order(s: Slice) -> tuple[bool, int, int]:
-        ahead_ns = due_time(device.params.bound_ns + device.params.quantum_min_ns, s.entitlement_ppm)
-        return not is_caught(device, s), s.virtual_ns + ahead_ns * (s.served == last), s.served
-
-    return min(gangs or found, key=order, default=None)
+    return min(
+        gangs or found,
+        key=lambda s: (not is_caught(device, s), order_of(device, s, last_served), s.served),
+        default=None,
+    )
 
 
 def quantum_of(device: Device, s: Slice) -> int:
@@ -168,7 +183,7 @@ def is_a_lease_ahead(device: Device, s: Slice, of: Slice) -> bool:
     return s.virtual_ns > of.virtual_ns + quantum_of(device, s) * PPM // s.entitlement_ppm
 
 
-def extend(device: Device, holder: Slice, now_ns: int) -> None:
+def extend_lease(device: Device, holder: Slice, now_ns: int) -> None:
     """Extends the lease until the holder is no more behind the next slice, at most by a quantum."""
     set_lease(device, holder, now_ns, True)
     following = pick(device, now_ns, holder)
@@ -185,7 +200,7 @@ def review_holder(device: Device, holder: Slice, now_ns: int) -> None:
         close_gate(holder, now_ns)
         return
     if holder.gave_up_while_waiting and may_open(holder, now_ns):  # a new word lets that process in, too
-        renew(device, holder, now_ns)
+        renew_word(device, holder, now_ns)
     chosen = pick(device, now_ns) if another_waits(device, holder) else None
     if chosen is None:
         set_lease(device, holder, now_ns, False)
@@ -204,7 +219,7 @@ def review_holder(device: Device, holder: Slice, now_ns: int) -> None:
     if now_ns < holder.lease_end_ns and not preempts:
         return
     if chosen is holder:
-        extend(device, holder, now_ns)
+        extend_lease(device, holder, now_ns)
     else:
         close_gate(holder, now_ns)
 
@@ -224,7 +239,7 @@ def put_off_until(device: Device, s: Slice, now_ns: int) -> int:
 def grant(device: Device, now_ns: int) -> None:
     """Gives the empty slot to the next candidate."""
     device.slot_hold_until_ns = 0
-    if device.slot_reserved or any(s.state in (State.OPEN, State.DRAINING) for s in saturating(device)):
+    if device.slot_reserved or slot_is_taken(device):
         return
     chosen = pick(device, now_ns)
     if chosen is None:

@@ -1,7 +1,6 @@
 /*
- * arbiter.c - the arbiter's thread (DESIGN D4, D6): reads what the tenants report, lets policy.c and
- * memory.c decide, and publishes gates and credit (pages.c). One per device, in the daemon, without the
- * interpreter.
+ * arbiter.c - the arbiter's thread (DESIGN D4, D6): reads what the tenants report, lets policy.c and memory.c decide,
+ * and publishes gates and credit (pages.c). One per device, in the daemon, without the interpreter.
  *
  * One mutex guards everything; Python's calls take it for microseconds. Doorbells are one-shot in epoll and re-armed at
  * a bounded rate, so that a tenant that rings all the time costs a few percent of a core.
@@ -18,9 +17,10 @@
 #include <unistd.h>
 
 #include "arbiter/gang.h"
+#include "arbiter/gaps.h"
 #include "arbiter/overlap.h"
 #include "arbiter/pages.h"
-#include "arbiter/shares.h"
+#include "arbiter/policy.h"
 #include "arbiter/state.h"
 #include "base/prim.h"
 

@@ -1,10 +1,8 @@
-/* coast.c - the static timetable that shims follow without a daemon (DESIGN D9): minima first, the rest by weight up to
- * maxima, and at least LEAST_MILLI for each slice. Gangs come first, in the order of their ids, so that their slots
- * coincide on all their devices. */
+/* coast.c - see coast.h. */
+#include "arbiter/coast.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-#include "arbiter/shares.h"
 
 #define LEAST_MILLI 10
 

@@ -1,10 +1,10 @@
-/* entitlements.c - what slices demand and what they are due of the device. Mirrors
- * models/arbiter/entitlements.py. */
-#include "arbiter/shares.h"
+/* entitlements.c - see entitlements.h. */
+#include "arbiter/entitlements.h"
 
 #define SEEN_LEAST_NS 100000ull /* less is what clocks differ by */
 #define DEADLINE_NS (4ull * VG_CORE_MS)
 #define ENTITLEMENT_MIN_PPM 1000
+
 /* ---- demand ---- */
 
 void vg_core_set_deadline(struct vg_core_slice *slice, uint64_t now_ns) {
@@ -41,16 +41,15 @@ void vg_core_measure_demand(struct vg_core_slice *slice) {
 
 /* ---- entitlements ---- */
 
-/* The limit of water-filling for a slice; 0: it takes no part. */
-static uint32_t limit_of(const struct vg_core_slice *slice, uint64_t now_ns) {
-  if (!vg_core_lately_active(slice, now_ns)) return 0;
+/* The most that water-filling gives a slice. */
+static uint32_t limit_of(const struct vg_core_slice *slice) {
   uint64_t wanted_ppm = VG_CORE_PPM;
   if (!slice->saturating) wanted_ppm = vg_core_least(VG_CORE_PPM, (uint64_t)slice->demand.ppm * 103 / 100 + 5000);
   return (uint32_t)vg_core_least(wanted_ppm, (uint64_t)slice->params.max_milli * VG_CORE_MILLI);
 }
 
 /* Fills the slices of one priority by weight; returns the capacity that is left. */
-static uint32_t fill(struct vg_core *core, const uint32_t *limits, uint32_t priority, uint32_t left) {
+static uint32_t fill_level(struct vg_core *core, const uint32_t *limits, uint32_t priority, uint32_t left) {
   while (left) {
     uint64_t weights = 0;
     for (int i = 0; i < core->slice_count; i++) {
@@ -79,14 +78,14 @@ static uint32_t fill(struct vg_core *core, const uint32_t *limits, uint32_t prio
   return left;
 }
 
-void vg_core_entitle(struct vg_core *core, uint64_t now_ns) {
+void vg_core_set_entitlements(struct vg_core *core, uint64_t now_ns) {
   uint32_t limits[VG_SLICES_MAX] = {0};
   int64_t left = VG_CORE_PPM;
   uint64_t level = UINT64_MAX; /* the priority that has been filled last */
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present) continue;
-    limits[i] = limit_of(slice, now_ns);
+    limits[i] = vg_core_lately_active(slice, now_ns) ? limit_of(slice) : 0; /* 0: it takes no part */
     slice->out.entitlement_ppm = slice->params.min_milli * VG_CORE_MILLI;
     if (!limits[i]) continue;
     if (slice->out.entitlement_ppm > limits[i]) slice->out.entitlement_ppm = limits[i];
@@ -99,7 +98,7 @@ void vg_core_entitle(struct vg_core *core, uint64_t now_ns) {
         next = core->slices[i].params.priority;
     if (next < 0) break;
     level = (uint64_t)next;
-    left = fill(core, limits, (uint32_t)next, (uint32_t)left);
+    left = fill_level(core, limits, (uint32_t)next, (uint32_t)left);
   }
   for (int i = 0; i < core->slice_count; i++)
     if (core->slices[i].out.entitlement_ppm < ENTITLEMENT_MIN_PPM)
@@ -108,7 +107,7 @@ void vg_core_entitle(struct vg_core *core, uint64_t now_ns) {
 }
 
 static bool is_stopped(const struct vg_core_slice *slice, uint64_t now_ns) {
-  if (!slice->present || !slice->saturating || slice->gate.state == VG_CORE_SHUT) return false;
+  if (!vg_core_in_slot(slice) || slice->gate.state == VG_CORE_SHUT) return false;
   return !vg_core_shares_device(slice, now_ns);
 }
 
@@ -116,7 +115,7 @@ void vg_core_raise_floor(struct vg_core *core, uint64_t now_ns) {
   uint64_t least_ns = UINT64_MAX;
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *slice = &core->slices[i];
-    bool turns = slice->present && slice->saturating && (vg_core_active(slice) || slice->gate.state != VG_CORE_SHUT);
+    bool turns = vg_core_in_slot(slice) && (vg_core_active(slice) || slice->gate.state != VG_CORE_SHUT);
     if (turns && !is_stopped(slice, now_ns) && slice->slot.virtual_ns < least_ns) least_ns = slice->slot.virtual_ns;
   }
   if (least_ns != UINT64_MAX && least_ns > core->floor_ns) core->floor_ns = least_ns;

@@ -1,7 +1,5 @@
-/* gaps.c - time in which the arbiter stood still, and tenants followed their timetables. Mirrors
- * models/arbiter/gaps.py.
- */
-#include "arbiter/shares.h"
+/* gaps.c - see gaps.h. */
+#include "arbiter/gaps.h"
 
 /* What was completed in the gap is not believed for the time before or after it, and what was outstanding before it is
  * not settled by what is reported after it: the charges stay as they are. */

@@ -1,7 +1,6 @@
 /* overlap.c - see overlap.h. */
 #include "arbiter/overlap.h"
 
-#include "arbiter/shares.h"
 #include "base/prim.h"
 
 #define KEPT_NS VG_NS_PER_S /* what ended so long ago overlaps nothing that is shown now */

@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <string.h>
 
+#include "arbiter/coast.h"
 #include "arbiter/overlap.h"
 #include "arbiter/turns.h"
 #include "base/prim.h"

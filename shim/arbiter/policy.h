@@ -1,48 +1,28 @@
 /*
- * policy.h - the decisions about gates that a step consists of (step.c has their order). Pure.
+ * policy.h - the core of the arbiter, its decisions, pure: no clock, no pages, no system calls. arbiter.c (the thread)
+ * fills the inputs, calls vg_core_step() with the time, and publishes the outputs; tests do the same with a fake clock.
+ * models/arbiter/ is the same policy as a reference model: equal inputs give equal decisions (tests/arbiter).
+ *
+ * Algorithm (DESIGN D6): a slice is free or saturating, by its demand. Free: it leaves gaps, or has just arrived; its
+ * gate is open, the hardware time-slices between it and whatever else runs, and it is charged for completed work.
+ * Saturating: it always wants the device; such slices take turns in one slot by leases, the smallest virtual time first
+ * (start-time fair queueing), and are charged the time that free slices have left. A lease is extended rather than
+ * granted again, given up early by a holder with nothing to run, charged after it has drained, and open-ended while no
+ * other slice wants the slot. When a holder does not drain in time, its gate stays closed and the gate of the next one
+ * opens: the hardware time-slices between them and the time is split. Entitlements follow from water-filling all
+ * demands into minima, priorities, weights and maxima. A slice that has used more than its entitlement waits as long as
+ * a free slice that wants to run has used less than its own. Maxima are token buckets.
  */
 #ifndef VG_ARBITER_POLICY_H
 #define VG_ARBITER_POLICY_H
-#include "arbiter/core.h"
+#include "arbiter/device.h"
 
-/* A latency slice has precedence until it is this far ahead of its entitlement. */
-#define VG_CORE_LATENCY_DEBT_NS (10 * VG_CORE_MS)
-
-/* ---- slices.c ---- */
-
-bool vg_core_may_open(const struct vg_core_slice *slice, uint64_t now_ns);
-void vg_core_open_gate(struct vg_core *core, struct vg_core_slice *slice, uint64_t now_ns);
-void vg_core_close_gate(struct vg_core_slice *slice, uint64_t now_ns);
-/* A word can be given up once: a slice that wants the device again is given a new one. */
-void vg_core_renew_word(const struct vg_core *core, struct vg_core_slice *slice, uint64_t now_ns);
-/* Others may run beside the work that it still has outstanding. */
-void vg_core_overlap(struct vg_core_slice *slice, uint64_t now_ns);
-
-/* ---- policy.c ---- */
-
-/* Which slices have drained, which may be overlapped by now, and which have overrun. */
-void vg_core_note_drains(struct vg_core *core, uint64_t now_ns);
-/* Which slices are free and which saturating: demands change once in a window, gangs at any time. */
-void vg_core_judge_demands(struct vg_core *core, uint64_t now_ns);
-/* Time used while no slice was behind is no debt. */
-void vg_core_forgive(struct vg_core *core);
-/* Which latency slices have used up their debt, and which slices are limited by their maximum. */
-void vg_core_note_debts(struct vg_core *core);
-/* Whether the slot is to stay empty because a free slice is short. */
-void vg_core_review_slot(struct vg_core *core);
-/* Opens and closes the gates of free slices. */
-void vg_core_review_free(struct vg_core *core, uint64_t now_ns);
-struct vg_core_slice *vg_core_find_in_slot(struct vg_core *core, enum vg_core_state state); /* NULL: none */
-/* The holder's lease continues, is extended, or ends. */
-void vg_core_review_holder(struct vg_core *core, struct vg_core_slice *holder, uint64_t now_ns);
-/* Grants the empty slot to the next slice. */
-void vg_core_grant(struct vg_core *core, uint64_t now_ns);
-/* A free slice has a turn while the gates of others are closed for it. */
-void vg_core_note_turns(struct vg_core *core);
-/* Opens the gate of a slice that has not drained for long, for a moment now and then. */
-void vg_core_rescue(struct vg_core *core, uint64_t now_ns);
-/* From when on the next slice may run beside one that drains: a moment before the drain is expected to end, so that
- * waking up costs no device time, or when it is late. */
-uint64_t vg_core_overlap_from(const struct vg_core *core, const struct vg_core_slice *slice);
+void vg_core_init(struct vg_core *core, const struct vg_arbiter_params *params, uint64_t now_ns);
+struct vg_core_slice *vg_core_find(struct vg_core *core, uint64_t id); /* NULL: not there */
+/* Creates or changes a slice, in force with the next step; NULL when all places are taken. */
+struct vg_core_slice *vg_core_set(struct vg_core *core, uint64_t id, const struct vg_slice_params *given);
+void vg_core_remove(struct vg_core *core, uint64_t id);
+/* One step; returns when the next one is due at the latest (VG_CORE_NEVER: only when something happens). */
+uint64_t vg_core_step(struct vg_core *core, uint64_t now_ns);
 
 #endif

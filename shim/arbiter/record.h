@@ -14,7 +14,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "arbiter/core.h"
+#include "arbiter/device.h"
 
 #define VG_RECORD_MAGIC 0x4345525550475600ull
 #define VG_RECORD_VERSION 1

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "arbiter/arbiter.h"
-#include "arbiter/core.h"
+#include "arbiter/device.h"
 #include "arbiter/memory.h"
 #include "arbiter/record.h"
 #include "arbiter/thread_priority.h"

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "arbiter/arbiter.h"
-#include "arbiter/core.h"
+#include "arbiter/device.h"
 
 #define VG_TRACE_EVENTS_MAX 16384
 #define VG_TRACE_COUNTER_NS 1000000ull /* launches and device time of a slice become events at most this often */

@@ -17,8 +17,14 @@ from models.arbiter.model import Params, Slice, SliceParams, State
 from models.arbiter.policy import Arbiter
 
 ROOT = Path(__file__).resolve().parents[2]
-HEADERS = ("abi/vg_abi.h", "arbiter/arbiter.h", "arbiter/core.h", "arbiter/memory.h")
-PARTS = ("step", "slices", "policy", "shares", "gaps", "entitlements", "outputs", "coast", "memory")
+HEADERS = (
+    *("abi/vg_abi.h", "arbiter/arbiter.h", "arbiter/model.h", "arbiter/device.h", "arbiter/policy.h"),
+    *("arbiter/coast.h", "arbiter/memory.h"),
+)
+PARTS = (
+    *("accounting", "charges", "completed", "device", "entitlements", "free_slices", "gaps", "gates", "lags"),
+    *("outputs", "policy", "slot", "coast", "memory"),
+)
 SOURCES = tuple(f"arbiter/{name}.c" for name in PARTS)
 INPUTS = (
     *("attached", "wants", "outstanding", "quiet", "gave_up_while_waiting", "noticed", "running", "drained_ns"),
@@ -34,12 +40,12 @@ COUNTED = ("borrowed_ns", "grants", "early_releases", "overruns")
 
 
 def _cdef() -> str:
+    """The headers as cffi reads them: without preprocessor lines other than integer macros, and without functions."""
     keep = re.compile(r"#define\s+\w+\s+\d+\s*(/\*.*\*/)?$")
     text: list[str] = []
     for name in HEADERS:
-        for line in (ROOT / "shim" / name).read_text().splitlines():
-            if not line.startswith("#") or keep.match(line):
-                text.append(line)
+        header = re.sub(r"^static inline .*?^}$", "", (ROOT / "shim" / name).read_text(), flags=re.M | re.S)
+        text += (line for line in header.splitlines() if not line.startswith("#") or keep.match(line))
     return "\n".join(text)
 
 

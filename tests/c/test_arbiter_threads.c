@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "arbiter/policy.h"
 #include "arbiter/state.h"
 #include "base/prim.h"
 #include "check.h"

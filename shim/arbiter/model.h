@@ -1,27 +1,50 @@
 /*
- * core.h - the core of the arbiter, its decisions, pure: no clock, no pages, no system calls. arbiter.c (the thread)
- * fills the inputs, calls vg_core_step() with the time, and publishes the outputs; tests do the same with a fake clock.
- * models/arbiter/ is the same policy as a reference model: equal inputs give equal decisions (tests/arbiter).
- *
- * Algorithm (DESIGN D6): a slice is free or saturating, by its demand. Free: it leaves gaps, or has just arrived; its
- * gate is open, the hardware time-slices between it and whatever else runs, and it is charged for completed work.
- * Saturating: it always wants the device; such slices take turns in one slot by leases, the smallest virtual time first
- * (start-time fair queueing), and are charged the time that free slices have left. A lease is extended rather than
- * granted again, given up early by a holder with nothing to run, charged after it has drained, and open-ended while no
- * other slice wants the slot. When a holder does not drain in time, its gate stays closed and the gate of the next one
- * opens: the hardware time-slices between them and the time is split. Entitlements follow from water-filling all
- * demands into minima, priorities, weights and maxima. A slice that has used more than its entitlement waits as long as
- * a free slice that wants to run has used less than its own. Maxima are token buckets.
+ * model.h - the data of the arbiter's core: constants, slices, and what follows from one slice alone. Mirrors
+ * models/arbiter/model.py. Pure.
  */
-#ifndef VG_ARBITER_CORE_H
-#define VG_ARBITER_CORE_H
+#ifndef VG_ARBITER_MODEL_H
+#define VG_ARBITER_MODEL_H
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "arbiter/arbiter.h"
 
 #define VG_CORE_NEVER UINT64_MAX
-#define VG_CORE_COAST_PERIOD_US 20000
+#define VG_CORE_MILLI 1000
+#define VG_CORE_PPM 1000000
+#define VG_CORE_MS 1000000ll
+/* Limit of lags and debts: a single kernel of a minute must not keep its slice from running for an hour. */
+#define VG_CORE_DEBT_MAX_NS (1000 * VG_CORE_MS)
+/* Period of steps while several slices run. */
+#define VG_CORE_TICK_NS (2ull * VG_CORE_MS)
+/* Window over which demand is measured (averaged over about four). */
+#define VG_CORE_WINDOW_NS (10ull * VG_CORE_MS)
+/* A holder that has just been let in needs this long to wake up and launch before it can be called idle. */
+#define VG_CORE_WAKE_GRACE_NS (VG_CORE_MS / 2)
+/* Lag from which a slice is short; how much further behind than another one it must be, each by its own entitlement,
+ * for the other one to begin waiting for it, and to keep waiting. */
+#define VG_CORE_SHORT_NS VG_CORE_MS
+#define VG_CORE_AHEAD_NS (4 * VG_CORE_MS)
+#define VG_CORE_BACK_NS (2 * VG_CORE_MS)
+/* A latency slice has precedence until it is this far ahead of its entitlement. */
+#define VG_CORE_LATENCY_DEBT_NS (10 * VG_CORE_MS)
+/* Completed work may be reported this long after the time in which it ran. */
+#define VG_CORE_LATE_REPORTED_NS (20 * VG_CORE_MS)
+#define VG_CORE_FAR_NS (1ll << 62)
+/* How long work may outlast its gate before that is opened for a moment. */
+#define VG_CORE_RESCUE_NS (50ull * VG_CORE_MS)
+/* A slice inactive for this long is idle: its demand before that no longer counts. */
+#define VG_CORE_IDLE_NS (50ull * VG_CORE_MS)
+/* After this long without a step, tenants have followed their timetables (coast): the arbiter stood still. */
+#define VG_CORE_STALLED_NS (100ull * VG_CORE_MS)
+/* Token bucket of turns without work: cost of one, depth, time in which it fills by one (reported work fills it, too).
+ */
+#define VG_CORE_TURN_CREDIT_NS (VG_CORE_MS / 20)
+#define VG_CORE_TURN_CREDITS 20
+#define VG_CORE_TURN_REFILL_NS (100ull * VG_CORE_MS)
+/* Token bucket of open gate words: depth, time in which it fills by one (reported work fills it faster). */
+#define VG_CORE_RENEWALS 10
+#define VG_CORE_RENEWAL_NS (1ull * VG_CORE_MS)
 
 enum vg_core_state {
   VG_CORE_SHUT,     /* gate closed, nothing outstanding */
@@ -68,7 +91,7 @@ struct vg_core_slice {
     uint64_t bound_ns;
     uint32_t neighbour_waits; /* VG_NO_NEIGHBOUR_WAITS .. */
     uint32_t watch;           /* VG_WATCH_* */
-    bool gang_veto;           /* a gang: it is to stop on its other devices, see must_stop() in outputs.c */
+    bool gang_veto;           /* a gang: it is to stop on its other devices, see gang_veto() in outputs.c */
     uint32_t entitlement_ppm; /* in parts of a million of the device */
     uint32_t shown_ppm;       /* the entitlement as users see it: alone on the device all of it */
     int64_t lag_ns;           /* entitlement minus usage */
@@ -80,8 +103,9 @@ struct vg_core_slice {
     bool cut_off; /* work was outstanding when the gate was closed, and it has not been opened since */
     uint64_t grant_ns;
     uint64_t close_ns;
-    uint64_t late_ns;    /* the longest that work has outlasted the gate; fades with each close */
-    uint64_t rescue_ns;  /* when the gate is opened or closed again for a moment: rescue(), vg_core_is_rescued() */
+    uint64_t late_ns; /* the longest that work has outlasted the gate; fades with each close */
+    uint64_t
+        rescue_ns; /* when the gate is opened or closed again for a moment: vg_core_rescue(), vg_core_is_rescued() */
     uint64_t renewed_ns; /* token bucket of open words: the time at which it is full again */
     uint64_t served;     /* order of grants, for ties */
   } gate;
@@ -157,39 +181,87 @@ struct vg_core_slice {
   struct vg_slice_stats stats; /* charged_ns, borrowed_ns, grants, early_releases, overruns */
 };
 
-struct vg_core {
-  struct vg_arbiter_params params;
-  struct vg_core_slice slices[VG_SLICES_MAX];
-  int slice_count; /* places in slices that are or were in use */
-  uint32_t regime; /* VG_REGIME_* */
-  uint64_t last_ns;
-  uint64_t window_ns; /* when the present window of demands began */
-  uint64_t served;
-  uint64_t floor_ns;           /* virtual time of the slot */
-  uint32_t slot_ppm;           /* entitlements of all saturating slices together */
-  int64_t slot_lag_ns;         /* entitlement minus usage of all saturating slices together */
-  int64_t free_used_ns;        /* used by free slices, to be deducted from what the holder is charged */
-  int64_t unexplained_ns;      /* while several ran: busy time that no slice's completed work explains */
-  int64_t excess_ns;           /* while only free slices ran: completed work reported beyond the busy time */
-  uint64_t available_ns;       /* while only free slices ran: recent time with work outstanding */
-  uint64_t all_reported_ns;    /* completed work reported for that time */
-  bool slot_reports_work;      /* saturating slices report what they complete */
-  uint32_t least_reported_ppm; /* by the free slice that reports least of its time */
-  bool slot_occupied;          /* during the time that is being charged */
-  int recent_active;           /* slices that are active or were lately, as of last_ns */
-  bool slot_reserved;          /* the slot is kept empty for a slice that is short */
-  uint64_t slot_hold_until_ns; /* the slot is kept empty until then, for a pausing slice; 0: it is not */
-};
+static inline uint64_t vg_core_least(uint64_t a, uint64_t b) {
+  return a < b ? a : b;
+}
 
-void vg_core_init(struct vg_core *core, const struct vg_arbiter_params *params, uint64_t now_ns);
-struct vg_core_slice *vg_core_find(struct vg_core *core, uint64_t id); /* NULL: not there */
-/* Creates or changes a slice, in force with the next step; NULL when all slots are taken. */
-struct vg_core_slice *vg_core_set(struct vg_core *core, uint64_t id, const struct vg_slice_params *given);
-void vg_core_remove(struct vg_core *core, uint64_t id);
-/* One step; returns when the next one is due at the latest (VG_CORE_NEVER: only when something happens). */
-uint64_t vg_core_step(struct vg_core *core, uint64_t now_ns);
-/* The static timetable for coasting: the part of the period of each of the core's slices; empty for a slice that is not
- * attached, or paused. */
-void vg_core_coast(const struct vg_core *core, struct vg_coast_slot *ret_slots);
+static inline int64_t vg_core_min(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+
+static inline int64_t vg_core_max(int64_t a, int64_t b) {
+  return a > b ? a : b;
+}
+
+static inline int64_t vg_core_clamp_ns(int64_t ns, int64_t most_ns) {
+  return ns > most_ns ? most_ns : ns < -most_ns ? -most_ns : ns;
+}
+
+static inline int64_t vg_core_scale_ns(uint64_t ns, uint32_t milli) {
+  return (int64_t)(ns * milli / VG_CORE_MILLI);
+}
+
+static inline int64_t vg_core_part_of(uint64_t ns, uint32_t ppm) {
+  return (int64_t)(ns * ppm / VG_CORE_PPM);
+}
+
+/* The time that an entitlement takes for a lag. */
+static inline int64_t vg_core_due_time(int64_t lag_ns, uint32_t entitlement_ppm) {
+  return lag_ns * VG_CORE_PPM / (int64_t)entitlement_ppm;
+}
+
+static inline int64_t vg_core_time_behind_ns(const struct vg_core_slice *slice) {
+  return vg_core_due_time(slice->free.lag_ns, slice->out.entitlement_ppm);
+}
+
+/* The entitlement of an idle slice. */
+static inline uint32_t vg_core_least_ppm(const struct vg_slice_params *params) {
+  return params->min_milli ? params->min_milli * VG_CORE_MILLI : VG_CORE_MILLI;
+}
+
+static inline uint32_t vg_core_weight(const struct vg_core_slice *slice) {
+  uint32_t weight = slice->params.weight ? slice->params.weight : slice->params.min_milli;
+  return weight ? weight : 1;
+}
+
+static inline bool vg_core_is_uncapped(const struct vg_core_slice *slice) {
+  return slice->params.max_milli >= VG_CORE_MILLI;
+}
+
+static inline bool vg_core_is_open(const struct vg_core_slice *slice) {
+  return (slice->out.word & VG_GATE_STATE_MASK) != VG_GATE_CLOSED;
+}
+
+/* Its gate is closed, and work is outstanding behind it. */
+static inline bool vg_core_drains(const struct vg_core_slice *slice) {
+  return slice->gate.state == VG_CORE_DRAINING || slice->gate.state == VG_CORE_OVERLAP;
+}
+
+static inline bool vg_core_in_slot(const struct vg_core_slice *slice) {
+  return slice->present && slice->saturating;
+}
+
+/* A paused slice wants nothing, even if threads wait at its gate. */
+static inline bool vg_core_wants_to_run(const struct vg_core_slice *slice) {
+  return slice->in.wants && !slice->params.paused;
+}
+
+static inline bool vg_core_active(const struct vg_core_slice *slice) {
+  return slice->in.attached && (slice->in.outstanding || vg_core_wants_to_run(slice));
+}
+
+static inline bool vg_core_leads(const struct vg_core_slice *slice) {
+  return slice->params.gang == VG_GANG_LEADER;
+}
+
+/* Part of a gang on a device whose arbiter follows that of another device. */
+static inline bool vg_core_follows(const struct vg_core_slice *slice) {
+  return slice->params.gang == VG_GANG_FOLLOWER;
+}
+
+/* Part of a gang whose devices run together. */
+static inline bool vg_core_leads_or_follows(const struct vg_core_slice *slice) {
+  return vg_core_leads(slice) || vg_core_follows(slice);
+}
 
 #endif
