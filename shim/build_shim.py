@@ -35,8 +35,8 @@ NVML_PARTS = (
     *("driver/next", "driver/elf", "driver/search", "driver/open", "driver/own_calls"),
 )
 SIMGPU_FOLDERS = (
-    *("base", "process", "memory", "contexts", "streams", "alloc", "arrays", "copies", "textures", "cuda", "ipc"),
-    *("calls", "entries"),
+    *("base", "process", "arena", "streams", "memory", "arrays", "copies", "textures", "images", "modules", "graphs"),
+    *("capture", "ipc", "contexts", "entries"),
 )
 
 #: targets that are programs, not shared libraries

@@ -57,7 +57,7 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "test_hook_launch": (("cuda_hook.c", *GATE, "shim/base/prim.c"), (ADDRESS,)),
     "test_image": (
-        tuple(f"shim/simgpu/cuda/{n}.c" for n in ("image", "image_elf", "image_fatbin", "image_parse", "image_ptx")),
+        tuple(f"shim/simgpu/images/{n}.c" for n in ("image", "image_elf", "image_fatbin", "image_parse", "image_ptx")),
         (ADDRESS,),
     ),
     "test_job": (("shim/job/instructions.c", "shim/job/file.c"), (ADDRESS,)),

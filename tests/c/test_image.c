@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "simgpu/cuda/image.h"
+#include "simgpu/images/image.h"
 
 #define EM_CUDA_MACHINE 190
 #define FATBIN_MAGIC 0xba55ed50

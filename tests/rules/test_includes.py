@@ -9,7 +9,7 @@ from .tree import ROOT, components, tracked
 
 _BELOW_GATE = {"base", "context", "gen/abi", "session"}
 _SIM_GROUND = {"simgpu/base", "simgpu/process"}
-_SIM_BELOW_ALLOC = _SIM_GROUND | {"simgpu/contexts", "simgpu/memory", "simgpu/streams"}
+_SIM_WORK = {"simgpu/process", "simgpu/arena", "simgpu/streams", "simgpu/memory"}
 
 #: folder of shim/ -> what it may include beside itself. From the ground up: base and abi; session; ledger; context;
 #: gate; attach; hooks. Arbiter and admission run in the daemon and have nothing of the tenant's
@@ -38,17 +38,21 @@ ALLOWED: dict[str, set[str]] = {
     "simgpu": set(),
     "simgpu/base": {"base"},
     "simgpu/process": {"base", "gen/abi", "simgpu", "simgpu/base"},
-    "simgpu/memory": _SIM_GROUND,
-    "simgpu/contexts": _SIM_GROUND | {"simgpu/memory"},
-    "simgpu/streams": _SIM_BELOW_ALLOC - {"simgpu/streams"},
-    "simgpu/alloc": _SIM_BELOW_ALLOC,
-    "simgpu/arrays": _SIM_BELOW_ALLOC | {"ledger", "simgpu/alloc"},
-    "simgpu/copies": {"simgpu/arrays", "simgpu/base", "simgpu/memory", "simgpu/streams"},
-    "simgpu/textures": _SIM_GROUND | {"simgpu/arrays", "simgpu/contexts", "simgpu/memory"},
-    "simgpu/cuda": _SIM_BELOW_ALLOC | {"simgpu/alloc", "simgpu/arrays", "simgpu/copies"},
-    "simgpu/ipc": _SIM_BELOW_ALLOC - {"simgpu/base"} | {"simgpu/alloc", "simgpu/arrays"},
-    "simgpu/calls": _SIM_BELOW_ALLOC | {"simgpu/alloc", "simgpu/arrays", "simgpu/copies", "simgpu/cuda", "simgpu/ipc"},
-    "simgpu/entries": _SIM_GROUND | {"base", "gen/abi", "simgpu/contexts"},
+    "simgpu/arena": _SIM_GROUND,
+    "simgpu/streams": _SIM_GROUND | {"simgpu/arena"},
+    "simgpu/memory": _SIM_GROUND | {"simgpu/arena", "simgpu/streams"},
+    "simgpu/arrays": _SIM_WORK | {"ledger", "simgpu/base"},
+    "simgpu/copies": _SIM_WORK | {"simgpu/arrays", "simgpu/base"},
+    "simgpu/textures": _SIM_GROUND | {"simgpu/arena", "simgpu/arrays", "simgpu/memory"},
+    "simgpu/images": set(),
+    "simgpu/modules": _SIM_WORK | {"simgpu/base", "simgpu/images"},
+    "simgpu/graphs": _SIM_WORK - {"simgpu/memory"}
+    | {"simgpu/arrays", "simgpu/base", "simgpu/copies", "simgpu/images", "simgpu/modules"},
+    "simgpu/capture": {"simgpu/graphs", "simgpu/modules", "simgpu/process", "simgpu/streams"},
+    "simgpu/ipc": _SIM_WORK,
+    "simgpu/contexts": _SIM_WORK
+    | {"simgpu/arrays", "simgpu/base", "simgpu/capture", "simgpu/graphs", "simgpu/ipc", "simgpu/modules"},
+    "simgpu/entries": _SIM_GROUND | {"base", "gen/abi"},
     "gen/simgpu": {"simgpu/entries"},
     "simgpu/nvml": {"abi", "base", "gen/nvml", "simgpu"},
     "simgpu/server": {"base", "simgpu"},

@@ -3,9 +3,9 @@
  * belong to their parent and end with it.
  */
 #include "simgpu/arrays/array.h"
-#include "simgpu/alloc/external.h"
 #include "simgpu/base/slab.h"
-#include "simgpu/contexts/context.h"
+#include "simgpu/memory/external_memory.h"
+#include "simgpu/process/current.h"
 #include "simgpu/process/process.h"
 #include "simgpu/streams/capture_rules.h"
 #include "simgpu/streams/stream.h"

@@ -7,8 +7,8 @@
  */
 #ifndef VG_SIM_ARRAY_H
 #define VG_SIM_ARRAY_H
-#include "simgpu/alloc/external.h"
-#include "simgpu/contexts/context.h"
+#include "simgpu/memory/external_memory.h"
+#include "simgpu/process/current.h"
 
 #define SIM_ARRAY_MAGIC 0x41525259u
 #define SIM_MIPMAP_MAGIC 0x4d49504du

@@ -6,7 +6,7 @@
  * one-dimensional arrays in steps of 64 bytes. Here the bytes of a row simply follow each other: only the sizes count.
  */
 #include "simgpu/arrays/array.h"
-#include "simgpu/contexts/context.h"
+#include "simgpu/process/current.h"
 #include "simgpu/process/process.h"
 
 #define BLOCK_WIDTH_BYTES 64

@@ -8,19 +8,19 @@
  * them belongs to a handle of cuMemCreate.
  */
 #include "ledger/array_boxes.h"
-#include "simgpu/alloc/external.h"
+#include "simgpu/arena/charge.h"
+#include "simgpu/arena/map.h"
 #include "simgpu/arrays/array.h"
-#include "simgpu/contexts/context.h"
-#include "simgpu/memory/charge.h"
-#include "simgpu/memory/map.h"
+#include "simgpu/memory/external_memory.h"
 #include "simgpu/memory/vmm.h"
+#include "simgpu/process/current.h"
 #include "simgpu/process/process.h"
 
 uint64_t sim_array_round(uint64_t bytes) {
   return sim_round_up(bytes, SIM_ARRAY_PAGE_BYTES);
 }
 
-/* To memory/small.c arrays are another owner than the context itself, whose linear memory it packs. */
+/* To arena/small.c arrays are another owner than the context itself, whose linear memory it packs. */
 static const void *owner_of(const struct sim_context *context) {
   return &context->legacy;
 }

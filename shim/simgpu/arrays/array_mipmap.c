@@ -2,6 +2,7 @@
  * array_mipmap.c - mipmapped arrays, and the arrays that are a part of another: levels and planes. Called by programs.
  */
 #include "simgpu/arrays/array.h"
+#include "simgpu/memory/external_memory.h"
 #include "simgpu/process/process.h"
 #include "simgpu/streams/capture_rules.h"
 
@@ -79,4 +80,27 @@ SIM_PUBLIC CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQU
                                                           CUmipmappedArray handle, CUdevice device) {
   CUresult result = sim_ready();
   return result == CUDA_SUCCESS ? requirements(sim_mipmap_find(handle), device, ret_requirements) : result;
+}
+
+SIM_PUBLIC CUresult cuExternalMemoryGetMappedMipmappedArray(CUmipmappedArray *ret_mipmap, CUexternalMemory handle,
+                                                            const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *desc) {
+  struct sim_context *context;
+  struct sim_external_map *made;
+  struct sim_array *array;
+  CUresult result = sim_enter(&context);
+  if (result == CUDA_SUCCESS) result = sim_capture_unsafe();
+  if (result != CUDA_SUCCESS) return result;
+  if (!ret_mipmap || !desc || desc->arrayDesc.Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING))
+    return CUDA_ERROR_INVALID_VALUE;
+  result = sim_descriptor_check(context, &desc->arrayDesc, true);
+  if (result != CUDA_SUCCESS) return result;
+  if (desc->numLevels == 0 || desc->numLevels > sim_levels_max(&desc->arrayDesc)) return CUDA_ERROR_INVALID_VALUE;
+  result = sim_external_map(handle, desc->offset, sim_level_offset(&desc->arrayDesc, desc->numLevels), &made);
+  if (result != CUDA_SUCCESS) return result;
+  result = sim_array_create(&desc->arrayDesc, desc->numLevels, SIM_MIPMAP_MAGIC, made, &array);
+  if (result == CUDA_SUCCESS)
+    *ret_mipmap = (CUmipmappedArray)array;
+  else
+    sim_external_unmap(made);
+  return result;
 }

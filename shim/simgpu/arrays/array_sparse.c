@@ -8,8 +8,8 @@
  */
 #include "ledger/array_boxes.h"
 #include "simgpu/arrays/array.h"
-#include "simgpu/contexts/context.h"
 #include "simgpu/memory/vmm.h"
+#include "simgpu/process/current.h"
 #include "simgpu/process/process.h"
 #include "simgpu/streams/capture_rules.h"
 #include "simgpu/streams/stream.h"

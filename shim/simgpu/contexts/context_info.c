@@ -4,8 +4,8 @@
  * buffer of its output are device memory, taken as soon as they are asked for: those of the usual sizes are a part of
  * what the context costs, and larger ones take the difference.
  */
-#include "simgpu/contexts/context.h"
-#include "simgpu/memory/charge.h"
+#include "simgpu/arena/charge.h"
+#include "simgpu/process/current.h"
 #include "simgpu/process/process.h"
 #include <pthread.h>
 #include <string.h>

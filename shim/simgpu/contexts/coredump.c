@@ -3,7 +3,7 @@
  * writes none. A context's own settings are those of the process until they are set. Called by programs.
  */
 #define _GNU_SOURCE
-#include "simgpu/contexts/context.h"
+#include "simgpu/process/current.h"
 #include "simgpu/process/process.h"
 #include <pthread.h>
 #include <stdio.h>

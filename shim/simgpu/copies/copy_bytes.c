@@ -1,11 +1,11 @@
 /*
- * copy_bytes.c - the bytes of a copy of linear memory and arrays. Called by calls/copy_shape.c and by nodes of graphs.
+ * copy_bytes.c - the bytes of a copy of linear memory and arrays. Called by copies/copy_shape.c and by nodes of graphs.
  */
+#include "simgpu/arena/allocations.h"
+#include "simgpu/arena/backing.h"
 #include "simgpu/arrays/array.h"
 #include "simgpu/base/strict.h"
 #include "simgpu/copies/bytes.h"
-#include "simgpu/memory/allocations.h"
-#include "simgpu/memory/backing.h"
 #include "simgpu/streams/stream.h"
 #include <string.h>
 

@@ -1,10 +1,10 @@
 /*
- * set_bytes.c - the bytes of a memset. Called by calls/set.c and by nodes of graphs.
+ * set_bytes.c - the bytes of a memset. Called by copies/set.c and by nodes of graphs.
  */
+#include "simgpu/arena/allocations.h"
+#include "simgpu/arena/backing.h"
 #include "simgpu/base/strict.h"
 #include "simgpu/copies/bytes.h"
-#include "simgpu/memory/allocations.h"
-#include "simgpu/memory/backing.h"
 #include <string.h>
 
 CUresult sim_set_bytes(const CUDA_MEMSET_NODE_PARAMS *set) {

@@ -1,9 +1,9 @@
 /*
  * entry.c - cuGetProcAddress, error names, and the entry points that are there and have nothing to do here.
  */
-#include "simgpu/contexts/context.h"
 #include "simgpu/entries/names.h"
 #include "simgpu/entries/table.h"
+#include "simgpu/process/current.h"
 #include "simgpu/process/process.h"
 #include <stdlib.h>
 #include <string.h>

@@ -4,8 +4,8 @@
 #define _GNU_SOURCE
 #include "simgpu/entries/fault.h"
 #include "simgpu/base/strict.h"
-#include "simgpu/contexts/context.h"
 #include "simgpu/entries/names.h"
+#include "simgpu/process/current.h"
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
  *   VGPU_SIM_FAIL=NAME:N=CODE[,...]   the N-th call (from 1; *: each) of NAME answers CODE and does nothing. NAME
  *                                     without version or per-thread suffix means all forms; * any entry point, its
  *                                     calls counted together. CODE: a number or the name of a CUresult.
- *                                     An error that contexts keep (contexts/sticky.c: 700, 710, 719) at a launch or
+ *                                     An error that contexts keep (process/sticky.c: 700, 710, 719) at a launch or
  *                                     at a wait: the current context has it from then on.
  *   VGPU_SIM_COUNT_CALLS=FILE         at exit: a line per entry point that was called, name and number of calls.
  *

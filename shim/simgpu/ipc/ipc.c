@@ -4,10 +4,10 @@
  * all others have closed it.
  */
 #include "simgpu/ipc/ipc.h"
-#include "simgpu/contexts/context.h"
-#include "simgpu/memory/allocations.h"
-#include "simgpu/memory/map.h"
-#include "simgpu/memory/share.h"
+#include "simgpu/arena/allocations.h"
+#include "simgpu/arena/map.h"
+#include "simgpu/arena/share.h"
+#include "simgpu/process/current.h"
 #include "simgpu/process/process.h"
 #include "simgpu/streams/capture_rules.h"
 #include "simgpu/streams/stream.h"

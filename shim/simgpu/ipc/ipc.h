@@ -3,7 +3,7 @@
  */
 #ifndef VG_SIM_IPC_H
 #define VG_SIM_IPC_H
-#include "simgpu/contexts/context.h"
+#include "simgpu/process/current.h"
 
 void sim_ipc_destroy(struct sim_context *context); /* ipc.c: closes what the context has open */
 

@@ -1,7 +1,7 @@
 /*
  * ipc_event.c - events that other processes open by a handle: the entry points. Called by programs.
  */
-#include "simgpu/contexts/context.h"
+#include "simgpu/process/current.h"
 #include "simgpu/process/process.h"
 #include "simgpu/streams/event_page.h"
 #include "simgpu/streams/stream.h"

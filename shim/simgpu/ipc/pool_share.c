@@ -1,11 +1,11 @@
 /*
  * pool_share.c - pools that other processes import by a descriptor, and pointers from them. An imported pool makes no
- * allocations. Called by programs; builds on alloc/pool.c and alloc/pool_import.c.
+ * allocations. Called by programs; builds on memory/pool.c and memory/pool_import.c.
  */
-#include "simgpu/alloc/alloc.h"
-#include "simgpu/alloc/pool_import.h"
-#include "simgpu/memory/allocations.h"
-#include "simgpu/memory/share.h"
+#include "simgpu/arena/allocations.h"
+#include "simgpu/arena/share.h"
+#include "simgpu/memory/alloc.h"
+#include "simgpu/memory/pool_import.h"
 #include "simgpu/process/process.h"
 #include <pthread.h>
 #include <string.h>

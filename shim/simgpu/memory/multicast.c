@@ -4,7 +4,7 @@
  * ends. Not modelled: that a write to a mapped one reaches what is bound (no kernel here does such writes), and handles
  * of them for other processes.
  */
-#include "simgpu/memory/map.h"
+#include "simgpu/arena/map.h"
 #include "simgpu/memory/vmm.h"
 #include "simgpu/process/process.h"
 #include <stdlib.h>

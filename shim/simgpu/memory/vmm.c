@@ -4,8 +4,8 @@
  */
 #define _GNU_SOURCE
 #include "simgpu/memory/vmm.h"
-#include "simgpu/memory/allocations.h"
-#include "simgpu/memory/map.h"
+#include "simgpu/arena/allocations.h"
+#include "simgpu/arena/map.h"
 #include "simgpu/process/process.h"
 #include <stdlib.h>
 #include <sys/mman.h>

@@ -1,7 +1,7 @@
 /* vmm.h - physical memory by handle; among vmm.c (addresses and maps), vmm_physical.c and multicast.c. */
 #ifndef VG_SIM_VMM_H
 #define VG_SIM_VMM_H
-#include "simgpu/memory/share.h"
+#include "simgpu/arena/share.h"
 
 struct sim_physical {
   struct sim_object object;

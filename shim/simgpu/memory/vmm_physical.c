@@ -2,11 +2,11 @@
  * vmm_physical.c - physical memory by handle: made, released, exported to other processes and imported from them. It is
  * charged when it is made, if it lies on a device, and given back when it is released, mapped and bound nowhere.
  */
+#include "simgpu/arena/backing.h"
+#include "simgpu/arena/charge.h"
+#include "simgpu/arena/map.h"
+#include "simgpu/arena/share.h"
 #include "simgpu/base/slab.h"
-#include "simgpu/memory/backing.h"
-#include "simgpu/memory/charge.h"
-#include "simgpu/memory/map.h"
-#include "simgpu/memory/share.h"
 #include "simgpu/memory/vmm.h"
 #include "simgpu/process/process.h"
 #include <pthread.h>

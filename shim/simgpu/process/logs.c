@@ -1,5 +1,5 @@
 /*
- * logs.c - the driver's log: contexts that have failed (contexts/sticky.c). The newest 25600 bytes are kept, as
+ * logs.c - the driver's log: contexts that have failed (process/sticky.c). The newest 25600 bytes are kept, as
  * documented; an iterator is the number of the next message. Called by programs.
  */
 #define _GNU_SOURCE

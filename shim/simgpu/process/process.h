@@ -6,9 +6,10 @@
  * sim_enter() first; nothing is started before cuInit; effects of copies and kernels on memory are applied at
  * submission, in program order, only time is simulated; no busy waiting but the launch cost.
  *
- * Folders, each with the headers of what it defines, from the ground up: base, process, memory, contexts, streams,
- * alloc, arrays, copies, textures, cuda, ipc; calls has the entry points that need what lies above their own things,
- * and entries what comes before every entry point. tests/rules/test_includes.py has the rule.
+ * Folders, each with the entry points of its things and the headers of what it defines, from the ground up: base,
+ * process, arena (what device memory is made of), streams, memory (what programs allocate), arrays, copies, textures,
+ * images, modules, graphs, capture, ipc; contexts, which end with all that is in them; entries has what comes before
+ * every entry point. tests/rules/test_includes.py has the rule.
  */
 #ifndef VG_SIM_PROCESS_H
 #define VG_SIM_PROCESS_H

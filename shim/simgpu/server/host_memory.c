@@ -1,6 +1,6 @@
 /*
  * host_memory.c - how much of the host's memory may lie behind the device memory of all processes together. Each
- * process asks before it touches more (shim/simgpu/memory/backing.c). Called by client.c and config.c.
+ * process asks before it touches more (shim/simgpu/arena/backing.c). Called by client.c and config.c.
  */
 #define _GNU_SOURCE
 #include "simgpu/server/server.h"

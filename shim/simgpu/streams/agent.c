@@ -5,7 +5,7 @@
  * not wait for them. Called by value.c and submit.c.
  */
 #define _GNU_SOURCE
-#include "simgpu/contexts/context.h"
+#include "simgpu/process/current.h"
 #include "simgpu/process/process.h"
 #include "simgpu/streams/stream.h"
 #include <pthread.h>

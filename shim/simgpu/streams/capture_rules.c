@@ -4,12 +4,13 @@
  * waits or allocates; knows nothing of graphs.
  */
 #include "simgpu/streams/capture_rules.h"
-#include "simgpu/contexts/context.h"
+#include "simgpu/process/current.h"
 #include "simgpu/process/process.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 struct sim_capture *sim_captures;
 static uint32_t capture_count;
+static const struct sim_capture_work *capture_work;
 static __thread CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 void sim_capture_lock(void) {
@@ -18,6 +19,14 @@ void sim_capture_lock(void) {
 
 void sim_capture_unlock(void) {
   pthread_mutex_unlock(&lock);
+}
+
+void sim_capture_set_work(const struct sim_capture_work *work) {
+  VG_STORE(&capture_work, work);
+}
+
+const struct sim_capture_work *sim_capture_work(void) {
+  return VG_LOAD(&capture_work);
 }
 
 void sim_capture_list(struct sim_capture *capture) {

@@ -1,6 +1,6 @@
 /*
  * capture_rules.h - captures that are going on: the streams that take part and where each stands; and which calls are
- * refused meanwhile. cuda/capture.c begins and ends captures, cuda/capture_work.c makes nodes of work.
+ * refused meanwhile. capture/capture.c begins and ends captures.
  */
 #ifndef VG_SIM_CAPTURE_RULES_H
 #define VG_SIM_CAPTURE_RULES_H
@@ -39,6 +39,32 @@ struct sim_capture {
   struct sim_mark *marks;
   struct sim_capture *next;
 };
+
+struct sim_graph;
+struct sim_launch;
+
+/*
+ * What becomes of the work of a stream while stream->capture is set, in place of doing it: capture/ makes nodes of it.
+ * By this table, which it brings along, the rooms below it need nothing of it.
+ */
+struct sim_capture_work {
+  CUresult (*copy)(struct sim_stream *stream, const CUDA_MEMCPY3D *copy);
+  CUresult (*memset)(struct sim_stream *stream, const CUDA_MEMSET_NODE_PARAMS *set);
+  CUresult (*callback)(struct sim_stream *stream, CUhostFn callback, void *argument);
+  CUresult (*alloc)(struct sim_stream *stream, uint64_t bytes, CUdeviceptr *ret_pointer);
+  CUresult (*free)(struct sim_stream *stream, CUdeviceptr pointer);
+  CUresult (*signal)(struct sim_stream *stream, const CUexternalSemaphore *handles,
+                     const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *params, unsigned count);
+  CUresult (*wait_semaphores)(struct sim_stream *stream, const CUexternalSemaphore *handles,
+                              const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *params, unsigned count);
+  CUresult (*record)(struct sim_stream *stream, struct sim_event *event);
+  CUresult (*wait)(struct sim_stream *stream, struct sim_event *event); /* also when only event->capture is set */
+  CUresult (*kernel)(struct sim_stream *stream, const struct sim_launch *launch);
+  CUresult (*graph)(struct sim_stream *stream, struct sim_graph *graph);
+  void (*end_stream)(struct sim_stream *stream); /* it is destroyed: its capture ends, or loses it */
+};
+void sim_capture_set_work(const struct sim_capture_work *work); /* before any stream captures */
+const struct sim_capture_work *sim_capture_work(void);
 
 extern struct sim_capture *sim_captures;            /* those that have begun; under the lock */
 void sim_capture_list(struct sim_capture *capture); /* has begun: under the lock, as its end is */

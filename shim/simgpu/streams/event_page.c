@@ -5,9 +5,9 @@
  * record.c, event.c and the entry points in ipc/ipc_event.c.
  */
 #include "simgpu/streams/event_page.h"
-#include "simgpu/contexts/context.h"
-#include "simgpu/memory/map.h"
-#include "simgpu/memory/share.h"
+#include "simgpu/arena/map.h"
+#include "simgpu/arena/share.h"
+#include "simgpu/process/current.h"
 #include "simgpu/process/process.h"
 #include "simgpu/streams/stream.h"
 #include <stdlib.h>

@@ -2,11 +2,11 @@
  * external_semaphore.c - semaphores of other interfaces. There is none on a simulated device: a file that can be mapped
  * (a memfd) stands for one, its first 64-bit word for the state: the counter of a timeline semaphore, 0 or 1 of a
  * binary one. A signal is a value that the stream writes there, a wait is a stream that waits for it; any process may
- * do either. Called by calls/semaphore_calls.c and by nodes of graphs (cuda/graph_batch.c).
+ * do either. Called by programs and by nodes of graphs (graphs/graph_batch.c).
  */
 #include "simgpu/streams/external_semaphore.h"
 #include "simgpu/base/slab.h"
-#include "simgpu/contexts/context.h"
+#include "simgpu/process/current.h"
 #include "simgpu/process/process.h"
 #include "simgpu/streams/capture_rules.h"
 #include "simgpu/streams/stream.h"
@@ -93,3 +93,28 @@ static CUresult wait_one(struct sim_stream *stream, const struct semaphore *sema
 
 EACH(signal, CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS, signal_one)
 EACH(wait, CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS, wait_one)
+
+/* ---- in a stream, or as a node of the graph that it is captured into ---- */
+
+static CUresult find(CUstream handle, bool is_per_thread, struct sim_stream **ret_stream) {
+  struct sim_context *context;
+  CUresult result = sim_enter(&context);
+  return result == CUDA_SUCCESS ? sim_stream_find(handle, is_per_thread, ret_stream) : result;
+}
+
+/* Signals and waits, legacy and per thread. */
+#define SEMAPHORES(name, suffix, is_per_thread, params_type, to_node, work)                                            \
+  SIM_PUBLIC CUresult cu##name##ExternalSemaphoresAsync##suffix(                                                       \
+      const CUexternalSemaphore *handles, const params_type *params, unsigned count, CUstream handle) {                \
+    struct sim_stream *stream;                                                                                         \
+    CUresult result = find(handle, is_per_thread, &stream);                                                            \
+    if (result == CUDA_SUCCESS) result = sim_semaphores_check_##work(handles, params, count);                          \
+    if (result != CUDA_SUCCESS) return result;                                                                         \
+    return stream->capture ? to_node(stream, handles, params, count)                                                   \
+                           : sim_semaphores_##work(stream, handles, params, count);                                    \
+  }
+
+SEMAPHORES(Signal, , false, CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS, sim_capture_work()->signal, signal)
+SEMAPHORES(Signal, _ptsz, true, CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS, sim_capture_work()->signal, signal)
+SEMAPHORES(Wait, , false, CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS, sim_capture_work()->wait_semaphores, wait)
+SEMAPHORES(Wait, _ptsz, true, CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS, sim_capture_work()->wait_semaphores, wait)

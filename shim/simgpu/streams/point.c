@@ -3,7 +3,7 @@
  * in the future: then the waiter sleeps until exactly that time, without being woken. Only for what is undecided yet it
  * waits for the process's bell. Called by every synchronising entry point.
  */
-#include "simgpu/contexts/context.h"
+#include "simgpu/process/current.h"
 #include "simgpu/process/process.h"
 #include "simgpu/streams/stream.h"
 
@@ -13,6 +13,16 @@
 static __thread bool slack_set;
 
 uint32_t sim_released;
+static void (*wait_hook)(struct sim_context *context);
+
+void sim_wait_hook_set(void (*hook)(struct sim_context *context)) {
+  VG_STORE_RELAXED(&wait_hook, hook);
+}
+
+void sim_wait_hook_run(struct sim_context *context) {
+  void (*hook)(struct sim_context *) = VG_LOAD_RELAXED(&wait_hook);
+  if (hook) hook(context);
+}
 
 bool sim_point_time(struct sim_point point, uint64_t *ret_time_ns) {
   const struct sim_stream_state *state = &sim_link.done->streams[point.slot];

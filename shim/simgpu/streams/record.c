@@ -2,7 +2,7 @@
  * record.c - recording an event in a stream and waiting for one there, whether it is this process's alone or one that
  * others may record, too (event_page.c). Called by stream and event entry points and by graphs.
  */
-#include "simgpu/contexts/context.h"
+#include "simgpu/process/current.h"
 #include "simgpu/process/process.h"
 #include "simgpu/streams/event_page.h"
 #include "simgpu/streams/stream.h"

@@ -4,7 +4,7 @@
  */
 #ifndef VG_SIM_STREAM_H
 #define VG_SIM_STREAM_H
-#include "simgpu/contexts/context.h"
+#include "simgpu/process/current.h"
 
 #define SIM_STREAM_MAGIC 0x53545245u
 #define SIM_EVENT_MAGIC 0x45564e54u
@@ -80,6 +80,9 @@ bool sim_point_done(struct sim_point point);                        /* its simul
 void sim_point_wait(struct sim_point point);                        /* sleeps until then */
 bool sim_point_time(struct sim_point point, uint64_t *ret_time_ns); /* false: not yet decided; 0: long ago */
 bool sim_point_query(struct sim_point point); /* sim_point_done, and asks the server when it is undecided */
+/* What a program's synchronisation does besides: pools give back what they keep too much of, once there are some. */
+void sim_wait_hook_set(void (*hook)(struct sim_context *context));
+void sim_wait_hook_run(struct sim_context *context);
 /* The agent's sleep: until something of this process is decided after bell was read, or deadline. */
 uint32_t sim_bell_announce(void);
 void sim_bell_sleep(uint32_t bell, uint64_t deadline_ns);

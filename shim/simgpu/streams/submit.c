@@ -3,7 +3,7 @@
  * call. Called by every entry point that gives work to the device. Any thread; the ring lock is never held while
  * waiting.
  */
-#include "simgpu/contexts/context.h"
+#include "simgpu/process/current.h"
 #include "simgpu/process/process.h"
 #include "simgpu/streams/stream.h"
 #include <pthread.h>

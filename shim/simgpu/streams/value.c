@@ -2,8 +2,8 @@
  * value.c - cuStreamWaitValue, cuStreamWriteValue and their batches. The word really blocks the stream until it has the
  * value, whatever writes it: another stream, a copy or the host.
  */
-#include "simgpu/contexts/context.h"
-#include "simgpu/memory/allocations.h"
+#include "simgpu/arena/allocations.h"
+#include "simgpu/process/current.h"
 #include "simgpu/process/process.h"
 #include "simgpu/streams/stream.h"
 

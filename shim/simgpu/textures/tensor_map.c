@@ -3,7 +3,7 @@
  * written down; no kernel of the simulated device reads one. Called by programs. Those of cuTensorMapEncodeIm2colWide
  * are for newer devices (compute capability 10.0) than the one that is simulated.
  */
-#include "simgpu/contexts/context.h"
+#include "simgpu/process/current.h"
 #include "simgpu/process/process.h"
 #include <string.h>
 

@@ -2,10 +2,10 @@
  * texture.c - texture and surface objects: descriptors that are checked and kept, no kernel reads through them. Called
  * by programs. Objects do not end with the arrays that they name.
  */
+#include "simgpu/arena/allocations.h"
 #include "simgpu/arrays/array.h"
 #include "simgpu/base/slab.h"
-#include "simgpu/contexts/context.h"
-#include "simgpu/memory/allocations.h"
+#include "simgpu/process/current.h"
 #include "simgpu/process/process.h"
 
 #define TEXTURE_MAGIC 0x54455854u

@@ -2,9 +2,10 @@
  * texture_reference.c - texture references, which the driver keeps for old programs: what is set can be read back, no
  * kernel reads through them. Called by programs.
  */
+#include "simgpu/arena/allocations.h"
 #include "simgpu/arrays/array.h"
 #include "simgpu/base/slab.h"
-#include "simgpu/memory/allocations.h"
+#include "simgpu/memory/alloc_first.h"
 #include "simgpu/process/process.h"
 
 #define REFERENCE_MAGIC 0x54524546u
@@ -208,4 +209,40 @@ SIM_PUBLIC CUresult cuTexRefGetBorderColor(float *ret_color, CUtexref handle) {
   CUresult result = find(handle, ret_color != NULL, &reference);
   for (int i = 0; result == CUDA_SUCCESS && i < 4; i++) ret_color[i] = reference->border[i];
   return result;
+}
+
+/* ---- the first interface ---- */
+
+SIM_PUBLIC CUresult cuTexRefGetAddress(CUdeviceptr_v1 *ret_address, CUtexref reference) {
+  CUdeviceptr address = 0;
+  return sim_first_address(cuTexRefGetAddress_v2(&address, reference), &address, ret_address);
+}
+
+SIM_PUBLIC CUresult cuTexRefSetAddress(unsigned *ret_offset, CUtexref reference, CUdeviceptr_v1 address,
+                                       unsigned bytes) {
+  size_t offset = 0;
+  CUresult result = cuTexRefSetAddress_v2(ret_offset ? &offset : NULL, reference, address, bytes);
+  if (result == CUDA_SUCCESS && ret_offset) *ret_offset = (unsigned)offset;
+  return result;
+}
+
+SIM_PUBLIC CUresult cuTexRefSetAddress2D(CUtexref reference, const CUDA_ARRAY_DESCRIPTOR_v1 *first,
+                                         CUdeviceptr_v1 address, unsigned pitch) {
+  CUDA_ARRAY_DESCRIPTOR descriptor = {0};
+  if (first) descriptor = (CUDA_ARRAY_DESCRIPTOR){first->Width, first->Height, first->Format, first->NumChannels};
+  return cuTexRefSetAddress2D_v3(reference, first ? &descriptor : NULL, address, pitch);
+}
+
+/* ---- surface references: no module has one (modules/module.c) ---- */
+
+SIM_PUBLIC CUresult cuSurfRefSetArray(CUsurfref reference, CUarray array, unsigned flags) {
+  (void)reference, (void)array, (void)flags;
+  CUresult result = sim_ready();
+  return result == CUDA_SUCCESS ? CUDA_ERROR_INVALID_VALUE : result;
+}
+
+SIM_PUBLIC CUresult cuSurfRefGetArray(CUarray *ret_array, CUsurfref reference) {
+  (void)ret_array, (void)reference;
+  CUresult result = sim_ready();
+  return result == CUDA_SUCCESS ? CUDA_ERROR_INVALID_VALUE : result;
 }

@@ -1,0 +1,99 @@
+/*
+ * launch_make.c - what a launch is: the function, its shape and a checked copy of its parameters; what it costs, and
+ * what it computes. Called by modules/launch.c and by kernel nodes of graphs.
+ */
+#include "simgpu/arena/allocations.h"
+#include "simgpu/base/strict.h"
+#include "simgpu/images/image.h"
+#include "simgpu/modules/host_kernels.h"
+#include "simgpu/modules/model.h"
+#include "simgpu/modules/module.h"
+#include "simgpu/process/current.h"
+#include "simgpu/process/notice.h"
+#include "simgpu/process/process.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Parameters as pointers (params) or as one buffer (extra). NULL result with success: there are none to copy. */
+static CUresult copy_params(const struct sim_function *function, void **params, void **extra, uint8_t **ret_params) {
+  const struct sim_image_kernel *kernel = &function->kernel;
+  const void *buffer = NULL;
+  size_t buffer_bytes = 0;
+  *ret_params = NULL;
+  if (params != NULL && extra != NULL) return CUDA_ERROR_INVALID_VALUE;
+  for (; extra != NULL && extra[0] != CU_LAUNCH_PARAM_END; extra += 2) {
+    if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+      buffer = extra[1];
+    else if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE)
+      buffer_bytes = *(size_t *)extra[1];
+    else
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (!function->known_params || kernel->param_bytes == 0) return CUDA_SUCCESS;
+  if (params == NULL && (buffer == NULL || buffer_bytes < kernel->param_bytes)) return CUDA_ERROR_INVALID_VALUE;
+  uint8_t *copy = calloc(1, kernel->param_bytes);
+  if (copy == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (params == NULL) memcpy(copy, buffer, kernel->param_bytes);
+  for (uint32_t i = 0; params != NULL && i < kernel->param_count; i++)
+    memcpy(copy + kernel->params[i].offset_bytes, params[i], kernel->params[i].size_bytes);
+  *ret_params = copy;
+  return CUDA_SUCCESS;
+}
+
+static CUresult check_shape(const struct sim_function *function, const unsigned grid[3], const unsigned block[3],
+                            unsigned shared_bytes) {
+  uint64_t threads = (uint64_t)block[0] * block[1] * block[2];
+  if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0 || threads == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (grid[0] > 0x7fffffff || grid[1] > 65535 || grid[2] > 65535) return CUDA_ERROR_INVALID_VALUE;
+  if (block[0] > 1024 || block[1] > 1024 || block[2] > 64 || threads > SIM_BLOCK_THREADS_MAX)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (function->kernel.max_threads != 0 && threads > function->kernel.max_threads) return CUDA_ERROR_INVALID_VALUE;
+  if ((int)threads > sim_function_max_threads(function)) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+  if (shared_bytes > (unsigned)function->settings->dynamic_shared_bytes) return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_SUCCESS;
+}
+
+CUresult sim_launch_make(CUfunction handle, const unsigned grid[3], const unsigned block[3], unsigned shared_bytes,
+                         void **params, void **extra, struct sim_launch *ret_launch) {
+  struct sim_function *function = sim_function_find(handle);
+  if (function == NULL) return CUDA_ERROR_INVALID_HANDLE;
+  CUresult result = check_shape(function, grid, block, shared_bytes);
+  if (result != CUDA_SUCCESS) return result;
+  struct sim_launch launch = {.function = function, .shared_bytes = shared_bytes};
+  launch.param_bytes = function->kernel.param_bytes;
+  memcpy(launch.grid, grid, sizeof launch.grid);
+  memcpy(launch.block, block, sizeof launch.block);
+  result = copy_params(function, params, extra, &launch.params);
+  if (result == CUDA_SUCCESS) *ret_launch = launch;
+  bool told = __atomic_load_n(&sim_has_notified, __ATOMIC_RELAXED) || !sim_model_is_default(function->rule);
+  if (result == CUDA_SUCCESS && !told) sim_notify_of_kernel(function->kernel.name);
+  return result;
+}
+
+uint64_t sim_launch_cost_of(const struct sim_launch *launch, const struct sim_context *context) {
+  uint64_t blocks = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
+  uint64_t threads = (uint64_t)launch->block[0] * launch->block[1] * launch->block[2];
+  uint64_t resident = (uint64_t)sim_device(context->ordinal)->sm_count * SIM_SM_THREADS;
+  return sim_model_cost_ns(launch->function->rule, blocks, threads, resident);
+}
+
+/* Device, managed and registered host memory may be used by a kernel. */
+static bool range_usable(uint64_t address, uint64_t bytes, bool *ret_on_device) {
+  struct sim_allocation allocation;
+  if (SIM_STRICT && !sim_strict_range(address, bytes)) return false;
+  if (!sim_memory_find(address, &allocation)) return false;
+  *ret_on_device = allocation.kind == CU_MEMORYTYPE_DEVICE;
+  return bytes <= allocation.bytes && address - allocation.base <= allocation.bytes - bytes;
+}
+
+CUresult sim_launch_compute(const struct sim_launch *launch) {
+  const struct sim_function *function = launch->function;
+  if (SIM_STRICT && launch->params != NULL) sim_strict_words(launch->params, launch->param_bytes);
+  if (function->rule->fault != CUDA_SUCCESS) return function->rule->fault;
+  if (function->rule->host == NULL || launch->params == NULL) return CUDA_SUCCESS;
+  int result = sim_host_run(function->rule, &function->kernel, launch->params, range_usable);
+  if (result == -EFAULT) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  if (result == -ENOMEM) return CUDA_ERROR_OUT_OF_MEMORY;
+  return result == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
