@@ -2,7 +2,7 @@
 VENV ?= .venv
 PY := $(VENV)/bin/python
 C_FILES := cuda_hook.c $(shell find shim tests benchmarks integrations -name '*.[ch]' -not -path 'shim/gen/*' -not -path 'shim/pyabi/*' 2>/dev/null)
-NATIVE_FILES := $(shell find shim -name '*.[chS]' -o -name '*.map' -o -name build_shim.py 2>/dev/null) cuda_hook.c
+NATIVE_FILES := $(shell find shim -name '*.[chS]' -o -name '*.map' -o -name '*.def' -o -name '*.txt' -o -name '*.py' 2>/dev/null) cuda_hook.c
 NATIVE := vgpud/lib/.built
 # what a contributor runs at each change: without devices, engines and torch, whose tests wait or compute
 QUICK := $(addprefix tests/,cli core libraries oci predict rules simulate tools userfiles test_docs.py test_scheduling.py)
@@ -54,16 +54,14 @@ lint: $(VENV)/.dev $(NATIVE) gen-check ## ruff, mypy --strict, clang-format, gen
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	cd shim && "$(abspath $(VENV))/bin/mypy" --config-file ../pyproject.toml build_shim.py
-	cd shim/codegen && "$(abspath $(VENV))/bin/mypy" --config-file ../../pyproject.toml generate.py generate_ml.py generate_names.py
+	cd shim/codegen && "$(abspath $(VENV))/bin/mypy" --config-file ../../pyproject.toml generate.py generate_names.py
 	@$(VENV)/bin/clang-format --dry-run -Werror $(C_FILES)
 
 format: $(VENV)/.dev ## put Python and C in the one format
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/clang-format -i $(C_FILES)
 
-gen: $(VENV)/.dev ## make the committed generated files anew (hooks from shim/codegen/hooks.def, vgpud/v1alpha1 from protos, state diagrams, Gavel's speeds)
-	$(PY) shim/codegen/generate.py
-	$(PY) shim/codegen/generate_ml.py
+gen: $(VENV)/.dev ## make the committed generated files anew (vgpud/v1alpha1 from protos, state diagrams, Gavel's speeds)
 	$(PY) protos/generate.py
 	$(PY) tools/diagrams.py
 	$(PY) tools/api.py
@@ -71,7 +69,6 @@ gen: $(VENV)/.dev ## make the committed generated files anew (hooks from shim/co
 
 gen-check: $(VENV)/.dev
 	$(PY) shim/codegen/generate.py --check
-	$(PY) shim/codegen/generate_ml.py --check
 	$(PY) protos/generate.py --check
 	$(PY) tools/diagrams.py --check
 	$(PY) tools/api.py --check
@@ -118,6 +115,7 @@ deb: $(VENV)/.test ## a Debian package in dist/, for this system's Python (TARGE
 
 clean: ## everything that make made
 	rm -rf $(VENV) build dist *.egg-info vgpud/lib vgpud/_shim.c vgpud/_shim.abi3.so .mypy_cache .ruff_cache .pytest_cache
+	find shim/gen -type f ! -name cuda_abi.h ! -name simgpu_names.c -delete
 
 $(VENV)/.demo: pyproject.toml setup.py tools/setup
 	@tools/setup $(VENV) demo

@@ -23,6 +23,9 @@ import cffi
 
 ROOT = Path(__file__).resolve().parent.parent
 SHIM = ROOT / "shim"
+sys.path.append(str(SHIM / "codegen"))
+import generate  # noqa: E402
+
 #: object files, a folder for each compiler and set of flags; those of other sources are used where contents are equal
 OBJECTS = Path(os.environ.get("VGPU_OBJECTS") or ROOT / "build" / "objects")
 ABI_HEADERS = ("abi/vg_abi.h", "arbiter/arbiter.h", "admission/admission.h")
@@ -124,7 +127,8 @@ ffibuilder.set_source(
 
 
 def targets() -> dict[str, tuple[list[str], list[str]]]:
-    """Output under vgpud/lib -> (sources, linker flags)."""
+    """Output under vgpud/lib -> (sources, linker flags). What is generated of them is there afterwards."""
+    generate.update()
     return {
         "libvgpu.so": (
             ["cuda_hook.c", *_in(*TENANT_FOLDERS), *_parts("gen/abi/entries")]
@@ -197,6 +201,7 @@ def _compile(source: str, command: list[str], folder: Path) -> Path:
 def compile_objects(sources: Sequence[str], flags: Sequence[str]) -> list[str]:
     """Paths of the objects of C and assembler files (relative to the root), compiled side by side where they are not
     there yet. Raises CalledProcessError when the compiler refuses one."""
+    generate.update()  # headers, even where no source is generated
     command = [*compiler(), *flags]
     name = hashlib.sha256("\0".join([_version(tuple(compiler())), *command]).encode()).hexdigest()[:16]
     folder = OBJECTS / name

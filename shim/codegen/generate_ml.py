@@ -1,15 +1,14 @@
-"""Writes what the NVML shim is linked from: its entries, their number and its version script, into shim/gen/nvml/, and
-the list of names that the simulated NVML has.
+"""What the NVML shim is linked from, in shim/gen/nvml/: its entries, their number and its version script; and the list
+of names that the simulated NVML has.
 
-`python shim/codegen/generate_ml.py` writes, `--check` fails when the files differ. The names are in shim/nvml/names.txt
-(every function that nvml.h of CUDA 13 declares); those that a C file of shim/nvml defines are its hooks, all others and
-the spare ones are entries that jump to the real library, whatever their prototypes are.
+The names are in shim/nvml/names.txt (every function that nvml.h of CUDA 13 declares); those that a C file of shim/nvml
+defines are its hooks, all others and the spare ones are entries that jump to the real library, whatever their
+prototypes are.
 """
 
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 SHIM = Path(__file__).resolve().parents[1]
@@ -32,8 +31,8 @@ def hooks() -> set[str]:
     return found
 
 
-def outputs() -> dict[str, str]:
-    """File name under shim/gen/nvml -> its text. Raises ValueError when a hook is no name of NVML."""
+def generate_files() -> dict[str, str]:
+    """File name under shim/gen/ -> its text. Raises ValueError when a hook is no name of NVML."""
     known, ours = names(), hooks()
     if strangers := ours - set(known):
         raise ValueError(f"no function of NVML: {', '.join(sorted(strangers))}")
@@ -41,33 +40,13 @@ def outputs() -> dict[str, str]:
     entries = passed + [f"vg_spare_{n:03}_".ljust(SPARE_NAME_LENGTH, "x") for n in range(SPARES)]
     exported = sorted(ours) + entries + ["vg_shim_marker"]
     return {
-        "ml_counts.h": f"/* {HEAD} Sizes for C and assembler. */\n"
+        "nvml/ml_counts.h": f"/* {HEAD} Sizes for C and assembler. */\n"
         + f"#define VG_ENTRIES 0\n#define VG_SPARES {len(entries)}\n",
-        "ml_entries.inc": f"/* {HEAD} The entries of libvgpu-ml.so without a hook. */\n\n"
+        "nvml/ml_entries.inc": f"/* {HEAD} The entries of libvgpu-ml.so without a hook. */\n\n"
         + "".join(f"VG_SPARE({index}, {name})\n" for index, name in enumerate(entries)),
-        "sim_rest.inc": f"/* {HEAD} The functions of NVML; simgpu/nvml/rest.c has what others define, weakly. */\n\n"
+        "nvml/sim_rest.inc": f"/* {HEAD} The functions of NVML; simgpu/nvml/rest.c has them weakly. */\n\n"
         + "".join(f"VG_SIM_REST({name})\n" for name in known),
-        "libvgpu-ml.map": f"/* {HEAD} */\n{{\n  global:\n"
+        "nvml/libvgpu-ml.map": f"/* {HEAD} */\n{{\n  global:\n"
         + "".join(f"    {name};\n" for name in exported)
         + "  local:\n    *;\n};\n",
     }
-
-
-def main() -> int:
-    """Writes the files; with --check compares them and returns 1 when one differs."""
-    different = []
-    for name, text in outputs().items():
-        path = SHIM / "gen" / "nvml" / name
-        if path.is_file() and path.read_text() == text:
-            continue
-        different.append(name)
-        if "--check" not in sys.argv:
-            path.write_text(text)
-    if different and "--check" in sys.argv:
-        print(f"not current: {', '.join(different)}: run `python shim/codegen/generate_ml.py`", file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

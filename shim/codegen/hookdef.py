@@ -48,12 +48,6 @@ def read_rows(path: Path) -> list[Row]:
     return rows
 
 
-def _matches(alternative: str, entry: EntryPoint) -> bool:
-    if re.search(r"_v\d+$", alternative):
-        return alternative == re.sub(r"_pt[ds][sz]$", "", entry.name)
-    return fnmatch.fnmatchcase(family(entry.name), alternative)
-
-
 def _problems(
     entries: Iterable[EntryPoint], rows_by_entry: dict[str, list[Row]], unused_row_problems: Iterable[str]
 ) -> Iterator[str]:
@@ -69,18 +63,24 @@ def _problems(
 def assign(entries: tuple[EntryPoint, ...], rows: list[Row]) -> dict[str, Row]:
     """The row of every entry point. Raises SpecError for one with none or several, and for a row that meets nothing."""
     found: dict[str, list[Row]] = {entry.name: [] for entry in entries}
+    families: dict[str, list[str]] = {}
+    versions: dict[str, list[str]] = {}
+    for entry in entries:
+        families.setdefault(family(entry.name), []).append(entry.name)
+        versions.setdefault(re.sub(r"_pt[ds][sz]$", "", entry.name), []).append(entry.name)
     versioned: dict[str, Row] = {}
     unused: list[str] = []
     for row in rows:
         for alternative in row.alternatives:
-            met = [entry.name for entry in entries if _matches(alternative, entry)]
+            if re.search(r"_v\d+$", alternative):
+                met = versions.get(alternative, [])
+                versioned.update(dict.fromkeys(met, row))
+            else:
+                met = [name for one in fnmatch.filter(families, alternative) for name in families[one]]
+                for name in met:
+                    found[name].append(row)
             if not met:
                 unused.append(f"line {row.line}: {alternative} meets no entry point")
-            for name in met:
-                if re.search(r"_v\d+$", alternative):
-                    versioned[name] = row
-                else:
-                    found[name].append(row)
     found.update({name: [row] for name, row in versioned.items()})
     problems = list(_problems(entries, found, unused))
     if problems:

@@ -99,13 +99,3 @@ def run_python(program: Path, env: Mapping[str, str], *before: str, arguments: S
     done = subprocess.run(command, env=dict(env), capture_output=True, text=True, timeout=PROGRAM_TIMEOUT_S)
     assert done.returncode == 0, f"{program.name} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
     return done.stdout
-
-
-@pytest.fixture
-def shim_generator() -> Callable[[], int]:
-    """main() of shim/codegen/generate_ml.py."""
-    spec = importlib.util.spec_from_file_location("generate_ml", ROOT / "shim" / "codegen" / "generate_ml.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.main  # type: ignore[no-any-return]

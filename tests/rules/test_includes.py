@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from shim.build_shim import generate
+
 from .tree import ROOT, components, tracked
 
 _BELOW_GATE = {"base", "context", "gen/abi", "session"}
@@ -70,6 +72,7 @@ def folder(name: str) -> str:
 
 def sources() -> list[str]:
     """All C and assembler of the product, what is generated included."""
+    generate.update()
     generated = [
         str(p.relative_to(ROOT)) for p in (ROOT / "shim" / "gen").rglob("*") if p.suffix in (".c", ".h", ".inc")
     ]
