@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import harness, overhead, results
+from benchmarks.table import at_most, equal_to, judge
 from vgpud.cli.demo.private_system import OwnSystem, wait_for
 
 #: by number of threads
@@ -53,12 +54,10 @@ def main() -> int:
                 raw[name] = runs
                 figures[name] = statistics.median(run["difference_ns"] for run in runs)
                 label = f"alloc+free of {size} bytes, {threads} thread(s), ns over direct"
-                good &= harness.verdict(label, figures[name], f"<= {goal_ns:g}", figures[name] <= goal_ns)
+                good &= judge(label, figures[name], at_most(goal_ns))
             name = f"{size}_bytes_system_calls"
             figures[name] = system_calls(own, stub, size)
-            good &= harness.verdict(
-                f"alloc+free of {size} bytes, system calls in {CALLS}", figures[name], "0", figures[name] == 0
-            )
+            good &= judge(f"alloc+free of {size} bytes, system calls in {CALLS}", figures[name], equal_to(0))
         device = own.device_name()
     parameters = {
         "pairs": overhead.PAIRS,

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from benchmarks import harness, results
+from benchmarks.table import at_most, judge
 from vgpud.cli.demo.private_system import OwnSystem, Part, PartError, wait_for
 
 LIMIT = 1.3
@@ -59,7 +60,7 @@ def main() -> int:
             name = f"{program}, beside {neighbour}, {way}"
             figures[name] = round(statistics.median(unknown / known for known, unknown in pairs), 3)
             raw.append({"case": name, "seconds": [[round(seconds, 3) for seconds in pair] for pair in pairs]})
-            met &= harness.verdict(name, figures[name], f"<= {LIMIT}", figures[name] <= LIMIT)
+            met &= judge(name, figures[name], at_most(LIMIT))
         device = own.device_name()
     step = {"kernels_per_step": KERNELS_PER_STEP, "kernel_us": KERNEL_US}
     path = results.write(

@@ -21,6 +21,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from benchmarks import harness, results
+from benchmarks.table import at_most, judge
 from vgpud.cli.common.client import Client
 from vgpud.cli.common.options import Settings
 from vgpud.cli.demo.private_system import OwnSystem, Part
@@ -271,26 +272,19 @@ def main() -> int:
     }
     print(f"the console, {options.slices} slices and {options.jobs} jobs, {options.viewers} viewers")
     good = [
-        harness.verdict(
-            "page load of the overview, p50, ms",
-            figures["overview_p50_ms"],
-            "<= 200",
-            figures["overview_p50_ms"] <= GOAL_PAGE_MS,
-        ),
+        judge("page load of the overview, p50, ms", figures["overview_p50_ms"], at_most(GOAL_PAGE_MS)),
         *(
-            harness.verdict(
+            judge(
                 f"CPU of daemon and console per viewer and second, {n} viewers, ms",
                 one["ms_per_viewer_and_second"],
-                "<= 50",
-                one["ms_per_viewer_and_second"] <= GOAL_UPDATE_MS,
+                at_most(GOAL_UPDATE_MS),
             )
             for n, one in updates.items()
         ),
-        harness.verdict(
+        judge(
             "share of a saturating program moved by viewers, points",
             figures["share_moved_points"],
-            "<= 1",
-            figures["share_moved_points"] <= GOAL_SHARE_POINTS,
+            at_most(GOAL_SHARE_POINTS),
         ),
     ]
     path = results.write(

@@ -21,6 +21,7 @@ from benchmarks import containers_view, engine, harness, images, results
 from benchmarks.base_image import ImageError
 from benchmarks.container_runs import Container, Measured, open_stage
 from benchmarks.qualify import checks
+from benchmarks.table import at_most, below_bound, judge
 from vgpud.errors import VgpudError
 
 #: the seed of this project lost 10 % of samples per second with each container added: the figure to beat
@@ -109,19 +110,19 @@ def add_losses(mixes: dict[str, Any]) -> None:
             mixes[str(count)]["loss_per_added_container"] = round(added, 5)
 
 
-def judge(mixes: dict[str, Any], pair: dict[str, Any]) -> bool:
+def judge_mixes(mixes: dict[str, Any], pair: dict[str, Any]) -> bool:
     """Prints figures beside their goals. Returns whether all are met."""
     good = True
     for mix, figures in mixes.items():
         if "loss_per_added_container" in figures:
             value = figures["loss_per_added_container"]
             what = f"{mix} containers: loss per added container"
-            good &= harness.verdict(what, value, f"< {GOAL_LOSS_PER_ADDED}", value < GOAL_LOSS_PER_ADDED)
+            good &= judge(what, value, below_bound(GOAL_LOSS_PER_ADDED))
     for phase, figures in pair.items():
         if figures["worst_window"]:
             error = figures["worst_window"]["error_pp"]
             what = f"{phase}: worst one-second share error, pp"
-            good &= harness.verdict(what, error, f"<= {GOAL_ERROR_PP:g}", error <= GOAL_ERROR_PP)
+            good &= judge(what, error, at_most(GOAL_ERROR_PP))
     return good
 
 
@@ -173,8 +174,9 @@ def measure(args: argparse.Namespace, work: Path, chosen: Sequence[str]) -> bool
         if PAIR in chosen:
             pair = pair_figures({**bench.run_pair(saturating=True), **bench.run_pair(saturating=False)})
     add_losses(mixes)
-    containers_view.table(bench.device, mixes, pair)
-    good = judge(mixes, pair)
+    print(f"{bench.device}: CIFAR containers, samples/s\n")
+    print(containers_view.format_mixes(mixes, pair))
+    good = judge_mixes(mixes, pair)
     path = results.write(
         "containers",
         simulated=not args.real,

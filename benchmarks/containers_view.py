@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.container_runs import Measured
+from benchmarks.table import format_table
 
 PLAIN_COLOUR, SHIM_COLOUR = "#9a9a9a", "#2f6fb5"
 PAIR_COLOURS = ("#d95f02", "#2f6fb5")
@@ -21,37 +22,28 @@ def _shares(values: list[float]) -> str:
     return " + ".join(f"{share:.1%}" for share in values) or "-"
 
 
-def table(device: str, mixes: Mapping[str, Any], pair: Mapping[str, Any]) -> None:
-    """Prints one line per container, with the sum and the loss of its mix."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
+HEADER = ("mix", "container", "VGPU", "runc", "vgpu", "share", "runc sum", "vgpu sum", "loss", "per added")
 
-    made = Table(title=f"{device}: CIFAR containers, samples/s", title_justify="left", box=box.SIMPLE_HEAD)
-    for column in ("mix", "container", "VGPU"):
-        made.add_column(column, no_wrap=True)
-    for column in ("runc", "vgpu", "share", "runc sum", "vgpu sum", "loss", "per added"):
-        made.add_column(column, justify="right", no_wrap=True)
+
+def format_mixes(mixes: Mapping[str, Any], pair: Mapping[str, Any]) -> str:
+    """A line for each container in samples per second, with the sum and the loss of its mix."""
+    rows: list[Sequence[str]] = []
     for mix, found in mixes.items():
         for index, (name, shares) in enumerate(found["containers"].items()):
             added = found.get("loss_per_added_container")
             whole = [f"{found['plain']['sum']:,.0f}", f"{found['vgpu']['sum']:,.0f}", f"{found['loss']:+.2%}"]
             whole.append("" if added is None else f"{added:+.2%}")
-            made.add_row(
-                "" if index else mix,
-                name,
-                f"{sum(shares):g}",
+            own = [
                 f"{sum(found['plain']['samples_per_second'][name]):,.0f}",
                 f"{sum(found['vgpu']['samples_per_second'][name]):,.0f}",
                 _shares(found["vgpu"]["shares"].get(name, [])),
-                *([""] * 4 if index else whole),
-                end_section=index + 1 == len(found["containers"]),
-            )
+            ]
+            rows.append(["" if index else mix, name, f"{sum(shares):g}", *own, *([""] * 4 if index else whole)])
     for phase, found in pair.items():
         for index, (name, values) in enumerate(found["samples_per_second"].items()):
             shares = found["shares"].get(name, [])
-            made.add_row("" if index else phase, name, "", "", f"{sum(values):,.0f}", _shares(shares), "", "", "", "")
-    Console(width=130).print(made, highlight=False)
+            rows.append(["" if index else phase, name, "", "", f"{sum(values):,.0f}", _shares(shares), *[""] * 4])
+    return format_table(HEADER, rows)
 
 
 def plot(path: Path, device: str, mixes: Mapping[str, Any], pair: Mapping[str, Mapping[str, Any]]) -> None:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import door_cost, harness, results
+from benchmarks.table import at_most, judge
 from vgpud.attach.messages import ABI_VERSION
 from vgpud.cli.demo.private_system import OwnSystem
 from vgpud.client import calls
@@ -214,7 +215,7 @@ def report(figures: dict[str, Any]) -> bool:
         ("a call through the door over one without it", figures["door_ratio"], GOAL_SOCKET_RATIO),
     ]
     print(f"  GetSlice p50 {figures['call_ms']['p50']:.2f} ms, p99 {figures['call_ms']['p99']:.2f} ms")
-    return not [name for name, value, goal in rows if not harness.verdict(name, value, f"<= {goal:g}", value <= goal)]
+    return not [name for name, value, goal in rows if not judge(name, value, at_most(goal))]
 
 
 def main() -> int:

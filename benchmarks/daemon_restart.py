@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks import harness, results, shares
+from benchmarks.table import at_most, judge
 from benchmarks.windows import shares_by_tenant, worst
 from vgpud.cli.demo.private_system import OwnSystem, wait_for
 from vgpud.client import calls
@@ -109,7 +110,7 @@ def main() -> int:
     print(f"tenants alive: {figures['tenants_alive']} of {len(TENANTS)}, resumed: {figures['resumed']}")
     for phase, goal in (("before", GOAL_AFTER_PP), ("coasting", GOAL_COAST_PP), ("after", GOAL_AFTER_PP)):
         error = figures[f"{phase}_error_pp"]
-        good &= harness.verdict(f"worst one-second share error, {phase}, pp", error, f"<= {goal:g}", error <= goal)
+        good &= judge(f"worst one-second share error, {phase}, pp", error, at_most(goal))
     print(f"  listed again {figures['answer_to_listed_ms']:.0f} ms after the new daemon answered")
     path = results.write(
         "daemon_restart",

@@ -17,6 +17,7 @@ from typing import Any
 from benchmarks import harness, results, shares
 from benchmarks.shares import Tenant
 from benchmarks.sharing.measure import MS, first_ms_with_share
+from benchmarks.table import at_most, judge
 from vgpud.cli.demo.private_system import OwnSystem, wait_for
 from vgpud.simdevice.busy_log import SECOND_NS, mean_share, read_busy_log
 
@@ -96,7 +97,7 @@ def main() -> int:
         figures[case] = worst_ms(list(zip(stops_s, rows, strict=True)))
         for length in sorted(figures[case], key=float):
             ms = figures[case][length]
-            good &= harness.verdict(f"{case}, stopped {length} s: ms", ms, f"<= {GOAL_MS:g}", ms <= GOAL_MS)
+            good &= judge(f"{case}, stopped {length} s: ms", ms, at_most(GOAL_MS))
     with harness.system(harness.one_device()) as own:
         device = own.device_name()
     path = results.write(

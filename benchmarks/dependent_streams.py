@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from benchmarks import measured, rows
 from benchmarks.rows import Raw, Row
-from benchmarks.scheduling.table import Figure
-from benchmarks.sharing.table import Goal
+from benchmarks.table import Figure, at_most
 
 MAXIMA = (0.1, 0.25, 0.5)
 GOALS = measured.Goals(ratio=1.2, got_pp=1.0)
@@ -129,12 +128,12 @@ def figures(name: str, raw: Raw) -> Iterator[Figure]:
 
 def _figures_of(row: str, case: str, best: measured.Comparison) -> Iterator[Figure]:
     stuck = bool(best.run.stuck)
-    yield Figure(row, case, "time over what is legitimate", None if stuck else best.ratio, Goal(GOALS.ratio))
+    yield Figure(row, case, "time over what is legitimate", None if stuck else best.ratio, at_most(GOALS.ratio))
     yield Figure(row, case, "over unhooked, or device time / maximum", None if stuck else best.simple_ratio)
     yield Figure(row, case, "GOT minus the log, pp", best.run.got_pp)
     got_pp = None if best.run.got_pp is None else abs(best.run.got_pp)
-    yield Figure(row, case, "distance, pp", got_pp, Goal(GOALS.got_pp))
-    beyond = Goal(measured.BEYOND_S * 1000 + measured.BEYOND_PART * max(best.run.device_s, default=0) * 1000)
+    yield Figure(row, case, "distance, pp", got_pp, at_most(GOALS.got_pp))
+    beyond = at_most(measured.BEYOND_S * 1000 + measured.BEYOND_PART * max(best.run.device_s, default=0) * 1000)
     yield Figure(row, case, "computed beyond its maximum, ms", None if stuck else best.beyond_s * 1000, beyond)
 
 

@@ -108,9 +108,3 @@ def without_hook(hooked: Mapping[str, str]) -> dict[str, str]:
 def _prog() -> str:
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     return f"python -m {spec.name.removesuffix('.__main__')}" if spec else Path(sys.argv[0]).name
-
-
-def verdict(name: str, value: float, goal: str, met: bool) -> bool:
-    """Prints a figure beside its goal. Returns met."""
-    print(f"  {name:<58} {value:>12,.3f}   goal {goal:<10} {'met' if met else 'MISSED'}", flush=True)
-    return met

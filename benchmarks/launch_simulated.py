@@ -20,6 +20,7 @@ from typing import Any
 from benchmarks import harness, results
 from benchmarks.launch_overhead import run_neighbour
 from benchmarks.start_together import environment
+from benchmarks.table import at_most, judge
 
 KERNEL = "spin_0"
 SAMPLES = 60
@@ -79,7 +80,7 @@ def main() -> int:
             value = figures[f"{name}_elapsed_ns"]
             print(f"  {name:<58} {figures[f'{name}_cpu_ns']:12.1f}   of processor time")
             label = f"launch over the simulated driver ({name}), ns more"
-            good &= harness.verdict(label, value, f"<= {row.goal_ns:g}", value <= row.goal_ns)
+            good &= judge(label, value, at_most(row.goal_ns))
         device = own.device_name()
     path = results.write(
         harness.loaded_name("launch_simulated", args.load),

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import harness, results
+from benchmarks.table import equal_to, judge
 from vgpud import paths
 from vgpud.cli.demo.private_system import OwnSystem, Part, PartError, wait_for
 from vgpud.client import calls
@@ -239,11 +240,9 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 1
     seconds = time.monotonic() - begin_s
-    good = harness.verdict(
-        "quiet points or samples at which the ledger was wrong", len(found.wrong), "0", not found.wrong
-    )
+    good = judge("quiet points or samples at which the ledger was wrong", len(found.wrong), equal_to(0))
     above = f"samples of {found.samples:,} that saw a slice above its limit"
-    good &= harness.verdict(above, found.samples_above, "0", found.samples_above == 0)
+    good &= judge(above, found.samples_above, equal_to(0))
     print(f"  {found.operations:,} operations told of, {found.kills} kills, {found.resets} resets of contexts")
     for problem in found.wrong[:10]:
         print("  WRONG:", problem)

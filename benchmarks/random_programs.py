@@ -22,6 +22,7 @@ from typing import Any
 
 from benchmarks import harness, measured, results
 from benchmarks.spinning import spinning
+from benchmarks.table import at_most, equal_to, judge
 from vgpud.cli.demo.private_system import PartError
 
 SOURCES = ("tenants/random_program.c", "tenants/random_program_make.c")
@@ -151,14 +152,14 @@ def print_case(number: int, count: int, found: Found) -> None:
     )
 
 
-def judge(figures: dict[str, Any], missed: Sequence[Found]) -> bool:
+def judge_cases(figures: dict[str, Any], missed: Sequence[Found]) -> bool:
     """Prints the summary. Returns whether all goals are met."""
     print(f"{figures['cases']} cases, ratio {figures['ratio_median'] or float('nan'):.2f} in the median")
     ratio = figures["ratio_worst"] or float("inf")
-    good = harness.verdict("worst ratio", ratio, f"<= {GOALS.ratio:g}", ratio <= GOALS.ratio)
+    good = judge("worst ratio", ratio, at_most(GOALS.ratio))
     got_pp = abs(figures["got_worst_pp"] or 0)
-    good &= harness.verdict("GOT minus the log, points", got_pp, f"<= {GOALS.got_pp:g}", got_pp <= GOALS.got_pp)
-    good &= harness.verdict("stuck", figures["stuck"], "= 0", figures["stuck"] == 0)
+    good &= judge("GOT minus the log, points", got_pp, at_most(GOALS.got_pp))
+    good &= judge("stuck", figures["stuck"], equal_to(0))
     for one in missed:
         print(f"  seed {one.case.seed} in {one.case.maximum:g}: {one.why_missed}\n    {one.case.again}")
         if one.best.run.stuck:
@@ -183,7 +184,7 @@ def main() -> int:
             return 1
     figures = figures_of(found)
     missed = [one for one in found if one.why_missed]
-    good = judge(figures, missed)
+    good = judge_cases(figures, missed)
     path = results.write(
         "random_programs",
         simulated=True,

@@ -1,7 +1,7 @@
 """Writing and checking the results of benchmarks: benchmarks/results/<name>-<sim|real>.json.
 
 Every file says on which machine, when, at which commit and on what kind of device its figures were measured;
-figures are written by a benchmark's run and by nothing else.
+figures are written by a benchmark's run and by nothing else. Figures of many rows also have a page (Markdown).
 """
 
 from __future__ import annotations
@@ -9,12 +9,16 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
+import math
 import os
 import platform
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from benchmarks.table import Figure, by_row, count_met, format_figures, format_table, goals_of
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -88,6 +92,15 @@ def format_json(value: Any, indent: str = "") -> str:
     return flat
 
 
+def finite(value: Any) -> Any:
+    """The same with None for what JSON cannot say: figures that were infinite or not a number."""
+    if isinstance(value, Mapping):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def problems(result: Mapping[str, Any]) -> list[str]:
     """What is wrong with a result, as readable lines; empty when it is a good one."""
     found = [f"{key} is missing" for key in REQUIRED if key not in result]
@@ -126,8 +139,8 @@ def write(
         "machine": machine(),
         "parameters": dict(parameters),
         "goals": dict(goals),
-        "figures": dict(figures),
-        "raw": dict(raw),
+        "figures": finite(figures),
+        "raw": finite(raw),
     }
     wrong = problems(result)
     if wrong:
@@ -136,3 +149,59 @@ def write(
     path = folder / f"{name}-{'sim' if simulated else 'real'}.json"
     path.write_text(format_json(result) + "\n")
     return path
+
+
+@dataclass(frozen=True)
+class Page:
+    """What stands above the figures on a result's page. notes: paragraphs; rows: cells of a table of what ran."""
+
+    title: str
+    notes: Sequence[str] = ()
+    header: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+
+
+def write_figures(
+    name: str,
+    figures: Sequence[Figure],
+    page: Page,
+    *,
+    simulated: bool,
+    device: str,
+    parameters: Mapping[str, Any],
+    raw: Mapping[str, Any],
+    folder: Path,
+    draw: Callable[[Path], Sequence[Path]] = lambda _stem: (),
+) -> list[Path]:
+    """Writes JSON, page and pictures beside each other and returns their paths. Raises ValueError without a figure.
+
+    draw: makes the pictures, whose paths begin with the one given, and returns their paths.
+    """
+    path = write(
+        name,
+        simulated=simulated,
+        device=device,
+        parameters=parameters,
+        goals=goals_of(figures),
+        figures=by_row(figures),
+        raw=raw,
+        folder=folder,
+    )
+    pictures = draw(path.with_suffix(""))
+    page_path = path.with_suffix(".md")
+    page_path.write_text(_format_page(page, json.loads(path.read_text()), figures, pictures))
+    return [path, page_path, *pictures]
+
+
+def _format_page(page: Page, result: Mapping[str, Any], figures: Sequence[Figure], pictures: Sequence[Path]) -> str:
+    measured_on = result["machine"]
+    parts = [
+        f"# {page.title}",
+        f"{result['date']}, commit {result['commit']}, {measured_on['cores']} cores ({measured_on['cpu']}); "
+        f"{result['device']}. {count_met(figures)}.",
+        *page.notes,
+        *([format_table(page.header, page.rows)] if page.rows else []),
+        format_figures(figures),
+        *(f"![{picture.stem}]({picture.name})" for picture in pictures),
+    ]
+    return "\n\n".join(parts) + "\n"

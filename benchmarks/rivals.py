@@ -27,6 +27,7 @@ from typing import Any
 from benchmarks import harness, overhead, results, start_together
 from benchmarks.sharing.bench import Bench, Tenant
 from benchmarks.sharing.rows_shares import saturating, worst_error_pp
+from benchmarks.table import format_line, format_table
 from vgpud.cli.demo.private_system import OwnSystem, Part, PartError
 from vgpud.simdevice.process import environment
 
@@ -96,6 +97,7 @@ class Table:
 
     def __init__(self, libraries: Sequence[Library], rounds: int) -> None:
         self.libraries = {library.name: library for library in libraries}
+        self.ways = [NONE, OURS, *self.libraries]
         self.rounds = rounds
         self.rows: dict[str, Row] = {}
 
@@ -105,7 +107,7 @@ class Table:
         library."""
         failed: dict[str, str] = {}
         for turn in range(self.rounds):
-            ways = [OURS, *self.libraries]
+            ways = self.ways[1:]
             base = self._try(NONE, once, failed)
             for way in ways[turn % len(ways) :] + ways[: turn % len(ways)]:
                 got = self._try(way, once, failed)
@@ -118,8 +120,7 @@ class Table:
                     failed[way] = failed[NONE]
                 self._note(names, way, got, failed)
         for name in names:
-            figures = "   ".join(f"{way} {shown(value)}" for way, value in self.rows[name].figures().items())
-            print(f"  {name:<44} {figures}", flush=True)
+            print(format_line([name, *map(format_way, map(self.rows[name].figures().get, self.ways))]), flush=True)
 
     def _note(self, names: Sequence[str], way: str, numbers: Sequence[float] | None, failed: Mapping[str, str]) -> None:
         for index, name in enumerate(names):
@@ -146,8 +147,8 @@ class Table:
         return self.libraries[way].preloaded(maximum, folder) if way in self.libraries else {}
 
 
-def shown(value: float | str) -> str:
-    return value if isinstance(value, str) else f"{value:,.2f}"
+def format_way(value: float | str | None) -> str:
+    return "-" if value is None else value if isinstance(value, str) else f"{value:,.2f}"
 
 
 # ---- launches and allocations ----
@@ -279,6 +280,7 @@ def main() -> int:
     if args.real:
         made.error("libraries are compared over the simulated driver: a real device's own cost hides theirs")
     table = Table(args.libraries, args.repeats)
+    print(format_table(("row", *table.ways)), flush=True)
     with stub_driver() as stub:
         for group in args.rows:  # a system each: slices of one are in no other's way
             with harness.system(harness.one_device(), lengths_us=[KERNEL_US]) as own:

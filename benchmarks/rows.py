@@ -12,14 +12,14 @@ import json
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks import harness, results
-from benchmarks.scheduling.table import Figure, Near, by_row, line, markdown
-from benchmarks.sharing.report import finite
+from benchmarks.results import Page, write_figures
+from benchmarks.table import YES, Figure, count_met, format_line, format_table
 
 Raw = dict[str, Any]
 
@@ -49,27 +49,24 @@ def main(bench: Bench) -> int:
     """Runs the rows that the command line names and writes the result. Exit code 1 when a goal is missed."""
     args = _arguments(bench)
     found, raw = _kept(bench, args.keep)
-    print(markdown([]), flush=True)
+    print(format_table(Figure.HEADER), flush=True)
     for number, name in enumerate(args.rows, 1):
         begin = time.monotonic()
         for figure in row_figures(bench, name, raw.setdefault(name, {})):
             found.setdefault(name, []).append(figure)
-            print(line(figure), flush=True)
+            print(format_line(figure.cells()), flush=True)
         print(
             f"{name}: {time.monotonic() - begin:.0f} s; {number} of {len(args.rows)} rows", file=sys.stderr, flush=True
         )
     figures = [figure for name in bench.rows for figure in found.get(name, ())]
     paths = write(bench, figures, {name: raw[name] for name in bench.rows if name in raw}, args.results)
-    print(f"{verdict(figures)}; {', '.join(map(str, paths))}")
-    return 1 if any(figure.missed for figure in figures) else 0
+    print(f"{count_met(figures)}; {', '.join(map(str, paths))}")
+    return 1 if any(figure.is_missed for figure in figures) else 0
 
 
 def _arguments(bench: Bench) -> argparse.Namespace:
     made = harness.parser(bench.about)
-    width = max(map(len, bench.rows))
-    made.epilog = "\n".join(f"{name:<{width}} {row.what}" for name, row in bench.rows.items())
-    known = ", ".join(bench.rows)
-    made.add_argument("rows", nargs="*", metavar="ROW", help=f"rows to run: {known} (default: all of them)")
+    add_rows(made, {name: row.what for name, row in bench.rows.items()})
     made.add_argument(
         "--keep",
         action="append",
@@ -80,17 +77,31 @@ def _arguments(bench: Bench) -> argparse.Namespace:
     args = made.parse_args()
     if args.real:
         made.error("--real: this benchmark uses no device")
-    for name in (*args.rows, *args.keep):
-        if name not in bench.rows:
-            made.error(f"{name} is no row: choose from {known}")
-    args.keep = list(dict.fromkeys(args.keep))
+    args.keep = choose_rows(made, args.keep, bench.rows) if args.keep else []
     if args.keep and not _last(bench).is_file():
         made.error(f"--keep: there is no {_last(bench)}: run all rows")
-    args.rows = list(dict.fromkeys(args.rows)) or list(bench.rows)
-    args.rows = [name for name in args.rows if name not in args.keep]
+    args.rows = [name for name in choose_rows(made, args.rows, bench.rows) if name not in args.keep]
     if {*args.rows, *args.keep} != set(bench.rows) and args.results == results.RESULTS:
         args.results = harness.BUILD
     return args
+
+
+def add_rows(parser: argparse.ArgumentParser, rows: Mapping[str, str], noun: str = "row") -> None:
+    """Rows by their names as arguments; what each runs stands below --help."""
+    width = max(map(len, rows))
+    parser.epilog = "\n".join(f"{name:<{width}} {what}" for name, what in rows.items())
+    what = f"{noun}s to run: {', '.join(rows)} (default: all of them)"
+    parser.add_argument(f"{noun}s", nargs="*", metavar=noun.upper(), help=what)
+
+
+def choose_rows(
+    parser: argparse.ArgumentParser, names: Sequence[str], rows: Collection[str], noun: str = "row"
+) -> list[str]:
+    """Those named, each once; all of them when none is. Ends the program when one does not exist."""
+    for name in names:
+        if name not in rows:
+            parser.error(f"{name} is no {noun}: choose from {', '.join(rows)}")
+    return list(dict.fromkeys(names)) or list(rows)
 
 
 def _last(bench: Bench) -> Path:
@@ -104,7 +115,7 @@ class _KeptGoal:
     text: str
     was_met: bool
 
-    def met(self, value: float) -> bool:
+    def is_met_by(self, value: float) -> bool:
         return self.was_met
 
     def __str__(self) -> str:
@@ -133,57 +144,35 @@ def row_figures(bench: Bench, name: str, raw: Raw) -> Iterator[Figure]:
     except Exception as error:
         traceback.print_exc()
         raw["failed"] = f"{type(error).__name__}: {error}"
-        yield Figure(name, "the row", "ran to its end (1 = yes)", 0, Near(1, 0, "= yes"))
-
-
-def verdict(figures: Sequence[Figure]) -> str:
-    """How many goals were met, in words."""
-    judged = [figure for figure in figures if figure.goal]
-    return f"{sum(not figure.missed for figure in judged)} of {len(judged)} goals met"
+        yield Figure(name, "the row", "ran to its end (1 = yes)", 0, YES)
 
 
 def write(bench: Bench, figures: Sequence[Figure], raw: Mapping[str, Any], folder: Path) -> list[Path]:
     """Writes all of it and returns the paths. Raises ValueError when there is no figure."""
-    path = results.write(
+
+    def draw(stem: Path) -> list[Path]:
+        pictures = []
+        for name, found in raw.items():
+            plot = bench.rows[name].plot
+            if plot and "failed" not in found:
+                pictures.append(stem.with_name(f"{stem.name}-{name}.png"))
+                plot(pictures[-1], found)
+        return pictures
+
+    old_rows = [
+        f"The row {name} is of {found['run']['date']}, commit {found['run']['commit']}."
+        for name, found in raw.items()
+        if "run" in found
+    ]
+    page = Page(bench.title, [bench.legend, *old_rows], ("row", "what runs"), [(n, bench.rows[n].what) for n in raw])
+    return write_figures(
         bench.name,
+        figures,
+        page,
         simulated=True,
         device=bench.device,
         parameters={"rows": list(raw)},
-        goals={f"{f.row} {f.case}: {f.what}": str(f.goal) for f in figures if f.goal},
-        figures=finite(by_row(figures)),
-        raw=finite(dict(raw)),
+        raw=raw,
         folder=folder,
+        draw=draw,
     )
-    pictures = []
-    for name, found in raw.items():
-        draw = bench.rows[name].plot
-        if draw and "failed" not in found:
-            pictures.append(path.with_name(f"{path.stem}-{name}.png"))
-            draw(pictures[-1], found)
-    page = path.with_suffix(".md")
-    page.write_text(_page(bench, json.loads(path.read_text()), figures, pictures))
-    return [path, page, *pictures]
-
-
-def _page(bench: Bench, result: Mapping[str, Any], figures: Sequence[Figure], pictures: Sequence[Path]) -> str:
-    machine = result["machine"]
-    head = [
-        f"# {bench.title}",
-        "",
-        f"{result['date']}, commit {result['commit']}, {machine['cores']} cores ({machine['cpu']}); "
-        f"{result['device']}. {verdict(figures)}.",
-        "",
-        bench.legend,
-        *(
-            f"\nThe row {name} is of {raw['run']['date']}, commit {raw['run']['commit']}."
-            for name, raw in result["raw"].items()
-            if "run" in raw
-        ),
-        "",
-        "| row | what runs |",
-        "| --- | --- |",
-        *(f"| {name} | {bench.rows[name].what} |" for name in result["parameters"]["rows"]),
-        "",
-    ]
-    tail = [line for picture in pictures for line in ("", f"![{picture.stem}]({picture.name})")]
-    return "\n".join([*head, markdown(figures), *tail]) + "\n"

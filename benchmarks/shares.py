@@ -18,6 +18,7 @@ from typing import Any
 import psutil
 
 from benchmarks import harness, results
+from benchmarks.table import at_least, at_most, judge
 from benchmarks.windows import handovers_ns, shares_by_tenant, worst
 from vgpud.cli.demo.private_system import OwnSystem, Part, PartError, wait_for
 from vgpud.simdevice.busy_log import SECOND_NS, mean_share, read_busy_log
@@ -177,7 +178,7 @@ def summary(tenants: Sequence[Tenant], runs: Sequence[Run], alone: Run | None) -
     return figures
 
 
-def judge(mix: str, figures: dict[str, Any]) -> bool:
+def judge_mix(mix: str, figures: dict[str, Any]) -> bool:
     """Prints the figures of a mix beside their goals. Returns whether all goals are met."""
     print(
         f"{mix}: shares {figures['share_mean']}, sum {figures['sum_mean']:.4f}, "
@@ -187,10 +188,10 @@ def judge(mix: str, figures: dict[str, Any]) -> bool:
     if "worst_window" in figures:
         goal = GOAL_CAP_PP if mix.startswith("cap") else GOAL_ERROR_PP
         error = figures["worst_window"]["error_pp"]
-        good &= harness.verdict("worst one-second share error, pp", error, f"<= {goal:g}", error <= goal)
+        good &= judge("worst one-second share error, pp", error, at_most(goal))
     if "sum_of_alone" in figures and not mix.startswith("cap"):
         value = figures["sum_of_alone"]
-        good &= harness.verdict("sum of shares / one tenant alone", value, f">= {GOAL_SUM}", value >= GOAL_SUM)
+        good &= judge("sum of shares / one tenant alone", value, at_least(GOAL_SUM))
     return good
 
 
@@ -234,7 +235,7 @@ def main() -> int:
             print(mix, figures[mix]["share_mean"])
         else:
             figures[mix] = summary(MIXES[mix], runs[mix], None if mix == "alone" else runs["alone"][0])
-            good &= judge(mix, figures[mix])
+            good &= judge_mix(mix, figures[mix])
     with harness.system(None if args.real else harness.one_device()) as own:
         device = own.device_name()
     path = results.write(

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import harness, results
+from benchmarks.table import at_most, judge
 from tests.slurm.cluster import ROOT, Cluster, cluster, missing
 from vgpud.cli.demo.private_system import wait_for
 from vgpud.client import calls
@@ -148,10 +149,10 @@ def main() -> int:
     }
     print(f"shares {figures['shares']}, memory {'exact' if figures['memory_exact'] else held}")
     print(f"srun: median {figures['start_without_median_ms']:.1f} ms without the plugin")
-    good = harness.verdict("share error, pp", max(errors.values()), "<= 1", max(errors.values()) <= GOAL_SHARE_PP)
+    good = judge("share error, pp", max(errors.values()), at_most(GOAL_SHARE_PP))
     good &= bool(figures["memory_exact"])
     cost = statistics.median(added)
-    good &= harness.verdict("added to srun by the plugin, median, ms", cost, "<= 50", cost <= GOAL_START_MS)
+    good &= judge("added to srun by the plugin, median, ms", cost, at_most(GOAL_START_MS))
     path = results.write(
         "slurm",
         simulated=True,

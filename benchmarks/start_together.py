@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchmarks import harness, results
+from benchmarks.table import at_most, judge
 from vgpud.cli.demo.private_system import OwnSystem, PartError, wait_for
 
 GOAL_RATIO = 1.2
@@ -96,10 +97,8 @@ def main() -> int:
         print(f"  {name:<28} {value:12.3f}")
     ratio, alone_ms = figures["ratio"], figures["alone_difference_ms"]
     label = f"{args.programs} programs at once, over without a hook"
-    good = harness.verdict(label, ratio, f"<= {GOAL_RATIO:g}", ratio <= GOAL_RATIO)
-    good &= harness.verdict(
-        "one program, ms over without a hook", alone_ms, f"<= {GOAL_ALONE_MS:g}", alone_ms <= GOAL_ALONE_MS
-    )
+    good = judge(label, ratio, at_most(GOAL_RATIO))
+    good &= judge("one program, ms over without a hook", alone_ms, at_most(GOAL_ALONE_MS))
     path = results.write(
         harness.loaded_name("start_together", args.load),
         simulated=not args.real,

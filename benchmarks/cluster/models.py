@@ -15,9 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks.scheduling.policies import TIRESIAS
-from benchmarks.scheduling.table import Figure
 from benchmarks.scheduling.traces import CLUSTER400, DATA, PHILLY, TRACE3, Trace, load
-from benchmarks.sharing.table import Goal
+from benchmarks.table import Figure, at_least
 from vgpud.core.devices.rates import relative
 from vgpud.core.jobs.model import Node, Placement
 from vgpud.core.units import MILLI_PER_DEVICE
@@ -137,7 +136,7 @@ def figures(raw: dict[str, Any]) -> Iterator[Figure]:
                     blind = mean_s
                     continue
                 judged = placement == PLACEMENTS[-1] and part in LOADS
-                goal = Goal(LESS_PERCENT_MIN, at_most=False) if judged else None
+                goal = at_least(LESS_PERCENT_MIN) if judged else None
                 yield Figure("models", case, f"{placement}: less than blind, %", 100 * (1 - mean_s / blind), goal)
 
 

@@ -30,9 +30,8 @@ from benchmarks.cluster.models import (
 )
 from benchmarks.scheduling.openb_runs import PODS
 from benchmarks.scheduling.policies import TIRESIAS
-from benchmarks.scheduling.table import Figure
 from benchmarks.scheduling.traces import PHILLY, PHILLY_B, Trace, load
-from benchmarks.sharing.table import Goal
+from benchmarks.table import Figure, at_least
 from vgpud.core.jobs.model import SECOND_NS, Ask, Node
 from vgpud.core.model import Spec
 from vgpud.core.units import MILLI_PER_DEVICE
@@ -141,5 +140,5 @@ def _less(row: str, case: str, found: dict[str, results.Figures], way: str, *tha
     """How much less the average completion time is; the first of the others is what it has to beat."""
     for other in than:
         less = 100 * (1 - found[way].jct_s.mean / found[other].jct_s.mean)
-        goal = Goal(LESS_PERCENT_MIN, at_most=False) if other == than[0] else None
+        goal = at_least(LESS_PERCENT_MIN) if other == than[0] else None
         yield Figure(row, case, f"{way}: less than {other}, %", less, goal)

@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.cluster.models import GPUS, OVERLOAD, TRACES, drawn, rate
 from benchmarks.scheduling.policies import TIRESIAS
-from benchmarks.scheduling.table import Figure
+from benchmarks.table import Figure
 from vgpud.core.jobs.model import Node, Placement
 from vgpud.simulate import clusters, network, results, scenario
 from vgpud.simulate.interference import FULL

@@ -22,7 +22,9 @@ from benchmarks import harness, results
 from benchmarks.hostile import frame, host
 from benchmarks.hostile.cases import CASES
 from benchmarks.hostile.frame import Case, Plan
-from benchmarks.hostile.phases import GOAL_PERCENT, HEADER, MISSED, NOISE, Figure, line, markdown
+from benchmarks.hostile.phases import Harm, PhaseFigure
+from benchmarks.rows import add_rows, choose_rows
+from benchmarks.table import count_met, format_line, format_table
 
 DEVICE = "SIMULATED device of vgpu-simd"
 HOSTS = (host.QUIET, host.BUSY)
@@ -33,56 +35,45 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     made = argparse.ArgumentParser(
         description=__doc__, prog="python -m benchmarks.hostile", formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    width = max(map(len, CASES))
-    made.epilog = "\n".join(f"{name:<{width}} {case.what}" for name, case in CASES.items())
-    made.add_argument("cases", nargs="*", metavar="CASE", help=f"cases to run: {', '.join(CASES)} (default: all)")
+    add_rows(made, {name: case.what for name, case in CASES.items()}, "case")
     made.add_argument("--seconds", type=float, default=4.0, help="length of a phase (default: %(default)s)")
     made.add_argument("--pairs", type=int, default=4, help="pairs of phases (default: %(default)s)")
     made.add_argument("--host", choices=HOSTS, action="append", help="kind of host (default: both)")
     made.add_argument("--out", type=Path, help="folder for the JSON and the table (default: benchmarks/results)")
     args = made.parse_args(words)
-    for name in args.cases:
-        if name not in CASES:
-            made.error(f"{name} is no case: choose from {', '.join(CASES)}")
+    args.cases = choose_rows(made, args.cases, CASES, "case")
     if args.seconds < 1 or args.pairs < 1:
         made.error("--seconds and --pairs must be at least 1")
-    args.cases = list(dict.fromkeys(args.cases)) or list(CASES)
     args.host = list(dict.fromkeys(args.host or HOSTS))
     whole = set(args.cases) == set(CASES) and set(args.host) == set(HOSTS)
     args.out = args.out or (results.RESULTS if whole else harness.BUILD)
     return args
 
 
-def measure(case: Case, kind: str, plan: Plan) -> list[Figure]:
+def measure(case: Case, kind: str, plan: Plan) -> list[PhaseFigure]:
     """The figures of a case; one that fails has missed its goal and costs the others nothing."""
     try:
         with host.load(kind, plan.total_s + 600):
             return frame.run(case, kind, plan)
     except Exception as error:
         traceback.print_exc()
-        nan = float("nan")
-        return [Figure(case.name, kind, f"failed: {type(error).__name__}: {error}", nan, nan, nan, nan, at_most=0)]
+        return [PhaseFigure(case.name, kind, f"failed: {type(error).__name__}: {error}", None, Harm(at_most=0))]
 
 
-def write(figures: Sequence[Figure], skipped: dict[str, str], args: argparse.Namespace) -> list[Path]:
+def write(figures: Sequence[PhaseFigure], skipped: dict[str, str], args: argparse.Namespace) -> list[Path]:
     """The JSON, and the table beside it. Raises ValueError when nothing was measured."""
-    by_case: dict[str, dict[str, list[object]]] = {}
-    for figure in figures:
-        by_case.setdefault(figure.case, {}).setdefault(figure.host, []).append(figure.as_json())
-    path = results.write(
+    ran = [(name, CASES[name].what) for name in args.cases if name not in skipped]
+    left_out = [f"{name}: not measured: {why}" for name, why in skipped.items()]
+    return results.write_figures(
         "hostile",
+        figures,
+        results.Page("What a hostile neighbour costs", left_out, ("case", "what the attacker does"), ran),
         simulated=True,
         device=DEVICE,
         parameters={"seconds": args.seconds, "pairs": args.pairs, "switch_s": frame.SWITCH_S, "cases": args.cases},
-        goals={"moved_percent": GOAL_PERCENT},
-        figures=by_case,
         raw={"skipped": skipped},
         folder=args.out,
     )
-    page = path.with_suffix(".md")
-    left_out = [f"- {name}: not measured: {why}" for name, why in skipped.items()]
-    page.write_text("\n".join(["# What a hostile neighbour costs", "", *left_out, "", markdown(figures)]) + "\n")
-    return [path, page]
 
 
 def main() -> int:
@@ -92,21 +83,19 @@ def main() -> int:
     skipped = {name: why for name in args.cases if (why := CASES[name].why_not())}
     for name, why in skipped.items():
         print(f"{name}: not measured: {why}", file=sys.stderr)
-    figures: list[Figure] = []
-    print(markdown([]), flush=True)
+    figures: list[PhaseFigure] = []
+    print(format_table(PhaseFigure.HEADER), flush=True)
     for name in args.cases:
         for kind in args.host if name not in skipped else ():
             for figure in measure(CASES[name], kind, plan):
                 figures.append(figure)
-                print(line(figure.cells()), flush=True)
+                print(format_line(figure.cells()), flush=True)
     if not figures:
         print("hostile: nothing was measured", file=sys.stderr)
         return 1
-    assert len(HEADER) == len(figures[0].cells())
-    missed, noise = (sum(figure.verdict == verdict for figure in figures) for verdict in (MISSED, NOISE))
     paths = ", ".join(map(str, write(figures, skipped, args)))
-    print(f"{missed} goals missed, {noise} not decided for noise; {paths}")
-    return 1 if missed else 0
+    print(f"{count_met(figures)}; {paths}")
+    return 1 if any(figure.is_missed for figure in figures) else 0
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from benchmarks.hostile.phases import Figure, Judge, highest
+from benchmarks.hostile.phases import Judge, PhaseFigure, highest
 from vgpud.cli.demo.private_system import Part, wait_for
 
 BEGIN, END = signal.SIGUSR1, signal.SIGUSR2
@@ -64,9 +64,9 @@ class Attacker:
         self.poll()
         return self._pid != 0
 
-    def figures(self, judge: Judge) -> list[Figure]:
+    def figures(self, judge: Judge) -> list[PhaseFigure]:
         found = [judge.rate(f"attacker: {what}, 1/s", self._points[name]) for name, what in self._rates.items()]
         for name, what in self._levels.items():
             measure = functools.partial(highest, self._points[name])
-            found.append(judge.by_phase(f"attacker: {what}", measure, more_is_worse=True))
+            found.append(judge.by_phase(f"attacker: {what}", measure))
         return found

@@ -14,7 +14,7 @@ from typing import Protocol
 import psutil
 
 from benchmarks import harness
-from benchmarks.hostile.phases import GOAL_PERCENT, Figure, Judge, Phase
+from benchmarks.hostile.phases import GOAL_PERCENT, Harm, Judge, Phase, PhaseFigure
 from benchmarks.sharing.bench import SETTLE_S, WARM_UP_S, Process, Tenant, quietness
 from benchmarks.sharing.measure import spans_by_tenant
 from vgpud.cli.demo.private_system import OwnSystem, Part, wait_for
@@ -85,7 +85,7 @@ class Attack(Protocol):
         """Reads what it says. Raises PartError when it has ended."""
         ...
 
-    def figures(self, judge: Judge) -> list[Figure]:
+    def figures(self, judge: Judge) -> list[PhaseFigure]:
         """What only this attack has. Called when all phases are over."""
         ...
 
@@ -116,7 +116,7 @@ class Plan:
         return 2 * TRIES * self.pairs * (self.seconds + SWITCH_S)
 
 
-def run(case: Case, host: str, plan: Plan) -> list[Figure]:
+def run(case: Case, host: str, plan: Plan) -> list[PhaseFigure]:
     """Runs the case once and judges it. Raises PartError when a part of it fails."""
     lengths_us = sorted({victim.kernel_us for victim in case.victims} | {200})
     with harness.system(harness.one_device(), CONFIG, lengths_us) as own:
@@ -199,7 +199,7 @@ def _figures(
     attack: Attack,
     call_times: Mapping[str, Calls],
     counters: Counters,
-) -> list[Figure]:
+) -> list[PhaseFigure]:
     found = []
     for victim in case.victims:
         found += judge.shares(victim.name, victim.maximum, spans[victim.name])
@@ -214,15 +214,15 @@ def _figures(
     return found
 
 
-def _of_calls(judge: Judge, name: str, call_times: Calls, own: bool, goal_percent: float) -> list[Figure]:
+def _of_calls(judge: Judge, name: str, call_times: Calls, own: bool, goal_percent: float) -> list[PhaseFigure]:
     def refused(phase: Phase) -> int:
         return sum(time_ns in phase for time_ns, _why in call_times.refused) if not (own and phase.attacking) else 0
 
     for _time_ns, why in call_times.refused[:1]:
         print(f"{judge.case}, {judge.host}: {name} was refused first with: {why}", file=sys.stderr)
     if own:
-        return [judge.total(f"{name}: refused when no attack is on", refused, at_most=0)]
+        return [judge.total(f"{name}: refused when no attack is on", refused, Harm(at_most=0))]
     return [
         *judge.latencies(name, call_times.took_ms, goal_percent),
-        judge.total(f"{name}: refused", refused, at_most=0),
+        judge.total(f"{name}: refused", refused, Harm(at_most=0)),
     ]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks.hostile import users
 from benchmarks.hostile.attacker import Attacker
-from benchmarks.hostile.phases import NAN, Figure, Judge
+from benchmarks.hostile.phases import Harm, Judge, PhaseFigure
 from benchmarks.hostile.service import make_slice
 from tests.ports import find_free_ports
 from vgpud.cli.demo.private_system import OwnSystem, Part, PartError, wait_for
@@ -54,9 +54,9 @@ class Flood(Attacker):
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         return sum(len(os.listdir(f"/proc/{one}/fd")) for one in (pid, *children))
 
-    def figures(self, judge: Judge) -> list[Figure]:
-        def remainder(part: Part, what: str, before: float, after: float, most: float) -> Figure:
-            return Figure(judge.case, judge.host, f"{part.name}: {what}", before, after, NAN, NAN, True, at_most=most)
+    def figures(self, judge: Judge) -> list[PhaseFigure]:
+        def remainder(part: Part, what: str, before: float, after: float, most: float) -> PhaseFigure:
+            return PhaseFigure(judge.case, judge.host, f"{part.name}: {what}", after, Harm(at_most=most), honest=before)
 
         found = super().figures(judge)
         for part, before in zip(self._parts, self._before, strict=True):

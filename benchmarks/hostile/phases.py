@@ -7,18 +7,19 @@ benchmark's own calls. Values: shares 0..1, times in the unit that the figure's 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from typing import Any, ClassVar
 
 from benchmarks.sharing.measure import share, window_shares
+from benchmarks.table import MET, MISSED, Figure
 from vgpud.simdevice.busy_log import SECOND_NS, Span
 
 #: a break in a tenant's device time that is shorter is the time between two launches, not another tenant's turn
 PAUSE_MIN_NS = 50_000
 NAN = float("nan")
-MET, NOISE, MISSED = "met", "noise", "missed"
+NOISE = "noise"
 GOAL_PERCENT = 5.0
 
 
@@ -40,89 +41,71 @@ class Phase:
 
 
 @dataclass(frozen=True)
-class Figure:
-    """One figure of a case on one kind of host.
+class Harm:
+    """How far an attack may move a figure to its owner's harm, and a bound on its value, attack or not."""
 
-    goal_percent: how far the attack may move it to its owner's harm; at_most: a bound on its value, attack or not.
-    """
-
-    case: str
-    host: str  # quiet or busy
-    what: str
-    honest: float
-    attacked: float
-    moved_percent: float
-    spread_percent: float  # of the honest phases among themselves: a smaller movement says nothing
-    more_is_worse: bool = False
-    goal_percent: float | None = None
+    percent: float | None = None
     at_most: float | None = None
+    more_is_worse: bool = False
 
-    @property
-    def judged(self) -> bool:
-        return self.goal_percent is not None or self.at_most is not None
+    def is_met_by(self, value: float) -> bool:
+        """As far as the value itself says."""
+        return self.at_most is None or value <= self.at_most
 
-    @property
-    def missed(self) -> bool:
-        """A figure that is not a number meets no goal."""
-        return self.verdict == MISSED
+    def __str__(self) -> str:
+        moved = [] if self.percent is None else [f"{'+' if self.more_is_worse else '-'}{self.percent:g} %"]
+        return ", ".join([*moved, *([] if self.at_most is None else [f"<= {self.at_most:g}"])])
+
+
+@dataclass(frozen=True)
+class PhaseFigure(Figure):
+    """One figure of a case (the row) on one kind of host (its case). `value` is that of the attacking phases."""
+
+    goal: Harm | None = None
+    honest: float = NAN
+    moved_percent: float = NAN
+    spread_percent: float = NAN  # of the honest phases among themselves: a smaller movement says nothing
+
+    HEADER: ClassVar[tuple[str, ...]] = (
+        *Figure.HEADER[:3],
+        *("honest", "attacked", "moved", "honest spread"),
+        *Figure.HEADER[-2:],
+    )
 
     @property
     def verdict(self) -> str:
         """Noise: it moved further than the goal allows, but no further than the honest phases lie apart."""
-        if not self.judged:
-            return ""
-        if self.at_most is not None and not (self.honest <= self.at_most and self.attacked <= self.at_most):
+        goal = self.goal
+        if not goal or self.value is None:
+            return super().verdict
+        if not (goal.is_met_by(self.honest) and goal.is_met_by(self.value)):
             return MISSED
-        harm = self.moved_percent if self.more_is_worse else -self.moved_percent
-        if self.goal_percent is None or harm < self.goal_percent:
+        harm = self.moved_percent if goal.more_is_worse else -self.moved_percent
+        if goal.percent is None or harm < goal.percent:
             return MET
         return NOISE if harm < self.spread_percent else MISSED
 
-    @property
-    def goal(self) -> str:
-        parts = [] if self.goal_percent is None else [f"{'+' if self.more_is_worse else '-'}{self.goal_percent:g} %"]
-        return ", ".join([*parts, *([] if self.at_most is None else [f"<= {self.at_most:g}"])])
+    def values(self) -> dict[str, float | None]:
+        """Numbers that are none as null."""
+        numbers = {"honest": self.honest, "attacked": self.value}
+        numbers |= {"moved_percent": self.moved_percent, "spread_percent": self.spread_percent}
+        return {name: _finite(value) for name, value in numbers.items()}
 
     def as_json(self) -> dict[str, Any]:
-        """The figure as the results file keeps it; numbers that are none as null."""
-        return {
-            "what": self.what,
-            "honest": finite(self.honest),
-            "attacked": finite(self.attacked),
-            "moved_percent": finite(self.moved_percent),
-            "spread_percent": finite(self.spread_percent),
-            "goal": self.goal or None,
-            "verdict": self.verdict or None,
-        }
+        return {**super().as_json(), "verdict": self.verdict or None}
 
-    def cells(self) -> tuple[str, ...]:
-        """The figure as a line of the table."""
-        verdict = f"**{MISSED}**" if self.missed else self.verdict
+    def value_cells(self) -> tuple[str, ...]:
         moved = "-" if math.isnan(self.moved_percent) else f"{self.moved_percent:+.1f} %"
         spread = "-" if math.isnan(self.spread_percent) else f"{self.spread_percent:.1f} %"
-        numbers = [_number(self.honest), _number(self.attacked), moved, spread]
-        return (self.case, self.host, self.what, *numbers, self.goal, verdict)
+        return (_number(self.honest), _number(self.value), moved, spread)
 
 
-HEADER = ("case", "host", "figure", "honest", "attacked", "moved", "honest spread", "goal", "")
+def _finite(value: float | None) -> float | None:
+    return round(value, 6) if value is not None and math.isfinite(value) else None
 
 
-def finite(value: float) -> float | None:
-    return round(value, 6) if math.isfinite(value) else None
-
-
-def _number(value: float) -> str:
-    return "-" if math.isnan(value) else f"{value:.4g}"
-
-
-def line(cells: Sequence[str]) -> str:
-    """A line of the Markdown table."""
-    return "| " + " | ".join(cells) + " |"
-
-
-def markdown(figures: Iterable[Figure]) -> str:
-    """The whole table."""
-    return "\n".join([line(HEADER), "|" + " --- |" * len(HEADER), *(line(figure.cells()) for figure in figures)])
+def _number(value: float | None) -> str:
+    return "-" if value is None or math.isnan(value) else f"{value:.4g}"
 
 
 def percent(before: float, after: float) -> float:
@@ -178,15 +161,17 @@ class Judge:
     host: str
     phases: Sequence[Phase]
 
-    def by_phase(self, what: str, measure: Callable[[Phase], float], **goal: Any) -> Figure:
+    def by_phase(self, what: str, measure: Callable[[Phase], float], goal: Harm | None = None) -> PhaseFigure:
         """A figure of each phase: medians, and the median of how far each attack moved it from the phase before."""
         values = [measure(phase) for phase in self.phases]
         honest, attacked = (_of(self.phases, values, attacking) for attacking in (False, True))
         moves = [percent(before, after) for before, after in zip(honest, attacked, strict=False)]
-        middle = _median(honest), _median(attacked), _median(moves)
-        return Figure(self.case, self.host, what, *middle, _spread(honest), **goal)
+        middle = _median(honest), _median(moves), _spread(honest)
+        return PhaseFigure(self.case, self.host, what, _median(attacked), goal, *middle)
 
-    def pooled(self, what: str, fraction: float, values_of: Callable[[Phase], Sequence[float]], **goal: Any) -> Figure:
+    def pooled(
+        self, what: str, fraction: float, values_of: Callable[[Phase], Sequence[float]], goal: Harm | None = None
+    ) -> PhaseFigure:
         """A quantile over all honest and over all attacked phases: there are too few values for one of each phase."""
         values = [list(values_of(phase)) for phase in self.phases]
         honest, attacked = (
@@ -194,51 +179,46 @@ class Judge:
             for attacking in (False, True)
         )
         spread = _spread([quantile(some, fraction) for some in _of(self.phases, values, False)])
-        return Figure(self.case, self.host, what, honest, attacked, percent(honest, attacked), spread, **goal)
+        return PhaseFigure(self.case, self.host, what, attacked, goal, honest, percent(honest, attacked), spread)
 
-    def total(self, what: str, measure: Callable[[Phase], float], **goal: Any) -> Figure:
+    def total(self, what: str, measure: Callable[[Phase], float], goal: Harm | None = None) -> PhaseFigure:
         """A sum over all honest and over all attacked phases."""
         values = [measure(phase) for phase in self.phases]
         honest, attacked = (float(sum(_of(self.phases, values, attacking))) for attacking in (False, True))
-        return Figure(self.case, self.host, what, honest, attacked, NAN, NAN, more_is_worse=True, **goal)
+        return PhaseFigure(self.case, self.host, what, attacked, goal, honest)
 
-    def share(self, what: str, spans: Sequence[Span], **goal: Any) -> Figure:
+    def share(self, what: str, spans: Sequence[Span], goal: Harm | None = None) -> PhaseFigure:
         """Of the device, over the whole of each phase."""
-        return self.by_phase(what, lambda p: share(spans, p.begin_ns, p.end_ns), **goal)
+        return self.by_phase(what, lambda p: share(spans, p.begin_ns, p.end_ns), goal)
 
-    def shares(self, name: str, maximum: float, spans: Sequence[Span]) -> list[Figure]:
+    def shares(self, name: str, maximum: float, spans: Sequence[Span]) -> list[PhaseFigure]:
         """What the attack does to a victim, which must not exceed its maximum either."""
         most = round(maximum * (1 + GOAL_PERCENT / 100), 4)
+        longer = Harm(GOAL_PERCENT, more_is_worse=True)
         return [
-            self.share(f"{name}: share", spans, goal_percent=GOAL_PERCENT, at_most=most),
+            self.share(f"{name}: share", spans, Harm(GOAL_PERCENT, most)),
             self.by_phase(f"{name}: worst second", lambda p: worst_second(spans, p)),
             self.by_phase(f"{name}: best second", lambda p: best_second(spans, p)),
-            self.pooled(f"{name}: pause p50, ms", 0.50, lambda p: pauses_ms(spans, p), more_is_worse=True),
-            self.pooled(
-                f"{name}: pause p99, ms",
-                0.99,
-                lambda p: pauses_ms(spans, p),
-                more_is_worse=True,
-                goal_percent=GOAL_PERCENT,
-            ),
+            self.pooled(f"{name}: pause p50, ms", 0.50, lambda p: pauses_ms(spans, p)),
+            self.pooled(f"{name}: pause p99, ms", 0.99, lambda p: pauses_ms(spans, p), longer),
         ]
 
     def latencies(
         self, name: str, points: Sequence[tuple[int, float]], goal_percent: float = GOAL_PERCENT
-    ) -> list[Figure]:
+    ) -> list[PhaseFigure]:
         """What the attack does to a neighbour's calls: points are (time_ns of the call, ms that it took)."""
 
         def values(phase: Phase) -> list[float]:
             return [ms for time_ns, ms in points if time_ns in phase]
 
         return [
-            self.pooled(f"{name} p50, ms", 0.50, values, more_is_worse=True),
-            self.pooled(f"{name} p99, ms", 0.99, values, more_is_worse=True, goal_percent=goal_percent),
+            self.pooled(f"{name} p50, ms", 0.50, values),
+            self.pooled(f"{name} p99, ms", 0.99, values, Harm(goal_percent, more_is_worse=True)),
         ]
 
-    def rate(self, what: str, points: Sequence[tuple[int, float]], **goal: Any) -> Figure:
+    def rate(self, what: str, points: Sequence[tuple[int, float]]) -> PhaseFigure:
         """How fast a counter rises."""
-        return self.by_phase(what, lambda p: per_second(points, p), more_is_worse=True, **goal)
+        return self.by_phase(what, lambda p: per_second(points, p))
 
 
 def _of(phases: Sequence[Phase], values: Sequence[Any], attacking: bool) -> list[Any]:

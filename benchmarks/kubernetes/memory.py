@@ -17,6 +17,7 @@ from typing import Any
 
 from benchmarks import harness, results
 from benchmarks.kubernetes.node import Api, Kubelet, node, part, resident_bytes
+from benchmarks.table import at_most, judge
 from vgpud.cli.demo.private_system import PartError
 
 MEGABYTE = 1_000_000  # MB, here and in the goal: not MiB, of which 60 would be 62.9 MB
@@ -106,7 +107,7 @@ def main() -> int:
     good = True
     for name in ("idle_bytes", "after_claims_bytes"):
         rss = figures[name]["rss"]
-        good &= harness.verdict(f"Rss, {name}, MB (10^6 bytes)", rss / MEGABYTE, "<= 60", rss <= GOAL_BYTES)
+        good &= judge(f"Rss, {name}, MB (10^6 bytes)", rss / MEGABYTE, at_most(GOAL_BYTES / MEGABYTE))
     path = results.write(
         "kubernetes_memory",
         simulated=True,

@@ -25,6 +25,7 @@ from lightkube import AsyncClient, KubeConfig
 
 from benchmarks import harness, results
 from benchmarks.kubernetes.node import Api, api_server
+from benchmarks.table import equal_to, judge
 from vgpud.k8s.core import events as ev
 from vgpud.k8s.core.machine import State, step
 from vgpud.k8s.core.model import Gpu
@@ -243,9 +244,9 @@ def main() -> int:
     figures["api_server"] = server
     print(json.dumps(figures, indent=1))
     written = figures["idle"]["writes"]
-    good = harness.verdict("writes while nothing changes", written, "= 0", written == 0)
+    good = judge("writes while nothing changes", written, equal_to(0))
     others = figures["drained"]["received_bytes_of_other_nodes"]
-    good &= harness.verdict("bytes of others' changes that a node's watch got", others, "= 0", others == 0)
+    good &= judge("bytes of others' changes that a node's watch got", others, equal_to(0))
     path = results.write(
         "kubernetes_publish",
         simulated=True,

@@ -28,6 +28,7 @@ import httpx2
 from benchmarks import harness, results
 from benchmarks.kubernetes.node import Api, Claim, node, part
 from benchmarks.kubernetes.prepare import quantile
+from benchmarks.table import at_most, equal_to, judge
 from tests.k8s.parts import Cluster
 from vgpud.cli.demo.private_system import Part, PartError, wait_for
 from vgpud.client import calls
@@ -393,9 +394,9 @@ def main() -> int:
     print("  " + ", ".join(f"{name} {value}" for name, value in figures.items()))
     good = True
     for name in ("pods_harmed", "slices_lost", "slices_doubled", "slices_left", "claims_unfinished"):
-        good &= harness.verdict(name.replace("_", " "), figures[name], "= 0", figures[name] == 0)
+        good &= judge(name.replace("_", " "), figures[name], equal_to(0))
     worst = figures["slices_back_s"]["max"]
-    good &= harness.verdict("ResourceSlices back, s", worst, f"<= {GOAL_BACK_S:g}", worst <= GOAL_BACK_S)
+    good &= judge("ResourceSlices back, s", worst, at_most(GOAL_BACK_S))
     zero = dict.fromkeys(("pods_harmed", "slices_lost", "slices_doubled", "slices_left", "claims_unfinished"), 0)
     path = results.write(
         "kubernetes_restarts",

@@ -7,8 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from benchmarks.predict.scaling import CURVES, SLIDES, Curve, Run, optimum, play
-from benchmarks.scheduling.table import Figure, exactly
-from benchmarks.sharing.table import Goal
+from benchmarks.table import Figure, at_most, equal_to_decimals
 from vgpud.core.elastic.heuristics import Efficiency, efficiency
 from vgpud.core.elastic.measures import Point
 from vgpud.core.elastic.registry import DEFAULT, DEFAULT_THRESHOLD
@@ -37,7 +36,9 @@ def slides(raw: dict[str, Any]) -> Iterator[Figure]:
     """400 img/s with 4 workers, 480 with 5."""
     found = efficiency(Point(4, 400), Point(5, 480))
     raw["s_k"] = str(found)
-    yield Figure("s_k", "400 -> 480 img/s, 4 -> 5 workers", "scaling efficiency", float(found), exactly(0.8, 1))
+    yield Figure(
+        "s_k", "400 -> 480 img/s, 4 -> 5 workers", "scaling efficiency", float(found), equal_to_decimals(0.8, 1)
+    )
 
 
 def settles(raw: dict[str, Any]) -> Iterator[Figure]:
@@ -51,10 +52,10 @@ def settles(raw: dict[str, Any]) -> Iterator[Figure]:
         )
         raw[curve.name] = {"optimum": best, "path": quiet.path, "noisy": [run.path for run in (*noisy, *noisier)]}
         yield Figure("autoscale", curve.name, "optimum of its rule, workers", best)
-        yield Figure("autoscale", curve.name, "workers from it", abs(quiet.members - best), Goal(1))
+        yield Figure("autoscale", curve.name, "workers from it", abs(quiet.members - best), at_most(1))
         worst = max(abs(run.members - best) for run in noisy)
         what = f"the same, steps {100 * NOISE:g} % noisy, worst of {len(SEEDS)}"
-        yield Figure("autoscale", curve.name, what, worst, Goal(1))
+        yield Figure("autoscale", curve.name, what, worst, at_most(1))
         for noise, runs in ((NOISE, noisy), (MUCH_NOISE, noisier)):
             within = sum(abs(run.members - best) <= 1 for run in runs)
             what = f"runs of {len(SEEDS)} within one worker, {100 * noise:g} % noisy"
@@ -67,7 +68,9 @@ def costs(raw: dict[str, Any]) -> Iterator[Figure]:
     """Completion time and GPU time against fixed workers. Lower than zero is less than these."""
     for curve in CURVES:
         run = play(curve, _samples(curve), change_s=CHANGE_S, report_s=REPORT_S)
-        yield Figure("gpu-time", curve.name, "idle while workers change, % (the paper: < 2 to 6)", _idle(run), Goal(2))
+        yield Figure(
+            "gpu-time", curve.name, "idle while workers change, % (the paper: < 2 to 6)", _idle(run), at_most(2)
+        )
         yield from _against(raw, curve, curve.name, run)
     restarted = play(SLIDES, _samples(SLIDES), change_s=RESTART_S, report_s=REPORT_S)
     case = f"{SLIDES.name}, {RESTART_S:g} s a change"

@@ -22,8 +22,7 @@ from statistics import fmean
 from typing import Any
 
 from benchmarks.predict.colocation_draw import DATA, DEVICE_GIB, FOLDER, MEANS
-from benchmarks.scheduling.table import Figure
-from benchmarks.sharing.table import Goal
+from benchmarks.table import Figure, above_bound, at_least
 from vgpud.core.colocate.usage import FIRST_LOOK_NS
 from vgpud.core.jobs.model import SECOND_NS, Ask, JobSpec
 from vgpud.core.model import Spec
@@ -242,9 +241,9 @@ def _arms(raw: dict[str, Any], case: Case) -> Iterator[Figure]:
     yield from _all(case, SLOTS, base)
     for arm, one in found.items():
         yield from _all(case, arm, _kept(raw, case, arm, one))
-        goal = Goal(goals[arm], at_most=False) if arm in goals else None
+        goal = at_least(goals[arm]) if arm in goals else None
         yield Figure(ROW, f"{case}", f"{arm}: makespan, % shorter than slots", one.shorter(base), goal)
-        goal = Goal(MORE_BUSY_PERCENT, at_most=False) if wanted and arm == PREDICTED else None
+        goal = at_least(MORE_BUSY_PERCENT) if wanted and arm == PREDICTED else None
         yield Figure(ROW, f"{case}", f"{arm}: utilisation, % above slots", 100 * (one.busy / base.busy - 1), goal)
     than = found[PREDICTED].shorter(found[REACTIVE])
     yield Figure(
@@ -252,7 +251,7 @@ def _arms(raw: dict[str, Any], case: Case) -> Iterator[Figure]:
         f"{case}",
         f"{PREDICTED}: makespan, % shorter than reactive",
         than,
-        Above(0, at_most=False) if wanted else None,
+        above_bound(0) if wanted else None,
     )
     yield _bound(case, base)
 
@@ -300,13 +299,3 @@ def _two(raw: dict[str, Any], case: Case) -> Iterator[Figure]:
 def _kept(raw: dict[str, Any], case: Case, arm: str, one: Result) -> Result:
     raw.setdefault(str(case), {})[arm] = asdict(one)
     return one
-
-
-class Above(Goal):
-    """A bound that must be passed."""
-
-    def met(self, value: float) -> bool:
-        return value > self.bound
-
-    def __str__(self) -> str:
-        return f"> {self.bound:g}"

@@ -38,9 +38,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from benchmarks.scheduling.policies import FIFO, TIRESIAS
-from benchmarks.scheduling.table import Figure
 from benchmarks.scheduling.traces import CLUSTER400, HOUR_S, load
-from benchmarks.sharing.table import Goal
+from benchmarks.table import Figure, at_least
 from vgpud.core.jobs.model import DEFAULT_QUEUE, SECOND_NS, Elastic, QueueSpec
 from vgpud.simulate import clusters, scenario
 from vgpud.simulate.engine import Costs
@@ -143,8 +142,8 @@ def figures(raw: dict[str, Any]) -> Iterator[Figure]:
         yield from _against_fifo(name, one, rigid)
     name = f"eager, request to four times, {TIRESIAS}"
     yield from _arm(raw, name, eager)
-    yield Figure(ROW, name, WAIT, below(eager.wait_h, rigid.wait_h), _at_least(38))
-    yield Figure(ROW, name, RUN, below(eager.run_h, rigid.run_h), _at_least(22))
+    yield Figure(ROW, name, WAIT, below(eager.wait_h, rigid.wait_h), at_least(38))
+    yield Figure(ROW, name, RUN, below(eager.run_h, rigid.run_h), at_least(22))
     for policy in (FIFO, PASSING):
         yield from _against_fifo(f"eager, request to four times, {policy}", sums(EAGER, policy), rigid)
     passing = sums(Case(rigid=True), PASSING)
@@ -174,10 +173,6 @@ def _other(raw: dict[str, Any], name: str, case: Case, policy: str) -> Iterator[
 def _against_fifo(name: str, one: Sums, rigid: Sums) -> Iterator[Figure]:
     yield Figure(ROW, name, WAIT, below(one.wait_h, rigid.wait_h))
     yield Figure(ROW, name, RUN, below(one.run_h, rigid.run_h))
-
-
-def _at_least(percent: float) -> Goal:
-    return Goal(percent, at_most=False)
 
 
 def _arm(raw: dict[str, Any], name: str, one: Sums) -> Iterator[Figure]:

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from benchmarks.scheduling import traces
-from benchmarks.scheduling.table import Figure, Near
 from benchmarks.scheduling.traces import CLUSTER400, PHILLY, SIXTY, TRACE3, Trace
+from benchmarks.table import Figure, near
 from vgpud.core.estimates import Estimate, Estimates
 from vgpud.simulate import clusters, learning, scenario
 from vgpud.simulate.results import figures as results_of
@@ -49,7 +49,7 @@ def _quantiles(trace: Trace, raw: dict[str, Any]) -> Iterator[Figure]:
     for name, part in (("median_ns", 50), ("high_ns", 90)):
         below = sum(job.duration_ns <= (getattr(e, name) or math.inf) for job, e in found)
         what = f"jobs not above their {part} % quantile, %"
-        yield Figure("estimates", trace.name, what, 100 * below / len(found), Near(part, POINTS))
+        yield Figure("estimates", trace.name, what, 100 * below / len(found), near(part, POINTS))
     off = statistics.median(abs(math.log(median_ns / job.duration_ns)) for job, median_ns in known)
     yield Figure("estimates", trace.name, "median: typically off by a factor of", math.exp(off))
 

@@ -15,8 +15,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.predict import gpumemnet_data
-from benchmarks.scheduling.table import Figure, Near
-from benchmarks.sharing.table import Goal
+from benchmarks.table import YES, Figure, at_most, format_line, near
 
 if TYPE_CHECKING:
     from vgpud.predict.dataset import Row
@@ -36,9 +35,9 @@ BY_PLAIN = "5 folds, plain features"
 PLAIN = ("batch", "layers", "parameters", "activations", "flops")
 #: case, target -> goal; utilisation is the paper's 0.154 on its own data, and a plain booster's 0.155 and 0.166 on this
 GOALS = {
-    (IN_FOLDS, "utilisation"): Goal(0.150),
-    (IN_FOLDS, "memory_bytes"): Goal(0.6),
-    (BY_ARCHITECTURE, "utilisation"): Goal(0.165),
+    (IN_FOLDS, "utilisation"): at_most(0.150),
+    (IN_FOLDS, "memory_bytes"): at_most(0.6),
+    (BY_ARCHITECTURE, "utilisation"): at_most(0.165),
 }
 WORDS = {"utilisation": "utilisation, RMSLE", "sm_activity": "SM activity, RMSLE", "memory_bytes": "memory, MAPE in %"}
 
@@ -116,7 +115,7 @@ def _errors(passes: list[dict[str, Any]]) -> Iterator[Figure]:
         yield Figure(ROW, case, WORDS[target], mean("error"), GOALS.get((case, target)))
         yield Figure(ROW, case, f"{WORDS[target]}, of the runs that trained", mean("error_of_trained"))
         if case in (IN_FOLDS, OF_A_GRAPH):
-            within = Near(90, 3) if case == IN_FOLDS else None
+            within = near(90, 3) if case == IN_FOLDS else None
             yield Figure(
                 ROW, case, f"{WORDS[target].split(',')[0]}: in its 90 % interval, %", mean("covered_percent"), within
             )
@@ -141,15 +140,13 @@ def _shipped() -> Figure:
 
     rows = [row for row in _rows() if gpumemnet_data.ran(row)]
     same = model.load().card.get("rows_sha256") == hashlib.sha256(lines(rows).encode()).hexdigest()
-    return Figure(ROW, "shipped model", "is of the shipped data (1 = yes)", int(same), Near(1, 0, "= yes"))
+    return Figure(ROW, "shipped model", "is of the shipped data (1 = yes)", int(same), YES)
 
 
 def main() -> int:
     """For development: `python -m benchmarks.predict.gpumemnet SEEDS`."""
-    from benchmarks.scheduling.table import line
-
     for figure in figures({}, int(sys.argv[1]) if len(sys.argv) > 1 else 1):
-        print(line(figure), flush=True)
+        print(format_line(figure.cells()), flush=True)
     return 0
 
 

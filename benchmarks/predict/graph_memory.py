@@ -14,15 +14,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from benchmarks.predict import gpumemnet_data
-from benchmarks.scheduling.table import Figure
-from benchmarks.sharing.table import Goal
+from benchmarks.table import Figure, at_least
 from vgpud.predict import entry, graph, graph_counts, hardware, memory
 from vgpud.predict.graph import Graph, Op, Role, Tensor
 
 ROW = "graph-memory"
 #: what is smaller is all context and rounding
 LARGE_MIB = 256
-INSIDE = Goal(90, at_most=False)
+INSIDE = at_least(90)
 MIB = 1 << 20
 
 

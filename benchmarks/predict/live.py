@@ -19,8 +19,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from benchmarks.predict.live_system import BOUND_S, Live, Training, live
-from benchmarks.scheduling.table import Figure, Near
-from benchmarks.sharing.table import Goal
+from benchmarks.table import YES, Figure, Near, at_most, equal_to
 from vgpud.cli.demo.private_system import ROOT, OwnSystem, wait_for
 from vgpud.client import calls
 
@@ -29,10 +28,10 @@ BATCH = 60  # divides by 1, 2, 4 without a rest, by none of them into powers of 
 PROGRAM = ["--batch", str(BATCH), "--records", "1000", "--pause", "0.1", "--double"]
 SETTLED_STEPS = 20  # of each size
 CURVE_PPM = 0.01  # in float64: numbers are added in another order, and training makes differences grow
-ALL = Near(1, 0, "= yes")
-NONE = Near(0, 0, "")
-IDLE = Goal(2.0)
-FOLLOWS = Goal(1.0)
+ALL = YES
+NONE = equal_to(0)
+IDLE = at_most(2.0)
+FOLLOWS = at_most(1.0)
 
 
 def figures(raw: dict[str, Any]) -> Iterator[Figure]:
@@ -76,7 +75,9 @@ def workers(raw: dict[str, Any], system: Live) -> Iterator[Figure]:
     yield Figure("live", case, "restarts of the job", ended.attempt - 1, NONE)
     off = worst(lines, wanted)
     raw["workers"]["off"] = off
-    yield Figure("live", case, "greatest difference of a loss from that of one worker, ppm", off * 1e6, Goal(CURVE_PPM))
+    yield Figure(
+        "live", case, "greatest difference of a loss from that of one worker, ppm", off * 1e6, at_most(CURVE_PPM)
+    )
     for what, idle_s in idle(lines):
         yield Figure("live", case, f"without a step, {what}, s", idle_s, IDLE)
 
@@ -256,7 +257,9 @@ def deaths(raw: dict[str, Any], system: Live) -> Iterator[Figure]:
     case = "three workers; the daemon and two of them are killed"
     yield Figure("live", case, "job completed (1 = yes)", float(ended.state == "completed"), ALL)
     yield Figure("live", case, "restarts of the job", ended.attempt - 1, NONE)
-    yield Figure("live", case, "greatest difference of a loss from that of one worker, ppm", off * 1e6, Goal(CURVE_PPM))
+    yield Figure(
+        "live", case, "greatest difference of a loss from that of one worker, ppm", off * 1e6, at_most(CURVE_PPM)
+    )
 
 
 def kill_daemon(system: OwnSystem) -> None:

@@ -130,8 +130,8 @@ def main() -> int:
         written = Results(args, device, len(plan))
         steps.run(plan, own, store, written.add)
         store.close()
-    beside = table.kept(results.RESULTS / f"qualify-{'real' if args.sim else 'sim'}.json")
-    print(table.table(*((written.figures(), beside) if args.sim else (beside, written.figures()))))
+    beside = table.read_figures(results.RESULTS / f"qualify-{'real' if args.sim else 'sim'}.json")
+    print(table.compare(*((written.figures(), beside) if args.sim else (beside, written.figures()))))
     print("\n".join(map(str, written.paths)))
     return verdict(written.found)
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.table import format_table
+
 Figures = Mapping[str, Mapping[str, Any]]
 
 
@@ -20,20 +22,20 @@ def numbers(steps: Figures) -> dict[str, float]:
     }
 
 
-def kept(path: Path) -> Figures:
+def read_figures(path: Path) -> Figures:
     """The figures of a qualification that is kept; none when there is no such file."""
-    found: Figures = json.loads(path.read_text())["figures"] if path.exists() else {}
-    return found
+    figures: Figures = json.loads(path.read_text())["figures"] if path.exists() else {}
+    return figures
 
 
-def table(simulated: Figures, real: Figures) -> str:
+def compare(simulated: Figures, real: Figures) -> str:
     """A line for each number of either, with the real one over the simulated."""
     columns = numbers(simulated), numbers(real)
     names = [*columns[0], *(name for name in columns[1] if name not in columns[0])]
-    lines = [f"{'figure':<44} {'simulated':>16} {'real':>16} {'real/sim':>9}"]
+    rows = []
     for name in names:
         one, other = (column.get(name) for column in columns)
         ratio = f"{other / one:.2f}" if one and other is not None else "-"
         cells = ["-" if value is None else f"{value:,.{0 if abs(value) >= 1000 else 4}f}" for value in (one, other)]
-        lines.append(f"{name:<44} {cells[0]:>16} {cells[1]:>16} {ratio:>9}")
-    return "\n".join(lines)
+        rows.append((name, *cells, ratio))
+    return format_table(("figure", "simulated", "real", "real/sim"), rows)

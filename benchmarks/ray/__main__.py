@@ -20,6 +20,7 @@ from typing import Any
 import vgpud.ray
 from benchmarks import harness, results
 from benchmarks.ray.workers import fenced, get, start, unfenced
+from benchmarks.table import at_most, judge
 from tests.ray import programs
 from tests.ray.ray_cluster import RayCluster, missing, ray_cluster
 from vgpud.simdevice import busy_log
@@ -163,7 +164,7 @@ def main() -> int:
             trials = tune_row(nodes, Path(folder) / "tune") if importlib.util.find_spec("pandas") else None
             device = nodes.systems[0].device_name()
     figures = figures_of(row, plain, trials)
-    met = [harness.verdict(name, figures[name], f"<= {goal}", figures[name] <= goal) for name, goal in GOALS.items()]
+    met = [judge(name, figures[name], at_most(goal)) for name, goal in GOALS.items()]
     print(f"  of busy time {figures['worst_share_of_busy_points']:.2f} points off, idle {figures['idle_points']:.2f}")
     print(f"  steps per second in slices {row['steps_per_second']:.1f}, without {plain:.1f}")
     print(f"  trials: {trials or 'not run: needs the package ray[tune]'}")

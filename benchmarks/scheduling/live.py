@@ -26,8 +26,7 @@ from typing import Any
 
 from benchmarks import harness
 from benchmarks.scheduling.live_jobs import Submission, make_submissions
-from benchmarks.scheduling.table import Figure, Near
-from benchmarks.sharing.table import Goal
+from benchmarks.table import YES, Figure, at_most, equal_to
 from vgpud.cli.common.client import Client
 from vgpud.cli.common.options import Settings
 from vgpud.cli.demo.private_system import ROOT, OwnSystem, PartError, wait_for
@@ -43,8 +42,8 @@ DEVICES = 4
 STARTS = 60
 END_S = 300.0
 ENDED = ("completed", "failed", "cancelled", "timed_out")
-NONE = Near(0, 0, "")
-ALL = Near(1, 0, "= yes")
+NONE = equal_to(0)
+ALL = YES
 _SERVICE = "/vgpud.v1alpha1.JobService/"
 
 
@@ -278,7 +277,7 @@ def mixture(raw: dict[str, Any], system: OwnSystem, users: Sequence[User]) -> It
     case = f"{len(known)} jobs, {back} ends of the daemon"
     with system.client() as client:
         left = len(client.all(calls.slices()))
-    yield Figure("live", case, "jobs submitted", len(known), Near(JOBS, 0))
+    yield Figure("live", case, "jobs submitted", len(known), equal_to(JOBS))
     yield Figure("live", case, "seconds until all had ended", took_s)
     not_ended = sum(job.state not in ENDED for job in jobs.values())
     yield Figure("live", case, "jobs that did not end", not_ended, NONE)
@@ -320,8 +319,8 @@ def starts(raw: dict[str, Any], user: User) -> Iterator[Figure]:
         wait_for("its end", lambda job_id=job_id: user.job(job_id).state in ENDED)  # type: ignore[misc]
     raw["starts_ms"] = took_ms
     case = "a job that has room"
-    yield Figure("live", case, "submit to start, median, ms", statistics.median(took_ms), Goal(100))
-    yield Figure("live", case, "submit to start, p95, ms", statistics.quantiles(took_ms, n=20)[-1], Goal(100))
+    yield Figure("live", case, "submit to start, median, ms", statistics.median(took_ms), at_most(100))
+    yield Figure("live", case, "submit to start, p95, ms", statistics.quantiles(took_ms, n=20)[-1], at_most(100))
 
 
 def buffers(raw: dict[str, Any], system: OwnSystem, user: User) -> Iterator[Figure]:

@@ -19,8 +19,7 @@ from typing import Any
 
 from benchmarks import harness, results
 from benchmarks.scheduling.openb_runs import CASES, DATA, LOADS, NODES, PODS, SEEDS, Run, measure
-from benchmarks.scheduling.table import Figure, Goal, Near, markdown
-from benchmarks.sharing.table import Goal as Bound
+from benchmarks.table import Figure, Goal, at_least, at_most, format_figures, near
 
 DEVICE = "no device: placement alone, on a SIMULATED cluster"
 #: rule -> its name in the published curves, and its colour
@@ -36,9 +35,9 @@ COLOURS = {
 }
 FGD_SECONDS_MAX = 3.0
 GOALS: dict[str, Goal] = {
-    "fgd": Bound(95.2, at_most=False),
-    "best-fit": Near(92.9, 0.3),
-    "fgd as published, random ties": Near(90.2, 0.5),
+    "fgd": at_least(95.2),
+    "best-fit": near(92.9, 0.3),
+    "fgd as published, random ties": near(90.2, 0.5),
 }
 
 
@@ -53,7 +52,7 @@ def figures(runs: Sequence[Run], goals: bool = True) -> list[Figure]:
         found.append(Figure("openb", case, "the same, worst seed, %", min(allocated)))
         fragmented = statistics.fmean(made.fragmented[-1] for made in of)
         found.append(Figure("openb", case, "fragmented at 100 % arrived, %", fragmented))
-        slow = Bound(FGD_SECONDS_MAX) if goals and case == "fgd" else None
+        slow = at_most(FGD_SECONDS_MAX) if goals and case == "fgd" else None
         found.append(Figure("openb", case, "a run, median, s", statistics.median(made.seconds for made in of), slow))
     return found
 
@@ -126,9 +125,9 @@ def main() -> int:
     own = (args.pods, args.nodes) == (PODS, NODES)
     runs = measure(args.pods, args.nodes, args.cases, args.seeds, _say)
     found = figures(runs, goals=own)
-    print(markdown(found))
+    print(format_figures(found))
     _keep(args, runs, found, own)
-    return 1 if any(figure.missed for figure in found) else 0
+    return 1 if any(figure.is_missed for figure in found) else 0
 
 
 def _say(made: Run) -> None:
@@ -138,18 +137,23 @@ def _say(made: Run) -> None:
 def _keep(args: argparse.Namespace, runs: Sequence[Run], found: Sequence[Figure], own: bool) -> None:
     kept = [made.as_json() for made in runs]
     folder = args.results if own and set(args.cases) == set(CASES) and args.seeds >= SEEDS else harness.BUILD
-    path = results.write(
+
+    def draw(stem: Path) -> list[Path]:
+        path = stem.with_suffix(".png")
+        plot(path, kept, own)
+        return [path]
+
+    path = results.write_figures(
         "scheduling-openb",
+        found,
+        results.Page("Placing fractions of GPUs"),
         simulated=True,
         device=DEVICE,
         parameters={"pods": args.pods.name, "nodes": args.nodes.name, "seeds": args.seeds, "cases": args.cases},
-        goals={f"{figure.case}: {figure.what}": str(figure.goal) for figure in found if figure.goal},
-        figures={f"{figure.case}: {figure.what}": figure.value for figure in found},
         raw={"runs": kept},
         folder=folder,
-    )
-    path.with_suffix(".md").write_text(markdown(found) + "\n")
-    plot(path.with_suffix(".png"), kept, own)
+        draw=draw,
+    )[0]
     print(f"kept in {path}")
 
 

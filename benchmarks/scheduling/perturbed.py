@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 from benchmarks.scheduling.policies import PROMOTING, TIRESIAS, WITHOUT_DURATIONS
-from benchmarks.scheduling.table import Figure
 from benchmarks.scheduling.traces import CLUSTER400, TRACE3, Trace, load
+from benchmarks.table import Figure
 from vgpud.core.jobs.model import SECOND_NS
 from vgpud.simulate import clusters, scenario
 from vgpud.simulate.results import Figures, figures

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from benchmarks.scheduling.table import Figure, exactly, within
 from benchmarks.scheduling.traces import ALL, CLUSTER400, HOUR_S, SIXTY, Trace, play
-from benchmarks.sharing.table import Goal
+from benchmarks.table import Figure, at_least, at_most, below_bound, equal_to_decimals, near_percent
 from vgpud.simulate.scenario import STRICT
 
 FIFO = f"{STRICT}fifo"
@@ -26,13 +25,13 @@ def tiresias(raw: dict[str, Any]) -> Iterator[Figure]:
     known = ((FIFO, 1556.5), ("fifo", 715.3), (TIRESIAS, 715.3), ("srtf", 519.9), ("srsf", 563.4))
     for policy, wanted in known:
         mean = _mean_s(raw, SIXTY, policy)
-        yield Figure("tiresias", policy, f"{MEAN}, s", mean, exactly(wanted, 1))
+        yield Figure("tiresias", policy, f"{MEAN}, s", mean, equal_to_decimals(wanted, 1))
 
 
 def muri(raw: dict[str, Any]) -> Iterator[Figure]:
     """400 jobs on 64 GPUs, and what starvation promotion costs and brings there."""
     for policy, wanted in ((FIFO, 207.6), (TIRESIAS, 83.6), ("srsf", 59.8)):
-        yield Figure("muri", policy, f"{MEAN}, h", _mean_s(raw, CLUSTER400, policy) / HOUR_S, within(wanted, 3))
+        yield Figure("muri", policy, f"{MEAN}, h", _mean_s(raw, CLUSTER400, policy) / HOUR_S, near_percent(wanted, 3))
     without = play(CLUSTER400, TIRESIAS).figures
     yield Figure("muri", TIRESIAS, "preemptions", without.preemptions)
     yield Figure("muri", TIRESIAS, "longest wait, h", without.longest_wait_s / HOUR_S)
@@ -42,19 +41,9 @@ def muri(raw: dict[str, Any]) -> Iterator[Figure]:
         yield Figure("muri", policy, f"{MEAN}, h", mean_s / HOUR_S)
         yield Figure("muri", policy, "preemptions", found.preemptions)
         times = found.preemptions / without.preemptions
-        yield Figure("muri", policy, "preemptions, times those without promotion", times, Below(3))
+        yield Figure("muri", policy, "preemptions, times those without promotion", times, below_bound(3))
         shorter = 100 * (1 - found.longest_wait_s / without.longest_wait_s)
-        yield Figure("muri", policy, "longest wait, % shorter than without promotion", shorter, Goal(30, at_most=False))
-
-
-class Below(Goal):
-    """A bound that must not be reached."""
-
-    def met(self, value: float) -> bool:
-        return value < self.bound
-
-    def __str__(self) -> str:
-        return f"< {self.bound:g}"
+        yield Figure("muri", policy, "longest wait, % shorter than without promotion", shorter, at_least(30))
 
 
 def ratio(raw: dict[str, Any]) -> Iterator[Figure]:
@@ -69,8 +58,8 @@ def ratio(raw: dict[str, Any]) -> Iterator[Figure]:
         released = trace.released_s or means[TIRESIAS]
         whose = "the released Tiresias" if trace.released_s else f"{TIRESIAS} (never run with the released Tiresias)"
         what = f"{WITHOUT_DURATIONS} over {whose}"
-        yield Figure("ratio", case, what, means[WITHOUT_DURATIONS] / released, Below(1))
-        goal = Goal(1.3) if trace is CLUSTER400 else None
+        yield Figure("ratio", case, what, means[WITHOUT_DURATIONS] / released, below_bound(1))
+        goal = at_most(1.3) if trace is CLUSTER400 else None
         yield Figure("ratio", case, f"{WITHOUT_DURATIONS} over SRSF", means[WITHOUT_DURATIONS] / means["srsf"], goal)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
-from benchmarks.scheduling.table import Figure, Near, exactly
+from benchmarks.table import YES, Figure, equal_to_decimals
 from vgpud.core.jobs.model import SECOND_NS, Ask, JobSpec
 from vgpud.core.model import Spec
 from vgpud.core.policy.base import Policy
@@ -52,10 +52,8 @@ def figures(raw: dict[str, Any]) -> Iterator[Figure]:
         ran = " ".join(schedule_of(outcome))
         raw[case] = ran
         mean = sum(job.ended_ns for _, job in outcome.jobs) / len(JOBS) / SECOND_NS
-        yield Figure("slides", case, "average completion time, units", mean, exactly(round(wanted, 2), 2))
-        yield Figure(
-            "slides", case, "the schedule is the one listed (1 = yes)", float(ran == schedule), Near(1, 0, "= yes")
-        )
+        yield Figure("slides", case, "average completion time, units", mean, equal_to_decimals(round(wanted, 2), 2))
+        yield Figure("slides", case, "the schedule is the one listed (1 = yes)", float(ran == schedule), YES)
 
 
 def play(policy: str) -> Outcome:

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.scheduling.policies import TIRESIAS
-from benchmarks.scheduling.table import Figure
 from benchmarks.scheduling.traces import PHILLY, play
-from benchmarks.sharing.table import Goal
+from benchmarks.table import Figure, at_most
 from vgpud.core.jobs.events import Event, JobEnded, JobSuspended, StartJob, StopJob, Submitted
 from vgpud.core.jobs.model import SECOND_NS, Ask, How, JobSpec
 from vgpud.core.model import Spec
@@ -108,7 +107,7 @@ def figures(raw: dict[str, Any]) -> Iterator[Figure]:
     raw["philly"] = {**run.as_json(), "walls_s": walls_s}
     case = f"{PHILLY.name} on {PHILLY.cluster}, {TIRESIAS}"
     what = f"{run.figures.jobs:,} jobs, s, least of {PHILLY_RUNS} runs"
-    yield Figure("speed", case, what, min(walls_s), Goal(PHILLY_S_MAX))
+    yield Figure("speed", case, what, min(walls_s), at_most(PHILLY_S_MAX))
     raw["decisions"] = []
     for policy in POLICIES:
         for gpus in GPUS:
@@ -117,10 +116,10 @@ def figures(raw: dict[str, Any]) -> Iterator[Figure]:
                 found = measure(gpus, jobs, policy)
                 raw["decisions"].append(found)
                 means.append(found["mean_ms"])
-                goal = Goal(MILLISECONDS_MAX) if (gpus, jobs) == (GPUS[-1], JOBS[-1]) else None
+                goal = at_most(MILLISECONDS_MAX) if (gpus, jobs) == (GPUS[-1], JOBS[-1]) else None
                 yield Figure("speed", f"{gpus:,} GPUs, {jobs:,} jobs wait, {policy}", "decision, ms", means[-1], goal)
             grows = exponent(JOBS, means)
-            yield Figure("speed", f"{gpus:,} GPUs, {policy}", "exponent by jobs", grows, Goal(EXPONENT_MAX))
+            yield Figure("speed", f"{gpus:,} GPUs, {policy}", "exponent by jobs", grows, at_most(EXPONENT_MAX))
 
 
 def measure(gpus: int, jobs: int, policy: str) -> dict[str, Any]:

@@ -22,12 +22,14 @@ from typing import Any, NoReturn
 
 from benchmarks import harness, results
 from benchmarks.qualify.checks import has_device
+from benchmarks.rows import add_rows, choose_rows
 from benchmarks.sharing import estimate, report
+from benchmarks.sharing.figures import SharingFigure
 from benchmarks.sharing.kept import Kept, KeptError
 from benchmarks.sharing.plan import Plan, TimeIsUp
 from benchmarks.sharing.rows import ROWS
-from benchmarks.sharing.table import Figure, line, markdown
 from benchmarks.spinning import spinning
+from benchmarks.table import count_met, format_line, format_table
 
 SECONDS, SEEDS = 10.0, 1
 #: the spinning processes end by themselves after a day, if nothing else ends them
@@ -39,8 +41,7 @@ CANNOT, INTERRUPTED = 3, 130
 def arguments() -> argparse.Namespace:
     """The command's options."""
     made = harness.parser(__doc__)
-    made.epilog = "\n".join(f"{name:<4} {row.what}" for name, row in ROWS.items())
-    made.add_argument("rows", nargs="*", metavar="ROW", help=f"rows to run: {', '.join(ROWS)} (default: all of them)")
+    add_rows(made, {name: row.what for name, row in ROWS.items()})
     made.add_argument("--seconds", type=float, help=f"measured time of a run (default: {SECONDS:g}; full: 60)")
     made.add_argument("--seeds", type=int, help=f"runs, or pairs, of each case (default: {SEEDS}; full: 5)")
     made.add_argument("--full", action="store_true", help="every case, 60 s, 5 seeds, three switch costs: many hours")
@@ -64,10 +65,9 @@ def arguments() -> argparse.Namespace:
     args = made.parse_args()
     offered = [name for name, row in ROWS.items() if not (args.real and row.simulated_only)]
     for name in args.rows:
-        if name not in offered:
-            why = "needs the simulated device" if name in ROWS else "is no row"
-            made.error(f"{name} {why}: choose from {', '.join(offered)}")
-    args.rows = list(dict.fromkeys(args.rows)) or offered
+        if name in ROWS and name not in offered:
+            made.error(f"{name} needs the simulated device: choose from {', '.join(offered)}")
+    args.rows = choose_rows(made, args.rows, offered)
     if set(args.rows) != set(offered) and args.results == results.RESULTS:
         args.results = harness.BUILD
     args.seconds = args.seconds or (FULL_SECONDS if args.full else SECONDS)
@@ -81,16 +81,16 @@ def arguments() -> argparse.Namespace:
     return args
 
 
-def run_rows(plan: Plan, rows: list[str]) -> list[Figure]:
+def run_rows(plan: Plan, rows: list[str]) -> list[SharingFigure]:
     """Runs the rows and prints each figure as it comes."""
-    figures: list[Figure] = []
-    print(markdown([]), flush=True)
+    figures: list[SharingFigure] = []
+    print(format_table(SharingFigure.HEADER), flush=True)
     for number, name in enumerate(rows, 1):
         begin = time.monotonic()
         for found in ROWS[name].figures(plan):
             figure = found if found.stolen is not None else replace(found, stolen=plan.stolen(name, found.case))
             figures.append(figure)
-            print(line(figure), flush=True)
+            print(format_line(figure.cells()), flush=True)
         minutes = (time.monotonic() - begin) / 60
         left = f"{number} of {len(rows)} rows, about {estimate.hours(plan, rows[number:]):.1f} hours left"
         print(f"{name}: {minutes:.1f} minutes; {left}", file=sys.stderr, flush=True)
@@ -152,8 +152,8 @@ def main() -> int:
     )
     if kept:
         kept.forget()
-    print(f"{report.verdict(figures)}; {', '.join(map(str, paths))}")
-    return 1 if any(figure.missed for figure in figures) else 0
+    print(f"{count_met(figures)}; {', '.join(map(str, paths))}")
+    return 1 if any(figure.is_missed for figure in figures) else 0
 
 
 if __name__ == "__main__":

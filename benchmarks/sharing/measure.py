@@ -115,12 +115,12 @@ STOLEN_JUDGED = 0.10
 class WorstWindow:
     """The worst window that is judged, and what part of the processors' time the host took in it.
 
-    beyond: the same of the worst window that is not judged, if it is worse.
+    worse_window: the same of the worst window that is not judged, if it is worse.
     """
 
     value: float
     stolen: float
-    beyond: tuple[float, float] | None = None
+    worse_window: tuple[float, float] | None = None
 
 
 def worst_window(windows: Iterable[tuple[float, float]]) -> WorstWindow:

@@ -23,8 +23,8 @@ NEARLY_FULL = 95
 LATENCY_TICKS_MS = (1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 50, 100, 200, 500, 1000)
 
 
-def write_all(folder: Path, stem: str, device: str, raw: Mapping[str, Sequence[Run]]) -> list[Path]:
-    """Writes the plots that the runs at hand have data for, as PNG, and returns their paths."""
+def write_all(stem: Path, device: str, raw: Mapping[str, Sequence[Run]]) -> list[Path]:
+    """Writes the plots that the runs at hand have data for, as PNG. Returns their paths, which begin with `stem`."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -36,7 +36,7 @@ def write_all(folder: Path, stem: str, device: str, raw: Mapping[str, Sequence[R
         if figure:
             figure.suptitle(f"{device}: {figure.get_suptitle()}", fontsize=11)
             figure.tight_layout()
-            found.append(folder / f"{stem}-{name}.png")
+            found.append(stem.with_name(f"{stem.name}-{name}.png"))
             figure.savefig(found[-1])
     pyplot.close("all")
     return found

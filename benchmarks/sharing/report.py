@@ -2,40 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import results
+from benchmarks.results import Page, write_figures
 from benchmarks.sharing import plots
+from benchmarks.sharing.figures import SharingFigure
 from benchmarks.sharing.measure import STOLEN_JUDGED
 from benchmarks.sharing.plain import ARBITER, NO_HOOK, Plain
 from benchmarks.sharing.plan import STOLEN_MAX
 from benchmarks.sharing.rows import ROWS
-from benchmarks.sharing.table import Figure, by_row, markdown
-
-
-def finite(value: Any) -> Any:
-    """The same with None for what JSON cannot say: figures that were infinite or not a number."""
-    if isinstance(value, dict):
-        return {key: finite(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def verdict(figures: Sequence[Figure]) -> str:
-    """How many goals were met, in words."""
-    judged = [figure for figure in figures if figure.judged]
-    others = sum(figure.goal is not None for figure in figures) - len(judged)
-    met = f"{sum(not figure.missed for figure in judged)} of {len(judged)} goals met"
-    return f"{met}, {others} not judged" if others else met
 
 
 def write(
-    figures: Sequence[Figure],
+    figures: Sequence[SharingFigure],
     raw: Mapping[str, Any],
     *,
     simulated: bool,
@@ -44,20 +25,27 @@ def write(
     folder: Path,
 ) -> list[Path]:
     """Writes all of it and returns the paths. Raises ValueError when there is no figure."""
-    path = results.write(
+    ran = [name for name in ROWS if any(figure.row == name for figure in figures)]
+    length = f"{parameters['seconds']:g} s, {parameters['seeds']} seed(s)"
+    every_case = ", every case" if parameters["full"] else ""
+    beside = f", beside {parameters['busy']} spinning processes" if parameters.get("busy") else ""
+    page = Page(
+        f"Sharing on {device}",
+        [f"{length}{every_case}{beside}. {_quietness(raw)}".rstrip(), LEGEND],
+        ("row", "what runs, and what is asked", "kernels"),
+        [(name, ROWS[name].what, ROWS[name].kernels) for name in ran],
+    )
+    return write_figures(
         f"sharing-busy{parameters['busy']}" if parameters.get("busy") else "sharing",
+        figures,
+        page,
         simulated=simulated,
         device=device,
         parameters=parameters,
-        goals={f"{f.row} {f.case}: {f.what}": str(f.goal) for f in figures if f.goal},
-        figures=finite(by_row(figures)),
-        raw=finite(raw),
+        raw=raw,
         folder=folder,
+        draw=lambda stem: plots.write_all(stem, device, raw),
     )
-    pictures = plots.write_all(folder, path.stem, device, raw)
-    page = path.with_suffix(".md")
-    page.write_text(_page(json.loads(path.read_text()), figures, pictures))
-    return [path, page, *pictures]
 
 
 LEGEND = f"""\
@@ -84,26 +72,3 @@ def _quietness(raw: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
         f"{busiest['case']}); the host took {stolen:.1%} of it at most (where it took more than {STOLEN_MAX:.0%} a run "
         f"was made again: {again} times)."
     )
-
-
-def _page(result: Mapping[str, Any], figures: Sequence[Figure], pictures: Sequence[Path]) -> str:
-    parameters, machine = result["parameters"], result["machine"]
-    ran = [(name, row) for name, row in ROWS.items() if any(figure.row == name for figure in figures)]
-    head = [
-        f"# Sharing on {result['device']}",
-        "",
-        f"{result['date']}, commit {result['commit']}, {machine['cores']} cores ({machine['cpu']}); "
-        f"{parameters['seconds']:g} s, {parameters['seeds']} seed(s){', every case' if parameters['full'] else ''}"
-        f"{', beside {} spinning processes'.format(parameters['busy']) if parameters.get('busy') else ''}. "
-        f"{verdict(figures)}.",
-        _quietness(result["raw"]),
-        "",
-        LEGEND,
-        "",
-        "| row | what runs, and what is asked | kernels |",
-        "| --- | --- | --- |",
-        *(f"| {name} | {row.what} | {row.kernels} |" for name, row in ran),
-        "",
-    ]
-    tail = [line for picture in pictures for line in ("", f"![{picture.stem}]({picture.name})")]
-    return "\n".join([*head, markdown(figures), *tail]) + "\n"

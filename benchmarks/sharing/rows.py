@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from benchmarks.sharing.figures import SharingFigure
 from benchmarks.sharing.plan import Plan
 from benchmarks.sharing.rows_adversaries import w10
 from benchmarks.sharing.rows_bursts import w2, w2b, w4
@@ -19,14 +20,13 @@ from benchmarks.sharing.rows_scale import w9
 from benchmarks.sharing.rows_shares import w1, w5
 from benchmarks.sharing.rows_solo import w8
 from benchmarks.sharing.rows_trainers import w2c
-from benchmarks.sharing.table import Figure
 
 
 @dataclass(frozen=True)
 class Row:
     """simulated_only: it needs the simulated device's log of single spans, its number, or its model of a trainer."""
 
-    figures: Callable[[Plan], Iterator[Figure]]
+    figures: Callable[[Plan], Iterator[SharingFigure]]
     what: str
     kernels: str
     simulated_only: bool = False

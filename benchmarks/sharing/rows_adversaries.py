@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.sharing.bench import WARM_UP_S, Bench, Observed, Program, Tenant, built
+from benchmarks.sharing.figures import SharingFigure, compare
 from benchmarks.sharing.measure import share
 from benchmarks.sharing.plan import Plan
-from benchmarks.sharing.table import Figure, Goal, compared
+from benchmarks.table import at_most
 from vgpud.simdevice.busy_log import SECOND_NS
 
 SECOND_US = 1_000_000
@@ -122,7 +123,7 @@ def seconds_of(plan: Plan, adversary: Adversary) -> float:
     return max(plan.seconds, LONG_LEAST_S) if adversary.kernel_us >= SECOND_US else plan.seconds
 
 
-def w10(plan: Plan) -> Iterator[Figure]:
+def w10(plan: Plan) -> Iterator[SharingFigure]:
     """For each adversary the worst run, and the worst second for scale."""
     for seconds in sorted({seconds_of(plan, adversary) for adversary in CASES.values()}):
         with plan.bench((HONEST.kernel_us, SECOND_US), seconds=seconds) as here:
@@ -136,25 +137,25 @@ def w10(plan: Plan) -> Iterator[Figure]:
         case = "16 launching threads, the honest tenant resumes"
         runs = _runs(plan, here, case, [RESUMING, Adversary("threads")], False)
         got = [max(map(resume_shortfall_pp, some)) for some in runs]
-        yield compared("W10", case, "honest tenant lacks, worst first second, pp", got, Goal(2))
+        yield compare("W10", case, "honest tenant lacks, worst first second, pp", got, at_most(2))
 
 
-def _late(plan: Plan, here: Bench) -> Iterator[Figure]:
+def _late(plan: Plan, here: Bench) -> Iterator[SharingFigure]:
     case = "16 launching threads, the honest tenant attaches"
     late = Late(HONEST.name, HONEST.minimum, 1)
     runs = _runs(plan, here, case, [late, Adversary("threads", warm_up_s=0)], False)
     got = [max(map(shortfall_pp, some)) for some in runs]
-    yield compared("W10", case, "honest tenant lacks from its first second on, pp", got, Goal(2))
+    yield compare("W10", case, "honest tenant lacks from its first second on, pp", got, at_most(2))
     firsts = [max((HONEST.minimum - run.windows(HONEST.name)[0]) * 100 for run in some) for some in runs]
-    yield compared("W10", case, "the same, first second, pp", firsts)
+    yield compare("W10", case, "the same, first second, pp", firsts)
 
 
-def _case(plan: Plan, here: Bench, case: str, adversary: Adversary) -> Iterator[Figure]:
+def _case(plan: Plan, here: Bench, case: str, adversary: Adversary) -> Iterator[SharingFigure]:
     runs = _runs(plan, here, case, [HONEST, adversary], adversary.mode in HOOKED_ONLY)
     got = [max(map(shortfall_pp, some)) if some else None for some in runs]
-    yield compared("W10", case, "honest tenant lacks, pp", got, Goal(2))
+    yield compare("W10", case, "honest tenant lacks, pp", got, at_most(2))
     worst = [max(map(second_shortfall_pp, some)) if some else None for some in runs]
-    yield compared("W10", case, "the same, worst 1 s, pp", worst)
+    yield compare("W10", case, "the same, worst 1 s, pp", worst)
 
 
 def _runs(plan: Plan, here: Bench, case: str, tenants: list[Program], hooked_only: bool) -> list[list[Observed]]:

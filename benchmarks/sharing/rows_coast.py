@@ -18,10 +18,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from benchmarks.sharing.bench import Observed, Running
+from benchmarks.sharing.figures import SharingFigure
 from benchmarks.sharing.measure import MS, first_ms_within, share, window_shares
 from benchmarks.sharing.plan import Plan
 from benchmarks.sharing.rows_shares import saturating
-from benchmarks.sharing.table import Figure, Goal
+from benchmarks.table import Goal, at_most
 from vgpud.simdevice.busy_log import SECOND_NS, WINDOW_NS
 
 TENANTS = (saturating("a", 0.25), saturating("b", 0.75))
@@ -103,25 +104,25 @@ def _worst_pp(run: Observed, name: str, part: float, begin_ns: int, end_ns: int)
     return max((abs(got - part) * 100 for got in found), default=float("inf"))
 
 
-def c1(plan: Plan) -> Iterator[Figure]:
+def c1(plan: Plan) -> Iterator[SharingFigure]:
     """Before, without and after the daemon: the worst of all runs."""
     case = ".25/.75, daemon killed and back"
     with plan.bench((200,), seconds=max(plan.seconds, LEAST_S)) as here:
         seeds = range(1, plan.seeds + 1)
         runs = [coasted(plan.once(here, "C1", case, TENANTS, True, seed, kill_and_restart)) for seed in seeds]
 
-    def worst(what: str, values: list[float], goal: Goal | None = None) -> Figure:
-        return Figure("C1", case, what, None, max(values), goal)
+    def worst(what: str, values: list[float], goal: Goal | None = None) -> SharingFigure:
+        return SharingFigure("C1", case, what, max(values), goal)
 
     yield worst("before, worst 1 s error, pp", [run.before_pp for run in runs])
     until = [run.until_coasting_ms for run in runs]
-    yield Figure("C1", case, "until coasting, ms, median", None, statistics.median(until))
+    yield SharingFigure("C1", case, "until coasting, ms, median", statistics.median(until))
     yield worst("until coasting, ms, worst", until)
     yield worst("device idle until then, ms, worst", [run.idle_ms for run in runs])
     yield worst("who waits lacks by then, ms, worst", [run.shortfall_ms for run in runs])
-    yield worst("coasting, worst 1 s, % off its part", [run.farthest_percent for run in runs], Goal(NEAR * 100))
+    yield worst("coasting, worst 1 s, % off its part", [run.farthest_percent for run in runs], at_most(NEAR * 100))
     yield worst("coasting, worst 1 s error, pp", [run.coasting_pp for run in runs])
-    yield Figure("C1", case, "coasting, sum, % of before", None, min(run.kept_percent for run in runs))
+    yield SharingFigure("C1", case, "coasting, sum, % of before", min(run.kept_percent for run in runs))
     yield worst("daemon back, worst 1 s error, pp", [run.return_pp for run in runs])
-    yield worst("after, worst 1 s error, pp", [run.after_pp for run in runs], Goal(1.5))
-    yield worst("kernels lost", [run.lost for run in runs], Goal(0))
+    yield worst("after, worst 1 s error, pp", [run.after_pp for run in runs], at_most(1.5))
+    yield worst("kernels lost", [run.lost for run in runs], at_most(0))

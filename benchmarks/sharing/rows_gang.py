@@ -24,9 +24,10 @@ from benchmarks.sharing.bench import (
     Tenant,
     wait_for_devices,
 )
+from benchmarks.sharing.figures import SharingFigure, compare
 from benchmarks.sharing.measure import completed_between
 from benchmarks.sharing.plan import Plan, way_of
-from benchmarks.sharing.table import Figure, Goal, compared
+from benchmarks.table import at_least
 from vgpud.cli.demo.private_system import OwnSystem, Part, wait_for
 from vgpud.simdevice.busy_log import SECOND_NS
 from vgpud.simdevice.process import environment
@@ -38,7 +39,7 @@ HALVES = ("--gpus", "1", "--spread", "2")
 PROGRAMS = {"one process": 1, "a process per device": 2}
 
 
-def g1(plan: Plan) -> Iterator[Figure]:
+def g1(plan: Plan) -> Iterator[SharingFigure]:
     """Steps of two together against one alone without a hook, and of each."""
     program = str(harness.build("tenants/gang.c"))
     with harness.system({"devices": "2"}, lengths_us=(OWN_US,)) as own:
@@ -47,9 +48,9 @@ def g1(plan: Plan) -> Iterator[Figure]:
             alone = max(runs.steps(1, hooked=False))
             free, ours = [runs.steps(2, hooked=False)], [runs.steps(2, hooked=True) for _ in range(plan.seeds)]
             sums = (statistics.median(map(sum, some)) / alone * 100 for some in (free, ours))
-            yield compared("G1", case, "together, % of one alone", sums, Goal(90, at_most=False))
+            yield compare("G1", case, "together, % of one alone", sums, at_least(90))
             least = (min(map(min, some)) / alone * 100 for some in (free, ours))
-            yield compared("G1", case, "least, % of one alone", least, Goal(45, at_most=False))
+            yield compare("G1", case, "least, % of one alone", least, at_least(45))
 
 
 class _Runs:

@@ -13,10 +13,11 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from benchmarks.sharing.bench import Observed, Running, Tenant
+from benchmarks.sharing.figures import SharingFigure
 from benchmarks.sharing.measure import share
 from benchmarks.sharing.plan import Plan
 from benchmarks.sharing.rows_shares import saturating
-from benchmarks.sharing.table import Figure, Goal
+from benchmarks.table import at_least, at_most
 from vgpud.cli.demo.private_system import PartError
 from vgpud.client import calls
 from vgpud.simdevice.busy_log import SECOND_NS
@@ -59,7 +60,7 @@ def _answers(run: Observed) -> list[Answer]:
     return [(at_ns, charged) for at_ns, charged in run.noted]
 
 
-def w11(plan: Plan) -> Iterator[Figure]:
+def w11(plan: Plan) -> Iterator[SharingFigure]:
     """Each kernel length capped and not, alone and beside the neighbour."""
     with plan.bench((*KERNELS_US, NEIGHBOUR.kernel_us), seconds=max(plan.seconds, LEAST_S)) as here:
         for kernel_us in KERNELS_US:
@@ -79,7 +80,7 @@ def w11(plan: Plan) -> Iterator[Figure]:
                 yield from _case(case, runs, tenants == [capped])
 
 
-def _case(case: str, runs: Sequence[Observed], capped_alone: bool) -> Iterator[Figure]:
+def _case(case: str, runs: Sequence[Observed], capped_alone: bool) -> Iterator[SharingFigure]:
     whole: list[float] = []
     seconds: list[float] = []
     for run in runs:
@@ -87,12 +88,12 @@ def _case(case: str, runs: Sequence[Observed], capped_alone: bool) -> Iterator[F
         for name in run.spans:
             whole += errors_pp(run, name, [answers[0], answers[-1]])
             seconds += errors_pp(run, name, answers)
-    yield Figure("W11", case, "GOT minus the log, pp", None, max(whole, key=abs))
-    yield Figure("W11", case, "distance, pp", None, max(map(abs, whole)), Goal(1))
-    yield Figure("W11", case, "distance, worst 1 s, pp", None, max(map(abs, seconds)))
+    yield SharingFigure("W11", case, "GOT minus the log, pp", max(whole, key=abs))
+    yield SharingFigure("W11", case, "distance, pp", max(map(abs, whole)), at_most(1))
+    yield SharingFigure("W11", case, "distance, worst 1 s, pp", max(map(abs, seconds)))
     if capped_alone:
         least = min(run.share("slice") for run in runs) / CAP * 100
-        yield Figure("W11", case, "computed, % of the cap", None, least, Goal(97, at_most=False))
+        yield SharingFigure("W11", case, "computed, % of the cap", least, at_least(97))
 
 
 def runs_of(seeds: int) -> int:

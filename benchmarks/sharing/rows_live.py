@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.sharing.bench import Observed, Running
+from benchmarks.sharing.figures import SharingFigure
 from benchmarks.sharing.measure import MS, first_ms_within, share
 from benchmarks.sharing.plan import Plan
 from benchmarks.sharing.rows_shares import saturating
-from benchmarks.sharing.table import Figure, Goal
+from benchmarks.table import at_most
 from vgpud.client import calls
 from vgpud.simdevice.busy_log import SECOND_NS
 from vgpud.v1alpha1 import vgpud_pb2 as pb
@@ -91,7 +92,7 @@ def _with_ends(run: Observed, changes: list[Change]) -> Iterator[tuple[Change, i
     yield from zip(changes, [*(change.began_ns for change in changes[1:]), run.end_ns], strict=True)
 
 
-def w7(plan: Plan) -> Iterator[Figure]:
+def w7(plan: Plan) -> Iterator[SharingFigure]:
     """When each change is in force, what the shares are from then on, and whether anything was lost."""
     case = ".2/.8 swapped every second"
     until, rest, calls, lost = [], [], [], 0.0
@@ -103,8 +104,8 @@ def w7(plan: Plan) -> Iterator[Figure]:
             rest += rest_errors_pp(run, changes)
             calls += [(change.answered_ns - change.began_ns) / MS for change in changes]
             lost += sum(run.lost.values())
-    yield Figure("W7", case, "in force, ms, median", None, statistics.median(until))
-    yield Figure("W7", case, "in force, ms, worst", None, max(until), Goal(50))
-    yield Figure("W7", case, "of that the two calls, ms, worst", None, max(calls))
-    yield Figure("W7", case, "rest of the second, worst error, pp", None, max(rest))
-    yield Figure("W7", case, "kernels lost", None, lost, Goal(0))
+    yield SharingFigure("W7", case, "in force, ms, median", statistics.median(until))
+    yield SharingFigure("W7", case, "in force, ms, worst", max(until), at_most(50))
+    yield SharingFigure("W7", case, "of that the two calls, ms, worst", max(calls))
+    yield SharingFigure("W7", case, "rest of the second, worst error, pp", max(rest))
+    yield SharingFigure("W7", case, "kernels lost", lost, at_most(0))

@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from benchmarks.sharing.bench import Bench, Tenant
+from benchmarks.sharing.figures import SharingFigure, compare, with_window
 from benchmarks.sharing.plan import Plan
 from benchmarks.sharing.rows_shares import LONG_KERNEL_US, saturating, worst_error_pp, worst_of_runs
-from benchmarks.sharing.table import Figure, Goal, compared, with_window
+from benchmarks.table import at_most
 from vgpud.simdevice.busy_log import SECOND_NS
 
 WINDOW_NS = 5 * SECOND_NS
@@ -53,7 +54,7 @@ MORE: dict[str, tuple[Tenant, float]] = {
 }
 
 
-def w3(plan: Plan) -> Iterator[Figure]:
+def w3(plan: Plan) -> Iterator[SharingFigure]:
     """Worst error of 5 s windows, and of whole minutes for the longest kernels."""
     cases = {**DEFAULT, **MORE} if plan.full else DEFAULT
     with plan.bench(KERNELS_US, seconds=max(plan.seconds, LEAST_S)) as here:
@@ -61,11 +62,11 @@ def w3(plan: Plan) -> Iterator[Figure]:
             yield from _case(plan, here, case, [long, saturating("short", round(1 - long.minimum, 3))], bound_pp)
 
 
-def _case(plan: Plan, here: Bench, case: str, tenants: list[Tenant], bound_pp: float) -> Iterator[Figure]:
+def _case(plan: Plan, here: Bench, case: str, tenants: list[Tenant], bound_pp: float) -> Iterator[SharingFigure]:
     pairs = plan.both(here, "W3", case, tenants)
     worst = [max(worst_error_pp(pair[i], tenants, WINDOW_NS) for pair in pairs) for i in (0, 1)]
-    found = compared("W3", case, "worst 5 s error, pp", worst, Goal(bound_pp))
+    found = compare("W3", case, "worst 5 s error, pp", worst, at_most(bound_pp))
     yield with_window(found, worst_of_runs([ours for _, ours in pairs], tenants, WINDOW_NS))
     if tenants[0].kernel_us == SECOND_US and plan.seconds >= MINUTE_S:
         whole = [max(abs(pair[i].share(t.name) - t.minimum) for pair in pairs for t in tenants) * 100 for i in (0, 1)]
-        yield compared("W3", case, f"error over {plan.seconds:g} s, pp", whole, Goal(1))
+        yield compare("W3", case, f"error over {plan.seconds:g} s, pp", whole, at_most(1))

@@ -9,17 +9,18 @@ import statistics
 from collections.abc import Iterator
 
 from benchmarks.sharing.bench import Observed
+from benchmarks.sharing.figures import SharingFigure
 from benchmarks.sharing.measure import MS
 from benchmarks.sharing.plan import Plan, at_switch
 from benchmarks.sharing.rows_shares import DEAR_SWITCH_US, saturating, worst_error_pp
-from benchmarks.sharing.table import Figure, Goal
+from benchmarks.table import at_least
 from vgpud.config import ArbiterConfig
 
 TENANTS = (saturating("a", 0.5), saturating("b", 0.5))
 LOOKAHEADS_NS = (0, ArbiterConfig().lookahead_ns)
 
 
-def l1(plan: Plan) -> Iterator[Figure]:
+def l1(plan: Plan) -> Iterator[SharingFigure]:
     """Share error and sum of both at the shipped switch cost and a dear one, and what is gained."""
     for switch_us in (None,) if plan.real else (None, DEAR_SWITCH_US):
         sums, errors = [], []
@@ -28,11 +29,11 @@ def l1(plan: Plan) -> Iterator[Figure]:
             runs = _runs(plan, case, switch_us, lookahead_ns)
             sums.append(statistics.median(sum(run.shares().values()) * 100 for run in runs))
             errors.append(max(worst_error_pp(run, TENANTS) for run in runs))
-            yield Figure("L1", case, "together, % of the device, median", None, sums[-1])
-            yield Figure("L1", case, "worst 1 s error, pp", None, errors[-1])
+            yield SharingFigure("L1", case, "together, % of the device, median", sums[-1])
+            yield SharingFigure("L1", case, "worst 1 s error, pp", errors[-1])
         case = at_switch(".5/.5, with look-ahead over without", switch_us)
-        yield Figure("L1", case, "together, gained, pp", None, sums[1] - sums[0], Goal(0, at_most=False))
-        yield Figure("L1", case, "worst 1 s error, added, pp", None, errors[1] - errors[0])
+        yield SharingFigure("L1", case, "together, gained, pp", sums[1] - sums[0], at_least(0))
+        yield SharingFigure("L1", case, "worst 1 s error, added, pp", errors[1] - errors[0])
 
 
 def _runs(plan: Plan, case: str, switch_us: int | None, lookahead_ns: int) -> list[Observed]:

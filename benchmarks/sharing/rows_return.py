@@ -13,9 +13,10 @@ import statistics
 from collections.abc import Iterator
 
 from benchmarks.sharing.bench import Observed, Tenant
+from benchmarks.sharing.figures import SharingFigure, compare
 from benchmarks.sharing.measure import MS, first_ms_with_share, pairs, share
 from benchmarks.sharing.plan import Plan
-from benchmarks.sharing.table import Figure, Goal, compared
+from benchmarks.table import at_least, at_most
 
 STAYS = Tenant("stays", 0.5, 1)
 GOES = Tenant("goes", 0.5, 1, active_ms=500, idle_ms=500)
@@ -48,7 +49,7 @@ def returns(run: Observed) -> list[tuple[float, float]]:
     ]
 
 
-def w6(plan: Plan) -> Iterator[Figure]:
+def w6(plan: Plan) -> Iterator[SharingFigure]:
     """Absences and returns of half a second each; worst of all, and the median for scale."""
     case = "stays/goes for .5 s"
     with plan.bench((200,)) as here:
@@ -56,12 +57,12 @@ def w6(plan: Plan) -> Iterator[Figure]:
     runs = [[pair[i] for pair in both] for i in (0, 1)]
     gone = [[ms for run in some for ms in absences_ms(run)] for some in runs]
     back = [[one for run in some for one in returns(run)] for some in runs]
-    yield compared("W6", case, "98 % for who stays, ms, median", map(statistics.median, gone))
-    yield compared("W6", case, "98 % for who stays, ms, worst", map(max, gone), Goal(20))
+    yield compare("W6", case, "98 % for who stays, ms, median", map(statistics.median, gone))
+    yield compare("W6", case, "98 % for who stays, ms, worst", map(max, gone), at_most(20))
     first = [[part * 100 for part, _ms in some] for some in back]
-    first_goal = None if plan.real else Goal(45, at_most=False)  # a report of a burst of 3 ms says too little of 5 ms
-    yield compared("W6", case, "first 5 ms, % of an equal part, median", map(statistics.median, first))
-    yield compared("W6", case, "first 5 ms, % of an equal part, worst", map(min, first), first_goal)
+    first_goal = None if plan.real else at_least(45)  # a report of a burst of 3 ms says too little of 5 ms
+    yield compare("W6", case, "first 5 ms, % of an equal part, median", map(statistics.median, first))
+    yield compare("W6", case, "first 5 ms, % of an equal part, worst", map(min, first), first_goal)
     until = [[ms for _part, ms in some] for some in back]
-    yield compared("W6", case, "its guarantee, ms, median", map(statistics.median, until))
-    yield compared("W6", case, "its guarantee, ms, worst", map(max, until), Goal(50 + STAYS.queued_ms))
+    yield compare("W6", case, "its guarantee, ms, median", map(statistics.median, until))
+    yield compare("W6", case, "its guarantee, ms, worst", map(max, until), at_most(50 + STAYS.queued_ms))

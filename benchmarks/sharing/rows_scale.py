@@ -24,9 +24,10 @@ import psutil
 
 from benchmarks import harness
 from benchmarks.sharing.bench import START_TIMEOUT_S, Bench, Tenant, built
+from benchmarks.sharing.figures import SharingFigure
 from benchmarks.sharing.measure import MS
 from benchmarks.sharing.plan import Plan
-from benchmarks.sharing.table import Figure, Goal
+from benchmarks.table import at_most
 from vgpud.cli.demo.private_system import OwnSystem, Part, wait_for
 from vgpud.config import PROCESSES_MAX
 from vgpud.simdevice.busy_log import Span
@@ -105,7 +106,7 @@ def _quantile(values: Sequence[float], percent: int) -> float:
     return statistics.quantiles(values, n=100, method="inclusive")[percent - 1] if len(values) > 1 else float("nan")
 
 
-def w9(plan: Plan) -> Iterator[Figure]:
+def w9(plan: Plan) -> Iterator[SharingFigure]:
     """Hand-over among four saturating tenants of 64, and what the daemon needs."""
     case = f"{ACTIVE + IDLE} tenants, 1000 attached"
     tenants = [Beside(f"busy{index}", MINIMUM, 1) for index in range(ACTIVE)]
@@ -117,8 +118,8 @@ def w9(plan: Plan) -> Iterator[Figure]:
         for seed in range(1, plan.seeds + 1):
             found += handovers_us(plan.once(here, "W9", case, tenants, True, seed).spans)
         cpu, memory = _daemon(own)
-    yield Figure("W9", case, "hand-over beyond the drain, us, p50", None, _quantile(found, 50), Goal(35))
-    yield Figure("W9", case, "hand-over beyond the drain, us, p99", None, _quantile(found, 99), Goal(200))
-    yield Figure("W9", case, "hand-overs per second", None, len(found) / plan.seeds / plan.seconds)
-    yield Figure("W9", case, "daemon, all idle, % of a core", None, cpu, Goal(1))
-    yield Figure("W9", case, "daemon, resident MiB", None, memory, Goal(200))
+    yield SharingFigure("W9", case, "hand-over beyond the drain, us, p50", _quantile(found, 50), at_most(35))
+    yield SharingFigure("W9", case, "hand-over beyond the drain, us, p99", _quantile(found, 99), at_most(200))
+    yield SharingFigure("W9", case, "hand-overs per second", len(found) / plan.seeds / plan.seconds)
+    yield SharingFigure("W9", case, "daemon, all idle, % of a core", cpu, at_most(1))
+    yield SharingFigure("W9", case, "daemon, resident MiB", memory, at_most(200))

@@ -6,9 +6,10 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
 from benchmarks.sharing.bench import Bench, Observed, Program, Tenant
+from benchmarks.sharing.figures import SharingFigure, compare, with_window
 from benchmarks.sharing.measure import WorstWindow, jain, worst_window
 from benchmarks.sharing.plan import Plan, at_switch
-from benchmarks.sharing.table import Figure, Goal, compared, with_window
+from benchmarks.table import at_least, at_most
 from vgpud.simdevice.busy_log import WINDOW_NS
 
 LONG_KERNEL_US = 40_000
@@ -69,7 +70,7 @@ def worst_jain(observed: Observed) -> float:
     return min(jain(together) for together in zip(*each, strict=True))
 
 
-def w1(plan: Plan) -> Iterator[Figure]:
+def w1(plan: Plan) -> Iterator[SharingFigure]:
     """Worst one-second error, sum against one tenant alone, fairness of equal parts."""
     mixes = {**W1_DEFAULT, **W1_MORE} if plan.full else W1_DEFAULT
     for switch_us in plan.switches_us(DEAR_SWITCH_US):
@@ -81,27 +82,27 @@ def w1(plan: Plan) -> Iterator[Figure]:
 
 def _w1_case(
     plan: Plan, here: Bench, case: str, tenants: Sequence[Tenant], alone: float, switch_us: int | None
-) -> Iterator[Figure]:
+) -> Iterator[SharingFigure]:
     ways = plan.all_ways(here, "W1", case, tenants)
     long_kernels = any(t.kernel_us >= LONG_KERNEL_US for t in tenants)
     errors = [max(worst_error_pp(run, tenants) for run in runs) for runs in ways]
-    found = compared("W1", case, "worst 1 s error, pp", errors, Goal(2 if long_kernels else 1))
+    found = compare("W1", case, "worst 1 s error, pp", errors, at_most(2 if long_kernels else 1))
     yield with_window(found, worst_of_runs(ways[1], tenants))
     sums = [min(sum(run.shares().values()) for run in runs) / alone * 100 for runs in ways]
-    goal = Goal(98 if switch_us == DEAR_SWITCH_US else 99, at_most=False)
-    yield compared("W1", case, "sum, % of one alone", sums, goal)
+    goal = at_least(98 if switch_us == DEAR_SWITCH_US else 99)
+    yield compare("W1", case, "sum, % of one alone", sums, goal)
     several = [t for t in tenants if t.processes > 1]
     if several:  # their own changes of context are lost without any other tenant, too
         own = sum(
             (plan.once(here, "W1", f"{case}, alone", [t], False).share(t.name) - alone) * t.minimum for t in several
         )
-        yield compared("W1", case, "sum, % of the same tenants alone", [part * alone / (alone + own) for part in sums])
+        yield compare("W1", case, "sum, % of the same tenants alone", [part * alone / (alone + own) for part in sums])
     if len({t.minimum for t in tenants}) == 1:
         fairness = [min(worst_jain(run) for run in runs) for runs in ways]
-        yield compared("W1", case, "Jain, worst 1 s", fairness, Goal(0.99, at_most=False))
+        yield compare("W1", case, "Jain, worst 1 s", fairness, at_least(0.99))
 
 
-def w5(plan: Plan) -> Iterator[Figure]:
+def w5(plan: Plan) -> Iterator[SharingFigure]:
     """How exactly a cap holds for a slice alone, and what it costs one that stays below it."""
     with plan.bench(KERNELS_US) as here:
         for cap in (0.1, 0.3, 0.5):
@@ -112,19 +113,19 @@ def w5(plan: Plan) -> Iterator[Figure]:
         case = "busy 30 % under a cap of .5"
         free, *ways = plan.all_ways(here, "W5", case, [below], paired=True)
         lost = [statistics.median(_lost_percent(*pair) for pair in zip(free, runs, strict=False)) for runs in ways]
-        yield compared("W5", case, "completed work lost, %", [None, *lost], Goal(1))
+        yield compare("W5", case, "completed work lost, %", [None, *lost], at_most(1))
 
 
 def _lost_percent(free: Observed, held: Observed) -> float:
     return (1 - held.completed["below"] / free.completed["below"]) * 100
 
 
-def _cap(plan: Plan, here: Bench, cap: float, kernel_us: int) -> Figure:
+def _cap(plan: Plan, here: Bench, cap: float, kernel_us: int) -> SharingFigure:
     """Without a hook nothing caps: only the others are run. No goal for long kernels, they are reported."""
     tenant = saturating("capped", cap, kernel_us)
     case = f"cap {cap:g} ({kernel_us / 1000:g} ms) alone"
     ways = plan.all_ways(here, "W5", case, [tenant], free=False)
     worst = [max(worst_error_pp(run, [tenant]) for run in runs) for runs in ways]
-    goal = Goal(1) if kernel_us < LONG_KERNEL_US else None
-    found = compared("W5", case, "worst 1 s error, pp", [None, *worst], goal)
+    goal = at_most(1) if kernel_us < LONG_KERNEL_US else None
+    found = compare("W5", case, "worst 1 s error, pp", [None, *worst], goal)
     return with_window(found, worst_of_runs(ways[0], [tenant]))

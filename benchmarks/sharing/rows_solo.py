@@ -19,10 +19,11 @@ from benchmarks import harness, overhead
 from benchmarks.launch_overhead import ROWS as LAUNCHES
 from benchmarks.launch_overhead import THREADS, run_neighbour
 from benchmarks.sharing.bench import Bench, Tenant
+from benchmarks.sharing.figures import SharingFigure
 from benchmarks.sharing.plan import Plan
 from benchmarks.sharing.rows_bursts import launch_bound
 from benchmarks.sharing.rows_shares import saturating
-from benchmarks.sharing.table import Figure, Goal
+from benchmarks.table import at_least, at_most
 
 #: pairs of runs, and of how many seconds each: short and many, as it is their scatter that decides
 PAIRS, PAIR_SECONDS = 6, 3.0
@@ -37,14 +38,14 @@ LOADS = {
 }
 
 
-def w8(plan: Plan) -> Iterator[Figure]:
+def w8(plan: Plan) -> Iterator[SharingFigure]:
     """Throughput of a solo tenant against none of us, and ns of a launch over the direct call."""
     with plan.bench((20, 200), seconds=FULL_PAIR_SECONDS if plan.full else PAIR_SECONDS) as here:
         for case, tenant in LOADS.items():
             percents = _pairs(plan, here, case, tenant)
             mean, lower = interval(percents)
-            yield Figure("W8", case, "throughput, % of no hook", None, mean, Goal(99.5, at_most=False))
-            yield Figure("W8", case, "lower end of its 95 % interval", None, lower, Goal(99, at_most=False))
+            yield SharingFigure("W8", case, "throughput, % of no hook", mean, at_least(99.5))
+            yield SharingFigure("W8", case, "lower end of its 95 % interval", lower, at_least(99))
     if not plan.real:  # a launch of nothing has no place on a real device
         yield from _launches(plan)
 
@@ -66,7 +67,7 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     return mean, mean - T_95[len(values)] * statistics.stdev(values) / math.sqrt(len(values))
 
 
-def _launches(plan: Plan) -> Iterator[Figure]:
+def _launches(plan: Plan) -> Iterator[SharingFigure]:
     with tempfile.TemporaryDirectory(prefix="vgpu-bench-") as folder, harness.system(harness.one_device()) as own:
         for name, row in LAUNCHES.items():
             stub = overhead.build_stub(Path(folder), row.events)
@@ -78,4 +79,4 @@ def _launches(plan: Plan) -> Iterator[Figure]:
                 with run_neighbour(own, row.neighbour):
                     found = [plan.keep(("W8", case), measure)["difference_ns"] for _ in range(LAUNCH_REPEATS)]
                 plan.raw.setdefault("W8", []).append({"case": case, "ns": found})
-                yield Figure("W8", case, "ns over direct", None, statistics.median(found), Goal(row.goal_ns))
+                yield SharingFigure("W8", case, "ns over direct", statistics.median(found), at_most(row.goal_ns))

@@ -17,9 +17,10 @@ from typing import Any
 
 from benchmarks.harness import ROOT
 from benchmarks.sharing.bench import WARM_UP_S, Bench, Observed
+from benchmarks.sharing.figures import SharingFigure, compare, with_window
 from benchmarks.sharing.plan import Plan, at_switch
 from benchmarks.sharing.rows_shares import worst_error_pp, worst_of_runs
-from benchmarks.sharing.table import Figure, Goal, compared, with_window
+from benchmarks.table import at_least, at_most
 from vgpud import paths
 
 
@@ -69,7 +70,7 @@ def least_of_part(run: Observed, trainers: tuple[Trainer, ...]) -> float:
     return min(run.completed[t.name] / done / t.minimum for t in trainers)
 
 
-def w2c(plan: Plan) -> Iterator[Figure]:
+def w2c(plan: Plan) -> Iterator[SharingFigure]:
     """Two trainers in equal and in unequal parts."""
     for switch_us in plan.switches_us():
         with plan.bench((), switch_us) as here:
@@ -77,16 +78,16 @@ def w2c(plan: Plan) -> Iterator[Figure]:
                 yield from _case(plan, here, at_switch(f"trainers {case}", switch_us), trainers)
 
 
-def _case(plan: Plan, here: Bench, case: str, trainers: tuple[Trainer, ...]) -> Iterator[Figure]:
+def _case(plan: Plan, here: Bench, case: str, trainers: tuple[Trainer, ...]) -> Iterator[SharingFigure]:
     pairs = plan.both(here, "W2c", case, trainers, paired=True)
     together = [tuple(sum(run.completed.values()) for run in pair) for pair in pairs]
     rates = [statistics.median(done[i] for done in together) / plan.seconds for i in (0, 1)]
-    yield compared("W2c", case, "together, samples/s", rates)
+    yield compare("W2c", case, "together, samples/s", rates)
     ratio = statistics.median(hooked / free for free, hooked in together)
-    yield Figure("W2c", case, "together, % of no hook", None, ratio * 100, Goal(98, at_most=False))
+    yield SharingFigure("W2c", case, "together, % of no hook", ratio * 100, at_least(98))
     least = [min(least_of_part(pair[i], trainers) for pair in pairs) * 100 for i in (0, 1)]
-    yield compared("W2c", case, "least, % of its part", least, Goal(90, at_most=False))
+    yield compare("W2c", case, "least, % of its part", least, at_least(90))
     errors = [max(worst_error_pp(pair[i], trainers) for pair in pairs) for i in (0, 1)]
     equal = trainers[0].minimum == trainers[1].minimum
-    found = compared("W2c", case, "worst 1 s error, pp", errors, None if equal else Goal(3))
+    found = compare("W2c", case, "worst 1 s error, pp", errors, None if equal else at_most(3))
     yield with_window(found, worst_of_runs([ours for _, ours in pairs], trainers))

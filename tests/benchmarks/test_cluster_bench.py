@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from benchmarks import rows
 from benchmarks.cluster import apart, decisions, models, packing, topology
 from benchmarks.cluster.__main__ import BENCH
+from benchmarks.table import Figure, at_least
 from tests.simulate.worlds import job
 from vgpud.core.jobs.model import Place
 from vgpud.simulate import clusters, results, scenario
@@ -151,11 +152,11 @@ def test_a_kept_row_stays_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its figures, its raw data and its verdicts are those of the last result, which is named."""
-    run = rows.Row("one", lambda raw: [rows.Figure("new", "c", "w", 2.0)])
+    run = rows.Row("one", lambda raw: [Figure("new", "c", "w", 2.0)])
     never = rows.Row("not run", lambda raw: 1 / 0)  # type: ignore[arg-type,return-value]
     bench = replace(BENCH, name="thing", rows={"old": never, "new": run})
-    missed = rows.Figure("old", "c", "w", 1.0, models.Goal(5, at_most=False))
-    last = rows.write(bench, [missed, rows.Figure("new", "c", "w", 1.0)], {"old": {"x": 7}, "new": {}}, tmp_path)[0]
+    missed = Figure("old", "c", "w", 1.0, at_least(5))
+    last = rows.write(bench, [missed, Figure("new", "c", "w", 1.0)], {"old": {"x": 7}, "new": {}}, tmp_path)[0]
     before = json.loads(last.read_text())
     monkeypatch.setattr(rows.results, "RESULTS", tmp_path)
     for _ in range(2):

@@ -51,9 +51,9 @@ def test_the_loss_per_added_container_is_over_that_of_one() -> None:
 def test_a_missed_goal_is_missed(capsys: pytest.CaptureFixture[str]) -> None:
     good = {"2": {"loss_per_added_container": 0.02}}
     pair = {"kernels 0.25/0.75": {"worst_window": {"error_pp": 2.9}}}
-    assert containers.judge(good, pair)
-    assert not containers.judge({"2": {"loss_per_added_container": 0.11}}, pair)
-    assert not containers.judge(good, {"kernels 0.25/0.75": {"worst_window": {"error_pp": 3.1}}})
+    assert containers.judge_mixes(good, pair)
+    assert not containers.judge_mixes({"2": {"loss_per_added_container": 0.11}}, pair)
+    assert not containers.judge_mixes(good, {"kernels 0.25/0.75": {"worst_window": {"error_pp": 3.1}}})
     assert capsys.readouterr().out.count("MISSED") == 2
 
 
@@ -98,14 +98,13 @@ def test_a_context_holds_what_the_dockerfile_copies(tmp_path: Path) -> None:
     assert not left, left
 
 
-def test_table_and_plot_show_every_mix_and_container(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_table_and_plot_show_every_mix_and_container(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     plain = Measured({"half": [600.0], "left": [400.0], "right": [300.0]}, {})
     shim = Measured(plain.rates, {"half": [0.5], "left": [0.25], "right": [0.25]}, seconds={"half": [0.5, 0.4]})
     mixes = {"0.5/0.25/0.25": containers.figures_of("0.5/0.25/0.25", plain, shim)}
     pair = containers.pair_figures({"trainers 0.25/0.75": shim})
-    containers_view.table("SIMULATED", mixes, pair)
-    shown = capsys.readouterr().out
+    shown = containers_view.format_mixes(mixes, pair)
     assert all(word in shown for word in ("half", "left", "right", "1,300", "+0.00%", "trainers 0.25/0.75"))
     containers_view.plot(tmp_path / "plot.png", "SIMULATED", mixes, {"trainers 0.25/0.75": asdict(shim)})
     assert (tmp_path / "plot.png").stat().st_size > 10_000

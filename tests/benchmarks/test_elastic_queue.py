@@ -8,8 +8,8 @@ from itertools import islice
 from benchmarks.predict import elastic_queue
 from benchmarks.predict.elastic_queue import EAGER, PASSING, Case, elastic_trace, sums
 from benchmarks.scheduling.policies import FIFO, TIRESIAS
-from benchmarks.scheduling.table import within
 from benchmarks.scheduling.traces import CLUSTER400, load
+from benchmarks.table import near_percent
 
 
 def test_half_the_jobs_are_elastic_around_what_the_trace_asks_for() -> None:
@@ -28,7 +28,7 @@ def test_half_the_jobs_are_elastic_around_what_the_trace_asks_for() -> None:
 
 def test_the_rigid_arm_is_the_published_one() -> None:
     rigid = sums(Case(rigid=True), FIFO)
-    assert within(207.6, 3).met((rigid.run_h + rigid.wait_h) / 400)
+    assert near_percent(207.6, 3).is_met_by((rigid.run_h + rigid.wait_h) / 400)
     assert not rigid.resizes
 
 

@@ -69,9 +69,9 @@ def test_figures_and_plot(tmp_path: Path) -> None:
     runs = [Run("fgd", 42, 1.0, 10, curve, curve), Run("fgd", 43, 5.0, 10, curve[:-1] + [80.0], curve)]
     found = {figure.what: figure for figure in openb.figures(runs)}
     assert found["allocated at 100 % arrived, %"].value == 90
-    assert found["allocated at 100 % arrived, %"].missed
+    assert found["allocated at 100 % arrived, %"].is_missed
     assert found["the same, worst seed, %"].value == 80
-    assert not found["a run, median, s"].missed
+    assert not found["a run, median, s"].is_missed
     assert not any(figure.goal for figure in openb.figures(runs, goals=False))
     openb.plot_row(tmp_path / "openb.png", {"runs": [made.as_json() for made in runs]})
     assert (tmp_path / "openb.png").stat().st_size > 10_000

@@ -13,7 +13,7 @@ from benchmarks import rows
 from benchmarks.predict.__main__ import BENCH
 from benchmarks.predict.rows import ROWS
 from benchmarks.rows import Row
-from benchmarks.scheduling.table import Figure
+from benchmarks.table import Figure, count_met
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = ("graph-memory", "s_k", "gpu-time")
@@ -23,12 +23,12 @@ QUICK = ("graph-memory", "s_k", "gpu-time")
 def test_goals_of_quick_rows_are_met(row: str, tmp_path: Path) -> None:
     raw: dict[str, Any] = {}
     figures = list(rows.row_figures(BENCH, row, raw))
-    assert figures and [figure for figure in figures if figure.missed] == []
+    assert figures and [figure for figure in figures if figure.is_missed] == []
     assert {figure.row for figure in figures} == {row}
     paths = rows.write(BENCH, figures, {row: raw}, tmp_path)
     assert all(path.stat().st_size > 0 for path in paths)
     page = (tmp_path / "predict-sim.md").read_text()
-    assert rows.verdict(figures) in page and ROWS[row].what in page
+    assert count_met(figures) in page and ROWS[row].what in page
 
 
 def test_unknown_rows_are_named() -> None:
@@ -45,4 +45,4 @@ def test_a_row_that_fails_has_missed_a_goal(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(ROWS, "s_k", Row("fails", fails))
     raw: dict[str, Any] = {}
     first, last = rows.row_figures(BENCH, "s_k", raw)
-    assert (first.missed, last.missed, raw) == (False, True, {"failed": "OSError: no daemon"})
+    assert (first.is_missed, last.is_missed, raw) == (False, True, {"failed": "OSError: no daemon"})

@@ -1,6 +1,7 @@
 """Results: complete, or refused; and every result that is kept is a good one."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,13 @@ values = st.recursive(
 @given(values)
 def test_the_layout_changes_no_value(value: object) -> None:
     assert json.loads(results.format_json(value)) == value
+
+
+def test_what_json_cannot_say_becomes_null() -> None:
+    assert results.finite({"a": [1.0, math.inf, {"b": math.nan}], "c": "x"}) == {
+        "a": [1.0, None, {"b": None}],
+        "c": "x",
+    }
 
 
 def test_lists_stand_on_one_line() -> None:

@@ -14,7 +14,7 @@ from benchmarks import rows
 from benchmarks.scheduling import plots, policies, slides, speed, traces
 from benchmarks.scheduling.__main__ import BENCH
 from benchmarks.scheduling.rows import ROWS
-from benchmarks.scheduling.table import Figure, Near, exactly, markdown, within
+from benchmarks.table import Figure, below_bound, count_met, equal_to_decimals, format_figures, near, near_percent
 from vgpud.simulate.scenario import make_policy
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,21 +23,24 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.mark.parametrize(
     ("goal", "met", "missed", "text"),
     [
-        (exactly(1556.5, 1), 1556.4833, 1556.56, "1556.5 exactly"),
-        (within(83.6, 3), 81.1, 80.9, "83.6 +- 3 %"),
-        (Near(92.9, 0.3), 93.2, 92.5, "92.9 +- 0.3"),
-        (policies.Below(3), 2.99, 3.0, "< 3"),
+        (equal_to_decimals(1556.5, 1), 1556.4833, 1556.56, "1556.5 exactly"),
+        (near_percent(83.6, 3), 81.1, 80.9, "83.6 +- 3 %"),
+        (near(92.9, 0.3), 93.2, 92.5, "92.9 +- 0.3"),
+        (below_bound(3), 2.99, 3.0, "< 3"),
     ],
 )
 def test_goals(goal: Any, met: float, missed: float, text: str) -> None:
-    assert goal.met(met) and not goal.met(missed) and not goal.met(math.nan)
+    assert goal.is_met_by(met) and not goal.is_met_by(missed) and not goal.is_met_by(math.nan)
     assert str(goal) == text
 
 
 def test_a_missed_goal_is_shown() -> None:
-    figures = [Figure("r", "c", "what", 2.5, within(2, 3)), Figure("r", "c", "unmeasured", None, within(2, 3))]
-    assert all(figure.missed for figure in figures)
-    table = markdown(figures)
+    figures = [
+        Figure("r", "c", "what", 2.5, near_percent(2, 3)),
+        Figure("r", "c", "unmeasured", None, near_percent(2, 3)),
+    ]
+    assert all(figure.is_missed for figure in figures)
+    table = format_figures(figures)
     assert "| r | c | what | 2.5 | 2 +- 3 % | **missed** |" in table and "| - | 2 +- 3 % | **missed** |" in table
 
 
@@ -45,10 +48,10 @@ def test_a_missed_goal_is_shown() -> None:
 def test_known_figures_are_met(row: str, tmp_path: Path) -> None:
     raw: dict[str, Any] = {}
     figures = list(ROWS[row].figures(raw))
-    assert [figure for figure in figures if figure.missed] == []
+    assert [figure for figure in figures if figure.is_missed] == []
     paths = rows.write(BENCH, figures, {row: raw}, tmp_path)
     assert all(path.stat().st_size > 0 for path in paths)
-    assert f"{rows.verdict(figures)}" in (tmp_path / "scheduling-sim.md").read_text()
+    assert f"{count_met(figures)}" in (tmp_path / "scheduling-sim.md").read_text()
 
 
 def test_the_slides_schedule_is_looked_at() -> None:

@@ -15,8 +15,9 @@ import pytest
 
 from benchmarks import harness
 from benchmarks.sharing import __main__ as command
-from benchmarks.sharing import report, rows_bursts, rows_got, rows_return, rows_shares
+from benchmarks.sharing import rows_bursts, rows_got, rows_return, rows_shares
 from benchmarks.sharing.bench import Observed, Tenant
+from benchmarks.sharing.figures import SharingFigure, compare, with_window
 from benchmarks.sharing.measure import (
     Histogram,
     ProcessorTime,
@@ -32,8 +33,8 @@ from benchmarks.sharing.measure import (
     worst_window,
 )
 from benchmarks.sharing.plan import Plan, at_switch
-from benchmarks.sharing.table import Figure, Goal, by_row, compared, markdown, with_window
 from benchmarks.spinning import spinning
+from benchmarks.table import at_least, at_most, by_row, count_met, format_figures
 from vgpud.simdevice.busy_log import SECOND_NS, Span
 from vgpud.simdevice.process import SimulatedDevice
 
@@ -168,13 +169,13 @@ def test_only_a_full_run_changes_the_switch_cost() -> None:
 
 def test_a_missed_goal_is_shown_and_counts() -> None:
     figures = [
-        compared("W1", "x", "error", (9.0, 1.0), Goal(1.5)),
-        compared("W1", "x", "sum", (99.5, 90.0, 100.0, None), Goal(99, at_most=False)),
-        Figure("W5", "y", "reported", None, 7.0),
-        Figure("W5", "y", "nothing measured", None, math.nan, Goal(1)),
+        compare("W1", "x", "error", (9.0, 1.0), at_most(1.5)),
+        compare("W1", "x", "sum", (99.5, 90.0, 100.0, None), at_least(99)),
+        SharingFigure("W5", "y", "reported", 7.0),
+        SharingFigure("W5", "y", "nothing measured", math.nan, at_most(1)),
     ]
-    assert [figure.missed for figure in figures] == [False, True, False, True]
-    lines = markdown(figures).splitlines()
+    assert [figure.is_missed for figure in figures] == [False, True, False, True]
+    lines = format_figures(figures).splitlines()
     assert lines[2] == "| W1 | x | error | 9.00 | 1.00 | - | - | - | <= 1.5 | met |"
     assert lines[3].endswith("| 99.50 | 90.00 | 100.00 | - | - | >= 99 | **missed** |")
     assert lines[4] == "| W5 | y | reported | - | 7.00 | - | - | - |  |  |"
@@ -184,16 +185,16 @@ def test_a_missed_goal_is_shown_and_counts() -> None:
 def test_a_figure_from_stolen_time_is_shown_and_not_judged() -> None:
     worst = worst_window([(1.0, 0.02), (1.2, 0.10), (5.3, 0.34), (7.0, 0.2)])
     assert worst == WorstWindow(1.2, 0.10, (7.0, 0.2))
-    figure = with_window(compared("W1", "x", "error", (9.0, 7.0), Goal(1.5)), worst)
-    assert (figure.judged, figure.missed) == (True, False)
+    figure = with_window(compare("W1", "x", "error", (9.0, 7.0), at_most(1.5)), worst)
+    assert (figure.is_judged, figure.is_missed) == (True, False)
     assert (
-        markdown([figure]).splitlines()[2]
+        format_figures([figure]).splitlines()[2]
         == "| W1 | x | error | 9.00 | 1.20 | - | - | 10%, 7.00 at 20% | <= 1.5 | met |"
     )
-    stolen = with_window(compared("W1", "x", "error", (9.0, 7.0), Goal(1.5)), worst_window([(5.0, 0.3), (2.0, 0.4)]))
-    assert (stolen.arbiter, stolen.judged, stolen.missed, stolen.as_json()["met"]) == (5.0, False, False, None)
-    assert markdown([stolen]).endswith("| 30% | <= 1.5 | not judged |")
-    assert report.verdict([figure, stolen]) == "1 of 1 goals met, 1 not judged"
+    stolen = with_window(compare("W1", "x", "error", (9.0, 7.0), at_most(1.5)), worst_window([(5.0, 0.3), (2.0, 0.4)]))
+    assert (stolen.value, stolen.is_judged, stolen.is_missed, stolen.as_json()["met"]) == (5.0, False, False, None)
+    assert format_figures([stolen]).endswith("| 30% | <= 1.5 | not judged |")
+    assert count_met([figure, stolen]) == "1 of 1 goals met, 1 not judged"
 
 
 def test_stolen_time_is_reported_for_each_window() -> None:
@@ -224,13 +225,6 @@ def test_a_busy_host_is_so_many_processes_that_end_with_it() -> None:
         started = set(me.children()) - before
         assert len(started) == 3 and len({os.getsid(process.pid) for process in started}) == 3
     assert not any(process.is_running() for process in started)
-
-
-def test_what_json_cannot_say_becomes_null() -> None:
-    assert report.finite({"a": [1.0, math.inf, {"b": math.nan}], "c": "x"}) == {
-        "a": [1.0, None, {"b": None}],
-        "c": "x",
-    }
 
 
 @pytest.mark.parametrize(("words", "said"), [("W99", "is no row"), ("--real W9", "needs the simulated device")])

@@ -120,4 +120,4 @@ def test_the_look_aheads_are_none_and_the_shipped_one(monkeypatch: pytest.Monkey
     assert opened == [("[arbiter]", f"lookahead_ns = {ns}") for ns in LOOKAHEADS_NS] * 2
     assert LOOKAHEADS_NS[0] == 0 < LOOKAHEADS_NS[1]
     gained = [figure for figure in figures if "gained" in figure.what]
-    assert [(figure.arbiter, figure.missed) for figure in gained] == [(0, False)] * 2
+    assert [(figure.value, figure.is_missed) for figure in gained] == [(0, False)] * 2

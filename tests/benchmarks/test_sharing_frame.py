@@ -11,10 +11,11 @@ import pytest
 from benchmarks import harness
 from benchmarks.sharing import report, rows_solo
 from benchmarks.sharing.bench import Tenant, open_bench
+from benchmarks.sharing.figures import SharingFigure
 from benchmarks.sharing.measure import spans_of_work
 from benchmarks.sharing.plain import WAYS, Plain, options
 from benchmarks.sharing.rows import ROWS
-from benchmarks.sharing.table import Figure, Goal
+from benchmarks.table import at_most
 from vgpud.simdevice.busy_log import Span, mean_share, read_busy_log
 from vgpud.simdevice.process import SimulatedDevice
 
@@ -110,7 +111,7 @@ def kept(case: str, way: str, parts: dict[str, float], **more: Any) -> dict[str,
 
 
 def test_a_result_is_json_a_table_and_plots_that_all_say_simulated(tmp_path: Path) -> None:
-    figures = [Figure("W1", "x", "error", None, 1.0, Goal(2)), Figure("W1", "x", "sum", None, 3.0, Goal(2))]
+    figures = [SharingFigure("W1", "x", "error", 1.0, at_most(2)), SharingFigure("W1", "x", "sum", 3.0, at_most(2))]
     burst = {"cdf_us": {"inference": [4000.0, 5000.0]}}
     raw = {
         "W1": [kept(".5/.5", way, {"a": 0.5, "b": 0.5}) for way in WAYS],
@@ -133,7 +134,7 @@ def test_a_result_is_json_a_table_and_plots_that_all_say_simulated(tmp_path: Pat
 
 
 def test_what_was_not_run_is_not_drawn(tmp_path: Path) -> None:
-    figures = [Figure("W8", "x", "ns", None, 1.0)]
+    figures = [SharingFigure("W8", "x", "ns", 1.0)]
     parameters = {"seconds": 5.0, "seeds": 1, "full": False}
     raw = {"W8": [{"case": "x", "ns": [1.0]}]}
     paths = report.write(figures, raw, simulated=True, device="SIMULATED X", parameters=parameters, folder=tmp_path)

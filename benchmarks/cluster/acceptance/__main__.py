@@ -22,6 +22,7 @@ from benchmarks.cluster.acceptance import faults, forecast, records, workload
 from benchmarks.cluster.acceptance.play import Played, play
 from benchmarks.cluster.acceptance.site import PROCESS_NAMES, Folder, Site, missing, site
 from benchmarks.cluster.acceptance.workload import Submission
+from benchmarks.table import equal_to, judge, near
 from vgpud.core.units import finite
 from vgpud.simulate import replay
 from vgpud.simulate.engine import Costs
@@ -162,9 +163,8 @@ def ours(
         "said": played.said[:4000],
     }
     good = _judge(played, found)
-    good &= harness.verdict("steps that replay otherwise", len(differences), "0", not differences)
-    met = abs(error) <= FORECAST_PERCENT
-    return harness.verdict("mean completion, % above the forecast", error, f"+-{FORECAST_PERCENT:g}", met) and good
+    good &= judge("steps that replay otherwise", len(differences), equal_to(0))
+    return judge("mean completion, % above the forecast", error, near(0, FORECAST_PERCENT)) and good
 
 
 def calibrate(made: Site, raw: dict[str, Any]) -> Costs:
@@ -230,13 +230,13 @@ def _run(played: Played, found: records.Findings, mean_s: float) -> dict[str, An
 
 
 def _judge(played: Played, found: records.Findings) -> bool:
-    good = harness.verdict("jobs that ended", len(found.ended_ns), "all", not found.lost)
-    good &= harness.verdict("jobs that worked or ran twice", len(found.twice), "0", not found.twice)
-    good &= harness.verdict("times above a queue's limit", len(found.over_quota), "0", not found.over_quota)
-    good &= harness.verdict("times above a device", len(found.over_device), "0", not found.over_device)
-    good &= harness.verdict("starts before a dependency's end", len(found.too_early), "0", not found.too_early)
-    good &= harness.verdict("other memory than the job's part", len(found.memory), "0", not found.memory)
-    good &= harness.verdict("jobs that Slurm did not complete", len(played.failed), "0", not played.failed)
+    good = judge("jobs that did not end", len(found.lost), equal_to(0))
+    good &= judge("jobs that worked or ran twice", len(found.twice), equal_to(0))
+    good &= judge("times above a queue's limit", len(found.over_quota), equal_to(0))
+    good &= judge("times above a device", len(found.over_device), equal_to(0))
+    good &= judge("starts before a dependency's end", len(found.too_early), equal_to(0))
+    good &= judge("other memory than the job's part", len(found.memory), equal_to(0))
+    good &= judge("jobs that Slurm did not complete", len(played.failed), equal_to(0))
     for line in [*found.wrong, *played.failed]:
         _say(f"    {line}")
     return good
