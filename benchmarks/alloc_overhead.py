@@ -67,7 +67,7 @@ def main() -> int:
     }
     path = results.write(
         "alloc_overhead",
-        simulated=True,
+        is_simulated=True,
         device=device,
         parameters=parameters,
         goals={"difference_ns": {str(threads): goal for threads, goal in GOALS_NS.items()}, "system_calls": 0},

@@ -32,7 +32,7 @@ def quantile(values: list[float], part: float) -> float:
 
 
 @contextmanager
-def attached(path: Path, count: int) -> Iterator[dict[str, list[float]]]:
+def attach_processes(path: Path, count: int) -> Iterator[dict[str, list[float]]]:
     """Processes that stay attached meanwhile; milliseconds of each by step. Raises PartError when one was refused."""
     command = [str(harness.build("tenants/attach.c")), str(path), str(count)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as part:
@@ -48,7 +48,7 @@ def attached(path: Path, count: int) -> Iterator[dict[str, list[float]]]:
 
 def crowd(own: OwnSystem, count: int) -> dict[str, list[float]]:
     """Milliseconds of each process by step. Raises PartError when one was refused."""
-    with attached(own.folder / "run" / "slices" / SLICE / "attach.sock", count) as took, own.client() as client:
+    with attach_processes(own.folder / "run" / "slices" / SLICE / "attach.sock", count) as took, own.client() as client:
         wait_for("all processes in the list", lambda: len(client.all(calls.processes(SLICE))) == count)
     with own.client() as client:
         wait_for("the end of all processes", lambda: not client.all(calls.processes(SLICE)))
@@ -63,7 +63,7 @@ def floor(folder: Path, count: int) -> dict[str, list[float]]:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout
         server.stdout.readline()  # it listens
-        with attached(path, count) as took:
+        with attach_processes(path, count) as took:
             pass
         server.communicate("")
     return took
@@ -81,7 +81,7 @@ def main() -> int:
     made.add_argument("--repeats", type=int, default=5, help="crowds, one after another (default: %(default)s)")
     harness.add_load(made)
     args = made.parse_args()
-    with harness.system(None if args.real else harness.one_device(), CONFIG) as own, harness.loaded(args.load):
+    with harness.system(None if args.real else harness.one_device(), CONFIG) as own, harness.load_processors(args.load):
         own.vgpu("slice", "create", SLICE, "--gpus", "0.5")
         alone = [crowd(own, 1) for _ in range(2 * args.repeats)]
         runs, floors = [], []
@@ -102,7 +102,7 @@ def main() -> int:
     good = judge(f"{args.processes} attaches at once, p99 ms", value, at_most(GOAL_P99_MS))
     path = results.write(
         harness.loaded_name("attach_crowd", args.load),
-        simulated=not args.real,
+        is_simulated=not args.real,
         device=device,
         parameters={
             "processes": args.processes,

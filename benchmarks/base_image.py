@@ -52,7 +52,7 @@ def base_tar(suite: str = SUITE, mirror: str = "", include: Sequence[str] = ()) 
     Raises ImageError.
     """
     path = cache_folder() / "-".join([suite, *include, platform.machine(), f"{RECIPE}.tar"])
-    with _locked(path.with_suffix(".lock")):  # two test runs at once make it once
+    with _lock_file(path.with_suffix(".lock")):  # two test runs at once make it once
         if not path.exists():
             _make(path, suite, mirror or usual_mirror(), include)
     return path
@@ -73,7 +73,7 @@ def usual_mirror() -> str:
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _lock_file(path: Path) -> Iterator[None]:
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -51,7 +51,7 @@ def main() -> int:
         device = own.device_name()
     path = results.write(
         "clients",
-        simulated=True,
+        is_simulated=True,
         device=device,
         parameters={"tests": TESTS},
         goals={"different": 0, "skipped": 0},

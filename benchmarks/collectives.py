@@ -65,7 +65,7 @@ def main() -> int:
     step = {"kernels_per_step": KERNELS_PER_STEP, "kernel_us": KERNEL_US}
     path = results.write(
         "collectives",
-        simulated=True,
+        is_simulated=True,
         device=device,
         parameters={"steps": args.steps, "pairs": args.pairs, **step},
         goals={"unknown_over_known": LIMIT},

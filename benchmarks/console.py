@@ -101,13 +101,13 @@ class Viewer(threading.Thread):
         super().__init__(daemon=True)
         self._console, self._path = console, path
         self.updates = self.size_bytes = 0
-        self.stopped = False
+        self.is_stopped = False
 
     def run(self) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", self._console.port, timeout=60)
         connection.request("GET", self._path, headers={"Cookie": self._console.cookie})
         answer = connection.getresponse()
-        while not self.stopped:
+        while not self.is_stopped:
             line = answer.readline()
             if not line:
                 return
@@ -126,7 +126,7 @@ def viewers(console: Console, count: int, path: str = "/live/overview") -> Itera
         yield made
     finally:
         for viewer in made:
-            viewer.stopped = True
+            viewer.is_stopped = True
         for viewer in made:
             viewer.join(30)
 
@@ -189,7 +189,7 @@ def pages(console: Console) -> dict[str, dict[str, float]]:
     return found
 
 
-def crowded(options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def measure_crowd(options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Pages and updates, with many slices and jobs."""
     with harness.system({"devices": str(DEVICES), "memory_bytes": "141G"}) as own:
         fill(own, options.slices, options.jobs)
@@ -210,14 +210,14 @@ def late(own: OwnSystem) -> int:
 def shares(own: OwnSystem, parts: Sequence[Part], seconds: float) -> dict[str, float]:
     """What the device's own log says of two saturating programs: their shares of all its work, in percent."""
 
-    def charged() -> list[int]:
+    def charged_ns() -> list[int]:
         with Client(Settings(host=own.host)) as client:
             found = {item.name: item.devices[0].charged_ns for item in client.all(calls.slices())}
         return [found[f"w{n}"] for n in range(len(parts))]
 
-    before, late_before = charged(), late(own)
+    before, late_before = charged_ns(), late(own)
     time.sleep(seconds)
-    grown = [b - a for a, b in zip(before, charged(), strict=True)]
+    grown = [b - a for a, b in zip(before, charged_ns(), strict=True)]
     return {
         "share_percent": round(100 * grown[0] / max(1, sum(grown)), 2),
         "used_percent": round(100 * sum(grown) / (seconds * 1e9), 1),
@@ -256,7 +256,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=20.0, help="length of each measurement (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="pairs beside the arbiter (default: %(default)s)")
     options = parser.parse_args()
-    loads, updates = crowded(options)
+    loads, updates = measure_crowd(options)
     beside = arbiter(options)
     share = {name: statistics.mean(one["share_percent"] for one in rows) for name, rows in beside.items()}
     lateness = {name: statistics.mean(one["late_per_second"] for one in rows) for name, rows in beside.items()}
@@ -289,7 +289,7 @@ def main() -> int:
     ]
     path = results.write(
         "console",
-        simulated=True,
+        is_simulated=True,
         device="SIMULATED H200",
         parameters={n: getattr(options, n) for n in ("slices", "jobs", "viewers", "seconds", "rounds")},
         goals={"overview_p50_ms": GOAL_PAGE_MS, "update_ms": GOAL_UPDATE_MS, "share_moved_points": GOAL_SHARE_POINTS},

@@ -58,12 +58,12 @@ def quartiles(values: Sequence[float]) -> tuple[float, float]:
     return low, high
 
 
-def figures_of(taken: Mapping[str, Sequence[float]]) -> dict[str, float]:
+def figures_of(times_ms: Mapping[str, Sequence[float]]) -> dict[str, float]:
     """Medians of each variant, and of the differences to runc within a round with their quartiles, in ms."""
-    figures = {f"{variant}_median_ms": statistics.median(values) for variant, values in taken.items()}
-    for variant in taken:
+    figures = {f"{variant}_median_ms": statistics.median(values) for variant, values in times_ms.items()}
+    for variant in times_ms:
         if variant != "runc":
-            added = [with_us - plain for with_us, plain in zip(taken[variant], taken["runc"], strict=True)]
+            added = [with_us - plain for with_us, plain in zip(times_ms[variant], times_ms["runc"], strict=True)]
             figures[f"{variant}_added_median_ms"] = statistics.median(added)
             figures[f"{variant}_added_p25_ms"], figures[f"{variant}_added_p75_ms"] = quartiles(added)
     return figures
@@ -100,7 +100,7 @@ def main() -> int:
     good = judge("added to docker run by a slice, median, ms", added, at_most(GOAL_MS))
     path = results.write(
         "container_latency",
-        simulated=True,
+        is_simulated=True,
         device=device,
         parameters={
             "rounds": args.rounds,

@@ -58,7 +58,7 @@ WAYS: dict[str, Callable[[engine.Docker, str, int], object]] = {
 }
 
 
-def listed(client: Client, container: str) -> bool:
+def is_listed(client: Client, container: str) -> bool:
     """Whether a slice has this container."""
     return any(c.id == container for item in client.all(calls.slices()) for c in item.containers)
 
@@ -82,7 +82,7 @@ def release_ms(own: OwnSystem, docker: engine.Docker, way: str, tenant: Path) ->
             if not poll.poll(DEADLINE_S * 1000):
                 raise PartError(f"{way}: the container did not end")
             ended = time.monotonic()
-            while listed(client, container):
+            while is_listed(client, container):
                 if time.monotonic() > ended + DEADLINE_S:
                     raise PartError(f"{way}: the slice was not released within {DEADLINE_S:.0f} s")
                 time.sleep(POLL_S)
@@ -173,7 +173,7 @@ def main() -> int:
     good &= judge("worst re-adoption, ms", worst, at_most(GOAL_READOPT_MS))
     path = results.write(
         "container_lifecycle",
-        simulated=True,
+        is_simulated=True,
         device=device,
         parameters={"rounds": args.rounds, "containers": args.containers},
         goals={"release_worst_ms": GOAL_RELEASE_MS, "readoption_worst_ms": GOAL_READOPT_MS, "containers_stopped": 0},

@@ -18,7 +18,7 @@ from pathlib import Path
 import psutil
 
 from benchmarks import engine, harness
-from benchmarks.windows import Worst, shares_by_tenant, worst
+from benchmarks.windows import Worst, shares_by_tenant, worst_window
 from vgpud import paths
 from vgpud.cli.demo.demo_measure import Trainer
 from vgpud.cli.demo.private_system import OwnSystem, Part, PartError, wait_for
@@ -58,7 +58,7 @@ class Measured:
 
     rates: dict[str, list[float]]
     shares: dict[str, list[float]]
-    worst: Worst | None = None
+    worst_window: Worst | None = None
     seconds: dict[str, list[float]] = field(default_factory=dict)
 
     def total(self) -> float:
@@ -68,8 +68,8 @@ class Measured:
 class Running:
     """A container under measurement: its process `docker run`, and its trainers by their pid inside."""
 
-    def __init__(self, wanted: Container, part: Part) -> None:
-        self.wanted = wanted
+    def __init__(self, container: Container, part: Part) -> None:
+        self.container = container
         self.part = part
         self.trainers: dict[int, Trainer] = {}
         self.pids: dict[int, int] = {}  # inside -> on the host
@@ -77,7 +77,7 @@ class Running:
     def poll(self) -> None:
         """Takes in what the trainers have printed. Raises PartError when the container has ended."""
         for line in self.part.lines():
-            trainer = self.trainers.setdefault(int(line["pid"]), Trainer(self.wanted.name))
+            trainer = self.trainers.setdefault(int(line["pid"]), Trainer(self.container.name))
             if "completed" in line:  # of load.c: kernels, from the first line on
                 line |= {"event": "progress" if trainer.training else "training", "samples": line["completed"]}
             trainer.take([line])
@@ -87,7 +87,7 @@ class Running:
         """Whether every trainer is past its set-up."""
         self.poll()
         count = sum(trainer.training for trainer in self.trainers.values())
-        return count == len(self.wanted.shares)
+        return count == len(self.container.shares)
 
     def find_pids(self, init: int) -> None:
         """The trainers' pids on the host, from the container's first process there."""
@@ -110,15 +110,15 @@ class Stage:
         self.own, self.docker, self.image, self.shim, self.cache = own, docker, image, shim, cache
         self.running: list[Running] = []
 
-    def start(self, wanted: Sequence[Container]) -> None:
+    def start(self, containers: Sequence[Container]) -> None:
         """Starts the containers and waits until all train."""
-        for container in wanted:
+        for container in containers:
             command = [engine.find("docker") or "docker", *self._words(container)]
             part = Part(f"container-{container.name}", command, self.docker.env, self.own.folder)
             self.running.append(Running(container, part))
         wait_for("the trainers", lambda: all(one.training() for one in self.running), START_TIMEOUT_S)
         for one in self.running:
-            one.find_pids(self.docker.pid(f"bench-{one.wanted.name}"))
+            one.find_pids(self.docker.pid(f"bench-{one.container.name}"))
 
     def _words(self, container: Container) -> list[str]:
         """`docker run` of one container."""
@@ -169,15 +169,16 @@ class Stage:
             for one in self.running:
                 one.poll()
         rates = {
-            one.wanted.name: [round(t.rate(begin_ns, end_ns), 2) for t in one.trainers.values()] for one in self.running
+            one.container.name: [round(t.rate(begin_ns, end_ns), 2) for t in one.trainers.values()]
+            for one in self.running
         }
         if not self.own.is_simulated:
             return Measured(rates, {})
         devices = [self._spans(index, begin_ns) for index in range(self._device_count())]
-        shares = {one.wanted.name: self._shares(one, devices, begin_ns, end_ns) for one in self.running}
-        single = {one.wanted.name: next(iter(one.pids.values())) for one in self.running if len(one.pids) == 1}
+        shares = {one.container.name: self._shares(one, devices, begin_ns, end_ns) for one in self.running}
+        single = {one.container.name: next(iter(one.pids.values())) for one in self.running if len(one.pids) == 1}
         series = shares_by_tenant([span for spans in devices for span in spans], single, begin_ns, end_ns)
-        found = worst({name: series[name] for name in exact}, exact) if exact else None
+        found = worst_window({name: series[name] for name in exact}, exact) if exact else None
         by_second = {name: [round(share, 4) for share in windows[::10]] for name, windows in series.items()}
         return Measured(rates, shares, found, by_second)
 

@@ -87,9 +87,9 @@ class Bench:
             self._keep(name, measured)
         return found
 
-    def _keep(self, name: str, measured: Measured) -> None:
-        self.raw[name] = asdict(measured)
-        print(f"{name:<22} {measured.total():>10,.0f} samples/s   {containers_view.rates(measured)}", flush=True)
+    def _keep(self, name: str, measurement: Measured) -> None:
+        self.raw[name] = asdict(measurement)
+        print(f"{name:<22} {measurement.total():>10,.0f} samples/s   {containers_view.rates(measurement)}", flush=True)
 
 
 def figures_of(mix: str, plain: Measured, shim: Measured) -> dict[str, Any]:
@@ -126,15 +126,15 @@ def judge_mixes(mixes: dict[str, Any], pair: dict[str, Any]) -> bool:
     return good
 
 
-def pair_figures(found: dict[str, Measured]) -> dict[str, Any]:
+def pair_figures(measurements: dict[str, Measured]) -> dict[str, Any]:
     """The figures of the pair, by phase."""
     return {
         phase: {
             "samples_per_second": measured.rates,
             "shares": measured.shares,
-            "worst_window": asdict(measured.worst) if measured.worst else None,
+            "worst_window": asdict(measured.worst_window) if measured.worst_window else None,
         }
-        for phase, measured in found.items()
+        for phase, measured in measurements.items()
     }
 
 
@@ -161,17 +161,17 @@ def arguments() -> argparse.Namespace:
     return args
 
 
-def measure(args: argparse.Namespace, work: Path, chosen: Sequence[str]) -> bool:
+def measure(args: argparse.Namespace, work: Path, names: Sequence[str]) -> bool:
     """Runs the mixes and writes result and plot. Returns whether all goals are met."""
     front = work / "d" / "front"
     with engine.Docker(work / "d", {"vgpu": front / "vgpu-runtime"}) as docker:
         bench = Bench(docker, work, make_image(docker, work, args), args)
         mixes = {}
         for mix in MIXES:
-            if mix in chosen:
+            if mix in names:
                 mixes[mix] = figures_of(mix, bench.run(mix, shim=False), bench.run(mix, shim=True))
         pair = {}
-        if PAIR in chosen:
+        if PAIR in names:
             pair = pair_figures({**bench.run_pair(saturating=True), **bench.run_pair(saturating=False)})
     add_losses(mixes)
     print(f"{bench.device}: CIFAR containers, samples/s\n")
@@ -179,7 +179,7 @@ def measure(args: argparse.Namespace, work: Path, chosen: Sequence[str]) -> bool
     good = judge_mixes(mixes, pair)
     path = results.write(
         "containers",
-        simulated=not args.real,
+        is_simulated=not args.real,
         device=bench.device,
         parameters={"seconds": args.seconds, "settle_s": 2, "window_s": 1, "step_s": 0.1, "image": bench.image},
         goals={"loss_per_added_container": GOAL_LOSS_PER_ADDED, "error_pp": GOAL_ERROR_PP},

@@ -13,9 +13,9 @@ PLAIN_COLOUR, SHIM_COLOUR = "#9a9a9a", "#2f6fb5"
 PAIR_COLOURS = ("#d95f02", "#2f6fb5")
 
 
-def rates(measured: Measured) -> str:
+def rates(measurement: Measured) -> str:
     """Samples per second of each container, short: `half 6,310, left 3,150`."""
-    return ", ".join(f"{name} {sum(values):,.0f}" for name, values in measured.rates.items())
+    return ", ".join(f"{name} {sum(values):,.0f}" for name, values in measurement.rates.items())
 
 
 def _shares(values: list[float]) -> str:

@@ -248,7 +248,7 @@ def main() -> int:
     parameters = {"crowd": arguments.crowd}
     path = results.write(
         "daemon_control",
-        simulated=not arguments.real,
+        is_simulated=not arguments.real,
         device=device,
         parameters=parameters,
         goals=goals,

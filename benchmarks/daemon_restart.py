@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks import harness, results, shares
 from benchmarks.table import at_most, judge
-from benchmarks.windows import shares_by_tenant, worst
+from benchmarks.windows import shares_by_tenant, worst_window
 from vgpud.cli.demo.private_system import OwnSystem, wait_for
 from vgpud.client import calls
 from vgpud.errors import CliError
@@ -40,14 +40,14 @@ def longest_gap_ms(spans: list[Span], pid: int, begin_ns: int, end_ns: int) -> f
 def both_listed(own: OwnSystem, pids: set[int]) -> Callable[[], bool]:
     """Whether `vgpu ps` would show all the tenants."""
 
-    def listed() -> bool:
+    def is_listed() -> bool:
         try:
             with own.client() as client:
                 return pids <= {process.pid for process in client.all(calls.processes())}
         except CliError:
             return False
 
-    return listed
+    return is_listed
 
 
 def run(own: OwnSystem, phase_s: float) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def run(own: OwnSystem, phase_s: float) -> dict[str, Any]:
     }
     for name, (begin, end) in phases.items():
         found = shares_by_tenant(spans, pids, begin + SETTLE_NS, end - SETTLE_NS // 4)
-        figures[f"{name}_error_pp"] = worst(found, wanted).error_pp
+        figures[f"{name}_error_pp"] = worst_window(found, wanted).error_pp
         figures[f"{name}_shares"] = {tenant: sum(s) / len(s) for tenant, s in found.items()}
         figures[f"{name}_longest_gap_ms"] = {
             tenant: longest_gap_ms(spans, pid, begin, end) for tenant, pid in pids.items()
@@ -114,7 +114,7 @@ def main() -> int:
     print(f"  listed again {figures['answer_to_listed_ms']:.0f} ms after the new daemon answered")
     path = results.write(
         "daemon_restart",
-        simulated=True,
+        is_simulated=True,
         device=device,
         parameters={"seconds": args.seconds, "tenants": {t.name: t.minimum for t in TENANTS}},
         goals={"coasting_error_pp": GOAL_COAST_PP, "after_error_pp": GOAL_AFTER_PP, "tenants_alive": len(TENANTS)},

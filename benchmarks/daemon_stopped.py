@@ -102,7 +102,7 @@ def main() -> int:
         device = own.device_name()
     path = results.write(
         "daemon_stopped",
-        simulated=True,
+        is_simulated=True,
         device=device,
         parameters={
             "stops_s": stops_s,

@@ -69,10 +69,10 @@ ONE_THREAD = {
 }
 
 
-def _everywhere(case: str, **more: int) -> tuple[Program, ...]:
+def _everywhere(case: str, **options: int) -> tuple[Program, ...]:
     """Two threads and two processes, on one device and on two."""
     return tuple(
-        Program(case, processes=processes, devices=devices, **more) for processes in (1, 2) for devices in (1, 2)
+        Program(case, processes=processes, devices=devices, **options) for processes in (1, 2) for devices in (1, 2)
     )
 
 
@@ -127,7 +127,7 @@ def figures(name: str, raw: Raw) -> Iterator[Figure]:
 
 
 def _figures_of(row: str, case: str, best: measured.Comparison) -> Iterator[Figure]:
-    stuck = bool(best.run.stuck)
+    stuck = bool(best.run.stuck_text)
     yield Figure(row, case, "time over what is legitimate", None if stuck else best.ratio, at_most(GOALS.ratio))
     yield Figure(row, case, "over unhooked, or device time / maximum", None if stuck else best.simple_ratio)
     yield Figure(row, case, "GOT minus the log, pp", best.run.got_pp)

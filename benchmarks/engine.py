@@ -245,11 +245,11 @@ class Podman(ImageEngine):
         command = ["unshare", "-m", "--propagation", "slave", "sh", "-c", script, str(cdi_dir), str(fixed)]
         world = Part("podman-world", command, self.env, self.folder)
 
-        def mounted() -> bool:
+        def is_mounted() -> bool:
             world.check()
             return bool(list(world.lines()))
 
-        wait_for("podman's mount namespace", mounted)
+        wait_for("podman's mount namespace", is_mounted)
         return world
 
     def remove(self, *containers: str) -> None:

@@ -81,15 +81,15 @@ def parser(description: str | None, **defaults: Any) -> argparse.ArgumentParser:
 LOAD_SECONDS_MAX = 3600.0
 
 
-def add_load(made: argparse.ArgumentParser) -> None:
+def add_load(parser: argparse.ArgumentParser) -> None:
     """The option --load, for figures beside other work."""
-    made.add_argument(
+    parser.add_argument(
         "--load", type=int, default=0, metavar="N", help="beside N processes that only spin, at normal priority"
     )
 
 
 @contextmanager
-def loaded(count: int) -> Iterator[None]:
+def load_processors(count: int) -> Iterator[None]:
     """So many processes spin in the body."""
     with spinning(count, LOAD_SECONDS_MAX):
         yield
@@ -100,9 +100,9 @@ def loaded_name(name: str, count: int) -> str:
     return f"{name}-load{count}" if count else name
 
 
-def without_hook(hooked: Mapping[str, str]) -> dict[str, str]:
+def without_hook(env: Mapping[str, str]) -> dict[str, str]:
     """The environment of the same program without the hook."""
-    return {name: value for name, value in hooked.items() if name != "LD_PRELOAD"}
+    return {name: value for name, value in env.items() if name != "LD_PRELOAD"}
 
 
 def _prog() -> str:

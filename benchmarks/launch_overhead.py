@@ -89,7 +89,7 @@ def main() -> int:
     with (
         tempfile.TemporaryDirectory(prefix="vgpu-bench-") as folder,
         harness.system(harness.one_device()) as own,
-        harness.loaded(args.load),
+        harness.load_processors(args.load),
     ):
         stubs = {events: overhead.build_stub(Path(folder), events) for events in {row.events for row in ROWS.values()}}
         for (row, of), threads in itertools.product(ROWS.items(), THREADS):
@@ -111,7 +111,7 @@ def main() -> int:
     }
     path = results.write(
         harness.loaded_name("launch_overhead", args.load),
-        simulated=True,
+        is_simulated=True,
         device=device,
         parameters=parameters,
         goals={f"{name}_difference_ns": row.goal_ns for name, row in ROWS.items()},

@@ -65,7 +65,7 @@ def main() -> int:
     figures: dict[str, float] = {}
     raw: dict[str, Any] = {}
     good = True
-    with harness.system(harness.one_device(), lengths_us=[0]) as own, harness.loaded(args.load):
+    with harness.system(harness.one_device(), lengths_us=[0]) as own, harness.load_processors(args.load):
         hooked = environment(own, "0.9", "0.9")
         unhooked = harness.without_hook(hooked)
         for name, row in ROWS.items():
@@ -84,7 +84,7 @@ def main() -> int:
         device = own.device_name()
     path = results.write(
         harness.loaded_name("launch_simulated", args.load),
-        simulated=True,
+        is_simulated=True,
         device=device,
         parameters={"pairs": args.pairs, "samples": SAMPLES, "load": args.load, "processors": os.cpu_count()},
         goals={f"{name}_elapsed_ns": row.goal_ns for name, row in ROWS.items()},

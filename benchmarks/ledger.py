@@ -53,11 +53,11 @@ class Tenant:
     part: Part
     pid: int = 0
     quiet: dict[str, Any] = field(default_factory=dict)
-    answered: bool = False
+    has_answered: bool = False
 
     def order(self, operations: int) -> None:
         """Has each of its threads do so many operations."""
-        self.answered = False
+        self.has_answered = False
         assert self.part.process.stdin
         self.part.process.stdin.write(f"{operations}\n".encode())
         self.part.process.stdin.flush()
@@ -65,10 +65,10 @@ class Tenant:
     def is_quiet(self) -> bool:
         """True when it has reached its quiet point. Raises PartError when it has ended."""
         for line in self.part.lines():
-            self.quiet, self.pid, self.answered = line, line["pid"], True
-        if not self.answered:
+            self.quiet, self.pid, self.has_answered = line, line["pid"], True
+        if not self.has_answered:
             self.part.check()
-        return self.answered
+        return self.has_answered
 
 
 @dataclass
@@ -100,7 +100,7 @@ class Stress:
         self.page = own.sim_dir / state_page.PAGE_NAME
         self.lock = threading.Lock()
         self.tenants: list[Tenant] = []
-        self.found = Found()
+        self.findings = Found()
         self.above_since_s: dict[str, float] = {}
         self._stop = threading.Event()
 
@@ -121,7 +121,7 @@ class Stress:
 
     # ---- what the device counts ----
 
-    def counted(self) -> dict[int, int]:
+    def count_by_pid(self) -> dict[int, int]:
         """The simulated device's own count: pid -> bytes."""
         while True:
             before, after = (state_page.read(self.page).devices[0] for _ in range(2))
@@ -132,18 +132,18 @@ class Stress:
         """Once: is every slice within its limit?"""
         with self.lock:
             tenants = list(self.tenants)
-        counted = self.counted()
+        counted = self.count_by_pid()
         for name, limit in SLICES.items():
             used = sum(counted.get(tenant.pid, 0) for tenant in tenants if tenant.slice == name)
-            self.found.worst_part_of_limit = max(self.found.worst_part_of_limit, used / limit)
+            self.findings.worst_part_of_limit = max(self.findings.worst_part_of_limit, used / limit)
             if used <= limit:
                 self.above_since_s.pop(name, None)
                 continue
-            self.found.samples_above += 1
+            self.findings.samples_above += 1
             since_s = self.above_since_s.setdefault(name, time.monotonic())
             if time.monotonic() - since_s > UNDONE_S:
-                self.found.wrong.append(f"slice {name} uses {used} bytes, its limit is {limit}")
-        self.found.samples += 1
+                self.findings.wrong.append(f"slice {name} uses {used} bytes, its limit is {limit}")
+        self.findings.samples += 1
 
     def _sampler(self) -> None:
         while not self._stop.wait(0.001):
@@ -163,7 +163,7 @@ class Stress:
             sampler.join()
         for tenant in self.tenants:
             self._count(tenant)
-        return self.found
+        return self.findings
 
     def _round(self, operations: int, kill: bool) -> None:
         for tenant in self.tenants:
@@ -172,12 +172,12 @@ class Stress:
             self._kill(self.random.choice(self.tenants))
         for tenant in self.tenants:
             wait_for("a quiet point", tenant.is_quiet, 300)
-        self.found.quiet_points += 1
+        self.findings.quiet_points += 1
         self._compare()
 
     def _count(self, tenant: Tenant) -> None:
         for name in ("operations", "refused", "unsupported", "opened", "resets"):
-            setattr(self.found, name, getattr(self.found, name) + tenant.quiet[name])
+            setattr(self.findings, name, getattr(self.findings, name) + tenant.quiet[name])
 
     def _kill(self, victim: Tenant) -> None:
         time.sleep(self.random.random() * 0.05)
@@ -186,14 +186,14 @@ class Stress:
             self.tenants.remove(victim)
         os.kill(victim.pid, signal.SIGKILL)
         victim.part.process.wait()
-        self.found.kills += 1
+        self.findings.kills += 1
         fresh = self._new(victim.slice)
         wait_for("a process after a kill", fresh.is_quiet)
         with self.lock:
             self.tenants.append(fresh)
 
     def _difference(self) -> str:
-        counted = self.counted()
+        counted = self.count_by_pid()
         with self.own.client() as client:
             reported_bytes = {p.pid: sum(d.mem_used_bytes for d in p.devices) for p in client.all(calls.processes())}
             sums = {s.name: sum(d.mem_used_bytes for d in s.devices) for s in client.all(calls.slices())}
@@ -207,7 +207,7 @@ class Stress:
         end = time.monotonic() + SETTLE_S
         while difference := self._difference():
             if time.monotonic() > end:
-                self.found.wrong.append(difference)
+                self.findings.wrong.append(difference)
                 return
             time.sleep(0.02)
 
@@ -248,7 +248,7 @@ def main() -> int:
         print("  WRONG:", problem)
     path = results.write(
         "ledger",
-        simulated=True,
+        is_simulated=True,
         device=device,
         parameters={
             "operations": args.operations,

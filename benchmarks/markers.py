@@ -36,7 +36,7 @@ def main() -> int:
         print(f"  {name:<28} {figure}")
     path = results.write(
         "markers",
-        simulated=not args.real,
+        is_simulated=not args.real,
         device=device,
         parameters={"rounds": ROUNDS, "kernel_us": 20, "kernels_per_marker": 16},
         goals={},

@@ -52,9 +52,9 @@ _KILL_AFTER_S = 10.0
 
 
 @functools.cache
-def build(source: str, *more: str) -> Path:
+def build(source: str, *sources: str) -> Path:
     """Compiles a program of benchmarks/tenants/ that includes measured.h, of these files."""
-    others = [str(harness.ROOT / "benchmarks" / name) for name in more]
+    others = [str(harness.ROOT / "benchmarks" / name) for name in sources]
     driver = str(paths.sim_lib_dir() / "libcuda.so.1")
     return harness.build(source, *others, "-iquote", str(harness.ROOT / "shim"), driver)
 
@@ -71,15 +71,15 @@ def write_model(path: Path, lengths_us: Sequence[int], slowness: float = 1) -> P
 class Outcome:
     """One run. devices: how many it used; device_s: by device, what it computed from its start to its end, by the log.
 
-    got_pp: in a slice, what the slice is said to have used, minus the log, in points of the elapsed time. stuck: what
-    the program said about it; "": it ended. busy: by device, when it computed, in seconds from its start, by time.
+    got_pp: in a slice, what the slice is said to have used, minus the log, in points of the elapsed time. stuck_text:
+    what the program said about it; "": it ended. busy: by device, when it computed, in seconds from its start, by time.
     """
 
     seconds: float
     devices: int
     device_s: tuple[float, ...]
     got_pp: float | None = None
-    stuck: str = ""
+    stuck_text: str = ""
     busy: tuple[tuple[tuple[float, float], ...], ...] = ()
 
 
@@ -149,7 +149,7 @@ class Comparison:
             "simple_ratio": round(self.simple_ratio, 3),
             "beyond_s": round(self.beyond_s, 4),
             "got_pp": None if self.run.got_pp is None else round(self.run.got_pp, 2),
-            "stuck": self.run.stuck,
+            "stuck": self.run.stuck_text,
         }
 
 
@@ -187,23 +187,23 @@ class Goals:
     ratio: float
     got_pp: float
 
-    def badness(self, found: Comparison) -> float:
+    def badness(self, comparison: Comparison) -> float:
         """How far a run is from its goals, whichever is worse; above 1 it misses one."""
-        if found.run.stuck:
+        if comparison.run.stuck_text:
             return float("inf")
-        beyond = found.beyond_s / (BEYOND_S + BEYOND_PART * max(found.run.device_s, default=0))
-        return max(found.ratio / self.ratio, abs(found.run.got_pp or 0) / self.got_pp, beyond)
+        beyond = comparison.beyond_s / (BEYOND_S + BEYOND_PART * max(comparison.run.device_s, default=0))
+        return max(comparison.ratio / self.ratio, abs(comparison.run.got_pp or 0) / self.got_pp, beyond)
 
-    def why_missed(self, found: Comparison) -> str:
+    def why_missed(self, comparison: Comparison) -> str:
         """Empty: it met them."""
-        if found.run.stuck:
+        if comparison.run.stuck_text:
             return "stuck"
-        got_pp = found.run.got_pp or 0
+        got_pp = comparison.run.got_pp or 0
         whys = {
-            f"ratio {found.ratio:.2f}": found.ratio > self.ratio,
+            f"ratio {comparison.ratio:.2f}": comparison.ratio > self.ratio,
             f"GOT {got_pp:+.1f} points": abs(got_pp) > self.got_pp,
-            f"{found.beyond_s * 1000:.0f} ms beyond its maximum": found.beyond_s
-            > BEYOND_S + BEYOND_PART * max(found.run.device_s, default=0),
+            f"{comparison.beyond_s * 1000:.0f} ms beyond its maximum": comparison.beyond_s
+            > BEYOND_S + BEYOND_PART * max(comparison.run.device_s, default=0),
         }
         return ", ".join(why for why, is_so in whys.items() if is_so)
 
@@ -292,28 +292,28 @@ class Bench:
         logged_s = sum(_busy_s(one, 0, 1 << 63) for one in spans)
         return _outcome(line, spans, (charged_s - logged_s) / line["seconds"] * 100)
 
-    def compare(self, command: Sequence[str], maximum: float, unhooked: Outcome, limit_s: float) -> Comparison:
+    def compare(self, command: Sequence[str], maximum: float, unhooked_run: Outcome, limit_s: float) -> Comparison:
         """Runs it in a slice; on the slower device only where the simple reference says that the slice was slow."""
-        least_s = max(unhooked.seconds, max(unhooked.device_s) / maximum)
-        run = self.run_capped(command, unhooked.devices, maximum, limit_s + 5 * least_s)
-        found = Comparison(maximum, unhooked.seconds, run, replay_s(unhooked, maximum))
-        if run.stuck or found.simple_ratio <= SLOWER_FROM:
+        least_s = max(unhooked_run.seconds, max(unhooked_run.device_s) / maximum)
+        run = self.run_capped(command, unhooked_run.devices, maximum, limit_s + 5 * least_s)
+        found = Comparison(maximum, unhooked_run.seconds, run, replay_s(unhooked_run, maximum))
+        if run.stuck_text or found.simple_ratio <= SLOWER_FROM:
             return found
         slower = self.run_unhooked(command, limit_s + 10 * least_s, 1 / maximum)
         return replace(found, slower_s=slower.seconds)
 
     def try_twice(
-        self, command: Sequence[str], maximum: float, unhooked: Outcome, limit_s: float, goals: Goals
+        self, command: Sequence[str], maximum: float, unhooked_run: Outcome, limit_s: float, goals: Goals
     ) -> list[Comparison]:
         """Runs it, and once more, also without a hook, if it misses by a figure: the machine may have been busy.
 
         The best comes first. What is stuck is not tried again, and comes first.
         """
-        first = self.compare(command, maximum, unhooked, limit_s)
-        if first.run.stuck or goals.badness(first) <= 1:
+        first = self.compare(command, maximum, unhooked_run, limit_s)
+        if first.run.stuck_text or goals.badness(first) <= 1:
             return [first]
         second = self.compare(command, maximum, self.run_unhooked(command, limit_s), limit_s)
-        return [second, first] if second.run.stuck else sorted([first, second], key=goals.badness)
+        return [second, first] if second.run.stuck_text else sorted([first, second], key=goals.badness)
 
 
 @contextlib.contextmanager

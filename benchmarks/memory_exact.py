@@ -28,20 +28,20 @@ class Lines:
 
     def __init__(self, part: Part) -> None:
         self.part = part
-        self.seen: dict[str, dict[str, Any]] = {}
+        self.by_event: dict[str, dict[str, Any]] = {}
 
     def wait(self, event: str, timeout_s: float = 20) -> dict[str, Any]:
         """The event, as soon as it is there. Raises PartError when it does not come."""
 
-        def there() -> bool:
+        def is_there() -> bool:
             for line in self.part.lines():
-                self.seen[line["event"]] = line
-            if event not in self.seen:
+                self.by_event[line["event"]] = line
+            if event not in self.by_event:
                 self.part.check()
-            return event in self.seen
+            return event in self.by_event
 
-        wait_for(f"{self.part.name}: {event}", there, timeout_s)
-        return self.seen[event]
+        wait_for(f"{self.part.name}: {event}", is_there, timeout_s)
+        return self.by_event[event]
 
 
 def fill_and_kill(own: OwnSystem, context_bytes: int, granule: int) -> dict[str, Any]:
@@ -104,23 +104,25 @@ def smallest_limit(own: OwnSystem) -> dict[str, Any]:
     return {"refused": True, "message": message, "smallest_works": False}
 
 
-def problems(found: dict[str, Any], tiny: dict[str, Any]) -> list[str]:
+def problems(figures: dict[str, Any], tiny: dict[str, Any]) -> list[str]:
     """What is not as promised, in words; empty when memory is exact."""
     wanted = {
         "total_shown_bytes": LIMIT,
         "device_total_shown_bytes": LIMIT,
-        "free_after_first_context_bytes": LIMIT - found["context_bytes"],
-        "free_after_second_context_bytes": LIMIT - 2 * found["context_bytes"],
-        "taken_bytes": LIMIT - 2 * found["context_bytes"],
+        "free_after_first_context_bytes": LIMIT - figures["context_bytes"],
+        "free_after_second_context_bytes": LIMIT - 2 * figures["context_bytes"],
+        "taken_bytes": LIMIT - 2 * figures["context_bytes"],
         "one_granule_more_code": 2,
         "one_byte_more_code": 2,
         "again_code": 0,
         "free_when_full_bytes": 0,
         "taken_after_kill_code": 0,
     }
-    wrong = [f"{key} is {found[key]}, not {value}" for key, value in wanted.items() if found[key] != value]
-    if found["back_after_kill_ms"] > GOAL_BACK_MS:
-        wrong.append(f"memory was back {found['back_after_kill_ms']:.1f} ms after kill -9, not within {GOAL_BACK_MS:g}")
+    wrong = [f"{key} is {figures[key]}, not {value}" for key, value in wanted.items() if figures[key] != value]
+    if figures["back_after_kill_ms"] > GOAL_BACK_MS:
+        wrong.append(
+            f"memory was back {figures['back_after_kill_ms']:.1f} ms after kill -9, not within {GOAL_BACK_MS:g}"
+        )
     if not (tiny["refused"] and tiny["smallest_works"]):
         wrong.append(f"a limit below the context's cost: {tiny}")
     return wrong
@@ -143,7 +145,7 @@ def main() -> int:
         print("  NOT EXACT:", problem)
     path = results.write(
         "memory_exact",
-        simulated=device.simulated,
+        is_simulated=device.simulated,
         device=device.name,
         parameters={"rounds": args.rounds, "limit_bytes": LIMIT},
         goals={"back_after_kill_ms": GOAL_BACK_MS, "problems": 0},

@@ -50,14 +50,14 @@ def steps_ms(program: str, environment: Mapping[str, str]) -> dict[str, float]:
 
 
 def pairs(
-    count: int, start: Callable[[Mapping[str, str]], dict[str, float]], hooked: Mapping[str, str]
+    count: int, start: Callable[[Mapping[str, str]], dict[str, float]], hooked_env: Mapping[str, str]
 ) -> dict[str, dict[str, float]]:
     """Medians by step, of hooked and unhooked starts and of the differences."""
-    unhooked = harness.without_hook(hooked)
+    unhooked = harness.without_hook(hooked_env)
     with_ms: list[dict[str, float]] = []
     without_ms: list[dict[str, float]] = []
     for pair in range(-5, count):
-        order = (with_ms, hooked), (without_ms, unhooked)
+        order = (with_ms, hooked_env), (without_ms, unhooked)
         for rows, env in order if pair % 2 else reversed(order):
             took = start(env)
             if pair >= 0:
@@ -82,7 +82,7 @@ def main() -> int:
     library = paths.lib_dir() / "libvgpu.so"
     plain = {"PATH": "/usr/bin:/bin", "LD_PRELOAD": str(library)}
     program = str(harness.build("tenants/start.c"))
-    with harness.system(None if args.real else harness.one_device()) as own, harness.loaded(args.load):
+    with harness.system(None if args.real else harness.one_device()) as own, harness.load_processors(args.load):
         rows = {
             "lazy": pairs(args.pairs, start_ms, plain)["all"],
             "bind_now": pairs(args.pairs, start_ms, {**plain, "LD_BIND_NOW": "1"})["all"],
@@ -100,7 +100,7 @@ def main() -> int:
         good &= judge(f"start {what} with the hook, ms more", more_ms, at_most(GOAL_MS))
     path = results.write(
         harness.loaded_name("preload_startup", args.load),
-        simulated=not args.real,
+        is_simulated=not args.real,
         device=device,
         parameters={
             "pairs": args.pairs,

@@ -39,7 +39,7 @@ class Case:
     maximum: float
 
     @property
-    def again(self) -> str:
+    def rerun_command(self) -> str:
         """How to run it alone."""
         return f"python -m benchmarks.random_programs --seeds {self.seed} --gpus {self.maximum:g}"
 
@@ -74,20 +74,20 @@ def run_cases(bench: measured.Bench, cases: Sequence[Case], args: argparse.Names
         yield Found(case, tries[0], len(tries))
 
 
-def figures_of(found: Sequence[Found]) -> dict[str, Any]:
+def figures_of(outcomes: Sequence[Found]) -> dict[str, Any]:
     """The summary."""
-    ended = [one.best for one in found if not one.best.run.stuck]
+    ended = [one.best for one in outcomes if not one.best.run.stuck_text]
     ratios = [one.ratio for one in ended]
     worst_got = max(ended, key=lambda one: abs(one.run.got_pp or 0), default=None)
     return {
-        "cases": len(found),
-        "stuck": len(found) - len(ended),
+        "cases": len(outcomes),
+        "stuck": len(outcomes) - len(ended),
         "ratio_median": statistics.median(ratios) if ratios else None,
         "ratio_worst": max(ratios, default=None),
         "simple_ratio_median": statistics.median(one.simple_ratio for one in ended) if ended else None,
         "simple_ratio_worst": max((one.simple_ratio for one in ended), default=None),
         "got_worst_pp": worst_got.run.got_pp if worst_got else None,
-        "missed": sum(bool(one.why_missed) for one in found),
+        "missed": sum(bool(one.why_missed) for one in outcomes),
     }
 
 
@@ -140,19 +140,19 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     return args
 
 
-def print_case(number: int, count: int, found: Found) -> None:
+def print_case(number: int, count: int, outcome: Found) -> None:
     """One line as soon as it is known."""
-    best, case = found.best, found.case
+    best, case = outcome.best, outcome.case
     got = "" if best.run.got_pp is None else f", GOT {best.run.got_pp:+5.2f} pp"
     print(
         f"{number:>4} of {count}: seed {case.seed:>4} in {case.maximum:<4g}: {best.run.seconds:6.2f} s, without a hook "
         f"{best.unhooked_s:5.2f} s, device {max(best.run.device_s, default=0):5.3f} s, ratio {best.ratio:5.2f}"
-        f"{got}{'  MISSED: ' + found.why_missed if found.why_missed else ''}",
+        f"{got}{'  MISSED: ' + outcome.why_missed if outcome.why_missed else ''}",
         flush=True,
     )
 
 
-def judge_cases(figures: dict[str, Any], missed: Sequence[Found]) -> bool:
+def judge_cases(figures: dict[str, Any], missed_cases: Sequence[Found]) -> bool:
     """Prints the summary. Returns whether all goals are met."""
     print(f"{figures['cases']} cases, ratio {figures['ratio_median'] or float('nan'):.2f} in the median")
     ratio = figures["ratio_worst"] or float("inf")
@@ -160,11 +160,11 @@ def judge_cases(figures: dict[str, Any], missed: Sequence[Found]) -> bool:
     got_pp = abs(figures["got_worst_pp"] or 0)
     good &= judge("GOT minus the log, points", got_pp, at_most(GOALS.got_pp))
     good &= judge("stuck", figures["stuck"], equal_to(0))
-    for one in missed:
-        print(f"  seed {one.case.seed} in {one.case.maximum:g}: {one.why_missed}\n    {one.case.again}")
-        if one.best.run.stuck:
-            print("    " + one.best.run.stuck.replace("\n", "\n    "))
-    return good and not missed
+    for one in missed_cases:
+        print(f"  seed {one.case.seed} in {one.case.maximum:g}: {one.why_missed}\n    {one.case.rerun_command}")
+        if one.best.run.stuck_text:
+            print("    " + one.best.run.stuck_text.replace("\n", "\n    "))
+    return good and not missed_cases
 
 
 def main() -> int:
@@ -187,7 +187,7 @@ def main() -> int:
     good = judge_cases(figures, missed)
     path = results.write(
         "random_programs",
-        simulated=True,
+        is_simulated=True,
         device=device,
         parameters={
             "seeds": sorted({case.seed for case in cases}),

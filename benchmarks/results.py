@@ -121,7 +121,7 @@ def problems(result: Mapping[str, Any]) -> list[str]:
 def write(
     name: str,
     *,
-    simulated: bool,
+    is_simulated: bool,
     device: str,
     parameters: Mapping[str, Any],
     goals: Mapping[str, Any],
@@ -132,7 +132,7 @@ def write(
     """Writes one result and returns its path. Raises ValueError when it is not complete."""
     result = {
         "benchmark": name,
-        "simulated": simulated,
+        "simulated": is_simulated,
         "device": device,
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "commit": commit(),
@@ -146,7 +146,7 @@ def write(
     if wrong:
         raise ValueError(f"result {name}: " + "; ".join(wrong))
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name}-{'sim' if simulated else 'real'}.json"
+    path = folder / f"{name}-{'sim' if is_simulated else 'real'}.json"
     path.write_text(format_json(result) + "\n")
     return path
 
@@ -166,7 +166,7 @@ def write_figures(
     figures: Sequence[Figure],
     page: Page,
     *,
-    simulated: bool,
+    is_simulated: bool,
     device: str,
     parameters: Mapping[str, Any],
     raw: Mapping[str, Any],
@@ -179,7 +179,7 @@ def write_figures(
     """
     path = write(
         name,
-        simulated=simulated,
+        is_simulated=is_simulated,
         device=device,
         parameters=parameters,
         goals=goals_of(figures),

@@ -54,7 +54,7 @@ class Library:
     path: Path
     env: dict[str, str] = field(default_factory=dict)
 
-    def preloaded(self, maximum: float, folder: Path) -> dict[str, str]:
+    def preload_variables(self, maximum: float, folder: Path) -> dict[str, str]:
         """What a program's environment has for it, at this maximum."""
         words = {"{percent}": f"{maximum * 100:g}", "{folder}": str(folder)}
         made = {"LD_PRELOAD": str(self.path)}
@@ -81,15 +81,15 @@ class Row:
     """A row of the table: its figures by way, a number for each round or why there is none."""
 
     name: str
-    found: dict[str, list[float] | str] = field(default_factory=dict)
+    values: dict[str, list[float] | str] = field(default_factory=dict)
 
     def add(self, way: str, value: float) -> None:
-        numbers = self.found.setdefault(way, [])
+        numbers = self.values.setdefault(way, [])
         if isinstance(numbers, list):
             numbers.append(value)
 
     def figures(self) -> dict[str, float | str]:
-        return {w: v if isinstance(v, str) else statistics.median(v) for w, v in self.found.items()}
+        return {w: v if isinstance(v, str) else statistics.median(v) for w, v in self.values.items()}
 
 
 class Table:
@@ -101,16 +101,18 @@ class Table:
         self.rounds = rounds
         self.rows: dict[str, Row] = {}
 
-    def measure(self, names: Sequence[str], once: Callable[[str, Path], Sequence[float]], over_none: str = "") -> None:
-        """Measures every way in turn, round by round. once: one measurement of a way, a number for each of the rows;
-        the folder is empty. over_none: "-" or "/", shown are differences from or ratios to the same round's without a
-        library."""
+    def measure(
+        self, names: Sequence[str], measure_once: Callable[[str, Path], Sequence[float]], over_none: str = ""
+    ) -> None:
+        """Measures every way in turn, round by round. measure_once: one measurement of a way, a number for each of the
+        rows; the folder is empty. over_none: "-" or "/", shown are differences from or ratios to the same round's
+        without a library."""
         failed: dict[str, str] = {}
         for turn in range(self.rounds):
             ways = self.ways[1:]
-            base = self._try(NONE, once, failed)
+            base = self._try(NONE, measure_once, failed)
             for way in ways[turn % len(ways) :] + ways[: turn % len(ways)]:
-                got = self._try(way, once, failed)
+                got = self._try(way, measure_once, failed)
                 if way == OURS and not over_none:
                     self._note(names, NONE, base, failed)
                 if over_none and got and base:
@@ -126,25 +128,25 @@ class Table:
         for index, name in enumerate(names):
             row = self.rows.setdefault(name, Row(name))
             if way in failed:
-                row.found[way] = failed[way]
+                row.values[way] = failed[way]
             elif numbers:
                 row.add(way, numbers[index])
 
     def _try(
-        self, way: str, once: Callable[[str, Path], Sequence[float]], failed: dict[str, str]
+        self, way: str, measure_once: Callable[[str, Path], Sequence[float]], failed: dict[str, str]
     ) -> Sequence[float] | None:
         if way in failed:
             return None
         with tempfile.TemporaryDirectory(prefix="vgpu-row-") as folder:
             try:
-                return once(way, Path(folder))
+                return measure_once(way, Path(folder))
             except FAILURES as error:
                 failed[way] = f"failed: {str(error) or type(error).__name__}"
                 return None
 
     def variables(self, way: str, maximum: float, folder: Path) -> dict[str, str]:
         """What a library's way adds to a program's environment; nothing for the other two."""
-        return self.libraries[way].preloaded(maximum, folder) if way in self.libraries else {}
+        return self.libraries[way].preload_variables(maximum, folder) if way in self.libraries else {}
 
 
 def format_way(value: float | str | None) -> str:
@@ -187,9 +189,9 @@ def stub_driver() -> Iterator[Path]:
 # ---- starts ----
 
 
-def start_ms(table: Table, hooked: Mapping[str, str], count: int, way: str, folder: Path) -> list[float]:
+def start_ms(table: Table, hooked_env: Mapping[str, str], count: int, way: str, folder: Path) -> list[float]:
     """ms until so many programs that begin at once have ended; of one, the median of several starts."""
-    env = dict(hooked) if way == OURS else harness.without_hook(hooked)
+    env = dict(hooked_env) if way == OURS else harness.without_hook(hooked_env)
     env |= table.variables(way, 1, folder)
     times = STARTS if count == 1 else 1
     runs = [start_together.batch(count, env, PROGRAM_TIMEOUT_S) for _ in range(times)]
@@ -207,7 +209,7 @@ def shares(
     for tenant in mix:
         variables = tuple(table.variables(way, tenant.maximum, folder).items())
         tenants.append(Preloaded(**vars(tenant), variables=variables))
-    seen = bench.observe(tenants, hooked=way == OURS, seed=next(seeds))
+    seen = bench.observe(tenants, is_hooked=way == OURS, seed=next(seeds))
     return [*(seen.share(tenant.name) * 100 for tenant in tenants), worst_error_pp(seen, tenants)]
 
 
@@ -288,7 +290,7 @@ def main() -> int:
                 device = own.device_name()
     path = results.write(
         "rivals",
-        simulated=True,
+        is_simulated=True,
         device=device,
         parameters={
             "libraries": {one.name: {"path": str(one.path), "env": one.env} for one in args.libraries},
@@ -298,11 +300,11 @@ def main() -> int:
         },
         goals={},
         figures={row.name: row.figures() for row in table.rows.values()},
-        raw={row.name: row.found for row in table.rows.values()},
+        raw={row.name: row.values for row in table.rows.values()},
         folder=args.results,
     )
     print(path)
-    return 1 if any(isinstance(row.found.get(OURS), str) for row in table.rows.values()) else 0
+    return 1 if any(isinstance(row.values.get(OURS), str) for row in table.rows.values()) else 0
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ class Bench:
 def main(bench: Bench) -> int:
     """Runs the rows that the command line names and writes the result. Exit code 1 when a goal is missed."""
     args = _arguments(bench)
-    found, raw = _kept(bench, args.keep)
+    found, raw = _read_kept(bench, args.keep)
     print(format_table(Figure.HEADER), flush=True)
     for number, name in enumerate(args.rows, 1):
         begin = time.monotonic()
@@ -122,7 +122,7 @@ class _KeptGoal:
         return self.text
 
 
-def _kept(bench: Bench, names: Sequence[str]) -> tuple[dict[str, list[Figure]], Raw]:
+def _read_kept(bench: Bench, names: Sequence[str]) -> tuple[dict[str, list[Figure]], Raw]:
     """Figures and raw data of rows as the last result has them; `run` in the latter: when, and at which commit."""
     if not names:
         return {}, {}
@@ -169,7 +169,7 @@ def write(bench: Bench, figures: Sequence[Figure], raw: Mapping[str, Any], folde
         bench.name,
         figures,
         page,
-        simulated=True,
+        is_simulated=True,
         device=bench.device,
         parameters={"rows": list(raw)},
         raw=raw,

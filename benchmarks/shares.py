@@ -19,7 +19,7 @@ import psutil
 
 from benchmarks import harness, results
 from benchmarks.table import at_least, at_most, judge
-from benchmarks.windows import handovers_ns, shares_by_tenant, worst
+from benchmarks.windows import handovers_ns, shares_by_tenant, worst_window
 from vgpud.cli.demo.private_system import OwnSystem, Part, PartError, wait_for
 from vgpud.simdevice.busy_log import SECOND_NS, mean_share, read_busy_log
 
@@ -64,7 +64,7 @@ class Run:
     seed: int
     mean: dict[str, float]
     completed: dict[str, int]
-    worst: dict[str, Any] | None
+    worst_window: dict[str, Any] | None
     seconds: dict[str, list[float]]  # share in each whole second, for plots
     daemon_cpu: float  # cores
     handovers_ns: list[int]  # idle time of the device at each change of tenant, sorted
@@ -141,7 +141,7 @@ def run_mix(tenants: Sequence[Tenant], seed: int, seconds: float, real: bool) ->
         spans = read_busy_log(own.busy_log())
     shares = shares_by_tenant(spans, reports.pids, begin_ns, end_ns)
     exact = {t.name: t.minimum for t in tenants if t.exact}
-    found = asdict(worst({name: shares[name] for name in exact}, exact)) if exact else None
+    found = asdict(worst_window({name: shares[name] for name in exact}, exact)) if exact else None
     mean = {name: mean_share(spans, pid, begin_ns, end_ns) for name, pid in reports.pids.items()}
     by_second = {name: [round(share, 4) for share in series[::10]] for name, series in shares.items()}
     return Run(seed, mean, completed, found, by_second, cpu, handovers_ns(spans, begin_ns, end_ns))
@@ -152,7 +152,7 @@ def without_gaps(run: Run) -> dict[str, Any]:
     return {name: value for name, value in asdict(run).items() if name != "handovers_ns"}
 
 
-def summary(tenants: Sequence[Tenant], runs: Sequence[Run], alone: Run | None) -> dict[str, Any]:
+def summary(tenants: Sequence[Tenant], runs: Sequence[Run], solo_run: Run | None) -> dict[str, Any]:
     """The figures of one mix over its seeds."""
     names = [t.name for t in tenants]
     figures: dict[str, Any] = {
@@ -162,10 +162,10 @@ def summary(tenants: Sequence[Tenant], runs: Sequence[Run], alone: Run | None) -
         "sum_min": round(min(r.total() for r in runs), 5),
         "daemon_cpu_cores": round(max(r.daemon_cpu for r in runs), 4),
     }
-    windows = [(r.worst["error_pp"], r) for r in runs if r.worst]
+    windows = [(r.worst_window["error_pp"], r) for r in runs if r.worst_window]
     if windows:
         _, run = max(windows, key=lambda pair: pair[0])
-        figures["worst_window"] = {**(run.worst or {}), "seed": run.seed}
+        figures["worst_window"] = {**(run.worst_window or {}), "seed": run.seed}
     idle_ns = sorted(gap for r in runs for gap in r.handovers_ns)
     if idle_ns:
         figures["handovers"] = {
@@ -173,8 +173,8 @@ def summary(tenants: Sequence[Tenant], runs: Sequence[Run], alone: Run | None) -
             "idle_us_p50": idle_ns[len(idle_ns) // 2] / 1000,
             "idle_us_p99": idle_ns[len(idle_ns) * 99 // 100] / 1000,
         }
-    if alone:
-        figures["sum_of_alone"] = round(figures["sum_min"] / alone.total(), 5)
+    if solo_run:
+        figures["sum_of_alone"] = round(figures["sum_min"] / solo_run.total(), 5)
     return figures
 
 
@@ -195,9 +195,9 @@ def judge_mix(mix: str, figures: dict[str, Any]) -> bool:
     return good
 
 
-def judge_real(mixes: dict[str, list[Run]], tenants: Sequence[Tenant], mix: str, alone: Run) -> dict[str, Any]:
+def judge_real(mixes: dict[str, list[Run]], tenants: Sequence[Tenant], mix: str, solo_run: Run) -> dict[str, Any]:
     """Real device: shares by completed work against the tenant alone."""
-    base = alone.completed["a"] * len(mixes[mix])
+    base = solo_run.completed["a"] * len(mixes[mix])
     done = {t.name: sum(run.completed[t.name] for run in mixes[mix]) for t in tenants}
     return {
         "share_mean": {name: round(count / base, 5) for name, count in done.items()},
@@ -240,7 +240,7 @@ def main() -> int:
         device = own.device_name()
     path = results.write(
         "shares",
-        simulated=not args.real,
+        is_simulated=not args.real,
         device=device,
         parameters={"seconds": args.seconds, "seeds": args.seeds, "warm_up_s": 2, "window_s": 1, "step_s": 0.1},
         goals={"error_pp": GOAL_ERROR_PP, "sum_of_alone": GOAL_SUM, "cap_error_pp": GOAL_CAP_PP},

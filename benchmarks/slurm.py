@@ -33,52 +33,54 @@ GOAL_SHARE_PP, GOAL_START_MS = 1.0, 50.0
 OUT_OF_MEMORY = 2
 
 
-def start_jobs(made: Cluster, run_s: int) -> dict[int, int]:
+def start_jobs(cluster: Cluster, run_s: int) -> dict[int, int]:
     """Starts a saturating job of each size; shards -> pid of its program."""
     program = str(harness.build("tenants/load.c"))
     found: dict[int, int] = {}
     for shards in SHARDS:
-        known = set(made.names(NODE))
+        known = set(cluster.names(NODE))
         command = [program, "--kernel-us", str(KERNEL_US), "--burst", "16", "--seconds", str(run_s)]
-        made.begin("srun", "-w", NODE, f"--gres=shard:{shards}", f"--output={made.folder}/job-{shards}.out", *command)
+        cluster.begin(
+            "srun", "-w", NODE, f"--gres=shard:{shards}", f"--output={cluster.folder}/job-{shards}.out", *command
+        )
 
-        def attached(shards: int = shards, known: set[str] = known) -> bool:
-            with made.systems[NODE].client() as client:
-                new = [p.pid for p in client.all(calls.processes()) if p.slice not in known]
+        def is_attached(shards: int = shards, known_names: set[str] = known) -> bool:
+            with cluster.systems[NODE].client() as client:
+                new = [p.pid for p in client.all(calls.processes()) if p.slice not in known_names]
             found.update({shards: new[0]} if new else {})
             return bool(new)
 
-        wait_for(f"the job with shard:{shards}", attached, 60)
+        wait_for(f"the job with shard:{shards}", is_attached, 60)
     return found
 
 
-def shares(made: Cluster, seconds: float) -> dict[int, float]:
+def shares(cluster: Cluster, seconds: float) -> dict[int, float]:
     """shards -> its share of the device, over `seconds`."""
-    pids = start_jobs(made, round(seconds) + 60)
+    pids = start_jobs(cluster, round(seconds) + 60)
     begin_ns = time.monotonic_ns() + WARM_UP_NS
     end_ns = begin_ns + int(seconds * SECOND_NS)
     while time.monotonic_ns() < end_ns + SECOND_NS // 4:
         time.sleep(0.2)
-    spans = read_busy_log(made.systems[NODE].busy_log())
-    made.call("scancel", "--user=root", f"--signal={signal.SIGKILL.value}")
-    wait_for("the end of both jobs", lambda: made.names(NODE) == [], 60)
+    spans = read_busy_log(cluster.systems[NODE].busy_log())
+    cluster.call("scancel", "--user=root", f"--signal={signal.SIGKILL.value}")
+    wait_for("the end of both jobs", lambda: cluster.names(NODE) == [], 60)
     return {shards: mean_share(spans, pid, begin_ns, end_ns) for shards, pid in pids.items()}
 
 
-def view(made: Cluster, shards: int, *arguments: str) -> dict[str, Any]:
+def view(cluster: Cluster, shards: int, *arguments: str) -> dict[str, Any]:
     """What a program of a job sees."""
-    done = made.call("srun", "-w", NODE, f"--gres=shard:{shards}", str(made.folder / "view"), *arguments)
+    done = cluster.call("srun", "-w", NODE, f"--gres=shard:{shards}", str(cluster.folder / "view"), *arguments)
     found: dict[str, Any] = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
     return found
 
 
-def memory(made: Cluster) -> dict[int, dict[str, int]]:
+def memory(cluster: Cluster) -> dict[int, dict[str, int]]:
     """shards -> bytes of its limit, as asked for and as seen, and the codes of the last allocation that fits and of one
     granule more."""
-    flags = ["-std=gnu11", "-I", "tests/sim", "-iquote", "shim", "-o", str(made.folder / "view")]
+    flags = ["-std=gnu11", "-I", "tests/sim", "-iquote", "shim", "-o", str(cluster.folder / "view")]
     sources = ["tests/containers/programs/view.c", "vgpud/lib/sim/libcuda.so.1", "-ldl"]
     subprocess.run(["gcc", *flags, *sources], cwd=ROOT, check=True)
-    with made.systems[NODE].client() as client:
+    with cluster.systems[NODE].client() as client:
         device = client.all(calls.devices())[0]
     found = {}
     for shards in SHARDS:
@@ -87,9 +89,9 @@ def memory(made: Cluster) -> dict[int, dict[str, int]]:
         most = wanted - device.context_bytes
         found[shards] = {
             "wanted_bytes": wanted,
-            "seen_bytes": view(made, shards)["cuda_bytes"],
-            "all_of_it": view(made, shards, str(most))["alloc"],
-            "a_granule_more": view(made, shards, str(most + device.granule_bytes))["alloc"],
+            "seen_bytes": view(cluster, shards)["cuda_bytes"],
+            "all_of_it": view(cluster, shards, str(most))["alloc"],
+            "a_granule_more": view(cluster, shards, str(most + device.granule_bytes))["alloc"],
         }
     return found
 
@@ -100,20 +102,20 @@ def is_exact(row: Mapping[str, int]) -> bool:
     return row["wanted_bytes"] == row["seen_bytes"] and codes == (0, OUT_OF_MEMORY)
 
 
-def starts(made: Cluster, rounds: int, seed: int) -> dict[str, list[float]]:
+def starts(cluster: Cluster, rounds: int, seed: int) -> dict[str, list[float]]:
     """ms of each `srun`, after a first pair that is not counted."""
     order = random.Random(seed)
     taken: dict[str, list[float]] = {"without": [], "with": []}
     for number in range(-1, rounds):
         for variant in order.sample(list(taken), len(taken)):
             # srun and slurmstepd read it at each start
-            made.plugstack.write_text(made.plugstack_text if variant == "with" else "")
+            cluster.plugstack.write_text(cluster.plugstack_text if variant == "with" else "")
             begin = time.monotonic()
-            made.call("srun", "-w", NODE, "--gres=shard:500", "true")
+            cluster.call("srun", "-w", NODE, "--gres=shard:500", "true")
             took_ms = (time.monotonic() - begin) * 1000
             if number >= 0:
                 taken[variant].append(took_ms)
-    made.plugstack.write_text(made.plugstack_text)
+    cluster.plugstack.write_text(cluster.plugstack_text)
     return taken
 
 
@@ -155,7 +157,7 @@ def main() -> int:
     good &= judge("added to srun by the plugin, median, ms", cost, at_most(GOAL_START_MS))
     path = results.write(
         "slurm",
-        simulated=True,
+        is_simulated=True,
         device=device,
         parameters={"seconds": args.seconds, "rounds": args.rounds, "seed": args.seed, "slurm": version},
         goals={"share_error_pp": GOAL_SHARE_PP, "start_added_median_ms": GOAL_START_MS, "memory_exact": True},

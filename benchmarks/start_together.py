@@ -59,11 +59,11 @@ def batch(count: int, env: Mapping[str, str], timeout_s: float | None = None) ->
     return {"batch_ms": batch_ms, "init_ms": init_ms}
 
 
-def pairs(count: int, times: int, hooked: Mapping[str, str]) -> dict[str, list[dict[str, Any]]]:
+def pairs(count: int, times: int, hooked_env: Mapping[str, str]) -> dict[str, list[dict[str, Any]]]:
     """Batches with the hook and without, in turn."""
     runs: dict[str, list[dict[str, Any]]] = {"hooked": [], "unhooked": []}
     for pair in range(-1, times):
-        order = [("hooked", hooked), ("unhooked", harness.without_hook(hooked))]
+        order = [("hooked", hooked_env), ("unhooked", harness.without_hook(hooked_env))]
         for name, env in order if pair % 2 else reversed(order):
             time.sleep(PAUSE_S)
             run = batch(count, env)
@@ -81,7 +81,7 @@ def main() -> int:
     args = made.parse_args()
     with harness.system(None if args.real else harness.one_device()) as own:
         hooked = environment(own)
-        with harness.loaded(args.load):
+        with harness.load_processors(args.load):
             runs = pairs(args.programs, args.pairs, hooked)
             alone = pairs(1, args.pairs * ALONE_TIMES, hooked)
         device = own.device_name()
@@ -101,7 +101,7 @@ def main() -> int:
     good &= judge("one program, ms over without a hook", alone_ms, at_most(GOAL_ALONE_MS))
     path = results.write(
         harness.loaded_name("start_together", args.load),
-        simulated=not args.real,
+        is_simulated=not args.real,
         device=device,
         parameters={"programs": args.programs, "pairs": args.pairs, "load": args.load, "program": "tenants/together.c"},
         goals={"ratio": GOAL_RATIO, "alone_difference_ms": GOAL_ALONE_MS},

@@ -60,33 +60,33 @@ def above_bound(bound: float) -> Bound:
 class Near:
     """A figure that is known: the value, how far from it is still the same, and both in words."""
 
-    wanted: float
+    target: float
     tolerance: float
     text: str
 
     def is_met_by(self, value: float) -> bool:
-        return abs(value - self.wanted) <= self.tolerance
+        return abs(value - self.target) <= self.tolerance
 
     def __str__(self) -> str:
         return self.text
 
 
-def near(wanted: float, tolerance: float) -> Near:
-    return Near(wanted, tolerance, f"{wanted:g} +- {tolerance:g}")
+def near(target: float, tolerance: float) -> Near:
+    return Near(target, tolerance, f"{target:g} +- {tolerance:g}")
 
 
-def near_percent(wanted: float, percent: float) -> Near:
+def near_percent(target: float, percent: float) -> Near:
     """Within so many percent of it."""
-    return Near(wanted, wanted * percent / 100, f"{wanted:g} +- {percent:g} %")
+    return Near(target, target * percent / 100, f"{target:g} +- {percent:g} %")
 
 
-def equal_to(wanted: float) -> Near:
-    return Near(wanted, 0, f"= {wanted:g}")
+def equal_to(target: float) -> Near:
+    return Near(target, 0, f"= {target:g}")
 
 
-def equal_to_decimals(wanted: float, decimals: int) -> Near:
+def equal_to_decimals(target: float, decimals: int) -> Near:
     """As it is written with so many decimals."""
-    return Near(wanted, 0.5 * 10**-decimals + 1e-9, f"{wanted:g} exactly")
+    return Near(target, 0.5 * 10**-decimals + 1e-9, f"{target:g} exactly")
 
 
 #: of a figure that is 0 or 1

@@ -17,7 +17,7 @@ class Worst:
     tenant: str
     window_begin_s: float
     share: float
-    wanted: float
+    target_share: float
 
 
 def shares_by_tenant(
@@ -31,10 +31,10 @@ def shares_by_tenant(
     return {name: sliding(busy_steps(of_pid[pid], begin_ns, end_ns)) for name, pid in pids.items()}
 
 
-def worst(shares: Mapping[str, list[float]], wanted: Mapping[str, float]) -> Worst:
+def worst_window(shares: Mapping[str, list[float]], targets: Mapping[str, float]) -> Worst:
     """The worst tenant and window. Raises ValueError when there is no window at all."""
     found = [
-        Worst(abs(share - wanted[name]) * 100, name, index * STEP_NS / SECOND_NS, share, wanted[name])
+        Worst(abs(share - targets[name]) * 100, name, index * STEP_NS / SECOND_NS, share, targets[name])
         for name, series in shares.items()
         for index, share in enumerate(series)
     ]

@@ -42,19 +42,21 @@ def arguments(description: str) -> argparse.Namespace:
 class Progress:
     """Prints the lines and says when to stop: after seconds, after steps, or at SIGTERM or SIGINT."""
 
-    def __init__(self, args: argparse.Namespace, framework: str, device: str, data_note: str, simulated: bool) -> None:
+    def __init__(
+        self, args: argparse.Namespace, framework: str, device: str, data_note: str, is_simulated: bool
+    ) -> None:
         self.args = args
         self.begin_ns = time.monotonic_ns()
         self.steps = 0
-        self.stopped = False
+        self.is_stopped = False
         self.losses: list[float] = []
         signal.signal(signal.SIGTERM, self._stop)
         signal.signal(signal.SIGINT, self._stop)
-        note = TIMING_ONLY if simulated else "loss is computed"
-        self.line("start", framework=framework, device=device, simulated=simulated, note=note, data=data_note)
+        note = TIMING_ONLY if is_simulated else "loss is computed"
+        self.line("start", framework=framework, device=device, simulated=is_simulated, note=note, data=data_note)
 
     def _stop(self, _signal: int, _frame: FrameType | None) -> None:
-        self.stopped = True
+        self.is_stopped = True
 
     def line(self, event: str, **values: object) -> None:
         """Prints one JSON line; a reader that went away ends the training."""
@@ -63,7 +65,7 @@ class Progress:
             sys.stdout.write(json.dumps(record) + "\n")  # at once: trainers may share one standard output
             sys.stdout.flush()
         except BrokenPipeError:
-            self.stopped = True
+            self.is_stopped = True
             os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), sys.stdout.fileno())
 
     def training_begins(self) -> None:
@@ -75,10 +77,10 @@ class Progress:
         """Whether the step that has just been queued ends with a line (and so with a wait for the device)."""
         return bool((self.steps + 1) % self.args.report_every == 0)
 
-    def step_done(self, waited: bool, loss: float | None) -> None:
-        """Counts a step; waited says that the device has completed it."""
+    def step_done(self, is_complete: bool, loss: float | None) -> None:
+        """Counts a step; is_complete says that the device has completed it."""
         self.steps += 1
-        if not waited:
+        if not is_complete:
             return
         seconds = (time.monotonic_ns() - self.begin_ns) / 1e9
         values: dict[str, object] = {
@@ -91,12 +93,12 @@ class Progress:
             values["loss"] = loss
         self.line("progress", **values)
 
-    def more(self, queued: int = 0) -> bool:
-        """Whether another step is wanted. queued: steps begun, where some are not counted as done yet."""
+    def wants_more(self, queued_steps: int = 0) -> bool:
+        """Whether another step is wanted. queued_steps: steps begun, where some are not counted as done yet."""
         seconds = (time.monotonic_ns() - self.begin_ns) / 1e9
-        if self.stopped or (self.args.seconds > 0 and seconds >= self.args.seconds):
+        if self.is_stopped or (self.args.seconds > 0 and seconds >= self.args.seconds):
             return False
-        return bool(self.args.steps <= 0 or max(queued, self.steps) < self.args.steps)
+        return bool(self.args.steps <= 0 or max(queued_steps, self.steps) < self.args.steps)
 
     def end(self, **values: object) -> None:
         """The last line: everything that was queued has completed."""

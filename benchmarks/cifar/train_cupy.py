@@ -28,7 +28,7 @@ class Conv:
         self.weight = xp.asarray(rng.normal(0, (2 / (9 * inputs)) ** 0.5, (9 * inputs, outputs)).astype("float32"))
         self.speed = xp.zeros_like(self.weight)
 
-    def forward(self, x: Array) -> Array:
+    def convolve(self, x: Array) -> Array:
         """Returns the convolution; keeps the patches for backward()."""
         _n, height, width, _ = x.shape
         padded = self.xp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
@@ -60,16 +60,16 @@ class Network:
         self.xp = xp
         self.stem = Conv(xp, rng, 3, WIDTH, 2)
         self.inner = Conv(xp, rng, WIDTH, WIDTH, 1)
-        self.down = Conv(xp, rng, WIDTH, 2 * WIDTH, 2)
+        self.down_conv = Conv(xp, rng, WIDTH, 2 * WIDTH, 2)
         self.head = xp.asarray(rng.normal(0, 0.1, (2 * WIDTH, LABELS)).astype("float32"))
 
     def step(self, images: Array, labels: Array) -> Array:
         """One step of gradient descent. Returns the mean loss before it, on the device."""
         xp = self.xp
         x = (images.transpose(0, 2, 3, 1).astype("float32") - 128) / 64
-        a = xp.maximum(self.stem.forward(x), 0)
-        b = xp.maximum(self.inner.forward(a) + a, 0)
-        c = xp.maximum(self.down.forward(b), 0)
+        a = xp.maximum(self.stem.convolve(x), 0)
+        b = xp.maximum(self.inner.convolve(a) + a, 0)
+        c = xp.maximum(self.down_conv.convolve(b), 0)
         mean = c.mean((1, 2))
         scores = mean @ self.head
         scores = scores - scores.max(1, keepdims=True)
@@ -81,14 +81,14 @@ class Network:
         to_mean = gradient @ self.head.T
         self.head = self.head - LEARNING_RATE * (mean.T @ gradient)
         to_c = xp.broadcast_to(to_mean[:, None, None] / (c.shape[1] * c.shape[2]), c.shape) * (c > 0)
-        to_b = self.down.backward(to_c) * (b > 0)
+        to_b = self.down_conv.backward(to_c) * (b > 0)
         to_a = (self.inner.backward(to_b) + to_b) * (a > 0)
         self.stem.backward(to_a)
         return loss
 
     def checksum(self) -> float:
         """Sum of the absolute weights, to compare two runs."""
-        arrays = (self.stem.weight, self.inner.weight, self.down.weight, self.head)
+        arrays = (self.stem.weight, self.inner.weight, self.down_conv.weight, self.head)
         return sum(float(abs(array.astype("float64")).sum()) for array in arrays)
 
 
@@ -122,7 +122,7 @@ def train(args: Namespace) -> int:
         float(step(index))
     progress.training_begins()
     index = SETUP_STEPS
-    while progress.more():
+    while progress.wants_more():
         loss = step(index)
         index += 1
         waited = progress.report_due()

@@ -65,7 +65,7 @@ class InFlight:
         if code:
             raise RuntimeError(f"the driver answers {code}")
 
-    def queued(self, step: int) -> None:
+    def add_step(self, step: int) -> None:
         """The step's work has been queued; returns when the step IN_FLIGHT before it is complete."""
         self._check(self.cuda.cuEventRecord(self.events[step % len(self.events)], None))
         if step >= IN_FLIGHT:
@@ -106,10 +106,10 @@ def train(args: Namespace) -> int:
         in_flight = None if args.device == "cpu" else InFlight()
         progress.training_begins()
         queued = 0
-        while progress.more(queued):
+        while progress.wants_more(queued):
             loss = run(SETUP_STEPS + queued)
             if in_flight:
-                in_flight.queued(queued)
+                in_flight.add_step(queued)
             elif progress.report_due():
                 device.synchronize()
             queued += 1

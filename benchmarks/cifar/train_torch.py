@@ -74,7 +74,7 @@ def train(args: Namespace) -> int:
         step(index).item()
     progress.training_begins()
     index = SETUP_STEPS
-    while progress.more():
+    while progress.wants_more():
         loss = step(index)
         index += 1
         waited = progress.report_due()

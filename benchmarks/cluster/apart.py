@@ -43,7 +43,7 @@ def ends_first(jobs: Sequence[TraceJob], nodes: Sequence[Node], machines: Machin
 
 def run(parts: Parts, nodes: Sequence[Node], one: scenario.Scenario) -> Outcome:
     """Each node by itself, with the jobs that were sent to it."""
-    return together(
+    return merge_outcomes(
         [
             scenario.run(jobs, (node,), one) if jobs else Outcome(MILLI_PER_DEVICE * len(node.devices))
             for jobs, node in zip(parts, nodes, strict=True)
@@ -51,7 +51,7 @@ def run(parts: Parts, nodes: Sequence[Node], one: scenario.Scenario) -> Outcome:
     )
 
 
-def together(outcomes: Sequence[Outcome]) -> Outcome:
+def merge_outcomes(outcomes: Sequence[Outcome]) -> Outcome:
     """Of clusters that know nothing of each other, as one."""
     whole = Outcome(sum(one.capacity_milli for one in outcomes))
     for one in outcomes:

@@ -57,13 +57,13 @@ class Load:
         self._spent_s = 0.0
         steps = machine.steps
 
-        def timed(*args: Any) -> Any:
+        def time_call(*args: Any) -> Any:
             begin = time.process_time()
             found = steps(*args)
             self._spent_s += time.process_time() - begin
             return found
 
-        machine.steps = timed  # type: ignore[method-assign,assignment]  # the machine's part of a look
+        machine.steps = time_call  # type: ignore[method-assign,assignment]  # the machine's part of a look
         self.nodes = tuple(SlurmNode(f"n{number}", "mixed", GPUS, "", 1000 * GPUS, 0, ()) for number in range(nodes))
         self.jobs: dict[str, SlurmJob] = {}
         self.now_ns = SECOND_NS

@@ -84,7 +84,7 @@ def known_models() -> tuple[str, ...]:
     return tuple(name for name in names if all(rate(name, 1, gpu) > 0.001 for gpu in GPUS))
 
 
-def drawn(trace: Trace, gpus: int, part: float, gang_most: int = 0) -> list[TraceJob]:
+def draw_jobs(trace: Trace, gpus: int, part: float, gang_most: int = 0) -> list[TraceJob]:
     """The trace with models, their speeds and their loss over several nodes, as dense as the load asks for.
 
     `gang_most`: GPUs of a job, larger ones are left out; 0 = half of the cluster.
@@ -124,7 +124,7 @@ def figures(raw: dict[str, Any]) -> Iterator[Figure]:
     raw["runs"] = []
     for trace in TRACES:
         for part in (*LOADS, OVERLOAD) if trace is CLUSTER400 else LOADS:
-            jobs = drawn(trace, gpus, part)
+            jobs = draw_jobs(trace, gpus, part)
             case = f"{trace.name} on {MIXED}, load {part:g}"
             blind = 0.0
             for placement in PLACEMENTS:
@@ -146,7 +146,7 @@ def consolidation(raw: dict[str, Any]) -> Iterator[Figure]:
     gpus = sum(len(node.devices) for node in nodes)
     raw["runs"] = []
     for trace in TRACES:
-        jobs = drawn(trace, gpus, OVERLOAD)
+        jobs = draw_jobs(trace, gpus, OVERLOAD)
         case = f"{trace.name} on {ALIKE}, load {OVERLOAD:g}"
         for placement in ("worst-fit", "best-fit", "fgd", "tiresias"):
             found = _run(jobs, nodes, placement, TIRESIAS)

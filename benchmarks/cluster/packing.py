@@ -26,7 +26,7 @@ from benchmarks.cluster.models import (
     TRACES,
     Speeds,
     dense,
-    drawn,
+    draw_jobs,
 )
 from benchmarks.scheduling.openb_runs import PODS
 from benchmarks.scheduling.policies import TIRESIAS
@@ -64,12 +64,14 @@ def with_fractions(trace: Trace, asks: Sequence[Ask]) -> list[TraceJob]:
     small = [ask for ask in asks if ask.width_milli <= MILLI_PER_DEVICE]
 
     def one(job: TraceJob) -> TraceJob:
-        return replace(job, spec=replace(job.spec, ask=draw.choice(small))) if job.spec.members == 1 else whole(job)
+        return (
+            replace(job, spec=replace(job.spec, ask=draw.choice(small))) if job.spec.members == 1 else to_whole_job(job)
+        )
 
     return [one(job) for job in load(trace) if job.spec.members <= GPUS and job.duration_ns][:JOBS_MAX]
 
 
-def whole(job: TraceJob) -> TraceJob:
+def to_whole_job(job: TraceJob) -> TraceJob:
     """A gang of one GPU each as a job that has them all on one node."""
     ask = replace(job.spec.ask, spec=Spec(job.spec.width_milli))
     return replace(job, spec=replace(job.spec, ask=ask, members=1))
@@ -85,17 +87,17 @@ def fractions(raw: dict[str, Any]) -> Iterator[Figure]:
     for name, policy in itertools.product(traces, POLICIES):
         jobs = dense(traces[name], NODES * GPUS, LOAD)
         case = f"{name}, {len(jobs):,} jobs on {NODES}x{GPUS}, load {LOAD:g}, {policy}"
-        found = _packed(jobs, nodes, policy)
+        found = _pack(jobs, nodes, policy)
         for way, one in found.items():
             raw["runs"].append({"trace": name, "policy": policy, "way": way, **one.as_json()})
             yield Figure("fractions", case, f"{way}: {MEAN}", one.jct_s.mean / 3600)
             yield Figure("fractions", case, f"{way}: fragmented, % of GPU time", 100 * one.fragmentation)
             yield Figure("fractions", case, f"{way}: idle while jobs wait, % of GPU time", 100 * one.idle_while_waiting)
             yield Figure("fractions", case, f"{way}: utilisation, %", 100 * one.utilisation)
-        yield from _less("fractions", case, found, "fgd", f"{IN_TURN}, fgd", f"{ENDS_FIRST}, fgd", "best-fit")
+        yield from _compare_times("fractions", case, found, "fgd", f"{IN_TURN}, fgd", f"{ENDS_FIRST}, fgd", "best-fit")
 
 
-def _packed(jobs: Sequence[TraceJob], nodes: Sequence[Node], policy: str) -> dict[str, results.Figures]:
+def _pack(jobs: Sequence[TraceJob], nodes: Sequence[Node], policy: str) -> dict[str, results.Figures]:
     best_fit, fgd = scenario.Scenario(policy, "best-fit"), scenario.Scenario(policy, "fgd")
     return {
         f"{IN_TURN}, fgd": results.figures(apart.run(apart.in_turn(jobs, nodes), nodes, fgd)),
@@ -111,22 +113,22 @@ def one_queue(raw: dict[str, Any]) -> Iterator[Figure]:
     for cluster, part, placement in ((MIXED, LOADS[-1], "throughput(20)"), (ALIKE, OVERLOAD, "tiresias")):
         nodes = clusters.parse(cluster)
         for trace in TRACES:
-            jobs = drawn(trace, sum(len(node.devices) for node in nodes), part, GPUS)
+            jobs = draw_jobs(trace, sum(len(node.devices) for node in nodes), part, GPUS)
             case = f"{trace.name} on {cluster}, {len(jobs)} jobs of up to {GPUS} GPUs, load {part:g}"
-            found = _queued(jobs, nodes, placement)
+            found = _queue_jobs(jobs, nodes, placement)
             for way, one in found.items():
                 raw["runs"].append({"trace": trace.name, "cluster": cluster, "way": way, **one.as_json()})
                 yield Figure("one_queue", case, f"{way}: {MEAN}", one.jct_s.mean / 3600)
             best, *others = reversed(found)
-            yield from _less("one_queue", case, found, best, *reversed(others))
+            yield from _compare_times("one_queue", case, found, best, *reversed(others))
 
 
-def _queued(jobs: Sequence[TraceJob], nodes: Sequence[Node], placement: str) -> dict[str, results.Figures]:
+def _queue_jobs(jobs: Sequence[TraceJob], nodes: Sequence[Node], placement: str) -> dict[str, results.Figures]:
     """On one node of one model there is nothing that these placements could choose: best fit stands for all."""
     machines = Speeds(models_of(nodes))
     alone = scenario.Scenario(TIRESIAS, "best-fit", machines=machines)
     chosen = replace(alone, placement=placement)
-    on_one = [whole(job) for job in jobs]
+    on_one = [to_whole_job(job) for job in jobs]
     return {
         IN_TURN: results.figures(apart.run(apart.in_turn(on_one, nodes), nodes, alone)),
         ENDS_FIRST: results.figures(apart.run(apart.ends_first(on_one, nodes, machines), nodes, alone)),
@@ -136,9 +138,9 @@ def _queued(jobs: Sequence[TraceJob], nodes: Sequence[Node], placement: str) -> 
     }
 
 
-def _less(row: str, case: str, found: dict[str, results.Figures], way: str, *than: str) -> Iterator[Figure]:
+def _compare_times(row: str, case: str, figures: dict[str, results.Figures], way: str, *than: str) -> Iterator[Figure]:
     """How much less the average completion time is; the first of the others is what it has to beat."""
     for other in than:
-        less = 100 * (1 - found[way].jct_s.mean / found[other].jct_s.mean)
+        less = 100 * (1 - figures[way].jct_s.mean / figures[other].jct_s.mean)
         goal = at_least(LESS_PERCENT_MIN) if other == than[0] else None
         yield Figure(row, case, f"{way}: less than {other}, %", less, goal)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.cluster.models import GPUS, OVERLOAD, TRACES, drawn, rate
+from benchmarks.cluster.models import GPUS, OVERLOAD, TRACES, draw_jobs, rate
 from benchmarks.scheduling.policies import TIRESIAS
 from benchmarks.table import Figure
 from vgpud.core.jobs.model import Node, Placement
@@ -46,7 +46,7 @@ class Network:
         return max(1, round(FULL * min(1.0, best_s / step_s)))
 
 
-def connected(nodes: Sequence[Node]) -> tuple[Node, ...]:
+def connect_nodes(nodes: Sequence[Node]) -> tuple[Node, ...]:
     """Below switches s0, s1, ..., and these below one more."""
     return network.add_switches(nodes, {node.name: (f"s{at // BELOW}", "top") for at, node in enumerate(nodes)})
 
@@ -54,11 +54,11 @@ def connected(nodes: Sequence[Node]) -> tuple[Node, ...]:
 def figures(raw: dict[str, Any]) -> Iterator[Figure]:
     """Average completion times, and where the gangs were."""
     nodes = clusters.parse(CLUSTER)
-    real = connected(nodes)
+    real = connect_nodes(nodes)
     machines = Network({node.name: node.switches[0] for node in real})
     raw["runs"] = []
     for trace in TRACES:
-        jobs = drawn(trace, sum(len(node.devices) for node in nodes), OVERLOAD)
+        jobs = draw_jobs(trace, sum(len(node.devices) for node in nodes), OVERLOAD)
         case = f"{trace.name} on {CLUSTER}, {BELOW} nodes below a switch, load {OVERLOAD:g}"
         means = {}
         for placement, known in WAYS:

@@ -60,18 +60,18 @@ def measure(case: Case, kind: str, plan: Plan) -> list[PhaseFigure]:
         return [PhaseFigure(case.name, kind, f"failed: {type(error).__name__}: {error}", None, Harm(at_most=0))]
 
 
-def write(figures: Sequence[PhaseFigure], skipped: dict[str, str], args: argparse.Namespace) -> list[Path]:
+def write(figures: Sequence[PhaseFigure], skipped_cases: dict[str, str], args: argparse.Namespace) -> list[Path]:
     """The JSON, and the table beside it. Raises ValueError when nothing was measured."""
-    ran = [(name, CASES[name].what) for name in args.cases if name not in skipped]
-    left_out = [f"{name}: not measured: {why}" for name, why in skipped.items()]
+    ran = [(name, CASES[name].what) for name in args.cases if name not in skipped_cases]
+    left_out = [f"{name}: not measured: {why}" for name, why in skipped_cases.items()]
     return results.write_figures(
         "hostile",
         figures,
         results.Page("What a hostile neighbour costs", left_out, ("case", "what the attacker does"), ran),
-        simulated=True,
+        is_simulated=True,
         device=DEVICE,
         parameters={"seconds": args.seconds, "pairs": args.pairs, "switch_s": frame.SWITCH_S, "cases": args.cases},
-        raw={"skipped": skipped},
+        raw={"skipped": skipped_cases},
         folder=args.out,
     )
 

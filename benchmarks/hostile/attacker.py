@@ -47,9 +47,9 @@ class Attacker:
 
     def switch(self, attacking: bool) -> None:
         os.kill(self._pid, BEGIN if attacking else END)
-        wait_for("the attack" if attacking else "the attack's end", lambda: self._settled(attacking), SETTLED_S)
+        wait_for("the attack" if attacking else "the attack's end", lambda: self._has_settled(attacking), SETTLED_S)
 
-    def _settled(self, attacking: bool) -> bool:
+    def _has_settled(self, attacking: bool) -> bool:
         self.poll()
         return self._last.get("attacking", attacking) == attacking and bool(self._last.get("settled", True))
 

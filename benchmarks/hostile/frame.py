@@ -39,13 +39,13 @@ class Calls:
     """Calls of a neighbour: (time_ns at the call's begin, ms that it took), and when one was refused and why."""
 
     took_ms: list[tuple[int, float]] = field(default_factory=list)
-    refused: list[tuple[int, str]] = field(default_factory=list)
+    refusals: list[tuple[int, str]] = field(default_factory=list)
 
     def read(self, part: Part) -> None:
         """New lines of neighbour.py. Raises PartError when it has ended."""
         for line in part.lines():
             if line["refused"]:
-                self.refused.append((line["time_ns"], line["refused"]))
+                self.refusals.append((line["time_ns"], line["refused"]))
             else:
                 self.took_ms.append((line["time_ns"], line["took_ms"]))
         part.check()
@@ -170,13 +170,13 @@ def _alternate(
         return Phase(attacking, begin_ns, begin_ns + int(plan.seconds * SECOND_NS), stolen)
 
     with own.client() as client:
-        phases = undisturbed(lambda: (make(False), make(True)), plan.pairs)
+        phases = choose_quiet_pairs(lambda: (make(False), make(True)), plan.pairs)
         attack.switch(False)
         pass_time(SETTLE_S)
     return phases, call_times, counters
 
 
-def undisturbed(make: Callable[[], tuple[Phase, Phase]], pairs: int) -> list[Phase]:
+def choose_quiet_pairs(make: Callable[[], tuple[Phase, Phase]], pairs: int) -> list[Phase]:
     """So many pairs of phases of which the host took next to nothing, or those of which it took least; in their order.
 
     Chosen by that alone, whatever they show.
@@ -215,14 +215,14 @@ def _figures(
 
 
 def _of_calls(judge: Judge, name: str, call_times: Calls, own: bool, goal_percent: float) -> list[PhaseFigure]:
-    def refused(phase: Phase) -> int:
-        return sum(time_ns in phase for time_ns, _why in call_times.refused) if not (own and phase.attacking) else 0
+    def count_refusals(phase: Phase) -> int:
+        return sum(time_ns in phase for time_ns, _why in call_times.refusals) if not (own and phase.attacking) else 0
 
-    for _time_ns, why in call_times.refused[:1]:
+    for _time_ns, why in call_times.refusals[:1]:
         print(f"{judge.case}, {judge.host}: {name} was refused first with: {why}", file=sys.stderr)
     if own:
-        return [judge.total(f"{name}: refused when no attack is on", refused, Harm(at_most=0))]
+        return [judge.total(f"{name}: refused when no attack is on", count_refusals, Harm(at_most=0))]
     return [
         *judge.latencies(name, call_times.took_ms, goal_percent),
-        judge.total(f"{name}: refused", refused, Harm(at_most=0)),
+        judge.total(f"{name}: refused", count_refusals, Harm(at_most=0)),
     ]

@@ -55,8 +55,10 @@ class Flood(Attacker):
         return sum(len(os.listdir(f"/proc/{one}/fd")) for one in (pid, *children))
 
     def figures(self, judge: Judge) -> list[PhaseFigure]:
-        def remainder(part: Part, what: str, before: float, after: float, most: float) -> PhaseFigure:
-            return PhaseFigure(judge.case, judge.host, f"{part.name}: {what}", after, Harm(at_most=most), honest=before)
+        def remainder(part: Part, what: str, honest: float, after: float, limit: float) -> PhaseFigure:
+            return PhaseFigure(
+                judge.case, judge.host, f"{part.name}: {what}", after, Harm(at_most=limit), honest=honest
+            )
 
         found = super().figures(judge)
         for part, before in zip(self._parts, self._before, strict=True):

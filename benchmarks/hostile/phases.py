@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, ClassVar
+from typing import Any
 
 from benchmarks.sharing.measure import share, window_shares
 from benchmarks.table import MET, MISSED, Figure
@@ -66,11 +66,7 @@ class PhaseFigure(Figure):
     moved_percent: float = NAN
     spread_percent: float = NAN  # of the honest phases among themselves: a smaller movement says nothing
 
-    HEADER: ClassVar[tuple[str, ...]] = (
-        *Figure.HEADER[:3],
-        *("honest", "attacked", "moved", "honest spread"),
-        *Figure.HEADER[-2:],
-    )
+    HEADER = ("case", "host", "figure", "honest", "attacked", "moved", "honest spread", "goal", "")
 
     @property
     def verdict(self) -> str:
@@ -108,9 +104,9 @@ def _number(value: float | None) -> str:
     return "-" if value is None or math.isnan(value) else f"{value:.4g}"
 
 
-def percent(before: float, after: float) -> float:
-    """By how much `after` is more than `before`; NaN when there is nothing to compare with."""
-    return (after - before) / before * 100 if before else NAN
+def percent(base: float, after: float) -> float:
+    """By how much `after` is more than `base`; NaN when there is nothing to compare with."""
+    return (after - base) / base * 100 if base else NAN
 
 
 def quantile(values: Sequence[float], fraction: float) -> float:
@@ -169,7 +165,7 @@ class Judge:
         middle = _median(honest), _median(moves), _spread(honest)
         return PhaseFigure(self.case, self.host, what, _median(attacked), goal, *middle)
 
-    def pooled(
+    def pool(
         self, what: str, fraction: float, values_of: Callable[[Phase], Sequence[float]], goal: Harm | None = None
     ) -> PhaseFigure:
         """A quantile over all honest and over all attacked phases: there are too few values for one of each phase."""
@@ -199,8 +195,8 @@ class Judge:
             self.share(f"{name}: share", spans, Harm(GOAL_PERCENT, most)),
             self.by_phase(f"{name}: worst second", lambda p: worst_second(spans, p)),
             self.by_phase(f"{name}: best second", lambda p: best_second(spans, p)),
-            self.pooled(f"{name}: pause p50, ms", 0.50, lambda p: pauses_ms(spans, p)),
-            self.pooled(f"{name}: pause p99, ms", 0.99, lambda p: pauses_ms(spans, p), longer),
+            self.pool(f"{name}: pause p50, ms", 0.50, lambda p: pauses_ms(spans, p)),
+            self.pool(f"{name}: pause p99, ms", 0.99, lambda p: pauses_ms(spans, p), longer),
         ]
 
     def latencies(
@@ -212,8 +208,8 @@ class Judge:
             return [ms for time_ns, ms in points if time_ns in phase]
 
         return [
-            self.pooled(f"{name} p50, ms", 0.50, values),
-            self.pooled(f"{name} p99, ms", 0.99, values, Harm(goal_percent, more_is_worse=True)),
+            self.pool(f"{name} p50, ms", 0.50, values),
+            self.pool(f"{name} p99, ms", 0.99, values, Harm(goal_percent, more_is_worse=True)),
         ]
 
     def rate(self, what: str, points: Sequence[tuple[int, float]]) -> PhaseFigure:

@@ -87,7 +87,7 @@ class Demo:
         for number, name in enumerate(names):
             made = slices.get(name)
             share = sum(mean_share(self.busy.spans, pid, begin_ns, end_ns) for pid in self._pids(made)) if made else 0.0
-            limits = f"{wanted(made).minimum:g}..{wanted(made).maximum:g}" if made else ""
+            limits = f"{limits_of(made).minimum:g}..{limits_of(made).maximum:g}" if made else ""
             shown = f"{share:.1%}" if made else ""
             first, last = number == 0, number == len(names) - 1
             self.result.add_row(what if first else "", name, limits, shown, states[name], end_section=last)
@@ -104,16 +104,16 @@ class Demo:
                 continue
             share = sum(self.busy.recent_share(pid, now_ns) for pid in self._pids(made))
             memory = format_bytes(made.devices[0].mem_max_bytes)
-            table.add_row(name, share_bar(share, wanted(made)), f"{share:6.1%}", memory, states[name])
+            table.add_row(name, share_bar(share, limits_of(made)), f"{share:6.1%}", memory, states[name])
         return Group(Text(TITLE, style="bold"), Text(what), table, Text("Ctrl-C ends", style="dim"))
 
     def _slices(self) -> Mapping[str, pb.Slice]:
         """Pod -> the slice of its claim, which Kubernetes has made from the template and named after the pod."""
         return {made.claim.name.rpartition("-gpu-")[0]: made for made in self.node.slices().values()}
 
-    def _pids(self, made: pb.Slice) -> list[int]:
+    def _pids(self, tenant_slice: pb.Slice) -> list[int]:
         with self.node.system.client() as client:
-            return [process.pid for process in client.all(calls.processes(made.name))]
+            return [process.pid for process in client.all(calls.processes(tenant_slice.name))]
 
     def _states(self, names: Sequence[str]) -> Mapping[str, str]:
         """Pod -> its phase, with the scheduler's reason while it waits."""
@@ -126,9 +126,11 @@ class Demo:
         return {name: states.get(name, "") for name in names}
 
 
-def wanted(made: pb.Slice) -> Wanted:
+def limits_of(tenant_slice: pb.Slice) -> Wanted:
     """The limits of a slice on its only device, 0..1."""
-    least, most = (milli / MILLI_PER_DEVICE for milli in (made.devices[0].min_milli, made.devices[0].max_milli))
+    least, most = (
+        milli / MILLI_PER_DEVICE for milli in (tenant_slice.devices[0].min_milli, tenant_slice.devices[0].max_milli)
+    )
     return Wanted(least, most, least, most)
 
 

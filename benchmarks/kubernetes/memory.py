@@ -110,7 +110,7 @@ def main() -> int:
         good &= judge(f"Rss, {name}, MB (10^6 bytes)", rss / MEGABYTE, at_most(GOAL_BYTES / MEGABYTE))
     path = results.write(
         "kubernetes_memory",
-        simulated=True,
+        is_simulated=True,
         device=device,
         parameters={
             "count": args.count,

@@ -196,13 +196,13 @@ class Kubelet:
 
     def prepare(self, *claims: Claim) -> str:
         """Returns the first error, or ""."""
-        request = dra.NodePrepareResourcesRequest(claims=[named(claim) for claim in claims])
+        request = dra.NodePrepareResourcesRequest(claims=[to_kubelet(claim) for claim in claims])
         answers = self._stub.NodePrepareResources(request, timeout=45, wait_for_ready=True).claims.values()
         return next((answer.error for answer in answers if answer.error), "")
 
     def unprepare(self, *claims: Claim) -> str:
         """Returns the first error, or ""."""
-        request = dra.NodeUnprepareResourcesRequest(claims=[named(claim) for claim in claims])
+        request = dra.NodeUnprepareResourcesRequest(claims=[to_kubelet(claim) for claim in claims])
         answers = self._stub.NodeUnprepareResources(request, timeout=45, wait_for_ready=True).claims.values()
         return next((answer.error for answer in answers if answer.error), "")
 
@@ -210,15 +210,15 @@ class Kubelet:
         self._channel.close()
 
 
-def named(claim: Claim) -> dra.Claim:
+def to_kubelet(claim: Claim) -> dra.Claim:
     """The claim as kubelet names it."""
     metadata = claim["metadata"]
     return dra.Claim(namespace=metadata["namespace"], uid=metadata["uid"], name=metadata["name"])
 
 
-def part(name: str, device: int, milli: int, memory_mib: int, pod: str = "", most: int = 0) -> Claim:
+def part(name: str, device: int, milli: int, memory_mib: int, pod: str = "", max_milli: int = 0) -> Claim:
     """A claim for a part of one GPU."""
-    amounts = {"sm": str(milli), "memory": f"{memory_mib}Mi", "smMax": str(most)}
+    amounts = {"sm": str(milli), "memory": f"{memory_mib}Mi", "smMax": str(max_milli)}
     return allocated(name, (f"gpu-{device}", amounts), pods=(pod or str(uuid.uuid4()),))
 
 

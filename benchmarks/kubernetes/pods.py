@@ -54,9 +54,9 @@ def next_start_s(node: RealNode, ends: str, waits: str) -> float:
     """Deletes a pod. Returns the time from its program's end to the first line of the pod that waited for it."""
     (pid,) = node.pids(ends)
     node.api.client().delete(plane.Pod, ends, namespace="default")
-    _soon(lambda: not processes.runs(pid), f"the end of {ends}")
+    _wait_until(lambda: not processes.runs(pid), f"the end of {ends}")
     ended_ns = time.monotonic_ns()
-    _soon(lambda: bool(node.said(waits)), f"{waits}'s first line")
+    _wait_until(lambda: bool(node.said(waits)), f"{waits}'s first line")
     return float(node.said(waits)[0]["time_ns"] - ended_ns) / 1e9
 
 
@@ -66,7 +66,7 @@ def sixth_starts_s(node: RealNode, names: Sequence[str], rounds: int) -> list[fl
     for number in range(rounds):
         waiting = f"waits-{number}"
         fifth(node, waiting)
-        _soon(lambda name=waiting: bool(node.events(name)), f"the scheduler's verdict on {waiting}")  # type: ignore[misc]
+        _wait_until(lambda name=waiting: bool(node.events(name)), f"the scheduler's verdict on {waiting}")  # type: ignore[misc]
         taken.append(next_start_s(node, running.pop(0), waiting))
         node.at_work(waiting)
         running.append(waiting)
@@ -78,7 +78,7 @@ def start_ms(node: RealNode, name: str, claim_name: str) -> float:
     given = pod(name, SAY_TIME, claim_name=claim_name)
     begin_ns = time.time_ns()
     node.run(given)
-    _soon(lambda: bool(node.said(name)), f"{name}'s first line")
+    _wait_until(lambda: bool(node.said(name)), f"{name}'s first line")
     return float(node.said(name)[0]["wall_ns"] - begin_ns) / 1e6
 
 
@@ -99,23 +99,23 @@ def starts_ms(node: RealNode, rounds: int, seed: int) -> dict[str, list[float]]:
     return taken
 
 
-def _soon(ready: Callable[[], bool], what: str) -> None:
+def _wait_until(ready: Callable[[], bool], what: str) -> None:
     wait_for(what, ready, WAIT_S)
 
 
 def figures_of(
-    got: Mapping[str, float], sixth_s: Sequence[float], taken: Mapping[str, Sequence[float]]
+    pod_shares: Mapping[str, float], sixth_s: Sequence[float], start_times_ms: Mapping[str, Sequence[float]]
 ) -> dict[str, Any]:
     """Differences of starts are taken within a round."""
-    added = [ours - plain for ours, plain in zip(taken[WITH], taken[WITHOUT], strict=True)]
+    added = [ours - plain for ours, plain in zip(start_times_ms[WITH], start_times_ms[WITHOUT], strict=True)]
     low, high = quartiles(added)
     return {
-        "share_error_worst_pp": max(abs(share - MILLI / 1000) * 100 for share in got.values()),
-        "share_sum": sum(got.values()),
+        "share_error_worst_pp": max(abs(share - MILLI / 1000) * 100 for share in pod_shares.values()),
+        "share_sum": sum(pod_shares.values()),
         "sixth_start_worst_s": max(sixth_s),
         "sixth_start_median_s": statistics.median(sixth_s),
-        "start_with_claim_median_ms": statistics.median(taken[WITH]),
-        "start_without_median_ms": statistics.median(taken[WITHOUT]),
+        "start_with_claim_median_ms": statistics.median(start_times_ms[WITH]),
+        "start_without_median_ms": statistics.median(start_times_ms[WITHOUT]),
         "start_added_median_ms": statistics.median(added),
         "start_added_p25_ms": low,
         "start_added_p75_ms": high,
@@ -157,7 +157,7 @@ def main() -> int:
     print(f"  a pod's start without a claim, median, ms {figures['start_without_median_ms']:8.1f}")
     path = results.write(
         "kubernetes_pods",
-        simulated=True,
+        is_simulated=True,
         device=device,
         parameters={"seconds": args.seconds, "sixths": args.sixths, "rounds": args.rounds, "seed": args.seed},
         goals={

@@ -96,7 +96,7 @@ def main() -> int:
     good &= judge("Prepare of a claim, p99, ms", p99, at_most(GOAL_P99_MS))
     path = results.write(
         "kubernetes_prepare",
-        simulated=True,
+        is_simulated=True,
         device=device,
         parameters={"count": args.count, "staying": args.staying, "crowd": args.crowd, "devices": DEVICES},
         goals={"prepare_p50_ms": GOAL_P50_MS, "prepare_p99_ms": GOAL_P99_MS},

@@ -140,14 +140,14 @@ class Counts:
             self.sent_bytes += one.wire.sent_bytes
         self.received_bytes = sum(one.wire.received_bytes for one in nodes)
 
-    def since(self, before: Counts) -> dict[str, Any]:
-        requests, sent = self.requests - before.requests, self.sent_bytes - before.sent_bytes
+    def since(self, base: Counts) -> dict[str, Any]:
+        requests, sent = self.requests - base.requests, self.sent_bytes - base.sent_bytes
         return {
             "writes": sum(requests[kind] for kind in WRITES),
             "written_bytes": sum(sent[kind] for kind in WRITES),
             "reads": requests["GET"],
             "watches": requests["WATCH"],
-            "received_bytes": self.received_bytes - before.received_bytes,
+            "received_bytes": self.received_bytes - base.received_bytes,
         }
 
 
@@ -249,7 +249,7 @@ def main() -> int:
     good &= judge("bytes of others' changes that a node's watch got", others, equal_to(0))
     path = results.write(
         "kubernetes_publish",
-        simulated=True,
+        is_simulated=True,
         device=f"SIMULATED nodes of {args.gpus} GPUs; {server}",
         parameters={"nodes": args.nodes, "gpus": args.gpus, "minutes": args.minutes, "drained": args.drained},
         goals={"idle_writes": 0, "received_bytes_of_other_nodes": 0},

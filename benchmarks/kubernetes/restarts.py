@@ -68,7 +68,7 @@ class Pod:
         self.part = Part(f"pod-{claim['metadata']['name']}", command, variables, own.folder, talk=True)
         pid = self.part.process.pid
         wait_for("a process in its cgroup", lambda: str(pid) in (self.cgroups[-1] / "cgroup.procs").read_text().split())
-        said = started(own.folder / "run", cluster.directory / container, container, f"k-{self.uid}", pid)
+        said = call_create_hook(own.folder / "run", cluster.directory / container, container, f"k-{self.uid}", pid)
         if b"\nstatus ok\n" not in said:
             raise PartError(f"pod of claim {self.uid}: {said.decode()}")
         assert self.part.process.stdin
@@ -95,7 +95,7 @@ class Pod:
             path.rmdir()
 
 
-def started(runtime: Path, bundle: Path, container: str, slice_name: str, pid: int) -> bytes:
+def call_create_hook(runtime: Path, bundle: Path, container: str, slice_name: str, pid: int) -> bytes:
     """What the createRuntime hook of the slice's CDI device asks vgpud, in the container's bundle; the answer."""
     bundle.mkdir()
     mounts = [{"source": str(runtime / "cdi"), "destination": "/run/vgpu"}]
@@ -158,7 +158,7 @@ class Churn:
         self._api, self._kubelet, self._rng = api, kubelet, random.Random(seed)
         self._stopped = threading.Event()
         self.waited_s: list[float] = []
-        self.unfinished: list[str] = []
+        self.unfinished_claims: list[str] = []
         self._given_up = False
         self._threads = [threading.Thread(target=self._run, args=(n,), daemon=True) for n in range(CHURNS)]
 
@@ -193,7 +193,7 @@ class Churn:
         until_s = time.monotonic() + PATIENCE_S
         while not done(uid):
             if self._given_up or time.monotonic() > until_s:
-                self.unfinished.append(uid)
+                self.unfinished_claims.append(uid)
                 return
             time.sleep(0.01)
 
@@ -251,7 +251,7 @@ class Killer:
     def __init__(self, cluster: Cluster, kubelet: KubeletProcess) -> None:
         self._cluster, self._kubelet = cluster, kubelet
         self._threads = ThreadPoolExecutor(3)
-        self.killed: Counter[str] = Counter()
+        self.kill_counts: Counter[str] = Counter()
 
     def round(self, rng: random.Random, kills_each: int) -> None:
         """Each at random moments; returns when all have been started."""
@@ -265,7 +265,7 @@ class Killer:
         for pause_s in pauses_s:
             time.sleep(pause_s)
             kill()
-            self.killed[name] += 1
+            self.kill_counts[name] += 1
 
     def _driver(self) -> None:
         assert self._cluster.process
@@ -294,7 +294,7 @@ def measure(cluster: Cluster, api: Api, top: Path, rounds: int, kills: int, seed
     cluster.start()
     with Watched(api) as watched:
         watched.wait_complete(0)
-        claims = [api.add(part(f"stays{n}", n % DEVICES, MILLI, 1024, most=500)) for n in range(STAYING)]
+        claims = [api.add(part(f"stays{n}", n % DEVICES, MILLI, 1024, max_milli=500)) for n in range(STAYING)]
         for claim in claims:
             kubelet.want(claim)
         wait_for("the claims", lambda: all(kubelet.is_ready(claim["metadata"]["uid"]) for claim in claims))
@@ -320,7 +320,7 @@ def _rounds(
     api: Api,
     kubelet: KubeletProcess,
     killer: Killer,
-    watched: Watched,
+    watch: Watched,
     pods: list[Pod],
     rng: random.Random,
     rounds: int,
@@ -333,7 +333,7 @@ def _rounds(
         for number in range(rounds):
             killer.round(rng, kills)
             wait_for("kubelet's start", lambda: kubelet.deleted_ns() > kubelet.started_ns, PATIENCE_S)
-            back_s.append(watched.wait_complete(kubelet.deleted_ns()))
+            back_s.append(watch.wait_complete(kubelet.deleted_ns()))
             found = slices_by_claim(cluster)
             lost |= {uid for uid in ours if found.get(uid) != before[uid]}
             doubled |= {uid for uid, slices in found.items() if len(slices) > 1}
@@ -345,7 +345,7 @@ def _rounds(
     after = slices_by_claim(cluster)
     time.sleep(1.0)
     return {
-        "killed": dict(killer.killed),
+        "killed": dict(killer.kill_counts),
         "pods": len(pods),
         "pods_harmed": sum(pod.is_harmed() for pod in pods),
         "longest_without_work_s": max(pod.longest_still_s for pod in pods),
@@ -353,10 +353,10 @@ def _rounds(
         "slices_doubled": len(doubled),
         "slices_left": len(after.keys() - set(ours)),
         "claims_come_and_gone": len(churn.waited_s),
-        "claims_unfinished": len(churn.unfinished),
+        "claims_unfinished": len(churn.unfinished_claims),
         "claim_ready_s": {"p50": quantile(churn.waited_s, 50), "max": max(churn.waited_s)},
         "slices_back_s": {"p50": quantile(back_s, 50), "max": max(back_s)},
-        "lists_without_answer": watched.failures,
+        "lists_without_answer": watch.failures,
         "raw": {"slices_back_s": back_s},
     }
 
@@ -400,7 +400,7 @@ def main() -> int:
     zero = dict.fromkeys(("pods_harmed", "slices_lost", "slices_doubled", "slices_left", "claims_unfinished"), 0)
     path = results.write(
         "kubernetes_restarts",
-        simulated=True,
+        is_simulated=True,
         device=device,
         parameters={"rounds": args.rounds, "kills": args.kills, "seed": args.seed, "devices": DEVICES, "pods": STAYING},
         goals={**zero, "slices_back_s_max": GOAL_BACK_S},

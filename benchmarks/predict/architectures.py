@@ -52,8 +52,10 @@ class UNet(nn.Module):  # type: ignore[misc]  # torch is not typed here
         self.last = nn.Conv2d(width, 2, 1)
 
     @staticmethod
-    def _block(given: int, made: int) -> nn.Module:
-        return nn.Sequential(nn.Conv2d(given, made, 3, padding=1), nn.BatchNorm2d(made), nn.ReLU(inplace=True))
+    def _block(channels_in: int, channels_out: int) -> nn.Module:
+        return nn.Sequential(
+            nn.Conv2d(channels_in, channels_out, 3, padding=1), nn.BatchNorm2d(channels_out), nn.ReLU(inplace=True)
+        )
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         first = self.first(images)

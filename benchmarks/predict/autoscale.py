@@ -84,7 +84,7 @@ def costs(raw: dict[str, Any]) -> Iterator[Figure]:
 
 
 def _against(raw: dict[str, Any], curve: Curve, case: str, run: Run) -> Iterator[Figure]:
-    fixed = {k: _samples(curve) / curve.rate(k) for k in FIXED if k <= curve.most}
+    fixed = {k: _samples(curve) / curve.rate(k) for k in FIXED if k <= curve.workers_max}
     completion = {k: 100 * (run.jct_s / fixed_s - 1) for k, fixed_s in fixed.items()}
     gpu_time = {k: 100 * (run.gpu_s / (fixed_s * k) - 1) for k, fixed_s in fixed.items()}
     raw[case] = {"workers": run.members, "jct_s": run.jct_s, "gpu_s": run.gpu_s, "fixed_jct_s": fixed}

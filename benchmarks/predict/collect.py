@@ -48,13 +48,13 @@ class Workload:
         return self.name if self.precision == "fp32" else f"{self.name} {self.precision}"
 
 
-def plan(only: Sequence[str] = (), batches: int = 0, precisions: Sequence[str] = PRECISIONS) -> list[Workload]:
+def plan(architectures: Sequence[str] = (), batches: int = 0, precisions: Sequence[str] = PRECISIONS) -> list[Workload]:
     """All workloads by architecture; batches: so many of each, spread, instead of all in 32 bits and one in 16."""
     from benchmarks.predict.architectures import ALL
 
     made = []
     for name, architecture in ALL.items():
-        if only and name not in only:
+        if architectures and name not in architectures:
             continue
         for precision in precisions:
             wanted = batches or (len(architecture.batches) if precision == "fp32" else 1)
@@ -63,13 +63,13 @@ def plan(only: Sequence[str] = (), batches: int = 0, precisions: Sequence[str] =
     return made
 
 
-def spread(values: Sequence[int], wanted: int) -> list[int]:
+def spread(values: Sequence[int], count: int) -> list[int]:
     """So many of the values, the middle one alone, else from the first to the last."""
-    if wanted >= len(values):
+    if count >= len(values):
         return list(values)
-    if wanted == 1:
+    if count == 1:
         return [values[len(values) // 2]]
-    return [values[i * (len(values) - 1) // (wanted - 1)] for i in range(wanted)]
+    return [values[i * (len(values) - 1) // (count - 1)] for i in range(count)]
 
 
 def device(cpu: bool) -> tuple[str, str]:
@@ -85,7 +85,7 @@ def device(cpu: bool) -> tuple[str, str]:
     return hardware.find_gpu(torch.cuda.get_device_name(0)).name, ""
 
 
-def measured(path: Path, label: str) -> set[tuple[str, float]]:
+def read_measured(path: Path, label: str) -> set[tuple[str, float]]:
     """(architecture, batch) of the rows that are there. Raises DataError where a file has the other sort of rows."""
     if not path.exists():
         return set()
@@ -176,7 +176,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(args: argparse.Namespace, path: Path, gpu: str, label: str) -> int:
     workloads = plan(args.only, args.batches)
-    there = measured(path, label)
+    there = read_measured(path, label)
     todo = [one for one in workloads if (one.architecture, float(one.batch)) not in there]
     print(f"collect: {label}, {len(workloads)} workloads, {len(workloads) - len(todo)} are in {path}", flush=True)
     done = failed = 0

@@ -24,7 +24,7 @@ MEMORY_PART = 0.9
 SECONDS_FACTOR = 2.0
 
 
-def chosen(rows: Sequence[dataset.Row], wanted: int, device_bytes: float) -> list[tuple[dataset.Row, dataset.Row]]:
+def choose_pairs(rows: Sequence[dataset.Row], count: int, device_bytes: float) -> list[tuple[dataset.Row, dataset.Row]]:
     """Pairs spread over summed utilisation from the least to the greatest, that fit on the device together."""
     known = [row for row in rows if row.utilisation is not None and row.memory_bytes is not None and row.step_ns]
     fitting = [
@@ -32,20 +32,22 @@ def chosen(rows: Sequence[dataset.Row], wanted: int, device_bytes: float) -> lis
         for first, second in itertools.combinations(known, 2)
         if first.memory_bytes + second.memory_bytes <= MEMORY_PART * device_bytes  # type: ignore[operator]
     ]
-    fitting.sort(key=_summed)
-    if len(fitting) <= wanted:
+    fitting.sort(key=_summed_utilisation)
+    if len(fitting) <= count:
         return fitting
     # equal steps of the sum, not of the rank: most pairs are busy ones
-    low, high = _summed(fitting[0]), _summed(fitting[-1])
+    low, high = _summed_utilisation(fitting[0]), _summed_utilisation(fitting[-1])
     found: list[tuple[dataset.Row, dataset.Row]] = []
-    for number in range(wanted):
-        aim = low + (high - low) * number / max(1, wanted - 1)
-        best = min((pair for pair in fitting if pair not in found), key=lambda pair: abs(_summed(pair) - aim))
+    for number in range(count):
+        aim = low + (high - low) * number / max(1, count - 1)
+        best = min(
+            (pair for pair in fitting if pair not in found), key=lambda pair: abs(_summed_utilisation(pair) - aim)
+        )
         found.append(best)
     return found
 
 
-def _summed(pair: tuple[dataset.Row, dataset.Row]) -> float:
+def _summed_utilisation(pair: tuple[dataset.Row, dataset.Row]) -> float:
     return sum(row.utilisation or 0.0 for row in pair)
 
 
@@ -55,10 +57,10 @@ def run(args: argparse.Namespace, path: Path, gpu: str, label: str) -> int:
 
     rows = [row for row in (dataset.read(path) if path.exists() else []) if row.device == label]
     if args.cpu:  # nothing was measured of a device: any number does to try the program
-        rows = [_tried(row) for row in rows]
+        rows = [_trial_row(row) for row in rows]
     out = path.with_name(f"{path.stem}-pairs.csv")
-    there = _there(out)
-    pairs = chosen(rows, args.pairs, hardware.find_gpu(gpu).memory_gb * 1e9)
+    there = _read_keys(out)
+    pairs = choose_pairs(rows, args.pairs, hardware.find_gpu(gpu).memory_gb * 1e9)
     todo = [pair for pair in pairs if _key(pair) not in there]
     print(f"collect: {label}, {len(pairs)} pairs, {len(pairs) - len(todo)} are in {out}", flush=True)
     if not pairs:
@@ -68,19 +70,19 @@ def run(args: argparse.Namespace, path: Path, gpu: str, label: str) -> int:
     for pair in todo:
         if end - time.monotonic() < FIRST_S:
             break
-        found = together(pair, gpu, args, end - time.monotonic())
+        found = measure_pair(pair, gpu, args, end - time.monotonic())
         print(f"  {' + '.join(_name(row) for row in pair):<44} {_words(pair, found)}", flush=True)
         if "failed" not in found:
-            _append(out, [label, *_key(pair), f"{_summed(pair):.4f}", *found["slowdowns"], found["bytes"]])
+            _append(out, [label, *_key(pair), f"{_summed_utilisation(pair):.4f}", *found["slowdowns"], found["bytes"]])
     return 0
 
 
-def _tried(row: dataset.Row) -> dataset.Row:
+def _trial_row(row: dataset.Row) -> dataset.Row:
     made = {name: getattr(row, name) for name in (*dataset.TEXTS, "features", "step_ns")}
     return dataset.Row(**made, utilisation=0.5, memory_bytes=float(1 << 30))
 
 
-def together(
+def measure_pair(
     pair: tuple[dataset.Row, dataset.Row], gpu: str, args: argparse.Namespace, left_s: float
 ) -> dict[str, Any]:
     """Both at once: how much longer each one's step takes than alone."""
@@ -88,7 +90,7 @@ def together(
         with Worker(args.python) as first, Worker(args.python) as second:
             workers = (first, second)
             for worker, row in zip(workers, pair, strict=True):
-                failed = worker.prepare(_asked(row, gpu, args), min(left_s, FIRST_S))
+                failed = worker.prepare(_request(row, gpu, args), min(left_s, FIRST_S))
                 if failed:
                     return failed
             for worker in workers:
@@ -104,7 +106,7 @@ def together(
     return {"slowdowns": slower, "bytes": "" if None in held else f"{sum(held):.9g}"}
 
 
-def _asked(row: dataset.Row, gpu: str, args: argparse.Namespace) -> dict[str, Any]:
+def _request(row: dataset.Row, gpu: str, args: argparse.Namespace) -> dict[str, Any]:
     name, _, precision = row.architecture.partition(" ")
     return {
         "name": name,
@@ -125,13 +127,13 @@ def _key(pair: tuple[dataset.Row, dataset.Row]) -> tuple[str, str, str, str]:
     return first.architecture, f"{first.features['batch']:g}", second.architecture, f"{second.features['batch']:g}"
 
 
-def _words(pair: tuple[dataset.Row, dataset.Row], found: dict[str, Any]) -> str:
-    if "failed" in found:
-        return f"not measured: {found['failed']}"
-    return f"sum {_summed(pair):.0%}: {' and '.join(found['slowdowns'])} times as long"
+def _words(pair: tuple[dataset.Row, dataset.Row], answer: dict[str, Any]) -> str:
+    if "failed" in answer:
+        return f"not measured: {answer['failed']}"
+    return f"sum {_summed_utilisation(pair):.0%}: {' and '.join(answer['slowdowns'])} times as long"
 
 
-def _there(path: Path) -> set[tuple[str, ...]]:
+def _read_keys(path: Path) -> set[tuple[str, ...]]:
     if not path.exists():
         return set()
     with path.open(newline="") as file:

@@ -51,18 +51,18 @@ class Worker:
                 with contextlib.suppress(BrokenPipeError):  # what was not read any more
                     pipe.close()
 
-    def measure(self, asked: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
+    def measure(self, request: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
         """What it reports of a workload. Raises WorkerError."""
         end = time.monotonic() + timeout_s
-        failed = self.prepare(asked, timeout_s)
+        failed = self.prepare(request, timeout_s)
         if failed:
             return failed
         self.start()
         return self.read_answer(end - time.monotonic())
 
-    def prepare(self, asked: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
+    def prepare(self, request: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
         """Everything up to the measurement; its report if that fails, else nothing."""
-        self._write(json.dumps(asked))
+        self._write(json.dumps(request))
         line = self._line(timeout_s)
         return {} if line == "ready" else dict(json.loads(line))
 

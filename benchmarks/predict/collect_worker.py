@@ -46,29 +46,29 @@ def main() -> None:
             torch.cuda.empty_cache()
 
 
-def _measure(asked: Mapping[str, Any], say: Callable[[str], object]) -> dict[str, Any]:
+def _measure(request: Mapping[str, Any], say: Callable[[str], object]) -> dict[str, Any]:
     """A workload: what is known of it, then what it does."""
-    known = _known(asked)
-    make = getattr(architectures, asked["name"])
-    step = _Step(make, asked)
-    for _ in range(1 if asked["cpu"] else WARM_STEPS):
+    known = _known_facts(request)
+    make = getattr(architectures, request["name"])
+    step = _Step(make, request)
+    for _ in range(1 if request["cpu"] else WARM_STEPS):
         step.run()
     step.wait()
     say("ready\n")
     sys.stdin.readline()
-    measured = _on_cpu(step) if asked["cpu"] else _on_device(step, asked["seconds"])
+    measured = _on_cpu(step) if request["cpu"] else _on_device(step, request["seconds"])
     return {**known, **measured}
 
 
-def _known(asked: Mapping[str, Any]) -> dict[str, Any]:
+def _known_facts(request: Mapping[str, Any]) -> dict[str, Any]:
     """Features, and the memory that the graph says."""
-    name = f"{architectures.__name__}:{asked['name']}"
-    question = entry.Asked(name, asked["batch"], OPTIMIZER, asked["precision"])
-    gpu = hardware.find_gpu(asked["gpu"])
-    half = asked["precision"] != "fp32"
-    made = torch_trace.trace(name, asked["batch"], True)
+    name = f"{architectures.__name__}:{request['name']}"
+    question = entry.Asked(name, request["batch"], OPTIMIZER, request["precision"])
+    gpu = hardware.find_gpu(request["gpu"])
+    half = request["precision"] != "fp32"
+    made = torch_trace.trace(name, request["batch"], True)
     read = entry.Read(
-        graph_counts.count(made, asked["batch"], half), memory.estimate(made, asked["batch"], OPTIMIZER, half)
+        graph_counts.count(made, request["batch"], half), memory.estimate(made, request["batch"], OPTIMIZER, half)
     )
     estimate = entry.memory_bytes(read, gpu)
     return {
@@ -81,19 +81,19 @@ def _known(asked: Mapping[str, Any]) -> dict[str, Any]:
 class _Step:
     """A training step: data from the host, forward, backward, optimizer."""
 
-    def __init__(self, make: Callable[[int], tuple[torch.nn.Module, Any]], asked: Mapping[str, Any]) -> None:
-        self.device = torch.device("cpu" if asked["cpu"] else "cuda")
+    def __init__(self, make: Callable[[int], tuple[torch.nn.Module, Any]], request: Mapping[str, Any]) -> None:
+        self.device = torch.device("cpu" if request["cpu"] else "cuda")
         with self.device:  # where random weights are made at once
-            model, inputs = make(min(asked["batch"], CPU_BATCH) if asked["cpu"] else asked["batch"])
+            model, inputs = make(min(request["batch"], CPU_BATCH) if request["cpu"] else request["batch"])
         self.model = model.train()
         self.inputs = inputs
-        if not asked["cpu"]:
+        if not request["cpu"]:
             self.inputs = pytree.tree_map_only(torch.Tensor, lambda t: t.cpu().pin_memory(), inputs)
             del inputs
             torch.cuda.empty_cache()
         self.optimizer = torch.optim.Adam(self.model.parameters())
-        self.dtype = _DTYPES.get(asked["precision"])
-        scaled = self.dtype is torch.float16 and not asked["cpu"]
+        self.dtype = _DTYPES.get(request["precision"])
+        scaled = self.dtype is torch.float16 and not request["cpu"]
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=scaled)
 
     def run(self) -> None:

@@ -87,7 +87,7 @@ class Result:
     useful: float
     jct_h: float
     p99_h: float  # when 99 % of the jobs had ended
-    parted: int
+    parted_pairs: int
 
     def shorter(self, than: Result) -> float:
         """Its makespan, in percent."""
@@ -95,7 +95,7 @@ class Result:
 
 
 @functools.cache
-def drawn(jobs: str) -> tuple[Drawn, ...]:
+def read_draws(jobs: str) -> tuple[Drawn, ...]:
     """The committed data."""
     with (FOLDER / f"{jobs}.csv").open(encoding="utf-8", newline="") as file:
         return tuple(
@@ -133,7 +133,7 @@ def trace(case: Case, rmsle: float | None = None) -> tuple[TraceJob, ...]:
 
     The more of a device a job uses, the more demanding it is among Gavel's models.
     """
-    data = drawn(case.jobs)
+    data = read_draws(case.jobs)
     work_ns = sum(one.duration_ns for one in data)
     time_scale = work_ns / (GPUS * case.load) / data[-1].submitted_ns
     models = pairs(case.truth)[1] if case.truth != "summed" else ()
@@ -230,7 +230,7 @@ def figures(raw: dict[str, Any]) -> Iterator[Figure]:
 
 def _arms(raw: dict[str, Any], case: Case) -> Iterator[Figure]:
     wanted = case == Case()
-    base = _kept(raw, case, SLOTS, slots(case, "fifo"))
+    base = _keep(raw, case, SLOTS, slots(case, "fifo"))
     found = {
         f"slots, {LAS}": slots(case, LAS),
         REACTIVE: reacting(case),
@@ -240,7 +240,7 @@ def _arms(raw: dict[str, Any], case: Case) -> Iterator[Figure]:
     goals = {PREDICTED: SHORTER_PERCENT, OFF: SHORTER_WITH_LARGE_ERROR_PERCENT} if wanted else {}
     yield from _all(case, SLOTS, base)
     for arm, one in found.items():
-        yield from _all(case, arm, _kept(raw, case, arm, one))
+        yield from _all(case, arm, _keep(raw, case, arm, one))
         goal = at_least(goals[arm]) if arm in goals else None
         yield Figure(ROW, f"{case}", f"{arm}: makespan, % shorter than slots", one.shorter(base), goal)
         goal = at_least(MORE_BUSY_PERCENT) if wanted and arm == PREDICTED else None
@@ -278,24 +278,24 @@ def _rules(raw: dict[str, Any]) -> Iterator[Figure]:
     for rule, rmsle in (*arms, ("colocate(120,3)", ERROR), (RULE, 0.0), (RULE, None)):
         error_text = "no predictions" if rmsle is None else f"RMSLE {rmsle:g}"
         arm = f"{rule}, {error_text}"
-        one = _kept(raw, case, arm, shared(case, rmsle, rule))
+        one = _keep(raw, case, arm, shared(case, rmsle, rule))
         yield Figure(ROW, f"{case}", f"{arm}: makespan, % shorter than slots", one.shorter(base))
         yield Figure(ROW, f"{case}", f"{arm}: average completion time, h", one.jct_h)
 
 
 def _two(raw: dict[str, Any], case: Case) -> Iterator[Figure]:
     """Slots against predictions."""
-    base = _kept(raw, case, SLOTS, slots(case, "fifo"))
-    one = _kept(raw, case, PREDICTED, shared(case, ERROR))
+    base = _keep(raw, case, SLOTS, slots(case, "fifo"))
+    one = _keep(raw, case, PREDICTED, shared(case, ERROR))
     yield Figure(ROW, f"{case}", f"{PREDICTED}: makespan, % shorter than slots", one.shorter(base))
     yield Figure(ROW, f"{case}", f"{PREDICTED}: utilisation, % above slots", 100 * (one.busy / base.busy - 1))
     yield Figure(ROW, f"{case}", f"{SLOTS}: average completion time, h", base.jct_h)
     yield Figure(ROW, f"{case}", f"{PREDICTED}: average completion time, h", one.jct_h)
     if case.truth != "summed":
-        yield Figure(ROW, f"{case}", f"{PREDICTED}: pairs that lost and were parted", one.parted)
+        yield Figure(ROW, f"{case}", f"{PREDICTED}: pairs that lost and were parted", one.parted_pairs)
     yield _bound(case, base)
 
 
-def _kept(raw: dict[str, Any], case: Case, arm: str, one: Result) -> Result:
+def _keep(raw: dict[str, Any], case: Case, arm: str, one: Result) -> Result:
     raw.setdefault(str(case), {})[arm] = asdict(one)
     return one

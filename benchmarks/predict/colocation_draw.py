@@ -62,7 +62,7 @@ SETS = {
 }
 
 
-def chosen(jobs: Jobs) -> list[TraceJob]:
+def choose_jobs(jobs: Jobs) -> list[TraceJob]:
     """The first of one GPU, the first at 0."""
     found = [
         job
@@ -76,14 +76,14 @@ def logistic(x: float) -> float:
     return 1 / (1 + math.exp(-x))
 
 
-def utilisations(drawn: Sequence[float], percent: int) -> list[float]:
+def utilisations(draws: Sequence[float], percent: int) -> list[float]:
     """In percent, with that mean: bisection."""
     low, high = -10.0, 10.0
     for _ in range(100):
         middle = (low + high) / 2
-        mean = 100 * math.fsum(logistic(middle + SPREAD * z) for z in drawn) / len(drawn)
+        mean = 100 * math.fsum(logistic(middle + SPREAD * z) for z in draws) / len(draws)
         low, high = (middle, high) if mean < percent else (low, middle)
-    return [100 * logistic(low + SPREAD * z) for z in drawn]
+    return [100 * logistic(low + SPREAD * z) for z in draws]
 
 
 def rows(jobs: Sequence[TraceJob]) -> list[tuple[object, ...]]:
@@ -118,7 +118,7 @@ def write(folder: Path) -> None:
         with path.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(COLUMNS)
-            writer.writerows(rows(chosen(jobs)))
+            writer.writerows(rows(choose_jobs(jobs)))
         sums[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
     source = json.loads((DATA / "philly" / "source.json").read_text())
     source["what"] = "1,500 one-GPU jobs of Philly's traces, with utilisation and memory drawn (colocation_draw.py)"

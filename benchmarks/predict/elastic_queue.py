@@ -59,22 +59,22 @@ RUN = "run time, % below rigid FIFO"
 
 @dataclass(frozen=True)
 class Case:
-    """`least` and `most`: (times, of how many) what the trace asks for."""
+    """`min_part` and `max_part`: (times, of how many) what the trace asks for."""
 
-    least: tuple[int, int] = (1, 2)
-    most: tuple[int, int] = (2, 1)
+    min_part: tuple[int, int] = (1, 2)
+    max_part: tuple[int, int] = (2, 1)
     seed: int = 1
     relative: bool = False  # the curve begins where each job's request is
     change_s: int = 30
-    apart: float = 1.0  # submissions
+    spacing: float = 1.0  # submissions
     rigid: bool = False
     always_most: bool = False  # elastic jobs never have another size
-    autoscaled: bool = False  # they grow to the targets of their autoscalers, which measure first
+    autoscales: bool = False  # they grow to the targets of their autoscalers, which measure first
     eager: bool = False  # they take all they can use before those behind them start
 
 
 #: of which the goals are judged
-EAGER = Case(least=(1, 1), most=(4, 1), eager=True)
+EAGER = Case(min_part=(1, 1), max_part=(4, 1), eager=True)
 
 
 @dataclass(frozen=True)
@@ -94,13 +94,13 @@ def elastic_trace(case: Case) -> list[TraceJob]:
     chosen = random.Random(case.seed).sample(range(len(jobs)), len(jobs) // 2)
     for index in chosen if not case.rigid else ():
         jobs[index] = _elastic(jobs[index], case)
-    return [replace(job, submitted_ns=int(job.submitted_ns * case.apart)) for job in jobs]
+    return [replace(job, submitted_ns=int(job.submitted_ns * case.spacing)) for job in jobs]
 
 
 def _elastic(job: TraceJob, case: Case) -> TraceJob:
     asked = job.spec.members
-    least = max(1, -(-asked * case.least[0] // case.least[1]))
-    most = min(GPUS, asked * case.most[0] // case.most[1])
+    least = max(1, -(-asked * case.min_part[0] // case.min_part[1]))
+    most = min(GPUS, asked * case.max_part[0] // case.max_part[1])
     curve = SLIDES.rescale_sizes(SLIDES.points[0][0], asked) if case.relative else SLIDES
     if case.always_most:
         shorter_ns = job.duration_ns * FULL // curve.speed(most, asked, FULL)
@@ -114,7 +114,7 @@ def sums(case: Case, policy: str) -> Sums:
     """One policy on a case."""
     costs = Costs(resize_ns=case.change_s * SECOND_NS)
     queue = QueueSpec(DEFAULT_QUEUE, backfill=False, min_run_ns=0, elastic_eager=case.eager)
-    one = scenario.Scenario(policy, scenario.COUNT, queues=(queue,), costs=costs, has_autoscalers=case.autoscaled)
+    one = scenario.Scenario(policy, scenario.COUNT, queues=(queue,), costs=costs, has_autoscalers=case.autoscales)
     outcome = scenario.run(elastic_trace(case), clusters.parse(CLUSTER400.cluster), one)
     run_ns = sum(job.executed_ns for _, job in outcome.jobs)
     spent_ns = sum(job.ended_ns - job.submitted_ns for _, job in outcome.jobs)
@@ -125,9 +125,9 @@ def sums(case: Case, policy: str) -> Sums:
     )
 
 
-def below(value: float, before: float) -> float:
+def percent_below(value: float, base: float) -> float:
     """Percent."""
-    return 100 * (1 - value / before)
+    return 100 * (1 - value / base)
 
 
 def figures(raw: dict[str, Any]) -> Iterator[Figure]:
@@ -142,21 +142,24 @@ def figures(raw: dict[str, Any]) -> Iterator[Figure]:
         yield from _against_fifo(name, one, rigid)
     name = f"eager, request to four times, {TIRESIAS}"
     yield from _arm(raw, name, eager)
-    yield Figure(ROW, name, WAIT, below(eager.wait_h, rigid.wait_h), at_least(38))
-    yield Figure(ROW, name, RUN, below(eager.run_h, rigid.run_h), at_least(22))
+    yield Figure(ROW, name, WAIT, percent_below(eager.wait_h, rigid.wait_h), at_least(38))
+    yield Figure(ROW, name, RUN, percent_below(eager.run_h, rigid.run_h), at_least(22))
     for policy in (FIFO, PASSING):
         yield from _against_fifo(f"eager, request to four times, {policy}", sums(EAGER, policy), rigid)
     passing = sums(Case(rigid=True), PASSING)
-    yield Figure(ROW, f"rigid, {PASSING}", f"{WAIT}: nothing is elastic", below(passing.wait_h, rigid.wait_h))
-    yield Figure(ROW, f"rigid, {TIRESIAS}", f"{WAIT}: nothing is elastic", below(las.wait_h, rigid.wait_h))
+    yield Figure(ROW, f"rigid, {PASSING}", f"{WAIT}: nothing is elastic", percent_below(passing.wait_h, rigid.wait_h))
+    yield Figure(ROW, f"rigid, {TIRESIAS}", f"{WAIT}: nothing is elastic", percent_below(las.wait_h, rigid.wait_h))
     for policy, base in ((FIFO, rigid), (PASSING, passing)):
-        found = below(sums(Case(), policy).wait_h, base.wait_h)
+        found = percent_below(sums(Case(), policy).wait_h, base.wait_h)
         yield Figure(ROW, f"elastic, {policy}", "wait, % below rigid jobs of the same policy", found)
     for most, words in (((2, 1), "always at their most"), ((4, 1), "always at four times")):
-        possible = sums(Case(always_most=True, most=most), TIRESIAS)
-        yield Figure(ROW, words, RUN, below(possible.run_h, rigid.run_h))
+        possible = sums(Case(always_most=True, max_part=most), TIRESIAS)
+        yield Figure(ROW, words, RUN, percent_below(possible.run_h, rigid.run_h))
     for arm, one in (*arms, (name, eager)):
-        for what, percent in (("wait", below(one.wait_h, las.wait_h)), ("run time", below(one.run_h, las.run_h))):
+        for what, percent in (
+            ("wait", percent_below(one.wait_h, las.wait_h)),
+            ("run time", percent_below(one.run_h, las.run_h)),
+        ):
             yield Figure(ROW, arm, f"{what}, % below rigid {TIRESIAS}", percent)
     for other, case in _others().items():
         yield from _other(raw, other, case, PASSING)
@@ -167,12 +170,12 @@ def figures(raw: dict[str, Any]) -> Iterator[Figure]:
 def _other(raw: dict[str, Any], name: str, case: Case, policy: str) -> Iterator[Figure]:
     one = sums(case, policy)
     raw[f"{name}, {policy}"] = asdict(one)
-    yield from _against_fifo(name, one, sums(Case(rigid=True, apart=case.apart), FIFO))
+    yield from _against_fifo(name, one, sums(Case(rigid=True, spacing=case.spacing), FIFO))
 
 
 def _against_fifo(name: str, one: Sums, rigid: Sums) -> Iterator[Figure]:
-    yield Figure(ROW, name, WAIT, below(one.wait_h, rigid.wait_h))
-    yield Figure(ROW, name, RUN, below(one.run_h, rigid.run_h))
+    yield Figure(ROW, name, WAIT, percent_below(one.wait_h, rigid.wait_h))
+    yield Figure(ROW, name, RUN, percent_below(one.run_h, rigid.run_h))
 
 
 def _arm(raw: dict[str, Any], name: str, one: Sums) -> Iterator[Figure]:
@@ -187,36 +190,36 @@ def _arm(raw: dict[str, Any], name: str, one: Sums) -> Iterator[Figure]:
 def _others() -> dict[str, Case]:
     """What else might have been chosen."""
     return {
-        "least the request": Case(least=(1, 1)),
-        "least a quarter": Case(least=(1, 4)),
-        "most the request": Case(most=(1, 1)),
-        "most four times": Case(most=(4, 1)),
-        "request to four times": Case(least=(1, 1), most=(4, 1)),
+        "least the request": Case(min_part=(1, 1)),
+        "least a quarter": Case(min_part=(1, 4)),
+        "most the request": Case(max_part=(1, 1)),
+        "most four times": Case(max_part=(4, 1)),
+        "request to four times": Case(min_part=(1, 1), max_part=(4, 1)),
         "curve from each request": Case(relative=True),
         "draw 2": Case(seed=2),
         "draw 3": Case(seed=3),
-        "autoscaled": Case(autoscaled=True),
+        "autoscaled": Case(autoscales=True),
         "changes free": Case(change_s=0),
         "changes 5 min": Case(change_s=300),
-        "1.5 times as far apart": Case(apart=1.5),
-        "2 times as far apart": Case(apart=2.0),
-        "3 times as far apart": Case(apart=3.0),
+        "1.5 times as far apart": Case(spacing=1.5),
+        "2 times as far apart": Case(spacing=2.0),
+        "3 times as far apart": Case(spacing=3.0),
     }
 
 
 def _other_eager() -> dict[str, Case]:
     """The same of an eager queue, by 2D-LAS."""
     return {
-        "half to twice": replace(EAGER, least=(1, 2), most=(2, 1)),
-        "half to four times": replace(EAGER, least=(1, 2)),
-        "request to twice": replace(EAGER, most=(2, 1)),
+        "half to twice": replace(EAGER, min_part=(1, 2), max_part=(2, 1)),
+        "half to four times": replace(EAGER, min_part=(1, 2)),
+        "request to twice": replace(EAGER, max_part=(2, 1)),
         "curve from each request": replace(EAGER, relative=True),
         "draw 2": replace(EAGER, seed=2),
         "draw 3": replace(EAGER, seed=3),
-        "autoscaled": replace(EAGER, autoscaled=True),
+        "autoscaled": replace(EAGER, autoscales=True),
         "changes free": replace(EAGER, change_s=0),
         "changes 5 min": replace(EAGER, change_s=300),
-        "1.5 times as far apart": replace(EAGER, apart=1.5),
-        "2 times as far apart": replace(EAGER, apart=2.0),
-        "3 times as far apart": replace(EAGER, apart=3.0),
+        "1.5 times as far apart": replace(EAGER, spacing=1.5),
+        "2 times as far apart": replace(EAGER, spacing=2.0),
+        "3 times as far apart": replace(EAGER, spacing=3.0),
     }

@@ -42,7 +42,7 @@ def figures(raw: dict[str, Any]) -> Iterator[Figure]:
 def _quantiles(trace: Trace, raw: dict[str, Any]) -> Iterator[Figure]:
     """Each job is estimated when it comes, by those that have ended and those that run, as if all ran at once."""
     jobs = traces.load(trace)
-    found = [(job, estimate) for job, estimate in _estimated(jobs) if estimate]
+    found = [(job, estimate) for job, estimate in _estimate_jobs(jobs) if estimate]
     known = [(job, e.median_ns) for job, e in found if e.median_ns]
     raw["estimated"] = {"jobs": len(jobs), "estimated": len(found), "median known": len(known)}
     yield Figure("estimates", trace.name, "jobs with an estimate, %", 100 * len(found) / len(jobs))
@@ -54,7 +54,7 @@ def _quantiles(trace: Trace, raw: dict[str, Any]) -> Iterator[Figure]:
     yield Figure("estimates", trace.name, "median: typically off by a factor of", math.exp(off))
 
 
-def _estimated(jobs: Sequence[TraceJob]) -> Iterator[tuple[TraceJob, Estimate | None]]:
+def _estimate_jobs(jobs: Sequence[TraceJob]) -> Iterator[tuple[TraceJob, Estimate | None]]:
     estimates = Estimates()
     running: list[tuple[int, int]] = []  # (when it ends, which)
     job_classes = [learning.similarity_classes(job.spec) for job in jobs]

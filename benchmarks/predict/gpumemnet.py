@@ -101,7 +101,7 @@ def figures(raw: dict[str, Any], seeds: int = SEEDS) -> Iterator[Figure]:
     raw["passes"] = passes
     yield from _errors(passes)
     yield _mean()
-    yield _shipped()
+    yield _shipped_model()
 
 
 def _errors(passes: list[dict[str, Any]]) -> Iterator[Figure]:
@@ -131,7 +131,7 @@ def _mean() -> Figure:
     return Figure(ROW, "the mean of all", WORDS["utilisation"], float(logs.std()))
 
 
-def _shipped() -> Figure:
+def _shipped_model() -> Figure:
     """The model that is shipped is of these data and of these features."""
     import hashlib
 

@@ -62,8 +62,8 @@ def workers(raw: dict[str, Any], system: Live) -> Iterator[Figure]:
     ended = system.wait(training.job_id)
     system.client.send(calls.cancel(second))
     lines = training.steps()
-    wanted = fixed(STEPS)
-    raw["workers"] = {"changes": changes(lines), "reason": ended.reason, "said": training.said()}
+    wanted = train_alone(STEPS)
+    raw["workers"] = {"changes": changes(lines), "reason": ended.reason, "said": training.last_text()}
     case = "CIFAR, 1 -> 4 -> 2 workers as neighbours come and go"
     sizes = [size for size, _ in changes(lines)]
     yield Figure("live", case, "workers went 1, 4, 2 (1 = yes)", float(sizes == [1, 4, 2]), ALL)
@@ -73,7 +73,7 @@ def workers(raw: dict[str, Any], system: Live) -> Iterator[Figure]:
     twice = len(pids) - len({worker for worker, _ in pids})
     yield Figure("live", case, "workers whose process was another one later", twice, NONE)
     yield Figure("live", case, "restarts of the job", ended.attempt - 1, NONE)
-    off = worst(lines, wanted)
+    off = worst_difference(lines, wanted)
     raw["workers"]["off"] = off
     yield Figure(
         "live", case, "greatest difference of a loss from that of one worker, ppm", off * 1e6, at_most(CURVE_PPM)
@@ -103,7 +103,7 @@ def idle(lines: list[dict[str, Any]]) -> Iterator[tuple[str, float]]:
         yield f"{before} -> {after}", max(waited)
 
 
-def fixed(steps: int) -> dict[int, float]:
+def train_alone(steps: int) -> dict[int, float]:
     """Losses of the same training by one worker, without a daemon."""
     command = [sys.executable, "-m", "benchmarks.elastic.train", *PROGRAM, "--pause", "0", "--steps", str(steps)]
     env = {name: value for name, value in os.environ.items() if not name.startswith("VGPU")}
@@ -112,10 +112,10 @@ def fixed(steps: int) -> dict[int, float]:
     return {line["step"]: line["loss"] for line in lines if line["event"] == "step"}
 
 
-def worst(lines: list[dict[str, Any]], wanted: dict[int, float]) -> float:
+def worst_difference(lines: list[dict[str, Any]], losses: dict[int, float]) -> float:
     """Greatest relative difference; a step that is missing is a whole one."""
     found = {line["step"]: line["loss"] for line in lines}
-    return max(abs(found[step] - loss) / loss if step in found else 1.0 for step, loss in wanted.items())
+    return max(abs(found[step] - loss) / loss if step in found else 1.0 for step, loss in losses.items())
 
 
 # ---- an elastic slice ----
@@ -156,9 +156,9 @@ def milli(system: Live, job_id: int) -> int:
     return 0
 
 
-def until(system: Live, job_id: int, wanted: int) -> float:
+def until(system: Live, job_id: int, share_milli: int) -> float:
     """When its slice had that much, by the monotonic clock."""
-    wait_for(f"{wanted} milli", lambda: milli(system, job_id) == wanted)
+    wait_for(f"{share_milli} milli", lambda: milli(system, job_id) == share_milli)
     return time.monotonic()
 
 
@@ -172,22 +172,22 @@ def until_running(system: Live, job_id: int) -> float:
 
 
 class Braked(threading.Thread):
-    """Stops a process for most of the time, until `ended` is set or it is gone."""
+    """Stops a process for most of the time, until `end_event` is set or it is gone."""
 
     STOPPED_S, GOES_S = 0.3, 0.03
 
     def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)
         self._pid = pid
-        self.ended = threading.Event()
+        self.end_event = threading.Event()
 
     def run(self) -> None:
         try:
-            while not self.ended.is_set():
+            while not self.end_event.is_set():
                 os.kill(self._pid, signal.SIGSTOP)
-                self.ended.wait(self.STOPPED_S)
+                self.end_event.wait(self.STOPPED_S)
                 os.kill(self._pid, signal.SIGCONT)
-                self.ended.wait(self.GOES_S)
+                self.end_event.wait(self.GOES_S)
         except ProcessLookupError:
             pass
 
@@ -204,7 +204,7 @@ def straggler(raw: dict[str, Any], system: Live) -> Iterator[Figure]:
     brake.start()
     wait_for("its replacement", lambda: slow not in training.workers() and len(training.workers()) == 3, 120.0)
     end_ns = time.monotonic_ns()
-    brake.ended.set()
+    brake.end_event.set()
     training.wait_for(3, SETTLED_STEPS)
     after = training.workers()
     sizes = [size for size, step in changes(training.steps()) if step > SETTLED_STEPS]
@@ -252,7 +252,7 @@ def deaths(raw: dict[str, Any], system: Live) -> Iterator[Figure]:
     training.wait_for(3, SETTLED_STEPS)
     ended = system.wait(training.job_id)
     lines = training.steps()
-    off = worst(lines, fixed(STEPS))
+    off = worst_difference(lines, train_alone(STEPS))
     raw["deaths"] = {"killed": killed, "changes": changes(lines), "reason": ended.reason, "off": off}
     case = "three workers; the daemon and two of them are killed"
     yield Figure("live", case, "job completed (1 = yes)", float(ended.state == "completed"), ALL)

@@ -78,12 +78,12 @@ def live() -> Iterator[Live]:
 class Training:
     """The CIFAR program as an elastic job, and what its workers have said."""
 
-    def __init__(self, live: Live, most: int, options: Sequence[str], **fields: Any) -> None:
+    def __init__(self, live: Live, workers_max: int, options: Sequence[str], **fields: Any) -> None:
         self.live = live
         self.folder = live.system.folder / "lines"
         self.folder.mkdir()
         command = [sys.executable, "-m", "benchmarks.elastic.train", "--lines", str(self.folder), *options]
-        elastic = pb.ElasticSpec(workers_min=1, workers_max=most, heuristic=f"fixed({most})")
+        elastic = pb.ElasticSpec(workers_min=1, workers_max=workers_max, heuristic=f"fixed({workers_max})")
         self.job_id = live.submit(command, 250, name="cifar", elastic=elastic, **fields)
 
     def steps(self) -> list[dict[str, Any]]:
@@ -118,10 +118,10 @@ class Training:
     def _now(self, count: int) -> bool:
         job = self.live.job(self.job_id)
         if job.state in ENDED:
-            raise RuntimeError(f"the training is {job.state}: {job.reason}: {self.said()}")
+            raise RuntimeError(f"the training is {job.state}: {job.reason}: {self.last_text()}")
         return bool(self.now().get("workers") == count)
 
-    def said(self) -> str:
+    def last_text(self) -> str:
         """The last line of what the job has written that is not JSON."""
         texts = [path.read_text(errors="replace") for path in self.live.system.folder.glob(f"{self.job_id}.log*")]
         lines = [line for text in texts for line in text.splitlines() if line and not line.startswith("{")]

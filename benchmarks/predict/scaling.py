@@ -22,7 +22,7 @@ class Curve:
 
     name: str
     rate: Callable[[int], float]
-    most: int = 64
+    workers_max: int = 64
     batch: int = 128
 
 
@@ -47,12 +47,12 @@ CURVES = (
 )
 
 
-def optimum(curve: Curve, rule: Rule, least: int = 1) -> int:
+def optimum(curve: Curve, rule: Rule, workers_min: int = 1) -> int:
     """Of a rule, by a walk over all sizes of the true curve: the first from which no step is worth it.
 
     Steps are of one worker up to SPAWN: the search steps over what is narrower.
     """
-    points = [Point(k, round(curve.rate(k) * MICRO)) for k in range(least, curve.most + 1)]
+    points = [Point(k, round(curve.rate(k) * MICRO)) for k in range(workers_min, curve.workers_max + 1)]
     here = 0
     while True:
         ahead = range(here + 1, min(here + SPAWN, len(points) - 1) + 1)
@@ -79,7 +79,7 @@ def play(
     samples: float,
     *,
     heuristic: str = "",
-    least: int = 1,
+    workers_min: int = 1,
     change_s: float = 0.0,
     noise: float = 0.0,
     seed: int = 1,
@@ -87,8 +87,8 @@ def play(
 ) -> Run:
     """One job alone, with capacity for any target. `noise`: standard deviation of a step's time, a part of it."""
     chance = random.Random(seed)
-    scaler = Autoscaler(Elastic(least_members=least, most_members=curve.most, heuristic=heuristic))
-    run, members, now_s, left = Run(), least, 0.0, samples
+    scaler = Autoscaler(Elastic(least_members=workers_min, most_members=curve.workers_max, heuristic=heuristic))
+    run, members, now_s, left = Run(), workers_min, 0.0, samples
 
     def change(to: int, idle_s: float) -> None:
         nonlocal members, now_s
@@ -99,7 +99,7 @@ def play(
         run.path.append(members)
         scaler.set_workers(tuple(range(members)), round(now_s * SECOND_NS))
 
-    change(least, 0.0)
+    change(workers_min, 0.0)
     while left > 0:
         usual_s = curve.batch / curve.rate(members)
         steps = max(1, round(report_s / usual_s))

@@ -50,12 +50,14 @@ def arguments() -> argparse.Namespace:
     return made.parse_args()
 
 
-def say(step: steps.Step, found: Found, seconds: float) -> None:
+def say(step: steps.Step, finding: Found, seconds: float) -> None:
     """One line per step, and its problems below."""
-    state = f"skipped: {found.skipped}" if found.skipped else ("NOT AS ASSUMED" if found.problems else "ok")
+    state = (
+        f"skipped: {finding.skip_reason}" if finding.skip_reason else ("NOT AS ASSUMED" if finding.problems else "ok")
+    )
     took = f"{seconds:6.1f} s" if seconds else "    kept"
     print(f"  {step.name:<24} {took} of {step.budget_s:3.0f}  {state}", flush=True)
-    for problem in found.problems:
+    for problem in finding.problems:
         print(f"      {problem}")
 
 
@@ -68,40 +70,40 @@ def made_by(device: str, args: argparse.Namespace) -> dict[str, Any]:
 class Results:
     """The result files, written again after each step: what is there is what has been measured so far."""
 
-    def __init__(self, args: argparse.Namespace, device: str, planned: int) -> None:
-        self._common = {"simulated": args.sim, "device": device, "folder": args.results}
-        self._planned = planned
-        self.found: dict[str, Found] = {}
+    def __init__(self, args: argparse.Namespace, device: str, step_count: int) -> None:
+        self._common = {"is_simulated": args.sim, "device": device, "folder": args.results}
+        self._planned = step_count
+        self.findings: dict[str, Found] = {}
         self._seconds: dict[str, float] = {}
         self.paths: list[Path] = []
 
     def figures(self) -> dict[str, Any]:
         """What the steps found, as the file has it."""
         return {
-            name: {"figures": one.figures, "problems": one.problems, "skipped": one.skipped}
-            for name, one in self.found.items()
+            name: {"figures": one.figures, "problems": one.problems, "skipped": one.skip_reason}
+            for name, one in self.findings.items()
         }
 
-    def add(self, step: steps.Step, found: Found, seconds: float) -> None:
+    def add(self, step: steps.Step, finding: Found, seconds: float) -> None:
         """What a step found, at once."""
-        say(step, found, seconds)
-        self.found[step.name], self._seconds[step.name] = found, seconds
+        say(step, finding, seconds)
+        self.findings[step.name], self._seconds[step.name] = finding, seconds
         raw = {name: {"seconds": taken} for name, taken in self._seconds.items()}
-        common = {**self._common, "raw": raw, "parameters": {"steps": len(self.found), "of": self._planned}}
+        common = {**self._common, "raw": raw, "parameters": {"steps": len(self.findings), "of": self._planned}}
         self.paths = [results.write("qualify", goals={"problems": 0}, figures=self.figures(), **common)]
-        constants = self.found.get("constants")
+        constants = self.findings.get("constants")
         if constants and constants.figures:
             self.paths.append(results.write("constants", goals={}, figures=constants.figures, **common))
 
 
-def verdict(found: Mapping[str, Found]) -> int:
+def verdict(findings: Mapping[str, Found]) -> int:
     """The exit code, and what was skipped in words."""
-    skipped = {name: one.skipped for name, one in found.items() if one.skipped}
+    skipped = {name: one.skip_reason for name, one in findings.items() if one.skip_reason}
     if skipped:
-        print(f"{len(skipped)} of {len(found)} steps were skipped:")
+        print(f"{len(skipped)} of {len(findings)} steps were skipped:")
     for name, why in skipped.items():
         print(f"  {name}: {why}")
-    if any(one.problems for one in found.values()):
+    if any(one.problems for one in findings.values()):
         return NOT_AS_ASSUMED
     return SKIPPED if skipped else 0
 
@@ -133,7 +135,7 @@ def main() -> int:
     beside = table.read_figures(results.RESULTS / f"qualify-{'real' if args.sim else 'sim'}.json")
     print(table.compare(*((written.figures(), beside) if args.sim else (beside, written.figures()))))
     print("\n".join(map(str, written.paths)))
-    return verdict(written.found)
+    return verdict(written.findings)
 
 
 if __name__ == "__main__":

@@ -29,16 +29,16 @@ CHECKPOINT_MIB, CHECKPOINT_MIB_SIMULATED = 8192, 512
 
 @dataclass
 class Found:
-    """What one check found. problems: what is not as assumed, in words; skipped: why it could not be run."""
+    """What one check found. problems: what is not as assumed, in words; skip_reason: why it could not be run."""
 
     figures: dict[str, Any] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
-    skipped: str = ""
+    skip_reason: str = ""
 
 
-def driver_path(simulated: bool) -> Path:
+def driver_path(is_simulated: bool) -> Path:
     """The driver under test. Raises VgpudError when there is none."""
-    if simulated:
+    if is_simulated:
         return paths.sim_lib_dir() / "libcuda.so.1"
     from vgpud.libraries import driver
 
@@ -48,7 +48,7 @@ def driver_path(simulated: bool) -> Path:
     return found
 
 
-def unhooked(own: OwnSystem) -> dict[str, str]:
+def unhooked_env(own: OwnSystem) -> dict[str, str]:
     """The environment of a program that runs on the device without us."""
     env = dict(own.env)
     if own.is_simulated:
@@ -68,13 +68,13 @@ def run_json(command: Sequence[str], env: dict[str, str], timeout_s: float = 120
 def constants(own: OwnSystem) -> Found:
     """Measures what the simulated device is built on, without the hook."""
     program = harness.build("qualify/constants.c")
-    return Found(run_json([str(program)], unhooked(own)))
+    return Found(run_json([str(program)], unhooked_env(own)))
 
 
 def identity(own: OwnSystem) -> Found:
     """Pointer identity of cuGetProcAddress and the driver's exports, without the hook."""
     path = driver_path(own.is_simulated)
-    env = {**unhooked(own), "PYTHONPATH": str(harness.ROOT)}
+    env = {**unhooked_env(own), "PYTHONPATH": str(harness.ROOT)}
     found = Found(run_json([sys.executable, "-m", "benchmarks.qualify.identity", str(path)], env))
     if found.figures["different"]:
         names = ", ".join(found.figures["different"][:8])
@@ -94,7 +94,7 @@ def gate_c(own: OwnSystem) -> Found:
     """A saturating C program in a slice of 0.3 against the same program unhooked."""
     program = str(harness.build("tenants/load.c"))
     command = [program, "--seconds", str(round(MEASURE_S)), "--kernel-us", "200"]
-    done = subprocess.run(command, env=unhooked(own), capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, env=unhooked_env(own), capture_output=True, text=True, timeout=60, check=True)
     alone = completed_per_s([json.loads(line) for line in done.stdout.splitlines()])
     part = own.run("qualify-c", ["--gpus", str(FRACTION), "--max", str(FRACTION)], command)
     wait_for("the C program", lambda: not part.running, MEASURE_S + 60)
@@ -111,9 +111,9 @@ def checkpoint(own: OwnSystem) -> Found:
     """How fast the driver moves a process without a slice off the device and back."""
     mib = CHECKPOINT_MIB_SIMULATED if own.is_simulated else CHECKPOINT_MIB
     command = [str(harness.build("qualify/checkpoint.c")), str(mib)]
-    done = subprocess.run(command, env=unhooked(own), capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, env=unhooked_env(own), capture_output=True, text=True, timeout=60, check=False)
     if done.returncode == MISSING:
-        return Found(skipped=done.stdout.strip().splitlines()[-1])
+        return Found(skip_reason=done.stdout.strip().splitlines()[-1])
     if done.returncode:
         return Found(problems=[f"code {done.returncode}: {done.stderr.strip().splitlines()[-1]}"])
     found = Found(json.loads(done.stdout.splitlines()[-1]))
@@ -134,10 +134,10 @@ def trainer(own: OwnSystem, framework: str, python: str) -> Found:
         extra |= {"VGPU_SIM_KERNELS": str(model), "NOOPT": "1", "PARALLEL": "0"}
     fixed = [*module, "--steps", str(TRAIN_STEPS), "--report-every", "5"]
     plain = subprocess.run(
-        fixed, env={**unhooked(own), **extra}, capture_output=True, text=True, timeout=180, check=False
+        fixed, env={**unhooked_env(own), **extra}, capture_output=True, text=True, timeout=180, check=False
     )
     if plain.returncode == MISSING:
-        return Found(skipped=plain.stdout.strip())
+        return Found(skip_reason=plain.stdout.strip())
     if plain.returncode:
         return Found(problems=[f"unhooked: code {plain.returncode}: {plain.stderr.strip().splitlines()[-1]}"])
     before = [json.loads(line) for line in plain.stdout.splitlines() if line.startswith("{")]
@@ -163,13 +163,13 @@ def trainer(own: OwnSystem, framework: str, python: str) -> Found:
 def collect(own: OwnSystem, python: str) -> Found:
     """Models measured for the predictor, as many as the time allows; `benchmarks.predict.collect` measures the rest."""
     if own.is_simulated:
-        return Found(skipped="the simulated device runs no PyTorch")
+        return Found(skip_reason="the simulated device runs no PyTorch")
     command = [python, "-m", "benchmarks.predict.collect", "--batches", "1", "--total", str(COLLECT_S), "--json"]
-    env = {**unhooked(own), "PYTHONPATH": str(harness.ROOT)}
+    env = {**unhooked_env(own), "PYTHONPATH": str(harness.ROOT)}
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=COLLECT_S + 60, check=False)
     said = done.stdout.strip().splitlines() or done.stderr.strip().splitlines() or ["nothing said"]
     if done.returncode == MISSING:
-        return Found(skipped=said[-1])
+        return Found(skip_reason=said[-1])
     if done.returncode:
         return Found(problems=[f"code {done.returncode}: {said[-1]}"])
     return Found(json.loads(said[-1]))
@@ -179,7 +179,7 @@ def launches_until_end(own: OwnSystem, part: Part, slice_name: str) -> int:
     """Waits for a program in a slice; how many launches the daemon saw at its gate (0: it bypassed us)."""
     seen = 0
 
-    def ended() -> bool:
+    def has_ended() -> bool:
         nonlocal seen
         for process in client.all(calls.processes()):
             if process.slice == slice_name:
@@ -188,22 +188,22 @@ def launches_until_end(own: OwnSystem, part: Part, slice_name: str) -> int:
         return not part.running
 
     with own.client() as client:
-        wait_for(part.name, ended, 180)
+        wait_for(part.name, has_ended, 180)
     return seen
 
 
-def compare(before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def compare(base: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Losses and checksum of two runs of a trainer. `differences` lists what is not equal, in words."""
     differences = []
-    losses = [[line["loss"] for line in run if "loss" in line] for run in (before, after)]
+    losses = [[line["loss"] for line in run if "loss" in line] for run in (base, after)]
     if losses[0] != losses[1]:
         worst = max((abs(a - b) for a, b in zip(*losses, strict=False)), default=float("nan"))
         differences.append(f"losses, by up to {worst:g}")
-    sums = [run[-1].get("checksum") for run in (before, after)]
+    sums = [run[-1].get("checksum") for run in (base, after)]
     if sums[0] != sums[1]:
         differences.append(f"sum of the weights: {sums[0]} and {sums[1]}")
-    if before[-1]["step"] != after[-1]["step"]:
-        differences.append(f"steps: {before[-1]['step']} and {after[-1]['step']}")
+    if base[-1]["step"] != after[-1]["step"]:
+        differences.append(f"steps: {base[-1]['step']} and {after[-1]['step']}")
     compared = len(losses[0]) if losses[0] else "nothing: numbers are not computed"
     return {"losses_compared": compared, "last_loss": losses[0][-1] if losses[0] else None, "differences": differences}
 

@@ -19,7 +19,7 @@ LEGACY_STREAM, PER_THREAD_STREAM = 1, 2
 CUDA_VERSION = 13000
 
 
-def exported(path: str) -> list[str]:
+def exported_functions(path: str) -> list[str]:
     """The cu* functions that a driver exports."""
     return sorted(
         name for name, symbol in Elf(Path(path)).exports().items() if re.match(r"cu[A-Z]", name) and symbol.function
@@ -30,7 +30,7 @@ def main() -> int:
     """Asks the driver named in argv[1] and prints the answer."""
     path = sys.argv[1]
     driver = ctypes.CDLL(path)
-    names = exported(path)
+    names = exported_functions(path)
     addresses = {ctypes.cast(getattr(driver, name), ctypes.c_void_p).value: name for name in names}
     code = driver.cuInit(0)
     if code:

@@ -39,7 +39,7 @@ class Store(Protocol):
 
     def get(self, key: str) -> dict[str, object] | None: ...
 
-    def put(self, key: str, found: object) -> None: ...
+    def put(self, key: str, result: object) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def client(row: matrix.Row, python: str) -> Callable[[OwnSystem], Found]:
     def check(own: OwnSystem) -> Found:
         outcome = matrix.Matrix(own, python).run(row)
         if outcome.skipped:
-            return Found(skipped=outcome.skipped)
+            return Found(skip_reason=outcome.skipped)
         figures = {"seconds": outcome.seconds, "seen_bytes": outcome.seen_bytes, "launches": outcome.launches}
         return Found(figures, outcome.problems)
 
@@ -102,7 +102,7 @@ def plan(python: str) -> list[Step]:
 
 
 @contextmanager
-def within(seconds: float) -> Iterator[None]:
+def limit_time(seconds: float) -> Iterator[None]:
     """Raises OverBudget in the body once the seconds are over."""
 
     def ring(_number: int, _frame: FrameType | None) -> None:
@@ -120,7 +120,7 @@ def within(seconds: float) -> Iterator[None]:
 def attempt(step: Step, own: OwnSystem, seconds: float) -> Found:
     """Runs a step; an exception is a problem of that step, not the end of all. Nothing of it runs on."""
     try:
-        with within(seconds):
+        with limit_time(seconds):
             return step.check(own)
     except Exception as error:
         return Found(problems=[f"{type(error).__name__}: {error}"])
@@ -151,11 +151,11 @@ def run(
 def _run_one(step: Step, own: OwnSystem, store: Store, left_s: float) -> Found:
     """Runs a step within what is left for it, and keeps what it found at once."""
     if left_s < LEAST_S:
-        return Found(skipped=NO_TIME)
+        return Found(skip_reason=NO_TIME)
     try:
         found = attempt(step, own, left_s)
     except OverBudget:
         return Found(problems=[f"not done within {left_s:.0f} s: --resume tries it again"])
-    if not found.skipped:
+    if not found.skip_reason:
         store.put(step.name, asdict(found))
     return found

@@ -28,9 +28,9 @@ def read_figures(path: Path) -> Figures:
     return figures
 
 
-def compare(simulated: Figures, real: Figures) -> str:
+def compare(simulated_figures: Figures, real_figures: Figures) -> str:
     """A line for each number of either, with the real one over the simulated."""
-    columns = numbers(simulated), numbers(real)
+    columns = numbers(simulated_figures), numbers(real_figures)
     names = [*columns[0], *(name for name in columns[1] if name not in columns[0])]
     rows = []
     for name in names:

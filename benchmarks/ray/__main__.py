@@ -19,7 +19,7 @@ from typing import Any
 
 import vgpud.ray
 from benchmarks import harness, results
-from benchmarks.ray.workers import fenced, get, start, unfenced
+from benchmarks.ray.workers import fenced_options, get, start, unfenced_options
 from benchmarks.table import at_most, judge
 from tests.ray import programs
 from tests.ray.ray_cluster import RayCluster, missing, ray_cluster
@@ -52,7 +52,7 @@ def steps_per_second(nodes: RayCluster, actors: Sequence[Any], seconds: float) -
 def actors_row(nodes: RayCluster, seconds: float) -> dict[str, Any]:
     """All actors in slices: each one's share, memory and slice."""
     placed = [(number, gpus) for number, each in enumerate(FRACTIONS) for gpus in each]
-    actors = [start(nodes, number, fenced(gpus, mem=limit_bytes(gpus))) for number, gpus in placed]
+    actors = [start(nodes, number, fenced_options(gpus, mem=limit_bytes(gpus))) for number, gpus in placed]
     seen = get(nodes, [actor.seen.remote() for actor in actors])
     slices = [{made.name.split("-")[1]: made for made in nodes.slices(number)} for number in range(len(FRACTIONS))]
     rate, begin_ns, end_ns = steps_per_second(nodes, actors, seconds)
@@ -82,7 +82,7 @@ def actors_row(nodes: RayCluster, seconds: float) -> dict[str, Any]:
 def unfenced_row(nodes: RayCluster, seconds: float) -> float:
     """Steps per second of the same actors, which nothing limits."""
     placed = [(number, gpus) for number, each in enumerate(FRACTIONS) for gpus in each]
-    actors = [start(nodes, number, unfenced(gpus, nodes.systems[number])) for number, gpus in placed]
+    actors = [start(nodes, number, unfenced_options(gpus, nodes.systems[number])) for number, gpus in placed]
     rate, _begin_ns, _end_ns = steps_per_second(nodes, actors, seconds)
     for actor in actors:
         nodes.ray.kill(actor)
@@ -170,7 +170,7 @@ def main() -> int:
     print(f"  trials: {trials or 'not run: needs the package ray[tune]'}")
     path = results.write(
         "ray",
-        simulated=True,
+        is_simulated=True,
         device=device,
         parameters={"fractions": FRACTIONS, "seconds": given.seconds, "device_bytes": DEVICE_BYTES, "trials": TRIALS},
         goals=GOALS,

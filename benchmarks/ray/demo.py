@@ -17,7 +17,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.ray.workers import fenced, get, start, unfenced
+from benchmarks.ray.workers import fenced_options, get, start, unfenced_options
 from tests.ray.ray_cluster import RayCluster, missing, ray_cluster
 from vgpud.cli.demo.demo_measure import Wanted
 from vgpud.cli.demo.demo_view import share_bar
@@ -42,12 +42,12 @@ class Demo:
 
     def run(self) -> None:
         system = self.nodes.systems[0]
-        plain = {name: start(self.nodes, 0, unfenced(gpus, system)) for name, (gpus, _) in ACTORS.items()}
+        plain = {name: start(self.nodes, 0, unfenced_options(gpus, system)) for name, (gpus, _) in ACTORS.items()}
         self._phase("num_gpus alone", plain, is_fenced=False)
         for actor in plain.values():
             self.nodes.ray.kill(actor)
         time.sleep(SETTLE_S)
-        held = {name: start(self.nodes, 0, fenced(gpus, max=most)) for name, (gpus, most) in ACTORS.items()}
+        held = {name: start(self.nodes, 0, fenced_options(gpus, max=most)) for name, (gpus, most) in ACTORS.items()}
         self._phase("vgpud.ray.options()", held)
         self.nodes.ray.kill(held.pop("half"))
         self._phase("half has ended", held)

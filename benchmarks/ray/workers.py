@@ -12,13 +12,13 @@ from vgpud import paths
 from vgpud.cli.demo.private_system import OwnSystem
 
 
-def unfenced(gpus: float, system: OwnSystem) -> dict[str, Any]:
+def unfenced_options(gpus: float, system: OwnSystem) -> dict[str, Any]:
     """Options of a worker that Ray counts alike and nothing limits, on a node's simulated devices."""
     found = {"LD_LIBRARY_PATH": str(paths.sim_lib_dir()), "VGPU_SIM_DIR": str(system.sim_dir)}
     return {"num_gpus": gpus, "runtime_env": {"env_vars": found}}
 
 
-def fenced(gpus: float, **size: Any) -> dict[str, Any]:
+def fenced_options(gpus: float, **size: Any) -> dict[str, Any]:
     return vgpud.ray.options(gpus, **size)
 
 
@@ -28,5 +28,5 @@ def start(nodes: RayCluster, number: int, options: dict[str, Any]) -> Any:
     return nodes.ray.remote(programs.Tenant).options(**words).remote()
 
 
-def get(nodes: RayCluster, waited: Sequence[Any]) -> list[Any]:
-    return list(nodes.ray.get(list(waited), timeout=PATIENCE_S))
+def get(nodes: RayCluster, refs: Sequence[Any]) -> list[Any]:
+    return list(nodes.ray.get(list(refs), timeout=PATIENCE_S))

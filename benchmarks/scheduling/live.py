@@ -136,11 +136,11 @@ def live_system() -> Iterator[tuple[OwnSystem, list[User]]]:
 # ---- the mixture ----
 
 
-def submit_all(users: Sequence[User], wanted: Sequence[Submission]) -> dict[int, Submission]:
+def submit_all(users: Sequence[User], submissions: Sequence[Submission]) -> dict[int, Submission]:
     """Every job's request, by its number."""
     placed: list[list[int]] = []
     known: dict[int, Submission] = {}
-    for submission in wanted:
+    for submission in submissions:
         fields: dict[str, Any] = {
             "priority": submission.priority,
             "members": submission.members,
@@ -164,13 +164,13 @@ def submit_all(users: Sequence[User], wanted: Sequence[Submission]) -> dict[int,
 class Submitter(threading.Thread):
     """Submits while the daemon is killed. The daemon itself is started by the main thread, whose end would end it."""
 
-    def __init__(self, users: Sequence[User], wanted: Sequence[Submission]) -> None:
+    def __init__(self, users: Sequence[User], submissions: Sequence[Submission]) -> None:
         super().__init__(daemon=True)
-        self._users, self._wanted = users, wanted
-        self.known: dict[int, Submission] = {}
+        self._users, self._wanted = users, submissions
+        self.by_job: dict[int, Submission] = {}
 
     def run(self) -> None:
-        self.known = submit_all(self._users, self._wanted)
+        self.by_job = submit_all(self._users, self._wanted)
 
 
 class Sampler(threading.Thread):
@@ -179,16 +179,16 @@ class Sampler(threading.Thread):
     def __init__(self, system: OwnSystem) -> None:
         super().__init__(daemon=True)
         self._system = system
-        self.ended = threading.Event()
-        self.most: Counter[str] = Counter()
+        self.end_event = threading.Event()
+        self.peaks_milli: Counter[str] = Counter()
         self.looks = 0
 
     def run(self) -> None:
         from vgpud.errors import CliError
 
-        while not self.ended.wait(0.01):
+        while not self.end_event.wait(0.01):
             with contextlib.suppress(CliError), self._system.client() as client:
-                while not self.ended.wait(0.01):
+                while not self.end_event.wait(0.01):
                     self._look(client.all(calls.slices()))
 
     def _look(self, slices: Sequence[pb.Slice]) -> None:
@@ -197,7 +197,7 @@ class Sampler(threading.Thread):
             now[made.queue] += 0 if made.suspended else sum(device.min_milli for device in made.devices)
         self.looks += 1
         for queue, milli in now.items():
-            self.most[queue] = max(self.most[queue], milli)
+            self.peaks_milli[queue] = max(self.peaks_milli[queue], milli)
 
 
 def disturb(system: OwnSystem, users: Sequence[User], submitter: Submitter) -> int:
@@ -225,11 +225,11 @@ def all_ended(users: Sequence[User]) -> bool:
     return all(job.state in ENDED for user in users for job in user.jobs().values())
 
 
-def marks(users: Sequence[User], known: dict[int, Submission]) -> tuple[list[str], list[str]]:
+def marks(users: Sequence[User], by_job: dict[int, Submission]) -> tuple[list[str], list[str]]:
     """(members that began twice in one attempt, members that never began), each as its job and what it wrote."""
     twice: list[str] = []
     missing: list[str] = []
-    for job_id, submission in known.items():
+    for job_id, submission in by_job.items():
         path = users[submission.user].work / f"ran-{job_id}"
         lines = path.read_text().split("\n")[:-1] if path.exists() else []
         text = f"job {job_id}: {lines}, {submission.attempts} x {submission.members} wanted: {submission.script}"
@@ -238,10 +238,10 @@ def marks(users: Sequence[User], known: dict[int, Submission]) -> tuple[list[str
     return twice, missing
 
 
-def wrong_ends(jobs: dict[int, pb.Job], known: dict[int, Submission]) -> list[str]:
+def wrong_ends(jobs: dict[int, pb.Job], by_job: dict[int, Submission]) -> list[str]:
     """Those that did not end as they were written."""
     found = []
-    for job_id, submission in known.items():
+    for job_id, submission in by_job.items():
         job = jobs.get(job_id)
         if job is None:
             found.append(f"job {job_id} is lost")
@@ -260,18 +260,18 @@ def mixture(raw: dict[str, Any], system: OwnSystem, users: Sequence[User]) -> It
     back = disturb(system, users, submitter)
     took_s = time.monotonic() - begun
     submitter.join(END_S)
-    sampler.ended.set()
+    sampler.end_event.set()
     sampler.join()
-    known = submitter.known
+    known = submitter.by_job
     jobs = {job_id: job for user in users for job_id, job in user.jobs().items()}
     wrong = wrong_ends(jobs, known)
     twice, missing = marks(users, known)
-    over = [queue for queue, limit in zip(QUEUES, LIMITS_MILLI, strict=True) if sampler.most[queue] > limit]
+    over = [queue for queue, limit in zip(QUEUES, LIMITS_MILLI, strict=True) if sampler.peaks_milli[queue] > limit]
     raw["mixture"] = {
         "wrong": wrong,
         "twice": twice,
         "missing": missing,
-        "most_milli": dict(sampler.most),
+        "most_milli": dict(sampler.peaks_milli),
         "looks": sampler.looks,
     }
     case = f"{len(known)} jobs, {back} ends of the daemon"
@@ -288,7 +288,7 @@ def mixture(raw: dict[str, Any], system: OwnSystem, users: Sequence[User]) -> It
     yield Figure("live", case, "slices left over", left, NONE)
 
 
-def denied(users: Sequence[User]) -> Iterator[Figure]:
+def denials(users: Sequence[User]) -> Iterator[Figure]:
     """What one user asks of the other's job."""
     (job_id,) = users[0].submit("sleep 0.5", 100)
     codes = [
@@ -351,6 +351,6 @@ def figures(raw: dict[str, Any]) -> Iterator[Figure]:
     """All rows of the live queue."""
     with live_system() as (system, users):
         yield from mixture(raw, system, users)
-        yield from denied(users)
+        yield from denials(users)
         yield from starts(raw, users[0])
         yield from buffers(raw, system, users[0])

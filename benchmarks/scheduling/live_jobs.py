@@ -45,7 +45,7 @@ def make_submissions(count: int, seed: int = 6) -> list[Submission]:
     """So many jobs in a fixed order."""
     chance = random.Random(seed)
     made = [_gang(chance) for _ in range(GANGS)] + [_array(chance) for _ in range(ARRAYS)]
-    made += [_limited(chance) for _ in range(LIMITED)] + [_retried(chance) for _ in range(RETRIED)]
+    made += [_limited_job(chance) for _ in range(LIMITED)] + [_retried_job(chance) for _ in range(RETRIED)]
     while sum(submission.jobs for submission in made) < count - FOLLOWERS:
         made.append(_single(chance))
     chance.shuffle(made)
@@ -54,7 +54,7 @@ def make_submissions(count: int, seed: int = 6) -> list[Submission]:
     return made
 
 
-def _worked(chance: random.Random, code: int) -> str:
+def _working_script(chance: random.Random, code: int) -> str:
     return f"{MARK}sleep {chance.uniform(0.05, 0.8):.2f}; exit {code}"
 
 
@@ -65,7 +65,7 @@ def _state(code: int) -> str:
 def _single(chance: random.Random) -> Submission:
     code = chance.choice(CODES)
     milli, priority = chance.choice((100, 250, 300, 500, 700, 1000, 1500)), chance.randrange(3)
-    return Submission(chance.randrange(2), _worked(chance, code), milli, _state(code), code, priority=priority)
+    return Submission(chance.randrange(2), _working_script(chance, code), milli, _state(code), code, priority=priority)
 
 
 def _gang(chance: random.Random) -> Submission:
@@ -79,28 +79,28 @@ def _gang(chance: random.Random) -> Submission:
 
 def _array(chance: random.Random) -> Submission:
     return Submission(
-        chance.randrange(2), _worked(chance, 0), chance.choice((100, 400)), "completed", 0, array=ARRAY_SIZE
+        chance.randrange(2), _working_script(chance, 0), chance.choice((100, 400)), "completed", 0, array=ARRAY_SIZE
     )
 
 
-def _limited(chance: random.Random) -> Submission:
+def _limited_job(chance: random.Random) -> Submission:
     return Submission(
         chance.randrange(2), f"{MARK}exec sleep 100", 300, "timed_out", None, limit_s=chance.uniform(0.5, 0.9)
     )
 
 
-def _retried(chance: random.Random) -> Submission:
+def _retried_job(chance: random.Random) -> Submission:
     script = f"{MARK}test $VGPU_JOB_ATTEMPT -ge 2 || exit 5"
     return Submission(chance.randrange(2), script, 200, "completed", 0, retries=1)
 
 
-def _follower(chance: random.Random, made: list[Submission], any_end: bool) -> Submission:
+def _follower(chance: random.Random, earlier_jobs: list[Submission], any_end: bool) -> Submission:
     """One that waits for jobs that complete, or for any that end."""
     user = chance.randrange(2)
     before = [
         p
-        for p, submission in enumerate(made)
+        for p, submission in enumerate(earlier_jobs)
         if submission.user == user and (any_end or submission.state == "completed")
     ]
     after = tuple(sorted(chance.sample(before, 2)))
-    return Submission(user, _worked(chance, 0), 300, "completed", 0, after=after, after_any=any_end)
+    return Submission(user, _working_script(chance, 0), 300, "completed", 0, after=after, after_any=any_end)

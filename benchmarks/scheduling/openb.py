@@ -46,11 +46,11 @@ def figures(runs: Sequence[Run], goals: bool = True) -> list[Figure]:
     found: list[Figure] = []
     for case in dict.fromkeys(made.case for made in runs):
         of = [made for made in runs if made.case == case]
-        allocated = [made.allocated[-1] for made in of]
+        allocated = [made.allocated_percents[-1] for made in of]
         goal = GOALS.get(case) if goals else None
         found.append(Figure("openb", case, "allocated at 100 % arrived, %", statistics.fmean(allocated), goal))
         found.append(Figure("openb", case, "the same, worst seed, %", min(allocated)))
-        fragmented = statistics.fmean(made.fragmented[-1] for made in of)
+        fragmented = statistics.fmean(made.fragmented_percents[-1] for made in of)
         found.append(Figure("openb", case, "fragmented at 100 % arrived, %", fragmented))
         slow = at_most(FGD_SECONDS_MAX) if goals and case == "fgd" else None
         found.append(Figure("openb", case, "a run, median, s", statistics.median(made.seconds for made in of), slow))
@@ -66,10 +66,10 @@ def row(raw: dict[str, Any]) -> list[Figure]:
 
 def plot_row(path: Path, raw: dict[str, Any]) -> None:
     """Draws what row() left."""
-    plot(path, raw["runs"], beside=True)
+    plot(path, raw["runs"], with_published=True)
 
 
-def published(rule: str) -> tuple[list[float], list[float]]:
+def read_published(rule: str) -> tuple[list[float], list[float]]:
     """(allocated, fragmented) of the published runs, means of their seeds, in percent of all GPUs at each of LOADS."""
 
     def mean(name: str) -> list[float]:
@@ -81,7 +81,7 @@ def published(rule: str) -> tuple[list[float], list[float]]:
     return allocated, [part * (100 - used) / 100 for part, used in zip(of_idle, allocated, strict=True)]
 
 
-def plot(path: Path, runs: Sequence[Mapping[str, Any]], beside: bool) -> None:
+def plot(path: Path, runs: Sequence[Mapping[str, Any]], with_published: bool) -> None:
     """Allocated and fragmented GPUs against the arrived load: means of the seeds, dotted as published."""
     import matplotlib
 
@@ -95,9 +95,9 @@ def plot(path: Path, runs: Sequence[Mapping[str, Any]], beside: bool) -> None:
         for axes, curve in ((left, "allocated_percent"), (right, "fragmented_percent")):
             by_load = zip(*(made[curve] for made in of), strict=True)
             axes.plot(LOADS, [statistics.fmean(values) for values in by_load], **style)
-    for rule, name in PUBLISHED.items() if beside else ():
+    for rule, name in PUBLISHED.items() if with_published else ():
         style = {"color": COLOURS[rule], "linestyle": ":", "linewidth": 1.8, "label": f"published: {name[3:]}"}
-        for axes, values in zip((left, right), published(rule), strict=True):
+        for axes, values in zip((left, right), read_published(rule), strict=True):
             axes.plot(LOADS, values, **style)
     left.set(xlim=(70, 100), ylim=(70, 100), ylabel="allocated (% of all GPUs)")
     right.set(xlim=(0, 100), ylim=(0, None), ylabel="fragmented (% of all GPUs)")
@@ -130,11 +130,11 @@ def main() -> int:
     return 1 if any(figure.is_missed for figure in found) else 0
 
 
-def _say(made: Run) -> None:
-    print(f"  {made.case}, seed {made.seed}: {made.allocated[-1]:.2f} % in {made.seconds:.2f} s", flush=True)
+def _say(run: Run) -> None:
+    print(f"  {run.case}, seed {run.seed}: {run.allocated_percents[-1]:.2f} % in {run.seconds:.2f} s", flush=True)
 
 
-def _keep(args: argparse.Namespace, runs: Sequence[Run], found: Sequence[Figure], own: bool) -> None:
+def _keep(args: argparse.Namespace, runs: Sequence[Run], table_figures: Sequence[Figure], own: bool) -> None:
     kept = [made.as_json() for made in runs]
     folder = args.results if own and set(args.cases) == set(CASES) and args.seeds >= SEEDS else harness.BUILD
 
@@ -145,9 +145,9 @@ def _keep(args: argparse.Namespace, runs: Sequence[Run], found: Sequence[Figure]
 
     path = results.write_figures(
         "scheduling-openb",
-        found,
+        table_figures,
         results.Page("Placing fractions of GPUs"),
-        simulated=True,
+        is_simulated=True,
         device=DEVICE,
         parameters={"pods": args.pods.name, "nodes": args.nodes.name, "seeds": args.seeds, "cases": args.cases},
         raw={"runs": kept},

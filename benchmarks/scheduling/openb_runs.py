@@ -95,8 +95,8 @@ class Run:
     seed: int
     seconds: float = 0.0
     pods: int = 0
-    allocated: list[float] = field(default_factory=list)
-    fragmented: list[float] = field(default_factory=list)
+    allocated_percents: list[float] = field(default_factory=list)
+    fragmented_percents: list[float] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
         """As the results file keeps it."""
@@ -105,8 +105,8 @@ class Run:
             "seed": self.seed,
             "seconds": round(self.seconds, 3),
             "pods": self.pods,
-            "allocated_percent": [round(value, 3) for value in self.allocated],
-            "fragmented_percent": [round(value, 3) for value in self.fragmented],
+            "allocated_percent": [round(value, 3) for value in self.allocated_percents],
+            "fragmented_percent": [round(value, 3) for value in self.fragmented_percents],
         }
 
 
@@ -141,9 +141,11 @@ def run(asks: Sequence[Ask], nodes: Sequence[Node], name: str, seed: int) -> Run
         """Adds to the curves what has become of the load that has arrived."""
         nonlocal measuring
         paused = time.perf_counter()
-        while arrived_milli * 100 >= len(made.allocated) * total_milli and len(made.allocated) < len(LOADS):
-            made.allocated.append(100 - 100 * cluster.free_milli() / total_milli)
-            made.fragmented.append(sum(meter.fragmentation(node) for node in cluster.nodes) / scale)
+        while arrived_milli * 100 >= len(made.allocated_percents) * total_milli and len(made.allocated_percents) < len(
+            LOADS
+        ):
+            made.allocated_percents.append(100 - 100 * cluster.free_milli() / total_milli)
+            made.fragmented_percents.append(sum(meter.fragmentation(node) for node in cluster.nodes) / scale)
         measuring += time.perf_counter() - paused
 
     began = time.perf_counter()

@@ -61,11 +61,11 @@ class Load:
         self._running: dict[int, int] = {}  # job -> attempt
         while len(self._machine.jobs) - len(self._running) < self.jobs:
             many = max(1, self.jobs - len(self._machine.jobs) + len(self._running))
-            self._tell([self._submitted() for _ in range(many)])
+            self._tell([self._submit() for _ in range(many)])
         for _ in range(min(len(self._running), WARM_UP_MAX)):
             self.decide()  # until jobs of all ages run and wait
 
-    def _submitted(self) -> Submitted:
+    def _submit(self) -> Submitted:
         milli, members = self._draw.choices(SHAPES, WEIGHTS)[0]
         duration_ns = round(self._draw.expovariate(1 / MEAN_JOB_S) * SECOND_NS)
         self._next_id += 1
@@ -75,25 +75,25 @@ class Load:
         """One decision; returns the seconds that it took, with what follows at once from it."""
         self._now_ns += MEAN_JOB_S * SECOND_NS // len(self._running)
         ended = self._draw.choice(list(self._running))
-        took_s = self._tell([JobEnded(ended, self._running.pop(ended), 0), self._submitted()])
+        took_s = self._tell([JobEnded(ended, self._running.pop(ended), 0), self._submit()])
         self._machine.forget([ended])
         return took_s
 
-    def _tell(self, happened: list[Event]) -> float:
+    def _tell(self, events: list[Event]) -> float:
         """Jobs that are preempted are off their devices at once, and the machine is notified."""
         took_s = 0.0
-        while happened:
+        while events:
             begin = time.perf_counter()
-            commands = self._machine.steps(happened, self._now_ns)
+            commands = self._machine.steps(events, self._now_ns)
             took_s += time.perf_counter() - begin
-            happened = []
+            events = []
             for command in commands:
                 match command:
                     case StartJob(job_id, attempt):
                         self._running[job_id] = attempt
                     case StopJob(job_id):
                         del self._running[job_id]
-                        happened.append(JobSuspended(job_id, How.EVICT))
+                        events.append(JobSuspended(job_id, How.EVICT))
         return took_s
 
 

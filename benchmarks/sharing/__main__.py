@@ -109,14 +109,14 @@ def where_kept(folder: Path, made_by: dict[str, Any], resume: bool, must_keep: b
         return None
 
 
-def _interrupted(_number: int, _frame: object) -> NoReturn:
+def _interrupt(_number: int, _frame: object) -> NoReturn:
     raise KeyboardInterrupt
 
 
 def main() -> int:
     """Runs the rows and writes the result. Exit code 1 when a goal is missed, 3 where the table cannot be made."""
     args = arguments()
-    signal.signal(signal.SIGTERM, _interrupted)  # everything that was started is ended in order
+    signal.signal(signal.SIGTERM, _interrupt)  # everything that was started is ended in order
     reason = has_device() if args.real else ""
     if reason:
         print(f"sharing: no real device here ({reason}): without --real it runs on the simulated one")
@@ -148,7 +148,7 @@ def main() -> int:
     parameters |= {"rows": args.rows, "warm_up_s": 2, "window_s": 1, "step_s": 0.1}
     parameters["shares_from"] = "completed work against the same alone" if args.real else "the device's busy log"
     paths = report.write(
-        figures, plan.raw, simulated=not args.real, device=device, parameters=parameters, folder=args.results
+        figures, plan.raw, is_simulated=not args.real, device=device, parameters=parameters, folder=args.results
     )
     if kept:
         kept.forget()

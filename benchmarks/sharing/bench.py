@@ -156,7 +156,7 @@ class Process:
     part: Part
     histogram: Path
     pid: int = 0
-    issued: int = 0
+    issued_work: int = 0
     points: list[tuple[int, int]] = field(default_factory=list)
     phases: list[tuple[int, str]] = field(default_factory=list)
 
@@ -171,15 +171,15 @@ class Process:
             work = self.program.work(line)
             if work is None:
                 continue
-            self.pid, self.issued = line["pid"], work[0]
+            self.pid, self.issued_work = line["pid"], work[0]
             self.points.append((line["time_ns"], work[1]))
             if line["event"] in ("idle", "active"):
                 self.phases.append((line["time_ns"], line["event"]))
 
     @property
-    def lost(self) -> float:
+    def lost_work(self) -> float:
         """Work that it issued and that never completed; infinite when it has failed. Known when it has ended."""
-        return float("inf") if self.part.process.returncode else self.issued - self.points[-1][1]
+        return float("inf") if self.part.process.returncode else self.issued_work - self.points[-1][1]
 
     def ready(self) -> bool:
         self.poll()
@@ -207,8 +207,8 @@ class Observed:
     completed: dict[str, float]  # kernels, or what else its program counts
     latencies: dict[str, list[Histogram]]
     phases: dict[str, list[tuple[int, str]]]
-    lost: dict[str, float] = field(default_factory=dict)  # of its work, over the whole life of its programs
-    noted: Any = None  # what was done to the tenants meanwhile, as JSON
+    lost_work: dict[str, float] = field(default_factory=dict)  # of its work, over the whole life of its programs
+    notes: Any = None  # what was done to the tenants meanwhile, as JSON
     machine: Mapping[str, float] = field(default_factory=dict)  # how much of its processors was idle, or stolen, 0..1
     processors: list[ProcessorTime] = field(default_factory=list)  # every 0.1 s of the measured time
 
@@ -235,19 +235,19 @@ class Observed:
         }
 
 
-def observed_of_json(kept: Mapping[str, Any]) -> Observed:
+def observed_of_json(data: Mapping[str, Any]) -> Observed:
     """What as_json() was made of."""
 
     def histogram(raw: Mapping[str, Any]) -> Histogram:
-        return Histogram(tuple((upper_ns, count) for upper_ns, count in raw["buckets"]), raw["skipped"])
+        return Histogram(tuple((upper_ns, count) for upper_ns, count in raw["buckets"]), raw["skipped_periods"])
 
     again = {
-        "spans": {name: [Span(*span) for span in spans] for name, spans in kept["spans"].items()},
-        "latencies": {name: [histogram(one) for one in several] for name, several in kept["latencies"].items()},
-        "phases": {name: [(at_ns, phase) for at_ns, phase in phases] for name, phases in kept["phases"].items()},
-        "processors": [ProcessorTime(**sample) for sample in kept["processors"]],
+        "spans": {name: [Span(*span) for span in spans] for name, spans in data["spans"].items()},
+        "latencies": {name: [histogram(one) for one in several] for name, several in data["latencies"].items()},
+        "phases": {name: [(at_ns, phase) for at_ns, phase in phases] for name, phases in data["phases"].items()},
+        "processors": [ProcessorTime(**sample) for sample in data["processors"]],
     }
-    return Observed(**{**kept, **again})
+    return Observed(**{**data, **again})
 
 
 @dataclass(frozen=True)
@@ -287,12 +287,12 @@ def wait_for_devices(own: OwnSystem) -> None:
 class Bench:
     """One private system; runs observations on it one after the other.
 
-    shipped: whether the device is as it is shipped; the plain ways run only there. by_work: shares come from completed
-    work, against the same work alone on the device without a hook, and not from the device's own log.
+    is_shipped: whether the device is as it is shipped; the plain ways run only there. by_work: shares come from
+    completed work, against the same work alone on the device without a hook, and not from the device's own log.
     """
 
-    def __init__(self, own: OwnSystem, seconds: float, shipped: bool, by_work: bool = False) -> None:
-        self.shipped = shipped
+    def __init__(self, own: OwnSystem, seconds: float, is_shipped: bool, by_work: bool = False) -> None:
+        self.is_shipped = is_shipped
         self._own = own
         self._seconds = seconds
         self._by_work = by_work
@@ -303,19 +303,19 @@ class Bench:
         self,
         tenants: Sequence[Program],
         *,
-        hooked: bool,
+        is_hooked: bool,
         seed: int,
-        meanwhile: Meanwhile | None = None,
+        side_task: Meanwhile | None = None,
         plain: Plain | None = None,
     ) -> Observed:
         """Runs the tenants for the warm-up and the measured time. Raises PartError when one of them fails.
 
-        meanwhile: called in a thread of its own when the measured time begins; what it raises is raised here.
+        side_task: called in a thread of its own when the measured time begins; what it raises is raised here.
         plain: without a hook the tenants may keep each other apart in one of the plain ways.
         """
         costs_ns = {tenant.name: self._cost_ns(tenant) for tenant in tenants} if self._by_work else {}
         before = psutil.cpu_times()
-        started, begin_ns, end_ns, noted, processors = self._run(tenants, hooked, seed, meanwhile, plain)
+        started, begin_ns, end_ns, noted, processors = self._run(tenants, is_hooked, seed, side_task, plain)
         machine = quietness(before, psutil.cpu_times())
         if self._by_work:
             spans = {
@@ -335,7 +335,7 @@ class Bench:
             {name: _completed(several, begin_ns, end_ns) for name, several in started.items()},
             {name: [process.read_histogram() for process in several] for name, several in started.items()},
             {name: [at for process in several for at in process.phases] for name, several in started.items()},
-            {name: sum(process.lost for process in several) for name, several in started.items()},
+            {name: sum(process.lost_work for process in several) for name, several in started.items()},
             noted,
             machine,
             processors,
@@ -350,23 +350,23 @@ class Bench:
         return self._costs_ns[alone]
 
     def _run(
-        self, tenants: Sequence[Program], hooked: bool, seed: int, meanwhile: Meanwhile | None, plain: Plain | None
+        self, tenants: Sequence[Program], is_hooked: bool, seed: int, side_task: Meanwhile | None, plain: Plain | None
     ) -> tuple[dict[str, list[Process]], int, int, Any, list[ProcessorTime]]:
         """The tenants' processes, ended again, the measured time, what was noted meanwhile, and processors' time."""
         self._runs += 1
         rng = random.Random(seed)
         more = options(plain, tenants)
         started: dict[str, list[Process]] = {}
-        if hooked:
+        if is_hooked:
             wait_for_devices(self._own)
         try:
             for tenant in rng.sample(list(tenants), len(tenants)):
-                started[tenant.name] = self._start(tenant, hooked, more[tenant.name], rng)
+                started[tenant.name] = self._start(tenant, is_hooked, more[tenant.name], rng)
                 time.sleep(rng.uniform(0, 0.1))
             everyone = [process for several in started.values() for process in several]
             wait_for("the tenants", lambda: all(process.ready() for process in everyone), START_TIMEOUT_S)
             slices = {tenant.name: self._slice_name(tenant) for tenant in tenants}
-            begin_ns, end_ns, noted, processors = self._measure(everyone, slices, meanwhile)
+            begin_ns, end_ns, noted, processors = self._measure(everyone, slices, side_task)
         finally:
             self._end([process for several in started.values() for process in several])
         for several in started.values():
@@ -377,17 +377,17 @@ class Bench:
     def _slice_name(self, tenant: Program) -> str:
         return f"{tenant.name}-{self._runs}"
 
-    def _start(self, tenant: Program, hooked: bool, more: Sequence[str], rng: random.Random) -> list[Process]:
+    def _start(self, tenant: Program, is_hooked: bool, options: Sequence[str], rng: random.Random) -> list[Process]:
         """All processes of a tenant: the first makes the slice, the others join it."""
         own, several = self._own, []
         slice_name = self._slice_name(tenant)
         for index in range(tenant.processes):
             name = f"{slice_name}-{index}"
             histogram = own.folder / f"{name}.histogram"
-            command = [*tenant.command(rng, int(self._seconds) + 120, histogram), *more]
+            command = [*tenant.command(rng, int(self._seconds) + 120, histogram), *options]
             if self._by_work and isinstance(tenant, Tenant):
                 command += ["--report-ms", str(REPORT_MS)]
-            if hooked:
+            if is_hooked:
                 amounts = ["--gpus", f"{tenant.minimum:g}", "--max", f"{tenant.maximum:g}"] if index == 0 else []
                 if index == 0 and tenant.latency:
                     amounts += ["--class", "latency"]
@@ -397,12 +397,12 @@ class Bench:
                 part = Part(name, command, {**env, **tenant.env}, own.folder)
                 own.tenants.append(part)
             several.append(Process(tenant, part, histogram))
-            if hooked and tenant.processes > 1 and index == 0:
+            if is_hooked and tenant.processes > 1 and index == 0:
                 wait_for("the slice's first program", several[0].ready, START_TIMEOUT_S)
         return several
 
     def _measure(
-        self, everyone: Sequence[Process], slices: Mapping[str, str], meanwhile: Meanwhile | None
+        self, everyone: Sequence[Process], slices: Mapping[str, str], side_task: Meanwhile | None
     ) -> tuple[int, int, Any, list[ProcessorTime]]:
         processors: list[ProcessorTime] = []
 
@@ -420,7 +420,7 @@ class Bench:
             process.time_bursts(True)
         running = Running(self._own, slices, begin_ns, end_ns, threading.Event())
         with ThreadPoolExecutor(1) as aside:
-            future = aside.submit(meanwhile, running) if meanwhile else None
+            future = aside.submit(side_task, running) if side_task else None
             try:
                 wait_until(end_ns)
             except BaseException:  # the executor waits for the thread
@@ -444,9 +444,9 @@ class Bench:
             self._own.tenants.remove(process.part)
 
 
-def quietness(before: Any, after: Any) -> dict[str, float]:
+def quietness(base: Any, after: Any) -> dict[str, float]:
     """Which parts of its processors' time the machine was idle, and did not have at all, between psutil.cpu_times()."""
-    passed = {name: getattr(after, name) - getattr(before, name) for name in after._fields if "guest" not in name}
+    passed = {name: getattr(after, name) - getattr(base, name) for name in after._fields if "guest" not in name}
     total = sum(passed.values()) or 1.0
     return {"idle": passed["idle"] / total, "stolen": passed.get("steal", 0.0) / total}
 

@@ -42,16 +42,16 @@ def _sum(parts: Iterable[Runs]) -> Runs:
 
 
 def _in_all_ways(
-    plan: Plan, cases: int, alone: int = 0, switches: Sequence[int | None] = (None,), paired: bool = False
+    plan: Plan, cases: int, solo_runs: int = 0, switches: Sequence[int | None] = (None,), is_paired: bool = False
 ) -> int:
-    """Runs of a row: with each switch cost `alone`, and its cases without a hook and with; the plain ways with one."""
-    return len(switches) * alone + cases * (_seeds(plan, switches, paired) + len(Plain))
+    """Runs of a row: `solo_runs` with each switch cost, its cases without a hook and with; the plain ways with one."""
+    return len(switches) * solo_runs + cases * (_seeds(plan, switches, is_paired) + len(Plain))
 
 
-def _seeds(plan: Plan, switches: Sequence[int | None], paired: bool) -> int:
-    """Runs of one case with all switch costs, without a hook (paired: with each seed) and with."""
+def _seeds(plan: Plan, switches: Sequence[int | None], is_paired: bool) -> int:
+    """Runs of one case with all switch costs, without a hook (is_paired: with each seed) and with."""
     seeds = [plan.seeds_with(switch_us is None) for switch_us in switches]
-    return sum(seeds) + (sum(seeds) if paired else len(seeds))
+    return sum(seeds) + (sum(seeds) if is_paired else len(seeds))
 
 
 def _w1(plan: Plan) -> Runs:
@@ -61,7 +61,7 @@ def _w1(plan: Plan) -> Runs:
 
 
 def _w2c(plan: Plan) -> Runs:
-    count = len(rows_trainers.CASES) * _seeds(plan, plan.switches_us(), paired=True)
+    count = len(rows_trainers.CASES) * _seeds(plan, plan.switches_us(), is_paired=True)
     return _each(count, plan.seconds + TRAINERS_START_S)
 
 
@@ -73,7 +73,7 @@ def _w3(plan: Plan) -> Runs:
 
 def _w5(plan: Plan) -> Runs:
     caps = 3 + (3 if plan.full else 1)
-    return _each(caps * (plan.seeds + len(Plain)) + _in_all_ways(plan, 1, paired=True), plan.seconds)
+    return _each(caps * (plan.seeds + len(Plain)) + _in_all_ways(plan, 1, is_paired=True), plan.seconds)
 
 
 def _w8(plan: Plan) -> Runs:
@@ -100,7 +100,7 @@ def _l1(plan: Plan) -> Runs:
 
 ROWS: dict[str, Callable[[Plan], Runs]] = {
     "W1": _w1,
-    "W2": lambda plan: _each(_in_all_ways(plan, 3, 0, plan.switches_us(), paired=True), plan.seconds),
+    "W2": lambda plan: _each(_in_all_ways(plan, 3, 0, plan.switches_us(), is_paired=True), plan.seconds),
     "W2b": lambda plan: _each(_in_all_ways(plan, 2, 1), plan.seconds),
     "W2c": _w2c,
     "W3": _w3,
@@ -128,5 +128,5 @@ def text(plan: Plan, rows: Sequence[str]) -> str:
     runs = {row: ROWS[row](plan) for row in rows}
     lines = [f"{row:<4} {count:>4} runs, about {seconds / 60:>4.0f} minutes" for row, (count, seconds) in runs.items()]
     count = sum(count for count, _seconds in runs.values())
-    kept = f", of which {plan.kept.count()} are kept already" if plan.kept else ""
+    kept = f", of which {plan.store.count()} are kept already" if plan.store else ""
     return "\n".join([*lines, f"in all {count} runs, about {hours(plan, rows):.1f} hours{kept}"])

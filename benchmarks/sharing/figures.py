@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 from benchmarks.sharing.measure import STOLEN_JUDGED, WorstWindow
 from benchmarks.sharing.plain import WAYS
@@ -21,13 +21,13 @@ class SharingFigure(Figure):
     the figure is shown and not judged. worse_window: a worse value from such a time, and what was stolen then.
     """
 
-    unhooked: float | None = None
-    fixed: float | None = None
-    rate: float | None = None
+    unhooked_value: float | None = None
+    fixed_value: float | None = None
+    rate_value: float | None = None
     stolen: float | None = None
     worse_window: tuple[float, float] | None = None
 
-    HEADER: ClassVar[tuple[str, ...]] = ("row", "case", "figure", *WAYS, "stolen", "goal", "")
+    HEADER = ("row", "case", "figure", *WAYS, "stolen", "goal", "")
 
     @property
     def verdict(self) -> str:
@@ -35,7 +35,12 @@ class SharingFigure(Figure):
         return NOT_JUDGED if self.goal and (self.stolen or 0.0) > STOLEN_JUDGED else super().verdict
 
     def values(self) -> dict[str, float | None]:
-        return {"unhooked": self.unhooked, "arbiter": self.value, "fixed": self.fixed, "rate": self.rate}
+        return {
+            "unhooked": self.unhooked_value,
+            "arbiter": self.value,
+            "fixed": self.fixed_value,
+            "rate": self.rate_value,
+        }
 
     def as_json(self) -> dict[str, Any]:
         return {**super().as_json(), "stolen": self.stolen, "beyond": self.worse_window}
@@ -58,6 +63,6 @@ def compare(row: str, case: str, what: str, values: Iterable[float | None], goal
     return SharingFigure(row, case, what, arbiter, goal, unhooked, fixed, rate)
 
 
-def with_window(figure: SharingFigure, worst: WorstWindow) -> SharingFigure:
+def with_window(figure: SharingFigure, window: WorstWindow) -> SharingFigure:
     """The figure with our arbiter's worst window, and what was stolen in it."""
-    return replace(figure, value=worst.value, stolen=worst.stolen, worse_window=worst.worse_window)
+    return replace(figure, value=window.value, stolen=window.stolen, worse_window=window.worse_window)

@@ -55,9 +55,9 @@ class Kept:
         except FileNotFoundError:
             return None
 
-    def put(self, key: str, found: Any) -> None:
+    def put(self, key: str, result: Any) -> None:
         """Keeps what a run found, as JSON (infinite numbers included)."""
-        _write(self._path(key), gzip.compress(json.dumps(found).encode(), 6))
+        _write(self._path(key), gzip.compress(json.dumps(result).encode(), 6))
 
     def close(self) -> None:
         """Another table may keep its runs here now; until then, or until this process ends, it may not."""

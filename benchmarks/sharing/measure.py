@@ -17,10 +17,10 @@ MS = 1_000_000
 
 @dataclass(frozen=True)
 class Histogram:
-    """Latencies of bursts: (upper bound of the bucket in ns, count), ascending; skipped: periods that were overrun."""
+    """Latencies of bursts: (upper bound of the bucket in ns, count), ascending; skipped_periods: those overrun."""
 
     buckets: tuple[tuple[int, int], ...]
-    skipped: int = 0
+    skipped_periods: int = 0
 
     @property
     def count(self) -> int:
@@ -36,12 +36,12 @@ class Histogram:
         return float("nan")
 
 
-def merged(histograms: Iterable[Histogram]) -> Histogram:
+def merge_histograms(histograms: Iterable[Histogram]) -> Histogram:
     """One histogram over several runs."""
     counts: dict[int, int] = {}
     skipped = 0
     for one in histograms:
-        skipped += one.skipped
+        skipped += one.skipped_periods
         for upper_ns, count in one.buckets:
             counts[upper_ns] = counts.get(upper_ns, 0) + count
     return Histogram(tuple(sorted(counts.items())), skipped)
@@ -96,13 +96,13 @@ def stolen_windows(samples: Sequence[ProcessorTime], begin_ns: int, end_ns: int,
     totals = [(sample.time_ns, sample.total_s) for sample in samples]
     stolen = [(sample.time_ns, sample.stolen_s) for sample in samples]
 
-    def within(points: Sequence[tuple[int, float]], at_ns: int) -> float:
+    def at_sample(points: Sequence[tuple[int, float]], at_ns: int) -> float:
         return _at(points, min(max(at_ns, points[0][0]), points[-1][0] - 1))
 
     found = []
     for at_ns in range(begin_ns, end_ns - window_ns + 1, STEP_NS):
-        total_s = within(totals, at_ns + window_ns) - within(totals, at_ns)
-        taken_s = within(stolen, at_ns + window_ns) - within(stolen, at_ns)
+        total_s = at_sample(totals, at_ns + window_ns) - at_sample(totals, at_ns)
+        taken_s = at_sample(stolen, at_ns + window_ns) - at_sample(stolen, at_ns)
         found.append(taken_s / total_s if total_s > 0 else 0.0)
     return found
 
@@ -157,21 +157,23 @@ def _at(points: Sequence[tuple[int, float]], time_ns: int) -> float:
     return c0 + (c1 - c0) * (time_ns - t0) / (t1 - t0)
 
 
-def first_ms_with_share(spans: Sequence[Span], from_ns: int, until_ns: int, window_ns: int, wanted: float) -> float:
-    """After how many milliseconds from from_ns a window begins in which the share is at least `wanted`.
+def first_ms_with_share(
+    spans: Sequence[Span], from_ns: int, until_ns: int, window_ns: int, least_share: float
+) -> float:
+    """After how many milliseconds from from_ns a window begins in which the share is at least `least_share`.
 
     Windows lie wholly before until_ns and begin every millisecond. Infinite when there is none.
     """
-    return first_ms_within([(spans, wanted, float("inf"))], from_ns, until_ns, window_ns)
+    return first_ms_within([(spans, least_share, float("inf"))], from_ns, until_ns, window_ns)
 
 
 def first_ms_within(
-    wanted: Iterable[tuple[Sequence[Span], float, float]], from_ns: int, until_ns: int, window_ns: int
+    bands: Iterable[tuple[Sequence[Span], float, float]], from_ns: int, until_ns: int, window_ns: int
 ) -> float:
     """The same for several at once, in the same window: (spans, least share, greatest share) each."""
     kept = [
         [least <= got <= most for got in sliding(busy_steps(spans, from_ns, until_ns, MS), window_ns, MS)]
-        for spans, least, most in wanted
+        for spans, least, most in bands
     ]
     return next((float(index) for index, all_of in enumerate(zip(*kept, strict=True)) if all(all_of)), float("inf"))
 

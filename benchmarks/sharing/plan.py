@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.sharing.bench import Bench, Meanwhile, Observed, Program, observed_of_json, open_bench
 from benchmarks.sharing.kept import Kept
-from benchmarks.sharing.measure import Histogram, merged
+from benchmarks.sharing.measure import Histogram, merge_histograms
 from benchmarks.sharing.plain import ARBITER, NO_HOOK, Plain
 
 #: the device's change of context (SIM_SWITCH_NS) x 0.5 and x 3
@@ -30,7 +30,7 @@ class TimeIsUp(Exception):
     """The part of the table that was asked for is over, and runs are left for the next one (--hours, --resume)."""
 
 
-def undisturbed(make: Callable[[], Observed]) -> Observed:
+def run_undisturbed(make: Callable[[], Observed]) -> Observed:
     """A run of which a virtual machine's host took next to nothing, or of TRIES the one of which it took least.
 
     Chosen by that alone, whatever the run found; `machine` says how many tries there were.
@@ -46,7 +46,7 @@ def undisturbed(make: Callable[[], Observed]) -> Observed:
 class Plan:
     """seconds: measured time of a run; seeds: runs of each case (for paired rows: pairs); full: every case there is.
 
-    real: on the real device, which keeps no log of its use: shares come from completed work. kept: where finished
+    real: on the real device, which keeps no log of its use: shares come from completed work. store: where finished
     runs are kept and taken from, if anywhere. until_s: no run begins after this time of time.monotonic().
     """
 
@@ -54,7 +54,7 @@ class Plan:
     seeds: int
     full: bool
     real: bool = False
-    kept: Kept | None = None
+    store: Kept | None = None
     until_s: float = math.inf
     raw: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     _times: Counter[str] = field(default_factory=Counter)
@@ -72,24 +72,24 @@ class Plan:
         """
         return open_bench(seconds or self.seconds, kernels_us, switch_us, self.real, config=config)
 
-    def switches_us(self, *more: int) -> tuple[int | None, ...]:
+    def switches_us(self, *others_us: int) -> tuple[int | None, ...]:
         """Switch costs to run a row with: the shipped one (None), in a full run of the simulated device also others."""
-        return (None, *OTHER_SWITCHES_US, *more) if self.full and not self.real else (None,)
+        return (None, *OTHER_SWITCHES_US, *others_us) if self.full and not self.real else (None,)
 
-    def seeds_with(self, shipped: bool) -> int:
+    def seeds_with(self, is_shipped: bool) -> int:
         """Runs of a case. With another switch cost than the shipped one it runs once: that shows what depends on it."""
-        return self.seeds if shipped else 1
+        return self.seeds if is_shipped else 1
 
     def both(
-        self, bench: Bench, row: str, case: str, tenants: Sequence[Program], paired: bool = False
+        self, bench: Bench, row: str, case: str, tenants: Sequence[Program], is_paired: bool = False
     ) -> list[tuple[Observed, Observed]]:
         """Runs without a hook and under our arbiter, one pair a seed (seeds_with()).
 
-        Without a hook it runs once, with the first seed: that is what ours is compared with. paired: with every
+        Without a hook it runs once, with the first seed: that is what ours is compared with. is_paired: with every
         seed, as each run of ours is judged by the one without a hook just before it.
         """
-        free, ours = self._ways(bench, row, case, tenants, [(False, None), (True, None)], paired)
-        return list(zip(free if paired else free * len(ours), ours, strict=True))
+        free, ours = self._ways(bench, row, case, tenants, [(False, None), (True, None)], is_paired)
+        return list(zip(free if is_paired else free * len(ours), ours, strict=True))
 
     def all_ways(
         self,
@@ -98,15 +98,15 @@ class Plan:
         case: str,
         tenants: Sequence[Program],
         free: bool = True,
-        paired: bool = False,
+        is_paired: bool = False,
     ) -> list[list[Observed]]:
         """By way: runs without a hook (free; see both() for paired), under our arbiter, in each plain way.
 
         The plain ways run once, with the first seed, and not where the device's switch cost is another: no run there.
         """
         pair: list[tuple[bool, Plain | None]] = [(False, None), (True, None)]
-        ways = [*(pair if free else pair[1:]), *((False, way) for way in Plain if bench.shipped)]
-        return self._ways(bench, row, case, tenants, ways, paired)
+        ways = [*(pair if free else pair[1:]), *((False, way) for way in Plain if bench.is_shipped)]
+        return self._ways(bench, row, case, tenants, ways, is_paired)
 
     def _ways(
         self,
@@ -115,44 +115,49 @@ class Plan:
         case: str,
         tenants: Sequence[Program],
         ways: Sequence[tuple[bool, Plain | None]],
-        paired: bool,
+        is_paired: bool,
     ) -> list[list[Observed]]:
         """Seed by seed the ways, each (hooked, plain), one after the other."""
         runs: list[list[Observed]] = [[] for _ in ways]
-        for seed in range(1, self.seeds_with(bench.shipped) + 1):
+        for seed in range(1, self.seeds_with(bench.is_shipped) + 1):
             for mine, (hooked, plain) in zip(runs, ways, strict=True):
-                if seed == 1 or hooked or (paired and plain is None):
-                    mine.append(self.once(bench, row, case, tenants, hooked, seed, plain=plain))
+                if seed == 1 or hooked or (is_paired and plain is None):
+                    mine.append(self.run_once(bench, row, case, tenants, hooked, seed, plain=plain))
         return runs
 
-    def once(
+    def run_once(
         self,
         bench: Bench,
         row: str,
         case: str,
         tenants: Sequence[Program],
-        hooked: bool,
+        is_hooked: bool,
         seed: int = 1,
-        meanwhile: Meanwhile | None = None,
+        side_task: Meanwhile | None = None,
         plain: Plain | None = None,
     ) -> Observed:
         """One run."""
         found = observed_of_json(
             self.keep(
-                (row, case, way_of(hooked, plain), seed),
-                lambda: undisturbed(
-                    lambda: bench.observe(tenants, hooked=hooked, seed=seed, meanwhile=meanwhile, plain=plain)
+                (row, case, way_of(is_hooked, plain), seed),
+                lambda: run_undisturbed(
+                    lambda: bench.observe(tenants, is_hooked=is_hooked, seed=seed, side_task=side_task, plain=plain)
                 ).as_json(),
             )
         )
-        kept: dict[str, Any] = {"case": case, "way": way_of(hooked, plain), "seed": seed, "shipped": bench.shipped}
+        kept: dict[str, Any] = {
+            "case": case,
+            "way": way_of(is_hooked, plain),
+            "seed": seed,
+            "shipped": bench.is_shipped,
+        }
         kept["machine"] = {name: round(part, 3) for name, part in found.machine.items()}
         kept["part"] = {tenant.name: tenant.minimum for tenant in tenants}
         kept["share"] = {name: round(got, 5) for name, got in found.shares().items()}
         kept["completed"] = {name: round(count) for name, count in found.completed.items()}
-        latencies = {name: merged(several) for name, several in found.latencies.items()}
+        latencies = {name: merge_histograms(several) for name, several in found.latencies.items()}
         kept["latency_us"] = {name: quantiles_us(one, QUANTILES) for name, one in latencies.items() if one.count}
-        if seed == 1 and bench.shipped:  # what the plots are made of; for all runs it would be megabytes
+        if seed == 1 and bench.is_shipped:  # what the plots are made of; for all runs it would be megabytes
             kept["seconds"] = {name: [round(one, 4) for one in found.windows(name)[::10]] for name in found.spans}
             kept["stolen"] = [round(one, 3) for one in found.stolen()[::10]]  # in each of these seconds
             cdf = {name: quantiles_us(one, CDF_QUANTILES) for name, one in latencies.items() if one.count}
@@ -174,19 +179,19 @@ class Plan:
         key = json.dumps(list(name))
         self._times[key] += 1
         numbered = f"{key} {self._times[key]}"
-        found = self.kept.get(numbered) if self.kept else None
+        found = self.store.get(numbered) if self.store else None
         if found is None:
             if time.monotonic() >= self.until_s:
                 raise TimeIsUp
             found = measure()
-            if self.kept:
-                self.kept.put(numbered, found)
+            if self.store:
+                self.store.put(numbered, found)
         return found
 
 
-def way_of(hooked: bool, plain: Plain | None) -> str:
+def way_of(is_hooked: bool, plain: Plain | None) -> str:
     """The column of the table that a run belongs to."""
-    return plain.value if plain else ARBITER if hooked else NO_HOOK
+    return plain.value if plain else ARBITER if is_hooked else NO_HOOK
 
 
 def quantiles_us(latencies: Histogram, quantiles: Iterable[float]) -> dict[str, float]:

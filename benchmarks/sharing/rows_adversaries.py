@@ -140,27 +140,27 @@ def w10(plan: Plan) -> Iterator[SharingFigure]:
         yield compare("W10", case, "honest tenant lacks, worst first second, pp", got, at_most(2))
 
 
-def _late(plan: Plan, here: Bench) -> Iterator[SharingFigure]:
+def _late(plan: Plan, bench: Bench) -> Iterator[SharingFigure]:
     case = "16 launching threads, the honest tenant attaches"
     late = Late(HONEST.name, HONEST.minimum, 1)
-    runs = _runs(plan, here, case, [late, Adversary("threads", warm_up_s=0)], False)
+    runs = _runs(plan, bench, case, [late, Adversary("threads", warm_up_s=0)], False)
     got = [max(map(shortfall_pp, some)) for some in runs]
     yield compare("W10", case, "honest tenant lacks from its first second on, pp", got, at_most(2))
     firsts = [max((HONEST.minimum - run.windows(HONEST.name)[0]) * 100 for run in some) for some in runs]
     yield compare("W10", case, "the same, first second, pp", firsts)
 
 
-def _case(plan: Plan, here: Bench, case: str, adversary: Adversary) -> Iterator[SharingFigure]:
-    runs = _runs(plan, here, case, [HONEST, adversary], adversary.mode in HOOKED_ONLY)
+def _case(plan: Plan, bench: Bench, case: str, adversary: Adversary) -> Iterator[SharingFigure]:
+    runs = _runs(plan, bench, case, [HONEST, adversary], adversary.mode in HOOKED_ONLY)
     got = [max(map(shortfall_pp, some)) if some else None for some in runs]
     yield compare("W10", case, "honest tenant lacks, pp", got, at_most(2))
     worst = [max(map(second_shortfall_pp, some)) if some else None for some in runs]
     yield compare("W10", case, "the same, worst 1 s, pp", worst)
 
 
-def _runs(plan: Plan, here: Bench, case: str, tenants: list[Program], hooked_only: bool) -> list[list[Observed]]:
+def _runs(plan: Plan, bench: Bench, case: str, tenants: list[Program], hooked_only: bool) -> list[list[Observed]]:
     """Runs without a hook and under our arbiter."""
     if hooked_only:
-        return [[], [plan.once(here, "W10", case, tenants, True, seed) for seed in range(1, plan.seeds + 1)]]
-    pairs = plan.both(here, "W10", case, tenants)
+        return [[], [plan.run_once(bench, "W10", case, tenants, True, seed) for seed in range(1, plan.seeds + 1)]]
+    pairs = plan.both(bench, "W10", case, tenants)
     return [[pair[i] for pair in pairs] for i in (0, 1)]

@@ -8,7 +8,7 @@ from operator import truediv
 
 from benchmarks.sharing.bench import Bench, Observed, Tenant
 from benchmarks.sharing.figures import SharingFigure, compare
-from benchmarks.sharing.measure import merged
+from benchmarks.sharing.measure import merge_histograms
 from benchmarks.sharing.plan import Plan, at_switch
 from benchmarks.table import at_least, at_most
 
@@ -31,9 +31,9 @@ def w2(plan: Plan) -> Iterator[SharingFigure]:
                 yield from _w2_case(plan, here, at_switch(f"{count} launch-bound", switch_us), count)
 
 
-def _w2_case(plan: Plan, here: Bench, case: str, count: int) -> Iterator[SharingFigure]:
+def _w2_case(plan: Plan, bench: Bench, case: str, count: int) -> Iterator[SharingFigure]:
     tenants = [launch_bound(f"l{i}", 1000 // count / 1000) for i in range(count)]
-    ways = plan.all_ways(here, "W2", case, tenants, paired=True)
+    ways = plan.all_ways(bench, "W2", case, tenants, is_paired=True)
     free, *together = [[sum(run.completed.values()) for run in runs] for runs in ways]
     rates = [statistics.median(done) / plan.seconds / 1000 for done in (free, *together)]
     yield compare("W2", case, "together, thousand kernels/s", rates)
@@ -43,18 +43,18 @@ def _w2_case(plan: Plan, here: Bench, case: str, count: int) -> Iterator[Sharing
     yield compare("W2", case, "least, % of an equal part", least, at_least(90))
 
 
-def least_part(observed: Observed) -> float:
+def least_part(run: Observed) -> float:
     """The smallest tenant's completed work over an equal part of all that was completed."""
-    done = list(observed.completed.values())
+    done = list(run.completed.values())
     return min(done) * len(done) / sum(done)
 
 
 def w2b(plan: Plan) -> Iterator[SharingFigure]:
     """A launch-bound tenant beside a saturating one: each against the smaller of its demand and its part."""
     with plan.bench(KERNELS_US) as here:
-        free = plan.once(here, "W2b", "launch-bound alone", [launch_bound("bound", 1)], False)
+        free = plan.run_once(here, "W2b", "launch-bound alone", [launch_bound("bound", 1)], False)
         demand = {"bound": free.share("bound"), "saturating": 1.0}
-        yield SharingFigure("W2b", "launch-bound alone", "share, %", None, unhooked=demand["bound"] * 100)
+        yield SharingFigure("W2b", "launch-bound alone", "share, %", None, unhooked_value=demand["bound"] * 100)
         for part in (0.2, 0.4):
             tenants = [launch_bound("bound", part), Tenant("saturating", 1 - part, 1 - part)]
             case = f"launch-bound {part:g}/saturating {1 - part:g}"
@@ -71,9 +71,9 @@ def w4(plan: Plan) -> Iterator[SharingFigure]:
     for switch_us in plan.switches_us():
         with plan.bench(KERNELS_US, switch_us) as here:
             case = at_switch("inference alone", switch_us)
-            alone = [plan.once(here, "W4", case, [inference], False, seed) for seed in range(1, ALONE_RUNS + 1)]
+            alone = [plan.run_once(here, "W4", case, [inference], False, seed) for seed in range(1, ALONE_RUNS + 1)]
             alone_ns = min(p99_ns([run]) for run in alone)
-            yield SharingFigure("W4", case, "p99, ms", None, unhooked=alone_ns / 1e6)
+            yield SharingFigure("W4", case, "p99, ms", None, unhooked_value=alone_ns / 1e6)
             for kernel_us, bound in ((200, 1.5), (2000, 1.35)):
                 trainer = Tenant("training", 0.5, 1, kernel_us, burst=3200 // kernel_us)
                 case = at_switch(f"beside training ({kernel_us / 1000:g} ms)", switch_us)
@@ -87,10 +87,10 @@ def w4(plan: Plan) -> Iterator[SharingFigure]:
 
 def p99_ns(runs: list[Observed]) -> float:
     """99th percentile of the inference bursts of all runs."""
-    return merged(h for run in runs for h in run.latencies["inference"]).percentile_ns(0.99)
+    return merge_histograms(h for run in runs for h in run.latencies["inference"]).percentile_ns(0.99)
 
 
 def skipped_part(runs: list[Observed], seconds: float) -> float:
     """Periods in which no burst was begun because an earlier one still ran, of all periods: the tail's other half."""
-    skipped = sum(h.skipped for run in runs for h in run.latencies["inference"])
+    skipped = sum(h.skipped_periods for run in runs for h in run.latencies["inference"])
     return skipped / (len(runs) * seconds * 1e6 / INFERENCE_PERIOD_US)

@@ -59,15 +59,15 @@ class Coasted:
     kept_percent: float  # of what all had together before
     return_pp: float
     after_pp: float
-    lost: float
+    lost_kernels: float
 
 
-def coasted(run: Observed) -> Coasted:
+def read_coast(run: Observed) -> Coasted:
     """Reads a run with kill_and_restart()."""
-    killed_ns, started_ns = run.noted["killed_ns"], run.noted["started_ns"]
+    killed_ns, started_ns = run.notes["killed_ns"], run.notes["started_ns"]
     near = [(run.spans[t.name], t.minimum * (1 - NEAR), t.minimum * (1 + NEAR)) for t in TENANTS]
     until_ms = first_ms_within(near, killed_ns, started_ns, PERIOD_NS)
-    coasting_ns = _later(killed_ns, until_ms, started_ns)
+    coasting_ns = _add_ms(killed_ns, until_ms, started_ns)
     settled_ns = started_ns + SECOND_NS
     waited_ms = (coasting_ns - killed_ns) / MS
     had_ms = {t.name: share(run.spans[t.name], killed_ns, coasting_ns) * waited_ms for t in TENANTS}
@@ -86,7 +86,7 @@ def coasted(run: Observed) -> Coasted:
         kept_percent=coasting / before * 100,
         return_pp=_worst_of_all_pp(run, started_ns - WINDOW_NS, settled_ns + WINDOW_NS),
         after_pp=_worst_of_all_pp(run, settled_ns, run.end_ns),
-        lost=sum(run.lost.values()),
+        lost_kernels=sum(run.lost_work.values()),
     )
 
 
@@ -94,7 +94,7 @@ def _worst_of_all_pp(run: Observed, begin_ns: int, end_ns: int) -> float:
     return max(_worst_pp(run, t.name, t.minimum, begin_ns, end_ns) for t in TENANTS)
 
 
-def _later(from_ns: int, ms: float, latest_ns: int) -> int:
+def _add_ms(from_ns: int, ms: float, latest_ns: int) -> int:
     return latest_ns if math.isinf(ms) else min(from_ns + round(ms * MS), latest_ns)
 
 
@@ -109,20 +109,22 @@ def c1(plan: Plan) -> Iterator[SharingFigure]:
     case = ".25/.75, daemon killed and back"
     with plan.bench((200,), seconds=max(plan.seconds, LEAST_S)) as here:
         seeds = range(1, plan.seeds + 1)
-        runs = [coasted(plan.once(here, "C1", case, TENANTS, True, seed, kill_and_restart)) for seed in seeds]
+        runs = [read_coast(plan.run_once(here, "C1", case, TENANTS, True, seed, kill_and_restart)) for seed in seeds]
 
-    def worst(what: str, values: list[float], goal: Goal | None = None) -> SharingFigure:
+    def worst_figure(what: str, values: list[float], goal: Goal | None = None) -> SharingFigure:
         return SharingFigure("C1", case, what, max(values), goal)
 
-    yield worst("before, worst 1 s error, pp", [run.before_pp for run in runs])
+    yield worst_figure("before, worst 1 s error, pp", [run.before_pp for run in runs])
     until = [run.until_coasting_ms for run in runs]
     yield SharingFigure("C1", case, "until coasting, ms, median", statistics.median(until))
-    yield worst("until coasting, ms, worst", until)
-    yield worst("device idle until then, ms, worst", [run.idle_ms for run in runs])
-    yield worst("who waits lacks by then, ms, worst", [run.shortfall_ms for run in runs])
-    yield worst("coasting, worst 1 s, % off its part", [run.farthest_percent for run in runs], at_most(NEAR * 100))
-    yield worst("coasting, worst 1 s error, pp", [run.coasting_pp for run in runs])
+    yield worst_figure("until coasting, ms, worst", until)
+    yield worst_figure("device idle until then, ms, worst", [run.idle_ms for run in runs])
+    yield worst_figure("who waits lacks by then, ms, worst", [run.shortfall_ms for run in runs])
+    yield worst_figure(
+        "coasting, worst 1 s, % off its part", [run.farthest_percent for run in runs], at_most(NEAR * 100)
+    )
+    yield worst_figure("coasting, worst 1 s error, pp", [run.coasting_pp for run in runs])
     yield SharingFigure("C1", case, "coasting, sum, % of before", min(run.kept_percent for run in runs))
-    yield worst("daemon back, worst 1 s error, pp", [run.return_pp for run in runs])
-    yield worst("after, worst 1 s error, pp", [run.after_pp for run in runs], at_most(1.5))
-    yield worst("kernels lost", [run.lost for run in runs], at_most(0))
+    yield worst_figure("daemon back, worst 1 s error, pp", [run.return_pp for run in runs])
+    yield worst_figure("after, worst 1 s error, pp", [run.after_pp for run in runs], at_most(1.5))
+    yield worst_figure("kernels lost", [run.lost_kernels for run in runs], at_most(0))

@@ -45,8 +45,8 @@ def g1(plan: Plan) -> Iterator[SharingFigure]:
     with harness.system({"devices": "2"}, lengths_us=(OWN_US,)) as own:
         for case, processes in PROGRAMS.items():
             runs = _Runs(plan, own, [program, "--processes", str(processes)], case)
-            alone = max(runs.steps(1, hooked=False))
-            free, ours = [runs.steps(2, hooked=False)], [runs.steps(2, hooked=True) for _ in range(plan.seeds)]
+            alone = max(runs.steps(1, is_hooked=False))
+            free, ours = [runs.steps(2, is_hooked=False)], [runs.steps(2, is_hooked=True) for _ in range(plan.seeds)]
             sums = (statistics.median(map(sum, some)) / alone * 100 for some in (free, ours))
             yield compare("G1", case, "together, % of one alone", sums, at_least(90))
             least = (min(map(min, some)) / alone * 100 for some in (free, ours))
@@ -61,19 +61,19 @@ class _Runs:
         self._command = [*command, "--seconds", str(int(plan.seconds) + 120)]
         self._count = 0
 
-    def steps(self, count: int, *, hooked: bool) -> list[float]:
+    def steps(self, count: int, *, is_hooked: bool) -> list[float]:
         """Steps of each of so many tenants in the measured time."""
-        name = ("G1", self._case, way_of(hooked, None), count)
-        steps: list[float] = self._plan.keep(name, lambda: self._measured(count, hooked))
-        kept = {"case": self._case, "hooked": hooked, "tenants": count, "steps": [round(n) for n in steps]}
+        name = ("G1", self._case, way_of(is_hooked, None), count)
+        steps: list[float] = self._plan.keep(name, lambda: self._measure(count, is_hooked))
+        kept = {"case": self._case, "hooked": is_hooked, "tenants": count, "steps": [round(n) for n in steps]}
         self._plan.raw.setdefault("G1", []).append(kept)
         return steps
 
-    def _measured(self, count: int, hooked: bool) -> list[float]:
+    def _measure(self, count: int, is_hooked: bool) -> list[float]:
         self._count += 1
-        if hooked:
+        if is_hooked:
             wait_for_devices(self._own)
-        tenants = [self._start(f"g{self._case[0]}{self._count}{i}", hooked) for i in range(count)]
+        tenants = [self._start(f"g{self._case[0]}{self._count}{i}", is_hooked) for i in range(count)]
         try:
             wait_for("the tenants", lambda: all(tenant.ready() for tenant in tenants), START_TIMEOUT_S)
             begin_ns = time.monotonic_ns() + int(WARM_UP_S * 1e9)
@@ -86,9 +86,9 @@ class _Runs:
                 self._end(tenant)
         return [_steps_between(tenant, begin_ns, end_ns) for tenant in tenants]
 
-    def _start(self, name: str, hooked: bool) -> Process:
+    def _start(self, name: str, is_hooked: bool) -> Process:
         own = self._own
-        if hooked:
+        if is_hooked:
             part = own.run(name, HALVES, self._command)
         else:
             part = Part(name, self._command, environment(own.sim_dir, own.env), own.folder)

@@ -57,7 +57,7 @@ def errors_pp(run: Observed, name: str, answers: Sequence[Answer]) -> list[float
 
 
 def _answers(run: Observed) -> list[Answer]:
-    return [(at_ns, charged) for at_ns, charged in run.noted]
+    return [(at_ns, charged) for at_ns, charged in run.notes]
 
 
 def w11(plan: Plan) -> Iterator[SharingFigure]:
@@ -74,7 +74,7 @@ def w11(plan: Plan) -> Iterator[SharingFigure]:
             ):
                 case = f"{kernel_us / 1000:g} ms, {what}"
                 runs = [
-                    plan.once(here, "W11", case, tenants, True, seed, meanwhile=ask_every_second)
+                    plan.run_once(here, "W11", case, tenants, True, seed, side_task=ask_every_second)
                     for seed in range(1, plan.seeds + 1)
                 ]
                 yield from _case(case, runs, tenants == [capped])

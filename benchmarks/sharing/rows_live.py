@@ -98,12 +98,12 @@ def w7(plan: Plan) -> Iterator[SharingFigure]:
     until, rest, calls, lost = [], [], [], 0.0
     with plan.bench((FIRST.kernel_us,)) as here:
         for seed in range(1, plan.seeds + 1):
-            run = plan.once(here, "W7", case, [FIRST, SECOND], True, seed, swap)
-            changes = [Change(**noted) for noted in run.noted]
+            run = plan.run_once(here, "W7", case, [FIRST, SECOND], True, seed, swap)
+            changes = [Change(**noted) for noted in run.notes]
             until += in_force_ms(run, changes)
             rest += rest_errors_pp(run, changes)
             calls += [(change.answered_ns - change.began_ns) / MS for change in changes]
-            lost += sum(run.lost.values())
+            lost += sum(run.lost_work.values())
     yield SharingFigure("W7", case, "in force, ms, median", statistics.median(until))
     yield SharingFigure("W7", case, "in force, ms, worst", max(until), at_most(50))
     yield SharingFigure("W7", case, "of that the two calls, ms, worst", max(calls))

@@ -62,8 +62,8 @@ def w3(plan: Plan) -> Iterator[SharingFigure]:
             yield from _case(plan, here, case, [long, saturating("short", round(1 - long.minimum, 3))], bound_pp)
 
 
-def _case(plan: Plan, here: Bench, case: str, tenants: list[Tenant], bound_pp: float) -> Iterator[SharingFigure]:
-    pairs = plan.both(here, "W3", case, tenants)
+def _case(plan: Plan, bench: Bench, case: str, tenants: list[Tenant], bound_pp: float) -> Iterator[SharingFigure]:
+    pairs = plan.both(bench, "W3", case, tenants)
     worst = [max(worst_error_pp(pair[i], tenants, WINDOW_NS) for pair in pairs) for i in (0, 1)]
     found = compare("W3", case, "worst 5 s error, pp", worst, at_most(bound_pp))
     yield with_window(found, worst_of_runs([ours for _, ours in pairs], tenants, WINDOW_NS))

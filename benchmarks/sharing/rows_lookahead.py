@@ -39,4 +39,4 @@ def l1(plan: Plan) -> Iterator[SharingFigure]:
 def _runs(plan: Plan, case: str, switch_us: int | None, lookahead_ns: int) -> list[Observed]:
     config = ("[arbiter]", f"lookahead_ns = {lookahead_ns}")
     with plan.bench((200,), switch_us, config=config) as here:
-        return [plan.once(here, "L1", case, TENANTS, True, seed) for seed in range(1, plan.seeds + 1)]
+        return [plan.run_once(here, "L1", case, TENANTS, True, seed) for seed in range(1, plan.seeds + 1)]

@@ -47,13 +47,13 @@ class Beside(Tenant):
     """A load beside idle processes of its own slice."""
 
     def command(self, rng: random.Random, seconds: int, histogram: Path) -> list[str]:
-        return [*_attached(ATTACHED_BESIDE), *super().command(rng, seconds, histogram)]
+        return [*_attached_command(ATTACHED_BESIDE), *super().command(rng, seconds, histogram)]
 
     def work(self, line: Mapping[str, Any]) -> tuple[int, int] | None:
         return None if line["event"] == "attached" else super().work(line)
 
 
-def _attached(count: int) -> list[str]:
+def _attached_command(count: int) -> list[str]:
     return [str(built("tenants/attached.c")), str(count)]
 
 
@@ -80,7 +80,7 @@ def _crowd(own: OwnSystem) -> None:
     waiting: list[Part] = []
     amounts = ["--gpus", f"{MINIMUM:g}", "--max", "1"]
     for index in range(IDLE):
-        waiting.append(own.run(f"idle-{index}", amounts, _attached(ATTACHED_IDLE)))
+        waiting.append(own.run(f"idle-{index}", amounts, _attached_command(ATTACHED_IDLE)))
         if len(waiting) == AT_ONCE or index == IDLE - 1:
             wait_for("the idle tenants", lambda: all(_is_there(part) for part in waiting), START_TIMEOUT_S)
             waiting.clear()
@@ -116,7 +116,7 @@ def w9(plan: Plan) -> Iterator[SharingFigure]:
         _crowd(own)
         here = Bench(own, plan.seconds, False)
         for seed in range(1, plan.seeds + 1):
-            found += handovers_us(plan.once(here, "W9", case, tenants, True, seed).spans)
+            found += handovers_us(plan.run_once(here, "W9", case, tenants, True, seed).spans)
         cpu, memory = _daemon(own)
     yield SharingFigure("W9", case, "hand-over beyond the drain, us, p50", _quantile(found, 50), at_most(35))
     yield SharingFigure("W9", case, "hand-over beyond the drain, us, p99", _quantile(found, 99), at_most(200))

@@ -49,9 +49,9 @@ W1_MORE: Mapping[str, tuple[Tenant, ...]] = {
 KERNELS_US = (20, 200, 2000, LONG_KERNEL_US)
 
 
-def worst_error_pp(observed: Observed, tenants: Sequence[Program], window_ns: int = WINDOW_NS) -> float:
+def worst_error_pp(run: Observed, tenants: Sequence[Program], window_ns: int = WINDOW_NS) -> float:
     """The largest distance of a window of a tenant (of one second) from its part, in percentage points."""
-    return max(abs(got - t.minimum) * 100 for t in tenants for got in observed.windows(t.name, window_ns))
+    return max(abs(got - t.minimum) * 100 for t in tenants for got in run.windows(t.name, window_ns))
 
 
 def worst_of_runs(runs: Sequence[Observed], tenants: Sequence[Program], window_ns: int = WINDOW_NS) -> WorstWindow:
@@ -64,9 +64,9 @@ def worst_of_runs(runs: Sequence[Observed], tenants: Sequence[Program], window_n
     )
 
 
-def worst_jain(observed: Observed) -> float:
+def worst_jain(run: Observed) -> float:
     """The smallest fairness index of a one-second window."""
-    each = [observed.windows(name) for name in observed.spans]
+    each = [run.windows(name) for name in run.spans]
     return min(jain(together) for together in zip(*each, strict=True))
 
 
@@ -75,28 +75,33 @@ def w1(plan: Plan) -> Iterator[SharingFigure]:
     mixes = {**W1_DEFAULT, **W1_MORE} if plan.full else W1_DEFAULT
     for switch_us in plan.switches_us(DEAR_SWITCH_US):
         with plan.bench(KERNELS_US, switch_us) as here:
-            alone = plan.once(here, "W1", at_switch("alone", switch_us), [saturating("alone", 1)], False).share("alone")
+            alone = plan.run_once(here, "W1", at_switch("alone", switch_us), [saturating("alone", 1)], False).share(
+                "alone"
+            )
             for name, tenants in mixes.items():
                 yield from _w1_case(plan, here, at_switch(name, switch_us), tenants, alone, switch_us)
 
 
 def _w1_case(
-    plan: Plan, here: Bench, case: str, tenants: Sequence[Tenant], alone: float, switch_us: int | None
+    plan: Plan, bench: Bench, case: str, tenants: Sequence[Tenant], solo_work: float, switch_us: int | None
 ) -> Iterator[SharingFigure]:
-    ways = plan.all_ways(here, "W1", case, tenants)
+    ways = plan.all_ways(bench, "W1", case, tenants)
     long_kernels = any(t.kernel_us >= LONG_KERNEL_US for t in tenants)
     errors = [max(worst_error_pp(run, tenants) for run in runs) for runs in ways]
     found = compare("W1", case, "worst 1 s error, pp", errors, at_most(2 if long_kernels else 1))
     yield with_window(found, worst_of_runs(ways[1], tenants))
-    sums = [min(sum(run.shares().values()) for run in runs) / alone * 100 for runs in ways]
+    sums = [min(sum(run.shares().values()) for run in runs) / solo_work * 100 for runs in ways]
     goal = at_least(98 if switch_us == DEAR_SWITCH_US else 99)
     yield compare("W1", case, "sum, % of one alone", sums, goal)
     several = [t for t in tenants if t.processes > 1]
     if several:  # their own changes of context are lost without any other tenant, too
         own = sum(
-            (plan.once(here, "W1", f"{case}, alone", [t], False).share(t.name) - alone) * t.minimum for t in several
+            (plan.run_once(bench, "W1", f"{case}, alone", [t], False).share(t.name) - solo_work) * t.minimum
+            for t in several
         )
-        yield compare("W1", case, "sum, % of the same tenants alone", [part * alone / (alone + own) for part in sums])
+        yield compare(
+            "W1", case, "sum, % of the same tenants alone", [part * solo_work / (solo_work + own) for part in sums]
+        )
     if len({t.minimum for t in tenants}) == 1:
         fairness = [min(worst_jain(run) for run in runs) for runs in ways]
         yield compare("W1", case, "Jain, worst 1 s", fairness, at_least(0.99))
@@ -111,7 +116,7 @@ def w5(plan: Plan) -> Iterator[SharingFigure]:
             yield _cap(plan, here, cap, LONG_KERNEL_US)
         below = Tenant("below", 0.5, 0.5, burst=15, period_us=10_000)
         case = "busy 30 % under a cap of .5"
-        free, *ways = plan.all_ways(here, "W5", case, [below], paired=True)
+        free, *ways = plan.all_ways(here, "W5", case, [below], is_paired=True)
         lost = [statistics.median(_lost_percent(*pair) for pair in zip(free, runs, strict=False)) for runs in ways]
         yield compare("W5", case, "completed work lost, %", [None, *lost], at_most(1))
 
@@ -120,11 +125,11 @@ def _lost_percent(free: Observed, held: Observed) -> float:
     return (1 - held.completed["below"] / free.completed["below"]) * 100
 
 
-def _cap(plan: Plan, here: Bench, cap: float, kernel_us: int) -> SharingFigure:
+def _cap(plan: Plan, bench: Bench, cap: float, kernel_us: int) -> SharingFigure:
     """Without a hook nothing caps: only the others are run. No goal for long kernels, they are reported."""
     tenant = saturating("capped", cap, kernel_us)
     case = f"cap {cap:g} ({kernel_us / 1000:g} ms) alone"
-    ways = plan.all_ways(here, "W5", case, [tenant], free=False)
+    ways = plan.all_ways(bench, "W5", case, [tenant], free=False)
     worst = [max(worst_error_pp(run, [tenant]) for run in runs) for runs in ways]
     goal = at_most(1) if kernel_us < LONG_KERNEL_US else None
     found = compare("W5", case, "worst 1 s error, pp", [None, *worst], goal)

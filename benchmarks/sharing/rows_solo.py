@@ -50,13 +50,13 @@ def w8(plan: Plan) -> Iterator[SharingFigure]:
         yield from _launches(plan)
 
 
-def _pairs(plan: Plan, here: Bench, case: str, tenant: Tenant) -> list[float]:
+def _pairs(plan: Plan, bench: Bench, case: str, tenant: Tenant) -> list[float]:
     """Completed work in a slice, in percent of the same without a hook, by pair. One seed: the same load."""
     percents = []
     for pair in range(FULL_PAIRS if plan.full else PAIRS):
         done = {}
         for hooked in (False, True) if pair % 2 else (True, False):
-            done[hooked] = plan.once(here, "W8", case, [tenant], hooked).completed[tenant.name]
+            done[hooked] = plan.run_once(bench, "W8", case, [tenant], hooked).completed[tenant.name]
         percents.append(done[True] / done[False] * 100)
     return percents
 

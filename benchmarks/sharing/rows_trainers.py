@@ -78,8 +78,8 @@ def w2c(plan: Plan) -> Iterator[SharingFigure]:
                 yield from _case(plan, here, at_switch(f"trainers {case}", switch_us), trainers)
 
 
-def _case(plan: Plan, here: Bench, case: str, trainers: tuple[Trainer, ...]) -> Iterator[SharingFigure]:
-    pairs = plan.both(here, "W2c", case, trainers, paired=True)
+def _case(plan: Plan, bench: Bench, case: str, trainers: tuple[Trainer, ...]) -> Iterator[SharingFigure]:
+    pairs = plan.both(bench, "W2c", case, trainers, is_paired=True)
     together = [tuple(sum(run.completed.values()) for run in pair) for pair in pairs]
     rates = [statistics.median(done[i] for done in together) / plan.seconds for i in (0, 1)]
     yield compare("W2c", case, "together, samples/s", rates)

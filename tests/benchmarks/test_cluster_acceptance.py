@@ -96,11 +96,11 @@ def test_nothing_is_wrong_with_a_good_run() -> None:
 @pytest.mark.parametrize(
     ("more", "without", "what"),
     [
-        ([], "end j001 1", "lost"),
-        ([line("start", "j000", 8, bytes=2 * GIB), line("end", "j000", 9)], "", "twice"),
-        ([line("start", "j000", 5, bytes=2 * GIB)], "", "twice"),
-        ([line("overlap", "j000", 2)], "", "twice"),
-        ([line("start", "j009", 2), line("end", "j009", 3)], "", "twice"),
+        ([], "end j001 1", "lost_jobs"),
+        ([line("start", "j000", 8, bytes=2 * GIB), line("end", "j000", 9)], "", "repeated_jobs"),
+        ([line("start", "j000", 5, bytes=2 * GIB)], "", "repeated_jobs"),
+        ([line("overlap", "j000", 2)], "", "repeated_jobs"),
+        ([line("start", "j009", 2), line("end", "j009", 3)], "", "repeated_jobs"),
         ([line("start", "j001", 2, node="n2", bytes=4 * GIB), line("stop", "j001", 2.1)], "", "too_early"),
     ],
 )
@@ -138,7 +138,7 @@ def test_a_killed_run_ends_with_its_checkpoint() -> None:
     found = records.runs(records.parse("\n".join([*lines, done])))
     assert [(run.end_ns / SECOND_NS, run.how) for run in found] == [(2.5, "killed"), (11, "end")]
     checked = check([*lines, done], (HALF,))
-    assert checked.wrong == [] and (checked.killed, checked.again) == (1, 1)
+    assert checked.wrong == [] and (checked.killed_runs, checked.redone_runs) == (1, 1)
 
 
 # ---- the forecast ----

@@ -35,14 +35,14 @@ def test_a_small_cluster_decides() -> None:
 
 
 def test_models_are_drawn_the_same_each_time() -> None:
-    first, again = (models.drawn(models.CLUSTER400, 48, 0.7) for _ in range(2))
+    first, again = (models.draw_jobs(models.CLUSTER400, 48, 0.7) for _ in range(2))
     assert first == again and len({job.spec.model for job in first}) > 10
     assert all(dict(job.spec.ask.rates).keys() == models.GPUS for job in first)
 
 
 @pytest.mark.parametrize("model", ["ResNet-50 (batch size 32)", "A3C"])
 def test_speeds_are_those_of_the_table(model: str) -> None:
-    (job,) = [one for one in models.drawn(models.CLUSTER400, 48, 0.7) if one.spec.members == 1][:1]
+    (job,) = [one for one in models.draw_jobs(models.CLUSTER400, 48, 0.7) if one.spec.members == 1][:1]
     nodes = clusters.parse("1x1:k80+1x1:v100")
     assert models.rate(model, 1, "v100") > models.rate(model, 1, "k80") > 0.001
     assert job.spec.skew_ppm == -1 and len(nodes) == 2
@@ -74,7 +74,7 @@ def test_to_the_node_where_it_ends_first() -> None:
 @given(JOBS)
 def test_one_cluster_together_is_itself(jobs: list[TraceJob]) -> None:
     alone = scenario.run(jobs, clusters.parse("1x2"), FIFO)
-    assert results.figures(apart.together([alone])) == results.figures(alone)
+    assert results.figures(apart.merge_outcomes([alone])) == results.figures(alone)
 
 
 @given(JOBS, st.integers(1, 3))
@@ -110,9 +110,11 @@ def test_fractions_are_those_of_the_pods() -> None:
 
 def test_a_whole_job_is_as_fast_as_its_gang_on_one_node() -> None:
     gang = next(
-        one for one in models.drawn(models.CLUSTER400, 64, 0.7) if one.spec.members == 8 and one.spec.skew_ppm > 500_000
+        one
+        for one in models.draw_jobs(models.CLUSTER400, 64, 0.7)
+        if one.spec.members == 8 and one.spec.skew_ppm > 500_000
     )
-    on_one = packing.whole(gang)
+    on_one = packing.to_whole_job(gang)
     assert (on_one.spec.members, on_one.spec.width_milli) == (1, 8000) and on_one.spec.ask.rates == gang.spec.ask.rates
     machines = models.Speeds({"a": "v100", "b": "v100"})
     near, whole = machines.speed(gang, (Place("a", ()),) * 8), machines.speed(on_one, (Place("a", ()),))
@@ -132,7 +134,7 @@ def test_the_load_is_what_is_asked_for() -> None:
 
 
 def test_the_network_costs_what_was_measured_and_more_above_a_switch() -> None:
-    real = topology.connected(clusters.parse("8x2:v100"))
+    real = topology.connect_nodes(clusters.parse("8x2:v100"))
     machines = topology.Network({node.name: node.switches[0] for node in real})
     gang = job(0, 10, members=2, model="LM (batch size 5)")
 

@@ -54,5 +54,5 @@ def test_a_forgotten_job_is_submitted_again_before_those_that_come_after_it(tmp_
         eventually(lambda: made.is_done)
     finally:
         made.stop()
-    assert made.error is None and made.forgotten == ["j000"]
+    assert made.error is None and made.forgotten_jobs == ["j000"]
     assert site.numbers == {"other": "1", "j000": "2", "j001": "3"} and site.after["j001"] == ["2"]

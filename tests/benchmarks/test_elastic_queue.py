@@ -43,8 +43,8 @@ def test_elastic_jobs_wait_less_and_every_figure_has_a_value() -> None:
 
 def test_an_eager_queue_shortens_run_and_wait() -> None:
     """Not by the bounds that it is judged with alone."""
-    for case in (EAGER, replace(EAGER, seed=2), replace(EAGER, apart=2.0)):
-        one, rigid = sums(case, TIRESIAS), sums(Case(rigid=True, apart=case.apart), FIFO)
+    for case in (EAGER, replace(EAGER, seed=2), replace(EAGER, spacing=2.0)):
+        one, rigid = sums(case, TIRESIAS), sums(Case(rigid=True, spacing=case.spacing), FIFO)
         assert one.run_h < 0.8 * rigid.run_h and one.wait_h < 0.62 * rigid.wait_h
     assert sums(replace(EAGER, eager=False), TIRESIAS).run_h > 0.9 * sums(Case(rigid=True), FIFO).run_h
 
@@ -54,5 +54,5 @@ def test_what_letting_pass_brings_without_elastic_jobs_is_distinguished() -> Non
     rigid, passing = sums(Case(rigid=True), FIFO), sums(Case(rigid=True), PASSING)
     found = {(figure.case, figure.what): figure.value for figure in islice(elastic_queue.figures({}), 40)}
     alone = found[f"rigid, {PASSING}", "wait, % below rigid FIFO: nothing is elastic"]
-    assert alone == elastic_queue.below(passing.wait_h, rigid.wait_h) > 38
+    assert alone == elastic_queue.percent_below(passing.wait_h, rigid.wait_h) > 38
     assert found[f"elastic, {PASSING}", "wait, % below rigid jobs of the same policy"] < alone

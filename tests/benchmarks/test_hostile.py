@@ -78,11 +78,11 @@ def test_pairs_that_the_host_disturbed_are_made_again() -> None:
         begin_ns, stolen = next(made) * 2 * SECOND_NS, next(taken)
         return Phase(False, begin_ns, begin_ns + 1, 0.0), Phase(True, begin_ns + 1, begin_ns + 2, stolen)
 
-    chosen = frame.undisturbed(make, 3)
+    chosen = frame.choose_quiet_pairs(make, 3)
     assert [phase.begin_ns // SECOND_NS for phase in chosen] == [0, 0, 4, 4, 6, 6]
     assert [phase.attacking for phase in chosen] == [False, True] * 3
     taken, made = iter([0.9, 0.1, 0.5]), iter(range(3))
-    assert [phase.stolen for phase in frame.undisturbed(make, 1)] == [0.0, 0.1], "the least of three"
+    assert [phase.stolen for phase in frame.choose_quiet_pairs(make, 1)] == [0.0, 0.1], "the least of three"
 
 
 def test_a_tenant_that_never_comes_back_pauses_to_the_end() -> None:

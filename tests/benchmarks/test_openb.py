@@ -39,29 +39,32 @@ def test_pods_arrive_in_an_order_of_their_seed_until_they_ask_for_everything(ask
 def test_what_is_allocated(case: str, least: float, most: float, asks: list[Ask], nodes: list[Node]) -> None:
     """One seed of the acceptance's ten; fragmentation ends where the published does."""
     made = run(asks, nodes, case, 42)
-    assert len(made.allocated) == len(made.fragmented) == len(LOADS)
-    assert least <= made.allocated[-1] <= most
-    assert made.fragmented[-1] == pytest.approx(openb.published(case)[1][-1], abs=0.4)
+    assert len(made.allocated_percents) == len(made.fragmented_percents) == len(LOADS)
+    assert least <= made.allocated_percents[-1] <= most
+    assert made.fragmented_percents[-1] == pytest.approx(openb.read_published(case)[1][-1], abs=0.4)
 
 
 def test_ties_decide(asks: list[Ask], nodes: list[Node]) -> None:
     """On a tenth of the cluster, so that it is quick: the same score loses points when its ties fall at random."""
     few = nodes[::10]
     packed, drawn = (run(asks[::10], few, f"fgd as published{ties}", 42) for ties in ("", ", random ties"))
-    assert drawn.allocated[-1] <= packed.allocated[-1] - 1.5
+    assert drawn.allocated_percents[-1] <= packed.allocated_percents[-1] - 1.5
 
 
 def test_runs_are_deterministic(asks: list[Ask], nodes: list[Node]) -> None:
     for case in CASES:
         first, second = (run(asks[::40], nodes[::40], case, 7) for _ in range(2))
-        assert (first.allocated, first.fragmented) == (second.allocated, second.fragmented), case
+        assert (first.allocated_percents, first.fragmented_percents) == (
+            second.allocated_percents,
+            second.fragmented_percents,
+        ), case
 
 
 def test_published_curves() -> None:
     """The means that scheduling papers quote: 95.23 and 92.86 % at full load."""
-    assert openb.published("fgd")[0][100] == pytest.approx(95.23, abs=0.01)
-    assert openb.published("best-fit")[0][100] == pytest.approx(92.86, abs=0.01)
-    assert openb.published("fgd")[1][100] == pytest.approx(4.73, abs=0.05)
+    assert openb.read_published("fgd")[0][100] == pytest.approx(95.23, abs=0.01)
+    assert openb.read_published("best-fit")[0][100] == pytest.approx(92.86, abs=0.01)
+    assert openb.read_published("fgd")[1][100] == pytest.approx(4.73, abs=0.05)
 
 
 def test_figures_and_plot(tmp_path: Path) -> None:

@@ -31,6 +31,6 @@ def test_changes_and_the_longest_time_without_a_step() -> None:
 
 def test_a_step_that_is_missing_is_no_equal_curve() -> None:
     wanted = dict.fromkeys(range(4), 1.0)
-    assert live.worst(LINES, wanted) == 0.0
-    assert live.worst([*LINES, line(0, 3, 2, loss=1.25)], wanted) == 0.25
-    assert live.worst(LINES[:-2], wanted) == 1.0
+    assert live.worst_difference(LINES, wanted) == 0.0
+    assert live.worst_difference([*LINES, line(0, 3, 2, loss=1.25)], wanted) == 0.25
+    assert live.worst_difference(LINES[:-2], wanted) == 1.0

@@ -71,7 +71,7 @@ def test_a_finished_step_is_kept_and_not_done_again() -> None:
 
 def test_a_step_that_could_not_run_is_tried_again() -> None:
     store = Memory()
-    run([Step("one", 9, finds(Found(skipped="no framework")))], store)
+    run([Step("one", 9, finds(Found(skip_reason="no framework")))], store)
     assert run([Step("one", 9, finds(Found({"a": 1})))], store)["one"].figures == {"a": 1}
 
 
@@ -103,7 +103,7 @@ def test_without_time_left_a_step_is_skipped_and_continued_later(monkeypatch: py
     store = Memory()
     monkeypatch.setattr(steps, "LEAST_S", 9.5)
     plan = [Step("one", 9, finds(Found({"a": 1})))]
-    assert run(plan, store)["one"].skipped == steps.NO_TIME and not store
+    assert run(plan, store)["one"].skip_reason == steps.NO_TIME and not store
     monkeypatch.setattr(steps, "LEAST_S", 5)
     assert run(plan, store)["one"].figures == {"a": 1}
 
@@ -130,7 +130,7 @@ def test_all_steps_have_names_of_their_own_and_budgets_below_nine_minutes() -> N
 
 
 def test_the_exit_code_tells_a_skipped_step_from_a_good_one(capsys: pytest.CaptureFixture[str]) -> None:
-    good, skipped, bad = Found({"a": 1}), Found(skipped="no torch"), Found(problems=["slow"])
+    good, skipped, bad = Found({"a": 1}), Found(skip_reason="no torch"), Found(problems=["slow"])
     assert command.verdict({"one": good}) == 0 and not capsys.readouterr().out
     assert command.verdict({"one": good, "two": skipped}) == command.SKIPPED == 4
     assert "1 of 2 steps were skipped:\n  two: no torch\n" in capsys.readouterr().out
@@ -156,7 +156,7 @@ from benchmarks.qualify.checks import Found
 def second(own):
     print("second", flush=True)
     time.sleep(float(os.environ["HOLD_S"]))
-    return Found(skipped="it has no framework")
+    return Found(skip_reason="it has no framework")
 plan = [steps.Step("first", 99, lambda own: Found({"share": 0.3})), steps.Step("second", 99, second)]
 steps.plan = lambda python: plan
 sys.exit(command.main())

@@ -15,7 +15,7 @@ GOOD: dict[str, Any] = {"parameters": {}, "goals": {}, "figures": {"x": 1}, "raw
 
 
 def test_a_result_names_machine_date_and_commit(tmp_path: Path) -> None:
-    path = results.write("thing", simulated=True, device="SIMULATED H200", folder=tmp_path, **GOOD)
+    path = results.write("thing", is_simulated=True, device="SIMULATED H200", folder=tmp_path, **GOOD)
     assert path.name == "thing-sim.json"
     read = json.loads(path.read_text())
     assert results.problems(read) == []
@@ -24,7 +24,7 @@ def test_a_result_names_machine_date_and_commit(tmp_path: Path) -> None:
 
 def test_a_simulated_result_must_say_so_in_the_device(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="SIMULATED"):
-        results.write("thing", simulated=True, device="H200", folder=tmp_path, **GOOD)
+        results.write("thing", is_simulated=True, device="H200", folder=tmp_path, **GOOD)
     assert list(tmp_path.iterdir()) == []
 
 

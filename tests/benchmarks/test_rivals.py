@@ -78,8 +78,8 @@ def test_variables_belong_to_the_library_before_them(tmp_path: Path) -> None:
     words = ("--library", a, "--env", "X={percent}", "--library", b, "--env", "Y={folder}/r", "--library", a)
     first, second, again = parsed(*words)
     assert [first.name, second.name, again.name] == ["a", "b", "a-2"]
-    assert first.preloaded(0.3, tmp_path) == {"LD_PRELOAD": a, "X": "30"}
-    assert second.preloaded(1, tmp_path) == {"LD_PRELOAD": b, "Y": f"{tmp_path}/r"}
+    assert first.preload_variables(0.3, tmp_path) == {"LD_PRELOAD": a, "X": "30"}
+    assert second.preload_variables(1, tmp_path) == {"LD_PRELOAD": b, "Y": f"{tmp_path}/r"}
     assert again.env == {}
 
 

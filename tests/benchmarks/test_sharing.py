@@ -25,7 +25,7 @@ from benchmarks.sharing.measure import (
     completed_between,
     first_ms_with_share,
     jain,
-    merged,
+    merge_histograms,
     pairs,
     share,
     spans_by_tenant,
@@ -89,7 +89,7 @@ def test_percentiles_are_bounds_that_were_kept() -> None:
 
 
 def test_histograms_add_up() -> None:
-    both = merged([Histogram(((10, 1), (20, 2)), 3), Histogram(((5, 4), (20, 1)), 1)])
+    both = merge_histograms([Histogram(((10, 1), (20, 2)), 3), Histogram(((5, 4), (20, 1)), 1)])
     assert both == Histogram(((5, 4), (10, 1), (20, 3)), 4)
 
 

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.sharing import plan as plan_module
 from benchmarks.sharing.bench import Bench, Observed, Running
 from benchmarks.sharing.plan import Plan
-from benchmarks.sharing.rows_coast import coasted
+from benchmarks.sharing.rows_coast import read_coast
 from benchmarks.sharing.rows_lookahead import LOOKAHEADS_NS, l1
 from vgpud.cli.demo.private_system import PartError
 from vgpud.simdevice.busy_log import SECOND_NS, Span
@@ -44,7 +44,7 @@ def run(
 
 @pytest.mark.parametrize("stuck_ms", [0, 40, 100])
 def test_coasting_begins_where_both_have_their_parts_in_a_period(stuck_ms: int) -> None:
-    found = coasted(run(stuck_ms))
+    found = read_coast(run(stuck_ms))
     assert found.until_coasting_ms == max(0, stuck_ms - 15), "a's first slot is the last quarter of the window"
     assert found.shortfall_ms == pytest.approx(found.until_coasting_ms / 4, abs=0.1)
     assert found.idle_ms == pytest.approx(0, abs=0.1)
@@ -53,29 +53,29 @@ def test_coasting_begins_where_both_have_their_parts_in_a_period(stuck_ms: int) 
 
 
 def test_who_never_coasts_is_far_from_its_part() -> None:
-    found = coasted(run(stuck_ms=3000))
+    found = read_coast(run(stuck_ms=3000))
     assert found.until_coasting_ms == math.inf
     assert found.farthest_percent == math.inf, "there is no second of coasting"
     assert found.shortfall_ms == pytest.approx(750, abs=1)
 
 
 def test_shares_while_coasting_are_judged_against_the_part_itself() -> None:
-    found = coasted(run(coasting=0.23))
+    found = read_coast(run(coasting=0.23))
     assert found.coasting_pp == pytest.approx(2, abs=0.05)
     assert found.farthest_percent == pytest.approx(8, abs=0.2)
     assert found.after_pp == pytest.approx(0, abs=0.01)
 
 
 def test_time_that_coasting_leaves_unused_is_shown() -> None:
-    assert coasted(run(idle=0.05)).kept_percent == pytest.approx(95, abs=0.1)
+    assert read_coast(run(idle=0.05)).kept_percent == pytest.approx(95, abs=0.1)
 
 
 def test_a_daemon_that_comes_back_wrong_shows_afterwards_and_around_its_return() -> None:
-    found = coasted(run(after=0.35, lost=3))
+    found = read_coast(run(after=0.35, lost=3))
     assert found.after_pp == pytest.approx(10, abs=0.01)
     assert found.return_pp == pytest.approx(10, abs=0.01)
     assert found.coasting_pp < 1
-    assert found.lost == 3
+    assert found.lost_kernels == 3
 
 
 def test_what_is_done_meanwhile_ends_with_a_run_that_fails() -> None:
@@ -115,7 +115,7 @@ def test_the_look_aheads_are_none_and_the_shipped_one(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(plan_module, "open_bench", open_bench)
     full = run()
-    monkeypatch.setattr(Plan, "once", lambda *_which: full)
+    monkeypatch.setattr(Plan, "run_once", lambda *_which: full)
     figures = list(l1(Plan(9, 1, False)))
     assert opened == [("[arbiter]", f"lookahead_ns = {ns}") for ns in LOOKAHEADS_NS] * 2
     assert LOOKAHEADS_NS[0] == 0 < LOOKAHEADS_NS[1]

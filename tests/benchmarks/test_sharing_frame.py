@@ -94,7 +94,7 @@ def test_completed_work_and_the_devices_log_tell_the_same_shares() -> None:
     """The measure of a real device on the simulated one: one run by its log and by what the programs reported."""
     tenants = [Tenant("a", 0.3, 0.3), Tenant("b", 0.7, 0.7, kernel_us=2000, burst=2)]
     with open_bench(3, (200, 2000), by_work=True) as here:
-        run = here.observe(tenants, hooked=False, seed=1, plain=Plain.FIXED)
+        run = here.observe(tenants, is_hooked=False, seed=1, plain=Plain.FIXED)
         log = read_busy_log(here._own.busy_log())
     logged = sorted(mean_share(log, pid, run.begin_ns, run.end_ns) for pid in {span.pid for span in log})[-2:]
     assert 0.1 < logged[0] < 0.45
@@ -120,7 +120,7 @@ def test_a_result_is_json_a_table_and_plots_that_all_say_simulated(tmp_path: Pat
     }
     parameters = {"seconds": 5.0, "seeds": 1, "full": False}
     device = "SIMULATED H200"
-    paths = report.write(figures, raw, simulated=True, device=device, parameters=parameters, folder=tmp_path)
+    paths = report.write(figures, raw, is_simulated=True, device=device, parameters=parameters, folder=tmp_path)
     assert [path.name for path in paths] == [
         "sharing-sim.json",
         "sharing-sim.md",
@@ -137,5 +137,5 @@ def test_what_was_not_run_is_not_drawn(tmp_path: Path) -> None:
     figures = [SharingFigure("W8", "x", "ns", 1.0)]
     parameters = {"seconds": 5.0, "seeds": 1, "full": False}
     raw = {"W8": [{"case": "x", "ns": [1.0]}]}
-    paths = report.write(figures, raw, simulated=True, device="SIMULATED X", parameters=parameters, folder=tmp_path)
+    paths = report.write(figures, raw, is_simulated=True, device="SIMULATED X", parameters=parameters, folder=tmp_path)
     assert [path.suffix for path in paths] == [".json", ".md"]

@@ -23,7 +23,7 @@ from benchmarks.sharing import plan as plan_module
 from benchmarks.sharing.bench import Observed, Program, observed_of_json
 from benchmarks.sharing.kept import Kept, KeptError
 from benchmarks.sharing.measure import Histogram, ProcessorTime
-from benchmarks.sharing.plan import Plan, TimeIsUp, undisturbed
+from benchmarks.sharing.plan import Plan, TimeIsUp, run_undisturbed
 from benchmarks.sharing.rows import ROWS
 from vgpud.simdevice.busy_log import SECOND_NS, Span
 
@@ -35,10 +35,10 @@ MADE_BY = {"commit": "1", "seconds": 3.0, "machine": {"cores": 2}}
 class StubBench:
     """Tenants that get exactly their minimum, in turns of 10 ms. Counts its runs; one too many ends in a Ctrl-C."""
 
-    def __init__(self, seconds: float, shipped: bool, runs: Iterator[int], last: float) -> None:
-        self.shipped, self.seconds, self._runs, self._last = shipped, seconds, runs, last
+    def __init__(self, seconds: float, is_shipped: bool, runs: Iterator[int], last: float) -> None:
+        self.is_shipped, self.seconds, self._runs, self._last = is_shipped, seconds, runs, last
 
-    def observe(self, tenants: Sequence[Program], *, meanwhile: Any = None, **_how: Any) -> Observed:
+    def observe(self, tenants: Sequence[Program], *, side_task: Any = None, **_how: Any) -> Observed:
         if next(self._runs) >= self._last:
             raise KeyboardInterrupt
         end_ns = int(self.seconds * SECOND_NS)
@@ -60,12 +60,12 @@ class StubBench:
                 for tenant in tenants
             },
             {tenant.name: 0 for tenant in tenants},
-            noted(getattr(meanwhile, "__name__", ""), end_ns),
+            make_notes(getattr(side_task, "__name__", ""), end_ns),
             {"idle": 1.0, "stolen": 0.0},
         )
 
 
-def noted(what: str, end_ns: int) -> Any:
+def make_notes(what: str, end_ns: int) -> Any:
     if what == "swap":
         return [{"began_ns": SECOND_NS, "answered_ns": SECOND_NS + MS, "parts": {"first": 0.2, "second": 0.8}}]
     if what == "ask_every_second":
@@ -155,7 +155,7 @@ def test_each_run_is_made_once_however_often_the_table_is_interrupted(
     for attempt in itertools.count():
         runs = stub_benches(monkeypatch, last=3)  # the fourth run of each attempt is cut off
         kept = Kept(tmp_path, MADE_BY, resume=attempt > 0)
-        plan = Plan(3, 2, False, kept=kept)
+        plan = Plan(3, 2, False, store=kept)
         try:
             figures = command.run_rows(plan, ["W1"])
         except KeyboardInterrupt:
@@ -172,8 +172,8 @@ def test_each_run_is_made_once_however_often_the_table_is_interrupted(
 
 def test_a_part_of_a_table_begins_no_run_after_its_hours(tmp_path: Path) -> None:
     kept = Kept(tmp_path, MADE_BY, resume=False)
-    assert Plan(3, 1, False, kept=kept).keep(("W8", "x"), lambda: 7) == 7
-    part = Plan(3, 1, False, kept=kept, until_s=time.monotonic())
+    assert Plan(3, 1, False, store=kept).keep(("W8", "x"), lambda: 7) == 7
+    part = Plan(3, 1, False, store=kept, until_s=time.monotonic())
     assert part.keep(("W8", "x"), lambda: pytest.fail("it is kept")) == 7
     with pytest.raises(TimeIsUp):
         part.keep(("W8", "x"), lambda: pytest.fail("the part is over"))
@@ -181,10 +181,10 @@ def test_a_part_of_a_table_begins_no_run_after_its_hours(tmp_path: Path) -> None
 
 def test_runs_of_one_name_are_distinguished(tmp_path: Path) -> None:
     kept = Kept(tmp_path, MADE_BY, resume=False)
-    plan = Plan(3, 1, False, kept=kept)
+    plan = Plan(3, 1, False, store=kept)
     numbers = itertools.count()
     assert [plan.keep(("W8", "x"), lambda: next(numbers)) for _ in range(3)] == [0, 1, 2]
-    again = Plan(3, 1, False, kept=kept)
+    again = Plan(3, 1, False, store=kept)
     assert [again.keep(("W8", "x"), lambda: next(numbers)) for _ in range(4)] == [0, 1, 2, 3]
 
 
@@ -276,5 +276,5 @@ def test_the_readme_lists_every_row() -> None:
 def test_a_run_that_the_host_disturbs_is_made_again(stolen: tuple[float, ...], kept: float, tries: int) -> None:
     """By what the host took alone: nothing that a run found is looked at."""
     machines = iter({"idle": 0.5, "stolen": part} for part in stolen)
-    found = undisturbed(lambda: Observed(0, 1, {}, {}, {}, {}, machine=next(machines)))
+    found = run_undisturbed(lambda: Observed(0, 1, {}, {}, {}, {}, machine=next(machines)))
     assert found.machine == {"idle": 0.5, "stolen": kept, "tries": tries}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.windows import handovers_ns, shares_by_tenant, worst
+from benchmarks.windows import handovers_ns, shares_by_tenant, worst_window
 from vgpud.simdevice.busy_log import RECORD, SECOND_NS, Span, busy_steps, mean_share, parse_busy_log, sliding
 
 MS = 1_000_000
@@ -21,12 +21,12 @@ def alternating(share_of_first: float, seconds: int) -> list[Span]:
 def test_exact_shares_have_no_error() -> None:
     shares = shares_by_tenant(alternating(0.25, 5), {"a": 1, "b": 2}, 0, 5 * SECOND_NS)
     assert len(shares["a"]) == 41
-    assert worst(shares, {"a": 0.25, "b": 0.75}).error_pp == pytest.approx(0, abs=1e-9)
+    assert worst_window(shares, {"a": 0.25, "b": 0.75}).error_pp == pytest.approx(0, abs=1e-9)
 
 
 def test_one_bad_second_is_found_where_it_is() -> None:
     spans = [s for s in alternating(0.25, 5) if not (s.pid == 1 and 2 * SECOND_NS <= s.begin_ns < 3 * SECOND_NS)]
-    found = worst(shares_by_tenant(spans, {"a": 1, "b": 2}, 0, 5 * SECOND_NS), {"a": 0.25, "b": 0.75})
+    found = worst_window(shares_by_tenant(spans, {"a": 1, "b": 2}, 0, 5 * SECOND_NS), {"a": 0.25, "b": 0.75})
     assert (found.tenant, found.window_begin_s) == ("a", 2.0)
     assert found.error_pp == pytest.approx(25)
 
@@ -42,7 +42,7 @@ def test_an_incomplete_last_step_is_not_counted() -> None:
 def test_too_short_a_run_is_an_error_not_a_good_share() -> None:
     assert sliding([1] * 9) == []
     with pytest.raises(ValueError, match="shorter than one second"):
-        worst({"a": []}, {"a": 0.5})
+        worst_window({"a": []}, {"a": 0.5})
 
 
 def test_a_cut_off_record_is_left_out() -> None:

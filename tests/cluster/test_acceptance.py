@@ -23,9 +23,9 @@ def test_all_jobs_end_once_whatever_is_killed() -> None:
     with site(acceptance.POLL_S) as made:
         played = play(made, Folder.make(made.folder / "jobs"), jobs, plan)
         found = records.check(jobs, played.records, workload.QUEUES, made.device_bytes())
-        said = f"{played.said}\n{made.cluster.logs()}"
+        said = f"{played.log_text}\n{made.cluster.logs()}"
         made.stop()
-        differences = acceptance.replayed(made)
+        differences = acceptance.replay_steps(made)
         took = forecast.latencies([path.read_text() for path in made.recordings()], played.records)
     assert {fault.kind for fault in played.faults} == set(PROCESS_NAMES)
     assert found.wrong == [] and played.failed == [], said

@@ -66,7 +66,7 @@ def main() -> int:
             suite.confirm(family, rows, driver_version(), device)
     raw = {"said": said, "differences": [str(one) for one in differences]}
     goals = {"hooked_differs": 0, "not_as_expected": 0}
-    common = {"simulated": bool(reason), "device": device, "folder": args.results, "parameters": {}}
+    common = {"is_simulated": bool(reason), "device": device, "folder": args.results, "parameters": {}}
     print(results.write("conformance", goals=goals, figures=figures, raw=raw, **common))
     return 1 if differences else 0
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import harness
-from benchmarks.qualify.checks import unhooked
+from benchmarks.qualify.checks import unhooked_env
 from vgpud import paths
 from vgpud.cli.demo.private_system import OwnSystem, PartError, wait_for
 from vgpud.client import calls
@@ -77,7 +77,7 @@ def parse(text: str) -> Rows:
 
 def run(own: OwnSystem, family: str, program: Path, devices: int) -> tuple[Rows, Rows]:
     """What the family says unhooked, and in a slice of all devices. Raises when a program as a whole fails."""
-    env = unhooked(own)
+    env = unhooked_env(own)
     plain = subprocess.run([str(program)], env=env, capture_output=True, text=True, timeout=PROGRAM_SECONDS, check=True)
     part = own.run(f"conform-{family}", ["--gpus", str(devices), "--mem", SLICE_MEMORY], [str(program)])
     wait_for(f"{family} in a slice", lambda: not part.running, PROGRAM_SECONDS)
@@ -89,7 +89,7 @@ def run(own: OwnSystem, family: str, program: Path, devices: int) -> tuple[Rows,
 def check_hooked(own: OwnSystem, devices: int) -> None:
     """Raises PartError where a program in a slice sees the whole device: it is not hooked, and its rows would agree."""
     words = [sys.executable, "-c", TOTAL]
-    plain = subprocess.run(words, env=unhooked(own), capture_output=True, text=True, timeout=60, check=True).stdout
+    plain = subprocess.run(words, env=unhooked_env(own), capture_output=True, text=True, timeout=60, check=True).stdout
     part = own.run("conform-hooked", ["--gpus", str(devices), "--mem", SLICE_MEMORY], words)
     wait_for("a program in a slice", lambda: not part.running)
     if part.process.returncode:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.qualify.checks import unhooked
+from benchmarks.qualify.checks import unhooked_env
 from tests.conformance import suite
 from vgpud.cli.demo.private_system import OwnSystem, Part, PartError
 
@@ -59,7 +59,7 @@ def test_programs_that_are_not_hooked_are_compared_with_nothing(
     system: OwnSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def run_unhooked(name: str, _amounts: object, words: list[str]) -> Part:
-        return Part(name, words, unhooked(system), system.folder)
+        return Part(name, words, unhooked_env(system), system.folder)
 
     monkeypatch.setattr(system, "run", run_unhooked)
     with pytest.raises(PartError, match="not hooked"):

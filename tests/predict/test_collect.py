@@ -87,12 +87,12 @@ def test_simulated_and_measured_rows_are_never_in_one_file(tmp_path: Path, capsy
     dataset.append(real, [row("h100", "lenet", 8)])
     assert collect.main(["--cpu", "--data", str(real)]) == 2
     assert "never mixed" in capsys.readouterr().err
-    assert collect.measured(real, "h100") == {("lenet", 8.0)}
-    assert collect.measured(real, "h200") == set()
+    assert collect.read_measured(real, "h100") == {("lenet", 8.0)}
+    assert collect.read_measured(real, "h200") == set()
     simulated = tmp_path / "simulated.csv"
     dataset.append(simulated, [row("SIMULATED h100", "lenet", 8)])
     with pytest.raises(dataset.DataError, match="has SIMULATED rows"):
-        collect.measured(simulated, "h100")
+        collect.read_measured(simulated, "h100")
 
 
 def test_without_a_device_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
@@ -140,19 +140,19 @@ def test_what_fails_costs_only_itself(tmp_path: Path, monkeypatch: pytest.Monkey
         ("good", 8, True),
         ("good", 2, False),
     ]
-    assert collect.measured(data, "h100") == {("good fp16", 1.0), ("good fp16", 2.0)}
+    assert collect.read_measured(data, "h100") == {("good fp16", 1.0), ("good fp16", 2.0)}
     assert not list(collect.collect(todo, data, "h100", "h100", 1, sys.executable, 1)), "no time is left"
 
 
 def test_pairs_are_spread_over_their_sums_and_fit_together() -> None:
     rows = [row("h100", f"m{n}", 1, n / 10, 8.0 if n < 9 else 70.0) for n in range(1, 10)]
     rows.append(row("h100", "none", 1, None))
-    pairs = collect_pairs.chosen(rows, 5, 80e9)
+    pairs = collect_pairs.choose_pairs(rows, 5, 80e9)
     sums = [sum(one.utilisation or 0 for one in pair) for pair in pairs]
     assert len(set(map(id, pairs))) == 5 and sums == sorted(sums)
     assert sums[0] == pytest.approx(0.3) and sums[-1] == pytest.approx(1.5)
     assert all(one.architecture not in ("m9", "none") for pair in pairs for one in pair)
-    assert len(collect_pairs.chosen(rows[:3], 99, 80e9)) == 3
+    assert len(collect_pairs.choose_pairs(rows[:3], 99, 80e9)) == 3
 
 
 def test_a_worker_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_the_step_of_qualify_is_skipped_with_a_sentence(monkeypatch: pytest.Monk
 
     own: Any = Own()
     (step,) = [one for one in steps.plan(sys.executable) if one.name == "collect"]
-    assert step.check(own).skipped == "the simulated device runs no PyTorch"
+    assert step.check(own).skip_reason == "the simulated device runs no PyTorch"
     assert step.budget_s > checks.COLLECT_S + collect.WORKLOAD_S
     own.is_simulated = False
     said = {3: "collect: PyTorch is not installed: nothing measured", 0: 'a row\n{"rows": 4, "of": 34}', 1: "no rows"}
@@ -188,7 +188,7 @@ def test_the_step_of_qualify_is_skipped_with_a_sentence(monkeypatch: pytest.Monk
         monkeypatch.setattr(checks.subprocess, "run", lambda *_a, _done=done, **_k: _done)
         found = step.check(own)
         if code == 3:
-            assert found.skipped == text and not found.problems
+            assert found.skip_reason == text and not found.problems
         elif code == 0:
             assert found.figures == {"rows": 4, "of": 34}
         else:

@@ -33,10 +33,11 @@ NOUNS = frozenset(
     ["bed", "embed", "feed", "need", "red", "seed", "shed", "speed", "weed", "assembly", "family", "reply"]
 )
 VERBS = frozenset(["apply", "comply", "exceed", "imply", "multiply", "proceed", "rely", "succeed", "supply"])
-FOLDERS = ("models/", "shim/", "tools/", "vgpud/")
+FOLDERS = ("benchmarks/", "docker/", "integrations/", "models/", "protos/", "shim/", "tools/", "vgpud/")
 #: not chosen here: made from the API's fields
 GENERATED = ("vgpud/client/model.py",)
-#: fields of a format: of the database, recordings, reports in JSON, the arbiter's structures in C, options of commands
+#: fields of a format: of the database, recordings, reports in JSON, the arbiter's structures in C, options of commands;
+#: methods that PyTorch calls
 FORMATS = frozenset(
     [f"vgpud/core/model.py: {name}" for name in ("Claim.lent", "Container.started")]
     + [f"vgpud/core/elastic/worker_group.py: WorkerGroup.{name}" for name in ("lost", "stopped")]
@@ -48,6 +49,9 @@ FORMATS = frozenset(
     + [f"models/arbiter/model.py: Slice.{n}" for n in ("attached", "limited", "noticed", "served", "throttled")]
     + ["models/arbiter/device.py: Device.served"]
     + ["vgpud/cli/jobs/job.py: ls(ended)", "vgpud/cli/predict/predict_train.py: train(out)"]
+    + [f"benchmarks/ledger.py: Found.{name}" for name in ("opened", "refused", "unsupported")]
+    + ["benchmarks/cifar/train_torch.py: block.Block.forward"]
+    + [f"benchmarks/predict/architectures.py: {name}.forward" for name in ("Recurrent", "UNet")]
 )
 
 

@@ -147,7 +147,7 @@ def test_the_committed_data_is_what_the_script_draws(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mean", colocation_draw.MEANS)
 def test_what_is_drawn_is_what_is_said_of_it(mean: int) -> None:
-    data = colocation.drawn("day")
+    data = colocation.read_draws("day")
     assert len(data) == 1500 and max(one.duration_ns for one in data) <= 86_400 * SECOND_NS
     assert fmean(one.percents[mean] for one in data) == pytest.approx(mean, abs=0.01)
     assert sum(one.memory_gib <= 20 for one in data) / 1500 == pytest.approx(0.5, abs=0.03)
@@ -189,8 +189,8 @@ def test_sharing_beats_slots_on_a_part_of_it(monkeypatch: pytest.MonkeyPatch) ->
     """The first 150 jobs, on two GPUs, so that it takes seconds."""
     monkeypatch.setattr(colocation, "GPUS", 2)
     monkeypatch.setattr(colocation, "NODES", 1)
-    whole = colocation.drawn
-    monkeypatch.setattr(colocation, "drawn", lambda jobs: whole(jobs)[:150])
+    whole = colocation.read_draws
+    monkeypatch.setattr(colocation, "read_draws", lambda jobs: whole(jobs)[:150])
     case = colocation.Case(load=3.0)
     colocation.trace.cache_clear()
     base, found = colocation.slots(case, "fifo"), colocation.shared(case, 0.155)

@@ -27,7 +27,7 @@ def bench() -> Iterator[measured.Bench]:
 def check(bench: measured.Bench, command: Sequence[str], maximum: float) -> None:
     unhooked = bench.run_unhooked(command, LIMIT_S)
     found = bench.compare(command, maximum, unhooked, LIMIT_S)
-    assert not found.run.stuck, found.as_json()
+    assert not found.run.stuck_text, found.as_json()
     assert found.ratio < RATIO_MOST, found.as_json()
 
 

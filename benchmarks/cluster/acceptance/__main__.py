@@ -63,7 +63,7 @@ def main() -> int:
     _compare(figures)
     path = results.write(
         NAME,
-        simulated=True,
+        is_simulated=True,
         device=DEVICE,
         parameters={
             "jobs": args.jobs,
@@ -107,11 +107,11 @@ def _arguments() -> argparse.Namespace:
     return args
 
 
-def _or_logs(made: Site, good: bool, run: str) -> bool:
+def _or_logs(site: Site, good: bool, run: str) -> bool:
     """Of a run that missed a goal, the logs are what says why."""
     if not good:
         path = harness.BUILD / f"{NAME}-logs" / run
-        made.keep_logs(path)
+        site.keep_logs(path)
         _say(f"logs: {path}")
     return good
 
@@ -124,21 +124,21 @@ def _say(text: str) -> None:
 
 
 def ours(
-    made: Site, jobs: Sequence[Submission], args: argparse.Namespace, figures: dict[str, Any], raw: dict[str, Any]
+    site: Site, jobs: Sequence[Submission], args: argparse.Namespace, figures: dict[str, Any], raw: dict[str, Any]
 ) -> bool:
     """What a start costs, the forecast, then the run. Returns whether all goals were met."""
-    costs = calibrate(made, raw)
+    costs = calibrate(site, raw)
     said = forecast.forecast(jobs, costs)
     _say(f"forecast: mean completion {said.mean_jct_s:.2f} s, {said.preemptions} preemptions")
-    before = len(made.recordings())
+    before = len(site.recordings())
     plan = faults.plan(workload.span_s(jobs), args.seed, args.gentle) if args.kills else []
-    played = play(made, Folder.make(made.folder / "run-jobs"), jobs, plan)
-    found = records.check(jobs, played.records, workload.QUEUES, made.device_bytes())
-    made.stop()
-    differences = replayed(made)
-    texts = [path.read_text() for path in made.recordings()[before - 1 :]]
+    played = play(site, Folder.make(site.folder / "run-jobs"), jobs, plan)
+    found = records.check(jobs, played.records, workload.QUEUES, site.device_bytes())
+    site.stop()
+    differences = replay_steps(site)
+    texts = [path.read_text() for path in site.recordings()[before - 1 :]]
     took = forecast.latencies(texts, played.records)
-    states = collections.Counter(str(row[-2]) for row in store.usage(made.state_dir, 0))
+    states = collections.Counter(str(row[-2]) for row in store.usage(site.state_dir, 0))
     mean_s = records.mean_jct_s(jobs, found.ended_ns, played.begin_ns)
     error = 100 * (mean_s / said.mean_jct_s - 1)
     figures["ours"] = {
@@ -159,33 +159,33 @@ def ours(
         "jct_s": records.jct_s(jobs, found.ended_ns, played.begin_ns),
         "forecast_jct_s": said.jct_s,
         "faults": [[fault.at_s, fault.kind, fault.node, fault.away_s, fault.gentle] for fault in played.faults],
-        "forgotten": played.forgotten,
-        "said": played.said[:4000],
+        "forgotten": played.forgotten_jobs,
+        "said": played.log_text[:4000],
     }
     good = _judge(played, found)
     good &= judge("steps that replay otherwise", len(differences), equal_to(0))
     return judge("mean completion, % above the forecast", error, near(0, FORECAST_PERCENT)) and good
 
 
-def calibrate(made: Site, raw: dict[str, Any]) -> Costs:
+def calibrate(site: Site, raw: dict[str, Any]) -> Costs:
     """Means of a short run at a high load: what a start and a preemption cost."""
     time.sleep(SETTLED_S)
     jobs = workload.generate(CALIBRATION_JOBS, CALIBRATION_SEED, CALIBRATION_LOAD, CALIBRATION_LONGEST_S, prefix="c")
-    played = play(made, Folder.make(made.folder / "calibration"), jobs)
-    found = records.check(jobs, played.records, workload.QUEUES, made.device_bytes())
+    played = play(site, Folder.make(site.folder / "calibration"), jobs)
+    found = records.check(jobs, played.records, workload.QUEUES, site.device_bytes())
     if found.wrong or played.failed:
-        raise RuntimeError(f"the short run before went wrong: {found.wrong} {played.failed} {played.said[:1000]}")
-    took = forecast.latencies([path.read_text() for path in made.recordings()], played.records)
+        raise RuntimeError(f"the short run before went wrong: {found.wrong} {played.failed} {played.log_text[:1000]}")
+    took = forecast.latencies([path.read_text() for path in site.recordings()], played.records)
     costs = took.costs()
     raw["calibration"] = took.as_json()
     _say(f"a start costs {costs.start_ns / 1e9:.2f} s, a preemption {costs.suspend_ns / 1e9:.2f} s besides")
     return costs
 
 
-def replayed(made: Site) -> list[str]:
+def replay_steps(site: Site) -> list[str]:
     """Steps of all controllers that the machine decides otherwise, given the same events."""
     found = []
-    for path in made.recordings():
+    for path in site.recordings():
         text = path.read_text()
         whole = Path(f"{path}.whole")
         whole.write_text(text[: text.rfind("\n") + 1])  # a controller that was killed may have been writing
@@ -197,47 +197,47 @@ def replayed(made: Site) -> list[str]:
 # ---- Slurm's own order ----
 
 
-def slurms(made: Site, jobs: Sequence[Submission], figures: dict[str, Any], raw: dict[str, Any]) -> bool:
+def slurms(site: Site, jobs: Sequence[Submission], figures: dict[str, Any], raw: dict[str, Any]) -> bool:
     """The same jobs at the same times, without a controller and without kills."""
-    played = play(made, Folder.make(made.folder / "run-jobs"), jobs)
-    found = records.check(jobs, played.records, (), made.device_bytes())
+    played = play(site, Folder.make(site.folder / "run-jobs"), jobs)
+    found = records.check(jobs, played.records, (), site.device_bytes())
     mean_s = records.mean_jct_s(jobs, found.ended_ns, played.begin_ns)
     figures["slurm"] = {**_run(played, found, mean_s), "most_milli": found.most_milli}
-    raw["slurm"] = {"jct_s": records.jct_s(jobs, found.ended_ns, played.begin_ns), "said": played.said[:4000]}
+    raw["slurm"] = {"jct_s": records.jct_s(jobs, found.ended_ns, played.begin_ns), "said": played.log_text[:4000]}
     return _judge(played, found)
 
 
 # ---- both ----
 
 
-def _run(played: Played, found: records.Findings, mean_s: float) -> dict[str, Any]:
-    times = sorted(found.ended_ns.values())
+def _run(outcome: Played, findings: records.Findings, mean_s: float) -> dict[str, Any]:
+    times = sorted(findings.ended_ns.values())
     return {
         "mean_jct_s": mean_s,
-        "makespan_s": (times[-1] - played.begin_ns) / 1e9 if times else None,
-        "seconds": played.seconds,
-        "ended": len(found.ended_ns),
-        "starts": found.starts,
-        "killed_runs": found.killed,
-        "found_their_work_done": found.again,
-        "forgotten_by_slurmctld": len(played.forgotten),
-        "nodes_drained": played.drained,
-        "sbatch_without_answer": played.refused,
-        "latest_submission_s": played.late_s,
-        "wrong": found.wrong,
-        "not_completed": played.failed,
+        "makespan_s": (times[-1] - outcome.begin_ns) / 1e9 if times else None,
+        "seconds": outcome.seconds,
+        "ended": len(findings.ended_ns),
+        "starts": findings.starts,
+        "killed_runs": findings.killed_runs,
+        "found_their_work_done": findings.redone_runs,
+        "forgotten_by_slurmctld": len(outcome.forgotten_jobs),
+        "nodes_drained": outcome.drained,
+        "sbatch_without_answer": outcome.refused_calls,
+        "latest_submission_s": outcome.late_s,
+        "wrong": findings.wrong,
+        "not_completed": outcome.failed,
     }
 
 
-def _judge(played: Played, found: records.Findings) -> bool:
-    good = judge("jobs that did not end", len(found.lost), equal_to(0))
-    good &= judge("jobs that worked or ran twice", len(found.twice), equal_to(0))
-    good &= judge("times above a queue's limit", len(found.over_quota), equal_to(0))
-    good &= judge("times above a device", len(found.over_device), equal_to(0))
-    good &= judge("starts before a dependency's end", len(found.too_early), equal_to(0))
-    good &= judge("other memory than the job's part", len(found.memory), equal_to(0))
-    good &= judge("jobs that Slurm did not complete", len(played.failed), equal_to(0))
-    for line in [*found.wrong, *played.failed]:
+def _judge(outcome: Played, findings: records.Findings) -> bool:
+    good = judge("jobs that did not end", len(findings.lost_jobs), equal_to(0))
+    good &= judge("jobs that worked or ran twice", len(findings.repeated_jobs), equal_to(0))
+    good &= judge("times above a queue's limit", len(findings.over_quota), equal_to(0))
+    good &= judge("times above a device", len(findings.over_device), equal_to(0))
+    good &= judge("starts before a dependency's end", len(findings.too_early), equal_to(0))
+    good &= judge("other memory than the job's part", len(findings.memory), equal_to(0))
+    good &= judge("jobs that Slurm did not complete", len(outcome.failed), equal_to(0))
+    for line in [*findings.wrong, *outcome.failed]:
         _say(f"    {line}")
     return good
 

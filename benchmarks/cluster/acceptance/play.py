@@ -31,12 +31,12 @@ class Played:
     seconds: float
     records: list[Record]
     faults: list[Fault] = field(default_factory=list)  # those that took place
-    forgotten: list[str] = field(default_factory=list)  # submissions that slurmctld had accepted and not saved
+    forgotten_jobs: list[str] = field(default_factory=list)  # submissions that slurmctld had accepted and not saved
     drained: int = 0  # how often Slurm drained a node
-    refused: int = 0
+    refused_calls: int = 0
     late_s: float = 0.0
     failed: list[str] = field(default_factory=list)  # jobs that have not completed, as Slurm has it
-    said: str = ""
+    log_text: str = ""
 
 
 def play(site: Site, folder: Folder, submissions: Sequence[Submission], faults: Sequence[Fault] = ()) -> Played:
@@ -49,16 +49,20 @@ def play(site: Site, folder: Folder, submissions: Sequence[Submission], faults: 
     finally:
         submitter.stop()
     made.seconds = time.monotonic() - begin_s
-    made.forgotten, made.refused, made.late_s = submitter.forgotten, submitter.refused, submitter.late_s
+    made.forgotten_jobs, made.refused_calls, made.late_s = (
+        submitter.forgotten_jobs,
+        submitter.refused_calls,
+        submitter.late_s,
+    )
     _settle(site)
     made.drained = site.drained()
     made.records = records.parse(folder.records())
     of_run = {one.name for one in submissions}
-    ended = site.ended().items()
+    ended = site.ended_jobs().items()
     made.failed = sorted(
         f"{name} ({number}) {state}" for number, (name, state) in ended if name in of_run and state not in AGAIN
     )
-    made.said = folder.said()
+    made.log_text = folder.read_output()
     return made
 
 
@@ -67,7 +71,7 @@ def _until_ended(
     folder: Folder,
     submissions: Sequence[Submission],
     submitter: Submitter,
-    made: Played,
+    outcome: Played,
     faults: list[Fault],
     begin_s: float,
 ) -> None:
@@ -85,7 +89,7 @@ def _until_ended(
             if fault.kind == SLURMCTLD:
                 submitter.slurmctld_goes()
             site.kill(fault.kind, fault.node, gentle=fault.gentle)
-            made.faults.append(fault)
+            outcome.faults.append(fault)
             if fault.kind == SLURMCTLD:
                 killed_s = time.monotonic()
             heapq.heappush(starts, (time.monotonic() + fault.away_s, fault.kind, fault.node))

@@ -63,9 +63,11 @@ def runs(records: Iterable[Record]) -> list[Run]:
     open_runs: dict[tuple[str, int], Record] = {}
     found: list[Run] = []
 
-    def close(begun: Record, end_ns: int, how: str) -> None:
-        place = (begun.job, begun.node, begun.devices)
-        found.append(Run(begun.name, begun.rank, *place, begun.at_ns, max(begun.at_ns, end_ns), how))
+    def close(begin_record: Record, end_ns: int, how: str) -> None:
+        place = (begin_record.job, begin_record.node, begin_record.devices)
+        found.append(
+            Run(begin_record.name, begin_record.rank, *place, begin_record.at_ns, max(begin_record.at_ns, end_ns), how)
+        )
 
     for record in records:
         member = record.name, record.rank
@@ -89,15 +91,15 @@ def runs(records: Iterable[Record]) -> list[Run]:
 class Findings:
     """What was found. The lists name what is wrong, and are to be empty."""
 
-    lost: list[str] = field(default_factory=list)  # jobs that have not ended
-    twice: list[str] = field(default_factory=list)  # that ended more than once, or ran twice at a time
+    lost_jobs: list[str] = field(default_factory=list)  # jobs that have not ended
+    repeated_jobs: list[str] = field(default_factory=list)  # that ended more than once, or ran twice at a time
     over_quota: list[str] = field(default_factory=list)
     over_device: list[str] = field(default_factory=list)
     too_early: list[str] = field(default_factory=list)  # before a job that they come after had ended
     memory: list[str] = field(default_factory=list)  # whose limit of memory was not that of their part
     starts: int = 0  # of jobs' programs, gangs counted once
-    killed: int = 0  # runs without a last word
-    again: int = 0  # runs that found their work done: Slurm had forgotten the end
+    killed_runs: int = 0  # runs without a last word
+    redone_runs: int = 0  # runs that found their work done: Slurm had forgotten the end
     most_milli: dict[str, int] = field(default_factory=dict)  # by queue, at one time
     ended_ns: dict[str, int] = field(default_factory=dict)  # by job
 
@@ -105,7 +107,7 @@ class Findings:
     def wrong(self) -> list[str]:
         return [
             f"{name}: {', '.join(found[:10])}"
-            for name in ("lost", "twice", "over_quota", "over_device", "too_early", "memory")
+            for name in ("lost_jobs", "repeated_jobs", "over_quota", "over_device", "too_early", "memory")
             if (found := getattr(self, name))
         ]
 
@@ -129,74 +131,76 @@ def check(
     return found
 
 
-def _ends(found: Findings, of: Mapping[str, Submission], records: Sequence[Record], known: Sequence[Run]) -> None:
+def _ends(findings: Findings, of: Mapping[str, Submission], records: Sequence[Record], job_runs: Sequence[Run]) -> None:
     ended: dict[tuple[str, int], list[int]] = defaultdict(list)
-    for run in known:
+    for run in job_runs:
         if run.how == "end":
             ended[run.name, run.rank].append(run.end_ns)
     for name, one in of.items():
         ends = [ended[name, rank] for rank in range(one.nodes)]
         if not all(ends):
-            found.lost.append(name)
+            findings.lost_jobs.append(name)
         else:
-            found.ended_ns[name] = max(min(member) for member in ends)
-        found.twice += [f"{name} ended {len(member)} times" for member in ends if len(member) > 1]
-    found.twice += [f"{one.name} ran twice at a time" for one in records if one.word == "overlap"]
+            findings.ended_ns[name] = max(min(member) for member in ends)
+        findings.repeated_jobs += [f"{name} ended {len(member)} times" for member in ends if len(member) > 1]
+    findings.repeated_jobs += [f"{one.name} ran twice at a time" for one in records if one.word == "overlap"]
     over: set[tuple[str, int]] = set()
     for record in records:
         member = record.name, record.rank
         if record.word == "start" and member in over:
-            found.twice.append(f"{record.name} worked again after its end")
+            findings.repeated_jobs.append(f"{record.name} worked again after its end")
         if record.word in ("end", "again"):
             over.add(member)
-    found.twice += [f"{name} was not submitted" for name in {one.name for one in records} - of.keys()]
-    found.starts = sum(one.word == "start" and one.rank == 0 for one in records)
-    found.killed = sum(run.how == "killed" for run in known)
-    found.again = sum(one.word == "again" and one.rank == 0 for one in records)
+    findings.repeated_jobs += [f"{name} was not submitted" for name in {one.name for one in records} - of.keys()]
+    findings.starts = sum(one.word == "start" and one.rank == 0 for one in records)
+    findings.killed_runs = sum(run.how == "killed" for run in job_runs)
+    findings.redone_runs = sum(one.word == "again" and one.rank == 0 for one in records)
 
 
-def _changes(known: Iterable[Run]) -> list[tuple[int, int, Run]]:
+def _changes(job_runs: Iterable[Run]) -> list[tuple[int, int, Run]]:
     """(time, -1 or 1, run): ends before begins of the same moment."""
-    pairs = [change for run in known for change in ((run.begin_ns, 1, run), (run.end_ns, -1, run))]
+    pairs = [change for run in job_runs for change in ((run.begin_ns, 1, run), (run.end_ns, -1, run))]
     return sorted(pairs, key=lambda one: one[:2])
 
 
-def _quotas(found: Findings, of: Mapping[str, Submission], known: Sequence[Run], queues: Sequence[QueueSpec]) -> None:
+def _quotas(
+    findings: Findings, of: Mapping[str, Submission], job_runs: Sequence[Run], queues: Sequence[QueueSpec]
+) -> None:
     limits = {queue.name: queue.limit_milli for queue in queues}
     used = dict.fromkeys({one.queue for one in of.values()}, 0)
-    found.most_milli = dict(used)
-    for _, sign, run in _changes(run for run in known if run.name in of):
+    findings.most_milli = dict(used)
+    for _, sign, run in _changes(run for run in job_runs if run.name in of):
         one = of[run.name]
         used[one.queue] += sign * one.node_milli
-        found.most_milli[one.queue] = max(found.most_milli[one.queue], used[one.queue])
+        findings.most_milli[one.queue] = max(findings.most_milli[one.queue], used[one.queue])
         if used[one.queue] > limits.get(one.queue, used[one.queue]):
-            found.over_quota.append(f"{one.queue} {used[one.queue]} with {run.name}")
+            findings.over_quota.append(f"{one.queue} {used[one.queue]} with {run.name}")
 
 
-def _devices(found: Findings, of: Mapping[str, Submission], known: Sequence[Run]) -> None:
+def _devices(findings: Findings, of: Mapping[str, Submission], job_runs: Sequence[Run]) -> None:
     used: dict[tuple[str, int], int] = defaultdict(int)
-    for _, sign, run in _changes(run for run in known if run.name in of):
+    for _, sign, run in _changes(run for run in job_runs if run.name in of):
         milli = min(of[run.name].node_milli, MILLI_PER_DEVICE)
         for index in run.devices:
             used[run.node, index] += sign * milli
             if used[run.node, index] > MILLI_PER_DEVICE:
-                found.over_device.append(f"{run.node}/{index} {used[run.node, index]} with {run.name}")
+                findings.over_device.append(f"{run.node}/{index} {used[run.node, index]} with {run.name}")
         if len(run.devices) != -(-of[run.name].node_milli // MILLI_PER_DEVICE):
-            found.over_device.append(f"{run.name} has devices {run.devices} of {run.node}")
+            findings.over_device.append(f"{run.name} has devices {run.devices} of {run.node}")
 
 
-def _order(found: Findings, submissions: Sequence[Submission], known: Sequence[Run]) -> None:
+def _order(findings: Findings, submissions: Sequence[Submission], job_runs: Sequence[Run]) -> None:
     begins: dict[str, int] = {}
-    for run in known:
+    for run in job_runs:
         begins.setdefault(run.name, run.begin_ns)
     jobs = {one.name: one.jobs for one in submissions}
     for one in submissions:
         for name in one.after:
-            ends_ns = max((found.ended_ns.get(job, 0) for job in jobs[name]), default=0)
-            found.too_early += [job for job in one.jobs if begins.get(job, ends_ns) < ends_ns]
+            ends_ns = max((findings.ended_ns.get(job, 0) for job in jobs[name]), default=0)
+            findings.too_early += [job for job in one.jobs if begins.get(job, ends_ns) < ends_ns]
 
 
-def _memory(found: Findings, of: Mapping[str, Submission], records: Sequence[Record], device_bytes: int) -> None:
+def _memory(findings: Findings, of: Mapping[str, Submission], records: Sequence[Record], device_bytes: int) -> None:
     """As vgpud limits it: the part of its device that a job has."""
     for one in records:
         if one.word != "start" or one.name not in of:
@@ -204,7 +208,7 @@ def _memory(found: Findings, of: Mapping[str, Submission], records: Sequence[Rec
         milli = min(of[one.name].node_milli, MILLI_PER_DEVICE)
         wanted = device_bytes * milli // MILLI_PER_DEVICE
         if not wanted - GRANULE_BYTES <= one.memory_bytes <= wanted:
-            found.memory.append(f"{one.name} {one.memory_bytes}, not {wanted}")
+            findings.memory.append(f"{one.name} {one.memory_bytes}, not {wanted}")
 
 
 def mean_jct_s(submissions: Sequence[Submission], ended_ns: Mapping[str, int], begin_ns: int) -> float:

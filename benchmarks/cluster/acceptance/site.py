@@ -56,7 +56,7 @@ class Folder:
     def records(self) -> str:
         return (self.path / "records").read_text()
 
-    def said(self) -> str:
+    def read_output(self) -> str:
         """What jobs have printed: there is nothing where all went well."""
         texts = (path.read_text(errors="replace") for path in sorted((self.path / "out").iterdir()))
         return "".join(texts)
@@ -65,8 +65,8 @@ class Folder:
 class Site:
     """Use site(). `decides`: whether a controller decides; else the order is Slurm's own."""
 
-    def __init__(self, made: Cluster, folder: Path, poll_s: float, decides: bool) -> None:
-        self.cluster, self.folder = made, folder
+    def __init__(self, cluster: Cluster, folder: Path, poll_s: float, decides: bool) -> None:
+        self.cluster, self.folder = cluster, folder
         self.decides = decides
         self._poll_s = poll_s
         self.program = folder / "steps"
@@ -136,11 +136,11 @@ class Site:
         assert part
         return part
 
-    def check(self, away: set[tuple[str, str]]) -> None:
+    def check(self, killed_processes: set[tuple[str, str]]) -> None:
         """Raises PartError when one has ended that was not killed."""
         of_site = [(CONTROLLER, ""), (SLURMCTLD, "")] if self.decides else [(SLURMCTLD, "")]
         for kind, node in [*of_site, *((kind, node) for kind in (SLURMD, VGPUD) for node in NODES)]:
-            if (kind, node) not in away:
+            if (kind, node) not in killed_processes:
                 self._part(kind, node).check()
 
     def drained(self) -> int:
@@ -180,7 +180,7 @@ class Site:
             )
         return f"exec {'srun ' if one.nodes > 1 else ''}{program} {one.name} {one.durations_ms[0]}"
 
-    def ended(self) -> dict[str, tuple[str, str]]:
+    def ended_jobs(self) -> dict[str, tuple[str, str]]:
         """Slurm's own account of ended jobs: number -> (name, state)."""
         found = {}
         path = self.folder / "jobcomp"

@@ -34,8 +34,8 @@ class Submitter:
         self._accepted_s: dict[str, float] = {}
         self._killed_s = 0.0  # when slurmctld was killed; 0 = not since the last look
         self._is_away = self._is_chaining = False  # slurmctld; this, by sbatch with numbers of other jobs
-        self.forgotten: list[str] = []
-        self.refused = 0  # calls of sbatch without an answer
+        self.forgotten_jobs: list[str] = []
+        self.refused_calls = 0  # calls of sbatch without an answer
         self.late_s = 0.0  # the latest one, of those that were answered at once
         self.error: BaseException | None = None
         self._stopped = threading.Event()
@@ -77,7 +77,7 @@ class Submitter:
 
     def _submit(self, one: Submission) -> None:
         due_s, tries_until_s = self._begin_s + one.at_s, time.monotonic() + TRIES_S
-        is_first = one.name not in self.forgotten
+        is_first = one.name not in self.forgotten_jobs
         while not self._stopped.is_set():
             self._is_chaining = bool(one.after)
             try:
@@ -98,10 +98,10 @@ class Submitter:
             if time.monotonic() > tries_until_s:
                 raise RuntimeError(f"sbatch refuses {one.name}: {said}")
             is_first = False
-            self.refused += 1
+            self.refused_calls += 1
             self._stopped.wait(AGAIN_S)
             self._look_back()  # a job that it comes after may have been forgotten
-            known = self._known() or {}
+            known = self._list_jobs() or {}
             if one.name in known:  # it was accepted, and the answer was lost
                 self._accept(one.name, known[one.name])
                 return
@@ -118,17 +118,17 @@ class Submitter:
         killed_s = self._killed_s
         if not killed_s:
             return
-        known = self._known()
+        known = self._list_jobs()
         if known is None:
             return  # it does not answer yet
         self._killed_s = 0.0
         for one in self._submissions:
             accepted_s = self._accepted_s.get(one.name, 0.0)
             if killed_s - SAVED_S <= accepted_s <= killed_s and one.name not in known:
-                self.forgotten.append(one.name)
+                self.forgotten_jobs.append(one.name)
                 self._submit(one)
 
-    def _known(self) -> dict[str, str] | None:
+    def _list_jobs(self) -> dict[str, str] | None:
         """Jobs that slurmctld has: name -> number; None: it does not answer."""
         done = self._call("squeue", "-h", "-a", "--states=all", f"--partition={PARTITION}", "-o", "%F %j")
         if done is None or done.returncode:

@@ -104,7 +104,7 @@ def generate(
 
 
 def _submission(
-    name: str, count: int, before: Sequence[Submission], draw: random.Random, longest_s: float
+    name: str, count: int, earlier_jobs: Sequence[Submission], draw: random.Random, longest_s: float
 ) -> Submission:
     queue = draw.choices(list(USERS), [part for _, part in USERS.values()])[0]
     limit_milli = next(one.limit_milli for one in QUEUES if one.name == queue)
@@ -115,8 +115,8 @@ def _submission(
     }
     gres, nodes = draw.choices(list(allowed), list(allowed.values()))[0]
     after: tuple[str, ...] = ()
-    if before and draw.random() < AFTER_PART:
-        among = before[-AFTER_AMONG:]
+    if earlier_jobs and draw.random() < AFTER_PART:
+        among = earlier_jobs[-AFTER_AMONG:]
         after = tuple(one.name for one in draw.sample(among, min(len(among), draw.choice((1, 1, 2)))))
     durations_ms = tuple(round(1000 * _duration_s(draw, longest_s)) for _ in range(count))
     return Submission(name, 0.0, queue, gres, nodes, durations_ms, after, draw.random() < AFTER_ANY_PART)

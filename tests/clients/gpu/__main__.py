@@ -42,7 +42,7 @@ def main() -> int:
     print(matrix.table(outcomes))
     figures = {one.name: one.as_json() for one in outcomes}
     if outcomes:
-        common = {"simulated": False, "device": device, "folder": args.results, "parameters": {}, "raw": {}}
+        common = {"is_simulated": False, "device": device, "folder": args.results, "parameters": {}, "raw": {}}
         print(results.write("clients_gpu", goals={"failed": 0}, figures=figures, **common))
     return 1 if any(one.problems for one in outcomes) else 0
 

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.qualify.checks import unhooked
+from benchmarks.qualify.checks import unhooked_env
 from vgpud.cli.demo.private_system import OwnSystem, PartError, wait_for
 from vgpud.client import calls
 
@@ -140,7 +140,7 @@ class Matrix:
         extra = {**self.env, **row.env}
         plain = subprocess.run(
             command,
-            env={**unhooked(self.own), **extra},
+            env={**unhooked_env(self.own), **extra},
             capture_output=True,
             text=True,
             timeout=PROGRAM_SECONDS,
