@@ -53,7 +53,7 @@ def actors_row(nodes: RayCluster, seconds: float) -> dict[str, Any]:
     """All actors in slices: each one's share, memory and slice."""
     placed = [(number, gpus) for number, each in enumerate(FRACTIONS) for gpus in each]
     actors = [start(nodes, number, fenced_options(gpus, mem=limit_bytes(gpus))) for number, gpus in placed]
-    seen = get(nodes, [actor.seen.remote() for actor in actors])
+    seen = get(nodes, [actor.look_at_devices.remote() for actor in actors])
     slices = [{made.name.split("-")[1]: made for made in nodes.slices(number)} for number in range(len(FRACTIONS))]
     rate, begin_ns, end_ns = steps_per_second(nodes, actors, seconds)
     time.sleep(0.3)  # the log is written behind the device's time

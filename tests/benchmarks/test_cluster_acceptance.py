@@ -21,8 +21,17 @@ ARRAY = Submission("j002", 1.0, "teaching", "shard:250", 1, (1000, 1000))
 ALL = (HALF, GANG, ARRAY)
 
 
-def line(word: str, name: str, at_s: float, **more: object) -> str:
-    given = {"rank": 0, "job": "1", "restarts": 0, "node": "n1", "devices": "0", "bytes": GIB, "before_s": 0.0, **more}
+def line(word: str, name: str, at_s: float, **fields: object) -> str:
+    given = {
+        "rank": 0,
+        "job": "1",
+        "restarts": 0,
+        "node": "n1",
+        "devices": "0",
+        "bytes": GIB,
+        "before_s": 0.0,
+        **fields,
+    }
     times = int(at_s * SECOND_NS), int(float(str(given["before_s"])) * SECOND_NS)
     parts = (given["rank"], given["job"], given["restarts"], given["node"], given["devices"], given["bytes"])
     return " ".join(str(part) for part in (word, name, *parts, *times))
@@ -94,7 +103,7 @@ def test_nothing_is_wrong_with_a_good_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "without", "what"),
+    ("extra_lines", "left_out", "what"),
     [
         ([], "end j001 1", "lost_jobs"),
         ([line("start", "j000", 8, bytes=2 * GIB), line("end", "j000", 9)], "", "repeated_jobs"),
@@ -104,8 +113,8 @@ def test_nothing_is_wrong_with_a_good_run() -> None:
         ([line("start", "j001", 2, node="n2", bytes=4 * GIB), line("stop", "j001", 2.1)], "", "too_early"),
     ],
 )
-def test_what_is_wrong_is_found(more: list[str], without: str, what: str) -> None:
-    lines = [one for one in GOOD if not without or not one.startswith(without)] + more
+def test_what_is_wrong_is_found(extra_lines: list[str], left_out: str, what: str) -> None:
+    lines = [one for one in GOOD if not left_out or not one.startswith(left_out)] + extra_lines
     assert [text.partition(":")[0] for text in check(lines).wrong] == [what]
 
 

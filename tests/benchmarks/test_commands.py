@@ -57,21 +57,21 @@ def test_an_unknown_benchmark_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("codes", "code", "said"),
+    ("codes", "code", "message"),
     [
         ((0, 3), 0, "all goals met\nnot measured on this machine: shares\n"),
         ((1, 0), 1, "goals missed or failed: clients\n"),
     ],
 )
 def test_what_could_not_be_measured_is_named(
-    codes: tuple[int, ...], code: int, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    codes: tuple[int, ...], code: int, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ends = iter(codes)
     done = lambda command, check: subprocess.CompletedProcess(command, next(ends))  # noqa: E731
     monkeypatch.setattr(all_benchmarks.subprocess, "run", done)
     monkeypatch.setattr(sys, "argv", ["benchmarks", "clients", "shares"])
     assert all_benchmarks.main() == code
-    assert capsys.readouterr().out.endswith(said)
+    assert capsys.readouterr().out.endswith(message)
 
 
 def test_qualify_without_a_device_says_so_in_one_line_and_exits_3(tmp_path: Path) -> None:
@@ -83,8 +83,8 @@ def test_qualify_without_a_device_says_so_in_one_line_and_exits_3(tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
-def line(step: int, **more: float) -> dict[str, float]:
-    return {"step": step, **more}
+def line(step: int, **fields: float) -> dict[str, float]:
+    return {"step": step, **fields}
 
 
 def test_equal_runs_have_no_differences() -> None:

@@ -16,10 +16,10 @@ class FakeDocker:
 
     def __init__(self, returncode: int = 0) -> None:
         self.returncode = returncode
-        self.asked: list[tuple[str, bool]] = []
+        self.requests: list[tuple[str, bool]] = []
 
     def run(self, *arguments: str, runtime: str) -> subprocess.CompletedProcess[str]:
-        self.asked.append((runtime, "VGPU=0.5" in arguments))
+        self.requests.append((runtime, "VGPU=0.5" in arguments))
         return subprocess.CompletedProcess(arguments, self.returncode, "", "no capacity")
 
 
@@ -42,7 +42,7 @@ def test_each_round_runs_each_kind_once_in_changing_order() -> None:
     docker: Any = FakeDocker()
     taken = container_latency.measure(docker, rounds=8, seed=1)
     assert {name: len(values) for name, values in taken.items()} == dict.fromkeys(container_latency.VARIANTS, 8)
-    rounds = [tuple(docker.asked[i : i + 3]) for i in range(0, len(docker.asked), 3)]
+    rounds = [tuple(docker.requests[i : i + 3]) for i in range(0, len(docker.requests), 3)]
     assert len(rounds) == 9, "the first round is not counted"
     assert all(set(one) == {("runc", False), ("vgpu", False), ("vgpu", True)} for one in rounds)
     assert len(set(rounds)) > 1

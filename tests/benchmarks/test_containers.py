@@ -20,10 +20,10 @@ class FakePart:
     """A container's output."""
 
     def __init__(self, *lines: dict[str, Any]) -> None:
-        self.given = list(lines)
+        self.given_lines = list(lines)
 
     def lines(self) -> list[dict[str, Any]]:
-        found, self.given = self.given, []
+        found, self.given_lines = self.given_lines, []
         return found
 
     def check(self) -> None:
@@ -67,7 +67,7 @@ def test_several_trainers_of_one_container_are_distinguished_by_pid() -> None:
     lines = [{"event": "training", "pid": pid, "time_ns": 0} for pid in (7, 8)]
     one = running((1, 1, 0.5), *lines)
     assert not one.training()
-    one.part.given.append({"event": "training", "pid": 9, "time_ns": 0})  # type: ignore[attr-defined]
+    one.part.given_lines.append({"event": "training", "pid": 9, "time_ns": 0})  # type: ignore[attr-defined]
     assert one.training() and sorted(one.trainers) == [7, 8, 9]
 
 

@@ -14,11 +14,11 @@ from tests.k8s.parts import NODE, kubeconfig
 
 
 @pytest.mark.parametrize(
-    ("dropped", "errors"), [((), []), (("consumesCounters",), ["not stored: devices.consumesCounters"])]
+    ("dropped_lines", "errors"), [((), []), (("consumesCounters",), ["not stored: devices.consumesCounters"])]
 )
-def test_only_failures_are_errors(tmp_path: Path, dropped: tuple[str, ...], errors: list[str]) -> None:
+def test_only_failures_are_errors(tmp_path: Path, dropped_lines: tuple[str, ...], errors: list[str]) -> None:
     """A line of the log, such as that the slices are written, is none."""
-    with FakeApi(dropped) as api:
+    with FakeApi(dropped_lines) as api:
         api.add_node(NODE)
         config = KubeConfig.from_file(kubeconfig(tmp_path, api.url))
 

@@ -24,15 +24,15 @@ ROOT = Path(__file__).resolve().parents[2]
 class Memory(dict[str, Any]):
     """A store of finished steps."""
 
-    def put(self, key: str, found: object) -> None:
-        self[key] = found
+    def put(self, key: str, result: object) -> None:
+        self[key] = result
 
 
 class Tenant:
-    stopped = False
+    is_stopped = False
 
     def stop(self) -> None:
-        self.stopped = True
+        self.is_stopped = True
 
 
 class Own:
@@ -42,8 +42,8 @@ class Own:
         self.tenants = [Tenant()]
 
 
-def finds(found: Found) -> Callable[[Any], Found]:
-    return lambda _own: found
+def finds(finding: Found) -> Callable[[Any], Found]:
+    return lambda _own: finding
 
 
 def fails(_own: Any) -> Found:
@@ -82,7 +82,7 @@ def test_a_step_that_takes_longer_is_stopped_and_its_tenants_with_it(monkeypatch
     found = steps.run(plan, own, store, lambda *_said: None)  # type: ignore[arg-type]
     assert found["one"].problems and "0 s" in found["one"].problems[0]
     assert found["two"].figures == {"a": 1} and list(store) == ["two"]
-    assert own.tenants[0].stopped
+    assert own.tenants[0].is_stopped
 
 
 def test_a_step_may_use_what_those_before_it_left(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,9 +163,11 @@ sys.exit(command.main())
 """
 
 
-def qualify(folder: Path, *more: str, program: tuple[str, ...] = ("-m", "benchmarks.qualify"), hold_s: int = 0) -> Any:
+def qualify(
+    folder: Path, *options: str, program: tuple[str, ...] = ("-m", "benchmarks.qualify"), hold_s: int = 0
+) -> Any:
     folders = ["--results", str(folder / "results"), "--kept", str(folder / "kept")]
-    words = [sys.executable, *program, "--sim", *folders, *more]
+    words = [sys.executable, *program, "--sim", *folders, *options]
     env = {**os.environ, "HOLD_S": str(hold_s)}
     return subprocess.Popen(words, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -188,8 +190,8 @@ def test_a_kill_keeps_what_was_measured_and_resume_continues(tmp_path: Path) -> 
 def test_the_command_continues_behind_what_is_kept(tmp_path: Path) -> None:
     only = ("--only", "identity")
 
-    def done(*more: str) -> tuple[int, str, str]:
-        with qualify(tmp_path, *only, *more) as process:
+    def done(*options: str) -> tuple[int, str, str]:
+        with qualify(tmp_path, *only, *options) as process:
             return (*process.communicate(timeout=120), process.returncode)[::-1]
 
     first, again = done(), done("--resume")

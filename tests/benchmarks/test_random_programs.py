@@ -20,15 +20,15 @@ def program() -> Path:
     return measured.build(*random_programs.SOURCES)
 
 
-def printed(program: Path, seed: int, *more: str) -> str:
-    command = [str(program), "--seed", str(seed), *more, "--print"]
+def print_program(program: Path, seed: int, *options: str) -> str:
+    command = [str(program), "--seed", str(seed), *options, "--print"]
     env = environment(Path("/nonexistent"))
     return subprocess.run(command, env=env, capture_output=True, text=True, check=True, timeout=60).stdout
 
 
 def test_a_seed_is_one_program(program: Path) -> None:
-    first = [printed(program, seed) for seed in SEEDS]
-    assert first == [printed(program, seed) for seed in SEEDS]
+    first = [print_program(program, seed) for seed in SEEDS]
+    assert first == [print_program(program, seed) for seed in SEEDS]
     assert len(set(first)) == len(SEEDS)
 
 
@@ -57,7 +57,7 @@ def test_the_seeds_have_all_there_is(program: Path) -> None:
         ", wait for event",
     ]
     for seed in SEEDS:
-        seen.update(word for word in words if word in printed(program, seed))
+        seen.update(word for word in words if word in print_program(program, seed))
     assert {word: count for word, count in seen.items() if count < 5} == {}
     assert set(seen) == set(words)
 
@@ -65,7 +65,7 @@ def test_the_seeds_have_all_there_is(program: Path) -> None:
 def test_waits_are_for_what_comes_earlier(program: Path) -> None:
     """In the sequence that the program was drawn as, whatever the order of its calls."""
     for seed in SEEDS:
-        for line in printed(program, seed).splitlines():
+        for line in print_program(program, seed).splitlines():
             number, _, rest = line.partition(": ")
             if number.isdigit() and " for word " in rest:
                 writer = int(rest.rpartition(" of ")[2].split()[0])
@@ -103,12 +103,12 @@ def test_a_program_that_fails_is_no_figure(program: Path, tmp_path: Path) -> Non
         measured.execute([str(program), "--seed", "1"], device.environment(), tmp_path, 20)
 
 
-def outcome(seconds: float, device_s: float, got_pp: float = 0, stuck: str = "") -> measured.Outcome:
-    return measured.Outcome(seconds, 1, (device_s, 0.0), got_pp, stuck)
+def outcome(seconds: float, device_s: float, got_pp: float = 0, stuck_text: str = "") -> measured.Outcome:
+    return measured.Outcome(seconds, 1, (device_s, 0.0), got_pp, stuck_text)
 
 
 @pytest.mark.parametrize(
-    ("found", "why"),
+    ("comparison", "why"),
     [
         (measured.Comparison(0.5, 1.0, outcome(1.2, 0.3)), ""),
         (measured.Comparison(0.1, 1.0, outcome(1.2, 0.3)), "180 ms beyond its maximum"),
@@ -120,8 +120,8 @@ def outcome(seconds: float, device_s: float, got_pp: float = 0, stuck: str = "")
         (measured.Comparison(0.5, 1.0, outcome(20.0, 0.3, 0, "thread 0")), "stuck"),
     ],
 )
-def test_why_a_run_misses(found: measured.Comparison, why: str) -> None:
-    assert random_programs.Found(random_programs.Case(1, found.maximum), found, 1).why_missed == why
+def test_why_a_run_misses(comparison: measured.Comparison, why: str) -> None:
+    assert random_programs.Found(random_programs.Case(1, comparison.maximum), comparison, 1).why_missed == why
 
 
 def test_a_replay_saves_up_little() -> None:

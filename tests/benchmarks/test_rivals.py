@@ -66,7 +66,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def parsed(*words: str) -> list[rivals.Library]:
+def parse_libraries(*words: str) -> list[rivals.Library]:
     found: list[rivals.Library] = rivals.parser().parse_args(words).libraries
     return found
 
@@ -76,7 +76,7 @@ def test_variables_belong_to_the_library_before_them(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     a, b = str(tmp_path / "a.so"), str(tmp_path / "b.so")
     words = ("--library", a, "--env", "X={percent}", "--library", b, "--env", "Y={folder}/r", "--library", a)
-    first, second, again = parsed(*words)
+    first, second, again = parse_libraries(*words)
     assert [first.name, second.name, again.name] == ["a", "b", "a-2"]
     assert first.preload_variables(0.3, tmp_path) == {"LD_PRELOAD": a, "X": "30"}
     assert second.preload_variables(1, tmp_path) == {"LD_PRELOAD": b, "Y": f"{tmp_path}/r"}
@@ -84,7 +84,7 @@ def test_variables_belong_to_the_library_before_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ((), "--library"),
         (("--library", "/nowhere/at/all.so"), "no such file"),
@@ -92,10 +92,10 @@ def test_variables_belong_to_the_library_before_them(tmp_path: Path) -> None:
         (("--library", sys.executable, "--env", "A"), "NAME=VALUE"),
     ],
 )
-def test_what_is_wrong_is_said(words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_wrong_is_said(words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        parsed(*words)
-    assert said in capsys.readouterr().err
+        parse_libraries(*words)
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.slow

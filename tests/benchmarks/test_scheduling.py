@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize(
-    ("goal", "met", "missed", "text"),
+    ("goal", "good_value", "bad_value", "text"),
     [
         (equal_to_decimals(1556.5, 1), 1556.4833, 1556.56, "1556.5 exactly"),
         (near_percent(83.6, 3), 81.1, 80.9, "83.6 +- 3 %"),
@@ -29,8 +29,8 @@ ROOT = Path(__file__).resolve().parents[2]
         (below_bound(3), 2.99, 3.0, "< 3"),
     ],
 )
-def test_goals(goal: Any, met: float, missed: float, text: str) -> None:
-    assert goal.is_met_by(met) and not goal.is_met_by(missed) and not goal.is_met_by(math.nan)
+def test_goals(goal: Any, good_value: float, bad_value: float, text: str) -> None:
+    assert goal.is_met_by(good_value) and not goal.is_met_by(bad_value) and not goal.is_met_by(math.nan)
     assert str(goal) == text
 
 

@@ -49,9 +49,9 @@ def turns(first: float, seconds: int) -> list[Span]:
     return [s for b in begins for s in (Span(b, b + cut, 1), Span(b + cut, b + 10 * MS, 2))]
 
 
-def observed(spans: list[Span], seconds: int, **more: object) -> Observed:
+def make_run(spans: list[Span], seconds: int, **fields: object) -> Observed:
     names = {"a": [1], "b": [2]}
-    kept: dict[str, object] = {"completed": {}, "latencies": {}, "phases": {}, **more}
+    kept: dict[str, object] = {"completed": {}, "latencies": {}, "phases": {}, **fields}
     return Observed(0, seconds * SECOND_NS, spans_by_tenant(spans, names), **kept)  # type: ignore[arg-type]
 
 
@@ -111,15 +111,15 @@ def test_pairs_of_phases_leave_open_ones_out() -> None:
 
 def test_errors_and_fairness_are_the_worst_second_not_the_mean() -> None:
     spans = [s for s in turns(0.5, 6) if not (s.pid == 1 and 2 * SECOND_NS <= s.begin_ns < 3 * SECOND_NS)]
-    run = observed(spans, 6)
+    run = make_run(spans, 6)
     tenants = [Tenant("a", 0.5, 0.5), Tenant("b", 0.5, 0.5)]
     assert rows_shares.worst_error_pp(run, tenants) == pytest.approx(50)
     assert rows_shares.worst_jain(run) == pytest.approx(0.5)
-    assert rows_shares.worst_error_pp(observed(turns(0.5, 6), 6), tenants) == pytest.approx(0, abs=1e-9)
+    assert rows_shares.worst_error_pp(make_run(turns(0.5, 6), 6), tenants) == pytest.approx(0, abs=1e-9)
 
 
 def test_the_least_tenant_against_an_equal_part() -> None:
-    assert rows_bursts.least_part(observed([], 1, completed={"a": 30.0, "b": 70.0})) == pytest.approx(0.6)
+    assert rows_bursts.least_part(make_run([], 1, completed={"a": 30.0, "b": 70.0})) == pytest.approx(0.6)
 
 
 def test_absences_and_returns_out_of_the_log() -> None:
@@ -207,13 +207,13 @@ def test_stolen_time_is_reported_for_each_window() -> None:
     assert [found[at] for at in (0, 10, 20, 30, 40)] == pytest.approx([0, 0, 0.5, 0, 0], abs=1e-3)
     assert found[15] == pytest.approx(0.25, abs=1e-3)
     assert stolen_windows([], 0, SECOND_NS, SECOND_NS) == []
-    assert observed([], 3).stolen() == [0.0] * 21
+    assert make_run([], 3).stolen() == [0.0] * 21
 
 
 def test_usage_is_compared_with_the_log_of_the_same_time() -> None:
     spans = [Span(0, 300 * MS, 1), Span(SECOND_NS, SECOND_NS + 500 * MS, 1)]
     answers = [(0, {"a": 0}), (SECOND_NS, {"a": 310 * MS}), (2 * SECOND_NS, {"a": 790 * MS})]
-    run = observed(spans, 2)
+    run = make_run(spans, 2)
     assert rows_got.errors_pp(run, "a", answers) == pytest.approx([1.0, -2.0])
     assert rows_got.errors_pp(run, "a", [answers[0], answers[-1]]) == pytest.approx([-0.5])
 
@@ -227,12 +227,12 @@ def test_a_busy_host_is_so_many_processes_that_end_with_it() -> None:
     assert not any(process.is_running() for process in started)
 
 
-@pytest.mark.parametrize(("words", "said"), [("W99", "is no row"), ("--real W9", "needs the simulated device")])
-def test_a_row_that_is_not_there_is_refused(words: str, said: str) -> None:
+@pytest.mark.parametrize(("words", "message"), [("W99", "is no row"), ("--real W9", "needs the simulated device")])
+def test_a_row_that_is_not_there_is_refused(words: str, message: str) -> None:
     command = [sys.executable, "-m", "benchmarks.sharing", *words.split()]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 def test_help_names_the_rows() -> None:

@@ -22,7 +22,7 @@ NOTED = {"killed_ns": KILLED_NS, "started_ns": STARTED_NS, "answered_ns": STARTE
 
 
 def run(
-    stuck_ms: int = 40, coasting: float = 0.25, after: float = 0.25, idle: float = 0.0, lost: float = 0
+    stuck_ms: int = 40, coasting: float = 0.25, after: float = 0.25, idle: float = 0.0, lost_work: float = 0
 ) -> Observed:
     """.25/.75 in turns of 20 ms; from the kill on b alone for stuck_ms, then parts of coasting, and after once back.
 
@@ -39,7 +39,7 @@ def run(
         cut_ns = begin_ns + round(20 * MS * part)
         a.append(Span(begin_ns, cut_ns, 1))
         b.append(Span(cut_ns, begin_ns + round(20 * MS * (1 - rest)), 2))
-    return Observed(0, END_NS, {"a": a, "b": b}, {}, {}, {}, {"a": lost, "b": 0}, NOTED)
+    return Observed(0, END_NS, {"a": a, "b": b}, {}, {}, {}, {"a": lost_work, "b": 0}, NOTED)
 
 
 @pytest.mark.parametrize("stuck_ms", [0, 40, 100])
@@ -71,7 +71,7 @@ def test_time_that_coasting_leaves_unused_is_shown() -> None:
 
 
 def test_a_daemon_that_comes_back_wrong_shows_afterwards_and_around_its_return() -> None:
-    found = read_coast(run(after=0.35, lost=3))
+    found = read_coast(run(after=0.35, lost_work=3))
     assert found.after_pp == pytest.approx(10, abs=0.01)
     assert found.return_pp == pytest.approx(10, abs=0.01)
     assert found.coasting_pp < 1
@@ -90,7 +90,7 @@ def test_what_is_done_meanwhile_ends_with_a_run_that_fails() -> None:
 
     seen: list[str] = []
 
-    def meanwhile(running: Running) -> None:
+    def wait_to_the_end(running: Running) -> None:
         try:
             running.wait_until(running.end_ns)
         except PartError as error:
@@ -99,7 +99,7 @@ def test_what_is_done_meanwhile_ends_with_a_run_that_fails() -> None:
 
     own: Any = None
     with pytest.raises(PartError, match="gone"):
-        Bench(own, 3600, True)._measure([Failing()], {}, meanwhile)  # type: ignore[list-item]
+        Bench(own, 3600, True)._measure([Failing()], {}, wait_to_the_end)  # type: ignore[list-item]
     assert seen == ["the run was given up"]
     over = threading.Event()
     Running(own, {}, 0, 0, over).wait_until(0)

@@ -104,19 +104,19 @@ def test_completed_work_and_the_devices_log_tell_the_same_shares() -> None:
 # ---- what is left behind ----
 
 
-def kept(case: str, way: str, parts: dict[str, float], **more: Any) -> dict[str, Any]:
+def stored_run(case: str, way: str, parts: dict[str, float], **fields: Any) -> dict[str, Any]:
     """A run as Plan keeps it."""
     seconds = {name: [part] * 5 for name, part in parts.items()}
-    return {"case": case, "way": way, "shipped": True, "part": parts, "share": parts, "seconds": seconds, **more}
+    return {"case": case, "way": way, "shipped": True, "part": parts, "share": parts, "seconds": seconds, **fields}
 
 
 def test_a_result_is_json_a_table_and_plots_that_all_say_simulated(tmp_path: Path) -> None:
     figures = [SharingFigure("W1", "x", "error", 1.0, at_most(2)), SharingFigure("W1", "x", "sum", 3.0, at_most(2))]
     burst = {"cdf_us": {"inference": [4000.0, 5000.0]}}
     raw = {
-        "W1": [kept(".5/.5", way, {"a": 0.5, "b": 0.5}) for way in WAYS],
-        "W4": [kept("alone", "no hook", {"inference": 0.5}, **burst)]
-        + [kept("beside", way, {"inference": 0.5, "training": 0.5}, **burst) for way in WAYS],
+        "W1": [stored_run(".5/.5", way, {"a": 0.5, "b": 0.5}) for way in WAYS],
+        "W4": [stored_run("alone", "no hook", {"inference": 0.5}, **burst)]
+        + [stored_run("beside", way, {"inference": 0.5, "training": 0.5}, **burst) for way in WAYS],
     }
     parameters = {"seconds": 5.0, "seeds": 1, "full": False}
     device = "SIMULATED H200"

@@ -78,10 +78,12 @@ def stub_benches(monkeypatch: pytest.MonkeyPatch, last: float = float("inf")) ->
     runs = itertools.count()
 
     @contextlib.contextmanager
-    def opened(seconds: float, _kernels: Any, switch_us: int | None, *_real: Any, **_more: Any) -> Iterator[StubBench]:
+    def open_stub(
+        seconds: float, _kernels: Any, switch_us: int | None, *_real: Any, **_options: Any
+    ) -> Iterator[StubBench]:
         yield StubBench(seconds, switch_us is None, runs, last)
 
-    monkeypatch.setattr(plan_module, "open_bench", opened)
+    monkeypatch.setattr(plan_module, "open_bench", open_stub)
     return runs
 
 
@@ -270,11 +272,11 @@ def test_the_readme_lists_every_row() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stolen", "kept", "tries"),
+    ("stolen", "chosen_part", "tries"),
     [((0.005, 0.0), 0.005, 1), ((0.2, 0.01), 0.01, 2), ((0.2, 0.1, 0.3, 0.0), 0.1, 3)],
 )
-def test_a_run_that_the_host_disturbs_is_made_again(stolen: tuple[float, ...], kept: float, tries: int) -> None:
+def test_a_run_that_the_host_disturbs_is_made_again(stolen: tuple[float, ...], chosen_part: float, tries: int) -> None:
     """By what the host took alone: nothing that a run found is looked at."""
     machines = iter({"idle": 0.5, "stolen": part} for part in stolen)
     found = run_undisturbed(lambda: Observed(0, 1, {}, {}, {}, {}, machine=next(machines)))
-    assert found.machine == {"idle": 0.5, "stolen": kept, "tries": tries}
+    assert found.machine == {"idle": 0.5, "stolen": chosen_part, "tries": tries}

@@ -49,11 +49,11 @@ class Difference:
     family: str
     row: str
     kind: str
-    wanted: str
-    got: str
+    expected_text: str
+    actual_text: str
 
     def __str__(self) -> str:
-        wanted, got = (self.wanted or "nothing").split(), (self.got or "nothing").split()
+        wanted, got = (self.expected_text or "nothing").split(), (self.actual_text or "nothing").split()
         if len(wanted) == len(got):
             pairs = [(a, b) for a, b in zip(wanted, got, strict=True) if a != b]
             wanted, got = [a for a, _ in pairs], [b for _, b in pairs]
@@ -100,17 +100,17 @@ def check_hooked(own: OwnSystem, devices: int) -> None:
         )
 
 
-def expected(family: str) -> Expected:
+def expected_rows(family: str) -> Expected:
     """What the rows of a family should say."""
     path = EXPECTED / f"{family}.json"
     found: Expected = json.loads(path.read_text()) if path.exists() else {}
     return found
 
 
-def compare(family: str, kind: str, wanted: Rows, got: Rows) -> list[Difference]:
+def compare(family: str, kind: str, reference: Rows, actual: Rows) -> list[Difference]:
     """The rows that differ, those that only one side has among them."""
-    names = [*wanted, *(name for name in got if name not in wanted)]
-    pairs = ((name, wanted.get(name, ""), got.get(name, "")) for name in names)
+    names = [*reference, *(name for name in actual if name not in reference)]
+    pairs = ((name, reference.get(name, ""), actual.get(name, "")) for name in names)
     return [Difference(family, name, kind, one, other) for name, one, other in pairs if one != other]
 
 
@@ -119,7 +119,7 @@ def confirm(family: str, rows: Rows, driver: str, device: str) -> None:
     source = {"status": "confirmed", "driver": driver, "device": device}
     found = {name: {"result": facts, **source} for name, facts in without_skipped(rows).items()}
     EXPECTED.mkdir(exist_ok=True)
-    (EXPECTED / f"{family}.json").write_text(json.dumps({**expected(family), **found}, indent=1) + "\n")
+    (EXPECTED / f"{family}.json").write_text(json.dumps({**expected_rows(family), **found}, indent=1) + "\n")
 
 
 def without_skipped(rows: Rows) -> Rows:
@@ -137,7 +137,7 @@ def conform(own: OwnSystem, folder: Path) -> tuple[dict[str, Any], list[Differen
     check_hooked(own, devices)
     for family in FAMILIES:
         plain, hooked = run(own, family, build(family, folder), devices)
-        wanted = expected(family)
+        wanted = expected_rows(family)
         said[family] = plain
         differences += compare(family, "hook", plain, hooked)
         said_here = without_skipped(plain)

@@ -38,7 +38,7 @@ def test_every_row_says_what_it_should(result: dict[str, Any], family: str) -> N
 
 @pytest.mark.parametrize("family", suite.FAMILIES)
 def test_every_expectation_says_where_it_is_from(family: str) -> None:
-    rows = suite.expected(family)
+    rows = suite.expected_rows(family)
     assert rows
     for name, row in rows.items():
         wanted = {
@@ -89,5 +89,5 @@ def test_a_skipped_row_is_no_difference_and_keeps_its_expectation(
     monkeypatch.setattr(suite, "EXPECTED", tmp_path)
     suite.confirm("some", {"one": "code=0", "two": "code=1"}, "600.1", "a device")
     suite.confirm("some", {"one": "code=5", "two": "skipped: needs two devices"}, "600.2", "another")
-    assert [row["result"] for row in suite.expected("some").values()] == ["code=5", "code=1"]
+    assert [row["result"] for row in suite.expected_rows("some").values()] == ["code=5", "code=1"]
     assert suite.without_skipped({"one": "code=5", "two": "skipped: why"}) == {"one": "code=5"}

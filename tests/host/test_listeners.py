@@ -121,7 +121,7 @@ def test_a_bounded_listener_in_a_server(monkeypatch: pytest.MonkeyPatch) -> None
     asyncio.run(use())
 
 
-def _simulated() -> Bound:
+def _simulated_bound() -> Bound:
     header = (ROOT / "shim/simgpu/server/places.h").read_text()
     names = ("PLACES_MAX", "PLACES_OF_USER_MAX", "PLACES_MORE", "GREETING_NS")
     found = [int(re.search(rf"#define {name} (\d+)", header)[1]) for name in names]  # type: ignore[index]
@@ -136,7 +136,7 @@ ROWS = {
     "console,": listeners.CONSOLE,
     "`vgpu console open`": listeners.CONSOLE_OPEN,
     "kubelet": listeners.KUBELET,
-    "simulated": _simulated(),
+    "simulated": _simulated_bound(),
     "attach": Bound(attach.PENDING_ALL_MAX, attach.PENDING_PER_USER_MAX, 0, attach.GREETING_S),
 }
 

@@ -102,7 +102,7 @@ def driver() -> Object:
     return {"metadata": {"name": "drv-x", "namespace": "vgpu-system"}, "spec": {"containers": [container]}}
 
 
-def listed(*items: Object) -> Object:
+def make_list(*items: Object) -> Object:
     return {"kind": "List", "items": list(items)}
 
 
@@ -114,7 +114,7 @@ def test_slices_are_shown_with_their_pods(plugin: Plugin) -> None:
     half = claim("half", HALF)
     other = claim("other", ("gpu-1", {"sm": "250", "memory": "1Gi"}))
     other["status"]["reservedFor"][0]["name"] = "serve-1"
-    plugin.answers(([CLAIMS], listed(other, half, claim("waits", HALF, ready=False)), 0))
+    plugin.answers(([CLAIMS], make_list(other, half, claim("waits", HALF, ready=False)), 0))
     lines = plugin.run("slices", "-n", "team").stdout.splitlines()
     assert lines[0].split() == ["NAMESPACE", "POD", "CLAIM", "NODE", "DEVICE", "SM", "MEMORY", "SLICE"]
     name = f"k-{half['metadata']['uid']}"
@@ -130,8 +130,8 @@ def test_a_resize_runs_where_the_pod_runs(plugin: Plugin) -> None:
     name = f"k-{half['metadata']['uid']}"
     plugin.answers(
         (["exec"], "NAME ...\n\x1b[2J", 0),
-        (["pods"], listed(driver()), 0),
-        ([CLAIMS], listed(half), 0),
+        (["pods"], make_list(driver()), 0),
+        ([CLAIMS], make_list(half), 0),
         (["pod", "train-0"], pod("half"), 0),
     )
     done = plugin.run("resize", "train-0", "-n", "team", "--context", "prod", "--max", "0.8", "--priority", "5")
@@ -145,20 +145,20 @@ def test_a_resize_runs_where_the_pod_runs(plugin: Plugin) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "answers", "code", "said"),
+    ("words", "answers", "code", "message"),
     [
         (["train-0", "--max", "1"], [], 4, "NotFound"),
         (["train-0"], [], 2, "specify a change"),
-        (["train-0", "--max", "1"], [(["pod"], pod("half"), 0), ([CLAIMS], listed(), 0)], 4, "has no slice"),
+        (["train-0", "--max", "1"], [(["pod"], pod("half"), 0), ([CLAIMS], make_list(), 0)], 4, "has no slice"),
         (
             ["train-0", "--max", "1"],
-            [(["pod"], pod("half", "two"), 0), ([CLAIMS], listed(claim("half", HALF), claim("two", HALF)), 0)],
+            [(["pod"], pod("half", "two"), 0), ([CLAIMS], make_list(claim("half", HALF), claim("two", HALF)), 0)],
             2,
             "add --claim half or --claim two",
         ),
         (
             ["train-0", "--max", "1"],
-            [(["pod"], pod("half"), 0), ([CLAIMS], listed(claim("half", HALF)), 0), (["pods"], listed(), 0)],
+            [(["pod"], pod("half"), 0), ([CLAIMS], make_list(claim("half", HALF)), 0), (["pods"], make_list(), 0)],
             4,
             "name another --driver-namespace",
         ),
@@ -171,10 +171,10 @@ def test_a_resize_runs_where_the_pod_runs(plugin: Plugin) -> None:
     ],
     ids=["no pod", "no change", "no slice", "several", "no driver", "forbidden"],
 )
-def test_what_cannot_be_resized(plugin: Plugin, words: list[str], answers: Answers, code: int, said: str) -> None:
+def test_what_cannot_be_resized(plugin: Plugin, words: list[str], answers: Answers, code: int, message: str) -> None:
     plugin.answers(*answers)
     done = plugin.run("resize", "-n", "team", *words)
-    assert (done.returncode, done.stdout) == (code, "") and said in done.stderr
+    assert (done.returncode, done.stdout) == (code, "") and message in done.stderr
 
 
 def test_a_pod_that_waits_is_explained_by_what_is_free(plugin: Plugin) -> None:
@@ -186,9 +186,9 @@ def test_a_pod_that_waits_is_explained_by_what_is_free(plugin: Plugin) -> None:
     published[1]["spec"]["devices"][0]["taints"] = [{"key": "vgpu.dev/drained", "effect": "NoSchedule"}]
     event = {"reason": "FailedScheduling", "message": "no\nroom", "lastTimestamp": "2026-11-29T00:00:00Z"}
     plugin.answers(
-        ([CLAIMS], listed(waits, other), 0),
-        (["resourceslices.resource.k8s.io"], listed(*published), 0),
-        (["events"], listed(event), 0),
+        ([CLAIMS], make_list(waits, other), 0),
+        (["resourceslices.resource.k8s.io"], make_list(*published), 0),
+        (["events"], make_list(event), 0),
         (["pod", "train-0"], pod("half", node=""), 0),
     )
     done = plugin.run("explain", "train-0")
@@ -208,7 +208,9 @@ def test_a_pod_that_waits_is_explained_by_what_is_free(plugin: Plugin) -> None:
 
 def test_a_pod_that_runs_is_explained_by_what_it_has(plugin: Plugin) -> None:
     half = claim("half", HALF)
-    plugin.answers(([CLAIMS], listed(half), 0), (["events"], listed(), 0), (["pod", "train-0"], pod("half", "gone"), 0))
+    plugin.answers(
+        ([CLAIMS], make_list(half), 0), (["events"], make_list(), 0), (["pod", "train-0"], pod("half", "gone"), 0)
+    )
     lines = plugin.run("explain", "train-0").stdout.splitlines()
     name = f"k-{half['metadata']['uid']}"
     assert lines == [
@@ -226,9 +228,9 @@ def test_who_may_not_see_other_namespaces_is_notified_of_it(plugin: Plugin) -> N
     del waits["status"]["allocation"]
     forbidden = "Error from server (Forbidden): resourceslices is forbidden"
     plugin.answers(
-        ([CLAIMS], listed(waits), 0),
+        ([CLAIMS], make_list(waits), 0),
         (["resourceslices.resource.k8s.io"], forbidden, 1),
-        (["events"], listed(), 0),
+        (["events"], make_list(), 0),
         (["pod", "train-0"], pod("half", node=""), 0),
     )
     assert plugin.run("explain", "train-0").stdout.splitlines()[-1] == f"free capacity is not known: {forbidden}"

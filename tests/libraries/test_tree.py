@@ -29,9 +29,9 @@ def driver(tmp_path: Path) -> Path:
     return folder / "libcuda.so.1"
 
 
-def make(tmp_path: Path, driver: Path, nvml: bool = True, simulated: bool = True) -> Path:
+def make(tmp_path: Path, driver: Path, nvml: bool = True, is_simulated: bool = True) -> Path:
     return library_tree.library_tree(
-        tmp_path / "cache", driver, driver.with_name("libnvidia-ml.so.1") if nvml else None, simulated
+        tmp_path / "cache", driver, driver.with_name("libnvidia-ml.so.1") if nvml else None, is_simulated
     )
 
 
@@ -63,7 +63,7 @@ def test_users_of_a_container_may_read_it(tmp_path: Path, driver: Path) -> None:
 
 
 def test_a_real_device_without_nvml(tmp_path: Path, driver: Path) -> None:
-    tree = make(tmp_path, driver, nvml=False, simulated=False)
+    tree = make(tmp_path, driver, nvml=False, is_simulated=False)
     assert files(tree) == {"libvgpu.so", "ld.so.preload", "checksums", "real/libcuda.so.1"}
     assert "ml" not in (tree / "ld.so.preload").read_text()
 

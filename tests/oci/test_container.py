@@ -214,7 +214,7 @@ def test_a_runtime_in_another_mount_namespace(box: Box) -> None:
 # ---- a made-up host with NVIDIA's driver ----
 
 
-def mounted(source: Path, place: str) -> dict[str, Any]:
+def make_mount(source: Path, place: str) -> dict[str, Any]:
     return {"hostPath": str(source), "containerPath": place, "options": ["ro", "nosuid", "nodev", "rbind", "rprivate"]}
 
 
@@ -234,7 +234,7 @@ def host(box: Box) -> Box:
     os.mknod(box.folder / "driver/nvidia0", 0o20666, os.makedev(1, 3))
     args = ["nvidia-cdi-hook", "create-symlinks", "--link", f"libcuda.so.1::{box.home}/libcuda.so"]
     edits = {
-        "mounts": [mounted(box.folder / "driver" / name, f"{box.home}/{name}") for name in files],
+        "mounts": [make_mount(box.folder / "driver" / name, f"{box.home}/{name}") for name in files],
         "hooks": [
             {"hookName": "createContainer", "path": str(hook), "args": args, "env": [f"ROOT={box.root}", "PATH=/bin"]}
         ],

@@ -256,9 +256,9 @@ def test_a_root_on_a_read_only_file_system(image: Image, monkeypatch: pytest.Mon
     assert image.prepare().drivers == {f"{HOME}/libcuda.so.1"}
 
 
-def with_root(image: Image, machine: str, expected: str) -> None:
+def with_root(image: Image, machine: str, expected_root: str) -> None:
     with Root.at("/") as host, Root.at(image.root) as root, View(root, host, []) as view:
-        assert search.loader_directory(view, machine) == expected
+        assert search.loader_directory(view, machine) == expected_root
 
 
 # ---- mounts of config.json ----

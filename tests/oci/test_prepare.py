@@ -243,33 +243,33 @@ def test_device_nodes_of_gpus_that_are_not_the_slices(image: Image) -> None:
 # ---- look() ----
 
 
-def looked(config: dict[str, Any]) -> tuple[list[str], dict[str, str], str, bool]:
+def look_at(config: dict[str, Any]) -> tuple[list[str], dict[str, str], str, bool]:
     return preparing.look(json.dumps(config).encode())
 
 
 def test_look(image: Image) -> None:
     image.config["annotations"] = {"dev.vgpu/gpus": "0.5"}
-    assert looked(image.config) == (["PATH=/bin", "VGPU=0.5"], {"dev.vgpu/gpus": "0.5"}, "/docker/0123", False)
-    assert looked({}) == ([], {}, "", False)
-    assert looked({"annotations": {"dev.vgpu/gpus": None}})[1] == {"dev.vgpu/gpus": ""}
+    assert look_at(image.config) == (["PATH=/bin", "VGPU=0.5"], {"dev.vgpu/gpus": "0.5"}, "/docker/0123", False)
+    assert look_at({}) == ([], {}, "", False)
+    assert look_at({"annotations": {"dev.vgpu/gpus": None}})[1] == {"dev.vgpu/gpus": ""}
 
 
 def test_whole_gpus_without_us() -> None:
     config = docker_config("rootfs", env=["NVIDIA_VISIBLE_DEVICES=all"])
-    assert not looked(config)[3], "an image's ENV brings no device by itself"
+    assert not look_at(config)[3], "an image's ENV brings no device by itself"
     config["linux"]["devices"] = [node("/dev/nvidiactl", minor=255), node("/dev/nvidia-uvm", 510)]
-    assert not looked(config)[3]
+    assert not look_at(config)[3]
     config["linux"]["devices"].append(node("/dev/nvidia0"))
-    assert looked(config)[3]
+    assert look_at(config)[3]
 
 
 def test_a_privileged_container_asks_for_nothing() -> None:
     config = docker_config("rootfs", env=[])
     config["linux"]["devices"] = [node("/dev/nvidia0"), node("/dev/null", 1, 3)]
     config["linux"]["resources"]["devices"] = [allow(None, None, None)]
-    assert not looked(config)[3]
+    assert not look_at(config)[3]
     config["hooks"] = {"prestart": [{"path": NVIDIA_HOOK}]}
-    assert looked(config)[3]
+    assert look_at(config)[3]
 
 
 # ---- what is no configuration ----

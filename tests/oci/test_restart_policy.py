@@ -16,14 +16,14 @@ AWAY = RUNS | {"Restarting": True, "ExitCode": 3}
 EXITED = RUNS | {"Running": False}
 
 
-def folder(path: Path, policy: Any, state: Any, **kept: Any) -> str:
+def folder(path: Path, policy: Any, state: Any, **fields: Any) -> str:
     (path / "hostconfig.json").write_text(json.dumps({"RestartPolicy": policy}))
-    (path / "config.v2.json").write_text(json.dumps({"State": state, **kept}))
+    (path / "config.v2.json").write_text(json.dumps({"State": state, **fields}))
     return str(path)
 
 
 @pytest.mark.parametrize(
-    ("policy", "state", "kept", "again"),
+    ("policy", "state", "fields", "restarts"),
     [
         ("always", RUNS, {}, True),  # docker has not noticed its end yet, or is away
         ("always", AWAY, {}, True),
@@ -40,9 +40,9 @@ def folder(path: Path, policy: Any, state: Any, **kept: Any) -> str:
         ("", RUNS, {}, False),
     ],
 )
-def test_by_policy_and_state(tmp_path: Path, policy: str, state: Any, kept: dict[str, Any], again: bool) -> None:
-    made = folder(tmp_path, {"Name": policy, "MaximumRetryCount": 3}, state, **kept)
-    assert will_restart(made) == again
+def test_by_policy_and_state(tmp_path: Path, policy: str, state: Any, fields: dict[str, Any], restarts: bool) -> None:
+    made = folder(tmp_path, {"Name": policy, "MaximumRetryCount": 3}, state, **fields)
+    assert will_restart(made) == restarts
 
 
 @pytest.mark.parametrize("noise", [b"", b"{", b"[]", b'{"State": 5}', b"\xff", b"[" * 100_000])

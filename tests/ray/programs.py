@@ -16,7 +16,7 @@ MIB = 1 << 20
 KERNELS, KERNEL_US = 20, 250
 
 
-def seen() -> dict[str, Any]:
+def look_at_devices() -> dict[str, Any]:
     """What the program of this process sees of its devices; cuInit's code where CUDA does not start."""
     cuda, count, total = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(), ctypes.c_size_t()
     code = cuda.cuInit(0)
@@ -33,7 +33,7 @@ def device_time(milliseconds: int) -> dict[str, Any]:
     began_ns = time.monotonic_ns()
     for _ in islice(Program(Shape(KERNELS, KERNEL_US, 64 * MIB)).steps(lambda: True), steps):
         pass
-    return {**seen(), "seconds": (time.monotonic_ns() - began_ns) / 1e9}
+    return {**look_at_devices(), "seconds": (time.monotonic_ns() - began_ns) / 1e9}
 
 
 class Tenant:
@@ -46,8 +46,8 @@ class Tenant:
         self._ended = threading.Event()
         self._done = 0
 
-    def seen(self) -> dict[str, Any]:
-        return seen()
+    def look_at_devices(self) -> dict[str, Any]:
+        return look_at_devices()
 
     def begin(self) -> None:
         threading.Thread(target=self._compute, daemon=True).start()

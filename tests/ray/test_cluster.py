@@ -55,15 +55,15 @@ def actors(cluster: RayCluster) -> Iterator[Callable[..., Any]]:
     cluster.wait_for_end_of_slices()
 
 
-def get(cluster: RayCluster, *waited: Any) -> list[Any]:
-    return list(cluster.ray.get(list(waited), timeout=PATIENCE_S))
+def get(cluster: RayCluster, *refs: Any) -> list[Any]:
+    return list(cluster.ray.get(list(refs), timeout=PATIENCE_S))
 
 
 def test_actors_are_held_to_their_fractions(cluster: RayCluster, actors: Callable[..., Any]) -> None:
     """Memory, time and the device that Ray has counted, of actors of three sizes."""
     half = actors(0.5, node=0, mem="1G")
     quarters = [actors(0.25, node=0, max=1, mem="768M") for _ in range(2)]
-    found = get(cluster, *(actor.seen.remote() for actor in (half, *quarters)))
+    found = get(cluster, *(actor.look_at_devices.remote() for actor in (half, *quarters)))
     assert [one["bytes"] for one in found] == [GIB, 768 * MIB, 768 * MIB]
     assert {one["visible"] for one in found} <= set(cluster.uuids(0)) and all(one["devices"] == 1 for one in found)
     by_pid = {made.name.split("-")[1]: made for made in cluster.slices(0)}
@@ -111,7 +111,7 @@ def test_placement_groups(cluster: RayCluster, actors: Callable[..., Any]) -> No
             )
             for index in range(2)
         ]
-        found = get(cluster, *(actor.seen.remote() for actor in both))
+        found = get(cluster, *(actor.look_at_devices.remote() for actor in both))
         assert [one["bytes"] for one in found] == [2 * GIB] * 2
         assert [len(cluster.slices(number)) for number in range(2)] == [1, 1]
     finally:
@@ -125,7 +125,7 @@ def test_beyond_what_is_left(cluster: RayCluster, actors: Callable[..., Any]) ->
     try:
         actor = actors(0.5, node=1)
         with pytest.raises(cluster.ray.exceptions.RayActorError, match=f"cuInit answers {NOT_PERMITTED}"):
-            get(cluster, actor.seen.remote())
+            get(cluster, actor.look_at_devices.remote())
         with cluster.systems[1].client() as client:
             messages = [event.message for event in client.all(calls.events()) if event.kind == "attach.refused"]
         assert any("cannot be bound: no device has min 0.5" in text for text in messages)
@@ -135,10 +135,12 @@ def test_beyond_what_is_left(cluster: RayCluster, actors: Callable[..., Any]) ->
 
 
 def test_what_no_device_has_is_refused_with_the_reason(cluster: RayCluster) -> None:
-    task = cluster.ray.remote(programs.seen).options(**vgpud.ray.options(0.5, mem="9G", resources={"node0": 0.001}))
+    task = cluster.ray.remote(programs.look_at_devices).options(
+        **vgpud.ray.options(0.5, mem="9G", resources={"node0": 0.001})
+    )
     with pytest.raises(cluster.ray.exceptions.RuntimeEnvSetupError, match="vgpud says: memory 9GiB is more than"):
         get(cluster, task.remote())
-    by_hand = cluster.ray.remote(programs.seen).options(
+    by_hand = cluster.ray.remote(programs.look_at_devices).options(
         num_gpus=0.5, resources={"node0": 0.001}, runtime_env={"vgpu": {"gpus": 0.5, "max": 0.1}}
     )
     with pytest.raises(cluster.ray.exceptions.RuntimeEnvSetupError, match=r"max 0\.1 is below gpus 0\.5"):
@@ -148,7 +150,7 @@ def test_what_no_device_has_is_refused_with_the_reason(cluster: RayCluster) -> N
 def test_a_killed_worker_leaves_nothing(cluster: RayCluster, actors: Callable[..., Any]) -> None:
     """It has two whole devices."""
     actor = actors(2, node=0)
-    (found,) = get(cluster, actor.seen.remote())
+    (found,) = get(cluster, actor.look_at_devices.remote())
     assert (found["devices"], sorted(found["visible"].split(","))) == (2, sorted(cluster.uuids(0)))
     assert [share.min_milli for share in cluster.slices(0)[0].devices] == [1000, 1000]
     os.kill(found["pid"], signal.SIGKILL)
@@ -187,7 +189,7 @@ def test_replicas_of_serve(cluster: RayCluster) -> None:
     @serve.deployment(num_replicas=2, ray_actor_options=vgpud.ray.options(0.25, mem="768M"))
     class Model:
         def __call__(self) -> dict[str, Any]:
-            return programs.seen()
+            return programs.look_at_devices()
 
     handle = serve.run(Model.bind(), route_prefix=None)
     try:

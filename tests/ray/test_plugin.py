@@ -36,7 +36,7 @@ def plugin(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[Size]:
+def asked_sizes(monkeypatch: pytest.MonkeyPatch) -> list[Size]:
     """Sizes that the daemon was asked for."""
     found: list[Size] = []
     monkeypatch.setattr(slices, "trial", found.append)
@@ -64,9 +64,9 @@ def test_it_is_set_up_after_what_chooses_the_interpreter(plugin: Any) -> None:
     assert plugin.VgpuPlugin.name == "vgpu" and 10 < plugin.VgpuPlugin.priority <= 100
 
 
-def test_the_daemon_is_asked_once_with_the_size(plugin: Any, asked: list[Size]) -> None:
+def test_the_daemon_is_asked_once_with_the_size(plugin: Any, asked_sizes: list[Size]) -> None:
     assert create(plugin, runtime_env(0.25, mem="1G")) == 0
-    assert asked == [read({"gpus": 0.25, "mem": "1G"})]
+    assert asked_sizes == [read({"gpus": 0.25, "mem": "1G"})]
 
 
 def test_the_daemons_reason_reaches_the_caller(plugin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,10 +78,10 @@ def test_the_daemons_reason_reaches_the_caller(plugin: Any, monkeypatch: pytest.
         create(plugin, runtime_env(0.5, mem="900G"))
 
 
-def test_bad_environments_are_refused_before_a_worker_starts(plugin: Any, asked: list[Size]) -> None:
+def test_bad_environments_are_refused_before_a_worker_starts(plugin: Any, asked_sizes: list[Size]) -> None:
     for bad in ({"vgpu": {"gpus": 1.5}}, {"vgpu": {"gpus": 0.5}, "image_uri": "x"}, {"vgpu": "0.5"}):
         with pytest.raises(SizeError):
             plugin.VgpuPlugin.validate(bad)
         with pytest.raises(SizeError):
             create(plugin, bad)
-    assert asked == []
+    assert asked_sizes == []

@@ -34,7 +34,7 @@ def test_the_callers_environment_stays_as_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("options", "message"),
     [
         ({"num_gpus": 0.5}, "num_gpus 0.5: it is set to gpus"),
         ({"max_calls": 0}, "max_calls 0: the process of several tasks stays on the GPU of the first"),
@@ -49,10 +49,10 @@ def test_the_callers_environment_stays_as_it_is() -> None:
         ({"mem": 10**5000}, "mem is a number of 16610 bits"),
     ],
 )
-def test_what_does_not_go_together_is_refused(given: dict[str, Any], said: str) -> None:
+def test_what_does_not_go_together_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(vgpud.ray.SizeError) as caught:
-        vgpud.ray.options(0.5, **given)
-    assert said in str(caught.value) and "\n" not in str(caught.value)
+        vgpud.ray.options(0.5, **options)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_one_call_a_process_may_be_said() -> None:

@@ -35,7 +35,7 @@ def test_the_words_become_a_spec() -> None:
 
 
 @pytest.mark.parametrize(
-    "given_",
+    "value",
     [
         {"gpus": 0.5, "mem": "20G"},
         {"gpus": "0.5", "mem": "20GiB"},
@@ -44,13 +44,13 @@ def test_the_words_become_a_spec() -> None:
         {"gpus": 0.5, "mem": "20G", "service_class": "batch", "max": None},
     ],
 )
-def test_what_means_the_same_is_one_environment(given_: dict[str, Any]) -> None:
+def test_what_means_the_same_is_one_environment(value: dict[str, Any]) -> None:
     """Ray compares environments by their text: another text is another process."""
-    assert json.dumps(read(given_).as_field()) == '{"gpus": "0.5", "mem_min": 21474836480, "mem_max": 21474836480}'
+    assert json.dumps(read(value).as_field()) == '{"gpus": "0.5", "mem_min": 21474836480, "mem_max": 21474836480}'
 
 
 @pytest.mark.parametrize(
-    ("computed", "milli"),
+    ("fraction", "milli"),
     [
         (0.1 + 0.2, 300),
         (0.3 - 0.1, 200),  # 0.19999999999999998
@@ -62,15 +62,15 @@ def test_what_means_the_same_is_one_environment(given_: dict[str, Any]) -> None:
         (sum([0.1] * 10), 1000),
     ],
 )
-def test_a_computed_fraction_is_the_thousandths_that_fit(computed: float, milli: int) -> None:
+def test_a_computed_fraction_is_the_thousandths_that_fit(fraction: float, milli: int) -> None:
     """Rounded down: so many tasks of 1/N fit into one GPU as N says."""
-    assert read({"gpus": computed}).spec.gpus_milli == milli
-    assert read({"gpus": computed, "max": computed}).spec.max_milli == milli
-    assert read({"gpus": 16, "min": computed}).spec.min_milli == milli
+    assert read({"gpus": fraction}).spec.gpus_milli == milli
+    assert read({"gpus": fraction, "max": fraction}).spec.max_milli == milli
+    assert read({"gpus": 16, "min": fraction}).spec.min_milli == milli
 
 
 @pytest.mark.parametrize(
-    ("given_", "said"),
+    ("value", "message"),
     [
         (0.5, "vgpu is 0.5, not a table"),
         ({}, "vgpu has no gpus"),
@@ -107,24 +107,24 @@ def test_a_computed_fraction_is_the_thousandths_that_fit(computed: float, milli:
         pytest.param(HUGE, "vgpu is a value (int) that is too large to show, not a table", id="huge"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(given_: Any, said: str) -> None:
+def test_what_cannot_be_is_refused_in_one_line(value: Any, message: str) -> None:
     with pytest.raises(SizeError) as caught:
-        read(given_)
-    assert said in str(caught.value) and "\n" not in str(caught.value) and len(str(caught.value)) < 300
+        read(value)
+    assert message in str(caught.value) and "\n" not in str(caught.value) and len(str(caught.value)) < 300
 
 
 @settings(max_examples=examples(200), deadline=None)
 @given(
     gpus=st.one_of(st.integers(1, 1000), st.integers(1, 16).map(lambda whole: whole * 1000)),
-    more=st.integers(0, 1000),
+    extra_milli=st.integers(0, 1000),
     mem=st.one_of(st.none(), st.integers(1, 1 << 40)),
     low=st.one_of(st.none(), st.integers(0, 1000)),
 )
-def test_the_form_reads_as_what_it_was_made_of(gpus: int, more: int, mem: int | None, low: int | None) -> None:
+def test_the_form_reads_as_what_it_was_made_of(gpus: int, extra_milli: int, mem: int | None, low: int | None) -> None:
     top = -(-gpus // 1000) * 1000
     asked = {
         "gpus": format_gpus(gpus),
-        "max": format_gpus(min(top, gpus + more)),
+        "max": format_gpus(min(top, gpus + extra_milli)),
         "min": None if low is None else format_gpus(min(low, gpus)),
         "mem": mem,
     }

@@ -193,7 +193,7 @@ FIRST, SECOND = "GPU-11111111-0000-0000-0000-000000000000", "GPU-22222222-0000-0
 
 
 @pytest.mark.parametrize(
-    ("before", "wanted"),
+    ("devices", "visible_devices"),
     [
         (None, f"{FIRST},{SECOND}"),
         ("1,0", f"{SECOND},{FIRST}"),
@@ -202,14 +202,14 @@ FIRST, SECOND = "GPU-11111111-0000-0000-0000-000000000000", "GPU-22222222-0000-0
         ("", ""),
     ],
 )
-def test_a_raylets_own_devices(before: str | None, wanted: str) -> None:
-    assert visible(before, (FIRST, SECOND)) == wanted
+def test_a_raylets_own_devices(devices: str | None, visible_devices: str) -> None:
+    assert visible(devices, (FIRST, SECOND)) == visible_devices
 
 
-@pytest.mark.parametrize("before", ["2", "GPU-", "GPU-333", "MIG-1", "-1"])
-def test_a_raylet_with_devices_that_are_not_there(before: str) -> None:
-    with pytest.raises(VgpudError, match=f"CUDA_VISIBLE_DEVICES has '{before}': this node's vgpud has {FIRST}"):
-        visible(before, (FIRST, SECOND))
+@pytest.mark.parametrize("devices", ["2", "GPU-", "GPU-333", "MIG-1", "-1"])
+def test_a_raylet_with_devices_that_are_not_there(devices: str) -> None:
+    with pytest.raises(VgpudError, match=f"CUDA_VISIBLE_DEVICES has '{devices}': this node's vgpud has {FIRST}"):
+        visible(devices, (FIRST, SECOND))
 
 
 def test_an_index_of_more_digits_than_python_reads() -> None:

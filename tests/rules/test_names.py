@@ -33,7 +33,11 @@ NOUNS = frozenset(
     ["bed", "embed", "feed", "need", "red", "seed", "shed", "speed", "weed", "assembly", "family", "reply"]
 )
 VERBS = frozenset(["apply", "comply", "exceed", "imply", "multiply", "proceed", "rely", "succeed", "supply"])
-FOLDERS = ("benchmarks/", "docker/", "integrations/", "models/", "protos/", "shim/", "tools/", "vgpud/")
+FOLDERS = (
+    *("benchmarks/", "docker/", "integrations/", "models/", "protos/", "shim/", "tools/", "vgpud/"),
+    *("tests/benchmarks/", "tests/conformance/", "tests/host/", "tests/kubectl/", "tests/libraries/", "tests/oci/"),
+    *("tests/ray/", "tests/simulate/", "tests/tools/", "tests/userfiles/"),
+)
 #: not chosen here: made from the API's fields
 GENERATED = ("vgpud/client/model.py",)
 #: fields of a format: of the database, recordings, reports in JSON, the arbiter's structures in C, options of commands;

@@ -45,11 +45,11 @@ def test_refused_descriptions(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [("0x8", "has no GPU"), ("8x0", "has no GPU"), ("9999999x9", "too large"), ("9999999x0", "too large")],
 )
-def test_refused_sizes(text: str, said: str) -> None:
-    with pytest.raises(TraceError, match=said):
+def test_refused_sizes(text: str, message: str) -> None:
+    with pytest.raises(TraceError, match=message):
         clusters.parse(text)
 
 

@@ -27,17 +27,20 @@ GIB = 1 << 30
 RULE = "colocate(120,2)"
 
 
-def job(at_s: float, duration_s: float, used: int, said: int = -1, model: str = "", gib: int = 8) -> TraceJob:
+def job(at_s: float, duration_s: float, used: int, told_percent: int = -1, model: str = "", gib: int = 8) -> TraceJob:
     """A job of one device: what it uses and what is said of it, in percent."""
     made = traced(at_s, duration_s, model=model, used=10 * used)
     ask = Ask(
-        Spec(1000, mem_min_bytes=gib * GIB, mem_max_bytes=gib * GIB), utilisation_milli=10 * said if said >= 0 else -1
+        Spec(1000, mem_min_bytes=gib * GIB, mem_max_bytes=gib * GIB),
+        utilisation_milli=10 * told_percent if told_percent >= 0 else -1,
     )
     return replace(made, spec=replace(made.spec, ask=ask, kinds=(model,) if model else ()))
 
 
-def run(jobs: list[TraceJob], cluster: str = "1x1", monitor: SharingMonitor | None = None, **more: object) -> Outcome:
-    asked = scenario.Scenario("fifo", **{"placement": RULE, **more})  # type: ignore[arg-type]
+def run(
+    jobs: list[TraceJob], cluster: str = "1x1", monitor: SharingMonitor | None = None, **options: object
+) -> Outcome:
+    asked = scenario.Scenario("fifo", **{"placement": RULE, **options})  # type: ignore[arg-type]
     return scenario.run(jobs, clusters.parse(cluster), asked, monitor=monitor)
 
 
@@ -55,17 +58,21 @@ class Fixed:
 
 
 def test_after_a_minute_what_is_measured_counts() -> None:
-    outcome = run([job(0, 300, used=40, said=90), job(0, 100, used=60, said=60)])
+    outcome = run([job(0, 300, used=40, told_percent=90), job(0, 100, used=60, told_percent=60)])
     assert ends_s(outcome) == [300, 160], "it starts when the first has been seen to use 40 %, at 60 s"
 
 
 def test_without_a_prediction_a_job_is_alone_until_it_has_been_measured() -> None:
-    outcome = run([job(0, 300, used=40), job(0, 100, used=60, said=60)])
+    outcome = run([job(0, 300, used=40), job(0, 100, used=60, told_percent=60)])
     assert ends_s(outcome) == [300, 160]
 
 
 def test_on_a_full_device_a_prediction_is_not_lowered() -> None:
-    jobs = [job(0, 100, used=70, said=60), job(0, 400, used=60, said=55), job(0, 400, used=60, said=60)]
+    jobs = [
+        job(0, 100, used=70, told_percent=60),
+        job(0, 400, used=60, told_percent=55),
+        job(0, 400, used=60, told_percent=60),
+    ]
     outcome = run(jobs)
     assert ends_s(outcome)[2] == 500, "the first one has ended, and the second one counts as it was predicted"
     assert [found.spec.ask.utilisation_milli for _, found in outcome.jobs] == [600, 550, 600]
@@ -73,13 +80,15 @@ def test_on_a_full_device_a_prediction_is_not_lowered() -> None:
 
 def test_a_job_that_leaves_before_is_not_measured() -> None:
     monitor = SharingMonitor()
-    assert ends_s(run([job(0, 30, used=40, said=90), job(40, 100, used=50, said=50)], monitor=monitor)) == [30, 140]
+    assert ends_s(
+        run([job(0, 30, used=40, told_percent=90), job(40, 100, used=50, told_percent=50)], monitor=monitor)
+    ) == [30, 140]
     assert monitor.busy_ns() == round((30 * 0.4 + 100 * 0.5) * SECOND_NS)
 
 
 def test_a_device_is_busy_with_all_its_jobs_but_never_more_than_whole() -> None:
     monitor = SharingMonitor()
-    run([job(0, 100, used=70, said=60), job(0, 50, used=60, said=50)], monitor=monitor)
+    run([job(0, 100, used=70, told_percent=60), job(0, 50, used=60, told_percent=50)], monitor=monitor)
     assert monitor.busy_ns() == round((50 * 1.0 + 50 * 0.7) * SECOND_NS)
 
 
@@ -90,11 +99,11 @@ def test_a_pair_that_loses_is_separated_and_remembered() -> None:
     """How fast each is alone is known of the one from the minute before, of the other from another of its kind."""
     monitor = SharingMonitor()
     jobs = [
-        job(0, 90, used=30, said=30, model="b"),
-        job(100, 2000, used=40, said=40, model="a"),
-        job(200, 1000, used=30, said=30, model="b"),
-        job(4000, 1000, used=30, said=30, model="b"),
-        job(4000, 100, used=40, said=40, model="a"),
+        job(0, 90, used=30, told_percent=30, model="b"),
+        job(100, 2000, used=40, told_percent=40, model="a"),
+        job(200, 1000, used=30, told_percent=30, model="b"),
+        job(4000, 1000, used=30, told_percent=30, model="b"),
+        job(4000, 100, used=40, told_percent=40, model="a"),
     ]
     outcome = run(jobs, interference=Fixed(30), monitor=monitor)
     found = [done for _, done in outcome.jobs]
@@ -108,18 +117,18 @@ def test_a_pair_that_loses_is_separated_and_remembered() -> None:
 
 def test_a_pair_that_gains_stays() -> None:
     monitor = SharingMonitor()
-    jobs = [job(0, 2000, used=40, said=40, model="a"), job(100, 1000, used=30, said=30, model="a")]
+    jobs = [job(0, 2000, used=40, told_percent=40, model="a"), job(100, 1000, used=30, told_percent=30, model="a")]
     outcome = run(jobs, interference=Fixed(60), monitor=monitor)
     assert monitor.separation_count == 0 and [done.preemptions for _, done in outcome.jobs] == [0, 0]
 
 
 def test_without_interference_and_with_other_placements_nothing_changes() -> None:
-    jobs = [job(10 * number, 300, used=90, said=90) for number in range(6)]
+    jobs = [job(10 * number, 300, used=90, told_percent=90) for number in range(6)]
     assert ends_s(run(jobs, "1x2")) == ends_s(run(jobs, "1x2", placement="best-fit"))
 
 
 def test_jobs_are_guaranteed_their_part_by_the_machine() -> None:
-    outcome = run([job(0, 100, used=40, said=40)])
+    outcome = run([job(0, 100, used=40, told_percent=40)])
     assert outcome.jobs[0][1].spec.ask.spec.min_milli == 500
 
 

@@ -22,12 +22,12 @@ LINEAR = Curve(((1, 1), (64, 64)))
 
 
 def elastic(
-    at_s: float, work_s: float, least: int, most: int, asked: int | None = None, curve: Curve = LINEAR
+    at_s: float, work_s: float, workers_min: int, workers_max: int, workers: int | None = None, curve: Curve = LINEAR
 ) -> TraceJob:
-    """It would take so long with `asked` workers."""
-    made = job(at_s, work_s, members=least)
-    spec = replace(made.spec, elastic=Elastic(least_members=least, most_members=most))
-    return replace(made, spec=spec, scaling=curve, scaled_from=asked or least)
+    """It would take so long with `workers` workers."""
+    made = job(at_s, work_s, members=workers_min)
+    spec = replace(made.spec, elastic=Elastic(least_members=workers_min, most_members=workers_max))
+    return replace(made, spec=spec, scaling=curve, scaled_from=workers or workers_min)
 
 
 def times_s(outcome: Outcome) -> list[tuple[float, float]]:
@@ -99,7 +99,7 @@ def traces(draw: st.DrawFn) -> list[TraceJob]:
         work_s, least = draw(st.integers(1, 600)), draw(st.integers(1, 4))
         if draw(st.booleans()):
             made.append(
-                elastic(at_s, work_s, least, min(8, least + draw(st.integers(0, 6))), asked=draw(st.integers(1, 8)))
+                elastic(at_s, work_s, least, min(8, least + draw(st.integers(0, 6))), workers=draw(st.integers(1, 8)))
             )
         else:
             made.append(job(at_s, work_s, members=least))

@@ -113,16 +113,18 @@ JOBS = st.lists(
 
 @settings(max_examples=examples(40), deadline=None)
 @given(JOBS, st.sampled_from(["strict:fifo", "fifo", "srtf", "2d-las(3,9)"]), st.booleans(), st.integers(0, 2))
-def test_everything_ends_and_nothing_is_lost(trace: list[TraceJob], policy: str, beside: bool, cost: int) -> None:
+def test_everything_ends_and_nothing_is_lost(
+    trace: list[TraceJob], policy: str, with_neighbours: bool, cost: int
+) -> None:
     trace = sorted(trace, key=lambda one: one.submitted_ns)
-    more = {"costs": costs(cost, cost, cost), "interference": Summed() if beside else None}
+    more = {"costs": costs(cost, cost, cost), "interference": Summed() if with_neighbours else None}
     outcome = run(trace, "2x2", policy, "best-fit", **more)
     assert len(outcome.jobs) == len(trace)
     for traced, known in outcome.jobs:
         assert known.state is JobState.COMPLETED
         assert known.executed_ns >= traced.duration_ns, "nobody ends before its work is done"
         assert known.ended_ns - known.submitted_ns >= known.executed_ns
-        if not beside and not cost:
+        if not with_neighbours and not cost:
             assert known.executed_ns == traced.duration_ns
     for sample in outcome.samples:
         assert 0 <= sample.held_milli <= outcome.capacity_milli

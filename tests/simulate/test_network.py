@@ -27,18 +27,18 @@ def test_nodes_that_it_does_not_name_have_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("switches", "said"), [({"gpu-1": ("s",)}, r"n0 to n3\), but for example gpu-1"), ({}, r"n0 to n3\)$")]
+    ("switches", "message"), [({"gpu-1": ("s",)}, r"n0 to n3\), but for example gpu-1"), ({}, r"n0 to n3\)$")]
 )
-def test_a_network_of_other_nodes_is_refused(switches: dict[str, tuple[str, ...]], said: str) -> None:
-    with pytest.raises(network.NoNodeError, match=said):
+def test_a_network_of_other_nodes_is_refused(switches: dict[str, tuple[str, ...]], message: str) -> None:
+    with pytest.raises(network.NoNodeError, match=message):
         network.add_switches(NODES, switches)
 
 
 @pytest.mark.parametrize(
-    ("group", "above"), [(("n0", "n3"), 0), (("n1", "n2"), 0), (("n0", "n1"), 1), (("n0", "n1", "n2", "n3"), 1)]
+    ("group", "count_above"), [(("n0", "n3"), 0), (("n1", "n2"), 0), (("n0", "n1"), 1), (("n0", "n1", "n2", "n3"), 1)]
 )
-def test_above_one_switch(group: tuple[str, ...], above: int) -> None:
-    assert network.above_one_switch([group], network.add_switches(NODES, PAIRS)) == above
+def test_above_one_switch(group: tuple[str, ...], count_above: int) -> None:
+    assert network.above_one_switch([group], network.add_switches(NODES, PAIRS)) == count_above
 
 
 def test_what_is_not_known_counts_as_above() -> None:
@@ -52,12 +52,12 @@ def test_one_switch_above_all_is_never_left(groups: list[set[str]]) -> None:
     assert network.above_one_switch(groups, nodes) == 0
 
 
-@pytest.mark.parametrize(("placement", "above"), [("tiresias", 0), ("best-fit", 1)])
-def test_a_simulated_gang_knows_its_switches(placement: str, above: int) -> None:
+@pytest.mark.parametrize(("placement", "count_above"), [("tiresias", 0), ("best-fit", 1)])
+def test_a_simulated_gang_knows_its_switches(placement: str, count_above: int) -> None:
     """n0 is first, and below another switch than n1; a gang with skewed traffic goes to two that are near."""
     gang = job(0, 10, members=2)
     gang = replace(gang, spec=replace(gang.spec, skew_ppm=900_000))
     nodes = network.add_switches(NODES, PAIRS)
     outcome = scenario.run([gang], nodes, scenario.Scenario("fifo", placement))
     assert [len(names) for names in outcome.starts_on_several_nodes] == [2]
-    assert network.above_one_switch(outcome.starts_on_several_nodes, nodes) == above
+    assert network.above_one_switch(outcome.starts_on_several_nodes, nodes) == count_above

@@ -32,14 +32,14 @@ SHOWN = {
 }
 
 
-def written(folder: Path, data: Any) -> Path:
+def write_queues(folder: Path, data: Any) -> Path:
     path = folder / "queues.json"
     path.write_text(json.dumps(data))
     return path
 
 
 def test_as_quota_get_shows_them(tmp_path: Path) -> None:
-    (spec,) = quotas.read(written(tmp_path, {"schema_version": 1, "queues": [SHOWN]}))
+    (spec,) = quotas.read(write_queues(tmp_path, {"schema_version": 1, "queues": [SHOWN]}))
     wanted = QueueSpec("team", "", 1000, NEVER_NS, 2, "2d-las(3250,7200)", "fgd", min_run_ns=0)
     assert spec == wanted
 
@@ -71,7 +71,7 @@ def test_jobs_of_queues_that_are_not_there_are_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "message"),
     [
         ({"jobs": []}, "has no queues"),
         ([], "has no queues"),
@@ -79,9 +79,9 @@ def test_jobs_of_queues_that_are_not_there_are_left_out() -> None:
         ([{**SHOWN, "weight": "much"}], "queue 'team': 'much' is no int"),
     ],
 )
-def test_refused(tmp_path: Path, data: Any, said: str) -> None:
-    with pytest.raises(TraceError, match=said):
-        quotas.read(written(tmp_path, data))
+def test_refused(tmp_path: Path, data: Any, message: str) -> None:
+    with pytest.raises(TraceError, match=message):
+        quotas.read(write_queues(tmp_path, data))
 
 
 def test_queues_that_cannot_be_are_refused_as_the_daemon_does() -> None:

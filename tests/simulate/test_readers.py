@@ -14,7 +14,7 @@ from vgpud.simulate.trace import TraceError
 DATA = Path(__file__).resolve().parents[2] / "benchmarks" / "data"
 
 
-def written(folder: Path, text: str, name: str = "trace.csv") -> Path:
+def write_trace(folder: Path, text: str, name: str = "trace.csv") -> Path:
     path = folder / name
     path.write_text(text)
     return path
@@ -35,7 +35,7 @@ def test_skew(tmp_path: Path) -> None:
     assert skewed == {"alexnet", "vgg11", "vgg16", "vgg19"}, "the paper's"
     assert min(by_model.values()) > 0, "all are known"
     text = "job_id,num_gpu,submit_time,duration,model_name,skew\n0,2,0,1,vgg11,0.25\n1,2,0,1,mine,\n"
-    trace, unknown = readers.read(written(tmp_path, text))
+    trace, unknown = readers.read(write_trace(tmp_path, text))
     assert (trace.spec.skew_ppm, unknown.spec.skew_ppm) == (250_000, -1)
 
 
@@ -58,7 +58,7 @@ OPENB = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,creation_time,dele
 
 def test_openb(tmp_path: Path) -> None:
     rows = "p0,6000,12288,1,460,,100,400,150\np1,1000,1,0,0,,100,400,\np2,0,0,2,1000,V100M16|V100M32,100,400,\n"
-    part, cpu, two = readers.read(written(tmp_path, OPENB + rows))
+    part, cpu, two = readers.read(write_trace(tmp_path, OPENB + rows))
     assert (part.spec.width_milli, part.duration_ns, part.utilisation_milli) == (460, 250 * SECOND_NS, 460)
     assert (part.spec.ask.cpu_milli, part.spec.ask.ram_bytes) == (6000, 12288 << 20)
     assert (cpu.spec.width_milli, cpu.duration_ns) == (0, 300 * SECOND_NS)
@@ -72,7 +72,7 @@ def test_own_export(tmp_path: Path) -> None:
     rows = (
         "7,team,1000,1700000000.5,1700000001,1700000011,500,2,10,completed,3\n8,team,0,1700000002,,,500,1,0,pending,\n"
     )
-    jobs = readers.read(written(tmp_path, USAGE + rows))
+    jobs = readers.read(write_trace(tmp_path, USAGE + rows))
     assert len(jobs) == 1, "who has never run says nothing of how long it would"
     job = jobs[0]
     assert (job.spec.name, job.spec.queue, job.spec.uid, job.submitted_ns) == ("7", "team", 1000, 0)
@@ -84,10 +84,10 @@ def test_own_export(tmp_path: Path) -> None:
 def test_own_export_as_json(tmp_path: Path, wrap: object) -> None:
     row = {"job_id": 7, "queue": "q", "uid": 1, "submitted_s": 5.25, "gpus_milli": 500, "members": 1, "duration_s": 2}
     late = {**row, "submitted_s": 6.5, "state": None}
-    jobs = readers.read(written(tmp_path, json.dumps(wrap([row, late])), "usage.json"))  # type: ignore[operator]
+    jobs = readers.read(write_trace(tmp_path, json.dumps(wrap([row, late])), "usage.json"))  # type: ignore[operator]
     assert [job.submitted_ns for job in jobs] == [0, 1_250_000_000]
     with pytest.raises(TraceError, match=r"usage\.json: job 2: members is '': it must be a number"):
-        readers.read(written(tmp_path, json.dumps(wrap([row, {**late, "members": None}])), "usage.json"))  # type: ignore[operator]
+        readers.read(write_trace(tmp_path, json.dumps(wrap([row, {**late, "members": None}])), "usage.json"))  # type: ignore[operator]
 
 
 def test_usage_as_the_command_shows_it(tmp_path: Path) -> None:
@@ -97,20 +97,20 @@ def test_usage_as_the_command_shows_it(tmp_path: Path) -> None:
     of_job = {**row, "job_id": 7, "gpus_milli": 500, "members": 1, **times}
     late = {**of_job, "job_id": 8, "submitted_at": "2026-11-22T08:00:02Z"}
     data = {"by": "job", "usage": [{**row, "node": "n", "slice": "mine"}, of_job, late]}
-    first, second = readers.read(written(tmp_path, json.dumps(data), "usage.json"))
+    first, second = readers.read(write_trace(tmp_path, json.dumps(data), "usage.json"))
     assert (first.spec.name, first.submitted_ns, first.duration_ns) == ("7", 0, 2_500_000_000)
     assert second.submitted_ns == 1_500_000_000
     assert first.utilisation_milli == 600
     wrong = {"usage": [{**of_job, "submitted_at": "noon"}]}
     with pytest.raises(TraceError, match="job 1: submitted_s is 'noon'"):
-        readers.read(written(tmp_path, json.dumps(wrong), "usage.json"))
+        readers.read(write_trace(tmp_path, json.dumps(wrong), "usage.json"))
 
 
 HEADER = "job_id,num_gpu,submit_time,duration\n"
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "no known columns"),
         ("a,b\n1,2\n", "no known columns"),
@@ -138,9 +138,9 @@ HEADER = "job_id,num_gpu,submit_time,duration\n"
         ("\0binary", "no known columns"),
     ],
 )
-def test_refused(tmp_path: Path, text: str, said: str) -> None:
-    with pytest.raises(TraceError, match=said):
-        readers.read(written(tmp_path, text))
+def test_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(TraceError, match=message):
+        readers.read(write_trace(tmp_path, text))
 
 
 def test_not_to_be_read(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_not_to_be_read(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="has more than 512 MiB"):
         readers.read(sparse(tmp_path))
     with pytest.raises(TraceError, match="1001 columns: 1000 is the limit"):
-        readers.read(written(tmp_path, ",".join(f"c{i}" for i in range(1001))))
+        readers.read(write_trace(tmp_path, ",".join(f"c{i}" for i in range(1001))))
 
 
 def sparse(tmp_path: Path) -> Path:

@@ -47,7 +47,7 @@ class Live:
         self.machine = Machine(queues, Cluster(nodes), registry.make)
         self.serial = 0
 
-    def later(self, event: events.Event, most_s: float) -> None:
+    def schedule(self, event: events.Event, most_s: float) -> None:
         self.serial += 1
         self.coming.append((self.now_ns + self.draw.randrange(1, round(most_s * SECOND_NS)), self.serial, event))
 
@@ -66,18 +66,18 @@ class Live:
                 case events.ResizeJob(job_id, attempt, placement):
                     now = self.machine.jobs[job_id].placement
                     got = self.draw.choice([placement, placement, placement, now, placement[: len(now)]])
-                    self.later(
+                    self.schedule(
                         events.Resized(job_id, attempt, got, "" if got == placement else "it was not possible"), 2
                     )
                 case events.StartJob(job_id, attempt):
-                    self.later(events.JobEnded(job_id, attempt, self.draw.choice([0, 0, 0, 1])), 30)
+                    self.schedule(events.JobEnded(job_id, attempt, self.draw.choice([0, 0, 0, 1])), 30)
                 case events.StopJob(job_id, how):
                     self.coming = [one for one in self.coming if getattr(one[2], "job_id", 0) != job_id]
                     attempt = self.machine.jobs[job_id].attempt
                     answer = self.draw.choice([how, how, how, How.REQUEUE, None]) if how else None
                     code = 143 if how is None else self.draw.randrange(2)  # it may end by itself before it is stopped
                     suspended = events.JobSuspended(job_id, answer) if answer else None
-                    self.later(suspended or events.JobEnded(job_id, attempt, code), 2)
+                    self.schedule(suspended or events.JobEnded(job_id, attempt, code), 2)
                 case events.Wake(at_ns):
                     self.coming = [one for one in self.coming if not isinstance(one[2], events.Woken)]
                     self.serial += 1
@@ -172,7 +172,7 @@ def test_what_is_decided_otherwise_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "message"),
     [
         (["{}"], "queue.jsonl:1: 'queues' is missing"),
         (['{"queues": [], "nodes": []}', '{"at_ns": 1}'], "queue.jsonl:2: 'event' is missing"),
@@ -182,8 +182,8 @@ def test_what_is_decided_otherwise_is_named(tmp_path: Path) -> None:
         (["tea"], "queue.jsonl:1: Expecting value"),
     ],
 )
-def test_refused(tmp_path: Path, lines: list[str], said: str) -> None:
+def test_refused(tmp_path: Path, lines: list[str], message: str) -> None:
     path = tmp_path / "queue.jsonl"
     path.write_text("\n".join(lines))
-    with pytest.raises(TraceError, match=said):
+    with pytest.raises(TraceError, match=message):
         replay.read(path)

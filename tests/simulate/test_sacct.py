@@ -37,8 +37,8 @@ def line(**values: str) -> str:
     return SEPARATOR.join((USUAL | values)[column] for column in sacct.COLUMNS)
 
 
-def read(*lines: str, **asked: object) -> sacct.Read:
-    return sacct.read("\n".join([HEADER, *lines, ""]), "month.txt", sacct.Asked(**asked))  # type: ignore[arg-type]
+def read(*lines: str, **options: object) -> sacct.Read:
+    return sacct.read("\n".join([HEADER, *lines, ""]), "month.txt", sacct.Asked(**options))  # type: ignore[arg-type]
 
 
 def job(**values: str) -> TraceJob:
@@ -72,7 +72,7 @@ def test_policies_get_what_a_controller_would_know() -> None:
 
 
 @pytest.mark.parametrize(
-    ("nodes", "given", "members", "milli", "one_per_node"),
+    ("nodes", "tres", "members", "milli", "one_per_node"),
     [
         ("4", "gres/gpu=32", 4, 8000, True),
         ("1", "gres/shard=500", 1, 500, False),
@@ -84,8 +84,8 @@ def test_policies_get_what_a_controller_would_know() -> None:
         ("1", "gres/shard:a100=250,gres/shard=250", 1, 250, False),
     ],
 )
-def test_sizes(nodes: str, given: str, members: int, milli: int, one_per_node: bool) -> None:
-    spec = job(NNodes=nodes, AllocTRES=given, ReqTRES="").spec
+def test_sizes(nodes: str, tres: str, members: int, milli: int, one_per_node: bool) -> None:
+    spec = job(NNodes=nodes, AllocTRES=tres, ReqTRES="").spec
     assert (spec.members, spec.ask.spec.gpus_milli, spec.one_per_node) == (members, milli, one_per_node)
 
 

@@ -17,9 +17,9 @@ HOUR_S = 3600
 AT_ONCE = (QueueSpec("default", elastic_idle_ns=SECOND_NS),)
 
 
-def _play(trace: list[TraceJob], cluster: str, *, autoscaled: bool = True) -> Outcome:
+def _play(trace: list[TraceJob], cluster: str, *, has_autoscalers: bool = True) -> Outcome:
     costs = Costs(resize_ns=2 * SECOND_NS)
-    one = scenario.Scenario(placement=scenario.COUNT, queues=AT_ONCE, costs=costs, has_autoscalers=autoscaled)
+    one = scenario.Scenario(placement=scenario.COUNT, queues=AT_ONCE, costs=costs, has_autoscalers=has_autoscalers)
     return scenario.run(trace, clusters.parse(cluster), one)
 
 
@@ -28,7 +28,7 @@ def test_no_more_workers_than_are_worth_it() -> None:
     outcome = _play([elastic(0, 10 * HOUR_S, 1, 16, 4, PLATEAU)], "1x16")
     held = [sample.held_milli // 1000 for sample in outcome.samples]
     assert held[-2] == 4 and 5 <= max(held) <= 9
-    greedy = _play([elastic(0, 10 * HOUR_S, 1, 16, 4, PLATEAU)], "1x16", autoscaled=False)
+    greedy = _play([elastic(0, 10 * HOUR_S, 1, 16, 4, PLATEAU)], "1x16", has_autoscalers=False)
     assert [sample.held_milli // 1000 for sample in greedy.samples][-2] == 16
 
 

@@ -15,8 +15,10 @@ def job(at_s: float, duration_s: float, gpus: float = 1, members: int = 1, model
     return TraceJob(round(at_s * SECOND_NS), duration_ns, spec, utilisation_milli=used)
 
 
-def run(trace: list[TraceJob], cluster: str, policy: str = "fifo", placement: str = "count", **more: object) -> Outcome:
-    return scenario.run(trace, clusters.parse(cluster), scenario.Scenario(policy, placement, **more))  # type: ignore[arg-type]
+def run(
+    trace: list[TraceJob], cluster: str, policy: str = "fifo", placement: str = "count", **options: object
+) -> Outcome:
+    return scenario.run(trace, clusters.parse(cluster), scenario.Scenario(policy, placement, **options))  # type: ignore[arg-type]
 
 
 def ends_s(outcome: Outcome) -> list[float]:

@@ -45,7 +45,7 @@ def test_everything_in_the_proto_has_a_comment() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "missing"),
+    ("line", "after", "missing"),
     [
         ("  string drained = 15; // reason", "  string drained = 15;\n  // reason", "Device.drained"),
         ("// A physical (or simulated) device: a GPU, or a MIG instance of one.\n", "", "Device"),
@@ -53,10 +53,10 @@ def test_everything_in_the_proto_has_a_comment() -> None:
         ("// Jobs.\nservice", "service", "JobService"),
     ],
 )
-def test_a_missing_comment_is_found(before: str, after: str, missing: str) -> None:
+def test_a_missing_comment_is_found(line: str, after: str, missing: str) -> None:
     text = proto.PROTO.read_text()
-    assert before in text
-    assert missing in proto.parse(text.replace(before, after)).find_uncommented()
+    assert line in text
+    assert missing in proto.parse(text.replace(line, after)).find_uncommented()
 
 
 def test_text_that_is_not_understood_is_an_error() -> None:

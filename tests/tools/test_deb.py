@@ -55,25 +55,27 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def unpacked(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def unpacked_folder(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("unpacked")
     subprocess.run(["dpkg-deb", "-R", package, folder], check=True)
     return folder
 
 
-def test_control(package: Path, unpacked: Path) -> None:
+def test_control(package: Path, unpacked_folder: Path) -> None:
     python = build_deb.system_python()
-    control = email.message_from_string((unpacked / "DEBIAN/control").read_text())
+    control = email.message_from_string((unpacked_folder / "DEBIAN/control").read_text())
     assert package.name == f"vgpud_{control['Version']}_{control['Architecture']}.deb"
     assert control["Version"] == f"{__version__}-1+py{python}"
     assert control["Architecture"] == build_deb.ARCHITECTURES[MACHINE] and f"python{python}" in control["Depends"]
-    assert (unpacked / "DEBIAN/conffiles").read_text() == "/etc/vgpud/vgpud.toml\n"
-    assert subprocess.run(["md5sum", "-c", "--quiet", "DEBIAN/md5sums"], cwd=unpacked, check=False).returncode == 0
+    assert (unpacked_folder / "DEBIAN/conffiles").read_text() == "/etc/vgpud/vgpud.toml\n"
+    assert (
+        subprocess.run(["md5sum", "-c", "--quiet", "DEBIAN/md5sums"], cwd=unpacked_folder, check=False).returncode == 0
+    )
     for name in build_deb.SCRIPTS:
-        subprocess.run(["sh", "-n", unpacked / "DEBIAN" / name], check=True)
+        subprocess.run(["sh", "-n", unpacked_folder / "DEBIAN" / name], check=True)
 
 
-def test_contents(unpacked: Path) -> None:
+def test_contents(unpacked_folder: Path) -> None:
     site = SITE.format(build_deb.system_python())
     wanted = [
         *(
@@ -89,15 +91,15 @@ def test_contents(unpacked: Path) -> None:
         *("usr/share/man/man1/vgpu.1.gz", "usr/share/man/man1/vgpu-backup.1.gz", "usr/share/man/man8/vgpud.8.gz"),
         *(f"usr/share/doc/vgpud/{name}" for name in ("copyright", "changelog.gz", "README.Debian", "docs/upgrade.md")),
     ]
-    assert not [name for name in wanted if not os.path.lexists(unpacked / name)]
-    assert not [path for path in unpacked.rglob("*") if path.suffix == ".pyc" or ".git" in path.parts]
-    unit = (unpacked / "usr/lib/systemd/system/vgpu-job@.service").read_text()
+    assert not [name for name in wanted if not os.path.lexists(unpacked_folder / name)]
+    assert not [path for path in unpacked_folder.rglob("*") if path.suffix == ".pyc" or ".git" in path.parts]
+    unit = (unpacked_folder / "usr/lib/systemd/system/vgpu-job@.service").read_text()
     assert f"ExecStart=/{site}/vgpud/lib/vgpu-job --here" in unit
-    assert "_VGPU_COMPLETE=bash_complete" in (unpacked / build_deb.COMPLETIONS["bash"]).read_text()
+    assert "_VGPU_COMPLETE=bash_complete" in (unpacked_folder / build_deb.COMPLETIONS["bash"]).read_text()
 
 
-def test_only_owners_write(unpacked: Path) -> None:
-    loose = [path for path in unpacked.rglob("*") if not path.is_symlink() and path.stat().st_mode & 0o022]
+def test_only_owners_write(unpacked_folder: Path) -> None:
+    loose = [path for path in unpacked_folder.rglob("*") if not path.is_symlink() and path.stat().st_mode & 0o022]
     assert not loose
 
 

@@ -75,9 +75,9 @@ def commands(target: str, venv: Path) -> tuple[str, list[list[str]]]:
     return (setups[0][2] if setups else ""), [line for line in words if line and line[0].startswith(str(venv))]
 
 
-def missing(what: str, installed: set[str]) -> str:
+def missing(what: str, installed_names: set[str]) -> str:
     """What the import of a module or a file lacks, "" for nothing."""
-    code = [sys.executable, "-c", ALONE, what, " ".join(sorted(installed))]
+    code = [sys.executable, "-c", ALONE, what, " ".join(sorted(installed_names))]
     return subprocess.run(code, cwd=ROOT, capture_output=True, text=True, check=False).stderr
 
 

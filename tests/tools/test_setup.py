@@ -50,16 +50,16 @@ def test_what_is_missing_is_named(tmp_path: Path, python: str | None, compiler: 
 
 
 @pytest.mark.parametrize(
-    ("said", "line"),
+    ("output", "line"),
     [
         (NO_NETWORK, "the Python package index cannot be reached: check the network"),
         ("error: subprocess-exited-with-error", "pip failed: error: subprocess-exited-with-error"),
     ],
 )
-def test_a_failure_of_pip_is_one_line(tmp_path: Path, said: str, line: str) -> None:
+def test_a_failure_of_pip_is_one_line(tmp_path: Path, output: str, line: str) -> None:
     for name in ("python3", "gcc"):
         script(tmp_path / "bin" / name, "exit 0")
-    script(tmp_path / "venv" / "bin" / "pip", f"echo '{said}'; exit 1")
+    script(tmp_path / "venv" / "bin" / "pip", f"echo '{output}'; exit 1")
     done = run(tmp_path, PATH=f"{tmp_path / 'bin'}:/usr/bin:/bin")
     assert done.returncode == 1
     assert done.stderr.startswith(line) and done.stderr.count("\n") == 1

@@ -49,7 +49,7 @@ def test_it_has_every_measurement_of_one_gpu() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "size"),
+    ("name", "size"),
     [
         ("resnet18", "ResNet-18 (batch size 64)"),
         ("ResNet-50", "ResNet-50 (batch size 64)"),
@@ -60,9 +60,9 @@ def test_it_has_every_measurement_of_one_gpu() -> None:
         ("cyclegan", "CycleGAN"),
     ],
 )
-def test_a_name_alone_is_the_middle_size(written: str, size: str) -> None:
+def test_a_name_alone_is_the_middle_size(name: str, size: str) -> None:
     found = rates.read_all(["gavel"])
-    assert found[model_key(written)] == found[model_key(size)]
+    assert found[model_key(name)] == found[model_key(size)]
 
 
 def test_it_is_the_table_of_the_documents() -> None:
@@ -79,7 +79,7 @@ def test_it_is_the_table_of_the_documents() -> None:
 # ---- a site's own ----
 
 
-def written(tmp_path: Path, text: str, name: str = "mine.csv") -> str:
+def write_table(tmp_path: Path, text: str, name: str = "mine.csv") -> str:
     path = tmp_path / name
     path.write_text(text)
     return str(path)
@@ -91,7 +91,7 @@ def test_none_is_empty() -> None:
 
 @pytest.mark.parametrize("first", [True, False])
 def test_a_model_is_taken_from_the_sites_own_table(tmp_path: Path, first: bool) -> None:
-    mine = written(tmp_path, HEAD + "ResNet-50,A100,30\nresnet_50,V100,10\nmine,A100,1\n")
+    mine = write_table(tmp_path, HEAD + "ResNet-50,A100,30\nresnet_50,V100,10\nmine,A100,1\n")
     found = rates.read_all([mine, "gavel"] if first else ["gavel", mine])
     shipped = rates.read_all(["gavel"])
     assert found["resnet50"] == (("A100", 1000), ("V100", 333)), "units differ: none of its rows is Gavel's"
@@ -102,14 +102,14 @@ def test_a_model_is_taken_from_the_sites_own_table(tmp_path: Path, first: bool) 
 
 
 def test_a_later_file_wins(tmp_path: Path) -> None:
-    one = written(tmp_path, HEAD + "m,a,1\nm,b,2\n", "one.csv")
-    two = written(tmp_path, HEAD + "M,a,2\nM,b,1\n", "two.csv")
+    one = write_table(tmp_path, HEAD + "m,a,1\nm,b,2\n", "one.csv")
+    two = write_table(tmp_path, HEAD + "M,a,2\nM,b,1\n", "two.csv")
     assert rates.read_all([one, two])["m"] == (("a", 1000), ("b", 500))
     assert rates.read_all([two, one])["m"] == (("a", 500), ("b", 1000))
 
 
 def test_a_file_may_be_called_gavel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    written(tmp_path, HEAD + "mine,a,1\n", "gavel")
+    write_table(tmp_path, HEAD + "mine,a,1\n", "gavel")
     monkeypatch.chdir(tmp_path)
     assert rates.read_all(["./gavel"]) == {"mine": (("a", 1000),)}
     assert "resnet50" in rates.read_all(["gavel"])
@@ -117,11 +117,11 @@ def test_a_file_may_be_called_gavel(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_comments_are_passed_over(tmp_path: Path) -> None:
     text = '# measured, "as is"\n\n' + HEAD + "# one\nm,a,1\n"
-    assert rates.read_all([written(tmp_path, text)]) == {"m": (("a", 1000),)}
+    assert rates.read_all([write_table(tmp_path, text)]) == {"m": (("a", 1000),)}
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (HEAD + "ResNet-50,V100,1\nresnet50,v100,2\n", "mine.csv:3: resnet50 on v100 is there twice"),
         (HEAD + "-,V100,1\n", "mine.csv:2: write a model, a GPU and a rate"),
@@ -132,10 +132,10 @@ def test_comments_are_passed_over(tmp_path: Path) -> None:
         (HEAD + "m," + "a" * 200_000 + ",1\n", "mine.csv:2: field larger"),
     ],
 )
-def test_refused_with_its_line(tmp_path: Path, text: str, said: str) -> None:
+def test_refused_with_its_line(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(rates.RatesError) as refused:
-        rates.read_all(["gavel", written(tmp_path, text)])
-    assert said in str(refused.value) and "\n" not in str(refused.value)
+        rates.read_all(["gavel", write_table(tmp_path, text)])
+    assert message in str(refused.value) and "\n" not in str(refused.value)
 
 
 def test_a_name_that_is_neither_is_a_file_that_is_missing() -> None:

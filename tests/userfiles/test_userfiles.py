@@ -26,7 +26,7 @@ def test_a_file_is_read_up_to_its_bound(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("\n" + "a." * 16 + "b = 1", "f.toml line 2: a key has more than 16 parts"),
         ("x = 1\n[" + '"a".' * 16 + "b]", "line 2: a key has more than 16 parts"),
@@ -38,8 +38,8 @@ def test_a_file_is_read_up_to_its_bound(tmp_path: Path) -> None:
         ('"""' + "x" * 100_000, "is not TOML"),
     ],
 )
-def test_keys_and_nesting_are_bounded(text: str, said: str) -> None:
-    with pytest.raises(bounded.FileError, match=said):
+def test_keys_and_nesting_are_bounded(text: str, message: str) -> None:
+    with pytest.raises(bounded.FileError, match=message):
         toml.parse(FILE, text)
 
 
