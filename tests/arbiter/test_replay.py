@@ -17,6 +17,7 @@ from models.arbiter.model import Regime
 from tests.arbiter.replay import HEADER, RECORD, read, replay
 from vgpud.config import ArbiterConfig, arbiter_items
 from vgpud.core.model import Device, Share, Slice, Spec
+from vgpud.core.origins import User
 from vgpud.devices.arbiters import Arbiters, ffi
 
 UUID = "GPU-0"
@@ -74,7 +75,7 @@ class Tenant(threading.Thread):
 
 
 def slice_of(serial: int, low: int, high: int) -> Slice:
-    return Slice(f"s{serial}", f"uid{serial}", serial, Spec(low), (Share(UUID, low, high, 0, 1 << 28),), False, 0, 0)
+    return Slice(User(f"s{serial}"), f"uid{serial}", serial, Spec(low), (Share(UUID, low, high, 0, 1 << 28),), 0, 0)
 
 
 def arbiters() -> Arbiters:

@@ -18,6 +18,7 @@ from vgpud.attach.server import Admission, Greeting, Tenants
 from vgpud.attach.thread import AdmissionThread
 from vgpud.config import ArbiterConfig, arbiter_items
 from vgpud.core.model import Denied, Device, Process, Reason, Share, Slice, Spec, State
+from vgpud.core.origins import User
 from vgpud.core.slices.attach_rules import Rules, attach_rules
 from vgpud.devices.arbiters import Arbiters
 
@@ -30,7 +31,7 @@ class Backend:
     """A daemon's part for the sockets; `refusal`: what the core says of every program."""
 
     def __init__(self, uid: int) -> None:
-        self.made = Slice("a", "a", 1, Spec(500), (Share(UUID, 500, 500, GIB, GIB),), False, uid, 0)
+        self.made = Slice(User("a"), "a", 1, Spec(500), (Share(UUID, 500, 500, GIB, GIB),), uid, 0)
         self.state = State(devices={UUID: DEVICE}, slices={"a": self.made})
         self.arbiters = Arbiters([DEVICE], dict(arbiter_items(ArbiterConfig())))
         self.arbiters.apply(self.made)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vgpud.core.model import Denied, Device, Reason, Share, SiteLimits, Slice, Spec, State
+from vgpud.core.origins import User
 from vgpud.core.slices import capacity
 
 MIB = 1 << 20
@@ -26,7 +27,7 @@ def node(count: int = 1, policy: SiteLimits | None = None) -> State:
 
 
 def fill(state: State, name: str, *shares: Share) -> None:
-    state.slices[name] = Slice(name, name, len(state.slices) + 1, Spec(1), shares, False, -1, 0)
+    state.slices[name] = Slice(User(name), name, len(state.slices) + 1, Spec(1), shares, -1, 0)
 
 
 def half(index: int, milli: int = 500, size: int = 8 * GIB) -> Share:

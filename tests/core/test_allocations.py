@@ -13,7 +13,8 @@ from tests.core.test_claims import kubernetes
 from tests.core.test_containers import ID, OTHER, asks, messages, send, starts
 from tests.core.test_machine import GIB, answer, denied
 from vgpud.core import events as ev
-from vgpud.core.model import LATENCY, Claim, Denied, Reason, Share, Slice, Spec, State
+from vgpud.core.model import LATENCY, Denied, Reason, Share, Slice, Spec, State
+from vgpud.core.origins import Allocation
 from vgpud.store.database import Store
 
 POD, POD_2 = "aaaaaaaa-0000-1111-2222-333333333333", "bbbbbbbb-0000-1111-2222-333333333333"
@@ -27,7 +28,7 @@ def allocates(number: int, tenths: Iterable[int], **more: Any) -> ev.PrepareClai
     """As the driver asks after kubelet's Allocate."""
     ids = tuple(f"GPU-0-tenth-{n}" for n in tenths)
     share = Share("GPU-0", 100 * len(ids), 100 * len(ids), GIB * len(ids), GIB * len(ids))
-    claim = Claim(name(number)[2:], "vgpu.dev", "tenth", (), (share,), "boot-1", ids)
+    claim = Allocation(name(number)[2:], "vgpu.dev", "tenth", (), (share,), "boot-1", ids)
     return ev.PrepareClaim(replace(claim, **more), "batch", 0, 0, uid=f"u-{number}", wall_ns=1)
 
 
@@ -50,7 +51,7 @@ def test_the_first_pod_that_uses_it_has_it_through_all_restarts_of_its_container
     assert "is that of pod aaaaaaaa" in messages(commands, "claim.bound")[0]
     send(state, starts(), ev.ContainerEnded(ID, "crashed"), ev.Tick())
     made = answer(send(state, joins(1)))
-    assert isinstance(made, Slice) and made.claim and made.claim.pods == (POD,)
+    assert isinstance(made, Slice) and isinstance(made.origin, Allocation) and made.origin.pods == (POD,)
     assert f"not pod {POD_2}" in denied(send(state, joins(1, POD_2, OTHER)), Reason.DENIED)
 
 
@@ -64,7 +65,8 @@ def test_preparing_it_again_leaves_it_with_its_pod() -> None:
     state = kubernetes()
     send(state, allocates(1, range(5)), joins(1))
     made = answer(send(state, allocates(1, range(5), boot_id="boot-2")))
-    assert isinstance(made, Slice) and made.claim and (made.claim.pods, made.claim.boot_id) == ((POD,), "boot-2")
+    assert isinstance(made, Slice) and isinstance(made.origin, Allocation)
+    assert (made.origin.pods, made.origin.boot_id) == ((POD,), "boot-2")
 
 
 # ---- allocated again ----
@@ -128,9 +130,9 @@ def test_a_guarantee_that_does_not_fit_any_more_changes_nothing() -> None:
     state = kubernetes()
     send(state, allocates(1, range(5)), allocates(2, range(3)), allocates(3, range(5, 10)))
     other = state.slices[name(3)]
-    assert other.claim
+    assert isinstance(other.origin, Allocation)
     bigger = (replace(other.shares[0], min_milli=700, max_milli=700),)
-    state.slices[name(3)] = replace(other, shares=bigger, claim=replace(other.claim, granted=bigger))
+    state.slices[name(3)] = replace(other, shares=bigger, origin=replace(other.origin, granted=bigger))
     assert "left, and this needs 0.5 GPU" in denied(send(state, joins(1)), Reason.NO_CAPACITY)
     assert guarantees(state) == [0, 300, 700]
 

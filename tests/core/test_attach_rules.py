@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from vgpud.core.events import AdmitProcess, ProcessAttached, ProcessDisconnected
 from vgpud.core.model import ANYONE, EVICTED, Container, Device, Process, Share, SiteLimits, Slice, Spec, State
+from vgpud.core.origins import User
 from vgpud.core.slices import bounds
 from vgpud.core.slices.attach_rules import Entry, attach_rules
 from vgpud.core.slices.machine import step
@@ -56,7 +57,7 @@ def node(rng: random.Random) -> State:
         state.devices[uuid] = Device(uuid, index, "d", "", 80 * GIB, 132, True, GIB, GIB)
     for serial, (name, owner, count) in enumerate((("own", 1000, 1), ("open", ANYONE, 2), ("inside", 0, 1)), 1):
         shares = tuple(Share(f"GPU-{i}", 100, 500, GIB, GIB) for i in range(count))
-        state.slices[name] = Slice(name, name, serial, Spec(500), shares, False, owner, 0)
+        state.slices[name] = Slice(User(name), name, serial, Spec(500), shares, owner, 0)
     for number in range(2):
         made = Container(f"{number}" * 64, "inside", False, 1, 1, f"/c/{number}", 0)
         state.containers[made.container_id] = made

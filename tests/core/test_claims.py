@@ -11,7 +11,8 @@ import pytest
 from tests.core.test_containers import ID, OTHER, asks, messages, send, starts
 from tests.core.test_machine import GIB, answer, command_types, create, denied, started
 from vgpud.core import events as ev
-from vgpud.core.model import ALL_DEVICES, LATENCY, Claim, Denied, Reason, Share, Slice, Spec, State
+from vgpud.core.model import ALL_DEVICES, LATENCY, Denied, Reason, Share, Slice, Spec, State
+from vgpud.core.origins import Claim, User
 from vgpud.core.slices import invariants
 from vgpud.core.slices.claims import pod_of
 from vgpud.core.slices.machine import step
@@ -55,7 +56,7 @@ def test_a_claim_gets_one_slice_with_what_the_scheduler_chose() -> None:
     state = kubernetes(3)
     granted = (share(1000), share(1000, device=1), share(500, 800, device=2))
     made = prepared(state, *granted)
-    assert (made.name, made.shares, made.ephemeral, made.cdi_device) == (NAME, granted, False, True)
+    assert (made.name, made.shares, made.origin.ephemeral, made.origin.cdi_device) == (NAME, granted, False, True)
     assert (made.spec.gpus_milli, made.spec.min_milli, made.spec.max_milli) == (2500, 2500, 2800)
     assert made.spec.mem_max_bytes == 24 * GIB
 
@@ -376,7 +377,7 @@ def test_devices_of_kubernetes_are_for_claims_alone_and_other_devices_never() ->
     assert isinstance(made, Slice) and made.shares[0].device_uuid == "GPU-0"
     refused = denied(step(state, create("second", 500), 0), Reason.NO_CAPACITY)
     assert "0.5" in refused or "Kubernetes" in refused
-    by_name = ev.CreateSlice("", "third", Spec(500, device_uuids=("1",)), False, 0, "x", "u3", 1)
+    by_name = ev.CreateSlice("", User("third", "x"), Spec(500, device_uuids=("1",)), 0, "u3", 1)
     assert "device 1 belongs to Kubernetes here" in denied(step(state, by_name, 0), Reason.PRECONDITION)
     assert "not given to Kubernetes" in denied(send(state, asked(share(100))), Reason.PRECONDITION)
     assert isinstance(answer(send(state, asked(share(100, device=1)))), Slice)

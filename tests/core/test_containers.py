@@ -10,6 +10,7 @@ import pytest
 from tests.core.test_machine import S, answer, command_types, create, denied, process, started
 from vgpud.core import events as ev
 from vgpud.core.model import Process, Quota, Reason, Slice, Spec, State
+from vgpud.core.origins import Container, SlurmStep
 from vgpud.core.slices import invariants
 from vgpud.core.slices.containers import container_of, id_error
 from vgpud.core.slices.machine import step
@@ -18,7 +19,8 @@ ID, OTHER = "a" * 64, "b" * 64
 
 
 def asks(container_id: str = ID, milli: int = 500, **more: Any) -> ev.ContainerCreated:
-    fields: dict[str, Any] = {"join": "", "name": f"c-{container_id[:12]}", "caller_uid": 0, "pid": 50, "pid_start": 5}
+    origin = Container(more.pop("name", f"c-{container_id[:12]}"))
+    fields: dict[str, Any] = {"join": "", "origin": origin, "caller_uid": 0, "pid": 50, "pid_start": 5}
     spec = None if "join" in more else Spec(milli)
     return ev.ContainerCreated(container_id, spec, uid=f"u-{container_id}", wall_ns=1, **(fields | more))
 
@@ -53,7 +55,7 @@ def test_a_container_gets_a_slice_of_its_own_in_one_transaction() -> None:
     ]
     made = answer(commands)
     assert isinstance(made, Slice)
-    assert (made.name, made.owner_uid, made.ephemeral) == ("c-" + "a" * 12, 0, True)
+    assert (made.name, made.owner_uid, made.origin.ephemeral) == ("c-" + "a" * 12, 0, True)
     assert "0.5" in messages(commands, "slice.created")[0]
     assert messages(commands, "container.created") == [f"container {'a' * 12} has slice {made.name}"]
 
@@ -285,20 +287,22 @@ def test_containers_are_bounded() -> None:
 def test_steps_of_one_user_leave_places_for_others() -> None:
     """A batch script starts as many as it likes; they join its slice, and each is a container."""
     state = started(containers_max=8)
-    send(state, asks("slurm-1.batch", name="slurm-1.batch", slurm_uid=1000))
+    send(state, asks("slurm-1.batch", origin=SlurmStep(1, "batch"), owner_uid=1000))
     for number in range(8):
-        commands = send(state, asks(f"slurm-1.{number}", join="slurm-1.batch", slurm_uid=1000))
+        step = SlurmStep(1, str(number))
+        commands = send(state, asks(f"slurm-1.{number}", origin=step, join="slurm-1.batch", owner_uid=1000))
     assert "uid 1000 has 4 steps and containers" in denied(commands, Reason.NO_CAPACITY)
     assert len(state.containers) == 4
-    assert isinstance(answer(send(state, asks("slurm-2.0", milli=100, name="slurm-2.0", slurm_uid=1001))), Slice)
+    other = asks("slurm-2.0", milli=100, origin=SlurmStep(2, "0"), owner_uid=1001)
+    assert isinstance(answer(send(state, other)), Slice)
     assert isinstance(answer(send(state, asks(milli=100))), Slice)
 
 
 def test_a_slurm_jobs_slice_gets_no_more_than_slurm_counts() -> None:
     """Its owner may resize it: Slurm gives the rest of the device, and the other devices, to other jobs."""
     state = started(2)
-    send(state, asks("slurm-1.0", name="slurm-1.0", slurm_uid=1000))
-    send(state, replace(create("slurm-2", for_slurm=True), spec=Spec(500, device_uuids=("1",))))
+    send(state, asks("slurm-1.0", origin=SlurmStep(1, "0"), owner_uid=1000))
+    send(state, replace(create(origin=SlurmStep(2, "")), spec=Spec(500, device_uuids=("1",))))
     before = dict(state.slices)
     for name, patch, fields in (
         ("slurm-1.0", Spec(900), ("gpus_milli",)),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from vgpud.core.devices.faults import fault_entry
 from vgpud.core.model import Device, Process, Share, Slice, Spec, State
+from vgpud.core.origins import User
 
 GIB = 1 << 30
 
 
 def node(*slices: str) -> State:
     device = Device("GPU-0", 3, "FAKE", "", 8 * GIB, 132, False, 0, 2 << 20)
-    made = {n: Slice(n, n, 1, Spec(500), (Share("GPU-0", 500, 500, GIB, GIB),), False, -1, 0) for n in ("a", "b")}
+    made = {n: Slice(User(n), n, 1, Spec(500), (Share("GPU-0", 500, 500, GIB, GIB),), -1, 0) for n in ("a", "b")}
     processes = {i: Process(i, n, 100 + i, 0, "p", 0, False) for i, n in enumerate(slices)}
     return State(devices={"GPU-0": device}, slices=made, processes=processes)
 

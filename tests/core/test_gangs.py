@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vgpud.core.model import Share, Slice, Spec
+from vgpud.core.origins import User
 from vgpud.core.slices.gangs import Role, roles
 
 DEVICES = tuple("abcde")
@@ -14,7 +15,7 @@ INDEX = {uuid: index for index, uuid in enumerate(DEVICES)}
 
 def slice_on(serial: int, devices: str, milli: int = 100) -> Slice:
     shares = tuple(Share(uuid, milli, milli, 0, 0) for uuid in devices)
-    return Slice(f"s{serial}", f"u{serial}", serial, Spec(1), shares, False, -1, 0)
+    return Slice(User(f"s{serial}"), f"u{serial}", serial, Spec(1), shares, -1, 0)
 
 
 def given_roles(*devices: str) -> dict[int, str]:
@@ -52,7 +53,7 @@ def test_gangs_that_do_not_touch_are_led_apart() -> None:
 
 def test_whole_devices_are_not_shared() -> None:
     shares = (Share("a", 1000, 1000, 0, 0), Share("b", 500, 500, 0, 0))
-    two_and_a_half = Slice("s", "u", 1, Spec(1), shares, False, -1, 0)
+    two_and_a_half = Slice(User("s"), "u", 1, Spec(1), shares, -1, 0)
     assert set(roles([two_and_a_half], INDEX).values()) == {Role.NONE}
 
 

@@ -15,6 +15,7 @@ from vgpud.api.slice_messages import device_view
 from vgpud.core import events as ev
 from vgpud.core.model import ALL_DEVICES, Reason, SiteLimits, Slice, Spec, State
 from vgpud.core.observed import Reading
+from vgpud.core.origins import User
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.slices.machine import step
 
@@ -57,7 +58,7 @@ def test_a_list_leaves_the_others(name: str) -> None:
     many = denied(step(state, create("c", 2000), 0), Reason.PRECONDITION)
     assert many == f"2 devices are needed, 1 offered: {ONE}"
     for wanted in ("0", "GPU-0"):
-        named = ev.CreateSlice("", "d", Spec(100, device_uuids=(wanted,)), False, 0, "x", "u", 1)
+        named = ev.CreateSlice("", User("d", "x"), Spec(100, device_uuids=(wanted,)), 0, "u", 1)
         assert denied(step(state, named, 0), Reason.PRECONDITION) == ONE
 
 

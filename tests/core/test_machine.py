@@ -28,6 +28,7 @@ from vgpud.core.model import (
     Spec,
     State,
 )
+from vgpud.core.origins import Container, User
 from vgpud.core.slices import invariants
 from vgpud.core.slices.machine import step
 
@@ -46,8 +47,10 @@ def started(count: int = 1, **policy: Any) -> State:
 
 
 def create(name: str = "a", milli: int = 500, request_id: str = "", **more: Any) -> ev.CreateSlice:
-    fields = {"ephemeral": False, "owner_uid": 1000, "spare_name": "spare", "uid": f"uid-{name}", "wall_ns": 1}
-    return ev.CreateSlice(request_id, name, Spec(milli), **(fields | more))
+    flags = {flag: more.pop(flag) for flag in ("ephemeral", "cdi_device") if flag in more}
+    origin = User(name, more.pop("spare_name", "spare"), **flags)
+    fields = {"origin": origin, "owner_uid": 1000, "uid": f"uid-{name}", "wall_ns": 1} | more
+    return ev.CreateSlice(request_id, spec=Spec(milli), **fields)
 
 
 def answer(commands: list[ev.Command]) -> Slice | Denied | None:
@@ -402,7 +405,7 @@ def test_broken_promises_are_noticed() -> None:
     state = started()
     made = answer(step(state, create(), 0))
     assert isinstance(made, Slice)
-    twice = replace(made, name="b", uid="b", serial=2)
+    twice = replace(made, origin=User("b"), uid="b", serial=2)
     greedy = replace(made, shares=(replace(made.shares[0], min_milli=1001, max_milli=1001),))
     for broken in (
         replace(state, slices={"x": made}),
@@ -470,7 +473,8 @@ class Machine(RuleBasedStateMachine):
     @rule(name=NAMES, spec=SPECS, request_id=REQUESTS, ephemeral=st.booleans())
     def create(self, name: str, spec: Spec, request_id: str, ephemeral: bool) -> None:
         self.number += 1
-        self.send(ev.CreateSlice(request_id, name, spec, ephemeral, -1, f"n{self.number}", f"u{self.number}", 0))
+        origin = User(name, f"n{self.number}", ephemeral=ephemeral)
+        self.send(ev.CreateSlice(request_id, origin, spec, -1, f"u{self.number}", 0))
 
     @rule(name=NAMES, patch=SPECS, changed=st.sets(FIELDS), request_id=REQUESTS)
     def update(self, name: str, patch: Spec, changed: set[str], request_id: str) -> None:
@@ -497,8 +501,8 @@ class Machine(RuleBasedStateMachine):
     def container(self, number: int, name: str, spec: Spec, join: bool, caller: int) -> None:
         self.number += 1
         uid = f"u{self.number}"
-        joined = name if join else ""
-        self.send(ev.ContainerCreated(f"c{number}", spec, joined, name or "own", caller, 1, 1, uid, self.number))
+        joined, origin = name if join else "", Container(name or "own")
+        self.send(ev.ContainerCreated(f"c{number}", spec, joined, origin, caller, 1, 1, uid, self.number))
 
     @rule(number=IDS, cgroup=st.sampled_from(["", "/x", "/x/y", "/z"]))
     def container_starts(self, number: int, cgroup: str) -> None:
@@ -518,13 +522,13 @@ class Machine(RuleBasedStateMachine):
     def one_time_device(self, name: str, spec: Spec) -> None:
         self.number += 1
         uid = f"u{self.number}"
-        self.send(ev.CreateSlice("", name, spec, False, -1, f"n{self.number}", uid, 0, cdi_device=True))
+        self.send(ev.CreateSlice("", User(name, f"n{self.number}", cdi_device=True), spec, -1, uid, 0))
 
     @rule(name=NAMES, spec=SPECS)
     def pending(self, name: str, spec: Spec) -> None:
         self.number += 1
         uid = f"u{self.number}"
-        self.send(ev.CreateSlice("", name, spec, True, -1, f"n{self.number}", uid, 0, pending=True))
+        self.send(ev.CreateSlice("", User(name, f"n{self.number}", ephemeral=True), spec, -1, uid, 0, pending=True))
 
     @rule(name=NAMES, named=st.lists(st.sampled_from(["GPU-0", "GPU-1", "GPU-9"]), max_size=3), resumed=st.booleans())
     def attach_on(self, name: str, named: list[str], resumed: bool) -> None:
@@ -570,7 +574,7 @@ def random_run(seed: int) -> list[ev.Command]:
                 ev.ProcessAttached(process(number, name)),
                 ev.ProcessGone(number - choose.randrange(1, 9)),
                 create(name, milli, uid=f"u{number}", cdi_device=True),
-                ev.ContainerCreated(f"k{name}", Spec(milli), "", name, 0, 1, 1, f"u{number}", 0),
+                ev.ContainerCreated(f"k{name}", Spec(milli), "", Container(name), 0, 1, 1, f"u{number}", 0),
                 ev.ContainerStarted(f"k{name}", 2, 2, f"/{name}"),
                 ev.ContainerEnded(f"k{name}", "ended"),
                 choose.choice([ev.DrainDevice("0", "x"), ev.UndrainDevice("0")]),

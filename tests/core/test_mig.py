@@ -10,7 +10,6 @@ import pytest
 from tests.core.test_machine import GIB, answer, denied, device
 from vgpud.core import events as ev
 from vgpud.core.model import (
-    Claim,
     Denied,
     Device,
     Reason,
@@ -22,6 +21,7 @@ from vgpud.core.model import (
     gpu_of,
     instance_index,
 )
+from vgpud.core.origins import Claim, User
 from vgpud.core.slices import capacity, invariants
 from vgpud.core.slices.machine import step
 
@@ -52,7 +52,7 @@ def made(state: State, name: str, milli: int, *devices: str) -> Slice:
 
 def _asked(name: str, milli: int, devices: tuple[str, ...], spread: int = 0) -> ev.CreateSlice:
     spec = Spec(milli, device_uuids=devices, spread=spread)
-    return ev.CreateSlice("", name, spec, False, 1000, "spare", f"uid-{name}", 1)
+    return ev.CreateSlice("", User(name, "spare"), spec, 1000, f"uid-{name}", 1)
 
 
 @pytest.mark.parametrize(("gpu", "number", "index"), [(0, 0, 100), (1, 3, 203), (15, 6, 1606)])

@@ -12,6 +12,7 @@ from tests.core.test_machine import GIB, answer, create, denied, started
 from vgpud.core import events as ev
 from vgpud.core.devices.faults import fault_drain
 from vgpud.core.model import ANYONE, Denied, Drain, Reason, Share, Slice, Spec, State, Taken
+from vgpud.core.origins import User
 from vgpud.core.slices import capacity, invariants, offered
 from vgpud.core.slices.machine import step
 from vgpud.core.slices.offered import REASON_BYTES_MAX
@@ -26,7 +27,7 @@ def taken(state: State, *found: Taken) -> list[ev.Command]:
 
 
 def made(state: State, name: str, milli: int, **spec: Any) -> Slice:
-    event = ev.CreateSlice("", name, Spec(milli, **spec), False, 0, "x", f"uid-{name}", 1)
+    event = ev.CreateSlice("", User(name, "x"), Spec(milli, **spec), 0, f"uid-{name}", 1)
     result = answer(step(state, event, 0))
     assert isinstance(result, Slice), result
     invariants.check(state)
@@ -67,7 +68,7 @@ def test_a_refusal_names_the_reason() -> None:
 
 
 def admit_refusal(state: State, spec: Spec) -> Denied:
-    result = answer(step(state, ev.CreateSlice("", "x", spec, False, 0, "x", "u", 1), 0))
+    result = answer(step(state, ev.CreateSlice("", User("x", "x"), spec, 0, "u", 1), 0))
     assert isinstance(result, Denied), result
     return result
 

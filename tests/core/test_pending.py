@@ -10,6 +10,7 @@ import pytest
 from tests.core.test_machine import GIB, S, answer, command_types, create, denied, device, process, started
 from vgpud.core import events as ev
 from vgpud.core.model import ALL_DEVICES, PAUSED, Denied, Quota, Reason, SiteLimits, Slice, Spec, State
+from vgpud.core.origins import Container, User
 from vgpud.core.slices import invariants
 from vgpud.core.slices.attach_rules import attach_rules
 from vgpud.core.slices.machine import step
@@ -75,7 +76,7 @@ def test_whole_devices() -> None:
 )
 def test_refusals_change_nothing_and_say_why(named: tuple[str, ...], reason: Reason, said: str) -> None:
     state = node()
-    step(state, ev.CreateSlice("", "other", Spec(600, device_uuids=("0",)), False, 0, "x", "u", 1), 0)
+    step(state, ev.CreateSlice("", User("other", "x"), Spec(600, device_uuids=("0",)), 0, "u", 1), 0)
     before = state.copy()
     text = denied(attached(state, *named), reason)
     assert said in text and len(text.encode()) < 256, "it fits an answer of the attach socket"
@@ -133,7 +134,7 @@ def test_only_programs_use_it() -> None:
     said = "slice a is pending"
     assert said in denied(step(state, ev.UpdateSlice("", "a", Spec(200), ("gpus_milli",)), 0), Reason.PRECONDITION)
     assert said in denied(step(state, ev.SuspendSlice("a", PAUSED), 0), Reason.PRECONDITION)
-    joins = ev.ContainerCreated("c1", None, "a", "", 0, 1, 1, "u", 1)
+    joins = ev.ContainerCreated("c1", None, "a", Container(""), 0, 1, 1, "u", 1)
     assert said in denied(step(state, joins, 0), Reason.PRECONDITION)
     assert not attach_rules(state).entries, "the admission thread knows no device for it"
     attached(state, "GPU-0")

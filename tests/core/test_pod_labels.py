@@ -12,7 +12,6 @@ from tests.core.test_machine import answer, create, started
 from vgpud.core.model import Container, Denied, Slice, State
 from vgpud.core.observed import SliceStats, Standing
 from vgpud.core.queue.accounting import Ledger
-from vgpud.core.slices.origin import pod_of_claim
 from vgpud.core.slices.snapshot import take_snapshot
 
 
@@ -59,17 +58,17 @@ def test_several_pods_are_those_of_their_namespace() -> None:
     state = kubernetes()
     made = claimed(state, ("p", "q"), ("train-0", "train-1"))
     run(state, made, "train-0/main")
-    assert labels(state) == {made.name: ("team",)} and pod_of_claim(made) == ("team", "")
+    assert labels(state) == {made.name: ("team",)} and made.origin.name_pod() == ("team", "")
 
 
 def test_a_second_pod_whose_name_is_not_known_counts() -> None:
-    assert pod_of_claim(claimed(kubernetes(), ("p", "q"), ("train-0",))) == ("team", "")
+    assert claimed(kubernetes(), ("p", "q"), ("train-0",)).origin.name_pod() == ("team", "")
 
 
 def test_other_slices_have_no_pod() -> None:
     state = started()
     made = answer(send(state, create("a", 100)))
-    assert isinstance(made, Slice) and pod_of_claim(made) == ("", "") and labels(state) == {"a": ()}
+    assert isinstance(made, Slice) and made.origin.name_pod() == ("", "") and labels(state) == {"a": ()}
 
 
 @pytest.mark.parametrize("name", ["", "A", "a b", "-a", "a" * 254, 'a"} 1\n'])
@@ -83,7 +82,7 @@ def test_names_come_with_a_claim_that_is_prepared_again() -> None:
     state = kubernetes()
     claimed(state, ("p",), ())
     made = claimed(state, ("p",), ("train-0",))
-    assert pod_of_claim(made) == ("team", "train-0") and made.revision == 2
+    assert made.origin.name_pod() == ("team", "train-0") and made.revision == 2
 
 
 def test_time_is_counted_for_the_pods_that_had_the_slice_then() -> None:

@@ -24,6 +24,7 @@ from vgpud.core.model import (
     Spec,
     State,
 )
+from vgpud.core.origins import Container, Job, User
 from vgpud.core.slices import invariants, queue_quota
 from vgpud.core.slices.machine import step
 
@@ -52,7 +53,8 @@ def started(direct: str = QUOTA, *queues: Quota) -> State:
 
 
 def create(state: State, name: str, milli: int, asker: Asker = ANN, **more: object) -> Slice | Denied:
-    event = ev.CreateSlice("", name, Spec(milli), False, -1, "spare", f"uid-{name}", 1, asker=asker, **more)  # type: ignore[arg-type]
+    origin = more.pop("origin", User(name, "spare"))
+    event = ev.CreateSlice("", origin, Spec(milli), -1, f"uid-{name}", 1, asker=asker, **more)  # type: ignore[arg-type]
     (answer,) = [c.result for c in step(state, event, 0) if isinstance(c, ev.Answer)]
     invariants.check(state)
     assert answer is not None
@@ -117,9 +119,9 @@ def test_only_jobs_and_admins_where_the_site_denies() -> None:
     assert "vgpu submit" in refused(create(state, "a", 100, ANN), Reason.DENIED)
     assert queue_of(create(state, "a", 100, Asker(0, admin=True))) == "default"
     share = Share("GPU-1", 100, 100, GIB, GIB)
-    assert queue_of(create(state, "j-7", 100, ANN, job_id=7, queue="ann", shares=(share,))) == "ann"
+    assert queue_of(create(state, "j-7", 100, ANN, origin=Job(7), queue="ann", shares=(share,))) == "ann"
     assert state.slices["j-7"].shares == (share,)
-    event = ev.ContainerCreated("c" * 64, Spec(100), "", "ctr", 1000, 1, 1, "u-ctr", 1)
+    event = ev.ContainerCreated("c" * 64, Spec(100), "", Container("ctr"), 1000, 1, 1, "u-ctr", 1)
     (answer,) = [c.result for c in step(state, event, 0) if isinstance(c, ev.Answer)]
     refused(answer, Reason.DENIED)
 
@@ -139,7 +141,7 @@ def test_slices_keep_to_reservations_that_are_in_force() -> None:
 def test_containers_count_too() -> None:
     state = started()
     create(state, "a", 900, ANN)
-    event = ev.ContainerCreated("c" * 64, Spec(200), "", "ctr", 1000, 1, 1, "u-ctr", 1)
+    event = ev.ContainerCreated("c" * 64, Spec(200), "", Container("ctr"), 1000, 1, 1, "u-ctr", 1)
     (answer,) = [c.result for c in step(state, event, 0) if isinstance(c, ev.Answer)]
     assert "queue ann" in refused(answer, Reason.NO_CAPACITY)
 
@@ -166,7 +168,7 @@ def test_what_is_paused_counts_for_nothing() -> None:
 
 def test_only_the_queue_changes_a_jobs_slice() -> None:
     state = started()
-    create(state, "j-7", 100, job_id=7, queue="ann", shares=(Share("GPU-0", 100, 100, GIB, GIB),))
+    create(state, "j-7", 100, origin=Job(7), queue="ann", shares=(Share("GPU-0", 100, 100, GIB, GIB),))
     for event in (ev.UpdateSlice("", "j-7", Spec(200), ("gpus_milli",)), ev.DeleteSlice("", "j-7", True)):
         (answer,) = [c.result for c in step(state, event, 0) if isinstance(c, ev.Answer)]
         assert "job 7" in refused(answer, Reason.PRECONDITION)
@@ -182,9 +184,10 @@ def test_chosen_shares_are_refused_where_there_is_no_capacity() -> None:
     create(state, "a", 600, Asker(7))
     used = state.slices["a"].shares[0].device_uuid
     given = (Share(used, 500, 500, GIB, GIB),)
-    assert "0.4" in refused(create(state, "j-1", 500, job_id=1, queue="default", shares=given), Reason.NO_CAPACITY)
+    job = {"origin": Job(1), "queue": "default"}
+    assert "0.4" in refused(create(state, "", 500, shares=given, **job), Reason.NO_CAPACITY)
     given = (Share("GPU-9", 500, 500, GIB, GIB),)
-    assert "GPU-9" in refused(create(state, "j-1", 500, job_id=1, queue="default", shares=given), Reason.NO_CAPACITY)
+    assert "GPU-9" in refused(create(state, "", 500, shares=given, **job), Reason.NO_CAPACITY)
 
 
 def test_limits_hold_whatever_comes() -> None:

@@ -6,6 +6,7 @@ from tests.core.test_containers import ID, OTHER, asks, device, messages, starts
 from tests.core.test_machine import S, answer, create, denied, started
 from vgpud.core import events as ev
 from vgpud.core.model import Reason, Slice, Spec, State
+from vgpud.core.origins import User
 from vgpud.core.slices import invariants
 from vgpud.core.slices.machine import step
 
@@ -108,7 +109,8 @@ def test_its_one_time_device_is_its_own_again() -> None:
     at(state, 10, AGAIN)
     denied(at(state, 11, asks(OTHER, join="alloc-1")), Reason.PRECONDITION)
     again = answer(at(state, 12, asks(join="alloc-1")))
-    assert isinstance(again, Slice) and again.name == "alloc-1" and again.cdi_used
+    assert isinstance(again, Slice) and again.name == "alloc-1"
+    assert isinstance(again.origin, User) and again.origin.cdi_used
 
 
 def test_a_removed_slice_is_not_waited_for() -> None:

@@ -21,6 +21,7 @@ from vgpud.core.devices.strangers import (
 )
 from vgpud.core.model import Container, Process, Share, SiteLimits, Slice, Spec, State
 from vgpud.core.observed import Credit, Seen
+from vgpud.core.origins import User
 from vgpud.daemon.monitor import LOOK_EVERY, READ_S
 
 GIB = 1 << 30
@@ -49,7 +50,7 @@ def look(watch: Watch, state: State, running: Running, ledger: Running, seen: St
 
 
 def node() -> State:
-    made = Slice("a", "u", 1, Spec(500), (Share("GPU-0", 500, 500, GIB, GIB),), False, -1, 0)
+    made = Slice(User("a"), "u", 1, Spec(500), (Share("GPU-0", 500, 500, GIB, GIB),), -1, 0)
     inside = Container("0123456789abcdef", "a", True, 100, 1, "/docker/x", 0, started=True)
     processes = {1: Process(1, "a", 100, 0, "p", 0, False)}
     return State(slices={"a": made}, processes=processes, containers={inside.container_id: inside})
@@ -281,7 +282,7 @@ def test_credit_that_goes_to_and_fro_covers_a_slice_once() -> None:
 
 def test_who_is_in_two_slices_is_above_the_limit_of_one_by_what_it_has_there() -> None:
     state = policed(on_excess="kill")
-    state.slices["b"] = replace(state.slices["a"], name="b")
+    state.slices["b"] = replace(state.slices["a"], origin=User("b"))
     state.processes[2] = Process(2, "b", 100, 0, "p", 0, False)
     held = {1: Credit(GIB // 2, GIB // 2), 2: Credit(GIB, GIB)}
     ledger = Charged(State(), {})

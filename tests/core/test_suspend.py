@@ -7,6 +7,7 @@ import pytest
 from tests.core.test_machine import GIB, answer, create, denied, device, process, started
 from vgpud.core import events as ev
 from vgpud.core.model import EVICTED, EVICTING, PAUSED, RESTORING, Quota, Reason, SiteLimits, Slice, Spec, State
+from vgpud.core.origins import Job, User
 from vgpud.core.slices import invariants
 from vgpud.core.slices.machine import step
 from vgpud.core.slices.suspend import STEPS
@@ -24,7 +25,7 @@ def half() -> State:
     """Slice a: 0.6 of the device and half of its memory."""
     state = started()
     spec = Spec(600, mem_min_bytes=40 * GIB, mem_max_bytes=40 * GIB)
-    step(state, ev.CreateSlice("", "a", spec, False, 1000, "x", "uid-a", 1), 0)
+    step(state, ev.CreateSlice("", User("a", "x"), spec, 1000, "uid-a", 1), 0)
     return state
 
 
@@ -64,7 +65,7 @@ def test_it_continues_when_there_is_capacity_again(steps: tuple[str, ...]) -> No
 def test_an_evicted_slice_needs_its_memory_again() -> None:
     state = half()
     to(state, EVICTING, EVICTED)
-    step(state, ev.CreateSlice("", "b", Spec(100, mem_min_bytes=60 * GIB), False, 0, "x", "uid-b", 1), 0)
+    step(state, ev.CreateSlice("", User("b", "x"), Spec(100, mem_min_bytes=60 * GIB), 0, "uid-b", 1), 0)
     said = denied(step(state, ev.SuspendSlice("a", RESTORING), 0), Reason.NO_CAPACITY)
     assert "40GiB" in said and "20GiB left" in said
 
@@ -106,7 +107,7 @@ def test_only_one_program_can_be_moved_and_none_may_join_meanwhile() -> None:
 
 def test_a_jobs_slice_is_the_queues_business() -> None:
     state = started()
-    step(state, create("j-7", job_id=7), 0)
+    step(state, create(origin=Job(7)), 0)
     assert "job 7" in denied(step(state, ev.SuspendSlice("j-7", PAUSED), 0), Reason.PRECONDITION)
     to(state, PAUSED, "", name="j-7", job_id=7)
 

@@ -26,6 +26,7 @@ from vgpud.containers.server import Containers, Site, slice_name
 from vgpud.core.events import ContainerCreated, ContainerStarted, ForgetContainer, SaveContainer, SaveSlice
 from vgpud.core.model import Container, Denied, Reason, Share, Slice, Spec
 from vgpud.core.observed import Snapshot
+from vgpud.core.origins import User
 from vgpud.daemon import cdi as daemon_cdi
 from vgpud.errors import DriverError
 from vgpud.host import cgroups, processes
@@ -34,7 +35,8 @@ from vgpud.oci.request import Limits, RequestError
 from vgpud.store.database import MIGRATIONS, Store
 
 KNOWN = Container("c" * 64, "a", True, 12, 34, "/docker/c", 56, started=True)
-SLICE = Slice("a", "u", 1, Spec(500), (Share("GPU-0", 500, 500, 1, 1),), True, 0, 1, cdi_device=True, cdi_used=True)
+ALLOCATED = User("a", ephemeral=True, cdi_device=True, cdi_used=True)
+SLICE = Slice(ALLOCATED, "u", 1, Spec(500), (Share("GPU-0", 500, 500, 1, 1),), 0, 1)
 
 
 # ---- messages ----
@@ -182,7 +184,7 @@ def test_a_database_of_the_last_release_is_taken_over(tmp_path: Path) -> None:
     database.close()
     store = Store(tmp_path)
     (kept,) = store.load(10).slices
-    assert (kept.name, kept.revision, kept.cdi_device) == ("a", 4, False)
+    assert (kept.origin, kept.revision) == (User("a"), 4)
     assert kept.spec == Spec(500)
     store.apply([SaveContainer(KNOWN)])
     assert store.load(10).containers == (KNOWN,)

@@ -17,6 +17,7 @@ from vgpud import config, paths
 from vgpud.core.events import ForgetSlice, SaveRequest, SaveSlice
 from vgpud.core.model import Remembered, Share, Slice, Spec
 from vgpud.core.observed import ADMINS, Entry
+from vgpud.core.origins import User
 from vgpud.daemon.event_log import NOISY_PER_S, EventLog
 from vgpud.devices.nvml import Devices, mps_pid, sim_context_bytes
 from vgpud.errors import ConfigError, DeniedError, DriverError
@@ -29,7 +30,7 @@ SHARE = Share("GPU-0", 250, 1000, 1 << 30, 2 << 30)
 
 def made(name: str = "a", revision: int = 1) -> Slice:
     spec = Spec(250, None, 1000, 1 << 30, 2 << 30, 5, 7, ("GPU-0",))
-    return Slice(name, f"uid-{name}", 3, spec, (SHARE,), True, 1000, 123, revision)
+    return Slice(User(name, ephemeral=True), f"uid-{name}", 3, spec, (SHARE,), 1000, 123, revision)
 
 
 def entry(sequence: int) -> Entry:

@@ -21,6 +21,7 @@ from tests.k8s.parts import NODE, allocated
 from tests.k8s.test_driver import POD, FakeCluster, cluster  # noqa: F401  a fixture
 from vgpud.cli.demo.private_system import OwnSystem
 from vgpud.core.events import SaveSlice
+from vgpud.core.origins import Claim
 from vgpud.errors import ExitCode
 from vgpud.store.database import Store
 from vgpud.v1alpha1 import vgpud_pb2 as pb
@@ -86,8 +87,8 @@ def test_a_claim_of_another_boot(cluster: FakeCluster) -> None:  # noqa: F811
     system.daemon.stop()
     store = Store(system.folder / "state")
     (made,) = store.load(0).slices
-    assert made.claim and made.claim.boot_id
-    store.apply([SaveSlice(replace(made, claim=replace(made.claim, boot_id="the boot before")))])
+    assert isinstance(made.origin, Claim) and made.origin.boot_id
+    store.apply([SaveSlice(replace(made, origin=replace(made.origin, boot_id="the boot before")))])
     store.close()
     shutil.rmtree(cluster.directory / "cdi")
     system.start_daemon()

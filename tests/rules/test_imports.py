@@ -37,7 +37,7 @@ ALLOWED: dict[str, set[str]] = {
     "libraries": {"errors", "paths"},
     "simdevice": {"errors", "host", "libraries", "paths"},
     "oci": {"core", "libraries"},
-    "slurm": {"core", "core.jobs", "core.slices"},
+    "slurm": {"core", "core.jobs"},
     "config": {"core", "core.devices", "errors", "oci", "paths", "userfiles"},
     # the shells: none imports another
     "api": {
@@ -144,7 +144,7 @@ ALLOWED: dict[str, set[str]] = {
     "k8s.shell": {"host", "k8s.core"},
     "k8s": {"core", "errors", "k8s.core", "k8s.shell", "paths"},
     # `kubectl vgpu`, by kubectl
-    "kubectl": {"cli.common", "core", "core.slices", "errors", "k8s.core", "view"},
+    "kubectl": {"cli.common", "core", "errors", "k8s.core", "view"},
     # the console in the browser: processes of its own, over the API
     "console.login": {"host"},
     "console.live": {"client", "console.login", "errors", "host", "view"},

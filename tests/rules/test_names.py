@@ -43,7 +43,7 @@ GENERATED = ("vgpud/client/model.py",)
 #: fields of a format: of the database, recordings, reports in JSON, the arbiter's structures in C, options of commands;
 #: methods that PyTorch calls
 FORMATS = frozenset(
-    [f"vgpud/core/model.py: {name}" for name in ("Claim.lent", "Container.started")]
+    ["vgpud/core/model.py: Container.started"]
     + [f"vgpud/core/elastic/worker_group.py: WorkerGroup.{name}" for name in ("lost", "stopped")]
     + ["vgpud/core/jobs/events.py: StartFailed.again", "vgpud/core/jobs/events.py: JobDuration.ended"]
     + ["vgpud/core/jobs/events.py: DurationsKnown.known"]

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vgpud.core.model import Spec
-from vgpud.slurm.request import KEYS, Request, Step, StepError, parse_request, parse_step, step_cgroup
+from vgpud.core.origins import SlurmStep
+from vgpud.slurm.request import KEYS, Request, StepError, parse_request, parse_step, step_cgroup
 
 HALF = {"job": "12", "step": "0", "uid": "1000", "stepd": "77", "gpus": "1", "shards": "500"}
 
@@ -20,8 +21,8 @@ def body(**given: str) -> bytes:
 
 def test_half_a_gpu() -> None:
     asked = parse_request(body())
-    assert asked == Request(Step(12, "0"), 1000, 77, Spec(500, device_uuids=("1",)))
-    assert asked.step.slice_name == "slurm-12.0"
+    assert asked == Request(SlurmStep(12, "0"), 1000, 77, Spec(500, device_uuids=("1",)))
+    assert asked.step.slice_name() == "slurm-12.0"
 
 
 def test_all_options() -> None:
@@ -58,12 +59,12 @@ def test_what_the_whole_job_has() -> None:
 
 def test_a_whole_job_has_no_slurmstepd() -> None:
     asked = parse_request(body(step="", stepd=""))
-    assert (asked.step.slice_name, asked.stepd_pid) == ("slurm-12", 0)
+    assert (asked.step.slice_name(), asked.stepd_pid) == ("slurm-12", 0)
 
 
 def test_steps_beside_a_batch_script_join_it() -> None:
-    assert [step.slice_name for step in Step(12, "3").whole_job] == ["slurm-12.batch", "slurm-12.interactive"]
-    assert Step(12, "batch").whole_job == Step(12, "").whole_job == ()
+    assert [step.slice_name() for step in SlurmStep(12, "3").whole_job] == ["slurm-12.batch", "slurm-12.interactive"]
+    assert SlurmStep(12, "batch").whole_job == SlurmStep(12, "").whole_job == ()
 
 
 @pytest.mark.parametrize(
@@ -112,7 +113,7 @@ def test_any_bytes_are_a_request_or_refused(raw: bytes) -> None:
     except StepError:
         pass
     with contextlib.suppress(StepError):
-        assert parse_step(raw).slice_name.startswith("slurm-")
+        assert parse_step(raw).slice_name().startswith("slurm-")
 
 
 @pytest.mark.parametrize(
@@ -131,4 +132,4 @@ def test_any_bytes_are_a_request_or_refused(raw: bytes) -> None:
     ],
 )
 def test_the_cgroup_of_a_step(paths: tuple[str, ...], found: str) -> None:
-    assert step_cgroup(paths, Step(12, "0")) == found
+    assert step_cgroup(paths, SlurmStep(12, "0")) == found

@@ -97,12 +97,16 @@ BAD_SLICES: dict[str, tuple[Callable[[str], object], str]] = {
     "no JSON": (lambda text: text[:-9], "it is not JSON"),
     "deep JSON": (lambda _text: "[" * 100_000, "it is nested too deeply"),
     "a list": (lambda _text: "[]", "it is not a JSON object"),
-    "wrong types": (lambda text: rewritten(text, ephemeral="yes"), "it is not a Slice of this version"),
+    "wrong types": (lambda text: rewritten(text, revision="yes"), "it is not a Slice of this version"),
     "NULLs": (lambda text: rewritten(text, name=None), "it is not a Slice of this version"),
     "a number": (lambda _text: 5, "it is not a JSON object"),  # which the column makes a text
     "a blob": (lambda _text: b"\x00\x01", "body is blob, not text"),
     "a field too many": (lambda text: text[:1] + '"extra": 1, ' + text[1:], "checksum"),
-    "a name that is a path": (lambda text: rewritten(text, name="../../etc"), "name is not a slice name"),
+    "another's name": (lambda text: rewritten(text, name="a"), "it is not a Slice of this version"),
+    "a name that is a path": (
+        lambda text: rewritten(text, name="../../etc", origin={"kind": "User", "name": "../../etc"}),
+        "name is not a slice name",
+    ),
     "one digit": (lambda text: text.replace('"min_milli": 250', '"min_milli": 240'), "checksum does not match"),
 }
 

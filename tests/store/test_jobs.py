@@ -15,6 +15,7 @@ from vgpud.core.jobs.facts import JobFilter, Launch
 from vgpud.core.jobs.model import NEVER_NS, Ask, Job, JobSpec, JobState, Place, QueueSpec, Reservation
 from vgpud.core.model import DEFAULT_QUEUE, PAUSED, Share, SiteLimits, Slice, Spec, State
 from vgpud.core.observed import SliceStats
+from vgpud.core.origins import User
 from vgpud.core.queue.accounting import ROW_NS, Ledger, Row, make_waiting_row, sums
 from vgpud.daemon.jobs.queues import QueueRegistry
 from vgpud.store import database as store_module
@@ -203,7 +204,7 @@ def test_a_database_of_before_gets_the_tables(tmp_path: Path) -> None:
         db.execute("INSERT INTO slices VALUES ('u', 'a', ?)", (body,))
     store = Store(tmp_path)
     (old,) = store.load(10).slices
-    assert (old.queue, old.job_id, old.suspended) == (DEFAULT_QUEUE, 0, "")
+    assert (old.queue, old.origin, old.suspended) == (DEFAULT_QUEUE, User("a"), "")
     assert JobStore(store).load().jobs == ()
 
 
@@ -212,7 +213,7 @@ def test_a_database_of_before_gets_the_tables(tmp_path: Path) -> None:
 
 def made(milli: int = 500, **more: object) -> Slice:
     share = Share("GPU-0", milli, 1000, 1, 1 << 30)
-    return replace(Slice("a", "u", 1, Spec(800), (share,), False, 1000, 0, queue="team"), **more)  # type: ignore[arg-type]
+    return replace(Slice(User("a"), "u", 1, Spec(800), (share,), 1000, 0, queue="team"), **more)  # type: ignore[arg-type]
 
 
 def test_a_slice_is_charged_as_it_was_when_last_seen() -> None:

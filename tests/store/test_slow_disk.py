@@ -27,6 +27,7 @@ from vgpud.core import events as ev
 from vgpud.core.events import SaveSlice
 from vgpud.core.model import Process, Share, Slice, Spec, State
 from vgpud.core.observed import Entry
+from vgpud.core.origins import User
 from vgpud.daemon.daemon import Daemon
 from vgpud.errors import StoreBusyError, StoreError, StoreFlushingError
 from vgpud.store import database as stores
@@ -54,7 +55,7 @@ main()
 
 
 def slice_of(name: str, revision: int = 1) -> Slice:
-    return Slice(name, f"uid-{name}", 1, Spec(250), (Share("GPU-0", 250, 250, 1, 1),), False, 0, 0, revision)
+    return Slice(User(name), f"uid-{name}", 1, Spec(250), (Share("GPU-0", 250, 250, 1, 1),), 0, 0, revision)
 
 
 @pytest.fixture
@@ -228,7 +229,7 @@ def test_only_what_is_to_be_kept_waits_for_a_held_database() -> None:
     def busy(_commands: object) -> None:
         raise StoreBusyError("held")
 
-    made = replace(slice_of("a"), ephemeral=True)
+    made = replace(slice_of("a"), origin=User("a", ephemeral=True))
     tenants = SimpleNamespace(settle_admissions=nullcontext, renew_rules=list)
     held: Any = SimpleNamespace(
         state=State(slices={"a": made}), _unsaved=[], _save=busy, _execute=list, _tenants=tenants

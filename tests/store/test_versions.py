@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from vgpud.core.model import Claim, Container, Share, Slice, Spec
+from vgpud.core import origins
+from vgpud.core.model import Container, Share, Slice, Spec
+from vgpud.core.origins import Allocation, Claim, Job, SlurmStep, User
 from vgpud.store.database import MIGRATIONS
 
 FIELDS = {
-    Claim: "boot_id device_ids granted lent name namespace pod_names pods uid",
+    Allocation: "boot_id device_ids granted is_lent name namespace pod_names pods uid",
+    Claim: "boot_id granted name namespace pod_names pods uid",
+    Job: "job_id member",
+    SlurmStep: "job_id step",
+    User: "cdi_device cdi_used ephemeral name spare_name",
+    origins.Container: "name",
     Container: "cgroup container_id created_wall_ns engine_dir engine_name own_slice pid pid_start slice_name started",
     Share: "device_uuid max_milli mem_max_bytes mem_min_bytes min_milli",
-    Slice: "cdi_device cdi_used claim created_wall_ns ephemeral job_id name owner_uid queue revision serial shares spec"
-    " suspended uid",
+    Slice: "created_wall_ns name origin owner_uid queue revision serial shares spec suspended uid",
     Spec: "device_uuids gpus_milli max_milli mem_max_bytes mem_min_bytes min_milli priority service_class spread"
     " weight",
 }
@@ -22,4 +28,4 @@ def test_a_further_field_is_a_further_version() -> None:
     """An older daemon sets aside what has a field that it does not know, whereas it leaves a newer version alone."""
     stored = {kind: " ".join(sorted(field.name for field in fields(kind))) for kind in FIELDS}
     assert stored == FIELDS, "add an entry to MIGRATIONS, and change both here"
-    assert len(MIGRATIONS) == 18
+    assert len(MIGRATIONS) == 19

@@ -43,6 +43,7 @@ from vgpud.core.events import (
 )
 from vgpud.core.model import BATCH, Denied, Device, Process, Reason, Slice, State
 from vgpud.core.observed import Entry, ProcessStats, Reading, SliceStats, TraceEvent
+from vgpud.core.origins import User
 from vgpud.core.slices.offered import find
 from vgpud.host import boot
 from vgpud.host.listeners import API
@@ -131,7 +132,8 @@ class Service(Watching):
         b = self.backend
         running = len(b.state.processes_of(slice_.name))
         containers = b.state.containers_of(slice_.name)
-        job_name = b.job_name(slice_.job_id) if slice_.job_id else ""
+        job_id = slice_.origin.queue_job_id
+        job_name = b.job_name(job_id) if job_id else ""
         counters, path = b.slice_counters(slice_), b.attach_path(slice_.name)
         return views.slice_view(slice_, b.node, self._indexes(), counters, path, running, containers, job_name)
 
@@ -216,14 +218,11 @@ class SliceService(Service, stubs.SliceServiceServicer):
         fresh = uuid.uuid4()
         event = CreateSlice(
             request_id=request.request_id,
-            name=request.name,
+            origin=User(request.name, f"slice-{fresh.hex[:6]}", request.ephemeral, request.cdi_device),
             spec=views.spec_from(request.spec),
-            ephemeral=request.ephemeral,
             owner_uid=_owner(request.owner_uid),
-            spare_name=f"slice-{fresh.hex[:6]}",
             uid=str(fresh),
             wall_ns=time.time_ns(),
-            cdi_device=request.cdi_device,
             queue=request.queue,
             asker=caller().asker,
             pending=request.pending,

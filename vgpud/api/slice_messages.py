@@ -9,8 +9,9 @@ from typing import TypeVar
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from vgpud.core.model import BATCH, Claim, Container, Device, Process, Share, Slice, Spec, State
+from vgpud.core.model import BATCH, Container, Device, Process, Share, Slice, Spec, State
 from vgpud.core.observed import Entry, ProcessStats, Reading, SliceStats, Standing, TraceEvent
+from vgpud.core.origins import Allocation, Claim, KubernetesOrigin
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 T = TypeVar("T")
@@ -72,23 +73,24 @@ def container_view(container: Container, node: str) -> pb.Container:
     )
 
 
-def claim_from(claim: pb.Claim, boot_id: str) -> Claim:
-    """A claim as the DRA driver brings it; pods and shares are put into their order."""
+def claim_from(claim: pb.Claim, boot_id: str) -> KubernetesOrigin:
+    """A claim, or an allocation, as the DRA driver brings it; pods and shares are put into their order."""
     granted = [Share(s.device_uuid, s.min_milli, s.max_milli, s.mem_min_bytes, s.mem_max_bytes) for s in claim.granted]
     shares = tuple(sorted(granted, key=lambda share: share.device_uuid))
     pods, ids = tuple(sorted(set(claim.pod_uids))), tuple(sorted(set(claim.device_ids)))
     names = tuple(sorted(set(claim.pod_names)))
-    return Claim(claim.uid, claim.namespace, claim.name, pods, shares, boot_id, ids, pod_names=names)
+    its = (claim.uid, claim.namespace, claim.name, pods, shares, boot_id)
+    return Allocation(*its, ids, pod_names=names) if ids else Claim(*its, pod_names=names)
 
 
-def _claim_view(claim: Claim) -> pb.Claim:
+def _claim_view(claim: KubernetesOrigin) -> pb.Claim:
     view = pb.Claim(
         uid=claim.uid,
         namespace=claim.namespace,
         name=claim.name,
         pod_uids=claim.pods,
         boot_id=claim.boot_id,
-        device_ids=claim.device_ids,
+        device_ids=claim.device_ids if isinstance(claim, Allocation) else (),
         pod_names=claim.pod_names,
     )
     for share in claim.granted:
@@ -118,19 +120,19 @@ def slice_view(
         name=slice_.name,
         uid=slice_.uid,
         spec=spec_view(slice_.spec),
-        ephemeral=slice_.ephemeral,
+        ephemeral=slice_.origin.ephemeral,
         owner_uid=slice_.owner_uid,
         attach_socket=socket,
         processes=processes,
         created_at=timestamp(slice_.created_wall_ns),
         revision=slice_.revision,
         containers=[container_view(c, node) for c in containers],
-        cdi_device=f"{CDI_KIND}={slice_.name}" if slice_.cdi_device else "",
+        cdi_device=f"{CDI_KIND}={slice_.name}" if slice_.origin.cdi_device else "",
         queue=slice_.queue,
-        job_id=slice_.job_id,
+        job_id=slice_.origin.queue_job_id,
         job_name=job_name,
         suspended=slice_.suspended,
-        claim=_claim_view(slice_.claim) if slice_.claim else None,
+        claim=_claim_view(slice_.origin) if isinstance(slice_.origin, KubernetesOrigin) else None,
     )
     for share, now in zip(slice_.shares, counters, strict=True):
         view.devices.add(

@@ -31,6 +31,7 @@ from vgpud.containers.messages import Header, WireError
 from vgpud.containers.restarts import Restarts
 from vgpud.containers.steps import StepBackend, Steps, task_variables
 from vgpud.containers.watch import ContainerWatch
+from vgpud.core import origins
 from vgpud.core.events import ContainerCreated, ContainerStarted
 from vgpud.core.model import Container, Denied, Slice
 from vgpud.core.slices.claims import pod_of
@@ -494,7 +495,7 @@ def _make_creation_event(
         engine_name=engine_name,
         spec=request.spec,
         join=request.join,
-        name=request.name or slice_name(container_id),
+        origin=origins.Container(request.name or slice_name(container_id)),
         queue=request.queue,
         open_queue=request.open_queue,
         caller_uid=caller_uid,

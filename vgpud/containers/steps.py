@@ -20,12 +20,12 @@ from weakref import WeakValueDictionary
 from vgpud.containers.watch import ContainerWatch
 from vgpud.core.events import ContainerCreated, ContainerStarted, CreateSlice, DeleteSlice
 from vgpud.core.model import Container, Denied, Reason, Slice, Spec
-from vgpud.core.slices.origin import slurm_slice
+from vgpud.core.origins import SlurmStep
 from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.host import cgroups, processes
 from vgpud.libraries.environment import variables
 from vgpud.paths import attach_socket
-from vgpud.slurm.request import Request, Step, StepError, parse_request, parse_step, step_cgroup
+from vgpud.slurm.request import Request, StepError, parse_request, parse_step, step_cgroup
 
 NS_PER_MS = 1_000_000
 
@@ -69,9 +69,9 @@ class Steps:
         self._watch = watch
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    def _lock(self, step: Step) -> asyncio.Lock:
+    def _lock(self, step: SlurmStep) -> asyncio.Lock:
         """Each task of a step asks, and the first one makes its slice; steps of one job may share one."""
-        return self._locks.setdefault(slurm_slice(step.job_id, ""), asyncio.Lock())
+        return self._locks.setdefault(SlurmStep(step.job_id, "").slice_name(), asyncio.Lock())
 
     async def begin(self, body: bytes, peer_pid: int) -> Slice | None:
         """The slice of the step that the body describes, made unless it exists. None: what the whole job has on this
@@ -87,7 +87,7 @@ class Steps:
             return await (self._step(asked, peer_pid) if asked.stepd_pid else self._job(asked))
 
     async def _step(self, request: Request, peer_pid: int) -> Slice | None:
-        name, begun = request.step.slice_name, processes.start_time(request.stepd_pid)
+        name, begun = request.step.slice_name(), processes.start_time(request.stepd_pid)
         if not begun:
             raise StepError(f"slurmstepd {request.stepd_pid} does not exist: run vgpud in the host's pid namespace")
         known = self._backend.container(name)
@@ -101,13 +101,13 @@ class Steps:
             engine_name=f"Slurm step {name.partition('-')[2]}",
             spec=None if joined else request.spec,
             join=joined,
-            name=name,
+            origin=request.step,
             caller_uid=0,  # Slurm has decided; the user's own limits here are for slices that it knows nothing of
             pid=request.stepd_pid,
             pid_start=begun,
             uid=str(uuid.uuid4()),
             wall_ns=time.time_ns(),
-            slurm_uid=request.uid,
+            owner_uid=request.uid,
         )
         _require_slice(await self._backend.create_container(event))
         paths = [*cgroups.paths_of(peer_pid), *cgroups.paths_of(request.stepd_pid)]
@@ -140,14 +140,14 @@ class Steps:
             return ""
         return max(shared, key=lambda made: (len(wanted & _devices(made)), made.spec.gpus_milli)).name
 
-    def _find_sibling_slices(self, step: Step) -> list[Slice]:
+    def _find_sibling_slices(self, step: SlurmStep) -> list[Slice]:
         """Slices of other steps of its job."""
-        begin = slurm_slice(step.job_id, "") + "."
-        return [made for made in self._backend.slices() if made.name.startswith(begin) and made.name != step.slice_name]
+        steps = [(made, made.origin) for made in self._backend.slices() if isinstance(made.origin, SlurmStep)]
+        return [made for made, other in steps if other.job_id == step.job_id and other.step not in ("", step.step)]
 
-    def _whole_job(self, step: Step) -> list[Slice]:
+    def _whole_job(self, step: SlurmStep) -> list[Slice]:
         """Slices that the step may join: of a job of this id, which may be another user's that has not quite ended."""
-        scripts = [self._backend.container(script.slice_name) for script in step.whole_job]
+        scripts = [self._backend.container(script.slice_name()) for script in step.whole_job]
         found = [self._backend.slice(script.slice_name) for script in scripts if script]
         return [made for made in found if made]
 
@@ -160,7 +160,7 @@ class Steps:
     async def _job(self, request: Request) -> Slice:
         """By a Prolog: before the job's first process. Asked again for the same, it gives the same. One that differs is
         of an earlier run, or of an earlier job with this id, whose end was not reported."""
-        name = request.step.slice_name
+        name = request.step.slice_name()
         found = self._backend.slice(name)
         if found and found.owner_uid == request.uid and self._is_as_asked(found, request.spec):
             return found
@@ -168,14 +168,11 @@ class Steps:
             await self._delete(name, force=False)
         event = CreateSlice(
             request_id="",
-            name=name,
+            origin=request.step,
             spec=request.spec,
-            ephemeral=False,
             owner_uid=request.uid,
-            spare_name="",
             uid=str(uuid.uuid4()),
             wall_ns=time.time_ns(),
-            for_slurm=True,
         )
         return _require_slice(await self._backend.create_job_slice(event))
 
@@ -187,7 +184,7 @@ class Steps:
         step = parse_step(body)
         lock = self._lock(step)
         async with lock:
-            name = step.slice_name
+            name = step.slice_name()
             container = self._backend.container(name)
             made = self._backend.slice(container.slice_name if container else name)
             if made is None:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from vgpud.core.model import (
     ROOT,
     Asker,
-    Claim,
     Container,
     Denied,
     Device,
     Drain,
+    Origin,
     Process,
     Quota,
     Remembered,
@@ -21,6 +21,7 @@ from vgpud.core.model import (
     Spec,
     Taken,
 )
+from vgpud.core.origins import KubernetesOrigin
 
 # ---- events ----
 
@@ -58,29 +59,23 @@ class DevicesReserved:
 @dataclass(frozen=True, slots=True)
 class CreateSlice:
     request_id: str  # "" = not idempotent
-    name: str  # "" = take spare_name
+    origin: Origin  # what has a CDI device, or is pending, is ephemeral as well
     spec: Spec
-    ephemeral: bool
     owner_uid: int
-    spare_name: str
     uid: str
     wall_ns: int
-    cdi_device: bool = False  # one container may use it as a CDI device; implies ephemeral
     queue: str = ""  # "" = the default one of `asker`
     asker: Asker = ROOT
-    job_id: int = 0  # of the job that it is for: the queue's machine has decided on it, and on its `shares`
-    shares: tuple[Share, ...] = ()  # () = the fullest devices that fit
-    claim: Claim | None = None  # of Kubernetes, that it is for, with its `shares`
+    shares: tuple[Share, ...] = ()  # as the queue or Kubernetes decided; () = the fullest devices that fit
     tolerates_drain: bool = False  # also on drained devices
-    for_slurm: bool = False  # a job of Slurm: it may have a name that is kept for these
-    pending: bool = False  # it gets the devices that its first program names; implies ephemeral
+    pending: bool = False  # it gets the devices that its first program names
 
 
 @dataclass(frozen=True, slots=True)
 class PrepareClaim:
     """The DRA driver asks for a claim's slice, for the first time or again."""
 
-    claim: Claim
+    claim: KubernetesOrigin
     service_class: str
     weight: int
     priority: int
@@ -161,7 +156,7 @@ class ContainerCreated:
     container_id: str
     spec: Spec | None
     join: str
-    name: str  # of its own slice
+    origin: Origin  # of its own slice
     caller_uid: int  # user of the engine, who must be allowed to use the slice
     pid: int  # of the low-level runtime
     pid_start: int
@@ -171,7 +166,7 @@ class ContainerCreated:
     open_queue: bool = False  # named by the environment (perhaps the image's): every user must have access to it
     pod: str = ""  # uid of the pod whose cgroup it is in; "" outside Kubernetes
     engine_name: str = ""  # for people; "" = not known
-    slurm_uid: int | None = None  # it is a step of a Slurm job: the job's user, who owns its slice
+    owner_uid: int | None = None  # of its own slice; None = its caller
     engine_dir: str = ""  # where docker keeps what it knows of it; "" = another engine
 
 

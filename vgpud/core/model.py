@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import Protocol
 
 from vgpud.core.units import MILLI_PER_DEVICE
 
@@ -130,46 +132,79 @@ class Share:
     mem_max_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """What a slice was made for on Kubernetes: a ResourceClaim, or an allocation of kubelet's device plugin."""
+class Origin(Protocol):
+    """For whom a slice is made: origins.py has them all, here is what is true of most."""
 
-    uid: str
-    namespace: str
-    name: str
-    pods: tuple[str, ...]  # uids of the pods whose containers may use the slice, sorted
-    granted: tuple[Share, ...]  # as the scheduler allocated it, by device UUID
-    boot_id: str  # of the boot during which it was prepared last
-    device_ids: tuple[str, ...] = ()  # that kubelet's device plugin allocated, sorted; () for a ResourceClaim
-    lent: bool = False  # its guarantee is that of another allocation with the same devices
-    pod_names: tuple[str, ...] = ()  # of its pods, sorted, as far as the driver knows them: for people and metrics
+    __slots__ = ()
 
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
+    def slice_name(self) -> str: ...
 
     @property
-    def what(self) -> str:
-        """What a user knows it as, for messages."""
-        return f"{len(self.device_ids)} of {self}" if self.device_ids else f"the ResourceClaim {self}"
+    def ephemeral(self) -> bool:
+        """Whether the slice ends with its last program or container."""
+        return False
+
+    @property
+    def cdi_device(self) -> bool:
+        """Whether the slice has a CDI device."""
+        return False
+
+    @property
+    def queue_job_id(self) -> int:
+        """The job of the queue that the slice is for, and that counts it; 0: of none."""
+        return 0
+
+    @property
+    def is_from_kubernetes(self) -> bool:
+        """Whether Kubernetes has chosen its devices, and counts it."""
+        return False
+
+    def name_pod(self) -> tuple[str, str]:
+        """(namespace, pod) that the slice is counted for: no pod ("") when it has several, or one whose name is not
+        known; neither when it is no claim's."""
+        return "", ""
+
+    def find_reserved_shares(self, shares: tuple[Share, ...]) -> tuple[Share, ...]:
+        """What is kept free for the slice, which has these shares now."""
+        return shares
+
+    def refuse_name(self) -> Denied | None:
+        """Why the slice cannot have its name, or None."""
+        return None
+
+    def refuse_change(self, by_job_id: int) -> Denied | None:
+        """Why the slice is not resized at the request of a user (0), or by the queue for this job; None: it may be."""
+        return None
+
+    def refuse_suspension(self, by_job_id: int) -> Denied | None:
+        """The same for pausing, evicting and resuming it."""
+        return None
+
+    def refuse_end(self, by_job_id: int) -> Denied | None:
+        """The same for removing it."""
+        return None
+
+    def refuse_shares(self, old_shares: Iterable[Share], new_shares: Iterable[Share]) -> Denied | None:
+        """Why the slice does not get these shares for those that it has, or None."""
+        return None
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    name: str
+    origin: Origin
     uid: str  # unique for ever
     serial: int  # the arbiters' number for it, unique while this daemon lives
     spec: Spec
     shares: tuple[Share, ...]  # by device index; () while it is pending
-    ephemeral: bool
     owner_uid: int
     created_wall_ns: int  # display only
     revision: int = 1
-    cdi_device: bool = False  # has a one-time CDI device
-    cdi_used: bool = False  # and a container has used it
     queue: str = DEFAULT_QUEUE  # queue whose quota it counts against
-    job_id: int = 0  # of the job that it was made for
     suspended: str = ""  # PAUSED: its gates are shut; EVICTED: its device memory is on the host, too
-    claim: Claim | None = None  # that it was made for: it ends with it
+    name: str = field(init=False)  # its origin's
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.origin.slice_name())
 
     @property
     def pending(self) -> bool:
@@ -180,10 +215,9 @@ class Slice:
         return next((s for s in self.shares if s.device_uuid == device_uuid), None)
 
     def find_reserved_share(self, device_uuid: str) -> Share | None:
-        """The share whose minima are kept free for it. A claim may have less after a resize, and go back any time: the
-        scheduler has given nothing of it to others."""
-        granted = self.claim.granted if self.claim and not self.claim.lent else self.shares
-        return next((s for s in granted if s.device_uuid == device_uuid), None)
+        """The share whose minima are kept free for it."""
+        kept = self.origin.find_reserved_shares(self.shares)
+        return next((s for s in kept if s.device_uuid == device_uuid), None)
 
     @property
     def keeps_time(self) -> bool:

@@ -17,6 +17,7 @@ from vgpud.containers.server import Site
 from vgpud.core import events as ev
 from vgpud.core.model import Container, Denied, Reason, Slice, Spec, State
 from vgpud.core.observed import SliceStats
+from vgpud.core.origins import KubernetesOrigin
 from vgpud.core.slices import offered
 from vgpud.core.slices.containers import container_of
 from vgpud.core.slices.make import attach_refusal, short
@@ -117,7 +118,7 @@ class ContainerBackend:
 
         def is_named() -> bool:
             found = self._host.state.slices.get(slice_name)
-            return found is not None and found.claim is not None and pod in found.claim.pods
+            return found is not None and isinstance(found.origin, KubernetesOrigin) and pod in found.origin.pods
 
         until_s = time.monotonic() + POD_S
         while not is_named() and (left_s := until_s - time.monotonic()) > 0:

@@ -93,7 +93,7 @@ class SuspendController:
         """At start: waits until programs attach again, then asks the driver how far it got with them."""
         for made in list(self._host.state.slices.values()):
             if made.suspended in (EVICTING, RESTORING):
-                task = asyncio.create_task(self._settle(made.name, made.job_id))
+                task = asyncio.create_task(self._settle(made.name, made.origin.queue_job_id))
                 self._settling[made.name] = task
                 task.add_done_callback(partial(self._forget_settling, made.name))
 

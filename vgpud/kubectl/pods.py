@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vgpud.core.slices.origin import claim_slice
+from vgpud.core.origins import claim_slice
 from vgpud.core.units import format_bytes, format_gpus
 from vgpud.k8s.core.claims import pod_refs
 from vgpud.k8s.core.names import DRIVER, FREE, MEMORY, SIZE, SM

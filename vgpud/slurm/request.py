@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from vgpud.core.model import BATCH, CLASSES, UID_MAX, Spec
-from vgpud.core.slices.origin import slurm_slice
+from vgpud.core.origins import WHOLE_JOB, SlurmStep
 from vgpud.core.units import (
     GPUS_MAX,
     MILLI_PER_DEVICE,
@@ -26,8 +26,6 @@ KEYS = ("job", "step", "uid", "stepd", "gpus", "shards", "max", "mem", "class", 
 #: total=ask: a process that asks for a slice can find out what the whole job has here; and the answer when that is
 #: needed
 ASK, ASKED = "ask", b"ask=total\n"
-#: steps that have all of the job's devices on their node; further steps join their slice
-WHOLE_JOB = ("batch", "interactive")
 #: the first version in which a job's shards may lie on several GPUs of a node, and how that is switched on
 SEVERAL = "Slurm 23.11 or newer with MULTIPLE_SHARING_GRES_PJ in SelectTypeParameters"
 _STEP = re.compile(r"\d{1,10}|" + "|".join(WHOLE_JOB))
@@ -40,29 +38,11 @@ class StepError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """A step of a job on this node, or the whole job there (`name` is ""), as Slurm's Prolog reports it."""
-
-    job_id: int
-    name: str
-
-    @property
-    def slice_name(self) -> str:
-        """The name of its slice, if it has one of its own, and its id among the containers."""
-        return slurm_slice(self.job_id, self.name)
-
-    @property
-    def whole_job(self) -> tuple[Step, ...]:
-        """The steps of the same job whose slice it joins, if one of them runs here."""
-        return () if self.name in ("", *WHOLE_JOB) else tuple(Step(self.job_id, name) for name in WHOLE_JOB)
-
-
-@dataclass(frozen=True, slots=True)
 class Request:
     """A slice for a step. stepd_pid: the slurmstepd that stands for it; 0: there is none yet, it is the whole job.
     total_milli: milli-GPU that the whole job has on this node, 0: not known; may_ask: but can be found out."""
 
-    step: Step
+    step: SlurmStep
     uid: int
     stepd_pid: int
     spec: Spec
@@ -75,19 +55,19 @@ def parse_request(body: bytes) -> Request:
     given = _lines(body)
     step = _step(given)
     stepd_pid = _number(given, "stepd", 1 << 22) if given.get("stepd") else 0
-    if bool(stepd_pid) != bool(step.name):
+    if bool(stepd_pid) != bool(step.step):
         raise StepError("step and stepd come together: give both, or neither for a whole job")
     may_ask = given.get("total") == ASK
     total_milli = 0 if may_ask or not given.get("total") else _number(given, "total", GPUS_MAX * MILLI_PER_DEVICE)
     return Request(step, _number(given, "uid", UID_MAX), stepd_pid, _spec(given), total_milli, may_ask)
 
 
-def parse_step(body: bytes) -> Step:
+def parse_step(body: bytes) -> SlurmStep:
     """Parses the report of a step's end. Raises StepError."""
     return _step(_lines(body))
 
 
-def step_cgroup(paths: Iterable[str], step: Step) -> str:
+def step_cgroup(paths: Iterable[str], step: SlurmStep) -> str:
     """The cgroup of a step's programs, of the paths of its slurmstepd or of its first task; "" without cgroups.
 
     Slurm names it .../job_ID/step_NAME, in each version of cgroups. slurmstepd itself may be one level above.
@@ -95,7 +75,7 @@ def step_cgroup(paths: Iterable[str], step: Step) -> str:
     for path in paths:
         parts = path.split("/")
         if f"job_{step.job_id}" in parts:
-            return "/".join([*parts[: parts.index(f"job_{step.job_id}") + 1], f"step_{step.name}"])
+            return "/".join([*parts[: parts.index(f"job_{step.job_id}") + 1], f"step_{step.step}"])
     return ""
 
 
@@ -118,11 +98,11 @@ def _number(values: dict[str, str], key: str, maximum: int) -> int:
     return number
 
 
-def _step(values: dict[str, str]) -> Step:
+def _step(values: dict[str, str]) -> SlurmStep:
     name = values.get("step", "")
     if name and not _STEP.fullmatch(name):
         raise StepError(f"step {name[:40]!r} is neither a number nor one of {', '.join(WHOLE_JOB)}")
-    return Step(_number(values, "job", UID_MAX), name)
+    return SlurmStep(_number(values, "job", UID_MAX), name)
 
 
 def _gpus(text: str) -> tuple[str, ...]:

@@ -34,11 +34,12 @@ from vgpud.core.model import Container, Drain, Remembered, Slice
 from vgpud.core.observed import Entry
 from vgpud.errors import StoreBusyError, StoreError, StoreFlushingError, StoreUnwritableError
 from vgpud.host import private_files
-from vgpud.store import backups, elastic, jobs, user_shares
+from vgpud.store import backups, elastic, jobs, slice_bodies, user_shares
 from vgpud.store import quarantine as quarantined
 from vgpud.store.connecting import connect
 from vgpud.store.opening import Opened, open_state, reopen
 from vgpud.store.row_checks import container_of, slice_of
+from vgpud.store.slice_bodies import write_slice
 from vgpud.store.sqlite_errors import PASSING, Fault, fault_of
 
 FILE_NAME = "vgpud.sqlite3"
@@ -82,6 +83,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     jobs.USAGE_OF_PODS,  # and claims have the names of their pods
     (),  # and the directory that docker has for them
     user_shares.TABLES,
+    slice_bodies.ORIGINS,
 )
 
 _Saved = SaveSlice | ForgetSlice | SaveContainer | ForgetContainer | SaveRequest | SaveDrain | ForgetDrain
@@ -96,10 +98,6 @@ class Loaded:
     events: tuple[Entry, ...]
     containers: tuple[Container, ...] = ()
     drains: tuple[Drain, ...] = ()
-
-
-def _dump(slice_: Slice | None) -> str | None:
-    return None if slice_ is None else seal(asdict(slice_))
 
 
 def saved_ones(commands: Iterable[Command]) -> list[_Saved]:
@@ -265,7 +263,7 @@ class Store:
         db = self._db
         for command in commands:
             if isinstance(command, SaveSlice):
-                row = (command.slice.uid, command.slice.name, _dump(command.slice))
+                row = (command.slice.uid, command.slice.name, write_slice(command.slice))
                 db.execute("INSERT OR REPLACE INTO slices VALUES (?, ?, ?)", row)
             elif isinstance(command, ForgetSlice):
                 db.execute("DELETE FROM slices WHERE uid = ?", (command.uid,))
@@ -288,7 +286,7 @@ class Store:
                     (
                         command.request_id,
                         kept.fingerprint,
-                        _dump(kept.answer),
+                        None if kept.answer is None else write_slice(kept.answer),
                         checksum(command.request_id, kept.fingerprint),
                     ),
                 )

@@ -28,6 +28,7 @@ from vgpud.core.queue.record import decode
 from vgpud.core.slices.make import name_error
 from vgpud.core.units import GPUS_MAX, MILLI_PER_DEVICE
 from vgpud.store.jobs import job_of
+from vgpud.store.slice_bodies import read_slice
 
 Row = Mapping[str, Any]
 INTEGER_MAX = (1 << 63) - 1
@@ -71,17 +72,17 @@ def _body(text: str) -> dict[str, Any]:
     return body
 
 
-def _decode_body(kind: Any, body: dict[str, Any]) -> Any:
+def _decode_body(kind: Any, body: dict[str, Any], read: Callable[[Any, dict[str, Any]], Any] = decode) -> Any:
     """As record.decode() has it, but no content in the error."""
     try:
-        return decode(kind, body)
+        return read(kind, body)
     except (ValueError, TypeError, KeyError) as error:
         raise ValueError(f"it is not a {kind.__name__} of this version ({type(error).__name__})") from None
 
 
 def slice_of(text: str) -> Slice:
     """The slice that was written. Raises ValueError with the reason why it is not believed."""
-    made: Slice = _decode_body(Slice, _body(text))
+    made: Slice = _decode_body(Slice, _body(text), lambda _, body: read_slice(body))
     wrong = name_error(made.name, _SLICE_NAME_MAX)
     if wrong:
         raise ValueError("its name is not a slice name")

@@ -13,6 +13,7 @@ from tests.core.placement.world import GIB, ask, at, fresh, job, node, on, state
 from tests.examples import examples
 from vgpud.core.jobs.model import DEFAULT_QUEUE, Ask, Job, JobSpec, Node, Place, Placement
 from vgpud.core.model import Denied, SiteLimits, Slice, Spec, State
+from vgpud.core.origins import User
 from vgpud.core.placement import registry
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.placement.shape import Shape
@@ -203,7 +204,7 @@ def test_one_node_places_as_admission_does(asks: list[Ask], gpus: int) -> None:
             continue
         assert placement[0].shares == shares
         cluster.take(placement)
-        held.slices[str(number)] = Slice(str(number), str(number), number, wanted.spec, shares, False, 0, 0)
+        held.slices[str(number)] = Slice(User(str(number)), str(number), number, wanted.spec, shares, 0, 0)
 
 
 # ---- cases ----

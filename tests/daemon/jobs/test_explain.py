@@ -18,6 +18,7 @@ from vgpud.core.jobs.facts import Fact, Facts, Launch, Predicted
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Elastic, Job, JobSpec
 from vgpud.core.jobs.similarity import classes
 from vgpud.core.model import Share, Slice, Spec, State
+from vgpud.core.origins import User
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.policy import registry
 from vgpud.core.queue.machine import Machine
@@ -209,7 +210,7 @@ def test_neighbours_of_others_have_neither_names_nor_owners() -> None:
     explainer.submit(spec(0.25, name="second"))
     explainer.submit(spec(0.25, uid=BEN, name="secret"))
     share = Share("n1/0", 100, 100, GIB, GIB)
-    made = Slice("theirs", "u", 1, Spec(100), (share,), False, BEN, 0)
+    made = Slice(User("theirs"), "u", 1, Spec(100), (share,), BEN, 0)
     explainer.known.slices["theirs"] = made
     assert texts(explainer.ask(own), "neighbour") == [
         "job 2 (second) has 0.25 GPU and 8GiB of device 0",

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from vgpud.core import origins
 from vgpud.core.colocate.usage import FIRST_LOOK_NS
 from vgpud.core.elastic.autoscaler import Autoscaler
 from vgpud.core.elastic.live_group import LiveGroup
@@ -51,7 +52,7 @@ class Jobs:
             state=state, config=config, slice_counters=lambda made: [self.counters.get(made.name, SliceStats())]
         )
         self.slices = SimpleNamespace(
-            of=lambda job: [made for made in state.slices.values() if made.job_id == job.job_id]
+            of=lambda job: [made for made in state.slices.values() if made.origin.queue_job_id == job.job_id]
         )
         self.store = JobStore(Store(directory))
         self.queue_events: list[qe.Event] = []
@@ -68,16 +69,16 @@ class Jobs:
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         asyncio.run(work)  # type: ignore[arg-type]
 
-    def add(self, job_id: int, names: tuple[str, ...] = (), **fields: Any) -> Job:
+    def add(self, job_id: int, numbers: tuple[int | None, ...] = (None,), **fields: Any) -> Job:
         """A job that runs from now on."""
         share = Share(DEVICE.uuid, 500, 1000, 1 << 30, 1 << 30)
         ask = Ask(Spec(500), kind=fields.pop("kind", f"kind{job_id}"))
         spec = JobSpec(ask, run=fields.pop("run", launch()), **fields)
         job = Job(job_id, spec, 0, state=JobState.RUNNING, attempt=1, started_ns=self.now_ns)
         job.placement = (Place("n1", (share,)),) * spec.members
-        for name in names or (f"j-{job_id}",):
-            made = Slice(name, name, job_id, spec.ask.spec, (share,), False, 0, 0, job_id=job_id)
-            self.host.state.slices[name] = made
+        for origin in (origins.Job(job_id, member) for member in numbers):
+            made = Slice(origin, origin.slice_name(), job_id, spec.ask.spec, (share,), 0, 0)
+            self.host.state.slices[made.name] = made
         self.jobs[job_id] = job
         self.store.save([job])
         return job
@@ -191,7 +192,7 @@ def test_an_anomaly_is_reported_to_its_owner(jobs: Jobs, progress: ProgressMonit
 
 
 def workers(jobs: Jobs) -> Job:
-    job = jobs.add(1, ("j-1-0", "j-1-1"), members=2, elastic=Elastic(least_members=1, most_members=4))
+    job = jobs.add(1, (0, 1), members=2, elastic=Elastic(least_members=1, most_members=4))
     group = jobs.groups[1] = LiveGroup(job, new_group(job))
     group.record.renew((0, 1))
     return job
@@ -270,7 +271,7 @@ def test_what_was_not_measured_alone_is_not_in_its_row(jobs: Jobs, progress: Pro
     if spoilt == "capped":
         jobs.host.state.slices["j-1"] = replace(made, shares=(replace(made.shares[0], max_milli=500),))
     if spoilt == "shared":
-        jobs.host.state.slices["other"] = replace(made, name="other", job_id=0)
+        jobs.host.state.slices["other"] = replace(made, origin=origins.User("other"))
     progress.see(job)
     seconds_ns = 366 * 86400 * SECOND_NS if spoilt == "nonsense" else SECOND_NS
     progress.add_report(ProgressReport(1, 1, 0, samples=100, seconds_ns=seconds_ns, steps=1))

@@ -24,6 +24,7 @@ from tests.daemon.jobs.queue_node import MISSING, QueueNode, queue_node
 from tests.daemon.jobs.test_queue_live import refused
 from tests.daemon.node import Node, eventually
 from vgpud.core import events as ev
+from vgpud.core import origins
 from vgpud.core.jobs.model import Ask, Job, JobSpec, JobState, QueueSpec
 from vgpud.core.model import EVICTED, PAUSED, Denied, Drain, Reason, Slice, Spec, State
 from vgpud.daemon.daemon import Daemon
@@ -186,8 +187,9 @@ class Suspending:
 
     def __init__(self, refusals: int) -> None:
         self.state = State()
-        for name in ("j-7-0", "j-7-1"):
-            self.state.slices[name] = Slice(name, name, 1, Spec(500), (), False, 0, 0, suspended=EVICTED, job_id=7)
+        for origin in (origins.Job(7, 0), origins.Job(7, 1)):
+            name = origin.slice_name()
+            self.state.slices[name] = Slice(origin, name, 1, Spec(500), (), 0, 0, suspended=EVICTED)
         self.refusals = refusals
         self.notes: list[ev.Log] = []
 

@@ -14,8 +14,10 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from vgpud.core import events as node_events
-from vgpud.core.model import ALL_DEVICES, Claim, Denied, Device, Share, SiteLimits, Slice
+from vgpud.core import origins
+from vgpud.core.model import ALL_DEVICES, Denied, Device, Share, SiteLimits, Slice
 from vgpud.core.model import State as NodeState
+from vgpud.core.origins import Allocation
 from vgpud.core.slices import invariants, machine
 from vgpud.k8s.core import plugin_events as ev
 from vgpud.k8s.core.events import EndSlice, Log, MakeSlice, NodeSeen, SliceEnded, SliceMade, Tick
@@ -121,7 +123,7 @@ class World:
         if not self.vgpud_is_there:
             return SliceMade(asked.uid, error="vgpud does not answer", absent=True)
         shares = (Share(g.uuid, g.min_milli, g.max_milli, g.mem_min_bytes, g.mem_max_bytes) for g in asked.granted)
-        claim = Claim(asked.uid, asked.namespace, asked.name, (), tuple(shares), "boot", asked.device_ids)
+        claim = Allocation(asked.uid, asked.namespace, asked.name, (), tuple(shares), "boot", asked.device_ids)
         made = self._node(node_events.PrepareClaim(claim, "batch", 0, 0, f"u-{asked.uid}", 1))
         if isinstance(made, Slice):
             self.post(self.node_seen())
@@ -131,18 +133,18 @@ class World:
     def node_seen(self) -> NodeSeen:
         claims = [
             Known(
-                made.claim.uid,
-                made.claim.namespace,
-                made.claim.name,
+                made.origin.uid,
+                made.origin.namespace,
+                made.origin.name,
                 made.name,
-                made.claim.pods,
+                made.origin.pods,
                 _granted(made.shares),
-                _granted(made.claim.granted),
-                made.claim.device_ids,
+                _granted(made.origin.granted),
+                made.origin.device_ids,
                 bool(self.node.containers_of(made.name)),
             )
             for made in self.node.slices.values()
-            if made.claim
+            if isinstance(made.origin, Allocation)
         ]
         return NodeSeen(self.gpus, tuple(claims))
 
@@ -210,7 +212,7 @@ class World:
             number,
             None,
             container.slice_name,
-            f"c-{number[:12]}",
+            origins.Container(f"c-{number[:12]}"),
             0,
             50,
             5,
@@ -243,7 +245,7 @@ class World:
         """Milli-GPU that a running container of the pod has."""
         container = next(one for one in pod.containers if one.name == name)
         made = self.node.slices[container.slice_name]
-        assert made.claim and made.claim.pods == (pod.uid,)
+        assert isinstance(made.origin, Allocation) and made.origin.pods == (pod.uid,)
         assert pod.running[name] in {one.container_id for one in self.node.containers_of(made.name)}
         return sum(share.min_milli for share in made.shares)
 

@@ -15,8 +15,9 @@ from tests.core.test_machine import answer, device, started
 from tests.examples import examples
 from tests.k8s.core.allocator import Allocator, Request, consumed
 from vgpud.core import events as core
-from vgpud.core.model import ALL_DEVICES, Claim, Denied, Device, Share, Slice, State
+from vgpud.core.model import ALL_DEVICES, Denied, Device, Share, Slice, State
 from vgpud.core.model import SiteLimits as NodePolicy
+from vgpud.core.origins import Claim
 from vgpud.core.slices.machine import step
 from vgpud.k8s.core.claims import read_claim
 from vgpud.k8s.core.model import Asked, Gpu, Ref

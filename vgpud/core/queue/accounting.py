@@ -13,7 +13,6 @@ from typing import Any
 from vgpud.core.jobs.facts import UsageRow
 from vgpud.core.jobs.model import Job, JobState
 from vgpud.core.model import Slice
-from vgpud.core.slices.origin import pod_of_claim
 from vgpud.core.slices.queue_quota import width_milli
 
 #: a row is no longer than this, so that sums since a time are right to a few minutes
@@ -39,7 +38,7 @@ class Row:
     requested_service: int
     granted: int
     used: int
-    namespace: str = ""  # of the slice of a Kubernetes claim, and its pod: core/slices/make.py: pod_of_claim
+    namespace: str = ""  # of the slice of a Kubernetes claim, and its pod
     pod: str = ""
 
     def get_amounts_between(self, since_ns: int, until_ns: int) -> tuple[int, int, int]:
@@ -69,8 +68,8 @@ class Ledger:
 
     def open(self, slice_: Slice, since_ns: int, used_ns: int = 0) -> None:
         """A slice is there since then; the arbiters count what it uses from `used_ns` on."""
-        whose = (slice_.name, slice_.job_id, slice_.queue, slice_.owner_uid)
-        row = Row(slice_.uid, since_ns, since_ns, *whose, 0, 0, 0, *pod_of_claim(slice_))
+        whose = (slice_.name, slice_.origin.queue_job_id, slice_.queue, slice_.owner_uid)
+        row = Row(slice_.uid, since_ns, since_ns, *whose, 0, 0, 0, *slice_.origin.name_pod())
         self._open[slice_.uid] = _Open(row, slice_, used_ns)
 
     def knows(self, slice_uid: str) -> bool:
@@ -81,7 +80,7 @@ class Ledger:
         known = self._open[slice_.uid]
         row = known.row
         passed_ns = max(0, now_ns - row.end_ns)
-        namespace, pod = pod_of_claim(known.slice_)
+        namespace, pod = known.slice_.origin.name_pod()
         is_anothers = (namespace, pod) != (row.namespace, row.pod) and row.end_ns > row.begin_ns
         used_ns_more = max(0, used_ns - known.used_ns)
         if is_anothers or row.end_ns - row.begin_ns >= ROW_NS:

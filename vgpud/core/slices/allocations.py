@@ -18,7 +18,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from vgpud.core.events import ApplySlice, Command, Log, SaveSlice
-from vgpud.core.model import BATCH, Claim, Denied, Reason, Share, Slice, State
+from vgpud.core.model import BATCH, Denied, Reason, Share, Slice, State
+from vgpud.core.origins import Allocation
 from vgpud.core.slices import capacity
 from vgpud.core.slices.make import end
 
@@ -27,7 +28,7 @@ ID_BYTES_MAX = 80
 _SIGNS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./")
 
 
-def invalid(claim: Claim) -> Denied | None:
+def invalid(claim: Allocation) -> Denied | None:
     """What is wrong with the ids of an allocation, whatever the node has."""
     ids = claim.device_ids
     wrong = next((one for one in ids if not 0 < len(one) <= ID_BYTES_MAX or not _SIGNS.issuperset(one)), None)
@@ -39,7 +40,7 @@ def invalid(claim: Claim) -> Denied | None:
     return None
 
 
-def make_free(state: State, claim: Claim) -> list[Command]:
+def make_free(state: State, claim: Allocation) -> list[Command]:
     """Takes the ids of a new allocation from the slices that had them."""
     commands: list[Command] = []
     for old, its in _with_ids(state, claim):
@@ -50,17 +51,17 @@ def make_free(state: State, claim: Claim) -> list[Command]:
     return commands
 
 
-def join(state: State, slice_: Slice, claim: Claim, pod: str) -> tuple[Slice, list[Command]] | Denied:
+def join(state: State, slice_: Slice, claim: Allocation, pod: str) -> tuple[Slice, list[Command]] | Denied:
     """The slice for a container of this pod, with its guarantee."""
-    if not pod:
-        text = f"slice {slice_.name} is for the pod with {claim.what}, and this container is in none"
-        return Denied(Reason.DENIED, text)
+    outside = claim.refuse_pod(pod)
+    if outside:
+        return outside
     others = _with_ids(state, claim)
     owner = next((one for its in (claim, *(its for _, its in others)) for one in its.pods if one != pod), None)
     if owner:
         text = f"{claim.what}: pod {owner} has devices of this allocation, not pod {pod}: delete this pod"
         return Denied(Reason.DENIED, text)
-    if claim.pods and not claim.lent:
+    if claim.pods and not claim.is_lent:
         return slice_, []
     before = dict(state.slices)
     commands: list[Command] = []
@@ -70,21 +71,22 @@ def join(state: State, slice_: Slice, claim: Claim, pod: str) -> tuple[Slice, li
     if isinstance(shares, Denied):
         state.slices.update(before)
         return shares
-    used = replace(slice_, shares=shares, claim=replace(claim, pods=(pod,), lent=False), revision=slice_.revision + 1)
+    bound_claim = replace(claim, pods=(pod,), is_lent=False)
+    used = replace(slice_, shares=shares, origin=bound_claim, revision=slice_.revision + 1)
     state.slices[used.name] = used
     log = Log("claim.bound", f"slice {used.name} is that of pod {pod} from now on: {claim.what}", used.name)
     return used, [*commands, SaveSlice(used), ApplySlice(used), log]
 
 
-def _with_ids(state: State, claim: Claim) -> list[tuple[Slice, Claim]]:
+def _with_ids(state: State, claim: Allocation) -> list[tuple[Slice, Allocation]]:
     """The other allocations that have a device of this one."""
     ids = set(claim.device_ids)
-    found = ((made, made.claim) for made in state.slices.values())
-    return [(made, its) for made, its in found if its and its.uid != claim.uid and not ids.isdisjoint(its.device_ids)]
+    found = [(made, made.origin) for made in state.slices.values() if isinstance(made.origin, Allocation)]
+    return [(made, its) for made, its in found if its.uid != claim.uid and not ids.isdisjoint(its.device_ids)]
 
 
-def _with_guarantee(slice_: Slice, claim: Claim) -> tuple[Share, ...]:
-    if not claim.lent:
+def _with_guarantee(slice_: Slice, claim: Allocation) -> tuple[Share, ...]:
+    if not claim.is_lent:
         return slice_.shares
     least = {share.device_uuid: share for share in claim.granted}
     return tuple(
@@ -99,12 +101,12 @@ def _with_guarantee(slice_: Slice, claim: Claim) -> tuple[Share, ...]:
     )
 
 
-def _lend(state: State, old: Slice, claim: Claim) -> Iterable[Command]:
+def _lend(state: State, old: Slice, claim: Allocation) -> Iterable[Command]:
     """Leaves the guarantee of a slice to another one with the same devices."""
-    if claim.lent:
+    if claim.is_lent:
         return []
     shares = tuple(replace(share, min_milli=0, mem_min_bytes=0) for share in old.shares)
     spec = replace(old.spec, service_class=BATCH)  # class latency is for a guarantee
-    lent = replace(old, shares=shares, spec=spec, claim=replace(claim, lent=True), revision=old.revision + 1)
+    lent = replace(old, shares=shares, spec=spec, origin=replace(claim, is_lent=True), revision=old.revision + 1)
     state.slices[lent.name] = lent
     return [SaveSlice(lent), ApplySlice(lent)]

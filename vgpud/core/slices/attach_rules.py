@@ -118,7 +118,7 @@ def may_keep_rules(state: State, event: Event, now_ns: int) -> bool:
         case ProcessGone():
             process = state.processes.get(event.process_id)
             made = state.slices.get(process.slice_name) if process else None
-            return not (made and made.ephemeral and len(state.processes_of(made.name, holders=True)) == 1)
+            return not (made and made.origin.ephemeral and len(state.processes_of(made.name, holders=True)) == 1)
         case ProcessDisconnected():
             process = state.processes.get(event.process_id)
             return not (process and bounds.closed_fill(state, process.account))

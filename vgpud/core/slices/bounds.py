@@ -214,7 +214,7 @@ def _descriptors(process: Process, devices: int) -> int:
 def slice_refusal(state: State, uid: int) -> Denied | None:
     """Why a user who is no admin gets no further slice, or None. Slices of jobs are bounded by their queues."""
     policy = state.policy
-    held = Counter(made.owner_uid for made in state.slices.values() if not made.job_id)
+    held = Counter(made.owner_uid for made in state.slices.values() if not made.origin.queue_job_id)
     own_max = min(policy.slices_per_user_max, policy.slices_max)
     bound = which(policy.slices_max, own_max, held, uid)
     if bound == OWN:

@@ -22,17 +22,15 @@ from vgpud.core.events import (
     SaveSlice,
     UnprepareClaim,
 )
-from vgpud.core.model import LATENCY, Claim, Denied, Reason, Share, Slice, Spec, State
+from vgpud.core.model import LATENCY, Denied, Reason, Share, Slice, Spec, State
+from vgpud.core.origins import Allocation, KubernetesOrigin, claim_slice
 from vgpud.core.slices import allocations, capacity
 from vgpud.core.slices.make import end, make
-from vgpud.core.slices.origin import claim_slice, is_for_claims
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus
 
 PODS_MAX = 256  # that a claim can be reserved for
 #: as the API server allows it
 POD_NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
-#: of what `vgpu slice set` may change; all else is fixed by the claim
-RESIZABLE = ("min_milli", "max_milli", "mem_min_bytes", "mem_max_bytes", "weight", "priority", "service_class")
 #: kubelet's directory of a pod, by its cgroup driver: kubepods/burstable/podUID, kubepods-burstable-podU_I_D.slice.
 #: With --cgroup-root, systemd has kubelet.slice/kubelet-kubepods.slice. A static pod's uid is a digest without hyphens.
 _POD_UID = r"[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32}"
@@ -57,10 +55,10 @@ def on_prepare(state: State, event: PrepareClaim, now_ns: int) -> list[Command]:
     wrong = _invalid(event)
     if wrong:
         return [Answer(wrong)]
-    old = state.slices.get(claim_slice(claim.uid))
-    if old and old.claim:
-        return _prepared_again(state, old, old.claim, claim)
-    freed = allocations.make_free(state, claim)
+    old = state.slices.get(claim.slice_name())
+    if old and isinstance(old.origin, KubernetesOrigin):
+        return _prepared_again(state, old, old.origin, claim)
+    freed = allocations.make_free(state, claim) if isinstance(claim, Allocation) else []
     made = make(state, _build_create_event(event))
     if isinstance(made, Denied):
         return [*freed, Answer(made)]
@@ -68,7 +66,7 @@ def on_prepare(state: State, event: PrepareClaim, now_ns: int) -> list[Command]:
     return [*freed, *commands, Answer(new)]
 
 
-def _prepared_again(state: State, old: Slice, old_claim: Claim, claim: Claim) -> list[Command]:
+def _prepared_again(state: State, old: Slice, old_claim: KubernetesOrigin, claim: KubernetesOrigin) -> list[Command]:
     if old.name in state.waiting:
         text = f"claim {claim} waits for its device, which is missing or has become smaller: see `vgpu gpu ls`"
         return [Answer(Denied(Reason.PRECONDITION, text))]
@@ -76,9 +74,9 @@ def _prepared_again(state: State, old: Slice, old_claim: Claim, claim: Claim) ->
         text = f"claim {claim} was prepared here with other devices or amounts: delete its pods, then it is released"
         return [Answer(Denied(Reason.PRECONDITION, text, field="claim.granted"))]
     commands: list[Command] = [OpenDevice(old.name)]
-    pods = old_claim.pods if old_claim.device_ids else claim.pods
-    new = replace(old, claim=replace(old_claim, pods=pods, pod_names=claim.pod_names, boot_id=claim.boot_id))
-    if new.claim == old_claim:
+    pods = old_claim.pods if isinstance(old_claim, Allocation) else claim.pods
+    new = replace(old, origin=replace(old_claim, pods=pods, pod_names=claim.pod_names, boot_id=claim.boot_id))
+    if new.origin == old_claim:
         return [*commands, Answer(old)]
     new = replace(new, revision=old.revision + 1)
     state.slices[new.name] = new
@@ -91,44 +89,28 @@ def _prepared_again(state: State, old: Slice, old_claim: Claim, claim: Claim) ->
 def on_unprepare(state: State, event: UnprepareClaim, now_ns: int) -> list[Command]:
     """Ends the claim's slice. A claim that is not known has been unprepared before, or never was prepared."""
     old = state.slices.get(claim_slice(event.claim_uid))
-    if old is None or old.claim is None:
+    if old is None or not isinstance(old.origin, KubernetesOrigin):
         return [Answer(None)]
-    return [*end(state, old, f"claim {old.claim} is released"), Answer(None)]
-
-
-def join_refusal(slice_: Slice, pod: str) -> Denied | None:
-    """Why a container of this pod may not use the slice of a claim, or None."""
-    claim = slice_.claim
-    if claim is None or pod in claim.pods:
-        return None
-    if not pod:
-        text = f"slice {slice_.name} is for the pods of the ResourceClaim {claim}, and this container is in none"
-        return Denied(Reason.DENIED, text)
-    text = f"the ResourceClaim {claim} is not reserved for pod {pod}: name the claim in the pod's spec"
-    return Denied(Reason.DENIED, text, field="pod", subject=slice_.name)
+    return [*end(state, old, f"claim {old.origin} is released"), Answer(None)]
 
 
 def resize_shares(
-    old: Slice, claim: Claim, new_spec: Spec, fields: tuple[str, ...], granules: Mapping[str, int]
+    claim: KubernetesOrigin, new_spec: Spec, fields: tuple[str, ...], granules: Mapping[str, int]
 ) -> tuple[Share, ...] | Denied:
     """The shares after `vgpu slice set`: on the same devices, minima at most as the scheduler granted them.
 
     new_spec: the slice's spec with the changes; None in it stands for what was granted. granules: in bytes, of memory,
     by device.
     """
-    fixed = next((name for name in fields if name not in RESIZABLE), None)
-    if fixed:
-        text = f"{fixed} of slice {old.name} is fixed by {claim.what}: make another claim"
-        return Denied(Reason.PRECONDITION, text, field=fixed)
-    wrong = capacity.check_numbers(new_spec)
+    wrong = claim.refuse_fields(fields) or capacity.check_numbers(new_spec)
     if wrong:
         return wrong
     granted = claim.granted
     least, most = (_amount(new_spec, granted, name) for name in ("min_milli", "max_milli"))
     mem_least, mem_most = (_amount(new_spec, granted, name) for name in ("mem_min_bytes", "mem_max_bytes"))
-    if claim.lent:
+    if isinstance(claim, Allocation) and claim.is_lent:
         least = mem_least = 0
-    above = _check_minima(old, claim, least, mem_least)
+    above = claim.refuse_minima(least, mem_least)
     if above:
         return above
     tops = [MILLI_PER_DEVICE] * len(granted)
@@ -148,19 +130,6 @@ def resize_shares(
 def _amount(new_spec: Spec, granted: tuple[Share, ...], name: str) -> int:
     asked: int | None = getattr(new_spec, name)
     return sum(getattr(share, name) for share in granted) if asked is None else asked
-
-
-def _check_minima(old: Slice, claim: Claim, total_min_milli: int, mem_least: int) -> Denied | None:
-    """Refuses minima above what the scheduler counts for the claim: it gives the rest to others."""
-    milli, size = sum(s.min_milli for s in claim.granted), sum(s.mem_min_bytes for s in claim.granted)
-    ends = "which was allocated once: make another claim to get more"
-    if total_min_milli > milli:
-        text = f"min {format_gpus(total_min_milli)} is above the {format_gpus(milli)} of {claim.what}, {ends}"
-        return Denied(Reason.PRECONDITION, text, field="min_milli")
-    if mem_least > size:
-        text = f"mem-min {format_bytes(mem_least)} is above the {format_bytes(size)} of {claim.what}, {ends}"
-        return Denied(Reason.PRECONDITION, text, field="mem_min_bytes")
-    return None
 
 
 def _check_shares(shares: tuple[Share, ...], total_max_milli: int, service_class: str) -> Denied | None:
@@ -186,7 +155,7 @@ def _check_shares(shares: tuple[Share, ...], total_max_milli: int, service_class
 def _invalid(event: PrepareClaim) -> Denied | None:
     """What is wrong with a request, whatever the node has."""
     claim = event.claim
-    if not is_for_claims(claim_slice(claim.uid)):
+    if not claim.owns_name(claim.slice_name()):
         return Denied(Reason.INVALID, f"{claim.uid[:60]!r} is not the uid of a ResourceClaim", field="claim.uid")
     if not claim.namespace or not claim.name:
         return Denied(Reason.INVALID, "a claim has a namespace and a name", field="claim.name")
@@ -195,7 +164,7 @@ def _invalid(event: PrepareClaim) -> Denied | None:
         return Denied(Reason.INVALID, text, field="claim.pod_uids")
     if len(claim.pod_names) > PODS_MAX or not all(POD_NAME.fullmatch(name) for name in claim.pod_names):
         return Denied(Reason.INVALID, f"claim {claim} has names that are no pods'", field="claim.pod_names")
-    wrong = allocations.invalid(claim)
+    wrong = allocations.invalid(claim) if isinstance(claim, Allocation) else None
     if wrong:
         return wrong
     devices = [share.device_uuid for share in claim.granted]
@@ -225,15 +194,11 @@ def _build_create_event(event: PrepareClaim) -> CreateSlice:
     )
     return CreateSlice(
         request_id="",
-        name=claim_slice(event.claim.uid),
+        origin=event.claim,
         spec=spec,
-        ephemeral=False,
         owner_uid=0,
-        spare_name="",
         uid=event.uid,
         wall_ns=event.wall_ns,
-        cdi_device=True,
         shares=shares,
-        claim=event.claim,
         tolerates_drain=event.tolerates_drain,
     )

@@ -27,7 +27,8 @@ from vgpud.core.events import (
     SaveSlice,
 )
 from vgpud.core.model import Asker, Container, Denied, Reason, Restart, Slice, State
-from vgpud.core.slices import allocations, bounds, claims, pending, queue_quota
+from vgpud.core.origins import Allocation, Claim, SlurmStep, User
+from vgpud.core.slices import allocations, bounds, pending, queue_quota
 from vgpud.core.slices.make import end, format_container, in_use, make, owner_refusal, short, unknown
 
 #: engines' ids: runc allows more signs, none of which may end up in a path or a log
@@ -79,7 +80,8 @@ def on_created(state: State, event: ContainerCreated, now_ns: int) -> list[Comma
     if not kept and len(state.containers) >= state.policy.containers_max:
         text = f"this node has {state.policy.containers_max} containers with slices, which is its limit: end one"
         return [*before, Answer(Denied(Reason.NO_CAPACITY, text))]
-    full = None if kept or event.slurm_uid is None else bounds.step_refusal(state, event.slurm_uid)
+    is_new_step = isinstance(event.origin, SlurmStep) and not kept
+    full = bounds.step_refusal(state, _owner_uid(event)) if is_new_step else None
     answer = full or ((kept, []) if kept else _join_slice(state, event) if event.join else _own(state, event))
     if isinstance(answer, Denied):
         # the DRA driver watches for this event and reads the claim again
@@ -109,7 +111,7 @@ def on_created(state: State, event: ContainerCreated, now_ns: int) -> list[Comma
 def _find_kept_slice(state: State, old: Container, event: ContainerCreated) -> Slice | None:
     """The slice that was kept for a container that is created again, as it has been resized meanwhile; None if the
     container asks for another one now, or the slice has lost its device."""
-    name = event.join or (event.name if old.own_slice else "")
+    name = event.join or (event.origin.slice_name() if old.own_slice else "")
     return state.slices[name] if name == old.slice_name and name not in state.waiting else None
 
 
@@ -128,16 +130,17 @@ def _join_slice(state: State, event: ContainerCreated) -> tuple[Slice, list[Comm
         return Denied(Reason.PRECONDITION, text)
     if found.pending:
         return pending.change_refusal(found)
-    if found.claim and found.claim.device_ids:
-        return allocations.join(state, found, found.claim, event.pod)
-    if found.claim:
-        return claims.join_refusal(found, event.pod) or (found, [])
-    if not found.cdi_device:
+    origin = found.origin
+    if isinstance(origin, Allocation):
+        return allocations.join(state, found, origin, event.pod)
+    if isinstance(origin, Claim):
+        return origin.refuse_pod(event.pod) or (found, [])
+    if not isinstance(origin, User) or not origin.cdi_device:
         return found, []
-    if found.cdi_used:
+    if origin.cdi_used:
         text = f"CDI device vgpu.dev/gpu={found.name} is for one container and was used: make another (`vgpu alloc`)"
         return Denied(Reason.PRECONDITION, text)
-    used = replace(found, cdi_used=True)
+    used = replace(found, origin=replace(origin, cdi_used=True))
     state.slices[used.name] = used
     return used, [SaveSlice(used)]
 
@@ -146,8 +149,8 @@ def _own(state: State, event: ContainerCreated) -> tuple[Slice, list[Command]] |
     """A slice of the container's own, which ends with it."""
     if event.spec is None:
         return Denied(Reason.INVALID, "the container asks for no share: set VGPU, for example VGPU=0.5", field="spec")
-    if event.name in state.slices:
-        return _refuse_taken_name(state, event.name)
+    if event.origin.slice_name() in state.slices:
+        return _refuse_taken_name(state, event.origin.slice_name())
     quota = state.quotas.get(event.queue)
     if event.open_queue and quota and queue_quota.members(state.quotas, quota):
         text = f"VGPU_QUEUE={event.queue}: it has members, and an image's ENV cannot be told from -e:"
@@ -159,18 +162,19 @@ def _own(state: State, event: ContainerCreated) -> tuple[Slice, list[Command]] |
     asker = Asker(caller, admin=caller in (0, state.policy.daemon_uid))
     wanted = CreateSlice(
         request_id="",
-        name=event.name,
+        origin=event.origin,
         spec=event.spec,
-        ephemeral=True,
-        owner_uid=caller if event.slurm_uid is None else event.slurm_uid,
-        spare_name="",
+        owner_uid=_owner_uid(event),
         uid=event.uid,
         wall_ns=event.wall_ns,
         queue=event.queue,
         asker=asker,
-        for_slurm=event.slurm_uid is not None,
     )
     return make(state, wanted)
+
+
+def _owner_uid(event: ContainerCreated) -> int:
+    return event.caller_uid if event.owner_uid is None else event.owner_uid
 
 
 def _refuse_taken_name(state: State, name: str) -> Denied:
@@ -255,6 +259,6 @@ def release(state: State, old: Container, why: str) -> list[Command]:
     left = state.slices.get(old.slice_name)
     if left is None or state.containers_of(left.name):
         return commands
-    if old.own_slice or (left.ephemeral and not in_use(state, left.name)):
+    if old.own_slice or (left.origin.ephemeral and not in_use(state, left.name)):
         commands += end(state, left, f"container {format_container(old)} ended")
     return commands

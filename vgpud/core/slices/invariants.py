@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from vgpud.core.model import LATENCY, State
+from vgpud.core.origins import Allocation, User
 from vgpud.core.slices.capacity import smallest_limit_bytes
 from vgpud.core.slices.make import in_use
 from vgpud.core.units import MILLI_PER_DEVICE
@@ -34,8 +35,9 @@ def _check_slices(state: State) -> None:
         _require(made.name == name, f"slice {name} is filed under its name")
         uuids = [s.device_uuid for s in made.shares]
         _require(len(uuids) == len(set(uuids)), f"slice {name} has each device once")
-        others = made.job_id or made.claim or made.cdi_device or made.suspended or name in state.waiting
-        _require(not made.pending or (made.ephemeral and not others), f"pending slice {name} is for programs alone")
+        is_for_programs = isinstance(made.origin, User) and made.origin.ephemeral and not made.origin.cdi_device
+        may_pend = is_for_programs and not made.suspended and name not in state.waiting
+        _require(not made.pending or may_pend, f"pending slice {name} is for programs alone")
         instance = any(d.profile for uuid in uuids if (d := state.devices.get(uuid)))
         _require(len(uuids) < 2 or not instance, f"slice {name} has a MIG instance alone")
         for share in made.shares:
@@ -91,20 +93,22 @@ def _check_containers(state: State) -> None:
             same = inside is not None and inside.slice_name == process.slice_name
             _require(same, f"process {process.process_id} is in its container's slice")
     for made in state.slices.values():
-        _require(not made.cdi_used or made.cdi_device, f"{made.name}: only a CDI device is used up")
-        if made.claim:
+        origin = made.origin
+        if isinstance(origin, Allocation) and origin.is_lent:
             guaranteed = any(share.min_milli or share.mem_min_bytes for share in made.shares)
-            _require(not made.claim.lent or not guaranteed, f"{made.name}: what is lent is another slice's")
-            _require(made.cdi_device and not made.ephemeral, f"{made.name}: a claim's slice ends with the claim")
-            continue
-        _require(not made.cdi_device or made.ephemeral, f"{made.name}: a CDI device's slice ends with its container")
-        _require(not made.cdi_device or len(state.containers_of(made.name)) <= 1, f"{made.name}: is for one container")
+            _require(not guaranteed, f"{made.name}: what is lent is another slice's")
+        if isinstance(origin, User):
+            _require(not origin.cdi_used or origin.cdi_device, f"{made.name}: only a CDI device is used up")
+            _require(not origin.cdi_device or origin.ephemeral, f"{made.name}: a CDI device's ends with its container")
+            is_shared = len(state.containers_of(made.name)) > 1
+            _require(not origin.cdi_device or not is_shared, f"{made.name}: is for one container")
 
 
 def _check_graces(state: State) -> None:
     for name in state.grace_ns:
-        _require(name in state.slices and state.slices[name].ephemeral, f"grace of {name} is for an ephemeral slice")
+        is_ephemeral = name in state.slices and state.slices[name].origin.ephemeral
+        _require(is_ephemeral, f"grace of {name} is for an ephemeral slice")
         _require(not in_use(state, name), f"{name} waits for its first user while it has one")
     for made in state.slices.values():
-        ends = not made.ephemeral or in_use(state, made.name) or made.name in state.grace_ns
+        ends = not made.origin.ephemeral or in_use(state, made.name) or made.name in state.grace_ns
         _require(ends, f"ephemeral slice {made.name} will end some time")

@@ -47,9 +47,9 @@ from vgpud.core.events import (
     UpdateSlice,
 )
 from vgpud.core.model import Denied, Reason, Remembered, Share, Slice, Spec, State
+from vgpud.core.origins import KubernetesOrigin, User
 from vgpud.core.slices import bounds, capacity, claims, containers, offered, pending, queue_quota, suspend
 from vgpud.core.slices.make import attach_refusal, changes, describe, end, format_container, in_use, make, unknown
-from vgpud.core.slices.origin import claim_refusal, job_refusal, slurm_refusal
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes
 
 REQUEST_ID_BYTES_MAX = 128
@@ -74,12 +74,13 @@ def _on_started(state: State, event: Started, now_ns: int) -> list[Command]:
         state.next_serial += 1
         misfit = next((s for s in kept.shares if not _fits(state, kept, s)), None)
         state.slices[kept.name] = kept
-        if kept.ephemeral and not state.containers_of(kept.name):
+        if kept.origin.ephemeral and not state.containers_of(kept.name):
             state.grace_ns[kept.name] = now_ns + state.policy.grace_ns
-        if kept.cdi_device:
+        if kept.origin.cdi_device:
             commands.append(OpenDevice(kept.name))
-        if kept.claim is None and (lent := [s for s in kept.shares if state.of_kubernetes(s.device_uuid)]):
-            commands.append(_beside_claims(state, kept, lent))
+        given_shares = [s for s in kept.shares if state.of_kubernetes(s.device_uuid)]
+        if given_shares and not kept.origin.is_from_kubernetes:
+            commands.append(_beside_claims(state, kept, given_shares))
         if misfit is None:
             commands += [ApplySlice(kept), OpenSocket(kept.name)]
             continue
@@ -190,9 +191,15 @@ def _remember(
     return [SaveRequest(key, remembered)]
 
 
+def _make_creation_fingerprint(event: CreateSlice) -> str:
+    """What a repeated request has in common with the first: not the spare name. Only users' requests have an id."""
+    origin = event.origin if isinstance(event.origin, User) else User(event.origin.slice_name())
+    asked = (origin.name, event.spec, origin.ephemeral, event.owner_uid, origin.cdi_device, event.queue)
+    return repr(("create", *asked, event.asker.uid, *(["pending"] if event.pending else [])))
+
+
 def _on_create_slice(state: State, event: CreateSlice, now_ns: int) -> list[Command]:
-    asked = (event.name, event.spec, event.ephemeral, event.owner_uid, event.cdi_device, event.queue, event.asker.uid)
-    fingerprint = repr(("create", *asked, *(["pending"] if event.pending else [])))
+    fingerprint = _make_creation_fingerprint(event)
     repeated = _repeat_answer(state, event.asker.uid, event.request_id, fingerprint)
     if repeated is not None:
         return repeated
@@ -200,7 +207,7 @@ def _on_create_slice(state: State, event: CreateSlice, now_ns: int) -> list[Comm
     if isinstance(answer, Denied):
         return [Answer(answer)]
     made, commands = answer
-    if made.ephemeral:
+    if made.origin.ephemeral:
         state.grace_ns[made.name] = now_ns + state.policy.grace_ns
     return [*commands, *_remember(state, event.asker.uid, event.request_id, fingerprint, made, now_ns), Answer(made)]
 
@@ -214,8 +221,7 @@ def _on_update_slice(state: State, event: UpdateSlice, now_ns: int) -> list[Comm
     old = state.slices.get(event.name)
     if old is None:
         return [Answer(unknown(event.name))]
-    resize = f"run `vgpu job set {old.job_id} --gpus N`; its memory stays what the job asked for"
-    fixed = job_refusal(old, event.job_id, resize)
+    fixed = old.origin.refuse_change(event.job_id)
     if fixed:
         return [Answer(fixed)]
     if old.pending:
@@ -234,7 +240,7 @@ def _on_update_slice(state: State, event: UpdateSlice, now_ns: int) -> list[Comm
             return [Answer(full)]
     state.slices[new.name] = new
     kept = {s.device_uuid for s in shares}
-    moved: list[Command] = [OpenDevice(new.name)] if new.cdi_device else []
+    moved: list[Command] = [OpenDevice(new.name)] if new.origin.cdi_device else []
     state.waiting.discard(new.name)
     return [
         SaveSlice(new),
@@ -248,9 +254,9 @@ def _on_update_slice(state: State, event: UpdateSlice, now_ns: int) -> list[Comm
 
 def _changed_shares(state: State, old: Slice, spec: Spec, event: UpdateSlice) -> tuple[Share, ...] | Denied:
     """The shares of a slice whose spec becomes this one."""
-    if old.claim:
+    if isinstance(old.origin, KubernetesOrigin):
         granules = {device.uuid: device.granule_bytes for device in state.devices.values()}
-        chosen = claims.resize_shares(old, old.claim, spec, event.fields, granules)
+        chosen = claims.resize_shares(old.origin, spec, event.fields, granules)
         return chosen if isinstance(chosen, Denied) else capacity.check_shares(chosen, state, old, claim=True)
     parts = capacity.parts_of(spec, state.policy)
     if isinstance(parts, Denied):
@@ -258,7 +264,7 @@ def _changed_shares(state: State, old: Slice, spec: Spec, event: UpdateSlice) ->
     shares = capacity.check_shares(event.shares, state, old) if event.shares else _place_resized_slice(state, old, spec)
     if isinstance(shares, Denied):
         return shares
-    return slurm_refusal(old, shares) or offered.growth_refusal(old, shares, state) or shares
+    return old.origin.refuse_shares(old.shares, shares) or offered.growth_refusal(old, shares, state) or shares
 
 
 def _place_resized_slice(state: State, old: Slice, spec: Spec) -> tuple[Share, ...] | Denied:
@@ -290,8 +296,7 @@ def _on_delete_slice(state: State, event: DeleteSlice, now_ns: int) -> list[Comm
     old = state.slices.get(event.name)
     if old is None:
         return [Answer(unknown(event.name))]
-    kept = job_refusal(old, event.job_id, f"end the job (vgpu job cancel {old.job_id}), and it goes")
-    kept = kept or claim_refusal(old, "delete its pods (kubectl delete pod), and it goes")
+    kept = old.origin.refuse_end(event.job_id)
     if kept:
         return [Answer(kept)]
     running = state.processes_of(old.name)
@@ -390,7 +395,7 @@ def _on_process_gone(state: State, event: ProcessGone, now_ns: int) -> list[Comm
         text = f"pid {process.pid} ({process.program}) ended"
         commands.append(Log("process.detached", text, process.slice_name, process_id=process.process_id))
     left = state.slices.get(process.slice_name)
-    if left is not None and left.ephemeral and not in_use(state, left.name):
+    if left is not None and left.origin.ephemeral and not in_use(state, left.name):
         commands += end(state, left, "its last program ended")
     return commands
 

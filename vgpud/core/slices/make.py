@@ -5,6 +5,8 @@ machine.py (requests of users, programs) and containers.py call these with the s
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from vgpud.core.events import (
     ApplySlice,
     CloseDevice,
@@ -20,9 +22,9 @@ from vgpud.core.events import (
     RemoveSlice,
     SaveSlice,
 )
-from vgpud.core.model import ANYONE, UID_MAX, Container, Denied, Reason, Share, SiteLimits, Slice, Spec, State
+from vgpud.core.model import ANYONE, UID_MAX, Container, Denied, Origin, Reason, Share, SiteLimits, Slice, Spec, State
+from vgpud.core.origins import User
 from vgpud.core.slices import bounds, capacity, offered, pending, queue_quota
-from vgpud.core.slices.origin import is_for_claims, is_for_jobs, is_for_slurm
 from vgpud.core.units import format_bytes, format_gpus
 
 _NAME_ENDS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
@@ -45,25 +47,19 @@ def name_error(name: str, bytes_max: int) -> Denied | None:
 def make(state: State, request: CreateSlice) -> tuple[Slice, list[Command]] | Denied:
     """Creates a slice, or returns why not and changes nothing. The caller gives an ephemeral slice its grace or its
     first user."""
-    name, owner_uid = request.name or request.spare_name, request.owner_uid
+    name, owner_uid = request.origin.slice_name(), request.owner_uid
     wrong = name_error(name, state.policy.name_bytes_max)
     if wrong:
         return wrong
     if not ANYONE <= owner_uid <= UID_MAX:
         text = f"owner_uid {owner_uid} is not a user: write a uid or -1 for anyone"
         return Denied(Reason.INVALID, text, field="owner_uid")
-    if request.cdi_device and _SIZE_SIGNS.issuperset(name):
+    if request.origin.cdi_device and _SIZE_SIGNS.issuperset(name):
         text = f"{name!r} is reserved for the CDI device of that size: choose a name with a letter in it"
         return Denied(Reason.INVALID, text, field="name")
-    if not request.job_id and is_for_jobs(name):
-        text = f"{name!r} is the name of a job's slice: choose another one"
-        return Denied(Reason.INVALID, text, field="name")
-    if request.claim is None and is_for_claims(name):
-        text = f"{name!r} is the name of a Kubernetes claim's slice: choose another one"
-        return Denied(Reason.INVALID, text, field="name")
-    if not request.for_slurm and is_for_slurm(name):
-        text = f"{name!r} is the name of a Slurm job's slice: choose another one"
-        return Denied(Reason.INVALID, text, field="name")
+    kept_name = request.origin.refuse_name()
+    if kept_name:
+        return kept_name
     if name in state.slices:
         text = f"slice {name} exists already: choose another name or remove it"
         return Denied(Reason.EXISTS, text, field="name")
@@ -78,12 +74,12 @@ def make(state: State, request: CreateSlice) -> tuple[Slice, list[Command]] | De
     if isinstance(queue, Denied):
         return queue
     spec = offered.with_uuids(request.spec, state)
-    for_claim = request.claim is not None
-    for_job_or_claim = for_claim or request.job_id or not state.reservations
-    seen = state if for_job_or_claim else state.seen_by(queue)  # the queue's machine has placed a job
+    for_claim = request.origin.is_from_kubernetes
+    is_placed = for_claim or request.origin.queue_job_id  # by Kubernetes or the queue's machine
+    seen = state if is_placed or not state.reservations else state.seen_by(queue)
     shares: tuple[Share, ...] | Denied
     if request.pending:
-        shares = pending.creation_refusal(spec, seen, cdi_device=request.cdi_device) or ()
+        shares = pending.creation_refusal(spec, seen, cdi_device=request.origin.cdi_device) or ()
     else:
         shares = (
             capacity.check_shares(request.shares, state, claim=for_claim, tolerates_drain=request.tolerates_drain)
@@ -97,29 +93,34 @@ def make(state: State, request: CreateSlice) -> tuple[Slice, list[Command]] | De
     if full:
         return full
     made = Slice(
-        name=name,
+        origin=_settle_end(request),
         uid=request.uid,
         serial=state.next_serial,
         spec=spec,
         shares=shares,
-        ephemeral=request.claim is None and (request.ephemeral or request.cdi_device or request.pending),
         owner_uid=owner_uid,
         created_wall_ns=request.wall_ns,
-        cdi_device=request.cdi_device,
         queue=queue,
-        job_id=request.job_id,
-        claim=request.claim,
     )
     state.next_serial += 1
     state.slices[name] = made
-    device: list[Command] = [OpenDevice(name)] if made.cdi_device else []
+    device: list[Command] = [OpenDevice(name)] if made.origin.cdi_device else []
     log = Log("slice.created", f"slice {name}: {describe(made)}", name)
     return made, [SaveSlice(made), ApplySlice(made), OpenSocket(name), *device, log]
 
 
+def _settle_end(request: CreateSlice) -> Origin:
+    """Its origin: a user's slice that has a CDI device, or no device yet, is for programs that come and ends with them,
+    whether or not the user said so."""
+    origin = request.origin
+    if isinstance(origin, User) and (origin.cdi_device or request.pending):
+        return replace(origin, ephemeral=True)
+    return origin
+
+
 def _queue_for(state: State, request: CreateSlice) -> str | Denied:
     """The queue that a new slice counts against. A job's has been chosen, and checked, when it was submitted."""
-    if request.job_id:
+    if request.origin.queue_job_id:
         return request.queue
     return queue_quota.direct_refusal(state, request.asker) or queue_quota.choose(
         state.quotas, request.queue, request.asker
@@ -140,7 +141,7 @@ def end(state: State, old: Slice, why: str) -> list[Command]:
     del state.slices[old.name]
     state.grace_ns.pop(old.name, None)
     state.waiting.discard(old.name)
-    if old.cdi_device:
+    if old.origin.cdi_device:
         commands.append(CloseDevice(old.name))
     log = Log("slice.deleted", f"slice {old.name}: {why}", old.name)
     return [*commands, CloseSocket(old.name), RemoveSlice(old), log]

@@ -95,7 +95,7 @@ def used_milli(state: State, *, jobs: bool = True) -> dict[str, int]:
     """By queue, children not included: the sum of its slices' guarantees; `jobs`: those of the queue's jobs as well."""
     used: dict[str, int] = {}
     for made in state.slices.values():
-        if made.name not in state.waiting and (jobs or not made.job_id):
+        if made.name not in state.waiting and (jobs or not made.origin.queue_job_id):
             used[made.queue] = used.get(made.queue, 0) + width_milli(made)
     return used
 
@@ -127,7 +127,7 @@ def _holders(state: State, queue: str, excluded_slice: str) -> list[tuple[int, s
     """(milli, what) of all that counts against a queue, the largest first."""
     inside = {queue, *(quota.name for quota in state.quotas.values() if quota.parent == queue)}
     counted = [s for s in state.slices.values() if s.queue in inside and s.name not in {*state.waiting, excluded_slice}]
-    rows = [(width_milli(s), f"job {s.job_id}" if s.job_id else f"slice {s.name}") for s in counted]
+    rows = [(width_milli(s), f"job {id_}" if (id_ := s.origin.queue_job_id) else f"slice {s.name}") for s in counted]
     return sorted((row for row in rows if row[0]), key=lambda row: (-row[0], row[1]))
 
 

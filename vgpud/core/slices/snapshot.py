@@ -8,7 +8,6 @@ from itertools import takewhile
 
 from vgpud.core.model import Device, Share, Slice, State
 from vgpud.core.observed import DeviceSample, QueueSample, Reading, SliceSample, SliceStats, Snapshot, Standing
-from vgpud.core.slices.origin import pod_of_claim
 from vgpud.core.units import MILLI_PER_DEVICE
 
 
@@ -56,7 +55,7 @@ def _device(device: Device, reading: Reading, state: State, arbiter: Standing) -
 def _pod_labels(slice_: Slice, containers: Collection[str]) -> tuple[str, ...]:
     """(namespace, pod, container) of a claim's slice, as far as each is the only one. containers: names of those that
     use it now; "" for one that has none."""
-    namespace, pod = pod_of_claim(slice_)
+    namespace, pod = slice_.origin.name_pod()
     container = next(iter(containers)) if pod and len(containers) == 1 else ""
     return tuple(takewhile(bool, (namespace, pod, container)))
 

@@ -57,9 +57,9 @@ def attach_refusal(slice_: Slice) -> Denied | None:
 
 
 def _step_refusal(old: Slice, event: SuspendSlice) -> Denied | None:
-    if old.job_id != event.job_id and old.job_id:
-        text = f"slice {old.name} is that of job {old.job_id}: the queue decides when it runs"
-        return Denied(Reason.PRECONDITION, text)
+    kept = old.origin.refuse_suspension(event.job_id)
+    if kept:
+        return kept
     if old.pending:
         return pending.change_refusal(old)
     if event.to in STEPS[old.suspended]:
@@ -104,4 +104,6 @@ def _capacity_refusal(state: State, old: Slice, to: str) -> Denied | None:
         text += " lower its minimum, or end or pause another slice there"
         return Denied(Reason.NO_CAPACITY, text, subject=share.device_uuid)
     width_milli = sum(share.min_milli for share in old.shares)
-    return None if old.job_id else queue_quota.limit_refusal(state, old.queue, width_milli, excluded_slice=old.name)
+    if old.origin.queue_job_id:
+        return None
+    return queue_quota.limit_refusal(state, old.queue, width_milli, excluded_slice=old.name)

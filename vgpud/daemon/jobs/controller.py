@@ -190,8 +190,9 @@ class JobController:
         """Slices whose job does not run: the daemon was killed between the end of the job and theirs."""
         live = {job.job_id for job in self._kept if _has_processes(job)}
         for made in list(self.host.state.slices.values()):
-            if made.job_id and made.job_id not in live:
-                self.host.run(ev.DeleteSlice("", made.name, True, job_id=made.job_id))
+            job_id = made.origin.queue_job_id
+            if job_id and job_id not in live:
+                self.host.run(ev.DeleteSlice("", made.name, True, job_id=job_id))
 
     async def stop(self) -> None:
         """Jobs keep running; the next daemon adopts them."""
@@ -285,9 +286,9 @@ class JobController:
         held = queue_quota.used_milli(state, jobs=False)
         borrowed = self.elastic.find_borrowed_slices()
         for made in state.slices.values():
-            if (made.job_id and made.name not in borrowed) or made.name in state.waiting:
+            if (made.origin.queue_job_id and made.name not in borrowed) or made.name in state.waiting:
                 continue
-            if made.job_id:
+            if made.origin.queue_job_id:
                 held[made.queue] = held.get(made.queue, 0) + queue_quota.width_milli(made)
             for share in made.shares:
                 direct[share.device_uuid][0] += share.min_milli * made.keeps_time
@@ -500,11 +501,11 @@ class JobController:
             return await self.elastic.begin(job)
         slices: list[tuple[str, str]] = []
         if job.spec.ask.spec.gpus_milli:
-            for place, name in zip(job.placement, self.slices.names(job), strict=True):
-                denied = await self.slices.make(job, name, place.shares)
+            for place, origin in zip(job.placement, self.slices.list_origins(job), strict=True):
+                denied = await self.slices.make(job, origin, place.shares)
                 if denied:
                     return denied
-                slices.append((name, self.host.attach_path(name)))
+                slices.append((origin.slice_name(), self.host.attach_path(origin.slice_name())))
         await self.begin_attempt(job, slices)
         return None
 

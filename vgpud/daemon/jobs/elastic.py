@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from vgpud.api.workers import Mailbox
+from vgpud.core import origins
 from vgpud.core.elastic import members
 from vgpud.core.elastic import worker_events as we
 from vgpud.core.elastic.live_group import LiveGroup
@@ -301,12 +302,13 @@ class ElasticController:
 
     async def _begin_worker(self, job: Job, worker: Worker) -> Denied | None:
         """Its slice, then its supervisor."""
-        name, slices = JobSlices.of_worker(job.job_id, worker.number), []
+        slices: list[tuple[str, str]] = []
         if job.spec.ask.spec.gpus_milli:
-            denied = await self._jobs.slices.make(job, name, worker.place.shares)
+            origin = origins.Job(job.job_id, worker.number)
+            denied = await self._jobs.slices.make(job, origin, worker.place.shares)
             if denied:
                 return denied
-            slices = [(name, self._jobs.host.attach_path(name))]
+            slices = [(origin.slice_name(), self._jobs.host.attach_path(origin.slice_name()))]
         await self._jobs.begin_attempt(job, slices, worker.number)
         return None
 

@@ -104,7 +104,7 @@ def _neighbours(machine: Machine, state: State, job: Job, context: Known) -> Ite
             )
     for made in state.slices.values():
         shares = [share for share in made.shares if share.device_uuid in own]
-        if shares and not made.job_id:
+        if shares and not made.origin.queue_job_id:
             seen = context.viewer_uid in (None, made.owner_uid)
             name = f"slice {made.name}" if seen else "a slice that is no job's"
             gpus = format_gpus(sum(share.min_milli for share in shares))

@@ -103,7 +103,8 @@ class QueueRegistry:
                 "name",
             )
         children = [spec.name for spec in self.specs if spec.parent == name]
-        slices = [made.name for made in self._host.state.slices.values() if made.queue == name and not made.job_id]
+        there = [made for made in self._host.state.slices.values() if made.queue == name]
+        slices = [made.name for made in there if not made.origin.queue_job_id]
         for count, what, first in ((len(children), "queue(s)", children), (len(slices), "slice(s)", slices)):
             if count:
                 text = f"queue {name} has {count} {what}, the first is {first[0]}: remove them first"

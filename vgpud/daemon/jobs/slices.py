@@ -13,10 +13,10 @@ from typing import Protocol
 
 from vgpud.config import Config
 from vgpud.core import events as ev
+from vgpud.core import origins
 from vgpud.core.jobs.model import Job
 from vgpud.core.model import EVICTED, Denied, Device, Share, Slice, Spec, State
 from vgpud.core.observed import SliceStats
-from vgpud.core.slices.origin import job_slice
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 log = logging.getLogger("vgpud")
@@ -55,20 +55,25 @@ class JobSlices:
     @staticmethod
     def of_worker(job_id: int, worker: int) -> str:
         """Its name."""
-        return f"j-{job_id}-{worker}"
+        return origins.Job(job_id, worker).slice_name()
+
+    def list_origins(self, job: Job) -> list[origins.Job]:
+        """Those of all slices that it is to have."""
+        workers = self._workers(job)
+        if workers is None and job.spec.members == 1:
+            return [origins.Job(job.job_id)]
+        return [origins.Job(job.job_id, member) for member in (range(job.spec.members) if workers is None else workers)]
 
     def names(self, job: Job) -> list[str]:
-        workers = self._workers(job)
-        if workers is not None:
-            return [self.of_worker(job.job_id, worker) for worker in workers]
-        return [job_slice(job.job_id, job.spec.members, member) for member in range(job.spec.members)]
+        return [origin.slice_name() for origin in self.list_origins(job)]
 
     def of(self, job: Job) -> list[Slice]:
         """Those that are there."""
         known = self._host.state.slices
         return [known[name] for name in self.names(job) if name in known]
 
-    async def make(self, job: Job, name: str, shares: tuple[Share, ...]) -> Denied | None:
+    async def make(self, job: Job, origin: origins.Job, shares: tuple[Share, ...]) -> Denied | None:
+        name = origin.slice_name()
         there = self._host.state.slices.get(name)
         if there:
             if there.shares == shares:
@@ -76,15 +81,12 @@ class JobSlices:
             self.remove_one(job.job_id, name)
         event = ev.CreateSlice(
             request_id="",
-            name=name,
+            origin=origin,
             spec=job.spec.ask.spec,
-            ephemeral=False,
             owner_uid=job.spec.uid,
-            spare_name="",
             uid=str(uuid.uuid4()),
             wall_ns=self._now_ns(),
             queue=job.spec.queue,
-            job_id=job.job_id,
             shares=shares,
         )
         answer = await self._host.submit(event)
