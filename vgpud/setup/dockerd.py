@@ -71,6 +71,13 @@ class Dockerd:
         unix = [h.removeprefix("unix://") for h in named if h.startswith("unix://")]
         return resolve_in_root(self.root, Path(unix[0]) if unix else DEFAULT_SOCKET)
 
+    def listens_on(self, socket_path: Path) -> bool:
+        """Whether its API, as its command line has it, is at this socket."""
+        try:
+            return same_file(self.socket_path([]), socket_path)
+        except OSError:
+            return False  # it has ended, and so has its root
+
     def reload(self) -> None:
         """SIGHUP: it reads its configuration again; containers keep running."""
         try:
@@ -95,7 +102,7 @@ def _uid(pid: int) -> int:
 
 def find_by_socket(socket_path: Path) -> Dockerd | None:
     """The dockerd that listens on this API socket."""
-    return next((one for one in all_dockerds() if same_file(one.socket_path([]), socket_path)), None)
+    return next((one for one in all_dockerds() if one.listens_on(socket_path)), None)
 
 
 def find_dockerd(config: Path) -> Dockerd | None:

@@ -13,8 +13,9 @@ import pytest
 
 from vgpud import paths
 from vgpud.cli.common.options import Settings
-from vgpud.cli.system import checks
+from vgpud.cli.system import checks, checks_containers, checks_engines
 from vgpud.client import held_slice
+from vgpud.setup.site import Site
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 
@@ -26,6 +27,18 @@ def look(daemon: Any) -> checks.Look:
     return checks.Look(Settings(host=daemon.host))
 
 
+@pytest.fixture
+def no_engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without container engines: other tests start, set up and stop those of this one meanwhile.
+    test_doctor_containers.py has what is said of them."""
+    monkeypatch.setattr(checks_engines, "find_program", lambda name: None)
+    monkeypatch.setattr(checks_containers, "engines_here", list)
+    monkeypatch.setattr(checks_containers, "Site", lambda **_: Site(prefix=tmp_path / "lib"))
+    monkeypatch.setattr(checks_engines.dockerd, "DEFAULT_SOCKET", tmp_path / "docker.sock")
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+
+
+@pytest.mark.usefixtures("no_engines")
 def test_every_problem_has_a_fix_and_fail_is_exit_1(vgpu: Any, tmp_path: Path) -> None:
     result = vgpu("doctor", "-o", "json", host=f"unix://{tmp_path}/none.sock")
     assert result.code == 1
@@ -40,6 +53,7 @@ def test_every_problem_has_a_fix_and_fail_is_exit_1(vgpu: Any, tmp_path: Path) -
     assert "vgpud serve" in daemon["fix"]
 
 
+@pytest.mark.usefixtures("no_engines")
 def test_names_are_the_checks_that_are_not_ok(vgpu: Any, tmp_path: Path) -> None:
     assert "daemon" in vgpu("doctor", "-o", "name", host=f"unix://{tmp_path}/none.sock").stdout.split()
 

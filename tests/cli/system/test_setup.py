@@ -283,6 +283,19 @@ def test_the_dockerd_that_docker_asks_is_chosen(
     assert docker.config_file(Site(), Path("named.json")) == Path.cwd() / "named.json"
 
 
+def test_a_dockerd_that_cannot_be_looked_at_is_not_the_one_at_a_socket(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The root directory of a process that has ended, or of root's for other users."""
+
+    def refuse(root: Path, path: Path) -> Path:
+        raise PermissionError(f"{root}{path}")
+
+    monkeypatch.setattr(dockerd, "resolve_in_root", refuse)
+    monkeypatch.setattr(dockerd, "all_dockerds", lambda: [dockerd.Dockerd(1, ("dockerd",))])
+    assert dockerd.find_by_socket(tmp_path / "docker.sock") is None
+
+
 def test_options_of_a_dockerds_command_line() -> None:
     one = dockerd.Dockerd(1, ("dockerd", "-H", "tcp://a:1", "--host=unix:///run/x.sock", "--add-runtime", "a=/b"))
     assert one.option("--add-runtime") == ["a=/b"]
