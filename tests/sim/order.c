@@ -30,18 +30,39 @@ static void near(float got, float wanted) {
   }
 }
 
+static CUdeviceptr word(void) {
+  void *host;
+  CHECK(cuMemHostAlloc(&host, 8, CU_MEMHOSTALLOC_DEVICEMAP));
+  memset(host, 0, 8);
+  return (CUdeviceptr)host;
+}
+
+/* What a stream is given from now on waits until start(): a machine that keeps this program from its processor between
+ * two launches leaves no gap between them on the device. */
+static CUdeviceptr hold(CUstream held) {
+  CUdeviceptr flag = word();
+  CHECK(cuStreamWaitValue32_v2(held, flag, 1, CU_STREAM_WAIT_VALUE_EQ));
+  return flag;
+}
+
+static void start(CUdeviceptr flag) {
+  __atomic_store_n((unsigned *)flag, 1, __ATOMIC_SEQ_CST);
+}
+
 static void elapsed(void) {
   CUevent first = event(), last = event(), untimed;
   CUfunction function = spin(1000);
   float milliseconds;
+  CUdeviceptr held = hold(NULL);
   launch(function, NULL); /* so that the next one starts where the first record is done */
   CHECK(cuEventRecord(first, NULL));
-  unsigned long long begin_ns = now_ns();
   for (int i = 0; i < 20; i++) launch(function, NULL);
   CHECK(cuEventRecord(last, NULL));
   EXPECT(CUDA_ERROR_NOT_READY, cuEventQuery(last));
   EXPECT(CUDA_ERROR_NOT_READY, cuStreamQuery(NULL));
   EXPECT(CUDA_ERROR_NOT_READY, cuEventElapsedTime_v2(&milliseconds, first, last));
+  unsigned long long begin_ns = now_ns();
+  start(held);
   CHECK(cuEventSynchronize(last));
   TRUE(now_ns() - begin_ns > 19000000); /* it did wait for 20 ms of work */
   CHECK(cuEventQuery(last));
@@ -63,6 +84,7 @@ static void across_streams(void) {
   CUfunction function = spin(1000);
   CUcontext context;
   CHECK(cuCtxGetCurrent(&context));
+  CUdeviceptr held = hold(one);
   launch(function, one);
   CHECK(cuEventRecord(zero, one));
   launch(function, one);
@@ -72,6 +94,7 @@ static void across_streams(void) {
   launch(function, two);
   CHECK(cuEventRecord(last, two));
   CHECK(cuCtxRecordEvent(context, all));
+  start(held);
   CHECK(cuEventSynchronize(all));
   CHECK(cuEventQuery(last));
   near(between(zero, first), 2);
@@ -87,35 +110,43 @@ static void destroyed_with_work(void) {
   CUevent last = event();
   for (int i = 0; i < 3; i++) {
     CUstream made = stream();
+    CUdeviceptr held = hold(made);
     launch(spin(10000), made);
     CHECK(cuEventRecord(last, made));
     CHECK(cuStreamDestroy_v2(made));
     EXPECT(CUDA_ERROR_NOT_READY, cuEventQuery(last));
+    start(held);
     CHECK(cuCtxSynchronize());
     CHECK(cuEventQuery(last));
   }
 }
 
-/* Copies run beside kernels: a copy engine is not the SMs. */
+/* Copies run beside kernels: a copy engine is not the SMs. Both begin at the same time, and neither delays the other.
+ */
 static void copies_overlap(void) {
   CUstream kernels = stream(), copies = stream();
   CUevent begin_event = event(), kernel_event = event(), copy_event = event();
   CUfunction function = spin(10000);
-  size_t bytes = 64 << 20; /* 1.3 ms at 50 GB/s */
-  char *host = calloc(1, bytes);
+  size_t bytes = 4 << 20; /* .08 ms at 50 GB/s */
+  void *host;
   CUdeviceptr device;
+  CHECK(cuMemHostAlloc(&host, bytes, 0)); /* pinned: its copy returns at once */
+  memset(host, 0, bytes);
   CHECK(cuMemAlloc_v2(&device, bytes));
-  CHECK(cuMemcpyHtoD_v2(device, host, bytes));
+  CUdeviceptr held = hold(kernels);
   CHECK(cuEventRecord(begin_event, kernels));
   launch(function, kernels);
   launch(function, kernels);
   CHECK(cuEventRecord(kernel_event, kernels));
-  CHECK(cuMemcpyHtoDAsync_v2(device, host, 1024, copies));
+  CHECK(cuStreamWaitEvent(copies, begin_event, 0));
+  CHECK(cuMemcpyHtoDAsync_v2(device, host, bytes, copies));
   CHECK(cuEventRecord(copy_event, copies));
+  start(held);
   CHECK(cuCtxSynchronize());
+  near(between(begin_event, kernel_event), 20);
   TRUE(between(copy_event, kernel_event) > 0);
   CHECK(cuMemFree_v2(device));
-  free(host);
+  CHECK(cuMemFreeHost(host));
 }
 
 /* The legacy default stream waits for blocking streams, and they for it. */
@@ -124,6 +155,7 @@ static void legacy_order(void) {
   CUevent before = event(), middle = event(), after = event(), apart = event();
   CUfunction function = spin(10000), quick = spin(10);
   CHECK(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
+  CUdeviceptr held = hold(blocking);
   launch(function, blocking);
   CHECK(cuEventRecord(before, blocking));
   launch(quick, NULL);
@@ -131,6 +163,7 @@ static void legacy_order(void) {
   launch(quick, blocking);
   CHECK(cuEventRecord(after, blocking));
   CHECK(cuEventRecord(apart, free_stream)); /* non-blocking: at once */
+  start(held);
   CHECK(cuStreamSynchronize(NULL));
   CHECK(cuStreamSynchronize(blocking));
   near(between(before, middle), 0.010f);
@@ -150,21 +183,16 @@ static void callbacks(void) {
   CUstream made = stream();
   CUevent before = event(), after = event();
   int value = 42;
+  CUdeviceptr held = hold(made);
   launch(spin(10000), made);
   CHECK(cuEventRecord(before, made));
   CHECK(cuLaunchHostFunc(made, host_function, &value));
   CHECK(cuEventRecord(after, made));
-  TRUE(__atomic_load_n(&called, __ATOMIC_SEQ_CST) == 0); /* the kernel before it takes 10 ms */
+  TRUE(__atomic_load_n(&called, __ATOMIC_SEQ_CST) == 0); /* nor is what is before it */
+  start(held);
   CHECK(cuStreamSynchronize(made));
   TRUE(__atomic_load_n(&called, __ATOMIC_SEQ_CST) == 42);
   TRUE(between(before, after) >= 20);
-}
-
-static CUdeviceptr word(void) {
-  void *host;
-  CHECK(cuMemHostAlloc(&host, 8, CU_MEMHOSTALLOC_DEVICEMAP));
-  memset(host, 0, 8);
-  return (CUdeviceptr)host;
 }
 
 /* By name in the issue: a wait on one stream, 41 launches behind it, the write on another stream from this thread. */
