@@ -25,7 +25,6 @@ from .conftest import MakeDevice, MakeProgram, Running, run
 Start = Callable[..., Running]
 GIB = 1 << 30
 MIB = 1 << 20
-pytestmark = pytest.mark.alone
 
 
 def _saturate(start: Start, made: SimulatedDevice, *arguments: tuple[object, ...]) -> tuple[list[Running], int, int]:
@@ -44,6 +43,7 @@ def _total(spans: list[Span], begin_ns: int, end_ns: int) -> float:
     return sum(mean_share(spans, pid, begin_ns, end_ns) for pid in {span.pid for span in spans})
 
 
+@pytest.mark.alone
 def test_two_processes_get_equal_shares(device: MakeDevice, start: Start) -> None:
     """Round robin in slices, kernels longer than a slice included; the switches cost 20 us in 1024."""
     made = device()
@@ -54,12 +54,14 @@ def test_two_processes_get_equal_shares(device: MakeDevice, start: Start) -> Non
     assert 0.96 < sum(shares) <= 1
 
 
+@pytest.mark.alone
 def test_one_process_has_the_whole_device(device: MakeDevice, start: Start) -> None:
     made = device()
     running, begin_ns, end_ns = _saturate(start, made, (1000, 1.0))
     assert mean_share(made.busy_log(), running[0].process.pid, begin_ns, end_ns) > 0.99
 
 
+@pytest.mark.alone
 def test_slices_take_turns(device: MakeDevice, start: Start) -> None:
     """While both have work neither is served for longer than a slice, and spans never overlap."""
     made = device(slice_us=2000, switch_us=100)
@@ -78,6 +80,7 @@ def test_slices_take_turns(device: MakeDevice, start: Start) -> None:
     assert _total(spans, spans[0].begin_ns, spans[-1].end_ns) > 0.9
 
 
+@pytest.mark.alone
 def test_a_program_that_waits_each_time_is_served_beside_one_that_never_does(device: MakeDevice, start: Start) -> None:
     made = device()
     running, begin_ns, end_ns = _saturate(start, made, (1000, 1.5), (100, 1.5, "sync"))
@@ -86,6 +89,7 @@ def test_a_program_that_waits_each_time_is_served_beside_one_that_never_does(dev
     assert _total(spans, begin_ns, end_ns) > 0.9
 
 
+@pytest.mark.alone
 def test_a_stopped_process_stops_no_other(device: MakeDevice, start: Start) -> None:
     made = device()
     first, second = start(made, "saturate", 1000, 30), start(made, "saturate", 1000, 2)
@@ -116,6 +120,7 @@ def test_memory_is_counted_over_processes(device: MakeDevice, start: Start) -> N
     assert fourth.line()["code"] == 0
 
 
+@pytest.mark.alone
 def test_kill_gives_everything_back(device: MakeDevice, start: Start) -> None:
     made = device(memory_bytes="1G", context_bytes="100M")
     holder = start(made, "hold", 800 * MIB, 10000)
@@ -243,6 +248,7 @@ def test_no_process_writes_completions_but_the_server(device: MakeDevice) -> Non
         link.close()
 
 
+@pytest.mark.alone
 def test_the_server_sleeps_when_nothing_is_to_be_done(device: MakeDevice, start: Start) -> None:
     made = device()
     holder = start(made, "hold", MIB, 10)
@@ -253,6 +259,7 @@ def test_the_server_sleeps_when_nothing_is_to_be_done(device: MakeDevice, start:
     assert made.cpu_seconds() - before <= 0.02
 
 
+@pytest.mark.alone
 def test_kernels_of_20_us_saturate_the_device_for_little_of_a_core(device: MakeDevice, start: Start) -> None:
     """The wide form of what benchmarks/ measures: this machine may be busy with other tests."""
     made = device()
@@ -262,6 +269,7 @@ def test_kernels_of_20_us_saturate_the_device_for_little_of_a_core(device: MakeD
     assert made.cpu_seconds() - before < 0.5
 
 
+@pytest.mark.alone
 def test_a_process_that_was_idle_for_long_is_served_at_once(
     device: MakeDevice, program: MakeProgram, start: Start
 ) -> None:

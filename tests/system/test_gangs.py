@@ -21,7 +21,7 @@ HALVES = ("--gpus", "1", "--spread", "2", "--mem", "2G")
 SECONDS = 1.0
 WINDOWS = 30
 Gang = Callable[..., Part]
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="session")
