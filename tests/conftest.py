@@ -49,7 +49,7 @@ def _guard(send: Callable[[int, int], None]) -> Callable[[int, int], None]:
 
 def pytest_xdist_auto_num_workers() -> int:
     """With `-n auto`: more workers than processors, as most tests wait for programs that they have started."""
-    return 2 * len(os.sched_getaffinity(0))
+    return 3 * len(os.sched_getaffinity(0))
 
 
 def _real_device() -> bool:

@@ -16,6 +16,8 @@ from xdist.workermanage import WorkerController
 
 #: folders whose tests use what a machine has once: engines, their networks and images, the CDI directories
 ONE_AT_A_TIME = ("tests/containers/", "tests/oci/")
+#: folders whose tests read the same sources, which one worker then parses once
+READ_ONCE = ("tests/rules/",)
 #: the unit of work that is run last
 ALONE = "alone"
 #: a test that is marked slow is as long as so many others
@@ -39,7 +41,7 @@ def _marked(path: str, mark: str) -> frozenset[str]:
 
 
 class ByFile(LoadScopeScheduling):
-    """A unit of work is a file, a folder of ONE_AT_A_TIME, or all tests that are marked alone."""
+    """A unit of work is a file, a folder of ONE_AT_A_TIME or READ_ONCE, or all tests that are marked alone."""
 
     def __init__(self, config: pytest.Config, log: Any = None) -> None:
         super().__init__(config, log)
@@ -53,7 +55,7 @@ class ByFile(LoadScopeScheduling):
         if self._has_mark(nodeid, ALONE):
             return ALONE
         path = nodeid.partition("::")[0]
-        return next((folder for folder in ONE_AT_A_TIME if path.startswith(folder)), path)
+        return next((folder for folder in (*ONE_AT_A_TIME, *READ_ONCE) if path.startswith(folder)), path)
 
     def _length(self, unit: str) -> int:
         if unit not in self._lengths:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.examples import is_nightly
 from tests.published import published
 from vgpud.cli.demo.private_system import wait_for
 from vgpud.libraries import elf
@@ -121,14 +122,33 @@ def test_auditwheel_sees_a_newer_symbol(wheel: Path, tmp_path: Path) -> None:
         wheels.check(spoiled, os.uname().machine)
 
 
-@pytest.mark.slow
-def test_a_wheel_for_the_other_machine(tmp_path: Path) -> None:
-    """The same command with a cross compiler. What is in it is compared with that of this machine elsewhere."""
+@pytest.fixture
+def other_machine() -> str:
+    """One that a cross compiler is here for."""
     other = next(machine for machine in wheels.MACHINES if machine != os.uname().machine)
     try:
         wheels.compiler(other)
     except wheels.WheelError as error:
         pytest.skip(str(error))
+    return other
+
+
+def test_all_sources_are_for_the_other_machine_too(other_machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What test_a_wheel_for_the_other_machine() takes six times as long for. tests/shim/ builds its libvgpu.so."""
+    monkeypatch.setenv("CC", wheels.compiler(other_machine))
+    sources = {name for parts, _ in build_shim.targets().values() for name in parts} | {*build_shim.daemon_sources()}
+    assembler = [name for name in sources if name.endswith(".S")]
+    assert assembler and all(name.endswith(f"_{other_machine}.S") for name in assembler)
+    flags = [*build_shim.CFLAGS, "-fsyntax-only"]
+    run(*build_shim.compiler(), *flags, *(name for name in sorted(sources) if name.endswith(".c")), cwd=ROOT)
+
+
+@pytest.mark.slow
+def test_a_wheel_for_the_other_machine(other_machine: str, tmp_path: Path) -> None:
+    """The same command with a cross compiler. What is in it is compared with that of this machine elsewhere."""
+    if not is_nightly():
+        pytest.skip("compiles everything again: make test-nightly")
+    other = other_machine
     done = run(sys.executable, ROOT / "tools/build_wheel.py", "--machine", other, "--out", tmp_path)
     (made,) = tmp_path.glob("*.whl")
     assert done == f"{made} (manylinux2014: checked by auditwheel)\n" and made.name.endswith(f"_{other}.whl")

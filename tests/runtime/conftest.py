@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
-import sys
 import tempfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,9 +13,12 @@ from typing import Any
 
 import pytest
 
+from shim import build_shim
+from tests.examples import is_nightly
 from tests.runtime.supervisors import WORLDS, World
 
 ROOT = Path(__file__).resolve().parents[2]
+BUILDS = ["shipped", "sanitized"]
 SANITIZE = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
 FLAGS = ["-std=gnu11", "-iquote", "shim", "-Wall", "-Wextra", "-Werror"]
 #: of the build with sanitizers: tests of what is said at the end of waiting take it
@@ -26,6 +28,34 @@ LOW_LEVEL_STATUS = 7
 #: a request as docker writes it
 CONFIG = b'{"process":{"env":["PATH=/bin","VGPU=0.5"]}}'
 PLAIN_CONFIG = b'{"process":{"env":["PATH=/bin","NOT_VGPU=1"]}}'
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """At each change a case runs in one of the two builds, by turns; in a nightly run in both."""
+    builds_of: dict[str, list[str]] = {}
+    for item in items:
+        if build := _build(item):
+            builds_of.setdefault(_case(item, build), []).append(build)
+
+    def is_left_out(item: pytest.Item) -> bool:
+        build = _build(item)
+        case = _case(item, build) if build else ""
+        return bool(build) and builds_of[case] == BUILDS and build != BUILDS[zlib.crc32(case.encode()) % len(BUILDS)]
+
+    if not is_nightly() and (left_out := [item for item in items if is_left_out(item)]):
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not is_left_out(item)]
+
+
+def _build(item: pytest.Item) -> str:
+    """The build that a test of this folder is run with; "": it uses none, or is another folder's."""
+    values = item.callspec.params if hasattr(item, "callspec") and Path(__file__).parent in item.path.parents else {}
+    return next((str(values[name]) for name in ("front", "world") if values.get(name) in BUILDS), "")
+
+
+def _case(item: pytest.Item, build: str) -> str:
+    """A test with all of its values but the build."""
+    return item.nodeid.replace(build, "", 1)
 
 
 @dataclass(slots=True)
@@ -97,8 +127,10 @@ class Front:
 
 
 def compile_c(out: Path, sources: Sequence[str], flags: Sequence[str] = ()) -> Path:
-    command = [os.environ.get("CC", "gcc"), *FLAGS, *flags, "-o", str(out), *sources]
-    subprocess.run(command, cwd=ROOT, check=True)
+    """Links a program; its objects are compiled once for all workers of a run, and for later runs."""
+    options = [*FLAGS, *flags]
+    objects = build_shim.compile_objects(sources, options)
+    subprocess.run([*build_shim.compiler(), *options, "-o", str(out), *objects], cwd=ROOT, check=True)
     return out
 
 
@@ -106,8 +138,7 @@ def compile_c(out: Path, sources: Sequence[str], flags: Sequence[str] = ()) -> P
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
     """The front in both builds, from the sources of now, and the fake low-level runtime."""
     folder = tmp_path_factory.mktemp("front")
-    code = f"import build_shim, pathlib; build_shim.build_target('vgpu-runtime', pathlib.Path({str(folder)!r}))"
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT / "shim", check=True)
+    build_shim.build_target("vgpu-runtime", folder)
     sources = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "shim" / "runtime").glob("*.c"))
     return {
         "shipped": folder / "vgpu-runtime",
@@ -116,7 +147,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
     }
 
 
-@pytest.fixture(params=["shipped", "sanitized"])
+@pytest.fixture(params=BUILDS)
 def front(request: pytest.FixtureRequest, programs: Mapping[str, Path]) -> Iterator[Front]:
     """A fresh installation; a folder with a short name, since the daemon's socket lies in it."""
     folder = Path(tempfile.mkdtemp(prefix="vgr-"))
@@ -135,13 +166,12 @@ def builds(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
     """vgpu-job as it is shipped, from the sources of now, and with sanitizers."""
     folder = tmp_path_factory.mktemp("job")
     folder.chmod(0o755)
-    code = f"import build_shim, pathlib; build_shim.build_target('vgpu-job', pathlib.Path({str(folder)!r}))"
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT / "shim", check=True)
+    build_shim.build_target("vgpu-job", folder)
     sources = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "shim" / "job").glob("*.c"))
     return {"shipped": folder / "vgpu-job", "sanitized": compile_c(folder / "sanitized", sources, SANITIZE)}
 
 
-@pytest.fixture(params=["shipped", "sanitized"])
+@pytest.fixture(params=BUILDS)
 def world(request: pytest.FixtureRequest, builds: Mapping[str, Path]) -> Iterator[World]:
     made = World(builds[request.param])
     yield made
