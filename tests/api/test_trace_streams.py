@@ -11,14 +11,14 @@ import grpc
 import pytest
 
 from tests.attach import client
+from tests.builders import make_device, make_slice
 from tests.daemon.node import PATIENCE_S, Node, eventually
 from vgpud.api import trace_streams
 from vgpud.api.caller import Caller, set_caller
 from vgpud.api.server import SliceService
 from vgpud.api.trace_streams import Tracing
-from vgpud.core.model import Device, Share, Slice, Spec, State
+from vgpud.core.model import Share, State
 from vgpud.core.observed import TraceEvent
-from vgpud.core.origins import User
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 
@@ -150,8 +150,8 @@ def test_the_stream_ends_with_its_slice(watched: Any, node: Node) -> None:
 def test_how_a_slice_ended_is_reported_to_slow_readers_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace_streams, "BATCH_EVENTS", 3)
     source = Source()
-    made = Slice(User("a"), "uid", 1, Spec(250), (Share("a", 250, 250, 1, 1),), 0, 0)
-    state = State(devices={"a": Device("a", 0, "a device", "", 1 << 30, 1, True, 0, 1)}, slices={"a": made})
+    made = make_slice("a", Share("a", 250, 250, 1, 1), milli=250)
+    state = State(devices={"a": make_device(uuid="a")}, slices={"a": made})
     service = SliceService(SimpleNamespace(node="n1", state=state, tracing=Tracing(source)))  # type: ignore[arg-type]
 
     async def story() -> list[str]:

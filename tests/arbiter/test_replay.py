@@ -15,9 +15,9 @@ import pytest
 
 from models.arbiter.model import Regime
 from tests.arbiter.replay import HEADER, RECORD, read, replay
+from tests.builders import make_device, make_slice
 from vgpud.config import ArbiterConfig, arbiter_items
-from vgpud.core.model import Device, Share, Slice, Spec
-from vgpud.core.origins import User
+from vgpud.core.model import Share, Slice
 from vgpud.devices.arbiters import Arbiters, ffi
 
 UUID = "GPU-0"
@@ -75,11 +75,11 @@ class Tenant(threading.Thread):
 
 
 def slice_of(serial: int, low: int, high: int) -> Slice:
-    return Slice(User(f"s{serial}"), f"uid{serial}", serial, Spec(low), (Share(UUID, low, high, 0, 1 << 28),), 0, 0)
+    return make_slice(f"s{serial}", Share(UUID, low, high, 0, 1 << 28), milli=low, serial=serial)
 
 
 def arbiters() -> Arbiters:
-    return Arbiters([Device(UUID, 0, "a device", "", 1 << 30, 1, True, 0, 1)], dict(arbiter_items(ArbiterConfig())))
+    return Arbiters([make_device(uuid=UUID)], dict(arbiter_items(ArbiterConfig())))
 
 
 def record(path: Path) -> None:

@@ -13,25 +13,24 @@ from typing import Any
 import pytest
 
 from tests.attach import client
+from tests.builders import GIB, make_device, make_slice
 from vgpud.attach.messages import ffi, lib
 from vgpud.attach.server import Admission, Greeting, Tenants
 from vgpud.attach.thread import AdmissionThread
 from vgpud.config import ArbiterConfig, arbiter_items
-from vgpud.core.model import Denied, Device, Process, Reason, Share, Slice, Spec, State
-from vgpud.core.origins import User
+from vgpud.core.model import Denied, Device, Process, Reason, Share, State
 from vgpud.core.slices.attach_rules import Rules, attach_rules
 from vgpud.devices.arbiters import Arbiters
 
-GIB = 1 << 30
 UUID = "GPU-00000000-0000-0000-0000-000000000001"
-DEVICE = Device(UUID, 0, "d", "", 80 * GIB, 132, True, GIB, GIB)
+DEVICE = make_device(uuid=UUID, context_bytes=GIB, granule_bytes=GIB)
 
 
 class Backend:
     """A daemon's part for the sockets; `refusal`: what the core says of every program."""
 
     def __init__(self, uid: int) -> None:
-        self.made = Slice(User("a"), "a", 1, Spec(500), (Share(UUID, 500, 500, GIB, GIB),), uid, 0)
+        self.made = make_slice("a", Share(UUID, 500, 500, GIB, GIB), uid="a", owner_uid=uid)
         self.state = State(devices={UUID: DEVICE}, slices={"a": self.made})
         self.arbiters = Arbiters([DEVICE], dict(arbiter_items(ArbiterConfig())))
         self.arbiters.apply(self.made)

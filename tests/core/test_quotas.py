@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.builders import GIB, make_device
 from vgpud.core import events as ev
 from vgpud.core.model import (
     ALLOW,
@@ -15,7 +16,6 @@ from vgpud.core.model import (
     QUOTA,
     Asker,
     Denied,
-    Device,
     Quota,
     Reason,
     Share,
@@ -28,7 +28,6 @@ from vgpud.core.origins import Container, Job, User
 from vgpud.core.slices import invariants, queue_quota
 from vgpud.core.slices.machine import step
 
-GIB = 1 << 30
 ANN, BOB = Asker(1000, (100,)), Asker(1001, (100, 200))
 TEAM, USER = Quota("team", limit_milli=1500, members=("gid:100",)), Quota("ann", "team", 1000, ("uid:1000",))
 OPEN = Quota("default")
@@ -46,7 +45,7 @@ def test_what_is_no_member(member: str) -> None:
 
 def started(direct: str = QUOTA, *queues: Quota) -> State:
     state = State()
-    devices = tuple(Device(f"GPU-{i}", i, "fake", f"0:{i}", 80 * GIB, 132, True, 512 << 20, 2 << 20) for i in range(3))
+    devices = tuple(map(make_device, range(3)))
     step(state, ev.Started(SiteLimits(direct=direct), devices, (), ()), 0)
     step(state, ev.QuotasChanged(queues or (OPEN, TEAM, USER)), 0)
     return state

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from tests.builders import make_device, make_slice
 from vgpud.config import ArbiterConfig, arbiter_items
-from vgpud.core.model import LATENCY, Device, Share, Slice, Spec
+from vgpud.core.model import LATENCY, Share, Slice, Spec
 from vgpud.core.observed import SCHEDULING
-from vgpud.core.origins import User
 from vgpud.core.slices.gangs import Role
 from vgpud.devices.arbiters import Arbiters, _Usage, ffi, lib
 
@@ -36,11 +36,15 @@ class Tenant:
         os.eventfd_write(self.bell, 1)
 
 
+def make_share(least: int, most: int = 1000, uuid: str = UUID) -> Share:
+    return Share(uuid, least, most, 0, 1 << 28)
+
+
 @pytest.fixture
 def arbiters() -> Iterator[Arbiters]:
-    devices = [Device(uuid, i, "a device", "", 1 << 30, 1, True, 0, 1) for i, uuid in enumerate((UUID, "GPU-1"))]
+    devices = [make_device(0), make_device(1)]
     made = Arbiters(devices, dict(arbiter_items(ArbiterConfig())))
-    made.apply(Slice(User("a"), "uid", SERIAL, Spec(500), (Share(UUID, 500, 1000, 0, 1 << 28),), 0, 0))
+    made.apply(make_slice("a", make_share(500), serial=SERIAL))
     yield made
     made.close()
 
@@ -187,7 +191,7 @@ def test_slices_that_use_nothing_are_not_looked_at_one_by_one(
         arbiters.sample(1_000_000_000 + tick * 100_000_000, {})
     assert len(looks) == 2
     assert arbiters.slice_stats(SERIAL, UUID).share_ratio == 0
-    arbiters.apply(Slice(User("b"), "uid", SERIAL + 1, Spec(100), (Share(UUID, 100, 1000, 0, 1 << 28),), 0, 0))
+    arbiters.apply(make_slice("b", make_share(100), milli=100, serial=SERIAL + 1))
     for tick in range(700, 703):
         arbiters.sample(1_000_000_000 + tick * 100_000_000, {UUID: 1.0})
     now = arbiters.slice_stats(SERIAL, UUID)
@@ -214,7 +218,7 @@ def test_alone_on_a_device_the_drivers_reading_counts(arbiters: Arbiters, tenant
 
 def test_waits_and_drains_are_counted(arbiters: Arbiters, tenant: Tenant) -> None:
     """Under a cap the gate closes, whatever else happens."""
-    arbiters.apply(Slice(User("a"), "uid", SERIAL, Spec(100), (Share(UUID, 100, 100, 0, 1 << 28),), 0, 0))
+    arbiters.apply(make_slice("a", make_share(100, 100), milli=100, serial=SERIAL))
     tenant.says(contexts=1, waiting=1, waited_ns=100_000, wait_counts=[3, 1] + [0] * 14)
     wait_for(lambda: arbiters.slice_stats(SERIAL, UUID).throttled_ns == 100_000)
     wait_for(lambda: tenant.control.gate & 3 != 0)
@@ -256,7 +260,7 @@ def neighbour(arbiters: Arbiters) -> Iterator[Tenant]:
 
 
 def neighbours_slice(spec: Spec) -> Slice:
-    return Slice(User("b"), "uid-b", SERIAL + 1, spec, (Share(UUID, spec.gpus_milli, 1000, 0, 1 << 28),), 0, 0)
+    return make_slice("b", make_share(spec.gpus_milli), spec=spec, serial=SERIAL + 1)
 
 
 def test_weight_priority_and_class_reach_the_device(arbiters: Arbiters, tenant: Tenant, neighbour: Tenant) -> None:
@@ -264,7 +268,7 @@ def test_weight_priority_and_class_reach_the_device(arbiters: Arbiters, tenant: 
         return tuple(arbiters.slice_stats(serial, UUID).entitlement_milli for serial in (SERIAL, SERIAL + 1))
 
     def apply(first: Spec, second: Spec) -> None:
-        arbiters.apply(Slice(User("a"), "uid", SERIAL, first, (Share(UUID, 0, 1000, 0, 1 << 28),), 0, 0))
+        arbiters.apply(make_slice("a", make_share(0), spec=first, serial=SERIAL))
         arbiters.apply(neighbours_slice(second))
 
     for each in (tenant, neighbour):
@@ -285,8 +289,8 @@ def test_weight_priority_and_class_reach_the_device(arbiters: Arbiters, tenant: 
 
 
 def test_tenants_of_a_gang_are_asked_for_their_collectives(arbiters: Arbiters, tenant: Tenant) -> None:
-    shares = tuple(Share(uuid, 500, 1000, 0, 1 << 28) for uuid in (UUID, "GPU-1"))
-    arbiters.apply(Slice(User("a"), "uid", SERIAL, Spec(1000), shares, 0, 0))
+    shares = [make_share(500, uuid=uuid) for uuid in (UUID, "GPU-1")]
+    arbiters.apply(make_slice("a", *shares, milli=1000, serial=SERIAL))
     wait_for(lambda: tenant.control.watch & lib.VG_WATCH_GANG)
-    arbiters.apply(Slice(User("a"), "uid", SERIAL, Spec(500), shares[:1], 0, 0), ("GPU-1",))
+    arbiters.apply(make_slice("a", shares[0], serial=SERIAL), ("GPU-1",))
     wait_for(lambda: not tenant.control.watch & lib.VG_WATCH_GANG)

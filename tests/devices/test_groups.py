@@ -12,6 +12,7 @@ from typing import Any
 import pynvml
 import pytest
 
+from tests.builders import make_device
 from vgpud.cli.demo.private_system import OwnSystem
 from vgpud.core.model import Device
 from vgpud.devices.nvml import Devices
@@ -27,7 +28,7 @@ def made(count: int) -> tuple[Devices, list[Device]]:
     """Devices 10, 11, ... of a node."""
     shell = Devices.__new__(Devices)  # without a driver: handles are numbers here
     shell._handles = {f"GPU-{index}": index for index in range(count)}
-    return shell, [Device(f"GPU-{i}", 10 + i, "SIM", "", 1 << 30, 1, True, 0, 1) for i in range(count)]
+    return shell, [make_device(10 + i, uuid=f"GPU-{i}") for i in range(count)]
 
 
 def groups(count: int) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders import make_device
 from tests.daemon.node import Node, eventually, own_node
 from vgpud import paths
 from vgpud.core.model import Device
@@ -27,7 +28,7 @@ ME = f"user {pwd.getpwuid(os.getuid()).pw_name} (uid {os.getuid()})"
 
 
 def device(uuid: str = UUID, index: int = 0) -> Device:
-    return Device(uuid, index, "a device", "", 1 << 30, 1, False, 0, 1)
+    return make_device(index, uuid=uuid, is_simulated=False)
 
 
 @pytest.fixture

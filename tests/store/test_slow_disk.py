@@ -21,11 +21,12 @@ import grpc
 import pytest
 
 from tests.attach import client
+from tests.builders import make_slice
 from tests.daemon.node import Node, eventually
 from vgpud._shim import ffi
 from vgpud.core import events as ev
 from vgpud.core.events import SaveSlice
-from vgpud.core.model import Process, Share, Slice, Spec, State
+from vgpud.core.model import Process, Share, Slice, State
 from vgpud.core.observed import Entry
 from vgpud.core.origins import User
 from vgpud.daemon.daemon import Daemon
@@ -55,7 +56,7 @@ main()
 
 
 def slice_of(name: str, revision: int = 1) -> Slice:
-    return Slice(User(name), f"uid-{name}", 1, Spec(250), (Share("GPU-0", 250, 250, 1, 1),), 0, 0, revision)
+    return make_slice(name, Share("GPU-0", 250, 250, 1, 1), milli=250, revision=revision)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tests.builders import make_device
 from vgpud.core.jobs.model import NEVER_NS, Ask, Job, JobSpec, Node, Placement
 from vgpud.core.model import Device, Spec
 
@@ -13,7 +14,7 @@ GRANULE_BYTES = 2 << 20
 
 
 def device(node: str, index: int, memory_bytes: int = 80 * GIB, context_bytes: int = 0) -> Device:
-    return Device(f"{node}/{index}", index, "SIM", "", memory_bytes, 132, True, context_bytes, GRANULE_BYTES)
+    return make_device(index, uuid=f"{node}/{index}", memory_bytes=memory_bytes, context_bytes=context_bytes)
 
 
 def node(

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from tests.builders import make_small_device
 from tests.core.queue.test_elastic import GIB, make_elastic_spec, notes, size, workers
 from tests.core.queue.world import CountedCluster, Shell, gpus, make_policy, queue, shell
 from vgpud.core.jobs.events import Held, JobEnded, Released, ResizeJob, StopJob, Submitted
 from vgpud.core.jobs.model import SECOND_NS, Node, QueueSpec
-from vgpud.core.model import Device
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.queue import elasticity
 from vgpud.core.queue.machine import Machine
@@ -196,7 +196,7 @@ def test_a_job_that_is_to_stop_in_the_decision_in_which_it_grows_continues_with_
 
 def test_the_memory_of_a_slice_that_starts_larger_is_that_of_its_least() -> None:
     """It cannot be given back: no job for which it shrinks would fit beside it."""
-    device = Device("gpu", 0, "x", "", 16 * GIB, 8, True, 1 << 20, 1 << 20)
+    device = make_small_device()
     queues = eager(), queue("team", guarantee_milli=500)
     at = Shell(Machine(queues, Cluster([Node("n", (device,))]), make_policy))
     job = at.submit(make_elastic_spec(0.25, 1))

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.builders import make_small_device
 from tests.core.queue.world import CountedCluster, Shell, gpus, make_policy, queue, shell
 from vgpud.core.jobs.events import (
     Cancelled,
@@ -21,7 +22,7 @@ from vgpud.core.jobs.events import (
     Wished,
 )
 from vgpud.core.jobs.model import SECOND_NS, Ask, Elastic, How, JobSpec, Node
-from vgpud.core.model import Device, Reason
+from vgpud.core.model import Reason
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.queue.machine import Machine
 from vgpud.core.queue.record import decode, encode, from_plain, to_plain
@@ -384,10 +385,7 @@ def test_its_policy_looks_at_it_again() -> None:
 
 
 def make_device_cluster() -> Cluster:
-    def device(index: int) -> Device:
-        return Device(f"d{index}", index, "x", "", 16 * GIB, 8, True, 1 << 20, 1 << 20)
-
-    return Cluster([Node("n", (device(0), device(1)))])
+    return Cluster([Node("n", (make_small_device(0), make_small_device(1)))])
 
 
 def test_an_elastic_slice_grows_on_its_device_and_gives_it_back() -> None:

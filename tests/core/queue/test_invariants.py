@@ -9,6 +9,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from tests.builders import make_small_device
 from tests.core.queue.world import CountedCluster, Shell, gpus, make_policy, queue
 from tests.examples import examples
 from vgpud.core.jobs.events import (
@@ -23,7 +24,6 @@ from vgpud.core.jobs.events import (
     Submitted,
 )
 from vgpud.core.jobs.model import SECOND_NS, Ask, How, Job, JobState, Node, Placement
-from vgpud.core.model import Device
 from vgpud.core.placement.base import ClusterCapacity
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.queue import sizes
@@ -42,10 +42,7 @@ GIB = 1 << 30
 
 
 def cluster() -> Cluster:
-    def device(node: int, index: int) -> Device:
-        return Device(f"{node}-{index}", index, "x", "", 16 * GIB, 8, True, 1 << 20, 1 << 20)
-
-    return Cluster([Node(f"n{n}", tuple(device(n, i) for i in range(4))) for n in range(2)])
+    return Cluster([Node(f"n{n}", tuple(make_small_device(i, uuid=f"{n}-{i}") for i in range(4))) for n in range(2)])
 
 
 CLUSTERS: dict[str, Any] = {"counted": lambda: CountedCluster(TOTAL * 1000), "cluster": cluster}

@@ -7,11 +7,12 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.builders import make_small_device
 from tests.core.queue.world import POLICIES, Shell, gpus, make_policy, queue, shell
 from tests.examples import examples
 from vgpud.core.jobs.events import Cancelled, JobEnded, JobSuspended, SaveJob, StartFailed, StartJob, Submitted, Woken
 from vgpud.core.jobs.model import SECOND_NS, Ask, How, Job, JobSpec, Node
-from vgpud.core.model import Device, Spec
+from vgpud.core.model import Spec
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.queue.machine import Machine
 
@@ -123,7 +124,7 @@ def with_memory(gib: int, priority: int) -> JobSpec:
 
 
 def device_of_16_gib() -> Shell:
-    device = Device("d", 0, "x", "", 16 * GIB, 8, True, 1 << 20, 1 << 20)
+    device = make_small_device()
     hows = (How.PAUSE, How.EVICT, How.REQUEUE)
     cluster = Cluster([Node("n", (device,))])
     return Shell(Machine((queue(policy="priority"),), cluster, make_policy, hows=hows), slow=True)

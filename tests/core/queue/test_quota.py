@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from tests.builders import make_small_device
 from tests.core.queue.world import Shell, gpus, make_policy, queue, shell
 from vgpud.core.jobs.events import Held, QueuesChanged, RoomChanged
 from vgpud.core.jobs.model import SECOND_NS, Ask, JobSpec, Node, QueueSpec
-from vgpud.core.model import Device, Spec
+from vgpud.core.model import Spec
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.queue.machine import Machine
 from vgpud.core.queue.quota import HISTORY_BITS, check_queues, decay
@@ -242,7 +243,7 @@ def test_what_a_claim_has_used_is_known_when_it_is_held() -> None:
 
 def test_a_job_that_asks_for_no_guaranteed_time_reclaims_no_capacity() -> None:
     """Memory alone is guaranteed to no queue: a queue with a guarantee of 0 is never below it."""
-    device = Device("d", 0, "x", "", 16 << 30, 8, True, 1 << 20, 1 << 20)
+    device = make_small_device()
     cluster = Cluster([Node("n", (device,))])
     at = Shell(Machine((queue(), queue("team"), queue("mine", guarantee_milli=500)), cluster, make_policy))
     theirs = at.submit(gpus(1, queue="team"))

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from tests.builders import make_small_device
 from tests.core.queue.test_changes import change
 from tests.core.queue.test_elastic_properties import ElasticDriver, all_happens
 from tests.core.queue.test_invariants import finish
 from tests.core.queue.world import Shell, gpus, make_policy, queue, shell
 from vgpud.core.jobs.events import Changed, Note, QueuesChanged, ReservationsChanged, Resized, ResizeJob
 from vgpud.core.jobs.model import SECOND_NS, How, Node, Reservation
-from vgpud.core.model import Denied, Device
+from vgpud.core.model import Denied
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.queue.machine import Machine
 
@@ -129,7 +130,7 @@ def test_a_reserved_device_is_not_grown_on() -> None:
 
 
 def test_memory_that_followed_the_gpus_stays() -> None:
-    device = Device("d", 0, "x", "", 16 * GIB, 8, True, 1 << 20, 1 << 20)
+    device = make_small_device()
     cluster = Cluster([Node("n", (device,))])
     at = Shell(Machine((queue(),), cluster, make_policy))
     job = at.submit(gpus(0.5))

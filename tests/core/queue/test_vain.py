@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.builders import make_small_device
 from tests.core.queue.world import Shell, gpus, queue
 from tests.examples import combined, is_nightly
 from vgpud.core.jobs.events import Command, Event, NodesChanged, Note, QueuesChanged, RoomChanged, StartJob, StopJob
@@ -21,7 +22,7 @@ NODES, DEVICES, MEMORY_BYTES = 3, 2, 16 * GIB
 
 
 def devices(node: int, memory_bytes: int = MEMORY_BYTES) -> tuple[Device, ...]:
-    return tuple(Device(f"{node}-{i}", i, "x", "", memory_bytes, 8, True, 1 << 20, 1 << 20) for i in range(DEVICES))
+    return tuple(make_small_device(i, uuid=f"{node}-{i}", memory_bytes=memory_bytes) for i in range(DEVICES))
 
 
 def cluster(*, nodes: int = NODES, memory_bytes: int = MEMORY_BYTES) -> list[Node]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.builders import GIB, MIB, make_device
 from vgpud.core import origins
 from vgpud.core.colocate.usage import FIRST_LOOK_NS
 from vgpud.core.elastic.autoscaler import Autoscaler
@@ -19,7 +20,7 @@ from vgpud.core.elastic.worker_group import ProgressReport, new_group
 from vgpud.core.jobs import events as qe
 from vgpud.core.jobs.facts import Launch, Predicted
 from vgpud.core.jobs.model import SECOND_NS, Ask, Elastic, Job, JobSpec, JobState, Place
-from vgpud.core.model import Device, Share, Slice, Spec, State
+from vgpud.core.model import Share, Slice, Spec, State
 from vgpud.core.observed import SliceStats
 from vgpud.daemon.jobs import measured_rows
 from vgpud.daemon.jobs.progress import LOOK_NS, ProgressMonitor, Watched
@@ -29,7 +30,7 @@ from vgpud.store.database import Store
 from vgpud.store.elastic import ElasticStore
 from vgpud.store.jobs import JobStore
 
-DEVICE = Device("GPU-0", 0, "H200", "0", 8 << 30, 132, True, 1 << 28, 1 << 21)
+DEVICE = make_device(name="H200", memory_bytes=8 * GIB, context_bytes=256 * MIB)
 
 
 def launch(prediction: Predicted | None = None) -> Launch:

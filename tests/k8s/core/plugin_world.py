@@ -13,9 +13,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
+from tests.builders import make_device
 from vgpud.core import events as node_events
 from vgpud.core import origins
-from vgpud.core.model import ALL_DEVICES, Denied, Device, Share, SiteLimits, Slice
+from vgpud.core.model import ALL_DEVICES, Denied, Share, SiteLimits, Slice
 from vgpud.core.model import State as NodeState
 from vgpud.core.origins import Allocation
 from vgpud.core.slices import invariants, machine
@@ -50,10 +51,7 @@ class Pod:
 class World:
     def __init__(self, gpus: int = 1, max_milli: int = 0) -> None:
         self.gpus = tuple(Gpu(f"GPU-{n}", n, "H200", 140_400 * MIB, 2 * MIB) for n in range(gpus))
-        devices = tuple(
-            Device(gpu.uuid, gpu.index, "H200", f"0:{gpu.index}", gpu.memory_bytes, 132, True, 512 * MIB, 2 * MIB)
-            for gpu in self.gpus
-        )
+        devices = tuple(make_device(gpu.index, uuid=gpu.uuid, memory_bytes=gpu.memory_bytes) for gpu in self.gpus)
         self.now_ns = 0
         self.node = NodeState()
         self._node(node_events.Started(SiteLimits(kubernetes_devices=(ALL_DEVICES,)), devices, (), ()))
