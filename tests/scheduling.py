@@ -36,8 +36,9 @@ def _marked(path: str, mark: str) -> frozenset[str]:
 
     body = ast.parse(text).body
     marked = {n.name for n in body if isinstance(n, ast.FunctionDef) and any(map(is_mark, n.decorator_list))}
-    whole = [n for n in body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "pytestmark"]
-    return frozenset(marked | ({""} if any(is_mark(n.value) for n in whole) else set()))
+    values = [n.value for n in body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "pytestmark"]
+    whole = [mark for value in values for mark in (value.elts if isinstance(value, ast.List) else [value])]
+    return frozenset(marked | ({""} if any(map(is_mark, whole)) else set()))
 
 
 class ByFile(LoadScopeScheduling):

@@ -37,8 +37,9 @@ class Run:
     def __init__(self, rootpath: Path, workers: int, ids: list[str]) -> None:
         (rootpath / "tests").mkdir()
         for name in {nodeid.split("::")[0] for nodeid in ids}:
-            marks = [mark for word, mark in (("measured", "alone"), ("long", "slow")) if word in name]
-            (rootpath / name).write_text("".join(f"pytestmark = pytest.mark.{mark}" for mark in marks))
+            texts = {"measured": "[pytest.mark.alone, pytest.mark.root]", "long": "pytest.mark.slow"}
+            marks = [text for word, text in texts.items() if word in name]
+            (rootpath / name).write_text("".join(f"pytestmark = {mark}" for mark in marks))
         option = SimpleNamespace(loadscopereorder=True, maxprocesses=None)
         config = SimpleNamespace(
             rootpath=rootpath, option=option, getvalue=lambda name: [f"{workers}*popen"] if name == "tx" else []

@@ -71,6 +71,7 @@ def losses(module: str, *options: str) -> list[float]:
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "options"),
     [

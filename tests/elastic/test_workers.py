@@ -17,6 +17,7 @@ from tests.elastic.fake_coordinator import Coordinator, wait_for
 from tests.elastic.forked import Forked
 
 pytest.importorskip("torch")
+pytestmark = pytest.mark.slow
 
 STEPS = "100"
 PROGRAM = ["--batch", "30", "--width", "4", "--records", "200", "--double"]
@@ -154,7 +155,6 @@ def test_training_continues_while_the_daemon_is_away(peers: Coordinator, tmp_pat
     same(curve(peers, [0, 1]), alone(tmp_path, "--steps", STEPS))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_whatever_happens_the_curve_is_that_of_one(peers: Coordinator, tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)

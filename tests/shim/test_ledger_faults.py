@@ -84,6 +84,7 @@ def bench(shim: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Benc
         yield Bench(folder, shim, device)
 
 
+@pytest.mark.slow
 def test_every_driver_call_fails_once_and_the_ledger_is_exact(bench: Bench) -> None:
     counts = bench.folder / "counts"
     assert bench.once("first", VGPU_SIM_COUNT_CALLS=str(counts)) == ""

@@ -24,7 +24,10 @@ from vgpud.store.elastic import ElasticStore
 from vgpud.store.jobs import JobStore
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
-pytestmark = pytest.mark.skipif(MISSING, reason="the simulated driver or vgpu-job is not built: run make")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(MISSING, reason="the simulated driver or vgpu-job is not built: run make"),
+]
 LONG_MS = 3_600_000
 
 
