@@ -73,9 +73,13 @@ def test_the_next_one_answers_before_the_former_one_ends(two: list[Instance]) ->
         claim = half(one, one.uid[:8])
         (answer,) = one.kubelet.prepare(claim).values()
         assert not answer.error
-    written = [write[0] for write in former.api.writes[writes:] if "/events/" not in write[1]]
-    assert written == ["patch"] * 2, "one of them publishes"
+
+    def list_writes() -> list[str]:
+        return [write[0] for write in former.api.writes[writes:] if "/events/" not in write[1]]
+
+    eventually(lambda: len(list_writes()) >= 2, "the claims' status, which is written behind the answer")
     assert former.stop(signal.SIGTERM) == 0
+    assert list_writes() == ["patch"] * 2, "one of them publishes"
     assert not former.kubelet.registration.exists() and following.kubelet.registration.exists()
     following.nodes.DrainDevice(pb.DrainDeviceRequest(device_uuid="0", reason="a fan"))
     eventually(lambda: is_drained(following.api), "what the next one publishes")
