@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.command_line import ask, call
 from tests.daemon.node import Node, eventually
 from vgpud.cli.demo.private_system import OwnSystem
 from vgpud.errors import ExitCode
 
 ALL = ["[devices]", 'kubernetes = ["all"]']
 OWNED = "belong to Kubernetes here (devices.kubernetes in vgpud.toml): ask for them with a ResourceClaim"
-
-
-def vgpu(system: OwnSystem, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "vgpud.cli.main", *words]
-    return subprocess.run(command, env=system.env, cwd=system.folder, capture_output=True, text=True, check=False)
-
-
-def shown(system: OwnSystem, *words: str) -> Any:
-    return json.loads(vgpu(system, *words, "-o", "json").stdout)
 
 
 @pytest.mark.parametrize(
@@ -42,21 +31,21 @@ def test_every_command_says_that_all_devices_are_kubernetes(
     make_system: Callable[..., OwnSystem], short_dir: Path, words: tuple[str, ...]
 ) -> None:
     system = make_system(config=[f'cdi_dir = "{short_dir}/cdi"', *ALL])
-    done = vgpu(system, *words)
+    done = call(system, *words)
     assert done.returncode and f"devices 0, 1 {OWNED}" in done.stderr, done
 
 
 def test_a_list_leaves_the_other_device_to_users(make_system: Callable[..., OwnSystem]) -> None:
     system = make_system(config=["[devices]", 'kubernetes = ["1"]'])
-    assert vgpu(system, "slice", "create", "a", "--gpus", "0.5").returncode == 0
-    assert [d["device_index"] for d in shown(system, "slice", "show", "a")["slice"]["devices"]] == [0]
-    assert vgpu(system, "submit", "--wait", "--gpus", "0.5", "--", "true").returncode == 0
-    assert "device 1 belongs to Kubernetes here" in vgpu(system, "submit", "--gpus", "2", "--", "true").stderr
-    devices = shown(system, "gpu", "ls")["devices"]
+    assert call(system, "slice", "create", "a", "--gpus", "0.5").returncode == 0
+    assert [d["device_index"] for d in ask(system, "slice", "show", "a")["slice"]["devices"]] == [0]
+    assert call(system, "submit", "--wait", "--gpus", "0.5", "--", "true").returncode == 0
+    assert "device 1 belongs to Kubernetes here" in call(system, "submit", "--gpus", "2", "--", "true").stderr
+    devices = ask(system, "gpu", "ls")["devices"]
     assert [(d["kubernetes"], d["offered"]) for d in devices] == [(False, True), (True, True)]
-    assert "given to Kubernetes" in vgpu(system, "doctor").stdout
+    assert "given to Kubernetes" in call(system, "doctor").stdout
     for words in (("gpu", "ls"), ("status",)):
-        assert "to Kubernetes" in vgpu(system, *words).stdout
+        assert "to Kubernetes" in call(system, *words).stdout
 
 
 @pytest.mark.parametrize("name", ["7", "GPU-00000000-0000-0000-0000-000000000000", "", "ALL"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.command_line import ask, call
 from vgpud.cli.demo.private_system import OwnSystem, PartError, wait_for
 from vgpud.errors import ExitCode
 
@@ -44,29 +44,18 @@ def system() -> Iterator[OwnSystem]:
         yield one
 
 
-def asked(system: OwnSystem, *words: str) -> Any:
-    command = [sys.executable, "-m", "vgpud.cli.main", *words, "-o", "json"]
-    done = subprocess.run(command, env=system.env, cwd=system.folder, capture_output=True, check=True)
-    return json.loads(done.stdout)
-
-
-def said(system: OwnSystem, *words: str) -> str:
-    command = [sys.executable, "-m", "vgpud.cli.main", *words]
-    return subprocess.run(command, env=system.env, capture_output=True, text=True, check=False).stdout
-
-
 def devices(system: OwnSystem) -> list[dict[str, Any]]:
-    return list(asked(system, "gpu", "ls")["devices"])
+    return list(ask(system, "gpu", "ls")["devices"])
 
 
 def event_kinds(system: OwnSystem) -> list[str]:
-    return [event["kind"] for event in asked(system, "events")["events"]]
+    return [event["kind"] for event in ask(system, "events")["events"]]
 
 
 def where(system: OwnSystem, name: str, *words: str) -> int:
     """The device of a new slice of half a device."""
     system.vgpu("slice", "create", name, "--gpus", "0.5", *words)
-    return int(asked(system, "slice", "show", name)["slice"]["devices"][0]["device_index"])
+    return int(ask(system, "slice", "show", name)["slice"]["devices"][0]["device_index"])
 
 
 def refusal(system: OwnSystem, *words: str) -> str:
@@ -92,8 +81,8 @@ def test_drained_by_an_admin_over_a_restart(system: OwnSystem) -> None:
         ("", True, False),
         ("", True, False),
     ]
-    assert asked(system, "slice", "show", "a")["slice"]["devices"], "what is there stays"
-    assert "no: drained: a fan is broken" in said(system, "gpu", "ls")
+    assert ask(system, "slice", "show", "a")["slice"]["devices"], "what is there stays"
+    assert "no: drained: a fan is broken" in call(system, "gpu", "ls").stdout
     system.vgpu("gpu", "undrain", now[0]["uuid"])
     assert where(system, "c", "--device", now[0]["uuid"]) == 0
     assert "device.undrained" in event_kinds(system)
@@ -108,7 +97,7 @@ def test_a_fault_of_the_device_drains_it_and_one_of_a_program_does_not(system: O
     assert found[1]["drained"].startswith("XID 79 (the device has fallen off the bus)")
     assert found[1]["drained_by_fault"]
     assert found[2]["offered"]
-    assert "vgpu gpu undrain 1" in said(system, "doctor")
+    assert "vgpu gpu undrain 1" in call(system, "doctor").stdout
 
 
 @pytest.mark.parametrize(

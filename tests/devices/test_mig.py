@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +10,7 @@ from typing import Any
 import pynvml
 import pytest
 
+from tests.command_line import ask
 from tests.core.test_machine import device
 from vgpud.cli.demo.private_system import OwnSystem, PartError, wait_for
 from vgpud.devices import mig, nvml
@@ -21,14 +19,8 @@ from vgpud.errors import DriverError
 SIM = {"devices": "2", "memory_bytes": "8G", "context_bytes": "32M", "device.0.mig": "1g.2gb, 3g.4gb"}
 
 
-def asked(system: OwnSystem, *words: str) -> Any:
-    command = [sys.executable, "-m", "vgpud.cli.main", *words, "-o", "json"]
-    done = subprocess.run(command, env=system.env, cwd=system.folder, capture_output=True, check=True)
-    return json.loads(done.stdout)
-
-
 def devices(system: OwnSystem) -> list[dict[str, Any]]:
-    return list(asked(system, "gpu", "ls")["devices"])
+    return list(ask(system, "gpu", "ls")["devices"])
 
 
 # ---- answers of NVML ----

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import time
 from typing import Any
 
 import pytest
 
+from tests.command_line import ask, call
 from tests.daemon.node import eventually
 from tests.k8s.parts import MIB, allocated
 from tests.k8s.test_driver import POD, FakeCluster, cluster  # noqa: F401  a fixture
 
 GIB = 1 << 30
 Numbers = tuple[int, int, int, int]
-
-
-def vgpu(node: FakeCluster, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "vgpud.cli.main", *words]
-    return subprocess.run(command, env=node.system.env, capture_output=True, text=True, check=False)
 
 
 class Resized:
@@ -37,11 +30,11 @@ class Resized:
         return answer
 
     def set(self, *words: str) -> None:
-        done = vgpu(self.node, "slice", "set", self.name, *words)
+        done = call(self.node.system, "slice", "set", self.name, *words)
         assert done.returncode == 0, done.stderr
 
     def refusal(self, *words: str) -> str:
-        done = vgpu(self.node, "slice", "set", self.name, *words)
+        done = call(self.node.system, "slice", "set", self.name, *words)
         assert done.returncode, done.stdout
         return done.stderr
 
@@ -125,10 +118,10 @@ def test_what_was_resized_stays_so_when_all_start_again(one: Resized) -> None:
 
 
 def test_what_is_shown_of_a_claims_slice(one: Resized) -> None:
-    shown = json.loads(vgpu(one.node, "slice", "show", one.name, "-o", "json").stdout)["slice"]["claim"]
+    shown = ask(one.node.system, "slice", "show", one.name)["slice"]["claim"]
     uid = one.claim["metadata"]["uid"]
     assert shown == {"namespace": "team", "name": "half", "uid": uid, "pods": [POD]}
-    assert f"claim         team/half ({uid})" in vgpu(one.node, "slice", "show", one.name).stdout
-    assert "ends with its claim" in vgpu(one.node, "slice", "show", one.name).stdout
+    assert f"claim         team/half ({uid})" in call(one.node.system, "slice", "show", one.name).stdout
+    assert "ends with its claim" in call(one.node.system, "slice", "show", one.name).stdout
     for words in (("slice", "ls"), ("status",)):
-        assert "team/half" in vgpu(one.node, *words).stdout
+        assert "team/half" in call(one.node.system, *words).stdout

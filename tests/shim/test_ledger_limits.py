@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
 from benchmarks import ledger
+from tests.command_line import ask
 from vgpud.cli.demo.private_system import OwnSystem, last_line, wait_for
 from vgpud.simdevice import state_page
 
@@ -17,9 +15,7 @@ LOWERED = 256 << 20
 
 def shown(system: OwnSystem) -> dict[str, Any]:
     """The slice on its device, as `vgpu slice show` has it."""
-    command = [sys.executable, "-m", "vgpud.cli.main", "slice", "show", "held", "-o", "json"]
-    done = subprocess.run(command, env=system.env, cwd=system.folder, capture_output=True, text=True, check=True)
-    device: dict[str, Any] = json.loads(done.stdout)["slice"]["devices"][0]
+    device: dict[str, Any] = ask(system, "slice", "show", "held")["slice"]["devices"][0]
     return device
 
 

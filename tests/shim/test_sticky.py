@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.command_line import ask
 from tests.shim.fake_daemon import FakeDaemon, FakeDevice, wait_until
 from vgpud import paths
 from vgpud.cli.demo.private_system import OwnSystem, wait_for
@@ -68,13 +66,6 @@ def test_the_ledger_is_exact_after_a_fault(
             assert wait_until(lambda: counted() == fake.used_bytes(), 2), (counted(), fake.used_bytes())
 
 
-def asked(system: OwnSystem, *words: str) -> Any:
-    command = [sys.executable, "-m", "vgpud.cli.main", *words, "-o", "json"]
-    return json.loads(
-        subprocess.run(command, env=system.env, cwd=system.folder, capture_output=True, check=True).stdout
-    )
-
-
 def test_the_fault_is_reported_and_the_slice_is_free_again(
     make_system: Callable[..., OwnSystem], programs: Path
 ) -> None:
@@ -93,12 +84,12 @@ def test_the_fault_is_reported_and_the_slice_is_free_again(
         wait_for("the program", lambda one=faulty: not one.running)
         assert faulty.process.returncode == 0, faulty.error_file.read_text()
         wait_for(
-            "its memory", lambda: asked(system, "slice", "show", "faulty")["slice"]["devices"][0]["mem_used_bytes"] == 0
+            "its memory", lambda: ask(system, "slice", "show", "faulty")["slice"]["devices"][0]["mem_used_bytes"] == 0
         )
     neighbour.check()
 
     def messages() -> list[str]:
-        return [event["message"] for event in asked(system, "events")["events"] if "XID" in event["message"]]
+        return [event["message"] for event in ask(system, "events")["events"] if "XID" in event["message"]]
 
     wait_for("the event", lambda: messages() != [])
     assert messages()[0].startswith("XID 31 on device 0")

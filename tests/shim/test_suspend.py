@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.command_line import ask, call
 from vgpud.cli.demo.private_system import Part, wait_for
 from vgpud.devices import checkpoint_runner
 from vgpud.devices.checkpoint_runner import AWAY, RUNS, UNKNOWN
@@ -20,15 +18,8 @@ from vgpud.devices.checkpoint_runner import AWAY, RUNS, UNKNOWN
 from .test_checkpoint import HELD, Bench, bench, go, programs  # noqa: F401  (fixtures)
 
 
-def vgpu(system: Any, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "vgpud.cli.main", *arguments]
-    return subprocess.run(
-        command, env=system.env, cwd=system.folder, capture_output=True, text=True, timeout=120, check=False
-    )
-
-
 def shown(bench: Bench, name: str) -> dict[str, Any]:  # noqa: F811
-    found: dict[str, Any] = json.loads(vgpu(bench.system, "slice", "show", name, "-o", "json").stdout)["slice"]
+    found: dict[str, Any] = ask(bench.system, "slice", "show", name)["slice"]
     return found
 
 
@@ -51,8 +42,8 @@ def test_a_paused_program_launches_nothing_and_continues(bench: Bench) -> None: 
     bench.system.vgpu("slice", "pause", "a")
     assert shown(bench, "a")["suspended"] == "paused"
     wait_for("its rest", lambda: not bench.runs_on())
-    assert vgpu(bench.system, "slice", "create", "c", "--gpus", "0.5", "--mem", "256M").returncode == 0
-    refused = vgpu(bench.system, "slice", "resume", "a")
+    assert call(bench.system, "slice", "create", "c", "--gpus", "0.5", "--mem", "256M").returncode == 0
+    refused = call(bench.system, "slice", "resume", "a")
     assert refused.returncode == 6 and "needs 0.5 of device 0" in refused.stderr
     bench.system.vgpu("slice", "rm", "c")
     bench.system.vgpu("slice", "resume", "a")
@@ -67,7 +58,7 @@ def test_evicted_memory_is_others_meanwhile_and_bit_for_bit_the_same_afterwards(
     assert used_bytes(bench) == 0 and shown(bench, "a")["suspended"] == "evicted"
     bench.system.vgpu("slice", "set", "b", "--mem", "3584M")
     go(part)  # it asks for its contents, and waits
-    refused = vgpu(bench.system, "slice", "resume", "a")
+    refused = call(bench.system, "slice", "resume", "a")
     assert refused.returncode == 6 and "left now" in refused.stderr
     bench.system.vgpu("slice", "set", "b", "--mem", "1G")
     assert len(said) == 1
@@ -80,7 +71,7 @@ def test_evicted_memory_is_others_meanwhile_and_bit_for_bit_the_same_afterwards(
 @pytest.mark.parametrize("kind", ["managed", "ipc"])
 def test_what_the_driver_cannot_move_continues_as_before(bench: Bench, kind: str) -> None:  # noqa: F811
     part, said = begun(bench, "a", "checkpoint_target", kind)
-    refused = vgpu(bench.system, "slice", "evict", "a")
+    refused = call(bench.system, "slice", "evict", "a")
     assert refused.returncode == 8 and "as before" in refused.stderr and "not supported" in refused.stderr
     assert shown(bench, "a")["suspended"] is None
     go(part)
@@ -89,7 +80,7 @@ def test_what_the_driver_cannot_move_continues_as_before(bench: Bench, kind: str
 
 def test_work_that_never_ends_is_not_waited_for_beyond_the_deadline(bench: Bench) -> None:  # noqa: F811
     part, said = begun(bench, "a", "checkpoint_target", "waits")
-    refused = vgpu(bench.system, "slice", "evict", "a", "--deadline", "2")
+    refused = call(bench.system, "slice", "evict", "a", "--deadline", "2")
     assert refused.returncode == 8 and "not ready in time" in refused.stderr
     go(part)
     wait_for("the program again", lambda: said.extend(part.lines()) or len(said) == 2)
