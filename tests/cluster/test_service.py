@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from tests.cluster.system import System
 from vgpud.cli.main import cli
 from vgpud.cluster import service
-from vgpud.cluster.core import controller
+from vgpud.cluster.core import controller, job_step
 from vgpud.cluster.core.model import Order, SlurmJob
 from vgpud.cluster.shell import published
 from vgpud.cluster.shell.slurm import Slurm, SlurmError
@@ -182,7 +182,8 @@ def test_a_job_that_cannot_be_looked_at(
             raise KeyError(job.key)
         return spec_of(job, *more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(controller, "spec_of", failing)
+    for module in (controller, job_step):
+        monkeypatch.setattr(module, "spec_of", failing)
     one = quick_system.service()
     hostile, runs, waits = (quick_system.submit(gres) for gres in ("gpu:1", "gpu:2", "gpu:2"))
     quick_system.change(lambda slurm: setattr(slurm.jobs[hostile], "comment", "hostile"))

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from tests.cluster.fake_slurm import FakeSlurm
-from vgpud.cluster.core.controller import HOWS, Controller, Decided
+from vgpud.cluster.core.controller import HOWS, Controller
+from vgpud.cluster.core.look import Decided
 from vgpud.cluster.core.model import Binding, Settings
 from vgpud.core.jobs.events import Command, Event
 from vgpud.core.jobs.model import SECOND_NS, Job, JobState, QueueSpec

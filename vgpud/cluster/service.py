@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from vgpud import paths
-from vgpud.cluster.core.controller import HOWS, Controller, Decided, left_over
+from vgpud.cluster.core.controller import HOWS, Controller, left_over
+from vgpud.cluster.core.look import Decided
 from vgpud.cluster.core.model import Binding, Register, Settings
 from vgpud.cluster.shell import published
 from vgpud.cluster.shell.slurm import Slurm, SlurmError
@@ -203,11 +204,14 @@ class Service:
         by_queue = defaultdict[str, list[Job]](list)
         for job in jobs:
             by_queue[job.spec.queue].append(job)
+        delays = controller.delay_reasons
         refused = sorted(controller.refusal_reasons.items())
         return {
             "partition": self._options.partition,
             "at_s": published.now_s(),
-            "jobs": [_view(job, controller, names, now_ns) for job in jobs[:STATUS_JOBS_MAX]],
+            "jobs": [
+                _view(job, machine, delays.get(job.spec.name, ""), names, now_ns) for job in jobs[:STATUS_JOBS_MAX]
+            ],
             "jobs_left_out": max(0, len(jobs) - STATUS_JOBS_MAX),
             "queues": [_queue_view(queue, by_queue[queue.name]) for queue in self.queues],
             "queues_file": str(self._options.queues_file) if self._options.queues_file else None,
@@ -249,8 +253,8 @@ def _row(binding: Binding) -> tuple[int, int, int, bool]:
     return binding.job_id, binding.attempt, binding.restarts, binding.giving_up
 
 
-def _view(job: Job, controller: Controller, names: Mapping[int, str], now_ns: int) -> dict[str, Any]:
-    spec, machine = job.spec, controller.machine
+def _view(job: Job, machine: Machine, delay: str, names: Mapping[int, str], now_ns: int) -> dict[str, Any]:
+    spec = job.spec
     return {
         "slurm_id": spec.name,
         "job_id": job.job_id,
@@ -262,7 +266,7 @@ def _view(job: Job, controller: Controller, names: Mapping[int, str], now_ns: in
         "nodes": sorted({place.node for place in job.placement}),
         "position": machine.position(job.job_id),
         "preemptions": job.preemptions,
-        "why": controller.delay_reasons.get(spec.name) or with_slurms_numbers(_why(job, machine, now_ns), names),
+        "why": delay or with_slurms_numbers(_why(job, machine, now_ns), names),
     }
 
 

@@ -8,7 +8,7 @@ word is waited for. Slurm looks again itself before it starts a job that is rele
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection
 
 from vgpud.cluster.core.model import Phase, SlurmJob
 
@@ -22,7 +22,7 @@ _CONTINUES, _COMPLETED, _FAILED = "continues", "completed", "failed"
 class Ends:
     """How the jobs of one look have ended. Each job is looked at once, however many others wait for it."""
 
-    def __init__(self, jobs: Sequence[SlurmJob]) -> None:
+    def __init__(self, jobs: Collection[SlurmJob]) -> None:
         self._jobs = jobs
         self._ways: dict[str, set[str]] = {}  # of jobs and elements of arrays, and of all elements of each array
 

@@ -1,8 +1,9 @@
-"""How long jobs that are to start are not released yet, since something of a former run, or a node, is not ready."""
+"""How long a job that is to start is not released yet, since something of a former run, or a node, is not ready."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 
 from vgpud.cluster.core.model import SlurmJob
 from vgpud.core.jobs.model import SECOND_NS, Job
@@ -19,29 +20,27 @@ DEFERRED_NS = 12 * SECOND_NS
 SILENT_NS = 10 * SECOND_NS
 
 
+@dataclass(slots=True)
 class Pauses:
-    """By key of the job."""
+    """Of one job."""
 
-    def __init__(self) -> None:
-        self.began_ns = 0  # when this controller did: what was requeued before is not known
-        self._until_ns: dict[str, int] = {}
-        self._silent_since: dict[str, tuple[int, int]] = {}  # attempt, and when nothing else kept it
+    _until_ns: int | None = None
+    _attempt: int = -1
+    _free_ns: int = 0  # since when nothing but a silent node keeps this attempt
 
-    def pause(self, key: str, until_ns: int) -> None:
-        self._until_ns[key] = until_ns
+    def pause(self, until_ns: int) -> None:
+        self._until_ns = until_ns
 
-    def forget_job(self, key: str) -> None:
-        """The job is no longer the queue's."""
-        self._until_ns.pop(key, None)
-        self._silent_since.pop(key, None)
-
-    def why(self, slurm_job: SlurmJob, job: Job, silent: Collection[str], now_ns: int) -> str:
-        """Why a job is not released now; "" = it is. `silent`: nodes that do not respond."""
-        if now_ns < self._until_ns.get(slurm_job.key, self.began_ns + SETTLE_NS if slurm_job.restarts else 0):
+    def why(self, slurm_job: SlurmJob, job: Job, silent: Collection[str], began_ns: int, now_ns: int) -> str:
+        """Why the job is not released now; "" = it is. `silent`: nodes that do not respond; `began_ns`: when this
+        controller did: what was requeued before is not known."""
+        until_ns = self._until_ns
+        if until_ns is None:
+            until_ns = began_ns + SETTLE_NS if slurm_job.restarts else 0
+        if now_ns < until_ns:
             return "its former run is being ended"
-        attempt, since_ns = self._silent_since.get(slurm_job.key, (-1, 0))
-        if attempt != job.attempt:
-            since_ns = now_ns
-            self._silent_since[slurm_job.key] = job.attempt, since_ns
+        if self._attempt != job.attempt:
+            self._attempt, self._free_ns = job.attempt, now_ns
         waits_for = sorted({place.node for place in job.placement}.intersection(silent))
-        return f"{', '.join(waits_for)} must respond first" if waits_for and now_ns - since_ns < SILENT_NS else ""
+        is_late = now_ns - self._free_ns >= SILENT_NS
+        return f"{', '.join(waits_for)} must respond first" if waits_for and not is_late else ""

@@ -34,25 +34,26 @@ class Rerun:
     count: int
 
 
+@dataclass(slots=True)
 class Reruns:
-    """Which jobs run once more, by key."""
+    """Whether one job runs once more."""
 
-    def __init__(self) -> None:
-        self._reruns: dict[str, Rerun] = {}
-        self._doubts_ns: dict[str, int] = {}
-        self._requeue_order_ns: dict[str, int] = {}
+    _last: Rerun | None = None
+    _doubt_ns: int = 0
+    _requeue_order_ns: int | None = None
 
-    def doubt(self, key: str, now_ns: int) -> None:
-        """A run of the job was requeued whose start may still be on its way to a node."""
-        self._doubts_ns[key] = now_ns
+    def doubt(self, now_ns: int) -> None:
+        """A run was requeued whose start may still be on its way to a node."""
+        self._doubt_ns = now_ns
 
-    def note_requeue_order(self, key: str, now_ns: int) -> None:
+    def note_requeue_order(self, now_ns: int) -> None:
         """Slurm was ordered to requeue the job, for the first time or again."""
-        self._requeue_order_ns.setdefault(key, now_ns)
+        if self._requeue_order_ns is None:
+            self._requeue_order_ns = now_ns
 
-    def clear_requeue_order(self, key: str) -> None:
+    def clear_requeue_order(self) -> None:
         """It was requeued."""
-        self._requeue_order_ns.pop(key, None)
+        self._requeue_order_ns = None
 
     def is_rerun(self, slurm_job: SlurmJob, restarts: int, seen_ns: int, started_ns: int, now_ns: int) -> bool:
         """Whether an end that Slurm shows does not count, and the job is to be requeued.
@@ -60,23 +61,19 @@ class Reruns:
         `restarts`: of the job, when it was seen last; `seen_ns`: when the run that ended was first seen, -1 = never.
         `started_ns`: when slurmctld was seen to have been started, 0 = never.
         """
-        doubt_ns = max(started_ns, self._doubts_ns.get(slurm_job.key, 0))
+        doubt_ns = max(started_ns, self._doubt_ns)
         if not doubt_ns or not slurm_job.requeues or slurm_job.state not in (COMPLETED, FAILED):
             return False
-        last = self._reruns.get(slurm_job.key)
+        last = self._last
         if last and last.doubt_ns == doubt_ns:
             return slurm_job.restarts == last.restarts and now_ns - last.at_ns < GIVEN_UP_NS
-        has_forgotten = slurm_job.restarts < restarts or self._requeue_order_ns.get(slurm_job.key, now_ns) < started_ns
+        ordered_ns = now_ns if self._requeue_order_ns is None else self._requeue_order_ns
+        has_forgotten = slurm_job.restarts < restarts or ordered_ns < started_ns
         is_new = seen_ns < 0 or seen_ns >= doubt_ns  # what ran long before has no other run
         if not has_forgotten and not (slurm_job.state == FAILED and is_new and now_ns - doubt_ns < REPORTED_NS):
             return False
         count = last.count + 1 if last else 1
         if count > RERUNS_MAX:
             return False
-        self._reruns[slurm_job.key] = Rerun(doubt_ns, slurm_job.restarts, now_ns, count)
+        self._last = Rerun(doubt_ns, slurm_job.restarts, now_ns, count)
         return True
-
-    def forget_job(self, key: str) -> None:
-        """The job is no longer the queue's: its number may be another's."""
-        for of_jobs in (self._reruns, self._doubts_ns, self._requeue_order_ns):
-            of_jobs.pop(key, None)

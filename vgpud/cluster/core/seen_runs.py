@@ -1,8 +1,8 @@
-"""Runs of jobs and their ends, as this controller has seen them: slurmctld that was killed shows some as running."""
+"""Runs of a job and its end, as this controller has seen them: slurmctld that was killed shows some as running."""
 
 from __future__ import annotations
 
-from collections.abc import Container
+from dataclasses import dataclass, field
 
 from vgpud.cluster.core.model import CANCELLED, SlurmJob
 
@@ -14,35 +14,36 @@ def _run_of(slurm_job: SlurmJob) -> Run:
     return slurm_job.uid, slurm_job.restarts, slurm_job.start
 
 
+@dataclass(slots=True)
 class Runs:
-    """By key of the job."""
+    """Of one job."""
 
-    def __init__(self) -> None:
-        self._seen: dict[str, dict[Run, int]] = {}  # of jobs of the queue: when each was first seen
-        self._over: dict[str, tuple[Run, bool]] = {}  # of those that have left it: the last run; whether cancelled
+    _seen: dict[Run, int] = field(default_factory=dict)  # while it is the queue's: when each was first seen
+    _last: Run | None = None  # when it has left the queue: the one that ended
+    _was_cancelled: bool = False
 
     def saw(self, slurm_job: SlurmJob, now_ns: int) -> None:
-        """A job of the queue runs."""
-        self._seen.setdefault(slurm_job.key, {}).setdefault(_run_of(slurm_job), now_ns)
+        """It runs."""
+        self._seen.setdefault(_run_of(slurm_job), now_ns)
 
     def seen_ns(self, slurm_job: SlurmJob) -> int:
         """When this run was first seen; -1: never."""
-        return self._seen.get(slurm_job.key, {}).get(_run_of(slurm_job), -1)
+        return self._seen.get(_run_of(slurm_job), -1)
 
-    def since_ns(self, key: str) -> int:
-        """When the last run of a job was first seen; -1: none was."""
-        return max(self._seen.get(key, {}).values(), default=-1)
+    @property
+    def since_ns(self) -> int:
+        """When its last run was first seen; -1: none was."""
+        return max(self._seen.values(), default=-1)
 
     def note_end(self, slurm_job: SlurmJob) -> None:
-        self._over[slurm_job.key] = _run_of(slurm_job), slurm_job.state == CANCELLED
+        self._last, self._was_cancelled = _run_of(slurm_job), slurm_job.state == CANCELLED
 
-    def forget_job(self, key: str) -> None:
-        """The job is no longer the queue's."""
-        self._seen.pop(key, None)
+    def leave_queue(self) -> None:
+        """Its end is what is remembered."""
+        self._seen.clear()
 
-    def keep(self, keys: Container[str]) -> None:
-        """Forgets the ends of jobs that Slurm does not show any more."""
-        self._over = {key: over for key, over in self._over.items() if key in keys}
+    def forget_end(self) -> None:
+        self._last = None
 
     def is_over(self, slurm_job: SlurmJob, restarts: int | None) -> bool:
         """Whether a run that Slurm shows has ended or was requeued. `restarts`: of the job, when it was seen last; None
@@ -50,9 +51,11 @@ class Runs:
         if not slurm_job.requeues:
             return False
         if restarts is None:
-            return slurm_job.key in self._over and self._over[slurm_job.key][0] == _run_of(slurm_job)
-        return slurm_job.restarts < restarts and _run_of(slurm_job) in self._seen.get(slurm_job.key, ())
+            return self._last == _run_of(slurm_job)
+        return slurm_job.restarts < restarts and _run_of(slurm_job) in self._seen
 
-    def was_cancelled(self, key: str) -> bool:
-        """Of one that has left the queue; asked once, as Slurm itself misses such a run later."""
-        return self._over.pop(key)[1]
+    def take_cancellation(self) -> bool:
+        """Whether the job, which has left the queue, was cancelled; asked once, as Slurm itself misses such a run
+        later."""
+        self.forget_end()
+        return self._was_cancelled
