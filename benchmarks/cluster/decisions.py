@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmarks.table import Figure, at_most
 from vgpud.cluster.core.controller import HOWS, Controller
-from vgpud.cluster.core.model import Hold, Release, Requeue, Settings, SlurmJob, SlurmNode, SlurmSnapshot
+from vgpud.cluster.core.model import Hold, Release, Request, Requeue, Settings, SlurmJob, SlurmNode, SlurmSnapshot
 from vgpud.core.jobs.model import SECOND_NS, QueueSpec
 from vgpud.core.model import SiteLimits
 from vgpud.core.placement.cluster import Cluster
@@ -79,7 +79,7 @@ class Load:
         self._next += 1
         gres, nodes = self._draw.choices(SHAPES, WEIGHTS)[0]
         self.jobs[str(self._next)] = SlurmJob(
-            str(self._next), held=True, uid=self._draw.randrange(20), gres=gres, nodes=nodes, cpus=nodes
+            str(self._next), held=True, uid=self._draw.randrange(20), request=Request(gres, nodes, nodes)
         )
 
     def look(self) -> tuple[float, float]:

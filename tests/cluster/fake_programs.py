@@ -69,9 +69,9 @@ def _squeue(slurm, arguments):  # type: ignore[no-untyped-def]
             "PriorityLong": job.priority,
             "UserID": one.uid,
             "Account": one.account or "(null)",
-            "tres-per-node": one.gres,
-            "NumNodes": one.nodes,
-            "NumCPUs": one.cpus,
+            "tres-per-node": one.request.gres,
+            "NumNodes": one.request.nodes,
+            "NumCPUs": one.request.cpus,
             "TimeLimit": "UNLIMITED",
             "NodeList": ",".join(one.node_names),
             "Dependency": one.dependency or "(null)",
@@ -81,7 +81,7 @@ def _squeue(slurm, arguments):  # type: ignore[no-untyped-def]
             "StartTime": one.start or "N/A",
             "exit_code": one.exit_code << 8,
             "admin_comment": _admin_comment(one),
-            "Comment": one.comment or "(null)",
+            "Comment": one.request.comment or "(null)",
         }
         lines.append(_row(JOB_COLUMNS, values))
     return "\n".join(lines)

@@ -178,7 +178,7 @@ def test_a_job_that_cannot_be_looked_at(
     spec_of = controller.spec_of
 
     def failing(job: SlurmJob, *more: object) -> object:
-        if job.comment == "hostile":
+        if job.request.comment == "hostile":
             raise KeyError(job.key)
         return spec_of(job, *more)  # type: ignore[arg-type]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from vgpud.cluster.core.model import (
     Phase,
     Register,
     Release,
+    Request,
     Requeue,
     SetComment,
     Settings,
@@ -60,16 +62,12 @@ def test_a_row_of_squeue() -> None:
         state="RUNNING",
         uid=1001,
         account="team",
-        gres="gres:gpu:a100:2",
-        nodes=2,
-        cpus=16,
-        time_limit_ns=26 * 3600 * SECOND_NS,
+        request=Request("gres:gpu:a100:2", 2, 16, 26 * 3600 * SECOND_NS, "vgpu model=resnet50"),
         node_names=("n08", "n09"),
         requeues=False,
         restarts=3,
         start="2026-11-27T20:00:00",
         exit_code=1,
-        comment="vgpu model=resnet50",
     )
     assert job.number == (12, 3) and job.phase is Phase.RUNS
 
@@ -77,7 +75,7 @@ def test_a_row_of_squeue() -> None:
 def test_a_text_cannot_pass_for_a_column_or_a_row() -> None:
     """The comment is the last column, and what follows a line break in it is too short to be a row."""
     (job,) = text.jobs(line(Comment="x PENDING 0\n99 RUNNING"))
-    assert (job.key, job.state, job.comment) == ("12", "", "x PENDING 0")
+    assert (job.key, job.state, job.request.comment) == ("12", "", "x PENDING 0")
 
 
 @pytest.mark.parametrize("text_of", ["Account", "Comment", "tres-per-node"])
@@ -378,7 +376,9 @@ def test_devices_are_asked_for_once_for_each_start(monkeypatch: pytest.MonkeyPat
 
 
 def spec(**more: object):  # type: ignore[no-untyped-def]
-    return spec_of(SlurmJob("5", **{"gres": "gres:gpu:1", **more}), {"default", "team"}, Settings())  # type: ignore[arg-type]
+    of_request = {field.name for field in fields(Request)}
+    request = Request(**{"gres": "gres:gpu:1", **{name: more.pop(name) for name in of_request & more.keys()}})  # type: ignore[arg-type]
+    return spec_of(SlurmJob("5", request=request, **more), {"default", "team"}, Settings())  # type: ignore[arg-type]
 
 
 def test_what_a_job_asks_for() -> None:
@@ -409,7 +409,7 @@ def test_what_the_queue_cannot_place(gres: str, words: str) -> None:
 
 def test_jobs_of_several_components() -> None:
     with pytest.raises(NotOurs, match="one by one"):
-        spec_of(SlurmJob("5+0", gres="gpu:1"), {"default"}, Settings())
+        spec_of(SlurmJob("5+0", request=Request("gpu:1")), {"default"}, Settings())
 
 
 def test_a_comment_says_what_the_queue_cannot_know() -> None:
@@ -421,10 +421,10 @@ def test_a_comment_says_what_the_queue_cannot_know() -> None:
 
 
 def test_an_element_of_an_array() -> None:
-    found = spec_of(SlurmJob("12_3", gres="gres:gpu:1", array_limit=4), {"default"}, Settings())
+    found = spec_of(SlurmJob("12_3", request=Request("gres:gpu:1"), array_limit=4), {"default"}, Settings())
     assert (found.array, found.array_limit, found.name) == (12, 4, "12_3")
-    assert spec_of(SlurmJob("12_3", gres="gres:gpu:1"), {"default"}, Settings()).array == 0
-    most = spec_of(SlurmJob("12_3", gres="gres:gpu:1", array_limit=99_999), {"default"}, Settings())
+    assert spec_of(SlurmJob("12_3", request=Request("gres:gpu:1")), {"default"}, Settings()).array == 0
+    most = spec_of(SlurmJob("12_3", request=Request("gres:gpu:1"), array_limit=99_999), {"default"}, Settings())
     assert most.array_limit == ARRAY_JOBS_MAX
 
 

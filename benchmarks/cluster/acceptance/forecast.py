@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmarks.cluster.acceptance.records import Record
 from benchmarks.cluster.acceptance.workload import GPUS_PER_NODE, NODES, QUEUES, Submission
-from vgpud.cluster.core.model import Settings, SlurmJob, SlurmNode
+from vgpud.cluster.core.model import Request, Settings, SlurmJob, SlurmNode
 from vgpud.cluster.core.pauses import SETTLE_NS
 from vgpud.cluster.core.translate import node_of, spec_of
 from vgpud.core.jobs.model import SECOND_NS, Node
@@ -134,10 +134,7 @@ def trace(submissions: Sequence[Submission]) -> list[TraceJob]:
             "1",
             uid=uids[one.queue],
             account=one.queue,
-            gres=f"gres:{one.gres}",
-            nodes=one.nodes,
-            cpus=one.nodes,
-            time_limit_ns=TIME_LIMIT_NS,
+            request=Request(f"gres:{one.gres}", one.nodes, one.nodes, TIME_LIMIT_NS),
         )
         after = tuple(job_id for name in one.after for job_id in ids[name])
         spec = replace(spec_of(shown, names, Settings()), after=after, after_any=one.after_any)

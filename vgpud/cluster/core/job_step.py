@@ -28,20 +28,11 @@ TERMINATED = 143
 
 
 def asks_of(slurm_job: SlurmJob, queues: Collection[str]) -> Asks:
-    """What a job's user asks for."""
-    return (
-        slurm_job.gres,
-        slurm_job.nodes,
-        slurm_job.cpus,
-        slurm_job.time_limit_ns,
-        queue_of(slurm_job, queues),
-        slurm_job.comment,
-        slurm_job.requeues,
-        slurm_job.array_limit,
-    )
+    """What a job's user asks for, and of which queue."""
+    return slurm_job.request, queue_of(slurm_job, queues), slurm_job.requeues, slurm_job.array_limit
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class JobStep:
     """Of one look. `job`: as the queue's machine has it."""
 

@@ -45,6 +45,17 @@ _POWER = frozenset("~#!%")
 
 
 @dataclass(frozen=True, slots=True)
+class Request:
+    """What a job's user asks for."""
+
+    gres: str = ""  # of each node: "gres:gpu:2", "gres:shard:500"
+    nodes: int = 1  # that it has, or at least wants
+    cpus: int = 1  # all together
+    time_limit_ns: int = 0  # 0 = none, or not known
+    comment: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class SlurmJob:
     """One job, or one element of an array, as squeue shows it."""
 
@@ -54,10 +65,7 @@ class SlurmJob:
     user_held: bool = False  # by its own user: the queue does not start it
     uid: int = 0
     account: str = ""
-    gres: str = ""  # of each node: "gres:gpu:2", "gres:shard:500"
-    nodes: int = 1  # that it has, or at least wants
-    cpus: int = 1  # all together
-    time_limit_ns: int = 0  # 0 = none, or not known
+    request: Request = Request()
     node_names: tuple[str, ...] = ()  # that it has
     dependency: str = ""  # what it still waits for
     #: elements of its array that run at once; 0 = all, or Slurm does not say; None = Slurm has not been asked yet
@@ -66,7 +74,6 @@ class SlurmJob:
     restarts: int = 0
     start: str = ""  # when it started, or is expected to: only whether it is the same start as before
     exit_code: int = 0  # as in a shell
-    comment: str = ""
     #: (node, number of the device, milli-GPU) that it has; () = not known
     devices: tuple[tuple[str, int, int], ...] = ()
 

@@ -29,36 +29,36 @@ def spec_of(job: SlurmJob, queues: Collection[str], settings: Settings) -> JobSp
     """What the job asks for. Raises NotOurs."""
     if not re.fullmatch(r"\d+(_\d+)?", job.key):
         raise NotOurs("a job of several components is not placed by vgpu cluster: submit them one by one")
-    kind, model, count = _gres(job.gres)
+    kind, model, count = _gres(job.request.gres)
     gpus_milli = count * MILLI_PER_DEVICE
     if kind == "shard":
         gpus_milli = count * MILLI_PER_DEVICE // settings.shards_per_device
         if not 0 < gpus_milli <= MILLI_PER_DEVICE:
             most = settings.shards_per_device
             raise NotOurs(f"--gres=shard:{count} is not a part of one device: write 1 to {most}, or --gres=gpu:N")
-    said = comment.parse_comment(job.comment)
+    said = comment.parse_comment(job.request.comment)
     profile = said.get("model", "")
     ask = Ask(
         Spec(gpus_milli),
-        cpu_milli=-(-job.cpus * 1000 // max(1, job.nodes)),
+        cpu_milli=-(-job.request.cpus * 1000 // max(1, job.request.nodes)),
         gpu_models=(model,) if model else (),
         rates=settings.rates.get(model_key(profile), ()) if profile else (),
     )
     return JobSpec(
         ask,
-        members=job.nodes,
-        one_per_node=job.nodes > 1,
+        members=job.request.nodes,
+        one_per_node=job.request.nodes > 1,
         name=job.key,
         queue=queue_of(job, queues),
         uid=job.uid,
-        duration_ns=comment.parse_duration_ns(said.get("duration", "")) or job.time_limit_ns,
+        duration_ns=comment.parse_duration_ns(said.get("duration", "")) or job.request.time_limit_ns,
         # Slurm's number of the array, not the queue's: it stays when its first element has ended
         array=job.number[0] if job.array_limit else 0,
         array_limit=min(job.array_limit or 0, ARRAY_JOBS_MAX),
         model=profile,
         skew_ppm=comment.parse_skew_ppm(said.get("skew", "")),
         preemptible=job.requeues,
-        kinds=broad_classes(job.uid, gpus_milli, job.nodes),
+        kinds=broad_classes(job.uid, gpus_milli, job.request.nodes),
     )
 
 

@@ -11,7 +11,7 @@ import contextlib
 import re
 from collections.abc import Iterator, Mapping
 
-from vgpud.cluster.core.model import SlurmJob, SlurmNode
+from vgpud.cluster.core.model import Request, SlurmJob, SlurmNode
 from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.slurm import comment
 
@@ -109,17 +109,19 @@ def jobs(text: str) -> Iterator[SlurmJob]:
             held=_number(row["PriorityLong"]) == 0,
             uid=_uid(row["UserID"]),
             account=row["Account"],
-            gres=row["tres-per-node"],
-            nodes=max(1, _number(row["NumNodes"].partition("-")[0])),
-            cpus=max(1, _number(row["NumCPUs"])),
-            time_limit_ns=comment.span_ns(row["TimeLimit"]),
+            request=Request(
+                gres=row["tres-per-node"],
+                nodes=max(1, _number(row["NumNodes"].partition("-")[0])),
+                cpus=max(1, _number(row["NumCPUs"])),
+                time_limit_ns=comment.span_ns(row["TimeLimit"]),
+                comment=row["Comment"],
+            ),
             node_names=tuple(host_names(row["NodeList"])),
             dependency=row["Dependency"],
             requeues="0" not in (row["Requeue"], row["BatchFlag"]),  # Slurm requeues scripts only
             restarts=_number(row["RestartCnt"]),
             start=row["StartTime"],
             exit_code=_exit_code(row["exit_code"]),
-            comment=row["Comment"],
         )
     if other and not seen:
         raise SlurmTextError(f"squeue shows {other[:40]!r} as the id of a job")
