@@ -81,6 +81,8 @@ def test_each_daemon_is_killed() -> None:
     assert planned == faults.plan(600, 1) and {fault.kind for fault in planned} == set(PROCESS_NAMES)
     assert len(planned) >= 20 and len(faults.plan(5, 1)) == len(PROCESS_NAMES)
     assert [fault.at_s for fault in planned] == sorted(fault.at_s for fault in planned) and planned[-1].at_s < 600
+    often = faults.plan(600, 1, slurmctld_every_s=20)
+    assert sum(fault.kind == SLURMCTLD for fault in often) == 30
 
 
 def test_slurmctld_is_ended_by_turns() -> None:

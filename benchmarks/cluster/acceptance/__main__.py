@@ -20,7 +20,7 @@ from typing import Any
 from benchmarks import harness, results
 from benchmarks.cluster.acceptance import faults, forecast, records, workload
 from benchmarks.cluster.acceptance.play import Played, play
-from benchmarks.cluster.acceptance.site import PROCESS_NAMES, Folder, Site, missing, site
+from benchmarks.cluster.acceptance.site import PROCESS_NAMES, SLURMCTLD, Folder, Site, missing, site
 from benchmarks.cluster.acceptance.workload import Submission
 from benchmarks.table import equal_to, judge, near
 from vgpud.core.units import finite
@@ -71,6 +71,7 @@ def main() -> int:
             "runs": list(args.runs),
             "kills": args.kills,
             "gentle": args.gentle,
+            "slurmctld_every_s": args.slurmctld_every,
             "poll_s": args.poll,
             "policy": workload.POLICY,
             "load": workload.LOAD,
@@ -94,6 +95,13 @@ def _arguments() -> argparse.Namespace:
     made.add_argument("--no-kills", dest="kills", action="store_false", help="leave all daemons alone")
     made.add_argument(
         "--gentle", action="store_true", help="only SIGTERM to slurmctld: by SIGKILL it forgets its last 5 s"
+    )
+    made.add_argument(
+        "--slurmctld-every",
+        type=float,
+        default=faults.EVERY_S[SLURMCTLD],
+        metavar="SECONDS",
+        help="about how often slurmctld is killed (default: %(default)s)",
     )
     made.add_argument("--runs", default=",".join(RUNS), help="which runs, in this order (default: %(default)s)")
     args = made.parse_args()
@@ -131,7 +139,8 @@ def ours(
     said = forecast.forecast(jobs, costs)
     _say(f"forecast: mean completion {said.mean_jct_s:.2f} s, {said.preemptions} preemptions")
     before = len(site.recordings())
-    plan = faults.plan(workload.span_s(jobs), args.seed, args.gentle) if args.kills else []
+    span_s = workload.span_s(jobs)
+    plan = faults.plan(span_s, args.seed, args.gentle, args.slurmctld_every) if args.kills else []
     played = play(site, Folder.make(site.folder / "run-jobs"), jobs, plan)
     found = records.check(jobs, played.records, workload.QUEUES, site.device_bytes())
     site.stop()

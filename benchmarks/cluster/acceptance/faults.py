@@ -23,13 +23,14 @@ class Fault:
     gentle: bool = False  # SIGTERM
 
 
-def plan(span_s: float, seed: int, gentle: bool = False) -> list[Fault]:
+def plan(span_s: float, seed: int, gentle: bool = False, slurmctld_every_s: float = EVERY_S[SLURMCTLD]) -> list[Fault]:
     """In the order of time; each kind at least once, and spread over the whole span. SIGKILL and SIGTERM take turns for
     slurmctld, which forgets what it did in the 5 s before by the first alone; `gentle`: SIGTERM each time."""
     draw = random.Random(seed)
     found = []
+    every_s = EVERY_S | {SLURMCTLD: slurmctld_every_s}
     for kind in PROCESS_NAMES:
-        count = max(1, round(span_s / EVERY_S[kind]))
+        count = max(1, round(span_s / every_s[kind]))
         for number in range(count):
             at_s = (number + draw.random()) * span_s / count
             node = draw.choice(NODES) if kind in (SLURMD, VGPUD) else ""
