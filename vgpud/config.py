@@ -334,6 +334,20 @@ def _octal(text: str, where: str) -> int:
 LIVE_KEYS = frozenset(f.name for f in fields(Config) if f.metadata["live"])
 
 
+class LiveConfig:
+    """`current`: the configuration in use. It is replaced when another is taken over: read it again each time."""
+
+    def __init__(self, config: Config) -> None:
+        self.current = config
+
+    def take_over(self, config: Config) -> list[str]:
+        """Takes over what can change while running; the keys that differ from those in use, LIVE_KEYS or not."""
+        names = [name for name in Config.__dataclass_fields__ if getattr(config, name) != getattr(self.current, name)]
+        # the rest stays as it is in use: sockets do not move because a file says so
+        self.current = replace(self.current, **{name: getattr(config, name) for name in LIVE_KEYS})
+        return names
+
+
 def check(config: Config, where: str) -> None:
     """Refuses invalid values. Raises ConfigError."""
     _check_all(config, f"{where}: ")

@@ -133,7 +133,7 @@ async def run(
     devices, inventory = devices_and_inventory
     daemon = Daemon(config, devices, inventory, store)
     for why in device_locks.refusals:
-        daemon.note(Log("device.owned", why))
+        daemon.events.note(Log("device.owned", why))
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     device_locks.serve(loop)
@@ -148,9 +148,9 @@ async def run(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     loop.add_signal_handler(signal.SIGHUP, reload)
-    daemon.chores.insert(0, ("the runtime directory's lock", lock.repair))
-    daemon.chores.append(("the watchdog", lambda: notify("WATCHDOG=1")))
-    daemon.chores.append(("the beat", lambda: write_beat(config.runtime)))  # kubelet's probe looks at it
+    daemon.housekeeping.chores.insert(0, ("the runtime directory's lock", lock.repair))
+    daemon.housekeeping.chores.append(("the watchdog", lambda: notify("WATCHDOG=1")))
+    daemon.housekeeping.chores.append(("the beat", lambda: write_beat(config.runtime)))  # kubelet's probe looks at it
     try:
         gids = group_id("group", config.group), group_id("admin_group", config.admin_group)
         address = configuration.listen_address(config)

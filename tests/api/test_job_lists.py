@@ -35,7 +35,7 @@ class Listing:
         )
         self._live = {one.job_id: one for one in live}
         self._kept = kept
-        host: Any = SimpleNamespace(node="n")
+        host: Any = SimpleNamespace(node=SimpleNamespace(name="n"))
         self.requests = JobRequests(host, backend)
 
     def __iter__(self) -> Any:

@@ -46,8 +46,6 @@ class Backend:
         self.looked_at = 0
         self.reserved: list[Reservation] = []
 
-    def observe(self, method: str, code: str, seconds: float) -> None: ...
-
     def queue_for(self, name: str, asker: Asker) -> str | Denied:
         known = {q.name: Quota(q.name, q.parent, q.limit_milli, self.members.get(q.name, ())) for q in self.queues()}
         return queue_quota.choose(known, name, asker)
@@ -156,8 +154,8 @@ class World:
 
     def __init__(self) -> None:
         self.backend = Backend()
-        self.jobs = api_jobs.JobService(self.backend)
-        self.queues = api_jobs.QueueService(self.backend)
+        self.jobs = api_jobs.JobService(self.backend, lambda *_: None)
+        self.queues = api_jobs.QueueService(self.backend, lambda *_: None)
 
     def call(self, method: Any, request: Any, who: Caller = ALICE) -> Any:
         async def run() -> Any:

@@ -152,7 +152,9 @@ def test_how_a_slice_ended_is_reported_to_slow_readers_as_well(monkeypatch: pyte
     source = Source()
     made = make_slice("a", Share("a", 250, 250, 1, 1), milli=250)
     state = State(devices={"a": make_device(uuid="a")}, slices={"a": made})
-    service = SliceService(SimpleNamespace(node="n1", state=state, tracing=Tracing(source)))  # type: ignore[arg-type]
+    node, machine = SimpleNamespace(name="n1"), SimpleNamespace(state=state)
+    backend: Any = SimpleNamespace(node=node, machine=machine, tracing=Tracing(source), observe=None)
+    service = SliceService(backend)
 
     async def story() -> list[str]:
         set_caller(Caller(0, 0, (), 0, admin=True))

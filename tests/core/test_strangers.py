@@ -22,7 +22,7 @@ from vgpud.core.devices.strangers import (
 from vgpud.core.model import Container, Process, Share, SiteLimits, Slice, Spec, State
 from vgpud.core.observed import Credit, Seen
 from vgpud.core.origins import User
-from vgpud.daemon.monitor import LOOK_EVERY, READ_S
+from vgpud.daemon.device_reader import LOOK_EVERY, READ_S
 
 GIB = 1 << 30
 

@@ -17,11 +17,15 @@ import pytest
 from vgpud.attach.server import Greeting, Tenants
 from vgpud.core.devices.enforce import EXCESS, KILL, STRANGER, Act
 from vgpud.core.devices.strangers import Findings
-from vgpud.core.events import Answer, ProcessAttached
+from vgpud.core.events import Answer, Log, ProcessAttached
 from vgpud.core.model import Denied, Process, Reason, Share, State
 from vgpud.core.observed import Reading
-from vgpud.daemon import monitor
+from vgpud.daemon import attached, device_reader
+from vgpud.daemon.attached import AttachedProcesses
+from vgpud.daemon.device_reader import DeviceReader
+from vgpud.daemon.enforcer import Enforcer
 from vgpud.daemon.monitor import UsageMonitor
+from vgpud.daemon.slices.counters import Readings
 from vgpud.daemon.tenants import AttachBackend
 from vgpud.host import processes as host_processes
 
@@ -33,12 +37,36 @@ def process(slice_name: str, *, holder: bool = False) -> Process:
     return Process(1, slice_name, PID, 0, "p", 0, is_resumed=False, holder=holder)
 
 
-async def usage_monitor(processes: list[Process], running: dict[int, int] | None, dead: bool = False) -> UsageMonitor:
-    known = {p.process_id: p for p in processes}
-    host: Any = SimpleNamespace(state=State(processes=known), dead=lambda: list(known) if dead else [])
-    devices: Any = SimpleNamespace(running=lambda _uuid: running, knows_pids=True, newcomers=dict)
-    arbiters: Any = SimpleNamespace()
-    return UsageMonitor(host, devices, arbiters)
+class World:
+    """What the parts that watch the devices work on. Make it on a loop."""
+
+    def __init__(
+        self, processes: list[Process] | None = None, running: dict[int, int] | None = None, dead: bool = False
+    ) -> None:
+        known = {p.process_id: p for p in processes or []}
+        self.machine: Any = SimpleNamespace(state=State(processes=known))
+        tenants: Any = SimpleNamespace(dead=lambda: list(known) if dead else [])
+        self.devices: Any = SimpleNamespace(
+            running=lambda _uuid: running,
+            knows_pids=True,
+            newcomers=dict,
+            watch_faults=lambda: None,
+            close=lambda: None,
+        )
+        self.log: list[Log] = []
+        self.events: Any = SimpleNamespace(note=self.log.append)
+        self.attached = AttachedProcesses(self.machine, tenants)
+        self.readings = Readings()
+
+    def enforcer(self) -> Enforcer:
+        return Enforcer(self.devices, self.attached, self.events)
+
+    def reader(self, listener: Any = None) -> DeviceReader:
+        return DeviceReader(self.machine, self.events, self.devices, self.attached, self.readings, listener)
+
+    def monitor(self) -> UsageMonitor:
+        none: Any = None
+        return UsageMonitor(self.machine, none, self.events, none, none, self.devices, self.attached, self.readings)
 
 
 def is_still(
@@ -50,8 +78,11 @@ def is_still(
     started: int = STARTED,
     dead: bool = False,
 ) -> bool:
-    made = asyncio.run(usage_monitor(processes, running, dead))
-    return made._is_still(Act(KILL, cause, PID, slice_name, UUID, True, started))
+    async def ask() -> bool:
+        enforcer = World(processes, running, dead).enforcer()
+        return enforcer._is_still(Act(KILL, cause, PID, slice_name, UUID, True, started))
+
+    return asyncio.run(ask())
 
 
 def test_a_stranger_that_has_attached_meanwhile_is_none() -> None:
@@ -64,7 +95,7 @@ def test_a_stranger_that_has_attached_meanwhile_is_none() -> None:
 
 def test_a_program_that_closed_its_connection_is_a_stranger_unless_it_soon_comes_back() -> None:
     now_ns = time.monotonic_ns()
-    after_ns = int(monitor.RETURN_S * 1e9)
+    after_ns = int(attached.RETURN_S * 1e9)
     assert not is_still(STRANGER, "", [replace(process("a"), disconnected_ns=now_ns)], {PID: 1})
     assert is_still(STRANGER, "", [replace(process("a"), disconnected_ns=max(1, now_ns - after_ns - 1))], {PID: 1})
 
@@ -74,15 +105,16 @@ def test_who_has_a_strangers_pid_is_another_one() -> None:
 
 
 def test_who_is_attached_is_listed_again_only_after_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = asyncio.run(usage_monitor([process("a")], {PID: 1}))
-    before = made._attached_processes()
-    assert before == {PID: [process("a")]} and made._attached_processes() is before
-    made._host.state.processes[2] = replace(process("a"), process_id=2)
-    assert [life.process_id for life in made._attached_processes()[PID]] == [1, 2]
-    made._host.state.processes[2] = replace(made._host.state.processes[2], disconnected_ns=time.monotonic_ns())
-    assert [life.disconnected_ns > 0 for life in made._attached_processes()[PID]] == [False, True]
-    monkeypatch.setattr(monitor, "RETURN_S", 0.0)
-    assert [life.process_id for life in made._attached_processes()[PID]] == [1]
+    world = World([process("a")])
+    known, made = world.machine.state.processes, world.attached
+    before = made.by_pid()
+    assert before == {PID: [process("a")]} and made.by_pid() is before
+    known[2] = replace(process("a"), process_id=2)
+    assert [life.process_id for life in made.by_pid()[PID]] == [1, 2]
+    known[2] = replace(known[2], disconnected_ns=time.monotonic_ns())
+    assert [life.disconnected_ns > 0 for life in made.by_pid()[PID]] == [False, True]
+    monkeypatch.setattr(attached, "RETURN_S", 0.0)
+    assert [life.process_id for life in made.by_pid()[PID]] == [1]
 
 
 def test_who_has_ended_is_known() -> None:
@@ -103,12 +135,10 @@ def test_who_has_the_pid_of_a_program_in_excess_is_of_another_slice() -> None:
 
 
 def test_a_reading_that_goes_wrong_does_not_end_the_readings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(monitor, "READ_S", 0.01)
+    monkeypatch.setattr(device_reader, "READ_S", 0.01)
 
     async def read() -> None:
-        made, asked = await usage_monitor([], {}), threading.Semaphore(0)
-        quiet: Any = SimpleNamespace(watch_faults=lambda: None, close=lambda: None, knows_pids=True, newcomers=dict)
-        made._devices = quiet
+        made, asked = World().reader(), threading.Semaphore(0)
 
         def fail() -> None:
             asked.release()
@@ -125,25 +155,25 @@ def test_a_reading_that_goes_wrong_does_not_end_the_readings(monkeypatch: pytest
 
 def test_pids_that_mean_nothing_are_said() -> None:
     async def said(knows_pids: bool) -> list[str]:
-        made, log_kinds = await usage_monitor([], {}), []
-        made._devices.knows_pids = knows_pids
-        made._host.note = lambda entry: log_kinds.append(entry.kind)  # type: ignore[method-assign]
-        made._thread = threading.Thread(target=list)
+        world = World()
+        world.devices.knows_pids = knows_pids
+        made = world.monitor()
+        made._reader._thread = threading.Thread(target=list)
         made.start()
-        return log_kinds
+        return [entry.kind for entry in world.log]
 
     assert (asyncio.run(said(True)), asyncio.run(said(False))) == ([], ["device.unwatched"])
 
 
 def test_a_device_that_has_come_is_said_once() -> None:
     async def said() -> list[str]:
-        made, texts = await usage_monitor([], {}), []
-        made._host.note = lambda entry: texts.append(f"{entry.kind}: {entry.message}")  # type: ignore[method-assign]
+        world = World()
+        made = world.reader()
         for seen in ({}, {"a": "GPU a"}, {"a": "GPU a"}, {"a": "GPU a", "b": "GPU b"}, {}, {"a": "GPU a"}):
-            made._devices.newcomers = lambda seen=seen: seen  # type: ignore[method-assign, misc]
-            made._read_holders()
+            world.devices.newcomers = lambda seen=seen: seen
+            made.read_holders()
         await asyncio.sleep(0)
-        return texts
+        return [f"{entry.kind}: {entry.message}" for entry in world.log]
 
     why = "has come since the start of vgpud and is not shared: restart vgpud, programs continue"
     assert asyncio.run(said()) == [f"device.new: GPU {name} {why}" for name in ("a", "b", "a")]
@@ -151,11 +181,11 @@ def test_a_device_that_has_come_is_said_once() -> None:
 
 def test_nothing_is_looked_at_after_the_end() -> None:
     async def look() -> None:
-        made, looks = await usage_monitor([], {}), []
+        made, looks = World().monitor(), []
         made._watch.look = lambda *_: looks.append(1) or Findings()  # type: ignore[method-assign, func-returns-value]
-        made._look({}, {})
-        made._stopping.set()
-        made._look({}, {})
+        made.look({}, {})
+        made._reader._stopping.set()
+        made.look({}, {})
         assert looks == [1]
 
     asyncio.run(look())
@@ -163,7 +193,7 @@ def test_nothing_is_looked_at_after_the_end() -> None:
 
 def test_what_takes_long_is_not_begun_again() -> None:
     async def begun() -> list[int]:
-        made, go_on, pids = await usage_monitor([], {}), threading.Event(), []
+        made, go_on, pids = World().enforcer(), threading.Event(), []
 
         def carry_out(act: Act) -> None:
             pids.append(act.pid)
@@ -171,11 +201,11 @@ def test_what_takes_long_is_not_begun_again() -> None:
 
         made._carry_out = carry_out  # type: ignore[method-assign]
         for pid in (1, 1, 2):
-            made._begin(Act(KILL, STRANGER, pid, "", UUID, first=True))
+            made.begin(Act(KILL, STRANGER, pid, "", UUID, first=True))
         go_on.set()
         while made._acting:
             await asyncio.sleep(0.01)
-        made._begin(Act(KILL, STRANGER, 1, "", UUID, first=False))
+        made.begin(Act(KILL, STRANGER, 1, "", UUID, first=False))
         while made._acting:
             await asyncio.sleep(0.01)
         return pids
@@ -197,10 +227,10 @@ def test_a_driver_that_hangs_delays_no_other() -> None:
             await asyncio.sleep(0.01)
 
     async def act(answers: threading.Event) -> Callable[[], bool]:
-        made = await usage_monitor([], {})
+        made = World().enforcer()
         made._carry_out = lambda _act: answers.wait()  # type: ignore[assignment, method-assign]
         for pid in range(64):
-            made._begin(Act(KILL, STRANGER, pid, "", UUID, first=True))
+            made.begin(Act(KILL, STRANGER, pid, "", UUID, first=True))
         return lambda: not made._acting
 
     async def leave(answers: threading.Event) -> Callable[[], bool]:
@@ -208,9 +238,9 @@ def test_a_driver_that_hangs_delays_no_other() -> None:
         devices: Any = SimpleNamespace(lists=lambda _pid: not answers.wait())
         known: Any = {UUID: SimpleNamespace(is_simulated=False)}
         state = State(devices=known, processes={n: replace(process("a"), process_id=n) for n in range(64)})
-        host: Any = SimpleNamespace(state=state, run=gone.append)
-        no_snapshot: Any = None
-        backend = AttachBackend(host, no_snapshot, devices, no_snapshot)
+        machine: Any = SimpleNamespace(state=state, run=gone.append)
+        none: Any = None
+        backend = AttachBackend(machine, none, none, none, devices, none)
         for n in range(64):
             backend.note_process_end(n)
         await asyncio.sleep(0)
@@ -232,34 +262,33 @@ def test_what_a_program_holds_is_of_its_slices_device() -> None:
 
     made: Any = SimpleNamespace(name="a", serial=3, shares=(Share(instance, 100, 100, 4096, 4096),))
     known: Any = {one: SimpleNamespace() for one in (gpu, instance)}
-    host: Any = SimpleNamespace(state=State(devices=known, slices={"a": made}), run=run)
+    machine: Any = SimpleNamespace(state=State(devices=known, slices={"a": made}), run=run)
     stats = SimpleNamespace(mem_held_bytes=0, mem_unattributed_bytes=0)
     arbiters: Any = SimpleNamespace(slice_stats=lambda _serial, _device: stats)
-    no_snapshot: Any = None
+    none: Any = None
     greeting = Greeting("a", 1, PID, 0, "", "", "p", is_resumed=True, held=((raw, 512),), serial=3)
-    AttachBackend(host, arbiters, no_snapshot, no_snapshot).attach(greeting)
+    AttachBackend(machine, none, none, arbiters, none, none).attach(greeting)
     assert [event.held for event in asked] == [((instance, 512),)]
 
 
-def test_faults_are_counted_by_device_the_latest_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def counted() -> UsageMonitor:
-        made = await usage_monitor([], {})
-        noted: list[Any] = []
+def test_faults_are_counted_by_device_the_latest_last() -> None:
+    async def count() -> None:
+        world, noted = World(), []
         rounds = [[(UUID, 31), (UUID, 79), ("GPU-1", 13)], [(UUID, 31)], []]
-        made._host.state.devices.update({UUID: SimpleNamespace(), "GPU-1": SimpleNamespace()})  # type: ignore[dict-item]
-        made._devices = SimpleNamespace(  # type: ignore[assignment]
+        world.machine.state.devices.update({UUID: SimpleNamespace(), "GPU-1": SimpleNamespace()})
+        world.devices = SimpleNamespace(
             find_lost_devices=dict,
             faults=lambda: rounds.pop(0),
             read=lambda uuid: Reading(1, 0.5, 41, 312_000, 700_000),
         )
-        monkeypatch.setattr(made, "_on_loop", lambda work, *arguments: noted.append(arguments))
+        made = world.reader(SimpleNamespace(note_faults=noted.append))
         for _ in range(3):
             made._read_devices()
+        await asyncio.sleep(0)
         assert len(noted) == 2
-        return made
+        assert world.readings.devices[UUID] == Reading(1, 0.5, 41, 312_000, 700_000, xids=((79, 1), (31, 2)))
+        assert world.readings.devices["GPU-1"].xids == ((13, 1),)
+        made._count([(UUID, xid) for xid in range(1000, 2000)])
+        assert len(made._xids[UUID]) == device_reader.XIDS_MAX, "a driver cannot make the table grow for ever"
 
-    made = asyncio.run(counted())
-    assert made.readings[UUID] == Reading(1, 0.5, 41, 312_000, 700_000, xids=((79, 1), (31, 2)))
-    assert made.readings["GPU-1"].xids == ((13, 1),)
-    made._count([(UUID, xid) for xid in range(1000, 2000)])
-    assert len(made._xids[UUID]) == monitor.XIDS_MAX, "a driver cannot make the table grow for ever"
+    asyncio.run(count())

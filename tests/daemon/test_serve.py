@@ -500,7 +500,8 @@ def test_wall_clock_is_for_display_only() -> None:
     queue |= {"daemon/jobs/notices.py"}  # numbers that no former daemon has used
     validity = {"certs/issue.py", "serve.py"}  # certificates say from when and until when
     stamps = {
-        "daemon/daemon.py",
+        "daemon/slices/events.py",
+        "daemon/slices/node.py",
         "daemon/tenants.py",
         "api/server.py",
         "containers/server.py",

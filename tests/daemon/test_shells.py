@@ -18,7 +18,7 @@ from vgpud.core.events import ForgetSlice, SaveRequest, SaveSlice
 from vgpud.core.model import Remembered, Share, Slice, Spec
 from vgpud.core.observed import ADMINS, Entry
 from vgpud.core.origins import User
-from vgpud.daemon.event_log import NOISY_PER_S, EventLog
+from vgpud.daemon.slices.event_log import NOISY_PER_S, EventLog
 from vgpud.devices.nvml import Devices, mps_pid, sim_context_bytes
 from vgpud.errors import ConfigError, DeniedError, DriverError
 from vgpud.host import processes

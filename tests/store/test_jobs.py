@@ -321,21 +321,23 @@ def test_waiting_is_asked_and_nothing_else() -> None:
 
 
 class NoSlices:
-    """The daemon, as QueueRegistry needs it."""
+    """The machine of slices, as QueueRegistry needs it."""
 
     state = State()
 
     def run(self, event: object) -> list[Command]:
         return []
 
-    def slice_counters(self, made: Slice) -> tuple[SliceStats, ...]:
+
+class NoCounters:
+    def of_slice(self, made: Slice) -> tuple[SliceStats, ...]:
         return ()
 
 
 def test_what_a_suspended_job_asks_for_is_in_its_slices_rows_alone(tmp_path: Path) -> None:
     jobs = JobStore(Store(tmp_path))
     now = [5 * S]
-    registry = QueueRegistry(NoSlices(), jobs, jobs.load(), lambda: now[0])
+    registry = QueueRegistry(NoSlices(), NoCounters(), jobs, jobs.load(), lambda: now[0])
     one = job(7)
     for state, second in ((JobState.PENDING, 5), (JobState.RUNNING, 8), (JobState.SUSPENDED, 20)):
         one.state, now[0] = state, second * S
@@ -354,7 +356,7 @@ def test_a_queue_that_has_gone_before_its_last_job_is_there_again(tmp_path: Path
     left = job(1)
     left.spec = replace(left.spec, queue="team")
     jobs.save([left])
-    registry = QueueRegistry(NoSlices(), jobs, jobs.load(), lambda: S)
+    registry = QueueRegistry(NoSlices(), NoCounters(), jobs, jobs.load(), lambda: S)
     assert [spec.name for spec in registry.specs] == [DEFAULT_QUEUE, "team"]
     registry.delete("team")
     assert [spec.name for spec in registry.specs] == [DEFAULT_QUEUE]

@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,10 +25,10 @@ from tests.daemon.node import Node, eventually
 from vgpud._shim import ffi
 from vgpud.core import events as ev
 from vgpud.core.events import SaveSlice
-from vgpud.core.model import Process, Share, Slice, State
+from vgpud.core.model import Process, Share, SiteLimits, Slice
 from vgpud.core.observed import Entry
 from vgpud.core.origins import User
-from vgpud.daemon.daemon import Daemon
+from vgpud.daemon.slices.machine import SliceMachine
 from vgpud.errors import StoreBusyError, StoreError, StoreFlushingError
 from vgpud.store import database as stores
 from vgpud.store import flush
@@ -231,17 +230,19 @@ def test_only_what_is_to_be_kept_waits_for_a_held_database() -> None:
         raise StoreBusyError("held")
 
     made = replace(slice_of("a"), origin=User("a", ephemeral=True))
-    tenants = SimpleNamespace(settle_admissions=nullcontext, renew_rules=list)
-    held: Any = SimpleNamespace(
-        state=State(slices={"a": made}), _unsaved=[], _save=busy, _execute=list, _tenants=tenants
-    )
-    held._run = partial(Daemon._run, held)
+    store: Any = SimpleNamespace(apply=busy)
+    effects: Any = SimpleNamespace(carry_out=list)
+    rules: Any = SimpleNamespace(settle_admissions=nullcontext, renew_rules=list)
+    no_arbiters: Any = None
+    held = SliceMachine(store, no_arbiters)
+    held.begin(effects, rules, ev.Started(SiteLimits(), (), (), ()))
+    held.state.slices["a"] = made
     for number in range(10):
-        Daemon.run(held, ev.ProcessAttached(Process(number, "a", 1, 0, "p", 0, False), (), ()))
+        held.run(ev.ProcessAttached(Process(number, "a", 1, 0, "p", 0, False), (), ()))
     for number in range(9):
-        Daemon.run(held, ev.ProcessGone(number))
+        held.run(ev.ProcessGone(number))
     assert held._unsaved == []
-    Daemon.run(held, ev.ProcessGone(9))
+    held.run(ev.ProcessGone(9))
     assert held._unsaved == [ev.ForgetSlice(made.uid)], "the slice ends with its last program"
 
 

@@ -18,7 +18,7 @@ from vgpud.api import queue_messages as queue_views
 from vgpud.api.caller import Caller, caller
 from vgpud.api.message_cache import MessageCache
 from vgpud.api.reservation_messages import reservation_from, reservation_view
-from vgpud.api.rpc import RefusedError, Watching, page, page_of, refuse, unary
+from vgpud.api.rpc import Observe, RefusedError, Watching, page, page_of, refuse, unary
 from vgpud.api.slice_messages import page_token
 from vgpud.api.terminals import TerminalBackend, Viewing
 from vgpud.api.turns import breathe
@@ -157,10 +157,11 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
 
     backend: JobBackend
 
-    def __init__(self, backend: JobBackend) -> None:
+    def __init__(self, backend: JobBackend, observe: Observe) -> None:
         super().__init__()
         WorkCalls.__init__(self)
-        self.backend = backend  # as unary() calls it
+        self.backend = backend
+        self.observe = observe  # as unary() calls it
         self._viewing = Viewing(backend, self._own, self._make_list_view)
         self._ended: MessageCache[pb.Job] = MessageCache(ENDED_BYTES_MAX)
         self._list_views: MessageCache[pb.Job] = MessageCache(LIST_VIEW_BYTES_MAX)
@@ -402,8 +403,9 @@ class QueueService(stubs.QueueServiceServicer):
     """Queues, their quotas, and usage. Users who are no admins see the queues that they may use, and their own
     usage."""
 
-    def __init__(self, backend: JobBackend) -> None:
-        self.backend = backend  # as unary() calls it
+    def __init__(self, backend: JobBackend, observe: Observe) -> None:
+        self.backend = backend
+        self.observe = observe  # as unary() calls it
         # usage whose last page has not been read, by request: rows are added at the end only
         self._summed: OrderedDict[tuple[object, ...], Sequence[UsageRow]] = OrderedDict()
 

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any
 
 import grpc
 
@@ -124,13 +124,14 @@ METHODS: dict[str, Row] = {
 }
 
 
-class Site(Protocol):
-    """What is asked of the daemon before a call is let through. None: there is no such slice or job."""
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What is asked of the daemon before a call is let through. An owner is None: there is no such slice or job."""
 
-    def slice_owner(self, name: str) -> int | None: ...
-    def job_owner(self, job_id: int) -> int | None: ...
-    def user_limits(self) -> Limits: ...
-    def job_priority_max(self) -> int: ...
+    slice_owner: Callable[[str], int | None]
+    job_owner: Callable[[int], int | None]
+    user_limits: Callable[[], Limits]
+    job_priority_max: Callable[[], int]
 
 
 async def why_not(row: Row | None, who: Caller, request: Any, site: Site) -> Denied | None:

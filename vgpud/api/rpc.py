@@ -23,6 +23,9 @@ from vgpud.core.model import Denied, Reason
 
 log = logging.getLogger("vgpud.api")
 
+#: counts a finished RPC: (method, code, seconds)
+Observe = Callable[[str, str, float], None]
+
 DOMAIN = "vgpud"
 #: streams of a service: of all users who are no admins together, and of each admin; of one such user
 WATCHERS_MAX, WATCHERS_PER_USER_MAX = 64, 16
@@ -82,7 +85,8 @@ async def abort(context: Any, refusal: Denied) -> None:
 
 
 def unary(method: Callable[..., Any]) -> Callable[..., Any]:
-    """An RPC from a method (self, request) -> response: refusals, faults and the latency metric in one place."""
+    """An RPC from a method (self, request) -> response: refusals, faults and the latency metric in one place. `self`
+    has the metric: observe."""
 
     @functools.wraps(method)
     async def call(self: Any, request: Any, context: Any) -> Any:
@@ -99,7 +103,7 @@ def unary(method: Callable[..., Any]) -> Callable[..., Any]:
             log.exception("%s failed", method.__name__)
             return await context.abort(grpc.StatusCode.INTERNAL, f"{method.__name__} failed: see the daemon's log")
         finally:
-            self.backend.observe(method.__name__, code, (time.monotonic_ns() - begin_ns) / 1e9)
+            self.observe(method.__name__, code, (time.monotonic_ns() - begin_ns) / 1e9)
 
     return call
 

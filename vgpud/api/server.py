@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import grpc
 from google.protobuf.duration_pb2 import Duration
@@ -21,14 +21,14 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from vgpud.api import slice_messages as views
 from vgpud.api import watches
+from vgpud.api.backend import Backend
 from vgpud.api.caller import caller
 from vgpud.api.jobs import JobBackend, JobService, QueueService
 from vgpud.api.peer_proxy import PeerProxy
-from vgpud.api.permissions import Authorizer
+from vgpud.api.permissions import Authorizer, Site
 from vgpud.api.remote import RECHECK_S, RemoteListener
 from vgpud.api.rpc import RefusedError, Watching, page, page_of, refuse, unary
 from vgpud.api.tokens import Tokens, TokenService
-from vgpud.api.trace_streams import Tracing
 from vgpud.api.turns import Turns, breathe
 from vgpud.certs.register import Register
 from vgpud.core.events import (
@@ -41,13 +41,12 @@ from vgpud.core.events import (
     UnprepareClaim,
     UpdateSlice,
 )
-from vgpud.core.model import BATCH, Denied, Device, Process, Reason, Slice, State
-from vgpud.core.observed import Entry, ProcessStats, Reading, SliceStats, TraceEvent
+from vgpud.core.model import BATCH, Denied, Device, Reason, Slice
+from vgpud.core.observed import TraceEvent
 from vgpud.core.origins import User
 from vgpud.core.slices.offered import find
 from vgpud.host import boot
 from vgpud.host.listeners import API
-from vgpud.oci.request import Limits
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 from vgpud.v1alpha1 import vgpud_pb2_grpc as stubs
 
@@ -62,36 +61,6 @@ RETIRE_S = 30.0
 DEADLINE_S = 30.0
 _DEADLINE_MIN_S, _DEADLINE_MAX_S = 2.0, 600.0
 _Answer = TypeVar("_Answer", Slice, Slice | None)
-
-
-class Backend(Protocol):
-    """What the daemon does for the API. Called on the loop; what is not `async` must not wait."""
-
-    node: str
-    state: State  # read only
-    changes: int  # number of changes so far, see wait_change()
-    tracing: Tracing
-
-    async def submit(self, event: Event) -> Slice | Denied | None: ...
-    async def wait_until_saved(self) -> Denied | None: ...
-    async def suspend(self, name: str, evict: bool, deadline_s: float) -> Slice | Denied: ...
-    async def resume(self, name: str, deadline_s: float) -> Slice | Denied: ...
-    def node_view(self) -> pb.Node: ...
-    def why_no_cdi(self) -> str: ...
-    def why_no_device(self, slice_name: str) -> str: ...
-    def reading(self, device: str) -> Reading: ...
-    def slice_counters(self, slice_: Slice) -> Sequence[SliceStats]: ...
-    def process_counters(self, process: Process) -> dict[str, ProcessStats]: ...
-    def attach_path(self, slice_name: str) -> str: ...
-    def events_after(self, sequence: int) -> Sequence[Entry]: ...
-    def set_arbiter(self, changes: dict[str, int]) -> dict[str, int] | Denied: ...
-    def observe(self, method: str, code: str, seconds: float) -> None: ...
-    def slice_owner(self, name: str) -> int | None: ...
-    def job_owner(self, job_id: int) -> int | None: ...
-    def job_name(self, job_id: int) -> str: ...
-    def user_limits(self) -> Limits: ...
-    def job_priority_max(self) -> int: ...
-    async def wait_change(self, timeout_s: float) -> None: ...
 
 
 def _owner(asked_uid: int) -> int:
@@ -120,46 +89,48 @@ class Service(Watching):
     def __init__(self, backend: Backend) -> None:
         super().__init__()
         self.backend = backend
+        self.observe = backend.observe  # as unary() calls it
 
     def _indexes(self) -> dict[str, int]:
-        return {d.uuid: d.index for d in self.backend.state.devices.values()}
+        return {d.uuid: d.index for d in self.backend.machine.state.devices.values()}
 
     def _check_node(self, node: str) -> None:
-        if node and node != self.backend.node:
-            raise refuse(Reason.NOT_FOUND, f"this daemon is node {self.backend.node!r}, not {node!r}", "node")
+        if node and node != self.backend.node.name:
+            raise refuse(Reason.NOT_FOUND, f"this daemon is node {self.backend.node.name!r}, not {node!r}", "node")
 
     def _slice(self, slice_: Slice) -> pb.Slice:
         b = self.backend
-        running = len(b.state.processes_of(slice_.name))
-        containers = b.state.containers_of(slice_.name)
+        running = len(b.machine.state.processes_of(slice_.name))
+        containers = b.machine.state.containers_of(slice_.name)
         job_id = slice_.origin.queue_job_id
-        job_name = b.job_name(job_id) if job_id else ""
-        counters, path = b.slice_counters(slice_), b.attach_path(slice_.name)
-        return views.slice_view(slice_, b.node, self._indexes(), counters, path, running, containers, job_name)
+        job_name = b.jobs.name(job_id) if job_id else ""
+        counters, path = b.counters.of_slice(slice_), b.node.attach_path(slice_.name)
+        return views.slice_view(slice_, b.node.name, self._indexes(), counters, path, running, containers, job_name)
 
     def _list_visible_slices(self) -> list[Slice]:
         """The slices that the caller is shown."""
         who = caller()
-        return [made for made in self.backend.state.slices.values() if who.sees(made.owner_uid)]
+        return [made for made in self.backend.machine.state.slices.values() if who.sees(made.owner_uid)]
 
     def _find_slice(self, node: str, name: str) -> Slice:
         self._check_node(node)
-        made = self.backend.state.slices.get(name)
+        made = self.backend.machine.state.slices.get(name)
         if made is None:
             raise refuse(Reason.NOT_FOUND, f"no slice {name!r} on this node: `vgpu slice ls` lists them", "name")
         return made
 
     def _device(self, device: Device) -> pb.Device:
-        return views.device_view(device, self.backend.node, self.backend.state, self.backend.reading(device.uuid))
+        b = self.backend
+        return views.device_view(device, b.node.name, b.machine.state, b.counters.reading(device.uuid))
 
     async def _submit(self, event: Event) -> Slice | None:
-        return await self._answer_when_saved(await self.backend.submit(event))
+        return await self._answer_when_saved(await self.backend.machine.submit(event))
 
     async def _answer_when_saved(self, answer: _Answer | Denied) -> _Answer:
         """Answered when it is on the disk, so that a crash of the machine does not revoke an answer."""
         if isinstance(answer, Denied):
             raise RefusedError(answer)
-        unsaved = await self.backend.wait_until_saved()
+        unsaved = await self.backend.machine.wait_until_saved()
         if unsaved:
             raise RefusedError(unsaved)
         return answer
@@ -170,18 +141,18 @@ class NodeService(Service, stubs.NodeServiceServicer):
 
     @unary
     def GetNode(self, request: pb.GetNodeRequest) -> pb.GetNodeResponse:
-        return pb.GetNodeResponse(node=self.backend.node_view())
+        return pb.GetNodeResponse(node=self.backend.node.view())
 
     @unary
     def ListDevices(self, request: pb.ListDevicesRequest) -> pb.ListDevicesResponse:
-        keyed = [(f"{d.index:05d}", d) for d in self.backend.state.devices.values()]
+        keyed = [(f"{d.index:05d}", d) for d in self.backend.machine.state.devices.values()]
         shown, token = page(keyed, request)
         return pb.ListDevicesResponse(devices=[self._device(d) for d in shown], next_page_token=token)
 
     @unary
     def SetArbiterParams(self, request: pb.SetArbiterParamsRequest) -> pb.SetArbiterParamsResponse:
         changes = {field.name: int(value) for field, value in request.params.ListFields()}
-        answer = self.backend.set_arbiter(changes)
+        answer = self.backend.arbiter_times.change(changes)
         if isinstance(answer, Denied):
             raise RefusedError(answer)
         return pb.SetArbiterParamsResponse(params=pb.ArbiterParams(**answer))
@@ -199,7 +170,7 @@ class NodeService(Service, stubs.NodeServiceServicer):
         return pb.UndrainDeviceResponse(device=self._device_named(request.device_uuid))
 
     def _device_named(self, name: str) -> pb.Device | None:
-        found = find(name, self.backend.state)
+        found = find(name, self.backend.machine.state)
         return self._device(found) if isinstance(found, Device) else None
 
 
@@ -213,7 +184,7 @@ class SliceService(Service, stubs.SliceServiceServicer):
     @unary
     async def CreateSlice(self, request: pb.CreateSliceRequest) -> pb.CreateSliceResponse:
         self._check_node(request.node)
-        if request.cdi_device and (why := self.backend.why_no_cdi()):
+        if request.cdi_device and (why := self.backend.device_files.why_not()):
             raise refuse(Reason.PRECONDITION, why, "cdi_device")
         fresh = uuid.uuid4()
         event = CreateSlice(
@@ -262,20 +233,20 @@ class SliceService(Service, stubs.SliceServiceServicer):
     async def SuspendSlice(self, request: pb.SuspendSliceRequest) -> pb.SuspendSliceResponse:
         made = self._find_slice(request.node, request.name)
         deadline_s = _deadline_s(request.deadline, request.HasField("deadline"))
-        changed = await self._answer_when_saved(await self.backend.suspend(made.name, request.evict, deadline_s))
-        return pb.SuspendSliceResponse(slice=self._slice(changed))
+        answer = await self.backend.suspension.suspend(made.name, request.evict, deadline_s=deadline_s)
+        return pb.SuspendSliceResponse(slice=self._slice(await self._answer_when_saved(answer)))
 
     @unary
     async def ResumeSlice(self, request: pb.ResumeSliceRequest) -> pb.ResumeSliceResponse:
         made = self._find_slice(request.node, request.name)
         deadline_s = _deadline_s(request.deadline, request.HasField("deadline"))
-        changed = await self._answer_when_saved(await self.backend.resume(made.name, deadline_s))
-        return pb.ResumeSliceResponse(slice=self._slice(changed))
+        answer = await self.backend.suspension.resume(made.name, deadline_s=deadline_s)
+        return pb.ResumeSliceResponse(slice=self._slice(await self._answer_when_saved(answer)))
 
     @unary
     async def ListProcesses(self, request: pb.ListProcessesRequest) -> pb.ListProcessesResponse:
         self._check_node(request.node)
-        state = self.backend.state
+        state = self.backend.machine.state
         if request.slice and request.slice not in state.slices:
             text = f"no slice {request.slice!r} on this node: `vgpu slice ls` lists them"
             raise refuse(Reason.NOT_FOUND, text, "slice")
@@ -291,10 +262,11 @@ class SliceService(Service, stubs.SliceServiceServicer):
         indexes = self._indexes()
         answer = pb.ListProcessesResponse(next_page_token=token)
         for process in shown:
-            if process.slice_name in self.backend.state.slices:  # else both have gone meanwhile
-                counters = self.backend.process_counters(process)
+            if process.slice_name in self.backend.machine.state.slices:  # else both have gone meanwhile
+                counters = self.backend.counters.of_process(process)
                 container = state.containers.get(process.container_id)
-                answer.processes.append(views.process_view(process, container, self.backend.node, indexes, counters))
+                node = self.backend.node.name
+                answer.processes.append(views.process_view(process, container, node, indexes, counters))
             await breathe()
         return answer
 
@@ -307,11 +279,11 @@ class SliceService(Service, stubs.SliceServiceServicer):
 
         async def states() -> AsyncGenerator[bytes, None]:
             while True:
-                shot = await self._snapshots.get(rights, lambda: self.backend.changes, self._everything)
+                shot = await self._snapshots.get(rights, lambda: self.backend.changes.count, self._everything)
                 yield shot.data
                 await asyncio.sleep(watches.INTERVAL_MIN_S)
-                if shot.change == self.backend.changes:
-                    await self.backend.wait_change(interval_s - watches.INTERVAL_MIN_S)
+                if shot.change == self.backend.changes.count:
+                    await self.backend.changes.wait(interval_s - watches.INTERVAL_MIN_S)
 
         async for message in self._watching(context, states()):
             yield message
@@ -322,18 +294,18 @@ class SliceService(Service, stubs.SliceServiceServicer):
         for made in sorted(self._list_visible_slices(), key=lambda made: made.name):
             answer.slices.append(self._slice(made))
             await breathe()
-        answer.devices.extend(self._device(device) for device in self.backend.state.devices.values())
+        answer.devices.extend(self._device(device) for device in self.backend.machine.state.devices.values())
         return answer.SerializeToString()
 
     async def WatchTrace(self, request: pb.WatchTraceRequest, context: Any) -> AsyncIterator[pb.WatchTraceResponse]:
         """What the arbiters of a slice's devices do, neighbours there included, as it happens; ends with the slice."""
 
-        made = self.backend.state.slices.get(request.name)
+        made = self.backend.machine.state.slices.get(request.name)
         names: dict[int, str] = {}
 
         def devices() -> set[str]:
             """Devices of the slice, none when it is gone; a slice that is not in use may move."""
-            now = self.backend.state.slices.get(request.name)
+            now = self.backend.machine.state.slices.get(request.name)
             return {share.device_uuid for share in now.shares} if now and made and now.uid == made.uid else set()
 
         def batch(events: list[TraceEvent]) -> pb.WatchTraceResponse:
@@ -341,7 +313,7 @@ class SliceService(Service, stubs.SliceServiceServicer):
             indexes = self._indexes()
             known = (e for e in events if not e.serial or e.serial in names)
             shown = [views.trace_event_view(e, indexes, names) for e in known]
-            return pb.WatchTraceResponse(events=shown, now_ns=time.monotonic_ns(), node=self.backend.node)
+            return pb.WatchTraceResponse(events=shown, now_ns=time.monotonic_ns(), node=self.backend.node.name)
 
         async def batches() -> AsyncGenerator[pb.WatchTraceResponse, None]:
             self._find_slice(request.node, request.name)
@@ -363,7 +335,7 @@ class ClaimService(Service, stubs.ClaimServiceServicer):
     @unary
     async def PrepareClaim(self, request: pb.PrepareClaimRequest) -> pb.PrepareClaimResponse:
         self._check_node(request.node)
-        if why := self.backend.why_no_cdi():
+        if why := self.backend.device_files.why_not():
             raise refuse(Reason.PRECONDITION, why, "claim")
         event = PrepareClaim(
             views.claim_from(request.claim, boot.boot_id()),
@@ -375,7 +347,7 @@ class ClaimService(Service, stubs.ClaimServiceServicer):
             tolerates_drain=request.tolerates_drain,
         )
         made = await self._submit(event)
-        if made and (why := self.backend.why_no_device(made.name)):
+        if made and (why := self.backend.device_files.why_missing(made.name)):
             raise refuse(Reason.UNAVAILABLE, why, "claim")
         return pb.PrepareClaimResponse(slice=self._slice(made) if made else None)
 
@@ -396,7 +368,7 @@ class EventService(Service, stubs.EventServiceServicer):
         seen = int(key) if key.isascii() and key.isdigit() and len(key) <= 20 else 0
         answer = pb.ListEventsResponse()
         while True:
-            entries = self.backend.events_after(seen)
+            entries = self.backend.events.entries_after(seen)
             if not entries:
                 return answer
             for entry in entries:
@@ -404,7 +376,7 @@ class EventService(Service, stubs.EventServiceServicer):
                     if len(answer.events) == size:
                         answer.next_page_token = views.page_token(f"{seen:020d}")
                         return answer
-                    answer.events.append(views.event_view(entry, self.backend.node))
+                    answer.events.append(views.event_view(entry, self.backend.node.name))
                 seen = entry.sequence
                 await breathe()
 
@@ -416,16 +388,16 @@ class EventService(Service, stubs.EventServiceServicer):
         async def entries() -> AsyncGenerator[pb.WatchEventsResponse, None]:
             seen = max(0, request.after_sequence)
             while True:
-                change = self.backend.changes
-                while new := self.backend.events_after(seen):
+                change = self.backend.changes.count
+                while new := self.backend.events.entries_after(seen):
                     for entry in new:
                         seen = entry.sequence
                         if who.sees(entry.owner_uid):
-                            yield pb.WatchEventsResponse(event=views.event_view(entry, self.backend.node))
+                            yield pb.WatchEventsResponse(event=views.event_view(entry, self.backend.node.name))
                         await breathe()
                 await asyncio.sleep(watches.INTERVAL_MIN_S)
-                if change == self.backend.changes:
-                    await self.backend.wait_change(1.0)
+                if change == self.backend.changes.count:
+                    await self.backend.changes.wait(1.0)
 
         async for message in self._watching(context, entries()):
             yield message
@@ -449,19 +421,19 @@ async def _none_valid(certificate: str) -> bool:
 class Server:
     """The gRPC server on a private unix socket, and the proxy at the public one."""
 
-    def __init__(self, backend: Backend, job_backend: JobBackend, private: Path) -> None:
+    def __init__(self, backend: Backend, site: Site, job_backend: JobBackend, private: Path) -> None:
         self._private = private
         self._generation = 0
         turns, self._tokens = Turns(), Tokens()
         self._proxy = PeerProxy(private, turns)
-        self._authorizer = Authorizer(backend, self._proxy.peer, turns, self._tokens)
+        self._authorizer = Authorizer(site, self._proxy.peer, turns, self._tokens)
         self._remote: RemoteListener | None = None
         self._rechecked_s = 0.0
         self._proxy.is_admin = self._authorizer.is_admin
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         node, slices, events = NodeService(backend), SliceService(backend), EventService(backend)
-        claims, tokens = ClaimService(backend), TokenService(backend, self._tokens)
-        jobs, queues = JobService(job_backend), QueueService(job_backend)
+        claims, tokens = ClaimService(backend), TokenService(self._tokens, backend.observe)
+        jobs, queues = JobService(job_backend, backend.observe), QueueService(job_backend, backend.observe)
         self._services: list[Callable[[grpc.aio.Server], None]] = [
             lambda server: stubs.add_NodeServiceServicer_to_server(node, server),
             lambda server: stubs.add_SliceServiceServicer_to_server(slices, server),

@@ -18,7 +18,7 @@ from typing import Any
 
 from vgpud.api.caller import Caller, caller
 from vgpud.api.peer_proxy import Peer
-from vgpud.api.rpc import refuse, unary
+from vgpud.api.rpc import Observe, refuse, unary
 from vgpud.core.model import Reason
 from vgpud.host import users
 from vgpud.v1alpha1 import vgpud_pb2 as pb
@@ -131,8 +131,8 @@ def secret_in(metadata: Iterable[tuple[str, Any]] | None) -> str | None:
 class TokenService(stubs.TokenServiceServicer):
     """Tokens: users make them for themselves, admins for any user of this machine."""
 
-    def __init__(self, backend: Any, tokens: Tokens) -> None:
-        self.backend = backend  # as unary() calls it
+    def __init__(self, tokens: Tokens, observe: Observe) -> None:
+        self.observe = observe  # as unary() calls it
         self._tokens = tokens
 
     @unary

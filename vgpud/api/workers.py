@@ -64,8 +64,6 @@ class Mailbox:
 class WorkerBackend(Protocol):
     """What the daemon does for these calls. Called on the loop; must not wait."""
 
-    def observe(self, method: str, code: str, seconds: float) -> None: ...
-
     def owner(self, job_id: int) -> int | None:
         """The owner of a job; None: there is no such job."""
         ...

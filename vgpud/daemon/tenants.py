@@ -9,17 +9,19 @@ import asyncio
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import Any
 
 from vgpud.attach.messages import uuid_text
 from vgpud.attach.server import Admission, Greeting, Usage
 from vgpud.core import events as ev
-from vgpud.core.model import Denied, Device, Process, Reason, Slice, State
-from vgpud.core.observed import ProcessStats
+from vgpud.core.model import Denied, Device, Process, Reason, Slice
 from vgpud.core.slices import bounds, pending
 from vgpud.core.slices.attach_rules import Rules, attach_rules
 from vgpud.core.slices.make import unknown
 from vgpud.daemon.containers import ContainerBackend
+from vgpud.daemon.slices.counters import Counters
+from vgpud.daemon.slices.events import EventRecorder
+from vgpud.daemon.slices.machine import SliceMachine
 from vgpud.devices.arbiters import Arbiters
 from vgpud.devices.nvml import Devices
 
@@ -30,22 +32,21 @@ LISTED_MAX_S = 5.0
 ASKERS = 4
 
 
-class Host(Protocol):
-    """What is needed of the daemon."""
-
-    state: State
-
-    def run(self, event: ev.Event) -> list[ev.Command]: ...
-    def note(self, entry: ev.Log) -> None: ...
-    def note_bounded(self, key: str, entry: ev.Log) -> None: ...
-    def process_counters(self, process: Process) -> dict[str, ProcessStats]: ...
-
-
 class AttachBackend:
     """attach.server.Backend."""
 
-    def __init__(self, host: Host, arbiters: Arbiters, devices: Devices, containers: ContainerBackend) -> None:
-        self._host = host
+    def __init__(
+        self,
+        machine: SliceMachine,
+        events: EventRecorder,
+        counters: Counters,
+        arbiters: Arbiters,
+        devices: Devices,
+        containers: ContainerBackend,
+    ) -> None:
+        self._machine = machine
+        self._events = events
+        self._counters = counters
         self._arbiters = arbiters
         self._devices = devices
         self._containers = containers
@@ -74,7 +75,7 @@ class AttachBackend:
             container_id=greeting.container_id,
             account=greeting.account,
         )
-        found = self._host.state.slices.get(greeting.slice_name)
+        found = self._machine.state.slices.get(greeting.slice_name)
         credit: tuple[tuple[str, int], ...] = ()
         if greeting.held and found:
             credit = tuple((s.device_uuid, self._credit(found, s.device_uuid, s.mem_max_bytes)) for s in found.shares)
@@ -82,24 +83,24 @@ class AttachBackend:
             return Denied(Reason.NOT_FOUND, f"slice {greeting.slice_name} has ended")
         # others on the node may have the same bytes; a pending slice has none of its own yet
         own = tuple(share.device_uuid for share in found.shares) if found else ()
-        held = tuple((uuid_text(raw, own or self._host.state.devices), size) for raw, size in greeting.held)
+        held = tuple((uuid_text(raw, own or self._machine.state.devices), size) for raw, size in greeting.held)
         event = ev.ProcessAttached(process, held, credit, greeting.serial > 0, self._uuids(greeting.named_uuids))
         try:
-            commands = self._host.run(event)
+            commands = self._machine.run(event)
         except OSError as error:
             if found is None or not found.pending:
                 raise
             # it was bound to a device whose arbiter has no place for it
-            self._host.run(ev.DeleteSlice("", greeting.slice_name, True))
+            self._machine.run(ev.DeleteSlice("", greeting.slice_name, True))
             text = f"slice {greeting.slice_name} could not be bound: {error.strerror or error}; see the daemon's log"
             return Denied(Reason.UNAVAILABLE, text)
         for command in commands:
             if isinstance(command, ev.AdmitProcess):
-                return Admission(process, command.slice, dict(command.held), self._host.state.devices)
+                return Admission(process, command.slice, dict(command.held), self._machine.state.devices)
         return next(c.result for c in commands if isinstance(c, ev.Answer) and isinstance(c.result, Denied))
 
     def _uuids(self, named_uuids: tuple[bytes, ...]) -> tuple[str, ...]:
-        return tuple(uuid_text(raw, self._host.state.devices) for raw in named_uuids)
+        return tuple(uuid_text(raw, self._machine.state.devices) for raw in named_uuids)
 
     def _credit(self, slice_: Slice, device: str, limit_bytes: int) -> int:
         now = self._arbiters.slice_stats(slice_.serial, device)  # past the ledger may be what this very process claims
@@ -107,7 +108,7 @@ class AttachBackend:
 
     def rules(self) -> tuple[Rules, Mapping[str, Device]]:
         """What may be admitted without asking, and the devices."""
-        return attach_rules(self._host.state), self._host.state.devices
+        return attach_rules(self._machine.state), self._machine.state.devices
 
     def arbiter(self, device: str) -> Any:
         return self._arbiters.native(device)
@@ -127,27 +128,27 @@ class AttachBackend:
     ) -> Admission | Denied:
         """The slice's numbers for a program that only reads them. named_uuids: the devices that it names; a pending
         slice is shown as it would be on them, and not at all on none. None: they are not asked for."""
-        found = self._host.state.slices.get(slice_name)
+        found = self._machine.state.slices.get(slice_name)
         if found is None:
             return unknown(slice_name)
         stranger = self._containers.refusal(found, uid, cgroups)
         if stranger:
             return stranger
         if found.pending and named_uuids is not None:
-            shown = pending.bind(self._host.state, found, self._uuids(named_uuids))
+            shown = pending.bind(self._machine.state, found, self._uuids(named_uuids))
             if isinstance(shown, Denied):
                 return shown
             found = shown
         asking = Process(0, slice_name, 0, uid, "", 0, is_resumed=False)
-        return Admission(asking, found, {}, self._host.state.devices)
+        return Admission(asking, found, {}, self._machine.state.devices)
 
     def usage(self, admission: Admission) -> Usage:
         """What the slice uses, as NVML is to show it."""
         shares = admission.slice.shares
         stats = [self._arbiters.slice_stats(admission.slice.serial, share.device_uuid) for share in shares]
         rows = []
-        for process in self._host.state.processes_of(admission.slice.name):
-            now = self._host.process_counters(process)
+        for process in self._machine.state.processes_of(admission.slice.name):
+            now = self._counters.of_process(process)
             for place, share in enumerate(shares):
                 device = now[share.device_uuid]
                 used_bytes = device.mem_used_bytes + device.mem_unattributed_bytes
@@ -157,16 +158,16 @@ class AttachBackend:
 
     def remove_process(self, process_id: int) -> None:
         """A process is no longer a tenant, at once."""
-        self._host.run(ev.ProcessGone(process_id))
+        self._machine.run(ev.ProcessGone(process_id))
 
     def note_disconnect(self, process_id: int) -> None:
         """A process has closed its connection and lives on."""
-        self._host.run(ev.ProcessDisconnected(process_id))
+        self._machine.run(ev.ProcessDisconnected(process_id))
 
     def note_process_end(self, process_id: int) -> None:
         """A process has ended. A real driver may take a moment to release its memory: it is asked first (D7)."""
-        process = self._host.state.processes.get(process_id)
-        real = any(not d.is_simulated for d in self._host.state.devices.values())
+        process = self._machine.state.processes.get(process_id)
+        real = any(not d.is_simulated for d in self._machine.state.devices.values())
         if process is None or process.holder or not real:
             self.remove_process(process_id)
             return
@@ -180,13 +181,13 @@ class AttachBackend:
         while await loop.run_in_executor(self._askers, self._devices.lists, process.pid):
             if time.monotonic_ns() > deadline_ns:
                 text = f"pid {process.pid} has ended, but the driver still lists it: its memory may not be free yet"
-                self._host.note(ev.Log("process.lingers", text, process.slice_name, process_id=process.process_id))
+                self._events.note(ev.Log("process.lingers", text, process.slice_name, process_id=process.process_id))
                 break
             await asyncio.sleep(LISTED_EVERY_S)
         self.remove_process(process.process_id)
 
     def note_refusal(self, slice_name: str, pid: int, why: str) -> None:
-        self._host.note_bounded(slice_name, ev.Log("attach.refused", f"pid {pid}: {why}", slice_name))
+        self._events.note_bounded(slice_name, ev.Log("attach.refused", f"pid {pid}: {why}", slice_name))
 
     def join(
         self, serial: int, process_id: int, device: str, pages: tuple[Any, Any, Any], bell: int, held: int

@@ -1,6 +1,6 @@
 """Waits for the disk without blocking the loop: one flush at a time, for all callers that wait meanwhile.
 
-Used by daemon.py. A flush covers what was written before it begins; later writers wait for the next one.
+Used by daemon/slices/machine.py. A flush covers what was written before it begins; later writers wait for the next one.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.store.test_user_shares import EVE, MOST, ended, of
-from vgpud.config import Config
+from vgpud.config import Config, LiveConfig
 from vgpud.core.events import Log
 from vgpud.core.jobs.counts import JobCounts
 from vgpud.core.jobs.model import Job, JobState
@@ -25,16 +25,20 @@ DAY = 24 * 3600 * S
 NOW_NS = 400 * DAY
 
 
+def events_into(said: list[Log]) -> Any:
+    return SimpleNamespace(note=said.append)
+
+
 def world(folder: Path) -> tuple[Past, JobStore, list[Log]]:
     store, said = JobStore(Store(folder)), []
-    host: Any = SimpleNamespace(config=Config(state_bytes_max=MOST, state_dir=str(folder)), note=said.append)
-    return Past(host, store, 0, NOW_NS), store, said
+    config, events = LiveConfig(Config(state_bytes_max=MOST, state_dir=str(folder))), events_into(said)
+    return Past(config, events, store, 0, NOW_NS), store, said
 
 
 def restart(folder: Path, store: JobStore, latest_ns: int, now_ns: int) -> tuple[Past, list[Log]]:
     said: list[Log] = []
-    host: Any = SimpleNamespace(config=Config(accounting_days=400, state_dir=str(folder)), note=said.append)
-    return Past(host, store, latest_ns, now_ns), said
+    config, events = LiveConfig(Config(accounting_days=400, state_dir=str(folder))), events_into(said)
+    return Past(config, events, store, latest_ns, now_ns), said
 
 
 @pytest.fixture
@@ -98,8 +102,8 @@ def test_a_damaged_note_of_the_hold_holds_for_a_day(tmp_path: Path, wall: Simple
 
 def test_who_keeps_a_day_is_warned_of_half_a_one(tmp_path: Path, wall: SimpleNamespace) -> None:
     store, said = JobStore(Store(tmp_path)), []
-    host: Any = SimpleNamespace(config=Config(accounting_days=1, state_dir=str(tmp_path)), note=said.append)
-    Past(host, store, wall.ns - DAY, wall.ns)
+    config = LiveConfig(Config(accounting_days=1, state_dir=str(tmp_path)))
+    Past(config, events_into(said), store, wall.ns - DAY, wall.ns)
     assert len(said) == 1
 
 
@@ -138,7 +142,7 @@ def test_what_a_waiting_job_comes_after_stays(tmp_path: Path) -> None:
 def test_what_a_users_live_jobs_run_is_bounded() -> None:
     """Ten thousand jobs of 192 KiB each were allowed, in memory and in the database."""
     counts = JobCounts()
-    host: Any = SimpleNamespace(node="n", config=Config())
+    host: Any = SimpleNamespace(node=SimpleNamespace(name="n"), config=LiveConfig(Config()))
     requests = JobRequests(host, SimpleNamespace(counts=counts))  # type: ignore[arg-type]
     number = 0
     while (denied := requests._too_large(ended(1, size=95_000).spec)) is None and number < 1000:

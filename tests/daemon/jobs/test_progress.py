@@ -48,9 +48,10 @@ class Jobs:
         self.counters: dict[str, SliceStats] = {}
         state = State()
         state.devices[DEVICE.uuid] = DEVICE
-        config = SimpleNamespace(state=directory)
         self.host = SimpleNamespace(
-            state=state, config=config, slice_counters=lambda made: [self.counters.get(made.name, SliceStats())]
+            slices=SimpleNamespace(state=state),
+            config=SimpleNamespace(current=SimpleNamespace(state=directory)),
+            counters=SimpleNamespace(of_slice=lambda made: [self.counters.get(made.name, SliceStats())]),
         )
         self.slices = SimpleNamespace(
             of=lambda job: [made for made in state.slices.values() if made.origin.queue_job_id == job.job_id]
@@ -79,7 +80,7 @@ class Jobs:
         job.placement = (Place("n1", (share,)),) * spec.members
         for origin in (origins.Job(job_id, member) for member in numbers):
             made = Slice(origin, origin.slice_name(), job_id, spec.ask.spec, (share,), 0, 0)
-            self.host.state.slices[made.name] = made
+            self.host.slices.state.slices[made.name] = made
         self.jobs[job_id] = job
         self.store.save([job])
         return job
@@ -136,13 +137,13 @@ def test_a_look_costs_as_much_as_there_are_jobs_and_not_their_square(jobs: Jobs,
         progress.see(jobs.add(job_id))
     names = {f"j_{job_id}": 5 for job_id in range(1, count + 1)}
     pass_time(jobs, progress, 70, **names)
-    asked, counters = [0], jobs.host.slice_counters
+    asked, counters = [0], jobs.host.counters.of_slice
 
     def counted(made: Slice) -> list[SliceStats]:
         asked[0] += 1
         return counters(made)  # type: ignore[no-any-return]
 
-    jobs.host.slice_counters = counted
+    jobs.host.counters.of_slice = counted
     pass_time(jobs, progress, 5, **names)
     assert 0 < asked[0] < 10 * count
 
@@ -240,7 +241,7 @@ def test_a_job_that_ends_leaves_its_measured_row(
     range_ = (0.5, 0.4, 0.6)
     features = tuple(sorted((name, 1.0) for name in FEATURES))
     predicted = Predicted("net:make", "H200", range_, range_, range_, features=features)
-    path = jobs.host.config.state / measured_rows.FILE_NAME
+    path = jobs.host.config.current.state / measured_rows.FILE_NAME
     for job_id in (1, 2):
         job = jobs.add(job_id, run=launch(predicted))
         progress.see(job)
@@ -249,7 +250,7 @@ def test_a_job_that_ends_leaves_its_measured_row(
         progress.ends(job, True)
         job.state = JobState.COMPLETED
         progress.see(job)
-        del jobs.host.state.slices[f"j-{job_id}"]
+        del jobs.host.slices.state.slices[f"j-{job_id}"]
         (row,) = dataset.read(path)
         assert (row.device, row.architecture, row.utilisation) == ("H200", "net:make", 0.4)
         assert (row.memory_bytes, row.step_ns) == (3 << 20, 0.2 * SECOND_NS)
@@ -268,17 +269,17 @@ def test_what_was_not_measured_alone_is_not_in_its_row(jobs: Jobs, progress: Pro
     range_ = (0.5, 0.4, 0.6)
     features = tuple(sorted((name, 1.0) for name in FEATURES))
     job = jobs.add(1, run=launch(Predicted("net:make", "H200", range_, range_, range_, features=features)))
-    made = jobs.host.state.slices["j-1"]
+    made = jobs.host.slices.state.slices["j-1"]
     if spoilt == "capped":
-        jobs.host.state.slices["j-1"] = replace(made, shares=(replace(made.shares[0], max_milli=500),))
+        jobs.host.slices.state.slices["j-1"] = replace(made, shares=(replace(made.shares[0], max_milli=500),))
     if spoilt == "shared":
-        jobs.host.state.slices["other"] = replace(made, origin=origins.User("other"))
+        jobs.host.slices.state.slices["other"] = replace(made, origin=origins.User("other"))
     progress.see(job)
     seconds_ns = 366 * 86400 * SECOND_NS if spoilt == "nonsense" else SECOND_NS
     progress.add_report(ProgressReport(1, 1, 0, samples=100, seconds_ns=seconds_ns, steps=1))
     pass_time(jobs, progress, 90, j_1=400, **({"other": 100} if spoilt == "shared" else {}))
     progress.ends(job, True)
-    (row,) = dataset.read(jobs.host.config.state / measured_rows.FILE_NAME)
+    (row,) = dataset.read(jobs.host.config.current.state / measured_rows.FILE_NAME)
     assert (row.utilisation, row.step_ns, row.memory_bytes) == (0.4 if spoilt == "nonsense" else None, None, 3 << 20)
 
 
@@ -297,7 +298,7 @@ def test_a_job_of_another_size_is_measured_again(jobs: Jobs, progress: ProgressM
 def test_a_full_disk_costs_no_older_row(
     jobs: Jobs, progress: ProgressMonitor, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path = jobs.host.config.state / measured_rows.FILE_NAME
+    path = jobs.host.config.current.state / measured_rows.FILE_NAME
     row = dataset.Row("H200", "mlp", "a", Features(dict.fromkeys(FEATURES, 1.0)), utilisation=0.5)
     measured_rows.append(path.parent, row)
     before = path.read_bytes()

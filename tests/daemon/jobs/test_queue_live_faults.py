@@ -27,14 +27,13 @@ from vgpud.core import events as ev
 from vgpud.core import origins
 from vgpud.core.jobs.model import Ask, Job, JobSpec, JobState, QueueSpec
 from vgpud.core.model import EVICTED, PAUSED, Denied, Drain, Reason, Slice, Spec, State
-from vgpud.daemon.daemon import Daemon
 from vgpud.daemon.jobs import controller
 from vgpud.daemon.jobs.controller import JobController
 from vgpud.daemon.jobs.locks import JobLocks
 from vgpud.daemon.jobs.slices import JobSlices
+from vgpud.daemon.slices.machine import SliceMachine
 from vgpud.jobs.messages import Result
 from vgpud.store.database import FILE_NAME, Store
-from vgpud.store.flush import Flushing
 from vgpud.store.jobs import JobStore
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
@@ -183,23 +182,25 @@ def test_steps_of_one_job_never_overlap() -> None:
 
 
 class Suspending:
-    """The daemon, as far as it suspends the two slices of gang 7, of which the second is refused `refusals` times."""
+    """The daemon, as far as it suspends the two slices of gang 7, of which the second is refused `refusals` times: the
+    queue's host, its machine, events and suspension in one."""
 
     def __init__(self, refusals: int) -> None:
         self.state = State()
         for origin in (origins.Job(7, 0), origins.Job(7, 1)):
             name = origin.slice_name()
             self.state.slices[name] = Slice(origin, name, 1, Spec(500), (), 0, 0, suspended=EVICTED)
+        self.slices = self.events = self
         self.refusals = refusals
         self.notes: list[ev.Log] = []
 
     def note(self, entry: ev.Log) -> None:
         self.notes.append(entry)
 
-    async def suspend_job(self, name: str, evict: bool, job_id: int) -> Slice:
+    async def suspend(self, name: str, evict: bool, job_id: int) -> Slice:
         return self._now(name, EVICTED if evict else PAUSED)
 
-    async def resume_job(self, name: str, job_id: int) -> Slice | Denied:
+    async def resume(self, name: str, job_id: int) -> Slice | Denied:
         if name.endswith("1") and self.refusals:
             self.refusals -= 1
             return Denied(Reason.UNAVAILABLE, "the disk is full")
@@ -214,8 +215,8 @@ def test_a_gang_continues_as_a_whole_and_is_not_given_up(monkeypatch: pytest.Mon
     monkeypatch.setattr(controller, "RESUME_S", 0.01)
     jobs = JobController.__new__(JobController)
     jobs._locks = JobLocks()
-    host = jobs.host = Suspending(2)  # type: ignore[assignment]
-    jobs.slices = JobSlices(jobs.host, lambda: 0)
+    host: Any = Suspending(2)
+    jobs.host, jobs.slices = host, JobSlices(host, host, lambda: 0)
     jobs.machine, jobs.clock, jobs.elastic, jobs._unsaved_notes = MagicMock(), MagicMock(), MagicMock(), []
     job = Job(7, JobSpec(Ask(Spec(500)), members=2), 0, state=JobState.RUNNING, attempt=1)
     denied = asyncio.run(jobs.slices.resume(job))
@@ -310,17 +311,11 @@ def test_the_history_is_saved_when_the_database_is_held_for_a_moment_at_the_end(
 
 def test_what_was_decided_while_the_database_was_held_is_saved_at_the_end(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    daemon = Daemon.__new__(Daemon)
+    machine = SliceMachine(store, MagicMock())
     kept = ev.SaveDrain(Drain("a device", "it has failed", by_fault=True))
-    vars(daemon).update(_store=store, _unsaved=[kept], _log=MagicMock(take_unwritten=lambda: ()))
-    vars(daemon).update(config=MagicMock(events_max=10), _store_fault="")
+    machine._unsaved.append(kept)
     store.erase()
-
-    async def stop() -> None:
-        vars(daemon).update(_flushing=Flushing(store))
-        await daemon._save_rest()
-
-    asyncio.run(stop())
+    asyncio.run(machine.save_rest())
     assert store.load(10).drains == (kept.drain,)
     assert not store.needs_flush, "what a job has left behind is gone from the files"
     store.close()

@@ -2,8 +2,8 @@
 handlers change the state: this one, allocations.py, claims.py, containers.py, make.py, offered.py and suspend.py.
 
 No IO, no clock, no randomness: times and ids come with the events, so the same events always give the same commands. A
-step that refuses changes nothing. The shells execute the commands in order; the composition root runs steps that must
-be saved on a copy and drops the copy if the store refuses, so nothing is ever half-created.
+step that refuses changes nothing. The shells execute the commands in order; daemon/slices/machine.py runs steps that
+must be saved on a copy and drops the copy if the store refuses, so nothing is ever half-created.
 """
 
 from __future__ import annotations

@@ -33,6 +33,7 @@ from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.daemon.jobs.changes import Changes
 from vgpud.daemon.jobs.clock import FILE_NAME, Clock
 from vgpud.daemon.jobs.elastic import ElasticController
+from vgpud.daemon.jobs.host import Host
 from vgpud.daemon.jobs.launch import LaunchError, attempt_of
 from vgpud.daemon.jobs.locks import JobLocks
 from vgpud.daemon.jobs.notices import Notifier
@@ -40,7 +41,7 @@ from vgpud.daemon.jobs.past import Past
 from vgpud.daemon.jobs.progress import ProgressMonitor
 from vgpud.daemon.jobs.queues import QueueRegistry
 from vgpud.daemon.jobs.reservations import ReservationRegistry
-from vgpud.daemon.jobs.slices import Host, JobSlices
+from vgpud.daemon.jobs.slices import JobSlices
 from vgpud.errors import StoreBusyError, StoreError, StoreUnwritableError, VgpudError
 from vgpud.jobs.image import find_engine
 from vgpud.jobs.messages import Result
@@ -85,35 +86,35 @@ class JobController:
     """runner.Backend, and the state that requests.py answers from."""
 
     def __init__(self, host: Host, store: JobStore) -> None:
-        self.node = host.node
-        self.host = host
-        self.store = store
+        self.node = host.node.name
+        self.host, self.store = host, store
+        config, state = host.config.current, host.slices.state
         kept = store.load()
         self.next_id = kept.next_id
         self._kept = kept.jobs
         self._histories, self._history_at_ns = kept.histories, kept.history_at_ns
-        runs = any(_has_processes(job) for job in kept.jobs) or bool(host.state.slices)
-        self.clock = Clock(kept.latest_ns, host.config.runtime / FILE_NAME, continues=runs)
+        runs = any(_has_processes(job) for job in kept.jobs) or bool(state.slices)
+        self.clock = Clock(kept.latest_ns, config.runtime / FILE_NAME, continues=runs)
         self._loop = asyncio.get_running_loop()
         self._unsaved_groups: dict[int, str | None] = {}
         self._unsaved_notes: list[Noted] = []
         self.elastic = ElasticController(self, ElasticStore(store.database).groups())
         self.progress = ProgressMonitor(self, self.elastic)
-        self.slices = JobSlices(host, self.clock.now_ns, self.elastic.numbers)
-        self.queues = QueueRegistry(host, store, kept, self.clock.now_ns)
-        self.reservations = ReservationRegistry(host, store, kept.reservations)
-        devices = tuple(device for device in host.state.devices.values() if not device.profile)  # GPUs
+        self.slices = JobSlices(host.slices, host.suspension, self.clock.now_ns, self.elastic.numbers)
+        self.queues = QueueRegistry(host.slices, host.counters, store, kept, self.clock.now_ns)
+        self.reservations = ReservationRegistry(host.slices, store, kept.reservations)
+        devices = tuple(device for device in state.devices.values() if not device.profile)  # GPUs
         model = devices[0].name if devices else ""
-        cpu_milli, groups = (os.cpu_count() or 1) * 1000, host.device_groups(devices)
-        nodes = [Node(host.node, devices, cpu_milli, _ram_bytes(), model, groups)]
-        self._recorder = Recorder(host.config.record_queue)
-        self._recorder.begin(self.queues.specs, nodes, host.state.policy, HOWS, kept.jobs, kept.past)
-        cluster, most = Cluster(nodes, host.state.policy), members_max(host.state.policy)
+        cpu_milli, groups = (os.cpu_count() or 1) * 1000, host.devices.groups(devices)
+        nodes = [Node(self.node, devices, cpu_milli, _ram_bytes(), model, groups)]
+        self._recorder = Recorder(config.record_queue)
+        self._recorder.begin(self.queues.specs, nodes, state.policy, HOWS, kept.jobs, kept.past)
+        cluster, most = Cluster(nodes, state.policy), members_max(state.policy)
         specs = self.queues.specs
         self.machine = Machine(specs, cluster, registry.make, hows=HOWS, members_max=most, tries_max=TRIES_MAX)
-        engine = find_engine(host.config.jobs.engine, host.config.jobs.runtime, host.config.jobs.network)
-        self.runner = Jobs(host.config.state / "jobs", self, host.config.runtime / "job.sock", engine)
-        self.notifier = Notifier(self, host.config.state / "notices", host.config.runtime / "job.sock")
+        engine = find_engine(config.jobs.engine, config.jobs.runtime, config.jobs.network)
+        self.runner = Jobs(config.state / "jobs", self, config.runtime / "job.sock", engine)
+        self.notifier = Notifier(self, config.state / "notices", config.runtime / "job.sock")
         self._unsaved: dict[int, Job] = {}
         self._save_fault = ""
         self._unsaved_requests: list[Request] = []
@@ -126,7 +127,7 @@ class JobController:
         self._ended: deque[int] = deque()
         self.changes = Changes()
         self._rows_at_ns = 0
-        self._past = Past(host, store, kept.latest_ns, self.clock.now_ns())
+        self._past = Past(host.config, host.events, store, kept.latest_ns, self.clock.now_ns())
 
     # ---- life ----
 
@@ -189,10 +190,10 @@ class JobController:
     def _drop_orphans(self) -> None:
         """Slices whose job does not run: the daemon was killed between the end of the job and theirs."""
         live = {job.job_id for job in self._kept if _has_processes(job)}
-        for made in list(self.host.state.slices.values()):
+        for made in list(self.host.slices.state.slices.values()):
             job_id = made.origin.queue_job_id
             if job_id and job_id not in live:
-                self.host.run(ev.DeleteSlice("", made.name, True, job_id=job_id))
+                self.host.slices.run(ev.DeleteSlice("", made.name, True, job_id=job_id))
 
     async def stop(self) -> None:
         """Jobs keep running; the next daemon adopts them."""
@@ -219,7 +220,7 @@ class JobController:
         """Once a second: progress of jobs, what the store could not take, and every ROWS_NS the accounting."""
         self.progress.tick()
         if news := self.clock.news():
-            self.host.note(ev.Log("node.clock", news))
+            self.host.events.note(ev.Log("node.clock", news))
         try:
             waiting = self._unsaved, self._unsaved_requests, self._unsaved_groups, self._unsaved_notes
             if any(waiting) or self.queues.unsaved_rows:
@@ -257,7 +258,7 @@ class JobController:
 
     def samples(self) -> tuple[QueueSample, ...]:
         """For a scrape."""
-        used = queue_quota.used_milli(self.host.state)
+        used = queue_quota.used_milli(self.host.slices.state)
         rows = self.counts.rows()
         return tuple(
             QueueSample(
@@ -281,7 +282,7 @@ class JobController:
     def _look_at_capacity(self) -> None:
         """Reports to the machine what slices outside jobs and other processes hold, when that has changed; also by
         workers that it does not count for their job."""
-        state = self.host.state
+        state = self.host.slices.state
         direct = {uuid: [0, state.foreign_bytes(uuid)] for uuid in state.devices}
         held = queue_quota.used_milli(state, jobs=False)
         borrowed = self.elastic.find_borrowed_slices()
@@ -367,7 +368,7 @@ class JobController:
     def _tell(self, kind: str, job_id: int, text: str) -> None:
         known = self.machine.jobs.get(job_id)
         said = f"job {job_id}" + (f": {text}" if text else "")
-        self.host.note(ev.Log(kind, said, owner_uid=known.spec.uid if known else None))
+        self.host.events.note(ev.Log(kind, said, owner_uid=known.spec.uid if known else None))
 
     def _trace(self, kind: str, job_id: int, text: str) -> None:
         if len(self._unsaved_notes) < NOTES_MAX:
@@ -423,7 +424,7 @@ class JobController:
     async def on_disk(self, job_ids: Iterable[int]) -> None:
         """Waits until what was decided on these jobs is on the disk. Raises StoreError."""
         await self.wait_until_written(job_ids)
-        if denied := await self.host.wait_until_saved():
+        if denied := await self.host.slices.wait_until_saved():
             raise StoreError(denied.message)
 
     async def wait_until_written(self, job_ids: Iterable[int]) -> None:
@@ -505,14 +506,14 @@ class JobController:
                 denied = await self.slices.make(job, origin, place.shares)
                 if denied:
                     return denied
-                slices.append((origin.slice_name(), self.host.attach_path(origin.slice_name())))
+                slices.append((origin.slice_name(), self.host.node.attach_path(origin.slice_name())))
         await self.begin_attempt(job, slices)
         return None
 
     async def begin_attempt(self, job: Job, slices: Sequence[tuple[str, str]], worker: int = -1) -> None:
         """A supervisor, of all members or of one worker. Raises StartError, LaunchError, VgpudError."""
-        simulated = any(device.is_simulated for device in self.host.state.devices.values())
-        attempt = attempt_of(job, slices, self.host.node_view(), simulated, self.host.config.job_grace_s, worker)
+        node, grace_s = self.host.node.view(), self.host.config.current.job_grace_s
+        attempt = attempt_of(job, slices, node, node.simulated, grace_s, worker)
         started = await self.runner.start(attempt)
         if started.note:
             self.note("job.warning", job, f"it runs, but {started.note}")
@@ -542,7 +543,7 @@ class JobController:
             if command.how in (How.PAUSE, How.EVICT) and await self.slices.suspend(job, command.how is How.EVICT):
                 self.enqueue_event(qe.JobSuspended(job.job_id, command.how))
                 return
-            grace_s = self.host.config.job_grace_s
+            grace_s = self.host.config.current.job_grace_s
             if await (self.elastic.stop(job) if has_workers(job) else self.runner.stop(job.job_id, attempt, grace_s)):
                 return  # job_ended() follows
         await self.end(job.job_id, attempt, Result(TERMINATED, is_stopped=True))

@@ -234,7 +234,7 @@ class ElasticController:
         return we.StartFailed(number, why)
 
     async def _stop(self, group: LiveGroup, number: int) -> bool:
-        grace_s = self._jobs.host.config.job_grace_s
+        grace_s = self._jobs.host.config.current.job_grace_s
         return await self._jobs.runner.stop(group.job.job_id, group.record.attempt, grace_s, number)
 
     # ---- after a restart ----
@@ -308,7 +308,7 @@ class ElasticController:
             denied = await self._jobs.slices.make(job, origin, worker.place.shares)
             if denied:
                 return denied
-            slices = [(origin.slice_name(), self._jobs.host.attach_path(origin.slice_name()))]
+            slices = [(origin.slice_name(), self._jobs.host.node.attach_path(origin.slice_name()))]
         await self._jobs.begin_attempt(job, slices, worker.number)
         return None
 
@@ -394,7 +394,7 @@ class ElasticController:
 
     def _find_other_place(self, job: Job, place: Place) -> Place | None:
         """Where there is as much for a while, on another device if possible; None: nowhere."""
-        state = self._jobs.host.state
+        state = self._jobs.host.slices.state
         named = job.spec.ask.spec.device_uuids or [device.uuid for device in capacity.list_default_devices(state)]
         found = [place]
         if len(place.shares) == 1:

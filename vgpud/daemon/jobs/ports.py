@@ -11,7 +11,8 @@ from vgpud.core.jobs import events as qe
 from vgpud.core.jobs.model import Job
 from vgpud.core.queue.machine import Machine
 from vgpud.daemon.jobs.clock import Clock
-from vgpud.daemon.jobs.slices import Host, JobSlices
+from vgpud.daemon.jobs.host import Host
+from vgpud.daemon.jobs.slices import JobSlices
 from vgpud.jobs.messages import Result
 from vgpud.jobs.runner import Jobs
 from vgpud.store.jobs import JobStore

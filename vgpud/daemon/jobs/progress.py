@@ -150,7 +150,7 @@ class ProgressMonitor:
 
     def note_fault(self, device_uuid: str, xid: int) -> None:
         """The driver has reported a fault of a device."""
-        device = self._jobs.host.state.devices.get(device_uuid)
+        device = self._jobs.host.slices.state.devices.get(device_uuid)
         if device is None or not faults.is_devices(xid):
             return
         for job_id, known in self._watched.items():
@@ -247,7 +247,7 @@ class ProgressMonitor:
         used_ns = waited_ns = launches = devices = 0
         by_slice: dict[str, int] = {}
         for made in self._jobs.slices.of(job):
-            counters = self._jobs.host.slice_counters(made)
+            counters = self._jobs.host.counters.of_slice(made)
             used_ns += sum(now.charged_ns for now in counters)
             waited_ns += sum(now.throttled_ns for now in counters)
             by_slice[made.name] = sum(now.launches for now in counters)
@@ -300,7 +300,7 @@ class ProgressMonitor:
         found = [
             utilisation_milli(round(now.share_60s_ratio * MILLI_PER_DEVICE), self._busy(share.device_uuid), predicted)
             for made in slices
-            for share, now in zip(made.shares, self._jobs.host.slice_counters(made), strict=True)
+            for share, now in zip(made.shares, self._jobs.host.counters.of_slice(made), strict=True)
         ]
         if not found:
             return
@@ -321,24 +321,24 @@ class ProgressMonitor:
             share.max_milli >= MILLI_PER_DEVICE
             and self._busy(share.device_uuid) <= round(now.share_60s_ratio * MILLI_PER_DEVICE) + OTHERS_MILLI
             for made in self._jobs.slices.of(job)
-            for share, now in zip(made.shares, self._jobs.host.slice_counters(made), strict=True)
+            for share, now in zip(made.shares, self._jobs.host.counters.of_slice(made), strict=True)
         )
 
     def _busy(self, device_uuid: str) -> int:
         """Milli of a device's time in the last minute that slices used."""
         if device_uuid not in self._busy_milli:
-            on_it = (made for made in self._jobs.host.state.slices.values() if made.share(device_uuid))
+            on_it = (made for made in self._jobs.host.slices.state.slices.values() if made.share(device_uuid))
             share = sum(self._share(made, device_uuid) for made in on_it)
             self._busy_milli[device_uuid] = round(share * MILLI_PER_DEVICE)
         return self._busy_milli[device_uuid]
 
     def _share(self, slice_: Slice, device_uuid: str) -> float:
-        counters = zip(slice_.shares, self._jobs.host.slice_counters(slice_), strict=True)
+        counters = zip(slice_.shares, self._jobs.host.counters.of_slice(slice_), strict=True)
         return next(now.share_60s_ratio for share, now in counters if share.device_uuid == device_uuid)
 
     def _look_for_slow_pairs(self, now_ns: int) -> None:
         """Gandiva's undo (Xiao et al., OSDI'18): separates jobs that get less done together than in turn."""
-        for device_uuid in self._jobs.host.state.devices:
+        for device_uuid in self._jobs.host.slices.state.devices:
             for lost in self._watch.look(device_uuid, self._observe_jobs(device_uuid), now_ns):
                 self._jobs.enqueue_event(lost)
                 jobs = self._jobs.machine.jobs
@@ -353,7 +353,7 @@ class ProgressMonitor:
             used_ns = 0
             there = False
             for made in self._jobs.slices.of(job):
-                for share, now in zip(made.shares, self._jobs.host.slice_counters(made), strict=True):
+                for share, now in zip(made.shares, self._jobs.host.counters.of_slice(made), strict=True):
                     if share.device_uuid == device_uuid:
                         there, used_ns = True, used_ns + now.charged_ns
             if there:
@@ -378,13 +378,13 @@ class ProgressMonitor:
         if known is None or not well or not isinstance(launch, Launch) or launch.prediction is None:
             return
         for made in self._jobs.slices.of(job):
-            counters = self._jobs.host.slice_counters(made)
+            counters = self._jobs.host.counters.of_slice(made)
             known.update_peak(counters)
-        devices = self._jobs.host.state.devices
+        devices = self._jobs.host.slices.state.devices
         uuids = [share.device_uuid for place in job.placement for share in place.shares]
         name = devices[uuids[0]].name if uuids and uuids[0] in devices else "unknown"
         used = known.measured_milli / MILLI_PER_DEVICE if known.measured_milli >= 0 and known.to_itself else None
         step_ns = known.spent_ns // known.steps if known.steps and known.to_itself else 0
         row = measured_rows.row_of(launch.prediction, name, used, known.peak_bytes, step_ns)
         if row:
-            self._jobs.spawn(asyncio.to_thread(measured_rows.append, self._jobs.host.config.state, row))
+            self._jobs.spawn(asyncio.to_thread(measured_rows.append, self._jobs.host.config.current.state, row))

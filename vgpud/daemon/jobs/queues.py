@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from vgpud.api.turns import breathe
 from vgpud.core import events as ev
 from vgpud.core.jobs.facts import UsageRow
 from vgpud.core.jobs.model import Job, JobState, QueueSpec
-from vgpud.core.model import DEFAULT_QUEUE, Asker, Denied, Quota, Reason, Slice, State
-from vgpud.core.observed import SliceStats
+from vgpud.core.model import DEFAULT_QUEUE, Asker, Denied, Quota, Reason, Slice
 from vgpud.core.queue.accounting import Ledger, Row, Sums, make_waiting_row
 from vgpud.core.slices import queue_quota
 from vgpud.core.slices.queue_quota import name_queues
+from vgpud.daemon.slices.counters import Counters
+from vgpud.daemon.slices.machine import SliceMachine
 from vgpud.store.jobs import JobStore, Kept
 from vgpud.store.usage import INTEGER_MAX
 
@@ -29,20 +29,19 @@ ASKS = JobState.PENDING
 ROWS_AT_ONCE = 50
 
 
-class Host(Protocol):
-    """What is needed of the daemon."""
-
-    state: State
-
-    def run(self, event: ev.Event) -> list[ev.Command]: ...
-    def slice_counters(self, slice_: Slice) -> Sequence[SliceStats]: ...
-
-
 class QueueRegistry:
     """The queues as the store has them, and the rows of the accounting. All raise StoreError where they write."""
 
-    def __init__(self, host: Host, store: JobStore, saved_state: Kept, now_ns: Callable[[], int]) -> None:
-        self._host = host
+    def __init__(
+        self,
+        machine: SliceMachine,
+        counters: Counters,
+        store: JobStore,
+        saved_state: Kept,
+        now_ns: Callable[[], int],
+    ) -> None:
+        self._machine = machine
+        self._counters = counters
         self._store = store
         self._now_ns = now_ns
         given = {spec.name: (spec, members) for spec, members in saved_state.queues}
@@ -54,7 +53,7 @@ class QueueRegistry:
         # copies: the machine changes its jobs
         self._waiting = {job.job_id: replace(job) for job in saved_state.jobs if job.state is ASKS}
         self._tell()
-        for made in host.state.slices.values():
+        for made in machine.state.slices.values():
             self._ledger.open(made, store.last_end(made.uid) or now_ns())
 
     # ---- queues ----
@@ -70,11 +69,11 @@ class QueueRegistry:
         """The core's part: limits and members, for slices that are made otherwise."""
         known = self._queues.values()
         known_quotas = (Quota(spec.name, spec.parent, spec.limit_milli, members) for spec, members in known)
-        self._host.run(ev.QuotasChanged(tuple(known_quotas)))
+        self._machine.run(ev.QuotasChanged(tuple(known_quotas)))
 
     def choose(self, name: str, asker: Asker) -> str | Denied:
         """The queue of that name if the user may use it, or the user's default queue for ""."""
-        return queue_quota.choose(self._host.state.quotas, name, asker)
+        return queue_quota.choose(self._machine.state.quotas, name, asker)
 
     def with_queue(self, spec: QueueSpec, members: Sequence[str]) -> tuple[QueueSpec, ...] | Denied:
         """All queues as they would be, for the machine to check."""
@@ -103,7 +102,7 @@ class QueueRegistry:
                 "name",
             )
         children = [spec.name for spec in self.specs if spec.parent == name]
-        there = [made for made in self._host.state.slices.values() if made.queue == name]
+        there = [made for made in self._machine.state.slices.values() if made.queue == name]
         slices = [made.name for made in there if not made.origin.queue_job_id]
         for count, what, first in ((len(children), "queue(s)", children), (len(slices), "slice(s)", slices)):
             if count:
@@ -122,7 +121,7 @@ class QueueRegistry:
     # ---- the accounting ----
 
     def _used_ns(self, slice_: Slice) -> int:
-        return sum(stats.charged_ns for stats in self._host.slice_counters(slice_))
+        return sum(stats.charged_ns for stats in self._counters.of_slice(slice_))
 
     def slice_changed(self, slice_: Slice) -> None:
         """The slice is new, or has other numbers from now on."""
@@ -166,7 +165,7 @@ class QueueRegistry:
 
     def _see_all(self) -> None:
         now_ns = self._now_ns()
-        for made in self._host.state.slices.values():
+        for made in self._machine.state.slices.values():
             if self._ledger.knows(made.uid):
                 self._keep(self._ledger.see(made, self._used_ns(made), now_ns))
 

@@ -35,8 +35,8 @@ from vgpud.core.units import format_bytes
 from vgpud.daemon.jobs.arrays import PART_JOBS, Arrays
 from vgpud.daemon.jobs.controller import JobController
 from vgpud.daemon.jobs.explain import Known, explain
+from vgpud.daemon.jobs.host import Host
 from vgpud.daemon.jobs.queues import WAITING
-from vgpud.daemon.jobs.slices import Host
 from vgpud.errors import StoreError
 from vgpud.jobs.terminal import Terminal
 from vgpud.store.flush import while_busy
@@ -62,13 +62,10 @@ class JobRequests:
     """api.jobs.JobBackend."""
 
     def __init__(self, host: Host, jobs: JobController) -> None:
-        self.node = host.node
+        self.node = host.node.name
         self._host = host
         self._jobs = jobs
         self._arrays = Arrays(jobs)
-
-    def observe(self, method: str, code: str, seconds: float) -> None:
-        self._host.observe(method, code, seconds)
 
     def owner(self, job_id: int) -> int | None:
         """The owner's uid; None: there is no such job."""
@@ -129,7 +126,7 @@ class JobRequests:
 
     def facts(self, job: Job) -> Facts:
         slices = self._jobs.slices.of(job) if job.placement else []
-        devices = self._host.state.devices
+        devices = self._host.slices.state.devices
         indices = {devices[s.device_uuid].index for made in slices for s in made.shares if s.device_uuid in devices}
         ran = job.first_started_ns >= 0  # else the store has nothing: a list has many that wait
         granted, used = self._jobs.queues.of_job(job.job_id) if ran else (0, 0)
@@ -161,7 +158,7 @@ class JobRequests:
             trail = [Fact(-1, "job.warning", f"what was decided before cannot be read: {error}")]
         anomalies = jobs.anomalies_of(job.job_id)
         known = Known(self.facts(job), trail, anomalies, jobs.clock.now_ns(), uid)
-        return explain(jobs.machine, self._host.state, job, known)
+        return explain(jobs.machine, self._host.slices.state, job, known)
 
     async def array_of(self, job_id: int) -> Sequence[int]:
         jobs = self._jobs.machine.jobs.values()
@@ -178,7 +175,7 @@ class JobRequests:
     async def submit_job(self, submission: Submission) -> Sequence[int] | Denied:
         """All of the array or nothing."""
         jobs, spec = self._jobs, submission.spec
-        spec = replace(spec, ask=replace(spec.ask, spec=with_uuids(spec.ask.spec, self._host.state)))
+        spec = replace(spec, ask=replace(spec.ask, spec=with_uuids(spec.ask.spec, self._host.slices.state)))
         await self._arrays.wait_for_same(spec.uid, submission.request_id)
         now_ns = jobs.clock.now_ns()
         try:
@@ -215,7 +212,7 @@ class JobRequests:
 
     def _too_many(self, uid: int, count: int) -> Denied | None:
         """So that no user fills the daemon's memory."""
-        config, to_come = self._host.config, self._arrays.to_come
+        config, to_come = self._host.config.current, self._arrays.to_come
         total = self._jobs.counts.total + to_come.total()
         mine = self._jobs.counts.of_user(uid) + to_come[uid]
         if mine + count > config.jobs_per_user_max:
@@ -323,7 +320,7 @@ class JobRequests:
 
     def queue_now(self, name: str) -> QueueNow:
         children = {spec.name for spec in self._jobs.queues.specs if spec.parent == name}
-        used = used_milli(self._host.state)
+        used = used_milli(self._host.slices.state)
         counts = self._jobs.counts
         return QueueNow(
             members=self._jobs.queues.members(name),
@@ -361,7 +358,7 @@ class JobRequests:
         if denied:
             return denied
         self._jobs.process_events(event())
-        return await self._host.wait_until_saved()
+        return await self._host.slices.wait_until_saved()
 
     # ---- reservations ----
 
@@ -372,7 +369,7 @@ class JobRequests:
         """Its devices are UUIDs or indices; begin 0 is now."""
         now_ns, found = self._jobs.clock.now_ns(), []
         for name in reservation.device_uuids:
-            device = find(name, self._host.state)
+            device = find(name, self._host.slices.state)
             if isinstance(device, Denied):
                 return device
             found.append(device.uuid)

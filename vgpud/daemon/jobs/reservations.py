@@ -6,24 +6,18 @@ Made by JobController; the queue's machine decides when they begin and end.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from vgpud.core import events as ev
 from vgpud.core.jobs.model import Reservation
+from vgpud.daemon.slices.machine import SliceMachine
 from vgpud.store.jobs import JobStore
-
-
-class Host(Protocol):
-    """What is needed of the daemon."""
-
-    def run(self, event: ev.Event) -> list[ev.Command]: ...
 
 
 class ReservationRegistry:
     """Those that the store has. What writes raises StoreError."""
 
-    def __init__(self, host: Host, store: JobStore, reservations: Sequence[Reservation]) -> None:
-        self._host = host
+    def __init__(self, machine: SliceMachine, store: JobStore, reservations: Sequence[Reservation]) -> None:
+        self._machine = machine
         self._store = store
         self._all = tuple(reservations)
 
@@ -38,4 +32,4 @@ class ReservationRegistry:
     def enforce(self, active: Sequence[Reservation]) -> None:
         """These are in force from now on: slices that are created otherwise than for jobs keep to them."""
         reserved = tuple((uuid, one.queue, one.what) for one in active for uuid in one.device_uuids)
-        self._host.run(ev.DevicesReserved(reserved))
+        self._machine.run(ev.DevicesReserved(reserved))

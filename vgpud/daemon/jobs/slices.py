@@ -1,4 +1,4 @@
-"""The slices of jobs: created, resized, suspended and removed as the queue decides; what that needs of the daemon.
+"""The slices of jobs: created, resized, suspended and removed as the queue decides.
 
 Part of the composition root (controller.py).
 """
@@ -9,46 +9,29 @@ import logging
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
 
-from vgpud.config import Config
 from vgpud.core import events as ev
 from vgpud.core import origins
 from vgpud.core.jobs.model import Job
-from vgpud.core.model import EVICTED, Denied, Device, Share, Slice, Spec, State
-from vgpud.core.observed import SliceStats
-from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.core.model import EVICTED, Denied, Share, Slice, Spec
+from vgpud.daemon.slices.machine import SliceMachine
+from vgpud.daemon.slices.suspend import SuspendController
 
 log = logging.getLogger("vgpud")
-
-
-class Host(Protocol):
-    """What the job controller needs of the daemon."""
-
-    config: Config
-    state: State
-    node: str
-
-    async def submit(self, event: ev.Event) -> Slice | Denied | None: ...
-    async def wait_until_saved(self) -> Denied | None: ...
-    def run(self, event: ev.Event) -> list[ev.Command]: ...
-    def note(self, entry: ev.Log) -> None: ...
-    def node_view(self) -> pb.Node: ...
-    def slice_counters(self, slice_: Slice) -> Sequence[SliceStats]: ...
-    def attach_path(self, slice_name: str) -> str: ...
-    def device_groups(self, devices: Sequence[Device]) -> tuple[int, ...]: ...
-    def observe(self, method: str, code: str, seconds: float) -> None: ...
-    async def suspend_job(self, name: str, evict: bool, job_id: int) -> Slice | Denied: ...
-    async def resume_job(self, name: str, job_id: int) -> Slice | Denied: ...
 
 
 class JobSlices:
     """`workers`: the numbers of a job's workers, None for a job without workers."""
 
     def __init__(
-        self, host: Host, now_ns: Callable[[], int], workers: Callable[[Job], Sequence[int] | None] = lambda job: None
+        self,
+        machine: SliceMachine,
+        suspension: SuspendController,
+        now_ns: Callable[[], int],
+        workers: Callable[[Job], Sequence[int] | None] = lambda job: None,
     ) -> None:
-        self._host = host
+        self._machine = machine
+        self._suspension = suspension
         self._now_ns = now_ns
         self._workers = workers
 
@@ -69,12 +52,12 @@ class JobSlices:
 
     def of(self, job: Job) -> list[Slice]:
         """Those that are there."""
-        known = self._host.state.slices
+        known = self._machine.state.slices
         return [known[name] for name in self.names(job) if name in known]
 
     async def make(self, job: Job, origin: origins.Job, shares: tuple[Share, ...]) -> Denied | None:
         name = origin.slice_name()
-        there = self._host.state.slices.get(name)
+        there = self._machine.state.slices.get(name)
         if there:
             if there.shares == shares:
                 return None  # of before a restart
@@ -89,21 +72,21 @@ class JobSlices:
             queue=job.spec.queue,
             shares=shares,
         )
-        answer = await self._host.submit(event)
+        answer = await self._machine.submit(event)
         return answer if isinstance(answer, Denied) else None
 
     async def resize(self, job: Job, name: str, shares: tuple[Share, ...]) -> Denied | None:
         """Changes its numbers in place, on its devices: the programs in it keep running."""
-        there = self._host.state.slices.get(name)
+        there = self._machine.state.slices.get(name)
         if there is None or there.shares == shares:
             return None  # it has gone, and its job with it; or it was resized before a restart
         spec, changed = _with_shares(there.spec, shares), ("gpus_milli", "max_milli", "min_milli")
-        answer = await self._host.submit(ev.UpdateSlice("", name, spec, changed, job_id=job.job_id, shares=shares))
+        answer = await self._machine.submit(ev.UpdateSlice("", name, spec, changed, job_id=job.job_id, shares=shares))
         return answer if isinstance(answer, Denied) else None
 
     def remove_one(self, job_id: int, name: str) -> None:
-        if name in self._host.state.slices:
-            self._host.run(ev.DeleteSlice("", name, True, job_id=job_id))
+        if name in self._machine.state.slices:
+            self._machine.run(ev.DeleteSlice("", name, True, job_id=job_id))
 
     def remove(self, job: Job) -> None:
         for made in self.of(job):
@@ -115,10 +98,10 @@ class JobSlices:
         for made in self.of(job):
             if not made.suspended:
                 continue
-            answer = await self._host.resume_job(made.name, job.job_id)
+            answer = await self._suspension.resume(made.name, job.job_id)
             if isinstance(answer, Denied):
                 for other in done:
-                    await self._host.suspend_job(other.name, other.suspended == EVICTED, job.job_id)
+                    await self._suspension.suspend(other.name, other.suspended == EVICTED, job.job_id)
                 return answer
             done.append(made)
         return None
@@ -127,11 +110,11 @@ class JobSlices:
         """Suspends all of its slices or none. Whether it has been suspended."""
         done: list[Slice] = []
         for made in self.of(job):
-            answer = await self._host.suspend_job(made.name, evict, job.job_id)
+            answer = await self._suspension.suspend(made.name, evict, job.job_id)
             if isinstance(answer, Denied):
                 log.info("job %d is stopped and started again instead: %s", job.job_id, answer.message)
                 for other in done:
-                    await self._host.resume_job(other.name, job.job_id)
+                    await self._suspension.resume(other.name, job.job_id)
                 return False
             done.append(made)
         return bool(done)

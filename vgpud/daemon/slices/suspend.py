@@ -10,12 +10,15 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from vgpud.core import events as ev
-from vgpud.core.model import EVICTED, EVICTING, PAUSED, RESTORING, Denied, Process, Reason, Slice, State
+from vgpud.core.model import EVICTED, EVICTING, PAUSED, RESTORING, Denied, Process, Reason, Slice
+from vgpud.daemon.slices.events import EventRecorder
+from vgpud.daemon.slices.machine import SliceMachine
 from vgpud.devices import checkpoint_runner
 from vgpud.devices.checkpoint_runner import AWAY, RUNS, Moved
+from vgpud.devices.nvml import Devices
 
 log = logging.getLogger("vgpud.suspend")
 
@@ -25,22 +28,13 @@ DEADLINE_S = 120.0
 AGAIN_S = 1.0
 
 
-class Host(Protocol):
-    """What is needed of the daemon."""
-
-    state: State
-
-    async def submit(self, event: ev.Event) -> Slice | Denied | None: ...
-    def run(self, event: ev.Event) -> list[ev.Command]: ...
-    def note(self, entry: ev.Log) -> None: ...
-    def libraries(self) -> tuple[str, str, str]: ...
-
-
 class SuspendController:
     """One operation at a time for each slice: the core refuses a second one while the driver works on the first."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
+    def __init__(self, machine: SliceMachine, events: EventRecorder, devices: Devices) -> None:
+        self._machine = machine
+        self._events = events
+        self._devices = devices
         self._moving: dict[str, asyncio.Task[Slice | Denied]] = {}
         self._settling: dict[str, asyncio.Task[None]] = {}
 
@@ -68,7 +62,7 @@ class SuspendController:
         return await asyncio.shield(task)
 
     async def _suspend(self, name: str, evict: bool, job_id: int, deadline_s: float) -> Slice | Denied:
-        before = self._host.state.slices.get(name)
+        before = self._machine.state.slices.get(name)
         answer = await self._step(name, EVICTING if evict else PAUSED, job_id)
         if isinstance(answer, Denied) or not evict or answer.suspended == EVICTED:
             return answer
@@ -78,7 +72,7 @@ class SuspendController:
         return await self._undone(name, before.suspended if before else "", job_id, moved)
 
     async def _resume(self, name: str, job_id: int, deadline_s: float) -> Slice | Denied:
-        found = self._host.state.slices.get(name)
+        found = self._machine.state.slices.get(name)
         if found is None or found.suspended != EVICTED:
             return await self._step(name, "", job_id)
         answer = await self._step(name, RESTORING, job_id)
@@ -91,7 +85,7 @@ class SuspendController:
 
     def settle(self) -> None:
         """At start: waits until programs attach again, then asks the driver how far it got with them."""
-        for made in list(self._host.state.slices.values()):
+        for made in list(self._machine.state.slices.values()):
             if made.suspended in (EVICTING, RESTORING):
                 task = asyncio.create_task(self._settle(made.name, made.origin.queue_job_id))
                 self._settling[made.name] = task
@@ -110,7 +104,7 @@ class SuspendController:
     async def _settle(self, name: str, job_id: int) -> None:
         # a locked program attaches again all the same: its hook's own thread calls no driver for that
         for _ in range(50):
-            if self._program(name) or name not in self._host.state.slices:
+            if self._program(name) or name not in self._machine.state.slices:
                 break
             await asyncio.sleep(0.1)
         moved = await self._move("settle", name, DEADLINE_S)
@@ -129,7 +123,7 @@ class SuspendController:
             program = self._program(name)
             text = f"slice {name}: pid {program.pid if program else '?'} is {move_result.state} and does not come back:"
             text += f" end it ({move_result.refusal})"
-            self._host.note(ev.Log("slice.broken", text, name))
+            self._events.note(ev.Log("slice.broken", text, name))
         return Denied(Reason.PRECONDITION, text)
 
     async def _save_outcome(self, name: str, to: str, job_id: int, why: str = "") -> Slice | Denied:
@@ -145,18 +139,18 @@ class SuspendController:
                 return answer
 
     async def _step(self, name: str, to: str, job_id: int, why: str = "") -> Slice | Denied:
-        answer = await self._host.submit(ev.SuspendSlice(name, to, why, job_id))
+        answer = await self._machine.submit(ev.SuspendSlice(name, to, why, job_id))
         assert answer is not None
         return answer
 
     def _program(self, name: str) -> Process | None:
-        return next(iter(self._host.state.processes_of(name)), None)
+        return next(iter(self._machine.state.processes_of(name)), None)
 
     async def _move(self, action: str, name: str, deadline_s: float) -> Moved:
         program = self._program(name)
         if program is None:  # nothing on the device, nothing to move
             return Moved(AWAY if action == "evict" else RUNS)
-        driver, _, sim_dir = self._host.libraries()
+        driver, sim_dir = self._devices.driver, self._devices.sim_dir
         try:
             moved = await checkpoint_runner.move(action, program.pid, driver, sim_dir, deadline_s)
         except OSError as error:

@@ -16,14 +16,16 @@ from vgpud.core import events as ev
 from vgpud.core.model import EVICTED, EVICTING, PAUSED, Denied, Process, Reason, Slice
 from vgpud.core.slices import invariants
 from vgpud.core.slices.machine import step
-from vgpud.daemon import suspend
-from vgpud.daemon.suspend import SuspendController
+from vgpud.daemon.slices import suspend
+from vgpud.daemon.slices.suspend import SuspendController
 from vgpud.devices import checkpoint_runner
 from vgpud.devices.checkpoint_runner import AWAY, RUNS, Moved
 
 
-class Host:
-    """The daemon, with a slice `a` in which one program is, and no store."""
+class Node:
+    """The machine, with a slice `a` in which one program is, and no store; also the events and the driver."""
+
+    driver = sim_dir = ""
 
     def __init__(self) -> None:
         self.state = half()
@@ -42,12 +44,13 @@ class Host:
     def note(self, entry: ev.Log) -> None:
         pass
 
-    def libraries(self) -> tuple[str, str, str]:
-        return "", "", ""
-
     @property
     def now(self) -> str:
         return self.state.slices["a"].suspended
+
+
+def suspension_of(node: Any) -> SuspendController:
+    return SuspendController(node, node, node)
 
 
 class Driver:
@@ -80,32 +83,32 @@ async def begun(driver: Driver) -> None:
 
 @on_a_loop
 async def test_who_goes_away_leaves_nothing_half_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    host, driver = Host(), Driver(monkeypatch)
-    controller = SuspendController(host)
+    node, driver = Node(), Driver(monkeypatch)
+    controller = suspension_of(node)
     asked = asyncio.create_task(controller.suspend("a", True))
     await begun(driver)
     asked.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asked
     driver.go.set()
-    while host.now == EVICTING:
+    while node.now == EVICTING:
         await asyncio.sleep(0)
-    assert host.now == EVICTED
+    assert node.now == EVICTED
 
 
 @on_a_loop
 async def test_no_other_slice_comes_between(monkeypatch: pytest.MonkeyPatch) -> None:
-    host, driver = Host(), Driver(monkeypatch)
-    controller = SuspendController(host)
+    node, driver = Node(), Driver(monkeypatch)
+    controller = suspension_of(node)
     asked = asyncio.create_task(controller.suspend("a", True))
     await begun(driver)
     for other in (controller.resume("a"), controller.suspend("a", False)):
         refused = await other
         assert isinstance(refused, Denied) and "wait for its end" in refused.message
-    assert host.now == EVICTING
+    assert node.now == EVICTING
     driver.go.set()
     evicted = await asked
-    assert isinstance(evicted, Slice) and evicted.suspended == host.now == EVICTED
+    assert isinstance(evicted, Slice) and evicted.suspended == node.now == EVICTED
     driver.state = RUNS
     resumed = await controller.resume("a")
     assert isinstance(resumed, Slice) and not resumed.suspended and driver.asked == ["evict", "restore"]
@@ -113,12 +116,12 @@ async def test_no_other_slice_comes_between(monkeypatch: pytest.MonkeyPatch) -> 
 
 @on_a_loop
 async def test_no_user_keeps_the_queue_from_its_jobs_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    host = Host()
-    host.state.slices["a"] = replace(host.state.slices["a"], job_id=7)
-    controller = SuspendController(host)
+    node = Node()
+    node.state.slices["a"] = replace(node.state.slices["a"], job_id=7)
+    controller = suspension_of(node)
     refused, paused = await asyncio.gather(controller.suspend("a", False), controller.suspend("a", False, job_id=7))
     assert isinstance(refused, Denied) and "the queue decides when it runs" in refused.message
-    assert isinstance(paused, Slice) and host.now == PAUSED
+    assert isinstance(paused, Slice) and node.now == PAUSED
 
 
 @pytest.mark.parametrize("before", ["", PAUSED])
@@ -126,54 +129,54 @@ async def test_no_user_keeps_the_queue_from_its_jobs_slices(monkeypatch: pytest.
 async def test_what_was_paused_is_so_again_when_it_cannot_be_evicted(
     monkeypatch: pytest.MonkeyPatch, before: str
 ) -> None:
-    host, driver = Host(), Driver(monkeypatch, RUNS)
-    to(host.state, before)
+    node, driver = Node(), Driver(monkeypatch, RUNS)
+    to(node.state, before)
     driver.go.set()
-    refused = await SuspendController(host).suspend("a", True)
+    refused = await suspension_of(node).suspend("a", True)
     assert isinstance(refused, Denied) and refused.message == "slice a is as before: the driver refused"
-    assert host.now == before
+    assert node.now == before
 
 
 @on_a_loop
 async def test_whose_time_was_given_away_meanwhile_is_paused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A driver that refuses late must not cost others what they are guaranteed."""
-    host, driver = Host(), Driver(monkeypatch, RUNS)
-    asked = asyncio.create_task(SuspendController(host).suspend("a", True))
+    node, driver = Node(), Driver(monkeypatch, RUNS)
+    asked = asyncio.create_task(suspension_of(node).suspend("a", True))
     await begun(driver)
-    assert isinstance(await host.submit(create("b", 500)), Slice)
+    assert isinstance(await node.submit(create("b", 500)), Slice)
     driver.go.set()
     refused = await asked
     assert isinstance(refused, Denied)
     assert refused.message == "slice a is paused, as others have its time now: the driver refused"
-    assert host.now == PAUSED
-    invariants.check(host.state)
+    assert node.now == PAUSED
+    invariants.check(node.state)
 
 
 @on_a_loop
 async def test_what_the_driver_has_done_is_said_until_it_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suspend, "AGAIN_S", 0.0)
-    host, driver = Host(), Driver(monkeypatch)
-    asked = asyncio.create_task(SuspendController(host).suspend("a", True))
+    node, driver = Node(), Driver(monkeypatch)
+    asked = asyncio.create_task(suspension_of(node).suspend("a", True))
     await begun(driver)
-    host.full = 3
+    node.full = 3
     driver.go.set()
     evicted = await asked
-    assert isinstance(evicted, Slice) and evicted.suspended == host.now == EVICTED
+    assert isinstance(evicted, Slice) and evicted.suspended == node.now == EVICTED
 
 
 @on_a_loop
 async def test_what_a_former_daemon_was_at_is_found_out_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its helper may have moved the memory away: a slice that continues without asking the driver hangs for good."""
-    host, driver = Host(), Driver(monkeypatch)
-    to(host.state, EVICTING)
-    controller = SuspendController(host)
+    node, driver = Node(), Driver(monkeypatch)
+    to(node.state, EVICTING)
+    controller = suspension_of(node)
     controller.settle()
     continues = asyncio.create_task(controller.resume("a"))
     await begun(driver)
-    assert (driver.asked, host.now) == (["settle"], EVICTING)
+    assert (driver.asked, node.now) == (["settle"], EVICTING)
     driver.go.set()
     while len(driver.asked) < 2:
         await asyncio.sleep(0)
-        driver.state = RUNS if host.now != EVICTING else AWAY
+        driver.state = RUNS if node.now != EVICTING else AWAY
     resumed = await continues
-    assert isinstance(resumed, Slice) and not host.now and driver.asked == ["settle", "restore"]
+    assert isinstance(resumed, Slice) and not node.now and driver.asked == ["settle", "restore"]
