@@ -31,7 +31,10 @@ class Listing:
         machine = SimpleNamespace(jobs=self, reason=lambda job_id, now_ns: "")
         store = SimpleNamespace(ended_after=self.ended_after)
         backend: Any = SimpleNamespace(
-            machine=machine, store=store, clock=SimpleNamespace(now_ns=lambda: 0), next_id=len(live) + len(kept) + 1
+            machine=machine,
+            store=store,
+            clock=SimpleNamespace(now_ns=lambda: 0),
+            saver=SimpleNamespace(next_id=len(live) + len(kept) + 1),
         )
         self._live = {one.job_id: one for one in live}
         self._kept = kept

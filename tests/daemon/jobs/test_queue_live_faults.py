@@ -30,6 +30,7 @@ from vgpud.core.model import EVICTED, PAUSED, Denied, Drain, Reason, Slice, Spec
 from vgpud.daemon.jobs import controller
 from vgpud.daemon.jobs.controller import JobController
 from vgpud.daemon.jobs.locks import JobLocks
+from vgpud.daemon.jobs.saver import JobSaver
 from vgpud.daemon.jobs.slices import JobSlices
 from vgpud.daemon.slices.machine import SliceMachine
 from vgpud.jobs.messages import Result
@@ -217,7 +218,7 @@ def test_a_gang_continues_as_a_whole_and_is_not_given_up(monkeypatch: pytest.Mon
     jobs._locks = JobLocks()
     host: Any = Suspending(2)
     jobs.host, jobs.slices = host, JobSlices(host, host, lambda: 0)
-    jobs.machine, jobs.clock, jobs.elastic, jobs._unsaved_notes = MagicMock(), MagicMock(), MagicMock(), []
+    jobs.machine, jobs.clock, jobs.elastic, jobs.saver = MagicMock(), MagicMock(), MagicMock(), MagicMock()
     job = Job(7, JobSpec(Ask(Spec(500)), members=2), 0, state=JobState.RUNNING, attempt=1)
     denied = asyncio.run(jobs.slices.resume(job))
     assert denied and [made.suspended for made in host.state.slices.values()] == [EVICTED, EVICTED]
@@ -236,9 +237,9 @@ def test_a_daemon_that_starts_does_not_wait_for_a_driver(monkeypatch: pytest.Mon
         monkeypatch.setattr(jobs, name, lambda *_: None)
     monkeypatch.setattr(jobs, "process_events", lambda *_: decided.append("room"))
     jobs.machine, jobs.clock, jobs.runner, jobs.progress = MagicMock(), MagicMock(), AsyncMock(), MagicMock()
-    jobs.store, jobs._unsaved_groups = MagicMock(), {}
+    jobs.store, jobs.saver = MagicMock(), MagicMock(has_all_jobs=True)
     jobs.notifier, jobs.reservations, jobs._pending = AsyncMock(), MagicMock(), []
-    jobs._kept, jobs._histories, jobs._history_at_ns, jobs._unsaved = (), {}, 0, {}
+    jobs._kept, jobs._histories, jobs._history_at_ns = (), {}, 0
 
     async def start() -> None:
         hangs = asyncio.create_task(asyncio.sleep(1000))
@@ -293,9 +294,9 @@ def test_the_history_is_saved_when_the_database_is_held_for_a_moment_at_the_end(
     jobs = JobController.__new__(JobController)
     vars(jobs).update(_timer=None, _tasks=set(), runner=MagicMock(), progress=MagicMock(), _recorder=MagicMock())
     vars(jobs).update(notifier=MagicMock())
-    vars(jobs).update(_unsaved={}, _unsaved_requests=[], _unsaved_groups={}, _unsaved_notes=[])
-    vars(jobs).update(next_id=1, _histories={})
-    vars(jobs).update(queues=MagicMock(unsaved=(), specs=[QueueSpec("default")]), store=JobStore(store))
+    queues = MagicMock(unsaved_rows=(), specs=[QueueSpec("default")])
+    vars(jobs).update(_histories={}, queues=queues, store=JobStore(store))
+    vars(jobs).update(saver=JobSaver(jobs.store, MagicMock(), queues, MagicMock(), 1))
     vars(jobs).update(machine=MagicMock(history=lambda name, now_ns: 7), clock=MagicMock(now_ns=lambda: 5))
 
     async def stop() -> None:

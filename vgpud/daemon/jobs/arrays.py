@@ -66,9 +66,9 @@ class Arrays:
                 jobs.process_events(event, request=None if begin else kept)
                 entered += ids[part]
                 self.to_come[request.uid] -= len(ids[part])
-                await jobs.wait_until_written(ids[part])
+                await jobs.saver.wait_until_written(ids[part])
                 await _let_others_go(began_s)
-            await jobs.on_disk(ids)
+            await jobs.saver.on_disk(ids)
         except StoreError as error:
             await self._cancel(entered, "it could not be saved")
             # a repeated request must not be answered with these
@@ -96,7 +96,7 @@ class Arrays:
             part = [i for i in order[begin : begin + PART_JOBS] if i in known and not known[i].state.is_final]
             self._jobs.process_events(*(Cancelled(i, why) for i in part))
             with contextlib.suppress(StoreError):  # they end all the same; it is tried again, and reported at the end
-                await self._jobs.wait_until_written(part)
+                await self._jobs.saver.wait_until_written(part)
             await _let_others_go(began_s)
 
 

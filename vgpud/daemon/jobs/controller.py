@@ -13,7 +13,7 @@ import contextlib
 import logging
 import os
 from collections import deque
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -21,7 +21,6 @@ from vgpud.core import events as ev
 from vgpud.core.elastic.worker_group import has_workers
 from vgpud.core.jobs import events as qe
 from vgpud.core.jobs.counts import JobCounts
-from vgpud.core.jobs.facts import Fact
 from vgpud.core.jobs.model import How, Job, JobState, Node
 from vgpud.core.model import NO_LIMIT, Denied, Reason, Slice
 from vgpud.core.observed import JobWaits, QueueSample
@@ -41,14 +40,15 @@ from vgpud.daemon.jobs.past import Past
 from vgpud.daemon.jobs.progress import ProgressMonitor
 from vgpud.daemon.jobs.queues import QueueRegistry
 from vgpud.daemon.jobs.reservations import ReservationRegistry
+from vgpud.daemon.jobs.saver import JobSaver
 from vgpud.daemon.jobs.slices import JobSlices
-from vgpud.errors import StoreBusyError, StoreError, StoreUnwritableError, VgpudError
+from vgpud.errors import StoreBusyError, StoreError, VgpudError
 from vgpud.jobs.image import find_engine
 from vgpud.jobs.messages import Result
 from vgpud.jobs.runner import Found, Jobs, StartError
-from vgpud.store.elastic import ElasticStore, Noted
+from vgpud.store.elastic import ElasticStore
 from vgpud.store.flush import while_busy
-from vgpud.store.jobs import JobStore, Request, forget_environment
+from vgpud.store.jobs import JobStore, Request
 from vgpud.store.queue_recorder import Recorder
 
 log = logging.getLogger("vgpud")
@@ -65,8 +65,6 @@ RESUME_S, RESUME_MAX_S = 1.0, 60.0
 DURATIONS_MAX = 2000
 #: jobs that have ended and are still in memory; all are in the store
 ENDED_MAX = 1000
-#: notes that wait for a store which cannot be written
-NOTES_MAX = 10_000
 #: exit code of a job that was stopped before it ran: as if SIGTERM had ended it
 TERMINATED = 143
 #: how jobs can be stopped here, the cheapest first
@@ -90,18 +88,16 @@ class JobController:
         self.host, self.store = host, store
         config, state = host.config.current, host.slices.state
         kept = store.load()
-        self.next_id = kept.next_id
         self._kept = kept.jobs
         self._histories, self._history_at_ns = kept.histories, kept.history_at_ns
         runs = any(_has_processes(job) for job in kept.jobs) or bool(state.slices)
         self.clock = Clock(kept.latest_ns, config.runtime / FILE_NAME, continues=runs)
         self._loop = asyncio.get_running_loop()
-        self._unsaved_groups: dict[int, str | None] = {}
-        self._unsaved_notes: list[Noted] = []
         self.elastic = ElasticController(self, ElasticStore(store.database).groups())
         self.progress = ProgressMonitor(self, self.elastic)
         self.slices = JobSlices(host.slices, host.suspension, self.clock.now_ns, self.elastic.numbers)
         self.queues = QueueRegistry(host.slices, host.counters, store, kept, self.clock.now_ns)
+        self.saver = JobSaver(store, host.slices, self.queues, self.clock, kept.next_id)
         self.reservations = ReservationRegistry(host.slices, store, kept.reservations)
         devices = tuple(device for device in state.devices.values() if not device.profile)  # GPUs
         model = devices[0].name if devices else ""
@@ -115,9 +111,7 @@ class JobController:
         engine = find_engine(config.jobs.engine, config.jobs.runtime, config.jobs.network)
         self.runner = Jobs(config.state / "jobs", self, config.runtime / "job.sock", engine)
         self.notifier = Notifier(self, config.state / "notices", config.runtime / "job.sock")
-        self._unsaved: dict[int, Job] = {}
         self._save_fault = ""
-        self._unsaved_requests: list[Request] = []
         self._pending: list[qe.Event] = []
         self._capacity: qe.RoomChanged | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -154,7 +148,7 @@ class JobController:
         self._kept = ()
         if self._tasks:  # jobs that have ended release their capacity before the first decision
             await asyncio.wait(self._tasks, timeout=SETTLE_S)
-        if not self._unsaved and not self._unsaved_groups:
+        if self.saver.has_all_jobs:
             await self.runner.note_boot()
         self._look_at_capacity()
         self.process_events(*self._durations(), qe.Woken())
@@ -212,7 +206,7 @@ class JobController:
         self._recorder.close()
 
     def _save_all(self) -> None:
-        self._write({})
+        self.saver.write()
         self.queues.save()
         self._save_history()
 
@@ -222,9 +216,7 @@ class JobController:
         if news := self.clock.news():
             self.host.events.note(ev.Log("node.clock", news))
         try:
-            waiting = self._unsaved, self._unsaved_requests, self._unsaved_groups, self._unsaved_notes
-            if any(waiting) or self.queues.unsaved_rows:
-                self._write({})
+            self.saver.write_rest()
             now_ns = self.clock.now_ns()
             if now_ns >= self._rows_at_ns:
                 self._rows_at_ns = now_ns + ROWS_NS
@@ -322,14 +314,14 @@ class JobController:
         commands = self.machine.steps(found, now_ns)
         self._recorder.add(now_ns, found, commands)
         if request:
-            self._unsaved_requests.append(request)
+            self.saver.add_request(request)
         self._carry_out(commands)
 
     def _carry_out(self, commands: Sequence[qe.Command]) -> None:
         jobs = {c.job.job_id: c.job for c in commands if isinstance(c, qe.SaveJob)}
         for note in commands:
             if isinstance(note, qe.Note):
-                self._trace(note.kind, note.job_id, note.text)
+                self.saver.note(note.kind, note.job_id, note.text)
         for job in jobs.values():
             self.queues.job_changed(job)
             self.progress.see(job)
@@ -337,7 +329,7 @@ class JobController:
         if any(has_workers(job) for job in jobs.values()):
             self.capacity_changed()
         try:
-            self._write(jobs)
+            self.saver.write(jobs)
         except StoreBusyError:
             log.debug("the state database is held by another process: jobs are written later")
         except StoreError as error:
@@ -362,76 +354,13 @@ class JobController:
 
     def note(self, kind: str, job: Job, text: str) -> None:
         """A note for users: in the event log, and in the job's own trail."""
-        self._trace(kind, job.job_id, text)
+        self.saver.note(kind, job.job_id, text)
         self._tell(kind, job.job_id, text)
 
     def _tell(self, kind: str, job_id: int, text: str) -> None:
         known = self.machine.jobs.get(job_id)
         said = f"job {job_id}" + (f": {text}" if text else "")
         self.host.events.note(ev.Log(kind, said, owner_uid=known.spec.uid if known else None))
-
-    def _trace(self, kind: str, job_id: int, text: str) -> None:
-        if len(self._unsaved_notes) < NOTES_MAX:
-            self._unsaved_notes.append(Noted(job_id, self.clock.now_ns(), kind, text))
-
-    def trail(self, job_id: int) -> list[Fact]:
-        """What was noted of a job, oldest first. Raises StoreError."""
-        kept = ElasticStore(self.store.database).notes(job_id)
-        fresh = [note for note in self._unsaved_notes if note.job_id == job_id]
-        return [Fact(note.at_ns, note.kind, note.text) for note in (*kept, *fresh)]
-
-    def anomalies_of(self, job_id: int) -> tuple[str, ...]:
-        """The anomalies of a running job that are still present."""
-        return self.progress.anomalies_of(job_id)
-
-    def save_group(self, job_id: int, text: str | None) -> None:
-        """The worker group of a job as it is now, None: it has ended. On the disk after on_disk()."""
-        self._unsaved_groups[job_id] = text
-
-    def _write(self, jobs: dict[int, Job]) -> None:
-        """All that is not written yet, in one transaction. Raises StoreError: it is kept for later."""
-        self._unsaved |= jobs
-        groups, notes = self._unsaved_groups, self._unsaved_notes
-        unsaved = list(self._unsaved.values())
-        self.store.save(unsaved, self._unsaved_requests, self.next_id, self.queues.unsaved_rows, groups, notes)
-        for job in unsaved:
-            if job.state.is_final:
-                forget_environment(job)
-        for written in (self._unsaved, self._unsaved_requests, groups, notes):
-            written.clear()
-        self.queues.mark_saved()
-
-    def refusal(self) -> Denied | None:
-        """Why no job can be queued: earlier decisions cannot be written."""
-        try:
-            if self.store.database.unwritable:
-                raise StoreUnwritableError(self.store.database.unwritable)
-            if self._unsaved:
-                self._write({})
-        except StoreBusyError:
-            return None  # for a moment only
-        except StoreError as error:
-            return Denied(Reason.UNAVAILABLE, f"nothing was changed: {error}")
-        return None
-
-    def requested(self, uid: int, request_id: str) -> Request | None:
-        """The submission with this id, written or still to be written. Raises StoreError."""
-        for request in reversed(self._unsaved_requests):
-            if (request.uid, request.request_id) == (uid, request_id):
-                return request if request.until_ns else None
-        return self.store.requested(uid, request_id, self.clock.now_ns())
-
-    async def on_disk(self, job_ids: Iterable[int]) -> None:
-        """Waits until what was decided on these jobs is on the disk. Raises StoreError."""
-        await self.wait_until_written(job_ids)
-        if denied := await self.host.slices.wait_until_saved():
-            raise StoreError(denied.message)
-
-    async def wait_until_written(self, job_ids: Iterable[int]) -> None:
-        """Waits until the store has what was decided on these jobs; the disk may not. Raises StoreError."""
-        wanted = set(job_ids)
-        if not (wanted.isdisjoint(self._unsaved) and wanted.isdisjoint(self._unsaved_groups)):
-            await while_busy(lambda: self._write({}))
 
     def _wake_at(self, at_ns: int) -> None:
         if self._timer:
@@ -465,7 +394,7 @@ class JobController:
     async def _notify(self, job: Job, event: str) -> None:
         """`job`: a copy of the moment."""
         with contextlib.suppress(StoreError):  # what cannot be saved yet has happened all the same
-            await self.on_disk([job.job_id])
+            await self.saver.on_disk([job.job_id])
         await self.notifier.notify(job, event)
 
     # ---- starting ----
@@ -475,7 +404,7 @@ class JobController:
             job = self.machine.jobs[command.job_id]
             why, again = "", True
             try:
-                await self.on_disk([job.job_id])
+                await self.saver.on_disk([job.job_id])
                 if job.stopping or (job.state, job.attempt) != (JobState.RUNNING, command.attempt):
                     return  # the request that stopped it finds that nothing runs
                 denied = await (self.slices.resume(job) if command.resume else self._begin(job))
@@ -581,7 +510,7 @@ class JobController:
                 self.note("job.lost", job, result.why)
             self.process_events()
         try:
-            await self.on_disk([job_id])
+            await self.saver.on_disk([job_id])
         except StoreError as error:
             log.warning("the directory of job %d stays until the next start: %s", job_id, error)
             return

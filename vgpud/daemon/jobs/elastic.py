@@ -113,7 +113,7 @@ class ElasticController:
             for key in [key for key in self._mailboxes if key[0] == job_id]:
                 self._mailboxes.pop(key).put(ended)
         if group or kept:
-            self._jobs.save_group(job_id, None)
+            self._jobs.saver.save_group(job_id, None)
 
     # ---- events in, commands out ----
 
@@ -174,7 +174,7 @@ class ElasticController:
 
     def _save(self, group: LiveGroup, command: we.Save) -> None:
         """It is written with the next transaction: on_disk() waits for that."""
-        self._jobs.save_group(group.job.job_id, group_record.dump(group.record))
+        self._jobs.saver.save_group(group.job.job_id, group_record.dump(group.record))
 
     def _tell(self, group: LiveGroup, command: we.Tell) -> None:
         if mailbox := self._mailboxes.get((group.job.job_id, command.worker)):
@@ -185,7 +185,7 @@ class ElasticController:
 
     async def _announce_when_saved(self, group: LiveGroup, generation: int) -> None:
         try:
-            await self._jobs.on_disk([group.job.job_id])
+            await self._jobs.saver.on_disk([group.job.job_id])
         except StoreError as error:  # survivors say their generation to the next daemon, so that it is not used again
             log.warning("%s", error)
         if self._groups.get(group.job.job_id) is group:
@@ -223,7 +223,7 @@ class ElasticController:
         job, worker = group.job, group.record.worker(number)
         assert worker
         try:
-            await self._jobs.on_disk([job.job_id])
+            await self._jobs.saver.on_disk([job.job_id])
             denied = await self._begin_worker(job, worker)
             if denied is None:
                 return we.Started(number)
@@ -291,7 +291,7 @@ class ElasticController:
             group = self._groups[job.job_id] = LiveGroup(job, new_group(job))
         commands = step(group, we.Begin(), time.monotonic_ns())
         self._save(group, we.Save())
-        await self._jobs.on_disk([job.job_id])
+        await self._jobs.saver.on_disk([job.job_id])
         for start in [command for command in commands if isinstance(command, we.Start)]:
             worker = group.record.worker(start.worker)
             denied = await self._begin_worker(job, worker) if worker else None
@@ -347,7 +347,7 @@ class ElasticController:
                     self._jobs.slices.remove_one(job_id, JobSlices.of_worker(job_id, number))
                 await self._feed(group, _event(number, result))
         try:
-            await self._jobs.on_disk([job_id])
+            await self._jobs.saver.on_disk([job_id])
         except StoreError as error:
             log.warning("the directory of job %d's worker %d stays: %s", job_id, number, error)
             return
@@ -360,7 +360,7 @@ class ElasticController:
         async with self._jobs.job_lock(command.job_id):
             job = self._jobs.machine.jobs.get(command.job_id)
             try:
-                await self._jobs.on_disk([command.job_id])
+                await self._jobs.saver.on_disk([command.job_id])
             except StoreError as error:
                 if job:
                     self._answer(job, job.placement, str(error))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, TypeVar
 
@@ -12,6 +12,7 @@ from vgpud.core.jobs.model import Job
 from vgpud.core.queue.machine import Machine
 from vgpud.daemon.jobs.clock import Clock
 from vgpud.daemon.jobs.host import Host
+from vgpud.daemon.jobs.saver import JobSaver
 from vgpud.daemon.jobs.slices import JobSlices
 from vgpud.jobs.messages import Result
 from vgpud.jobs.runner import Jobs
@@ -36,10 +37,9 @@ class WorkerPort(JobPort, Protocol):
     """What elastic.py needs."""
 
     runner: Jobs
+    saver: JobSaver
 
     def job_lock(self, job_id: int) -> AbstractAsyncContextManager[None]: ...
-    def save_group(self, job_id: int, text: str | None) -> None: ...
-    async def on_disk(self, job_ids: Iterable[int]) -> None: ...
     async def begin_attempt(self, job: Job, slices: Sequence[tuple[str, str]], worker: int = -1) -> None: ...
     def start_again(self, job: Job) -> None: ...
     async def end(self, job_id: int, attempt: int, result: Result) -> None: ...

@@ -1,6 +1,6 @@
 """The part of the composition root that answers the API about jobs and queues (api.jobs.JobBackend).
 
-Made by Daemon; the controller holds the state, and decides, saves and carries out what is requested.
+Made by Daemon; the controller holds the state, decides and carries out what is requested, and its saver saves.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class JobRequests:
     async def _ended_after(self, after_job_id: int, count: int, job_filter: JobFilter) -> list[Job]:
         """Some numbers at a time: a user may have a few jobs among a hundred thousand of others."""
         found: list[Job] = []
-        while after_job_id < self._jobs.next_id and len(found) < count:
+        while after_job_id < self._jobs.saver.next_id and len(found) < count:
             last = after_job_id + NUMBERS_AT_ONCE
             part = self._jobs.store.ended_after(after_job_id, JOBS_AT_ONCE, job_filter, last)
             found += part
@@ -153,10 +153,10 @@ class JobRequests:
         """Why a job is in its state; `uid`: the asking user, None: an admin."""
         jobs = self._jobs
         try:
-            trail = jobs.trail(job.job_id)
+            trail = jobs.saver.trail(job.job_id)
         except StoreError as error:
             trail = [Fact(-1, "job.warning", f"what was decided before cannot be read: {error}")]
-        anomalies = jobs.anomalies_of(job.job_id)
+        anomalies = jobs.progress.anomalies_of(job.job_id)
         known = Known(self.facts(job), trail, anomalies, jobs.clock.now_ns(), uid)
         return explain(jobs.machine, self._host.slices.state, job, known)
 
@@ -179,20 +179,20 @@ class JobRequests:
         await self._arrays.wait_for_same(spec.uid, submission.request_id)
         now_ns = jobs.clock.now_ns()
         try:
-            known = jobs.requested(spec.uid, submission.request_id) if submission.request_id else None
+            known = jobs.saver.find_request(spec.uid, submission.request_id) if submission.request_id else None
             if known:
                 answer = self._answer_repeat(known, submission)
-                await jobs.on_disk(known.job_ids)
+                await jobs.saver.on_disk(known.job_ids)
                 return answer
             spec = replace(spec, after=tuple(job_id for job_id in spec.after if not self._is_past(job_id)))
         except StoreError as error:
             return _unavailable(error)
-        denied = jobs.refusal() or self._too_many(spec.uid, submission.count) or self._too_large(spec)
+        denied = jobs.saver.refusal() or self._too_many(spec.uid, submission.count) or self._too_large(spec)
         denied = denied or jobs.machine.check(spec, submission.count)
         if denied:
             return denied
-        ids = tuple(range(jobs.next_id, jobs.next_id + submission.count))
-        jobs.next_id += submission.count
+        ids = tuple(range(jobs.saver.next_id, jobs.saver.next_id + submission.count))
+        jobs.saver.next_id += submission.count
         request = Request(spec.uid, submission.request_id, submission.fingerprint, ids, now_ns + REQUEST_MEMORY_NS)
         if len(ids) > PART_JOBS:
             fault = await self._arrays.submit(replace(submission, spec=spec), request)
@@ -202,7 +202,7 @@ class JobRequests:
             request=request if submission.request_id else None,
         )
         try:
-            await jobs.on_disk(ids)
+            await jobs.saver.on_disk(ids)
         except StoreError as error:
             gone = [Cancelled(i, "it could not be saved") for i in ids if not jobs.machine.jobs[i].state.is_final]
             # a repeated request must not be answered with these
@@ -257,7 +257,7 @@ class JobRequests:
 
     async def _wait_until_saved(self, job_ids: Iterable[int]) -> Denied | None:
         try:
-            await self._jobs.on_disk(job_ids)
+            await self._jobs.saver.on_disk(job_ids)
         except StoreError as error:
             return Denied(Reason.UNAVAILABLE, f"done, but perhaps not kept: {error}")
         return None
