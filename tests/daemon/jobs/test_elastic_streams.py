@@ -37,7 +37,7 @@ class Jobs:
         self.disk.set()
         self.full = False
         self.tasks: set[asyncio.Task[None]] = set()
-        self.saver = self
+        self.saver = self.attempts = self
         self.elastic = ElasticController(self, {1: group_record.dump(new_group(self.job))})  # type: ignore[arg-type]
 
     def save_group(self, job_id: int, text: str | None) -> None:

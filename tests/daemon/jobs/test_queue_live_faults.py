@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import AsyncMock, MagicMock
 
@@ -27,7 +28,8 @@ from vgpud.core import events as ev
 from vgpud.core import origins
 from vgpud.core.jobs.model import Ask, Job, JobSpec, JobState, QueueSpec
 from vgpud.core.model import EVICTED, PAUSED, Denied, Drain, Reason, Slice, Spec, State
-from vgpud.daemon.jobs import controller
+from vgpud.daemon.jobs import attempts, controller
+from vgpud.daemon.jobs.attempts import JobAttempts
 from vgpud.daemon.jobs.controller import JobController
 from vgpud.daemon.jobs.locks import JobLocks
 from vgpud.daemon.jobs.saver import JobSaver
@@ -158,13 +160,13 @@ def test_nothing_new_is_placed_on_a_drained_device(queue: QueueNode) -> None:
 
 def test_steps_of_one_job_never_overlap() -> None:
     """Three callers, one after another, the third while the second has been let in but does not run yet."""
-    jobs = JobController.__new__(JobController)
-    jobs._locks = JobLocks()
+    attempts = JobAttempts.__new__(JobAttempts)
+    attempts._locks = JobLocks()
     inside: list[int] = []
     order: list[int] = []
 
     async def step(number: int) -> None:
-        async with jobs.job_lock(7):
+        async with attempts.job_lock(7):
             inside.append(number)
             assert len(inside) == 1
             await asyncio.sleep(0)
@@ -179,7 +181,7 @@ def test_steps_of_one_job_never_overlap() -> None:
 
     asyncio.run(all_of_them())
     assert order == list(range(1, 9))
-    assert not jobs._locks._locks
+    assert not attempts._locks._locks
 
 
 class Suspending:
@@ -213,16 +215,17 @@ class Suspending:
 
 
 def test_a_gang_continues_as_a_whole_and_is_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(controller, "RESUME_S", 0.01)
+    monkeypatch.setattr(attempts, "RESUME_S", 0.01)
     jobs = JobController.__new__(JobController)
-    jobs._locks = JobLocks()
+    made = JobAttempts.__new__(JobAttempts)
+    made._locks, made._jobs = JobLocks(), jobs
     host: Any = Suspending(2)
     jobs.host, jobs.slices = host, JobSlices(host, host, lambda: 0)
     jobs.machine, jobs.clock, jobs.elastic, jobs.saver = MagicMock(), MagicMock(), MagicMock(), MagicMock()
     job = Job(7, JobSpec(Ask(Spec(500)), members=2), 0, state=JobState.RUNNING, attempt=1)
     denied = asyncio.run(jobs.slices.resume(job))
     assert denied and [made.suspended for made in host.state.slices.values()] == [EVICTED, EVICTED]
-    asyncio.run(jobs._resume_found(job))
+    asyncio.run(made._resume_found(job))
     assert [made.suspended for made in host.state.slices.values()] == ["", ""]
     (note,) = host.notes
     assert note.message == "job 7: it could not be resumed, trying again: the disk is full"
@@ -236,7 +239,8 @@ def test_a_daemon_that_starts_does_not_wait_for_a_driver(monkeypatch: pytest.Mon
     for name in ("_drop_orphans", "_carry_out", "_look_at_capacity"):
         monkeypatch.setattr(jobs, name, lambda *_: None)
     monkeypatch.setattr(jobs, "process_events", lambda *_: decided.append("room"))
-    jobs.machine, jobs.clock, jobs.runner, jobs.progress = MagicMock(), MagicMock(), AsyncMock(), MagicMock()
+    jobs.machine, jobs.clock, jobs.progress = MagicMock(), MagicMock(), MagicMock()
+    jobs.attempts = MagicMock(runner=AsyncMock())
     jobs.store, jobs.saver = MagicMock(), MagicMock(has_all_jobs=True)
     jobs.notifier, jobs.reservations, jobs._pending = AsyncMock(), MagicMock(), []
     jobs._kept, jobs._histories, jobs._history_at_ns = (), {}, 0
@@ -249,19 +253,20 @@ def test_a_daemon_that_starts_does_not_wait_for_a_driver(monkeypatch: pytest.Mon
         hangs.cancel()
 
     asyncio.run(start())
-    assert decided and jobs.runner.note_boot.await_count == 1
+    assert decided and jobs.attempts.runner.note_boot.await_count == 1
 
 
 def test_what_an_attempt_used_is_counted_once(tmp_path: Path) -> None:
     """Also if the daemon is killed between its result and its end, and the next one finds the result again."""
-    jobs = JobController.__new__(JobController)
-    jobs.store = JobStore(Store(tmp_path))
+    jobs: Any = SimpleNamespace(store=JobStore(Store(tmp_path)))
+    made = JobAttempts.__new__(JobAttempts)
+    made._jobs = jobs
     job = Job(3, JobSpec(Ask(Spec(500))), 0, attempt=1)
     jobs.store.save([job])
     for _ in range(2):
-        jobs._add_resource_use(job, Result(0, cpu_ns=5, ram_peak_bytes=9))
+        made._add_resource_use(job, Result(0, cpu_ns=5, ram_peak_bytes=9))
     job.attempt = 2
-    jobs._add_resource_use(job, Result(0, cpu_ns=7, ram_peak_bytes=1))
+    made._add_resource_use(job, Result(0, cpu_ns=7, ram_peak_bytes=1))
     facts = jobs.store.facts(3)
     assert (facts["cpu_ns"], facts["ram_peak_bytes"]) == (12, 9)
 
@@ -292,7 +297,7 @@ def test_the_history_is_saved_when_the_database_is_held_for_a_moment_at_the_end(
     """A flush holds it when jobs have just ended, too."""
     store = Store(tmp_path)
     jobs = JobController.__new__(JobController)
-    vars(jobs).update(_timer=None, _tasks=set(), runner=MagicMock(), progress=MagicMock(), _recorder=MagicMock())
+    vars(jobs).update(_timer=None, _tasks=set(), attempts=MagicMock(), progress=MagicMock(), _recorder=MagicMock())
     vars(jobs).update(notifier=MagicMock())
     queues = MagicMock(unsaved_rows=(), specs=[QueueSpec("default")])
     vars(jobs).update(_histories={}, queues=queues, store=JobStore(store))

@@ -157,7 +157,7 @@ class ElasticController:
             self._timers.pop(job_id)[1].cancel()
 
     async def _tick(self, group: LiveGroup) -> None:
-        async with self._jobs.job_lock(group.job.job_id):
+        async with self._jobs.attempts.job_lock(group.job.job_id):
             if self._groups.get(group.job.job_id) is group:
                 self._disarm(group.job.job_id)
                 await self._feed(group, we.Tick())
@@ -166,7 +166,7 @@ class ElasticController:
         self._jobs.spawn(self._feed_alone(group, event))
 
     async def _feed_alone(self, group: LiveGroup, event: we.Event) -> None:
-        async with self._jobs.job_lock(group.job.job_id):
+        async with self._jobs.attempts.job_lock(group.job.job_id):
             if self._groups.get(group.job.job_id) is group:
                 await self._feed(group, event)
 
@@ -204,7 +204,7 @@ class ElasticController:
         self.on_joined(group.job, command.members)
 
     def _start_all(self, group: LiveGroup, command: we.StartAll) -> None:
-        self._jobs.start_again(group.job)
+        self._jobs.attempts.start_again(group.job)
 
     def _attempt_ended(self, group: LiveGroup, command: we.Ended) -> None:
         saved = group.record
@@ -216,7 +216,7 @@ class ElasticController:
             cpu_ns=saved.cpu_ns,
             ram_peak_bytes=saved.ram_peak_bytes,
         )
-        self._jobs.spawn(self._jobs.end(saved.job_id, saved.attempt, result))
+        self._jobs.spawn(self._jobs.attempts.end(saved.job_id, saved.attempt, result))
 
     async def _start(self, group: LiveGroup, number: int) -> we.Started | we.StartFailed:
         """A worker beside others that run."""
@@ -235,7 +235,7 @@ class ElasticController:
 
     async def _stop(self, group: LiveGroup, number: int) -> bool:
         grace_s = self._jobs.host.config.current.job_grace_s
-        return await self._jobs.runner.stop(group.job.job_id, group.record.attempt, grace_s, number)
+        return await self._jobs.attempts.runner.stop(group.job.job_id, group.record.attempt, grace_s, number)
 
     # ---- after a restart ----
 
@@ -250,7 +250,7 @@ class ElasticController:
         """Continues with the workers of a job that ran for the former daemon."""
         group = self.group(job)
         if group is None:
-            self._jobs.start_again(job)
+            self._jobs.attempts.start_again(job)
             return
         fates = {w.number: outcomes[attempt_key(job.job_id, job.attempt, w.number)] for w in group.record.live}
         unknown = Result(NEVER_BEGAN, why="its supervisor did not answer")
@@ -309,7 +309,7 @@ class ElasticController:
             if denied:
                 return denied
             slices = [(origin.slice_name(), self._jobs.host.node.attach_path(origin.slice_name()))]
-        await self._jobs.begin_attempt(job, slices, worker.number)
+        await self._jobs.attempts.begin_attempt(job, slices, worker.number)
         return None
 
     async def abandon(self, job: Job) -> None:
@@ -319,14 +319,14 @@ class ElasticController:
             return
         keys = self.keys(job)
         for worker in group.record.live:
-            await self._jobs.runner.stop(job.job_id, job.attempt, 0.0, worker.number)
+            await self._jobs.attempts.runner.stop(job.job_id, job.attempt, 0.0, worker.number)
         deadline = time.monotonic() + ABANDON_S
-        while time.monotonic() < deadline and not set(keys).isdisjoint(self._jobs.runner.running):
+        while time.monotonic() < deadline and not set(keys).isdisjoint(self._jobs.attempts.runner.running):
             await asyncio.sleep(LOOK_S)
         self._jobs.slices.remove(job)
         self.forget(job.job_id)
         for worker in group.record.live:
-            await self._jobs.runner.forget(job.job_id, job.attempt, worker.number)
+            await self._jobs.attempts.runner.forget(job.job_id, job.attempt, worker.number)
 
     # ---- ending ----
 
@@ -340,7 +340,7 @@ class ElasticController:
         self._jobs.spawn(self._worker_ended(job_id, attempt, worker, result))
 
     async def _worker_ended(self, job_id: int, attempt: int, number: int, result: Result) -> None:
-        async with self._jobs.job_lock(job_id):
+        async with self._jobs.attempts.job_lock(job_id):
             if group := self._of_attempt(job_id, attempt):
                 worker = group.record.worker(number)
                 if worker and not worker.done:
@@ -351,13 +351,13 @@ class ElasticController:
         except StoreError as error:
             log.warning("the directory of job %d's worker %d stays: %s", job_id, number, error)
             return
-        await self._jobs.runner.forget(job_id, attempt, number)
+        await self._jobs.attempts.runner.forget(job_id, attempt, number)
 
     # ---- resizing ----
 
     async def resize(self, command: qe.ResizeJob) -> None:
         """Answered by Resized, now or when the workers to leave have gone."""
-        async with self._jobs.job_lock(command.job_id):
+        async with self._jobs.attempts.job_lock(command.job_id):
             job = self._jobs.machine.jobs.get(command.job_id)
             try:
                 await self._jobs.saver.on_disk([command.job_id])
@@ -386,7 +386,7 @@ class ElasticController:
     # ---- stragglers ----
 
     async def replace_straggler(self, job_id: int, number: int, why: str) -> None:
-        async with self._jobs.job_lock(job_id):
+        async with self._jobs.attempts.job_lock(job_id):
             group = self._groups.get(job_id)
             worker = group.record.worker(number) if group else None
             if group and worker:

@@ -33,16 +33,22 @@ class JobPort(Protocol):
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]: ...
 
 
-class WorkerPort(JobPort, Protocol):
-    """What elastic.py needs."""
+class AttemptSteps(Protocol):
+    """What elastic.py needs of attempts.py."""
 
     runner: Jobs
-    saver: JobSaver
 
     def job_lock(self, job_id: int) -> AbstractAsyncContextManager[None]: ...
     async def begin_attempt(self, job: Job, slices: Sequence[tuple[str, str]], worker: int = -1) -> None: ...
     def start_again(self, job: Job) -> None: ...
     async def end(self, job_id: int, attempt: int, result: Result) -> None: ...
+
+
+class WorkerPort(JobPort, Protocol):
+    """What elastic.py needs."""
+
+    attempts: AttemptSteps
+    saver: JobSaver
 
 
 class MonitorPort(JobPort, Protocol):

@@ -291,7 +291,7 @@ class JobRequests:
     # ---- terminals ----
 
     def join_terminal(self, job: Job) -> Terminal | None:
-        return self._jobs.runner.terminal((job.job_id, job.attempt)) if job.attempt else None
+        return self._jobs.attempts.runner.terminal((job.job_id, job.attempt)) if job.attempt else None
 
     def note_joined(self, job: Job, text: str) -> None:
         self._jobs.note("job.joined", job, text)
