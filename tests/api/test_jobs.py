@@ -50,6 +50,9 @@ class Backend:
         known = {q.name: Quota(q.name, q.parent, q.limit_milli, self.members.get(q.name, ())) for q in self.queues()}
         return queue_quota.choose(known, name, asker)
 
+    def owner(self, job_id: int) -> int | None:
+        return self.table[job_id].spec.uid if job_id in self.table else None
+
     async def submit_job(self, submission: Submission) -> Sequence[int] | Denied:
         self.submissions.append(submission)
         ids = [len(self.table) + 1 + i for i in range(submission.count)]
@@ -154,7 +157,7 @@ class World:
 
     def __init__(self) -> None:
         self.backend = Backend()
-        self.jobs = api_jobs.JobService(self.backend, lambda *_: None)
+        self.jobs = api_jobs.JobService(self.backend, self.backend, None, lambda *_: None)  # type: ignore[arg-type]
         self.queues = api_jobs.QueueService(self.backend, lambda *_: None)
 
     def call(self, method: Any, request: Any, who: Caller = ALICE) -> Any:

@@ -315,14 +315,12 @@ async def test_what_a_worker_says_is_its_users(clock: Clock) -> None:
         while True:
             yield pb.WorkRequest(job_id=1)
 
-    class Calls(WorkCalls):
-        backend = SimpleNamespace(heard_work=heard.append)
-
+    workers: Any = SimpleNamespace(hear=heard.append)
     request: Any = pb.WorkRequest(job_id=1)
     box: Any = SimpleNamespace(put=heard.append, close=lambda: None)
     begin(Turn(clock.turns, ALICE))
     left_for(clock, 5)
-    reader = asyncio.create_task(Calls()._read(says(), said_from(request), box))
+    reader = asyncio.create_task(WorkCalls(workers, {}.get)._read(says(), said_from(request), box))
     await asyncio.sleep(0.3)
     reader.cancel()
     assert 0 < len(heard) <= 7

@@ -49,7 +49,7 @@ SUMMED_MAX = 4
 USAGE_BY = ("job", "user", "queue", "namespace", "pod")
 
 
-class JobBackend(WorkerBackend, TerminalBackend, Protocol):
+class JobBackend(TerminalBackend, Protocol):
     """What the daemon does for these services. Called on the loop; what is not `async` must not wait.
 
     What changes something answers when it is on the disk.
@@ -57,8 +57,8 @@ class JobBackend(WorkerBackend, TerminalBackend, Protocol):
 
     node: str
 
-    def queue_for(self, name: str, asker: Asker) -> str | Denied:
-        """The queue of that name, if the user may use it; the default queue for "" (core/slices/queue_quota.py)."""
+    def owner(self, job_id: int) -> int | None:
+        """The owner of a job; None: there is no such job."""
         ...
 
     async def submit_job(self, submission: Submission) -> Sequence[int] | Denied:
@@ -98,6 +98,16 @@ class JobBackend(WorkerBackend, TerminalBackend, Protocol):
 
     async def wait_job_change(self, change_number: int, timeout_s: float) -> None:
         """Until there is a change later than `change_number`."""
+        ...
+
+
+class QueueBackend(Protocol):
+    """What the daemon does for queues, as JobBackend for jobs."""
+
+    node: str
+
+    def queue_for(self, name: str, asker: Asker) -> str | Denied:
+        """The queue of that name, if the user may use it; the default queue for "" (core/slices/queue_quota.py)."""
         ...
 
     def queues(self) -> Sequence[QueueSpec]: ...
@@ -155,12 +165,11 @@ def _check(answer: object) -> None:
 class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
     """Jobs: each its owner's and the admins' to see and to change."""
 
-    backend: JobBackend
-
-    def __init__(self, backend: JobBackend, observe: Observe) -> None:
+    def __init__(self, backend: JobBackend, queues: QueueBackend, workers: WorkerBackend, observe: Observe) -> None:
         super().__init__()
-        WorkCalls.__init__(self)
+        WorkCalls.__init__(self, workers, backend.owner)
         self.backend = backend
+        self._queues = queues
         self.observe = observe  # as unary() calls it
         self._viewing = Viewing(backend, self._own, self._make_list_view)
         self._ended: MessageCache[pb.Job] = MessageCache(ENDED_BYTES_MAX)
@@ -204,7 +213,7 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
     async def SubmitJob(self, request: pb.SubmitJobRequest) -> pb.SubmitJobResponse:
         who = caller()
         launch = views.launch_from(request.spec, who.uid, who.gid, who.gids, own_limits(who))
-        queue = self.backend.queue_for(request.spec.queue, who.asker)
+        queue = self._queues.queue_for(request.spec.queue, who.asker)
         if isinstance(queue, Denied):
             raise RefusedError(queue)
         submission = views.submission_from(request, launch, queue, colocates=self._colocates(queue))
@@ -216,7 +225,7 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
 
     def _colocates(self, queue: str) -> bool:
         """Whether what jobs use of a device decides where they go."""
-        found = next((spec for spec in self.backend.queues() if spec.name == queue), None)
+        found = next((spec for spec in self._queues.queues() if spec.name == queue), None)
         return found is not None and placements.make(found.placement).sharing is not None
 
     async def _check_after(self, spec: JobSpec) -> None:
@@ -293,7 +302,7 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
         who, job = caller(), await self._own(request.job_id)
         queue = job.spec.queue
         if "queue" in job_changes.paths_of(request):
-            wanted = self.backend.queue_for(request.spec.queue, who.asker)
+            wanted = self._queues.queue_for(request.spec.queue, who.asker)
             if isinstance(wanted, Denied):
                 raise RefusedError(wanted)
             queue = wanted
@@ -403,7 +412,7 @@ class QueueService(stubs.QueueServiceServicer):
     """Queues, their quotas, and usage. Users who are no admins see the queues that they may use, and their own
     usage."""
 
-    def __init__(self, backend: JobBackend, observe: Observe) -> None:
+    def __init__(self, backend: QueueBackend, observe: Observe) -> None:
         self.backend = backend
         self.observe = observe  # as unary() calls it
         # usage whose last page has not been read, by request: rows are added at the end only

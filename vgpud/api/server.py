@@ -23,13 +23,14 @@ from vgpud.api import slice_messages as views
 from vgpud.api import watches
 from vgpud.api.backend import Backend
 from vgpud.api.caller import caller
-from vgpud.api.jobs import JobBackend, JobService, QueueService
+from vgpud.api.jobs import JobBackend, JobService, QueueBackend, QueueService
 from vgpud.api.peer_proxy import PeerProxy
 from vgpud.api.permissions import Authorizer, Site
 from vgpud.api.remote import RECHECK_S, RemoteListener
 from vgpud.api.rpc import RefusedError, Watching, page, page_of, refuse, unary
 from vgpud.api.tokens import Tokens, TokenService
 from vgpud.api.turns import Turns, breathe
+from vgpud.api.workers import WorkerBackend
 from vgpud.certs.register import Register
 from vgpud.core.events import (
     CreateSlice,
@@ -421,7 +422,15 @@ async def _none_valid(certificate: str) -> bool:
 class Server:
     """The gRPC server on a private unix socket, and the proxy at the public one."""
 
-    def __init__(self, backend: Backend, site: Site, job_backend: JobBackend, private: Path) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        site: Site,
+        job_backend: JobBackend,
+        queue_backend: QueueBackend,
+        workers: WorkerBackend,
+        private: Path,
+    ) -> None:
         self._private = private
         self._generation = 0
         turns, self._tokens = Turns(), Tokens()
@@ -433,7 +442,8 @@ class Server:
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         node, slices, events = NodeService(backend), SliceService(backend), EventService(backend)
         claims, tokens = ClaimService(backend), TokenService(self._tokens, backend.observe)
-        jobs, queues = JobService(job_backend, backend.observe), QueueService(job_backend, backend.observe)
+        jobs = JobService(job_backend, queue_backend, workers, backend.observe)
+        queues = QueueService(queue_backend, backend.observe)
         self._services: list[Callable[[grpc.aio.Server], None]] = [
             lambda server: stubs.add_NodeServiceServicer_to_server(node, server),
             lambda server: stubs.add_SliceServiceServicer_to_server(slices, server),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Protocol
 
 from vgpud.api.caller import caller
@@ -62,15 +62,11 @@ class Mailbox:
 
 
 class WorkerBackend(Protocol):
-    """What the daemon does for these calls. Called on the loop; must not wait."""
+    """What hears the programs of jobs. Called on the loop; must not wait."""
 
-    def owner(self, job_id: int) -> int | None:
-        """The owner of a job; None: there is no such job."""
-        ...
-
-    def open_work(self, report: ProgressReport) -> Mailbox | Denied: ...
-    def close_work(self, box: Mailbox) -> None: ...
-    def heard_work(self, report: ProgressReport) -> None: ...
+    def open_stream(self, report: ProgressReport) -> Mailbox | Denied: ...
+    def close_stream(self, mailbox: Mailbox) -> None: ...
+    def hear(self, report: ProgressReport) -> None: ...
     def progress(self, report: ProgressReport) -> Denied | None: ...
 
 
@@ -132,16 +128,16 @@ def _view(membership: Membership) -> pb.WorkResponse:
 
 
 class WorkCalls:
-    """Part of JobService."""
+    """Part of JobService. `find_owner`: the owner of a job; None: there is no such job."""
 
-    backend: Any  # a WorkerBackend
-
-    def __init__(self) -> None:
+    def __init__(self, workers: WorkerBackend, find_owner: Callable[[int], int | None]) -> None:
+        self._workers = workers
+        self._find_owner = find_owner
         self._silent: Counter[int] = Counter()  # by uid
 
     def _may_speak(self, job_id: int) -> None:
         """For a job speak its owner's processes. Raises RefusedError."""
-        owner = self.backend.owner(job_id)
+        owner = self._find_owner(job_id)
         if owner is None:
             raise refuse(Reason.NOT_FOUND, f"no job {job_id}: `vgpu job ls --all` lists yours", "job_id")
         if not caller().owns(owner):
@@ -151,7 +147,7 @@ class WorkCalls:
     @unary
     def ReportProgress(self, request: pb.ReportProgressRequest) -> pb.ReportProgressResponse:
         self._may_speak(request.job_id)
-        denied = self.backend.progress(said_from(request))
+        denied = self._workers.progress(said_from(request))
         if denied:
             raise RefusedError(denied)
         return pb.ReportProgressResponse()
@@ -162,10 +158,10 @@ class WorkCalls:
         reader: asyncio.Task[None] | None = None
         try:
             hello = await self._hello(requests)
-            box = self.backend.open_work(hello)
-            if isinstance(box, Denied):
-                denied, box = box, None
-                raise RefusedError(denied)
+            answer = self._workers.open_stream(hello)
+            if isinstance(answer, Denied):
+                raise RefusedError(answer)
+            box = answer
             reader = asyncio.create_task(self._read(requests, hello, box))
             while (message := await box.take()) is not None:
                 if isinstance(message, Denied):
@@ -177,7 +173,7 @@ class WorkCalls:
             if reader:
                 reader.cancel()
             if box:
-                self.backend.close_work(box)
+                self._workers.close_stream(box)
 
     async def _hello(self, requests: AsyncIterator[pb.WorkRequest]) -> ProgressReport:
         uid = caller().uid
@@ -205,7 +201,7 @@ class WorkCalls:
                 if (said.job_id, said.attempt, said.worker) != who:
                     text = f"this stream is worker {hello.worker}'s of job {hello.job_id}: open another one"
                     raise refuse(Reason.INVALID, text, "worker")
-                self.backend.heard_work(said)
+                self._workers.hear(said)
                 await asyncio.sleep(EVERY_S)
                 await charge_message()
         except RefusedError as refused:

@@ -26,6 +26,7 @@ from vgpud.daemon.effects import Effects
 from vgpud.daemon.housekeeping import Housekeeping
 from vgpud.daemon.jobs.controller import JobController
 from vgpud.daemon.jobs.host import Host
+from vgpud.daemon.jobs.queue_requests import QueueRequests
 from vgpud.daemon.jobs.requests import JobRequests
 from vgpud.daemon.metrics_endpoint import MetricsEndpoint
 from vgpud.daemon.monitor import UsageMonitor
@@ -104,7 +105,8 @@ class Daemon:
             user_limits=lambda: live.current.container_limits,
             job_priority_max=lambda: live.current.job_priority_max,
         )
-        self._api = Server(backend, site, jobs, self._private / paths.SOCKET_NAME)
+        queues, workers = QueueRequests(node.name, machine, self._queue), self._queue.elastic
+        self._api = Server(backend, site, jobs, queues, workers, self._private / paths.SOCKET_NAME)
         self.housekeeping = Housekeeping(
             directory, self._tenants, self._api, self._containers, self._files, events, arbiters, readings
         )

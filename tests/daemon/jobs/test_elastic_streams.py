@@ -147,7 +147,8 @@ async def test_after_a_failure_later_deadlines_are_still_met() -> None:
 
 @alone
 async def test_a_stream_that_cannot_be_read_any_more_ends() -> None:
-    calls, box = WorkCalls(), Mailbox(1, 0)
+    workers: Any = SimpleNamespace()
+    calls, box = WorkCalls(workers, {1: 7}.get), Mailbox(1, 0)
 
     def fails(said: ProgressReport) -> None:
         raise ZeroDivisionError
@@ -155,7 +156,7 @@ async def test_a_stream_that_cannot_be_read_any_more_ends() -> None:
     async def requests() -> AsyncIterator[pb.WorkRequest]:
         yield pb.WorkRequest(job_id=1, attempt=1, steps=1)
 
-    calls.backend = SimpleNamespace(heard_work=fails)
+    workers.hear = fails
     with pytest.raises(ZeroDivisionError):
         await calls._read(requests(), ProgressReport(1, 1, 0), box)
     assert await asyncio.wait_for(box.take(), 10) is None
@@ -164,7 +165,8 @@ async def test_a_stream_that_cannot_be_read_any_more_ends() -> None:
 @alone
 async def test_streams_that_say_nothing_are_not_without_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api_workers, "caller", lambda: SimpleNamespace(uid=7))
-    calls = WorkCalls()
+    no_workers: Any = None
+    calls = WorkCalls(no_workers, {1: 7}.get)
 
     async def silence() -> AsyncIterator[pb.WorkRequest]:
         await asyncio.sleep(60)

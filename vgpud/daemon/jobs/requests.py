@@ -1,4 +1,4 @@
-"""The part of the composition root that answers the API about jobs and queues (api.jobs.JobBackend).
+"""The part of the composition root that answers the API about jobs (api.jobs.JobBackend).
 
 Made by Daemon; the controller holds the state, decides and carries out what is requested, and its saver saves.
 """
@@ -7,43 +7,32 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from vgpud.api.turns import breathe
-from vgpud.api.workers import Mailbox
-from vgpud.core.elastic.worker_group import ProgressReport
 from vgpud.core.jobs.events import (
     Cancelled,
     Changed,
     Event,
     Held,
-    QueuesChanged,
     Released,
     Requeued,
-    ReservationsChanged,
     Submitted,
 )
-from vgpud.core.jobs.facts import Fact, Facts, JobFilter, Launch, QueueNow, Submission, UsageRow
-from vgpud.core.jobs.model import Job, JobSpec, JobState, QueueSpec, Reservation
-from vgpud.core.model import Asker, Denied, Reason
-from vgpud.core.queue.machine import HALF_LIFE_NS
-from vgpud.core.queue.quota import HISTORY_BITS
-from vgpud.core.slices.offered import find, with_uuids
-from vgpud.core.slices.queue_quota import used_milli
+from vgpud.core.jobs.facts import Fact, Facts, JobFilter, Launch, Submission
+from vgpud.core.jobs.model import Job, JobSpec
+from vgpud.core.model import Denied, Reason
+from vgpud.core.slices.offered import with_uuids
 from vgpud.core.units import format_bytes
 from vgpud.daemon.jobs.arrays import PART_JOBS, Arrays
 from vgpud.daemon.jobs.controller import JobController
 from vgpud.daemon.jobs.explain import Known, explain
 from vgpud.daemon.jobs.host import Host
-from vgpud.daemon.jobs.queues import WAITING
 from vgpud.errors import StoreError
 from vgpud.jobs.terminal import Terminal
-from vgpud.store.flush import while_busy
 from vgpud.store.jobs import Request
 
-#: a queue's history is an average that is halved every half-life: so long a time is in it (half-life / ln 2)
-HISTORY_NS = HALF_LIFE_NS * 1000 // 693
 #: how long the id of a request is known
 REQUEST_MEMORY_NS = 600_000_000_000
 #: commands and environments of a user's jobs that have not ended: 10,000 jobs of 6 KiB
@@ -295,109 +284,3 @@ class JobRequests:
 
     def note_joined(self, job: Job, text: str) -> None:
         self._jobs.note("job.joined", job, text)
-
-    # ---- reports of jobs' programs ----
-
-    def open_work(self, report: ProgressReport) -> Mailbox | Denied:
-        return self._jobs.elastic.open_stream(report)
-
-    def close_work(self, box: Mailbox) -> None:
-        self._jobs.elastic.close_stream(box)
-
-    def heard_work(self, report: ProgressReport) -> None:
-        self._jobs.elastic.hear(report)
-
-    def progress(self, report: ProgressReport) -> Denied | None:
-        return self._jobs.elastic.progress(report)
-
-    # ---- queues ----
-
-    def queue_for(self, name: str, asker: Asker) -> str | Denied:
-        return self._jobs.queues.choose(name, asker)
-
-    def queues(self) -> Sequence[QueueSpec]:
-        return self._jobs.queues.specs
-
-    def queue_now(self, name: str) -> QueueNow:
-        children = {spec.name for spec in self._jobs.queues.specs if spec.parent == name}
-        used = used_milli(self._host.slices.state)
-        counts = self._jobs.counts
-        return QueueNow(
-            members=self._jobs.queues.members(name),
-            used_milli=sum(used.get(one, 0) for one in (name, *children)),
-            running=sum(counts.in_state(one, JobState.RUNNING) for one in (name, *children)),
-            pending=sum(counts.in_state(one, *WAITING) for one in (name, *children)),
-            history=self._jobs.machine.history(name, self._jobs.clock.now_ns()) * HISTORY_NS >> HISTORY_BITS,
-        )
-
-    async def set_queue(self, spec: QueueSpec, members: Sequence[str]) -> Denied | None:
-        def change() -> Denied | None:
-            queues = self._jobs.queues.with_queue(spec, members)
-            denied = queues if isinstance(queues, Denied) else self._jobs.machine.check_queues(queues)
-            if not denied:
-                self._jobs.queues.set(spec, members)
-            return denied
-
-        return await self._change(change, lambda: QueuesChanged(self._jobs.queues.specs))
-
-    async def delete_queue(self, name: str) -> Denied | None:
-        def change() -> Denied | None:
-            denied = self._jobs.queues.why_kept(name, self._jobs.counts.in_state(name, *JobState))
-            if not denied:
-                self._jobs.queues.delete(name)
-            return denied
-
-        return await self._change(change, lambda: QueuesChanged(self._jobs.queues.specs))
-
-    async def _change(self, change: Callable[[], Denied | None], event: Callable[[], Event]) -> Denied | None:
-        """`change` checks and writes. It is tried again while the store is busy, and others are answered meanwhile."""
-        try:
-            denied = await while_busy(change)
-        except StoreError as error:
-            return _unavailable(error)
-        if denied:
-            return denied
-        self._jobs.process_events(event())
-        return await self._host.slices.wait_until_saved()
-
-    # ---- reservations ----
-
-    def reservations(self) -> Sequence[Reservation]:
-        return self._jobs.reservations.at(self._jobs.clock.now_ns())
-
-    async def create_reservation(self, reservation: Reservation) -> Reservation | Denied:
-        """Its devices are UUIDs or indices; begin 0 is now."""
-        now_ns, found = self._jobs.clock.now_ns(), []
-        for name in reservation.device_uuids:
-            device = find(name, self._host.slices.state)
-            if isinstance(device, Denied):
-                return device
-            found.append(device.uuid)
-        uuids = tuple(dict.fromkeys(found))
-        new = replace(reservation, node=self.node, device_uuids=uuids, begin_ns=reservation.begin_ns or now_ns)
-
-        def add() -> Denied | None:
-            denied = self._jobs.machine.check_reservation(new, now_ns)
-            if not denied:
-                self._jobs.reservations.replace((*self.reservations(), new))
-            return denied
-
-        return await self._change(add, self._reservations_changed) or new
-
-    async def delete_reservation(self, name: str) -> Denied | None:
-        def delete() -> Denied | None:
-            known = self.reservations()
-            if name not in {one.name for one in known}:
-                names = ", ".join(sorted(one.name for one in known)) or "none"
-                return Denied(Reason.NOT_FOUND, f"no reservation {name[:60]!r}: there are {names}", "name")
-            self._jobs.reservations.replace(tuple(one for one in known if one.name != name))
-            return None
-
-        return await self._change(delete, self._reservations_changed)
-
-    def _reservations_changed(self) -> Event:
-        return ReservationsChanged(tuple(self.reservations()))
-
-    async def usage(self, since_ns: int, until_ns: int, by: str, uid: int | None) -> Sequence[UsageRow]:
-        live = [job for job in self._jobs.machine.jobs.values() if not job.state.is_final]
-        return await self._jobs.queues.usage(since_ns, until_ns, by, uid, live)
