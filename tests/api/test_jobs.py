@@ -356,7 +356,7 @@ def test_a_job_is_shown_as_it_was_asked(world: World) -> None:
         assert getattr(job.spec, field) == getattr(asked, field), field
     assert (job.node, job.job_id, job.uid, job.state, job.log) == ("n1", 1, 1000, "pending", "/tmp/1")
     assert (list(job.slices), list(job.device_indices), job.gpu_seconds_granted) == (["j-1"], [3], 1.5)
-    assert job.submitted_at.seconds == 1 and not job.HasField("started_at") and not job.HasField("estimated_start")
+    assert job.submit_time.seconds == 1 and not job.HasField("start_time") and not job.HasField("estimated_start_time")
     (listed,) = world.call(world.jobs.ListJobs, pb.ListJobsRequest()).jobs
     assert not listed.spec.environment and not listed.spec.limits
 
@@ -364,7 +364,7 @@ def test_a_job_is_shown_as_it_was_asked(world: World) -> None:
 def test_a_jobs_start_stays_what_it_was_when_it_is_resumed(world: World) -> None:
     world.call(world.jobs.SubmitJob, pb.SubmitJobRequest(spec=spec()))
     world.backend.change(1, state=JobState.RUNNING, attempt=1, first_started_ns=5 * 10**9, started_ns=50 * 10**9)
-    assert world.call(world.jobs.GetJob, pb.GetJobRequest(job_id=1)).job.started_at.seconds == 5
+    assert world.call(world.jobs.GetJob, pb.GetJobRequest(job_id=1)).job.start_time.seconds == 5
 
 
 def test_a_jobs_environment_is_shown_to_its_owner_alone(world: World) -> None:

@@ -36,7 +36,7 @@ def test_a_call_with_a_token_is_its_users(site: Remote) -> None:
         assert (found["uid"], found["gids"], found["admin"]) == (61003, [ADMIN_GID], True)
         mine = await site.token(alice, note="a console")
         assert (mine.token.user, mine.token.uid, mine.token.note) == ("alice", 61001, "a console")
-        assert mine.token.expires_at.seconds - mine.token.created_at.seconds in (3599, 3600, 3601)
+        assert mine.token.expire_time.seconds - mine.token.create_time.seconds in (3599, 3600, 3601)
         assert (await site.who(root, mine.secret))["uid"] == 61001
 
     served(site, work)

@@ -55,7 +55,7 @@ class FakeQueue(stubs.JobServiceServicer, stubs.QueueServiceServicer):
         """A job as if it had been submitted."""
         spec = pb.JobSpec(name="train", queue="default", members=1, command=["train.py"], directory="/home/a")
         spec.slice.gpus_milli = 500
-        values = {"node": NODE, "uid": os.getuid(), "exit_code": -1, "submitted_at": Timestamp(seconds=SUBMITTED_S)}
+        values = {"node": NODE, "uid": os.getuid(), "exit_code": -1, "submit_time": Timestamp(seconds=SUBMITTED_S)}
         job = pb.Job(**{**values, "job_id": job_id, "spec": spec, "state": state, **fields})
         self.jobs[job_id] = job
         return job

@@ -123,7 +123,7 @@ class FakeDaemon(stubs.NodeServiceServicer, stubs.SliceServiceServicer, stubs.Ev
             unwatched=self.unwatched,
             runtime_dir=str(self.runtime),
         )
-        node.started_at.FromSeconds(CREATED_S)
+        node.start_time.FromSeconds(CREATED_S)
         return pb.GetNodeResponse(node=node)
 
     def ListDevices(self, request: pb.ListDevicesRequest, context: grpc.ServicerContext) -> pb.ListDevicesResponse:
@@ -149,7 +149,7 @@ class FakeDaemon(stubs.NodeServiceServicer, stubs.SliceServiceServicer, stubs.Ev
         item.ephemeral = request.ephemeral
         item.cdi_device = f"vgpu.dev/gpu={name}" if request.cdi_device and self.makes_cdi else ""
         item.attach_socket = str(self.runtime / "slices" / name / "attach.sock")
-        item.created_at.FromSeconds(CREATED_S)
+        item.create_time.FromSeconds(CREATED_S)
         item.processes = self.born_with
         self._place(item, context)
         with self._lock:
@@ -260,7 +260,7 @@ class FakeDaemon(stubs.NodeServiceServicer, stubs.SliceServiceServicer, stubs.Ev
     def add_process(self, slice_name: str, pid: int, program: str) -> None:
         """As if a program had attached."""
         process = pb.Process(node=NODE, slice=slice_name, pid=pid, uid=0, program=program, process_id=pid)
-        process.attached_at.FromSeconds(CREATED_S)
+        process.attach_time.FromSeconds(CREATED_S)
         process.devices.add(node=NODE, device_uuid=uuid_of(0), mem_used_bytes=GIB, mem_peak_bytes=2 * GIB, launches=7)
         self.processes.append(process)
         self.slices[slice_name].processes += 1

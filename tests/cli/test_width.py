@@ -36,18 +36,18 @@ def busy(daemon: Any) -> Any:
     spec = pb.SliceSpec(gpus_milli=500)
     item = pb.Slice(node=NODE, name="train-a", uid="u", spec=spec, owner_uid=os.getuid(), processes=2, queue="default")
     item.attach_socket = "/run/vgpu/slices/train-a/attach.sock"
-    item.created_at.FromSeconds(1_700_000_000)
+    item.create_time.FromSeconds(1_700_000_000)
     item.devices.add(node=NODE, device_uuid=uuid_of(0), min_milli=500, max_milli=1000, mem_max_bytes=32 * GIB)
     item.containers.add(node=NODE, id="0123456789abcdef" * 4, pid=7)
     daemon.slices["train-a"] = item
     process = pb.Process(node=NODE, slice="train-a", pid=1234567, uid=os.getuid(), program="python3.11 -m train --all")
-    process.attached_at.FromSeconds(1_700_000_000)
+    process.attach_time.FromSeconds(1_700_000_000)
     process.devices.add(node=NODE, device_uuid=uuid_of(0), mem_used_bytes=5 * GIB, launches=123_456_789)
     daemon.processes.append(process)
     daemon._tell("attach.refused", "train-a", REASON)
     queue = daemon.queue
     queue.add(3, "running", device_indices=[0], slices=["j-3"])
-    queue.jobs[3].started_at.FromSeconds(1_700_000_300)
+    queue.jobs[3].start_time.FromSeconds(1_700_000_300)
     queue.add(7, "pending", reason=REASON)
     queue.jobs[7].spec.name = "a-name-of-a-job-that-goes-on-and-on"
     queue.facts = [pb.Fact(kind="queue", text=REASON)]

@@ -57,8 +57,8 @@ def test_slices(client: Client) -> None:
     (share,) = made.devices
     assert (share.min_milli, share.max_milli, made.owner_uid, made.claim) == (250, 500, -1, None)
     assert made.spec == SliceSpec(gpus_milli=250, max_milli=500, service_class="batch")
-    assert made.created_at is not None
-    assert abs(datetime.now(timezone.utc) - made.created_at) < timedelta(minutes=5)
+    assert made.create_time is not None
+    assert abs(datetime.now(timezone.utc) - made.create_time) < timedelta(minutes=5)
     assert [one.name for one in client.slices()] == ["a"]
     changed = client.update_slice("a", SliceSpec(weight=7))
     assert changed.spec == SliceSpec(gpus_milli=250, max_milli=500, weight=7, service_class="batch")
@@ -77,7 +77,7 @@ def test_slices(client: Client) -> None:
 def test_jobs_and_queues(client: Client) -> None:
     (number,) = client.submit(held())
     job = client.job(number)
-    assert (job.state, job.spec and job.spec.command, job.ended_at) == ("held", ("python", "train.py"), None)
+    assert (job.state, job.spec and job.spec.command, job.end_time) == ("held", ("python", "train.py"), None)
     assert job.spec and job.spec.environment["A"] == "b"
     assert number in [one.job_id for one in client.jobs()]
     assert next(client.watch_jobs([number])).job_id == number

@@ -451,9 +451,9 @@ def test_what_if_simulates_the_jobs(post: Post, daemon: FakeDaemon) -> None:
     """With the simulator itself, in a process of its own."""
     for number in range(1, 4):
         row = pb.Usage(uid=1, queue="default", job_id=number, gpus_milli=1000, members=1, state="completed")
-        row.submitted_at.FromSeconds(1000 + number)
-        row.started_at.FromSeconds(1000 + number)
-        row.ended_at.FromSeconds(2000 + number)
+        row.submit_time.FromSeconds(1000 + number)
+        row.start_time.FromSeconds(1000 + number)
+        row.end_time.FromSeconds(2000 + number)
         row.ran.FromSeconds(1000)
         daemon.queue.rows.append(row)
     text = text_of(post("/whatif", policy="fifo", compare="srtf", devices="1"))

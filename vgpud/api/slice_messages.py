@@ -68,7 +68,7 @@ def container_view(container: Container, node: str) -> pb.Container:
         id=container.container_id,
         pid=container.pid if container.started else 0,
         cgroup=container.cgroup,
-        created_at=timestamp(container.created_wall_ns),
+        create_time=timestamp(container.created_wall_ns),
         name=container.engine_name,
     )
 
@@ -124,7 +124,7 @@ def slice_view(
         owner_uid=slice_.owner_uid,
         attach_socket=socket,
         processes=processes,
-        created_at=timestamp(slice_.created_wall_ns),
+        create_time=timestamp(slice_.created_wall_ns),
         revision=slice_.revision,
         containers=[container_view(c, node) for c in containers],
         cdi_device=f"{CDI_KIND}={slice_.name}" if slice_.origin.cdi_device else "",
@@ -249,7 +249,7 @@ def process_view(
         pid=process.pid,
         uid=process.uid,
         program=process.program,
-        attached_at=timestamp(process.attached_wall_ns),
+        attach_time=timestamp(process.attached_wall_ns),
         resumed=process.is_resumed,
         container=process.container_id,
         container_name=container.engine_name if container else "",

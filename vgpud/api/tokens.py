@@ -188,6 +188,6 @@ class TokenService(stubs.TokenServiceServicer):
 
 def _view(token: Token) -> pb.Token:
     made = pb.Token(token_id=token.token_id, user=token.name, uid=token.peer.uid, note=token.note)
-    made.created_at.FromNanoseconds(int(token.created_s * 1e9))
-    made.expires_at.FromNanoseconds(int(token.expires_s * 1e9))
+    made.create_time.FromNanoseconds(int(token.created_s * 1e9))
+    made.expire_time.FromNanoseconds(int(token.expires_s * 1e9))
     return made

@@ -91,7 +91,7 @@ class Node:
     #: of tenants while no daemon runs: coast, open or closed
     mode: str = ""
     #: start of this daemon
-    started_at: datetime | None = None
+    start_time: datetime | None = None
     #: directory of its sockets
     runtime_dir: str = ""
     #: of the simulated devices, empty with real ones: VGPU_SIM_DIR of programs on them
@@ -244,7 +244,7 @@ class Slice:
     #: that are attached
     processes: int = 0
     #: by the node's clock
-    created_at: datetime | None = None
+    create_time: datetime | None = None
     #: grows with every change
     revision: int = 0
     #: containers that use this slice
@@ -316,7 +316,7 @@ class Container:
     #: identifies its processes; empty while it is being created
     cgroup: str = ""
     #: by the node's clock
-    created_at: datetime | None = None
+    create_time: datetime | None = None
     #: as the engine shows it, of a pod's POD/NAME; empty where it is not known
     name: str = ""
 
@@ -338,7 +338,7 @@ class Process:
     #: its executable's name, as it says itself
     program: str = ""
     #: by the node's clock
-    attached_at: datetime | None = None
+    attach_time: datetime | None = None
     #: attached again after a restart of the daemon
     resumed: bool = False
     #: its use of each device
@@ -574,13 +574,13 @@ class Job:
     #: reason why it waits, or how it ended: one sentence
     reason: str = ""
     #: by the node's clock
-    submitted_at: datetime | None = None
+    submit_time: datetime | None = None
     #: of the present or last attempt: a resume is none
-    started_at: datetime | None = None
+    start_time: datetime | None = None
     #: unset = it has not ended
-    ended_at: datetime | None = None
+    end_time: datetime | None = None
     #: unset = not known
-    estimated_start: datetime | None = None
+    estimated_start_time: datetime | None = None
     #: as a shell reports it (128+N for signal N), -1 = none yet
     exit_code: int = 0
     #: number of starts from the beginning
@@ -735,11 +735,11 @@ class Usage:
     #: of `slice`
     node: str = ""
     #: set for a single job only
-    submitted_at: datetime | None = None
+    submit_time: datetime | None = None
     #: of the first run
-    started_at: datetime | None = None
+    start_time: datetime | None = None
     #: unset = it has not ended
-    ended_at: datetime | None = None
+    end_time: datetime | None = None
     #: of each member
     gpus_milli: int = 0
     #: of its gang
@@ -767,6 +767,6 @@ class Token:
     #: what it is for, as its maker wrote it
     note: str = ""
     #: by the daemon's clock
-    created_at: datetime | None = None
+    create_time: datetime | None = None
     #: it is refused from then on
-    expires_at: datetime | None = None
+    expire_time: datetime | None = None

@@ -114,12 +114,12 @@ def _in_seconds(item: Mapping[str, Any]) -> dict[str, Any]:
     """What `vgpu usage --by job -o json` shows, with the columns of its csv."""
     found = dict(item)
     try:
-        if item.get("submitted_at"):
+        if item.get("submit_time"):
             found["submitted_s"] = datetime.datetime.fromisoformat(
-                item["submitted_at"].replace("Z", "+00:00")
+                item["submit_time"].replace("Z", "+00:00")
             ).timestamp()
     except (AttributeError, ValueError):
-        found["submitted_s"] = item["submitted_at"]  # refused with its row
+        found["submitted_s"] = item["submit_time"]  # refused with its row
     if isinstance(item.get("ran_ns"), int):
         found["duration_s"] = Decimal(item["ran_ns"]) / SECOND_NS
     return found

@@ -69,14 +69,14 @@ class Device(_message.Message):
     def __init__(self, node: _Optional[str] = ..., index: _Optional[int] = ..., uuid: _Optional[str] = ..., name: _Optional[str] = ..., pci_bus_id: _Optional[str] = ..., memory_total_bytes: _Optional[int] = ..., memory_used_bytes: _Optional[int] = ..., memory_reserved_bytes: _Optional[int] = ..., milli_reserved: _Optional[int] = ..., sm_count: _Optional[int] = ..., simulated: bool = ..., context_bytes: _Optional[int] = ..., granule_bytes: _Optional[int] = ..., utilization_ratio: _Optional[float] = ..., drained: _Optional[str] = ..., drained_by_fault: bool = ..., taken_by: _Optional[str] = ..., offered: bool = ..., kubernetes: bool = ..., temperature_celsius: _Optional[int] = ..., power_milliwatts: _Optional[int] = ..., power_limit_milliwatts: _Optional[int] = ..., xids: _Optional[int] = ..., last_xid: _Optional[int] = ..., compute_capability: _Optional[str] = ..., nvlink_group: _Optional[int] = ..., parent_uuid: _Optional[str] = ..., profile: _Optional[str] = ...) -> None: ...
 
 class Node(_message.Message):
-    __slots__ = ("name", "version", "driver_version", "simulated", "abi_version", "mode", "started_at", "runtime_dir", "sim_dir", "driver", "nvml", "runtime_socket", "cdi_dir", "unwatched", "arbiters")
+    __slots__ = ("name", "version", "driver_version", "simulated", "abi_version", "mode", "start_time", "runtime_dir", "sim_dir", "driver", "nvml", "runtime_socket", "cdi_dir", "unwatched", "arbiters")
     NAME_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     DRIVER_VERSION_FIELD_NUMBER: _ClassVar[int]
     SIMULATED_FIELD_NUMBER: _ClassVar[int]
     ABI_VERSION_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
-    STARTED_AT_FIELD_NUMBER: _ClassVar[int]
+    START_TIME_FIELD_NUMBER: _ClassVar[int]
     RUNTIME_DIR_FIELD_NUMBER: _ClassVar[int]
     SIM_DIR_FIELD_NUMBER: _ClassVar[int]
     DRIVER_FIELD_NUMBER: _ClassVar[int]
@@ -91,7 +91,7 @@ class Node(_message.Message):
     simulated: bool
     abi_version: int
     mode: str
-    started_at: _timestamp_pb2.Timestamp
+    start_time: _timestamp_pb2.Timestamp
     runtime_dir: str
     sim_dir: str
     driver: str
@@ -100,7 +100,7 @@ class Node(_message.Message):
     cdi_dir: str
     unwatched: bool
     arbiters: _containers.RepeatedCompositeFieldContainer[ArbiterThread]
-    def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., driver_version: _Optional[str] = ..., simulated: bool = ..., abi_version: _Optional[int] = ..., mode: _Optional[str] = ..., started_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., runtime_dir: _Optional[str] = ..., sim_dir: _Optional[str] = ..., driver: _Optional[str] = ..., nvml: _Optional[str] = ..., runtime_socket: _Optional[str] = ..., cdi_dir: _Optional[str] = ..., unwatched: bool = ..., arbiters: _Optional[_Iterable[_Union[ArbiterThread, _Mapping]]] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., driver_version: _Optional[str] = ..., simulated: bool = ..., abi_version: _Optional[int] = ..., mode: _Optional[str] = ..., start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., runtime_dir: _Optional[str] = ..., sim_dir: _Optional[str] = ..., driver: _Optional[str] = ..., nvml: _Optional[str] = ..., runtime_socket: _Optional[str] = ..., cdi_dir: _Optional[str] = ..., unwatched: bool = ..., arbiters: _Optional[_Iterable[_Union[ArbiterThread, _Mapping]]] = ...) -> None: ...
 
 class ArbiterThread(_message.Message):
     __slots__ = ("device_uuid", "scheduling", "locked_bytes", "unlocked_bytes", "late", "late_max_ns", "steps_down")
@@ -207,7 +207,7 @@ class SliceSpec(_message.Message):
     def __init__(self, gpus_milli: _Optional[int] = ..., min_milli: _Optional[int] = ..., max_milli: _Optional[int] = ..., mem_min_bytes: _Optional[int] = ..., mem_max_bytes: _Optional[int] = ..., weight: _Optional[int] = ..., priority: _Optional[int] = ..., device_uuids: _Optional[_Iterable[str]] = ..., service_class: _Optional[str] = ..., spread: _Optional[int] = ...) -> None: ...
 
 class Slice(_message.Message):
-    __slots__ = ("node", "name", "uid", "spec", "devices", "ephemeral", "owner_uid", "attach_socket", "processes", "created_at", "revision", "containers", "cdi_device", "queue", "job_id", "suspended", "claim", "job_name")
+    __slots__ = ("node", "name", "uid", "spec", "devices", "ephemeral", "owner_uid", "attach_socket", "processes", "create_time", "revision", "containers", "cdi_device", "queue", "job_id", "suspended", "claim", "job_name")
     NODE_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
@@ -217,7 +217,7 @@ class Slice(_message.Message):
     OWNER_UID_FIELD_NUMBER: _ClassVar[int]
     ATTACH_SOCKET_FIELD_NUMBER: _ClassVar[int]
     PROCESSES_FIELD_NUMBER: _ClassVar[int]
-    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
     CONTAINERS_FIELD_NUMBER: _ClassVar[int]
     CDI_DEVICE_FIELD_NUMBER: _ClassVar[int]
@@ -235,7 +235,7 @@ class Slice(_message.Message):
     owner_uid: int
     attach_socket: str
     processes: int
-    created_at: _timestamp_pb2.Timestamp
+    create_time: _timestamp_pb2.Timestamp
     revision: int
     containers: _containers.RepeatedCompositeFieldContainer[Container]
     cdi_device: str
@@ -244,7 +244,7 @@ class Slice(_message.Message):
     suspended: str
     claim: Claim
     job_name: str
-    def __init__(self, node: _Optional[str] = ..., name: _Optional[str] = ..., uid: _Optional[str] = ..., spec: _Optional[_Union[SliceSpec, _Mapping]] = ..., devices: _Optional[_Iterable[_Union[SliceDevice, _Mapping]]] = ..., ephemeral: bool = ..., owner_uid: _Optional[int] = ..., attach_socket: _Optional[str] = ..., processes: _Optional[int] = ..., created_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., revision: _Optional[int] = ..., containers: _Optional[_Iterable[_Union[Container, _Mapping]]] = ..., cdi_device: _Optional[str] = ..., queue: _Optional[str] = ..., job_id: _Optional[int] = ..., suspended: _Optional[str] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ..., job_name: _Optional[str] = ...) -> None: ...
+    def __init__(self, node: _Optional[str] = ..., name: _Optional[str] = ..., uid: _Optional[str] = ..., spec: _Optional[_Union[SliceSpec, _Mapping]] = ..., devices: _Optional[_Iterable[_Union[SliceDevice, _Mapping]]] = ..., ephemeral: bool = ..., owner_uid: _Optional[int] = ..., attach_socket: _Optional[str] = ..., processes: _Optional[int] = ..., create_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., revision: _Optional[int] = ..., containers: _Optional[_Iterable[_Union[Container, _Mapping]]] = ..., cdi_device: _Optional[str] = ..., queue: _Optional[str] = ..., job_id: _Optional[int] = ..., suspended: _Optional[str] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ..., job_name: _Optional[str] = ...) -> None: ...
 
 class Claim(_message.Message):
     __slots__ = ("uid", "namespace", "name", "pod_uids", "granted", "boot_id", "device_ids", "pod_names")
@@ -281,30 +281,30 @@ class ClaimShare(_message.Message):
     def __init__(self, device_uuid: _Optional[str] = ..., min_milli: _Optional[int] = ..., max_milli: _Optional[int] = ..., mem_min_bytes: _Optional[int] = ..., mem_max_bytes: _Optional[int] = ...) -> None: ...
 
 class Container(_message.Message):
-    __slots__ = ("node", "id", "pid", "cgroup", "created_at", "name")
+    __slots__ = ("node", "id", "pid", "cgroup", "create_time", "name")
     NODE_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     CGROUP_FIELD_NUMBER: _ClassVar[int]
-    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     node: str
     id: str
     pid: int
     cgroup: str
-    created_at: _timestamp_pb2.Timestamp
+    create_time: _timestamp_pb2.Timestamp
     name: str
-    def __init__(self, node: _Optional[str] = ..., id: _Optional[str] = ..., pid: _Optional[int] = ..., cgroup: _Optional[str] = ..., created_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., name: _Optional[str] = ...) -> None: ...
+    def __init__(self, node: _Optional[str] = ..., id: _Optional[str] = ..., pid: _Optional[int] = ..., cgroup: _Optional[str] = ..., create_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., name: _Optional[str] = ...) -> None: ...
 
 class Process(_message.Message):
-    __slots__ = ("node", "slice", "process_id", "pid", "uid", "program", "attached_at", "resumed", "devices", "container", "container_name")
+    __slots__ = ("node", "slice", "process_id", "pid", "uid", "program", "attach_time", "resumed", "devices", "container", "container_name")
     NODE_FIELD_NUMBER: _ClassVar[int]
     SLICE_FIELD_NUMBER: _ClassVar[int]
     PROCESS_ID_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     PROGRAM_FIELD_NUMBER: _ClassVar[int]
-    ATTACHED_AT_FIELD_NUMBER: _ClassVar[int]
+    ATTACH_TIME_FIELD_NUMBER: _ClassVar[int]
     RESUMED_FIELD_NUMBER: _ClassVar[int]
     DEVICES_FIELD_NUMBER: _ClassVar[int]
     CONTAINER_FIELD_NUMBER: _ClassVar[int]
@@ -315,12 +315,12 @@ class Process(_message.Message):
     pid: int
     uid: int
     program: str
-    attached_at: _timestamp_pb2.Timestamp
+    attach_time: _timestamp_pb2.Timestamp
     resumed: bool
     devices: _containers.RepeatedCompositeFieldContainer[ProcessDevice]
     container: str
     container_name: str
-    def __init__(self, node: _Optional[str] = ..., slice: _Optional[str] = ..., process_id: _Optional[int] = ..., pid: _Optional[int] = ..., uid: _Optional[int] = ..., program: _Optional[str] = ..., attached_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., resumed: bool = ..., devices: _Optional[_Iterable[_Union[ProcessDevice, _Mapping]]] = ..., container: _Optional[str] = ..., container_name: _Optional[str] = ...) -> None: ...
+    def __init__(self, node: _Optional[str] = ..., slice: _Optional[str] = ..., process_id: _Optional[int] = ..., pid: _Optional[int] = ..., uid: _Optional[int] = ..., program: _Optional[str] = ..., attach_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., resumed: bool = ..., devices: _Optional[_Iterable[_Union[ProcessDevice, _Mapping]]] = ..., container: _Optional[str] = ..., container_name: _Optional[str] = ...) -> None: ...
 
 class ProcessDevice(_message.Message):
     __slots__ = ("node", "device_uuid", "device_index", "mem_used_bytes", "mem_peak_bytes", "mem_held_bytes", "launches", "throttled_ns", "denied", "mem_unattributed_bytes")
@@ -867,17 +867,17 @@ class ResourceLimit(_message.Message):
     def __init__(self, name: _Optional[str] = ..., soft: _Optional[int] = ..., hard: _Optional[int] = ...) -> None: ...
 
 class Job(_message.Message):
-    __slots__ = ("node", "job_id", "spec", "uid", "state", "reason", "submitted_at", "started_at", "ended_at", "estimated_start", "exit_code", "attempt", "preemptions", "array_id", "array_index", "slices", "device_indices", "log", "gpu_seconds_granted", "gpu_seconds_used", "position", "cpu_seconds", "ram_peak_bytes", "workers", "gpus_milli", "samples_per_second", "estimated_duration", "utilisation", "utilisation_measured")
+    __slots__ = ("node", "job_id", "spec", "uid", "state", "reason", "submit_time", "start_time", "end_time", "estimated_start_time", "exit_code", "attempt", "preemptions", "array_id", "array_index", "slices", "device_indices", "log", "gpu_seconds_granted", "gpu_seconds_used", "position", "cpu_seconds", "ram_peak_bytes", "workers", "gpus_milli", "samples_per_second", "estimated_duration", "utilisation", "utilisation_measured")
     NODE_FIELD_NUMBER: _ClassVar[int]
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
-    SUBMITTED_AT_FIELD_NUMBER: _ClassVar[int]
-    STARTED_AT_FIELD_NUMBER: _ClassVar[int]
-    ENDED_AT_FIELD_NUMBER: _ClassVar[int]
-    ESTIMATED_START_FIELD_NUMBER: _ClassVar[int]
+    SUBMIT_TIME_FIELD_NUMBER: _ClassVar[int]
+    START_TIME_FIELD_NUMBER: _ClassVar[int]
+    END_TIME_FIELD_NUMBER: _ClassVar[int]
+    ESTIMATED_START_TIME_FIELD_NUMBER: _ClassVar[int]
     EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     PREEMPTIONS_FIELD_NUMBER: _ClassVar[int]
@@ -903,10 +903,10 @@ class Job(_message.Message):
     uid: int
     state: str
     reason: str
-    submitted_at: _timestamp_pb2.Timestamp
-    started_at: _timestamp_pb2.Timestamp
-    ended_at: _timestamp_pb2.Timestamp
-    estimated_start: _timestamp_pb2.Timestamp
+    submit_time: _timestamp_pb2.Timestamp
+    start_time: _timestamp_pb2.Timestamp
+    end_time: _timestamp_pb2.Timestamp
+    estimated_start_time: _timestamp_pb2.Timestamp
     exit_code: int
     attempt: int
     preemptions: int
@@ -926,7 +926,7 @@ class Job(_message.Message):
     estimated_duration: _duration_pb2.Duration
     utilisation: float
     utilisation_measured: bool
-    def __init__(self, node: _Optional[str] = ..., job_id: _Optional[int] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., uid: _Optional[int] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., submitted_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., started_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., ended_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., estimated_start: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., exit_code: _Optional[int] = ..., attempt: _Optional[int] = ..., preemptions: _Optional[int] = ..., array_id: _Optional[int] = ..., array_index: _Optional[int] = ..., slices: _Optional[_Iterable[str]] = ..., device_indices: _Optional[_Iterable[int]] = ..., log: _Optional[str] = ..., gpu_seconds_granted: _Optional[float] = ..., gpu_seconds_used: _Optional[float] = ..., position: _Optional[int] = ..., cpu_seconds: _Optional[float] = ..., ram_peak_bytes: _Optional[int] = ..., workers: _Optional[int] = ..., gpus_milli: _Optional[int] = ..., samples_per_second: _Optional[float] = ..., estimated_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., utilisation: _Optional[float] = ..., utilisation_measured: bool = ...) -> None: ...
+    def __init__(self, node: _Optional[str] = ..., job_id: _Optional[int] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., uid: _Optional[int] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., submit_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., estimated_start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., exit_code: _Optional[int] = ..., attempt: _Optional[int] = ..., preemptions: _Optional[int] = ..., array_id: _Optional[int] = ..., array_index: _Optional[int] = ..., slices: _Optional[_Iterable[str]] = ..., device_indices: _Optional[_Iterable[int]] = ..., log: _Optional[str] = ..., gpu_seconds_granted: _Optional[float] = ..., gpu_seconds_used: _Optional[float] = ..., position: _Optional[int] = ..., cpu_seconds: _Optional[float] = ..., ram_peak_bytes: _Optional[int] = ..., workers: _Optional[int] = ..., gpus_milli: _Optional[int] = ..., samples_per_second: _Optional[float] = ..., estimated_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., utilisation: _Optional[float] = ..., utilisation_measured: bool = ...) -> None: ...
 
 class SubmitJobRequest(_message.Message):
     __slots__ = ("request_id", "spec")
@@ -1305,7 +1305,7 @@ class DeleteQueueResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class Usage(_message.Message):
-    __slots__ = ("queue", "uid", "job_id", "slice", "gpu_seconds_asked", "gpu_seconds_granted", "gpu_seconds_used", "jobs", "node", "submitted_at", "started_at", "ended_at", "gpus_milli", "members", "ran", "state", "namespace", "pod")
+    __slots__ = ("queue", "uid", "job_id", "slice", "gpu_seconds_asked", "gpu_seconds_granted", "gpu_seconds_used", "jobs", "node", "submit_time", "start_time", "end_time", "gpus_milli", "members", "ran", "state", "namespace", "pod")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
@@ -1315,9 +1315,9 @@ class Usage(_message.Message):
     GPU_SECONDS_USED_FIELD_NUMBER: _ClassVar[int]
     JOBS_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
-    SUBMITTED_AT_FIELD_NUMBER: _ClassVar[int]
-    STARTED_AT_FIELD_NUMBER: _ClassVar[int]
-    ENDED_AT_FIELD_NUMBER: _ClassVar[int]
+    SUBMIT_TIME_FIELD_NUMBER: _ClassVar[int]
+    START_TIME_FIELD_NUMBER: _ClassVar[int]
+    END_TIME_FIELD_NUMBER: _ClassVar[int]
     GPUS_MILLI_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     RAN_FIELD_NUMBER: _ClassVar[int]
@@ -1333,16 +1333,16 @@ class Usage(_message.Message):
     gpu_seconds_used: float
     jobs: int
     node: str
-    submitted_at: _timestamp_pb2.Timestamp
-    started_at: _timestamp_pb2.Timestamp
-    ended_at: _timestamp_pb2.Timestamp
+    submit_time: _timestamp_pb2.Timestamp
+    start_time: _timestamp_pb2.Timestamp
+    end_time: _timestamp_pb2.Timestamp
     gpus_milli: int
     members: int
     ran: _duration_pb2.Duration
     state: str
     namespace: str
     pod: str
-    def __init__(self, queue: _Optional[str] = ..., uid: _Optional[int] = ..., job_id: _Optional[int] = ..., slice: _Optional[str] = ..., gpu_seconds_asked: _Optional[float] = ..., gpu_seconds_granted: _Optional[float] = ..., gpu_seconds_used: _Optional[float] = ..., jobs: _Optional[int] = ..., node: _Optional[str] = ..., submitted_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., started_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., ended_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., gpus_milli: _Optional[int] = ..., members: _Optional[int] = ..., ran: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., state: _Optional[str] = ..., namespace: _Optional[str] = ..., pod: _Optional[str] = ...) -> None: ...
+    def __init__(self, queue: _Optional[str] = ..., uid: _Optional[int] = ..., job_id: _Optional[int] = ..., slice: _Optional[str] = ..., gpu_seconds_asked: _Optional[float] = ..., gpu_seconds_granted: _Optional[float] = ..., gpu_seconds_used: _Optional[float] = ..., jobs: _Optional[int] = ..., node: _Optional[str] = ..., submit_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., gpus_milli: _Optional[int] = ..., members: _Optional[int] = ..., ran: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., state: _Optional[str] = ..., namespace: _Optional[str] = ..., pod: _Optional[str] = ...) -> None: ...
 
 class GetUsageRequest(_message.Message):
     __slots__ = ("since", "until", "by", "page_size", "page_token", "uid")
@@ -1369,20 +1369,20 @@ class GetUsageResponse(_message.Message):
     def __init__(self, usage: _Optional[_Iterable[_Union[Usage, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class Token(_message.Message):
-    __slots__ = ("token_id", "user", "uid", "note", "created_at", "expires_at")
+    __slots__ = ("token_id", "user", "uid", "note", "create_time", "expire_time")
     TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     NOTE_FIELD_NUMBER: _ClassVar[int]
-    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
-    EXPIRES_AT_FIELD_NUMBER: _ClassVar[int]
+    CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
+    EXPIRE_TIME_FIELD_NUMBER: _ClassVar[int]
     token_id: str
     user: str
     uid: int
     note: str
-    created_at: _timestamp_pb2.Timestamp
-    expires_at: _timestamp_pb2.Timestamp
-    def __init__(self, token_id: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., note: _Optional[str] = ..., created_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., expires_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    create_time: _timestamp_pb2.Timestamp
+    expire_time: _timestamp_pb2.Timestamp
+    def __init__(self, token_id: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., note: _Optional[str] = ..., create_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., expire_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class CreateTokenRequest(_message.Message):
     __slots__ = ("user", "ttl", "note")

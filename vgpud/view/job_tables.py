@@ -82,9 +82,9 @@ def span_between(first: str | None, last: datetime.datetime) -> str:
 
 def time_label(job: View, now: datetime.datetime) -> str:
     """The time that it has waited, or since it began (this attempt, or the last one)."""
-    if job["started_at"] is None or job["state"] in ("pending", "held"):
-        return span_between(job["submitted_at"], parse_time(job["ended_at"]) if job["ended_at"] else now)
-    return span_between(job["started_at"], parse_time(job["ended_at"]) if job["ended_at"] else now)
+    if job["start_time"] is None or job["state"] in ("pending", "held"):
+        return span_between(job["submit_time"], parse_time(job["end_time"]) if job["end_time"] else now)
+    return span_between(job["start_time"], parse_time(job["end_time"]) if job["end_time"] else now)
 
 
 def where_or_why(job: View, now: datetime.datetime) -> str:
@@ -92,8 +92,8 @@ def where_or_why(job: View, now: datetime.datetime) -> str:
     if job["state"] == "running":
         return f"device {devices_label(job)}" if job["device_indices"] else job["reason"] or "starts"
     text = named_users(job["reason"] or "-")
-    if job["state"] == "pending" and job["estimated_start"]:
-        left_s = (parse_time(job["estimated_start"]) - now).total_seconds()
+    if job["state"] == "pending" and job["estimated_start_time"]:
+        left_s = (parse_time(job["estimated_start_time"]) - now).total_seconds()
         text += f" (starts in about {duration(left_s)})" if left_s > 0 else " (starts soon)"
     return text
 
@@ -138,16 +138,16 @@ def _state(job: View, now: datetime.datetime) -> list[tuple[str, str]]:
     if job["reason"]:
         rows.append(("why", named_users(job["reason"])))
     for label, key in (
-        ("submitted", "submitted_at"),
+        ("submitted", "submit_time"),
         ("begin", "begin"),
-        ("starts about", "estimated_start"),
-        ("started", "started_at"),
+        ("starts about", "estimated_start_time"),
+        ("started", "start_time"),
     ):
         if job[key]:
             rows.append((label, _moment(job[key], now)))
-    if job["ended_at"]:
-        took = span_between(job["started_at"], parse_time(job["ended_at"]))
-        rows.append(("ended", _moment(job["ended_at"], now) + (f", after {took}" if job["started_at"] else "")))
+    if job["end_time"]:
+        took = span_between(job["start_time"], parse_time(job["end_time"]))
+        rows.append(("ended", _moment(job["end_time"], now) + (f", after {took}" if job["start_time"] else "")))
     runs = [f"attempt {job['attempt']} of {job['retries'] + 1}"] if job["retries"] and job["attempt"] else []
     runs += [f"preempted {job['preemptions']} times"] if job["preemptions"] else []
     if runs:

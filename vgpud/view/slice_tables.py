@@ -116,7 +116,7 @@ def slices_grid(slices: Sequence[View], now: datetime.datetime) -> Grid:
         if not item["devices"]:  # of its size it is known what may be guaranteed, and nothing else
             who = (item["name"], user_name(item["owner_uid"]), item["queue"] or "-", job_label(item), "pending")
             numbers = (format_gpus(item["gpus_milli"]), *("-",) * 5, str(item["processes"]), "-")
-            since = age(item["created_at"], now)
+            since = age(item["create_time"], now)
             grid.rows.append((*who, *numbers, since, containers_label(item["containers"]), *claim))
         for d in item["devices"]:
             grid.rows.append(
@@ -134,7 +134,7 @@ def slices_grid(slices: Sequence[View], now: datetime.datetime) -> Grid:
                     _memory_cell(d),
                     str(item["processes"]),
                     item["suspended"] or d["gate"] or "-",
-                    age(item["created_at"], now),
+                    age(item["create_time"], now),
                     containers_label(item["containers"]),
                     *claim,
                 )
@@ -229,7 +229,7 @@ def processes_grid(processes: Sequence[View], slices: Sequence[View], now: datet
                     _process_memory(d),
                     format_bytes(d["mem_peak_bytes"]),
                     str(d["launches"]),
-                    age(p["attached_at"], now),
+                    age(p["attach_time"], now),
                     container_label(p["container_name"], p["container"]),
                     p["program"],
                 )

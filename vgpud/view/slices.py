@@ -29,7 +29,7 @@ def node_view(node: pb.Node) -> View:
         "abi_version": node.abi_version,
         "simulated": node.simulated,
         "mode": node.mode,
-        "started_at": _time(node.started_at),
+        "start_time": _time(node.start_time),
         "runtime_dir": node.runtime_dir,
         "runtime_socket": node.runtime_socket,
         "cdi_dir": node.cdi_dir or None,
@@ -112,7 +112,7 @@ def container_view(container: pb.Container) -> View:
         "name": container.name or None,
         "pid": container.pid or None,
         "cgroup": container.cgroup or None,
-        "created_at": _time(container.created_at),
+        "create_time": _time(container.create_time),
     }
 
 
@@ -136,7 +136,7 @@ def slice_view(item: pb.Slice, simulated_device_uuids: frozenset[str]) -> View:
         "class": item.spec.service_class or "batch",
         "processes": item.processes,
         "attach_socket": item.attach_socket,
-        "created_at": _time(item.created_at),
+        "create_time": _time(item.create_time),
         "revision": item.revision,
         "cdi_device": item.cdi_device or None,
         "queue": item.queue,
@@ -159,7 +159,7 @@ def process_view(process: pb.Process, simulated_device_uuids: frozenset[str]) ->
         "user": find_user_name(process.uid),
         "program": process.program,
         "process_id": process.process_id,
-        "attached_at": _time(process.attached_at),
+        "attach_time": _time(process.attach_time),
         "resumed": process.resumed,
         "container": process.container or None,
         "container_name": process.container_name or None,

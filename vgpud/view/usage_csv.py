@@ -32,9 +32,9 @@ def _seconds(row: View) -> View:
     from vgpud.view.slice_tables import parse_time
 
     found: View = {}
-    for name in ("submitted", "started", "ended"):
-        stamp = row.get(f"{name}_at")
-        found[f"{name}_s"] = f"{parse_time(stamp).timestamp():.6f}" if stamp else None
+    for field, column in (("submit_time", "submitted_s"), ("start_time", "started_s"), ("end_time", "ended_s")):
+        stamp = row.get(field)
+        found[column] = f"{parse_time(stamp).timestamp():.6f}" if stamp else None
     if "ran_ns" in row:
         found["duration_s"] = f"{row['ran_ns'] / 1e9:.6f}"
     return found

@@ -28,7 +28,7 @@ def fact(kind: str, text: str, at_s: int | None = None) -> pb.Fact:
 def fake(daemon: Any) -> Any:
     fake = daemon.queue
     fake.add(4, "pending", reason="no room", position=1)
-    fake.add(5, "running", started_at=Timestamp(seconds=SUBMITTED_S + 60), device_indices=[0])
+    fake.add(5, "running", start_time=Timestamp(seconds=SUBMITTED_S + 60), device_indices=[0])
     return fake
 
 

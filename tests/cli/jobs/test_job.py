@@ -41,13 +41,13 @@ def one_line(text: str) -> str:
 def queue(daemon: Any) -> Any:
     """A job of each kind."""
     fake = daemon.queue
-    fake.add(1, "completed", started_at=at(60), ended_at=at(120), exit_code=0)
-    fake.add(2, "failed", started_at=at(60), ended_at=at(61), exit_code=3, reason="it ended with exit code 3")
-    fake.add(3, "running", started_at=at(300), device_indices=[0], slices=["j-3"])
+    fake.add(1, "completed", start_time=at(60), end_time=at(120), exit_code=0)
+    fake.add(2, "failed", start_time=at(60), end_time=at(61), exit_code=3, reason="it ended with exit code 3")
+    fake.add(3, "running", start_time=at(300), device_indices=[0], slices=["j-3"])
     fake.add(4, "pending", reason="device 0 has 0.25 free", position=1)
-    fake.jobs[4].estimated_start.CopyFrom(at(840))
+    fake.jobs[4].estimated_start_time.CopyFrom(at(840))
     fake.add(5, "held", reason="it is held: release it with `vgpu job release 5`")
-    fake.add(6, "suspended", started_at=at(100), reason="preempted by job 3", preemptions=1)
+    fake.add(6, "suspended", start_time=at(100), reason="preempted by job 3", preemptions=1)
     gang = fake.add(7, "pending", reason="waits for job 4", array_id=7, array_index=2)
     gang.spec.members, gang.spec.name = 4, "evil\x1b[2J"
     return fake
@@ -154,8 +154,12 @@ def test_json_has_integers_and_times(vgpu: Any, daemon: Any, queue: Any) -> None
     jobs = {job["job_id"]: job for job in answer["jobs"]}
     assert answer["schema_version"] == 1
     assert (jobs[1]["state"], jobs[1]["exit_code"], jobs[3]["exit_code"]) == ("completed", 0, None)
-    assert jobs[4]["submitted_at"] == "2023-11-14T22:13:20Z"
-    assert (jobs[4]["estimated_start"], jobs[4]["started_at"], jobs[4]["position"]) == ("2023-11-14T22:27:20Z", None, 1)
+    assert jobs[4]["submit_time"] == "2023-11-14T22:13:20Z"
+    assert (jobs[4]["estimated_start_time"], jobs[4]["start_time"], jobs[4]["position"]) == (
+        "2023-11-14T22:27:20Z",
+        None,
+        1,
+    )
     assert (jobs[3]["gpus_milli"], jobs[3]["device_indices"], jobs[3]["simulated"]) == (500, [0], True)
     assert (jobs[7]["array_id"], jobs[7]["array_index"], jobs[7]["members"]) == (7, 2, 4)
 
@@ -384,7 +388,7 @@ def test_the_screen_of_top_says_how_many_more_there_are() -> None:
     from rich.console import Console
 
     job = pb.Job(node=NODE, spec=pb.JobSpec(name="a", slice=pb.SliceSpec(gpus_milli=500)), state="pending")
-    job.submitted_at.CopyFrom(at(0))
+    job.submit_time.CopyFrom(at(0))
     views = [{**job_views.job_view(job, frozenset()), "job_id": i} for i in range(100)]
     out = Console(width=100, height=20, no_color=True, force_terminal=True)
     with out.capture() as capture:

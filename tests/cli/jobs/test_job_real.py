@@ -360,7 +360,7 @@ def test_an_elastic_slice_grows_gives_capacity_back_and_says_why(real: Any) -> N
         eventually(lambda: job(real, late)["state"] == "running")
         shrunk = job(real, tune)
         assert (shrunk["gpus_milli"], shrunk["gpus_milli_min"], shrunk["gpus_milli_max"]) == (500, 250, 1000)
-        assert (shrunk["attempt"], shrunk["started_at"], shrunk["slices"]) == (1, first["started_at"], first["slices"])
+        assert (shrunk["attempt"], shrunk["start_time"], shrunk["slices"]) == (1, first["start_time"], first["slices"])
         facts = real("explain", tune, "-o", "json").json["facts"]
         resized = [fact["text"] for fact in facts if fact["kind"] == "resize"]
         assert resized[0].startswith("from 0.25 GPU to 1 GPU: ") and f"shrinks for job {late}" in resized[1]

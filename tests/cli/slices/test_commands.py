@@ -201,7 +201,7 @@ def test_a_real_device_does_not_say_simulated(vgpu: Any, tmp_path: Any) -> None:
 def test_ps_json_has_integers_and_rfc3339_times(vgpu: Any, slices: Any) -> None:
     process = vgpu("ps", "-o", "json", host=slices.host).json["processes"][0]
     assert process["pid"] == 4711
-    assert process["attached_at"] == "2023-11-14T22:13:20Z"
+    assert process["attach_time"] == "2023-11-14T22:13:20Z"
     assert process["devices"][0]["mem_used_bytes"] == GIB
     assert process["devices"][0]["simulated"] is True
 

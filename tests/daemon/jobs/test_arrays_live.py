@@ -71,7 +71,7 @@ def test_other_requests_are_answered_while_an_array_is_submitted_and_cancelled(q
         queue, lambda: queue.jobs.CancelJob(pb.CancelJobRequest(job_id=ids[0], array=True))
     )
     assert are_answered(whole_s, took_s), f"cancellation: {len(took_s)} calls, {max(took_s):.3f} of {whole_s:.3f} s"
-    assert {job.state for job in queue.all().values() if not job.started_at.seconds} == {"cancelled"}
+    assert {job.state for job in queue.all().values() if not job.start_time.seconds} == {"cancelled"}
 
 
 def test_an_array_is_there_as_a_whole_or_not_at_all(queue: QueueNode) -> None:

@@ -93,11 +93,11 @@ def _lines(job: View, facts: Sequence[View], now: datetime.datetime, width: int)
 def _since(job: View, now: datetime.datetime) -> str:
     from vgpud.view.job_tables import span_between
 
-    if job["ended_at"]:
-        return f"{span_between(job['ended_at'], now)} ago"
-    if job["state"] == "running" and job["started_at"]:
-        return f"for {span_between(job['started_at'], now)}"
-    return f"submitted {span_between(job['submitted_at'], now)} ago"
+    if job["end_time"]:
+        return f"{span_between(job['end_time'], now)} ago"
+    if job["state"] == "running" and job["start_time"]:
+        return f"for {span_between(job['start_time'], now)}"
+    return f"submitted {span_between(job['submit_time'], now)} ago"
 
 
 def _moment(stamp: str | None, now: datetime.datetime) -> str:

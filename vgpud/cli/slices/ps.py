@@ -36,7 +36,7 @@ def ps(settings: Settings, slice_name: str, uid: int | None, states: tuple[str, 
         simulated = views.simulated_uuids(client.all(calls.devices()))
     shown = {item.name for item in slices if not states or filters.slice_state(item) in states}
     processes = [p for p in processes if uid in (None, p.uid) and (not states or p.slice in shown)]
-    rows = [views.process_view(p, simulated) for p in processes if filters.is_since(p.attached_at, since)]
+    rows = [views.process_view(p, simulated) for p in processes if filters.is_since(p.attach_time, since)]
     limits = [views.slice_view(s, simulated) for s in slices]
     emit(
         settings,

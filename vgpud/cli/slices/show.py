@@ -55,7 +55,7 @@ def _general(item: View, now: datetime.datetime) -> Pairs:
     pairs = [
         (
             "created",
-            f"{slice_tables.age(item['created_at'], now)} ago for {user_name(item['owner_uid'])}, ends {ends}",
+            f"{slice_tables.age(item['create_time'], now)} ago for {user_name(item['owner_uid'])}, ends {ends}",
         ),
         ("class", f"{item['class']}, priority {item['priority']}, weight {item['weight'] or 'by the minimum'}"),
         ("queue", item["queue"] + (f", for job {slice_tables.job_label(item)}" if item["job_id"] else "")),

@@ -100,7 +100,7 @@ def ls(settings: Settings, uid: int | None, states: tuple[str, ...], since: int 
     with Client(settings) as client:
         found = [item for item in client.all(calls.slices()) if uid in (None, item.owner_uid)]
         found = [item for item in found if not states or filters.slice_state(item) in states]
-        _show(settings, client, [item for item in found if filters.is_since(item.created_at, since)], many=True)
+        _show(settings, client, [item for item in found if filters.is_since(item.create_time, since)], many=True)
 
 
 @slice_group.command("show", short_help="Show everything about a slice.")

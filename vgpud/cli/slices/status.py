@@ -33,7 +33,7 @@ def status(settings: Settings) -> None:
         return
     now = slice_tables.now_utc()
     kind = "SIMULATED devices, " if node["simulated"] else ""
-    print_lines([f"node {node['node']}: {kind}vgpud {node['version']}, up {slice_tables.age(node['started_at'], now)}"])
+    print_lines([f"node {node['node']}: {kind}vgpud {node['version']}, up {slice_tables.age(node['start_time'], now)}"])
     print()
     print_grid(settings, slice_tables.devices_grid(device_rows))
     print()

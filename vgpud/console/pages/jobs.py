@@ -86,7 +86,7 @@ class Filter:
 def _make_list_values(board: Board, job_filter: Filter, jobs: Sequence[pb.Job]) -> dict[str, object]:
     found = [job for job in jobs if job_filter.takes(job)]
     if job_filter.needs_ended:
-        found.sort(key=lambda job: (-job.ended_at.seconds, -job.job_id))
+        found.sort(key=lambda job: (-job.end_time.seconds, -job.job_id))
     else:
         found.sort(key=lambda job: (_RANK.get(job.state, 4), job.position or job.job_id, job.job_id))
     pages = max(1, -(-len(found) // PER_PAGE))
@@ -152,12 +152,12 @@ def _facts(answer: pb.ExplainJobResponse) -> list[View]:
 
 def _milestones(job: View) -> list[tuple[str, str]]:
     """(moment, what happened) from the job's own times."""
-    found = [(job["submitted_at"], "submitted")]
-    if job["started_at"]:
+    found = [(job["submit_time"], "submitted")]
+    if job["start_time"]:
         run = f" (attempt {job['attempt']})" if job["attempt"] > 1 else ""
-        found.append((job["started_at"], f"started{run}"))
-    if job["ended_at"]:
-        found.append((job["ended_at"], job["state"].replace("_", " ")))
+        found.append((job["start_time"], f"started{run}"))
+    if job["end_time"]:
+        found.append((job["end_time"], job["state"].replace("_", " ")))
     return [(at, text) for at, text in found if at]
 
 

@@ -37,7 +37,7 @@ class NodeInfo:
             simulated=any(d.is_simulated for d in known.values()),
             abi_version=ABI_VERSION,
             mode=config.mode,
-            started_at=timestamp(self._started_wall_ns),
+            start_time=timestamp(self._started_wall_ns),
             runtime_dir=str(config.runtime),
             sim_dir=self._devices.sim_dir,
             driver=self._devices.driver,
