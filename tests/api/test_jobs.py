@@ -281,8 +281,8 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"notification": pb.Notification(webhook="http://a/" + "x" * 2000)}, "INVALID_ARGUMENT", "more than 2000 bytes"),
     ({"notification": pb.Notification(command=["true"])}, "INVALID_ARGUMENT", "'true' is not a program: write its"),
     ({"notification": pb.Notification(command=["/x", "a" * 4000])}, "INVALID_ARGUMENT", "more than 4000 bytes"),
-    ({"begin": Timestamp(seconds=1 << 40)}, "INVALID_ARGUMENT", "begin at 1099511627776 s since 1970 is out of range"),
-    ({"begin": Timestamp(seconds=-1)}, "INVALID_ARGUMENT", "begin at -1 s since 1970 is out of range"),
+    ({"begin_time": Timestamp(seconds=1 << 40)}, "INVALID_ARGUMENT", "begin_time at 1099511627776 s since 1970 is out"),
+    ({"begin_time": Timestamp(seconds=-1)}, "INVALID_ARGUMENT", "begin_time at -1 s since 1970 is out of range"),
     ({"array_limit": 2}, "INVALID_ARGUMENT", "array_limit 2 without an array: name its indices"),
     (
         {"array_last": 3, "array_first": 1, "array_limit": 10_001},
@@ -579,7 +579,7 @@ def test_usage_is_the_callers_own(world: World) -> None:
     service = 3_600_000 * SECOND_NS
     world.backend.rows = [UsageRow("default", 1000, 2 * service, service, 0, 1, job_id=7, state="completed", members=2)]
     request = pb.GetUsageRequest(by="job")
-    request.since.FromSeconds(100)
+    request.since_time.FromSeconds(100)
     (row,) = world.call(world.queues.GetUsage, request).usage
     assert (row.gpu_seconds_asked, row.gpu_seconds_granted, row.job_id, row.state) == (7200.0, 3600.0, 7, "completed")
     world.call(world.queues.GetUsage, pb.GetUsageRequest(), ROOT)
@@ -588,13 +588,13 @@ def test_usage_is_the_callers_own(world: World) -> None:
         ("usage", 0, NEVER_NS, "user", None),
     ]
     assert world.refused(world.queues.GetUsage, pb.GetUsageRequest(by="moon"))[0] == "INVALID_ARGUMENT"
-    request.until.FromSeconds(50)
+    request.until_time.FromSeconds(50)
     assert world.refused(world.queues.GetUsage, request)[0] == "INVALID_ARGUMENT"
 
 
 def test_times_and_numbers_that_the_store_cannot_hold_are_cut_off(world: World) -> None:
     request = pb.GetUsageRequest()
-    request.since.seconds, request.until.seconds = -(1 << 62), 1 << 62
+    request.since_time.seconds, request.until_time.seconds = -(1 << 62), 1 << 62
     world.call(world.queues.GetUsage, request, ROOT)
     assert world.backend.done == [("usage", 0, NEVER_NS, "user", None)]
     assert not world.call(world.jobs.ListJobs, pb.ListJobsRequest(page_token="9" * 19, all=True), ROOT).jobs

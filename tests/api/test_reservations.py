@@ -18,13 +18,13 @@ def world() -> World:
 
 
 def create(world: World, **fields: Any) -> Any:
-    given = {"name": "course", "device_uuids": ["0"], "end": Timestamp(seconds=200), **fields}
+    given = {"name": "course", "device_uuids": ["0"], "end_time": Timestamp(seconds=200), **fields}
     request = pb.CreateReservationRequest(reservation=pb.Reservation(**given))
     return world.call(world.queues.CreateReservation, request, ROOT)
 
 
 def test_a_reservation_is_the_cores_and_back(world: World) -> None:
-    create(world, name="b", begin=Timestamp(seconds=100, nanos=5), queue="team", reason="why")
+    create(world, name="b", begin_time=Timestamp(seconds=100, nanos=5), queue="team", reason="why")
     create(world, name="a")
     node = world.backend.node
     assert world.backend.reserved == [
@@ -32,7 +32,7 @@ def test_a_reservation_is_the_cores_and_back(world: World) -> None:
         Reservation("a", node, ("0",), 0, 200 * SECOND_NS),
     ]
     listed = world.call(world.queues.ListReservations, pb.ListReservationsRequest(), ALICE).reservations
-    assert [(one.name, one.queue, one.end.seconds) for one in listed] == [("a", "", 200), ("b", "team", 200)]
+    assert [(one.name, one.queue, one.end_time.seconds) for one in listed] == [("a", "", 200), ("b", "team", 200)]
     world.call(world.queues.DeleteReservation, pb.DeleteReservationRequest(name="a"), ROOT)
     assert [one.name for one in world.backend.reserved] == ["b"]
 
@@ -40,15 +40,18 @@ def test_a_reservation_is_the_cores_and_back(world: World) -> None:
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        ({"end": None}, "reservation 'course' has no end: give one"),
-        ({"end": Timestamp(seconds=-1)}, "end at -1 s since 1970 is out of range: write a time before the year 2100"),
-        ({"begin": Timestamp(seconds=1 << 40)}, "begin at 1099511627776 s since 1970 is out of range"),
+        ({"end_time": None}, "reservation 'course' has no end_time: give one"),
+        (
+            {"end_time": Timestamp(seconds=-1)},
+            "end_time at -1 s since 1970 is out of range: write a time before the year 2100",
+        ),
+        ({"begin_time": Timestamp(seconds=1 << 40)}, "begin_time at 1099511627776 s since 1970 is out of range"),
         ({"node": "elsewhere"}, "not 'elsewhere'"),
         ({"device_uuids": ["0"] * 2000}, "2000 devices are named: at most"),
     ],
 )
 def test_reservations_that_are_invalid(world: World, fields: dict[str, Any], says: str) -> None:
-    given = {"name": "course", "device_uuids": ["0"], "end": Timestamp(seconds=200), **fields}
+    given = {"name": "course", "device_uuids": ["0"], "end_time": Timestamp(seconds=200), **fields}
     request = pb.CreateReservationRequest(reservation=pb.Reservation(**given))
     assert says in world.refused(world.queues.CreateReservation, request, ROOT)[1]
     assert world.backend.reserved == []

@@ -106,7 +106,7 @@ class FakeDaemon(stubs.NodeServiceServicer, stubs.SliceServiceServicer, stubs.Ev
 
     def _tell(self, kind: str, name: str, message: str) -> None:
         event = pb.Event(node=NODE, sequence=len(self.events) + 1, kind=kind, slice=name, message=message)
-        event.at.GetCurrentTime()
+        event.create_time.GetCurrentTime()
         self.events.append(event)
 
     # ---- node ----

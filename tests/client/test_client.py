@@ -127,7 +127,7 @@ def test_slices_and_jobs_as_objects(client: Client, tmp_path: Path) -> None:
 
 def test_reservations(client: Client) -> None:
     end = datetime.now(timezone.utc) + timedelta(hours=1)
-    made = client.create_reservation(Reservation(name="r", device_uuids=("0",), end=end))
+    made = client.create_reservation(Reservation(name="r", device_uuids=("0",), end_time=end))
     assert made.name == "r" and [one.name for one in client.reservations()] == ["r"]
     client.delete_reservation("r")
     assert client.reservations() == []

@@ -88,8 +88,8 @@ def test_alerts_of_devices_and_slices() -> None:
 
 def test_alerts_of_events_are_for_an_hour() -> None:
     events = [pb.Event(kind="device.xid", message=f"xid {n}") for n in range(2)]
-    events[0].at.FromSeconds(1000)
-    events[1].at.FromSeconds(9000)
+    events[0].create_time.FromSeconds(1000)
+    events[1].create_time.FromSeconds(9000)
     assert [a.text for a in alerts.alerts([], [], events, 9100)] == ["device.xid: xid 1"]
 
 

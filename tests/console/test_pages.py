@@ -350,7 +350,7 @@ def test_a_job_is_submitted_for_later_with_news_of_it(post: Post, daemon: FakeDa
     post("/submit", command="true", gpus="0.5", array="1-9:2%2", begin="2096-01-02T03:04Z", **news)
     spec = daemon.queue.requests[-1].spec
     assert (list(spec.array_indices), spec.array_limit) == ([1, 3, 5, 7, 9], 2)
-    assert spec.begin.ToJsonString() == "2096-01-02T03:04:00Z"
+    assert spec.begin_time.ToJsonString() == "2096-01-02T03:04:00Z"
     assert list(spec.notification.events) == ["start", "failure"]
     assert (spec.notification.mail, spec.notification.webhook) == ("ann@example.org", "")
     assert list(spec.notification.command) == ["/bin/sh", "-c", "echo done"]
@@ -454,7 +454,7 @@ def test_what_if_simulates_the_jobs(post: Post, daemon: FakeDaemon) -> None:
         row.submit_time.FromSeconds(1000 + number)
         row.start_time.FromSeconds(1000 + number)
         row.end_time.FromSeconds(2000 + number)
-        row.ran.FromSeconds(1000)
+        row.run_duration.FromSeconds(1000)
         daemon.queue.rows.append(row)
     text = text_of(post("/whatif", policy="fifo", compare="srtf", devices="1"))
     assert "3 jobs" in text

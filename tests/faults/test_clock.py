@@ -71,7 +71,7 @@ def test_times_of_jobs_do_not_follow_a_clock_that_is_set(machine: Machine, off_s
     begun_s = time.monotonic()
     begin = Timestamp()
     begin.FromNanoseconds(time.time_ns() + 3_000_000_000)
-    (later,) = queue.submit("true", 1000, begin=begin)
+    (later,) = queue.submit("true", 1000, begin_time=begin)
     machine.set_clock(off_s)
     eventually(machine.clock_messages, "the event")
     assert ("ahead of" if off_s > 0 else "behind") in machine.clock_messages()[0]

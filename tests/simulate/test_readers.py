@@ -93,7 +93,7 @@ def test_own_export_as_json(tmp_path: Path, wrap: object) -> None:
 def test_usage_as_the_command_shows_it(tmp_path: Path) -> None:
     """vgpu usage --by job -o json: times as people read them, and slices that are no jobs'."""
     row = {"queue": "q", "uid": 1, "jobs": 1, "gpu_seconds_used": 1.5}
-    times = {"submit_time": "2026-11-22T08:00:00.5+00:00", "ran_ns": 2_500_000_000}
+    times = {"submit_time": "2026-11-22T08:00:00.5+00:00", "run_duration_ns": 2_500_000_000}
     of_job = {**row, "job_id": 7, "gpus_milli": 500, "members": 1, **times}
     late = {**of_job, "job_id": 8, "submit_time": "2026-11-22T08:00:02Z"}
     data = {"by": "job", "usage": [{**row, "node": "n", "slice": "mine"}, of_job, late]}

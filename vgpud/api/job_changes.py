@@ -18,7 +18,7 @@ _SIZES = ("gpus_milli", "min_milli", "max_milli", "mem_min_bytes", "mem_max_byte
 _FIELDS = {
     "priority": "priority",
     "time_limit": "time_limit_ns",
-    "begin": "begin_ns",
+    "begin_time": "begin_ns",
     "queue": "queue",
     "members": "members",
 }
@@ -56,5 +56,7 @@ def changed_spec(job: Job, request: pb.UpdateJobRequest, queue: str, *, colocate
     made = replace(job.spec, ask=replace(ask, spec=spec), **changes)
     terminal_from(pb.JobSpec(terminal=launch.terminal, members=made.members))
     return (
-        made if set(paths) <= {"priority", "time_limit", "begin"} else classify_spec(made, launch, colocates=colocates)
+        made
+        if set(paths) <= {"priority", "time_limit", "begin_time"}
+        else classify_spec(made, launch, colocates=colocates)
     )

@@ -200,12 +200,13 @@ def _parse_duration_ns(job_spec: pb.JobSpec) -> int:
 
 
 def _begin(job_spec: pb.JobSpec) -> int:
-    if not job_spec.HasField("begin"):
+    if not job_spec.HasField("begin_time"):
         return 0
-    if not 0 <= job_spec.begin.seconds < BEGIN_MAX_S or not 0 <= job_spec.begin.nanos < SECOND_NS:
-        text = f"begin at {job_spec.begin.seconds} s since 1970 is out of range: write a time before the year 2100"
-        raise _invalid(text, "begin")
-    return job_spec.begin.seconds * SECOND_NS + job_spec.begin.nanos
+    begin = job_spec.begin_time
+    if not 0 <= begin.seconds < BEGIN_MAX_S or not 0 <= begin.nanos < SECOND_NS:
+        text = f"begin_time at {begin.seconds} s since 1970 is out of range: write a time before the year 2100"
+        raise _invalid(text, "begin_time")
+    return begin.seconds * SECOND_NS + begin.nanos
 
 
 def _parse_dependencies(job_spec: pb.JobSpec) -> tuple[int, ...]:
@@ -413,7 +414,7 @@ def _spec_view(spec: JobSpec, launch: Launch, *, has_details: bool, own: bool) -
         queue=spec.queue,
         priority=spec.priority,
         time_limit=duration(spec.time_limit_ns) if spec.time_limit_ns < NEVER_NS else None,
-        begin=timestamp(spec.begin_ns) if spec.begin_ns else None,
+        begin_time=timestamp(spec.begin_ns) if spec.begin_ns else None,
         expected_duration=duration(spec.duration_ns) if spec.duration_ns else None,
         retries=spec.retries,
         after=spec.after,
@@ -438,7 +439,7 @@ def _spec_view(spec: JobSpec, launch: Launch, *, has_details: bool, own: bool) -
 
 
 def fact_view(fact: Fact) -> pb.Fact:
-    return pb.Fact(at=_timestamp_or_none(fact.at_ns), kind=fact.kind, text=fact.text)
+    return pb.Fact(decision_time=_timestamp_or_none(fact.at_ns), kind=fact.kind, text=fact.text)
 
 
 def usage_view(row: UsageRow, node: str) -> pb.Usage:
@@ -457,7 +458,7 @@ def usage_view(row: UsageRow, node: str) -> pb.Usage:
         end_time=_timestamp_or_none(row.ended_ns),
         gpus_milli=row.gpus_milli,
         members=row.members,
-        ran=duration(row.ran_ns) if row.job_id else None,
+        run_duration=duration(row.ran_ns) if row.job_id else None,
         state=row.state,
         namespace=row.namespace,
         pod=row.pod,

@@ -375,7 +375,7 @@ def _filter(request: pb.ListJobsRequest, who: Caller) -> JobFilter:
             text = f"state {name[:40]!r} is none of a job: choose from {', '.join(known)}"
             raise refuse(Reason.INVALID, text, "states")
     states = tuple(dict.fromkeys(known[name] for name in request.states))
-    since_ns = _time_ns(request.since) if request.HasField("since") else 0
+    since_ns = _time_ns(request.since_time) if request.HasField("since_time") else 0
     ended = request.all or bool(since_ns) or any(state.is_final for state in states)
     return JobFilter(ended, _whose(request, who), request.queue, states, since_ns)
 
@@ -477,10 +477,10 @@ class QueueService(stubs.QueueServiceServicer):
         by = request.by or "user"
         if by not in USAGE_BY:
             raise refuse(Reason.INVALID, f"usage by {by!r} is not kept: choose one of {', '.join(USAGE_BY)}", "by")
-        since_ns = _time_ns(request.since) if request.HasField("since") else 0
-        until_ns = _time_ns(request.until) if request.HasField("until") else NEVER_NS
+        since_ns = _time_ns(request.since_time) if request.HasField("since_time") else 0
+        until_ns = _time_ns(request.until_time) if request.HasField("until_time") else NEVER_NS
         if until_ns <= since_ns:
-            raise refuse(Reason.INVALID, "the time of until is not after that of since: swap them", "until")
+            raise refuse(Reason.INVALID, "until_time is not after since_time: swap them", "until_time")
         count, token = page_of(request)
         begin = int(token) if token.isascii() and token.isdigit() and len(token) < 10 else 0
         asked = since_ns, until_ns, by, _whose(request, who)

@@ -29,13 +29,13 @@ def reservation_from(reservation: pb.Reservation, node: str) -> Reservation:
     """What only the core can know is checked there; begin 0 is now. Raises RefusedError."""
     if reservation.node not in ("", node):
         raise refuse(Reason.NOT_FOUND, f"this daemon is node {node!r}, not {reservation.node!r}", "reservation.node")
-    if not reservation.HasField("end"):
-        raise _refuse(f"reservation {reservation.name[:60]!r} has no end: give one", "end")
+    if not reservation.HasField("end_time"):
+        raise _refuse(f"reservation {reservation.name[:60]!r} has no end_time: give one", "end_time")
     if len(reservation.device_uuids) > GPUS_MAX:
         text = f"{len(reservation.device_uuids)} devices are named: at most {GPUS_MAX} are allowed"
         raise _refuse(text, "device_uuids")
-    begin_ns = _moment(reservation.begin, "begin") if reservation.HasField("begin") else 0
-    end_ns = _moment(reservation.end, "end")
+    begin_ns = _moment(reservation.begin_time, "begin_time") if reservation.HasField("begin_time") else 0
+    end_ns = _moment(reservation.end_time, "end_time")
     return Reservation(
         reservation.name, node, tuple(reservation.device_uuids), begin_ns, end_ns, reservation.queue, reservation.reason
     )
@@ -46,8 +46,8 @@ def reservation_view(one: Reservation) -> pb.Reservation:
         name=one.name,
         node=one.node,
         device_uuids=one.device_uuids,
-        begin=timestamp(one.begin_ns),
-        end=timestamp(one.end_ns),
+        begin_time=timestamp(one.begin_ns),
+        end_time=timestamp(one.end_ns),
         queue=one.queue,
         reason=one.reason,
     )

@@ -274,7 +274,7 @@ def event_view(entry: Entry, node: str) -> pb.Event:
     return pb.Event(
         node=node,
         sequence=entry.sequence,
-        at=timestamp(entry.wall_ns),
+        create_time=timestamp(entry.wall_ns),
         kind=entry.kind,
         slice=entry.slice_name,
         device_uuid=entry.device_uuid,

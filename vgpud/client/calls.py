@@ -203,7 +203,7 @@ def jobs(
     since_ns: int | None = None,
 ) -> Listed[pb.Job]:
     """`uid` None: of all users that the caller may see; `states` (): in any; `since_ns`: active at some time since."""
-    request = pb.ListJobsRequest(all=include_ended, queue=queue, uid=uid, states=states, since=_stamp(since_ns))
+    request = pb.ListJobsRequest(all=include_ended, queue=queue, uid=uid, states=states, since_time=_stamp(since_ns))
     return Listed("Job", "ListJobs", request, "jobs", pb.Job)
 
 
@@ -288,7 +288,7 @@ def delete_reservation(name: str) -> Call[None]:
 
 
 def usage(since_ns: int | None, until_ns: int | None, by: str, uid: int | None = None) -> Listed[pb.Usage]:
-    request = pb.GetUsageRequest(by=by, since=_stamp(since_ns), until=_stamp(until_ns), uid=uid)
+    request = pb.GetUsageRequest(by=by, since_time=_stamp(since_ns), until_time=_stamp(until_ns), uid=uid)
     return Listed("Queue", "GetUsage", request, "usage", pb.Usage)
 
 

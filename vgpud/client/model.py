@@ -384,7 +384,7 @@ class Event:
     #: grows with every event of the node
     sequence: int = 0
     #: by the node's clock
-    at: datetime | None = None
+    create_time: datetime | None = None
     #: slice.created, process.attached, container.started, attach.refused, device.stranger, ...
     kind: str = ""
     #: that it is about; empty = none
@@ -472,7 +472,7 @@ class JobSpec:
     #: unset = none
     notification: Notification | None = None
     #: does not start before; unset = as soon as there is capacity
-    begin: datetime | None = None
+    begin_time: datetime | None = None
     #: it runs at a terminal, which AttachJob joins; for one member, neither array nor elastic workers
     terminal: bool = False
 
@@ -625,8 +625,8 @@ class Job:
 class Fact:
     """A reason, or a decision that was made."""
 
-    #: time of the decision; unset = holds now
-    at: datetime | None = None
+    #: of the decision; unset = holds now
+    decision_time: datetime | None = None
     #: queue, help, anomaly, device, neighbour, size, resize, prediction, estimate
     kind: str = ""
     #: one sentence, with the numbers that decided
@@ -703,9 +703,9 @@ class Reservation:
     #: or indices
     device_uuids: tuple[str, ...] = ()
     #: unset = now
-    begin: datetime | None = None
-    #: at most a year after begin
-    end: datetime | None = None
+    begin_time: datetime | None = None
+    #: at most a year after begin_time
+    end_time: datetime | None = None
     #: its jobs and slices, and those of the queues below it, may be there; empty = none (maintenance)
     queue: str = ""
     #: one line
@@ -745,7 +745,7 @@ class Usage:
     #: of its gang
     members: int = 0
     #: all its runs together
-    ran: timedelta | None = None
+    run_duration: timedelta | None = None
     #: as Job.state
     state: str = ""
     #: of a Kubernetes claim's slice, and of a sum by namespace or pod; else empty

@@ -120,8 +120,8 @@ def _in_seconds(item: Mapping[str, Any]) -> dict[str, Any]:
             ).timestamp()
     except (AttributeError, ValueError):
         found["submitted_s"] = item["submit_time"]  # refused with its row
-    if isinstance(item.get("ran_ns"), int):
-        found["duration_s"] = Decimal(item["ran_ns"]) / SECOND_NS
+    if isinstance(item.get("run_duration_ns"), int):
+        found["duration_s"] = Decimal(item["run_duration_ns"]) / SECOND_NS
     return found
 
 

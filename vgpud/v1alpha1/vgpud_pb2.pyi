@@ -347,10 +347,10 @@ class ProcessDevice(_message.Message):
     def __init__(self, node: _Optional[str] = ..., device_uuid: _Optional[str] = ..., device_index: _Optional[int] = ..., mem_used_bytes: _Optional[int] = ..., mem_peak_bytes: _Optional[int] = ..., mem_held_bytes: _Optional[int] = ..., launches: _Optional[int] = ..., throttled_ns: _Optional[int] = ..., denied: _Optional[int] = ..., mem_unattributed_bytes: _Optional[int] = ...) -> None: ...
 
 class Event(_message.Message):
-    __slots__ = ("node", "sequence", "at", "kind", "slice", "device_uuid", "process_id", "message", "owner_uid")
+    __slots__ = ("node", "sequence", "create_time", "kind", "slice", "device_uuid", "process_id", "message", "owner_uid")
     NODE_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
-    AT_FIELD_NUMBER: _ClassVar[int]
+    CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     SLICE_FIELD_NUMBER: _ClassVar[int]
     DEVICE_UUID_FIELD_NUMBER: _ClassVar[int]
@@ -359,14 +359,14 @@ class Event(_message.Message):
     OWNER_UID_FIELD_NUMBER: _ClassVar[int]
     node: str
     sequence: int
-    at: _timestamp_pb2.Timestamp
+    create_time: _timestamp_pb2.Timestamp
     kind: str
     slice: str
     device_uuid: str
     process_id: int
     message: str
     owner_uid: int
-    def __init__(self, node: _Optional[str] = ..., sequence: _Optional[int] = ..., at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., kind: _Optional[str] = ..., slice: _Optional[str] = ..., device_uuid: _Optional[str] = ..., process_id: _Optional[int] = ..., message: _Optional[str] = ..., owner_uid: _Optional[int] = ...) -> None: ...
+    def __init__(self, node: _Optional[str] = ..., sequence: _Optional[int] = ..., create_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., kind: _Optional[str] = ..., slice: _Optional[str] = ..., device_uuid: _Optional[str] = ..., process_id: _Optional[int] = ..., message: _Optional[str] = ..., owner_uid: _Optional[int] = ...) -> None: ...
 
 class DrainDeviceRequest(_message.Message):
     __slots__ = ("node", "device_uuid", "reason")
@@ -719,7 +719,7 @@ class WatchEventsResponse(_message.Message):
     def __init__(self, event: _Optional[_Union[Event, _Mapping]] = ...) -> None: ...
 
 class JobSpec(_message.Message):
-    __slots__ = ("slice", "members", "name", "queue", "priority", "time_limit", "expected_duration", "retries", "after", "after_any", "array_first", "array_last", "hold", "cpu_milli", "ram_bytes", "command", "image", "directory", "environment", "umask", "limits", "log", "skew", "not_preemptible", "elastic", "prediction", "array_indices", "array_limit", "notification", "begin", "terminal")
+    __slots__ = ("slice", "members", "name", "queue", "priority", "time_limit", "expected_duration", "retries", "after", "after_any", "array_first", "array_last", "hold", "cpu_milli", "ram_bytes", "command", "image", "directory", "environment", "umask", "limits", "log", "skew", "not_preemptible", "elastic", "prediction", "array_indices", "array_limit", "notification", "begin_time", "terminal")
     class EnvironmentEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -756,7 +756,7 @@ class JobSpec(_message.Message):
     ARRAY_INDICES_FIELD_NUMBER: _ClassVar[int]
     ARRAY_LIMIT_FIELD_NUMBER: _ClassVar[int]
     NOTIFICATION_FIELD_NUMBER: _ClassVar[int]
-    BEGIN_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_TIME_FIELD_NUMBER: _ClassVar[int]
     TERMINAL_FIELD_NUMBER: _ClassVar[int]
     slice: SliceSpec
     members: int
@@ -787,9 +787,9 @@ class JobSpec(_message.Message):
     array_indices: _containers.RepeatedScalarFieldContainer[int]
     array_limit: int
     notification: Notification
-    begin: _timestamp_pb2.Timestamp
+    begin_time: _timestamp_pb2.Timestamp
     terminal: bool
-    def __init__(self, slice: _Optional[_Union[SliceSpec, _Mapping]] = ..., members: _Optional[int] = ..., name: _Optional[str] = ..., queue: _Optional[str] = ..., priority: _Optional[int] = ..., time_limit: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., expected_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., retries: _Optional[int] = ..., after: _Optional[_Iterable[int]] = ..., after_any: bool = ..., array_first: _Optional[int] = ..., array_last: _Optional[int] = ..., hold: bool = ..., cpu_milli: _Optional[int] = ..., ram_bytes: _Optional[int] = ..., command: _Optional[_Iterable[str]] = ..., image: _Optional[str] = ..., directory: _Optional[str] = ..., environment: _Optional[_Mapping[str, str]] = ..., umask: _Optional[int] = ..., limits: _Optional[_Iterable[_Union[ResourceLimit, _Mapping]]] = ..., log: _Optional[str] = ..., skew: _Optional[float] = ..., not_preemptible: bool = ..., elastic: _Optional[_Union[ElasticSpec, _Mapping]] = ..., prediction: _Optional[_Union[Prediction, _Mapping]] = ..., array_indices: _Optional[_Iterable[int]] = ..., array_limit: _Optional[int] = ..., notification: _Optional[_Union[Notification, _Mapping]] = ..., begin: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., terminal: bool = ...) -> None: ...
+    def __init__(self, slice: _Optional[_Union[SliceSpec, _Mapping]] = ..., members: _Optional[int] = ..., name: _Optional[str] = ..., queue: _Optional[str] = ..., priority: _Optional[int] = ..., time_limit: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., expected_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., retries: _Optional[int] = ..., after: _Optional[_Iterable[int]] = ..., after_any: bool = ..., array_first: _Optional[int] = ..., array_last: _Optional[int] = ..., hold: bool = ..., cpu_milli: _Optional[int] = ..., ram_bytes: _Optional[int] = ..., command: _Optional[_Iterable[str]] = ..., image: _Optional[str] = ..., directory: _Optional[str] = ..., environment: _Optional[_Mapping[str, str]] = ..., umask: _Optional[int] = ..., limits: _Optional[_Iterable[_Union[ResourceLimit, _Mapping]]] = ..., log: _Optional[str] = ..., skew: _Optional[float] = ..., not_preemptible: bool = ..., elastic: _Optional[_Union[ElasticSpec, _Mapping]] = ..., prediction: _Optional[_Union[Prediction, _Mapping]] = ..., array_indices: _Optional[_Iterable[int]] = ..., array_limit: _Optional[int] = ..., notification: _Optional[_Union[Notification, _Mapping]] = ..., begin_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., terminal: bool = ...) -> None: ...
 
 class Notification(_message.Message):
     __slots__ = ("events", "mail", "webhook", "command")
@@ -955,22 +955,22 @@ class GetJobResponse(_message.Message):
     def __init__(self, job: _Optional[_Union[Job, _Mapping]] = ...) -> None: ...
 
 class ListJobsRequest(_message.Message):
-    __slots__ = ("page_size", "page_token", "all", "queue", "uid", "states", "since")
+    __slots__ = ("page_size", "page_token", "all", "queue", "uid", "states", "since_time")
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     ALL_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     STATES_FIELD_NUMBER: _ClassVar[int]
-    SINCE_FIELD_NUMBER: _ClassVar[int]
+    SINCE_TIME_FIELD_NUMBER: _ClassVar[int]
     page_size: int
     page_token: str
     all: bool
     queue: str
     uid: int
     states: _containers.RepeatedScalarFieldContainer[str]
-    since: _timestamp_pb2.Timestamp
-    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., all: bool = ..., queue: _Optional[str] = ..., uid: _Optional[int] = ..., states: _Optional[_Iterable[str]] = ..., since: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    since_time: _timestamp_pb2.Timestamp
+    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., all: bool = ..., queue: _Optional[str] = ..., uid: _Optional[int] = ..., states: _Optional[_Iterable[str]] = ..., since_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class ListJobsResponse(_message.Message):
     __slots__ = ("jobs", "next_page_token")
@@ -1057,14 +1057,14 @@ class ExplainJobRequest(_message.Message):
     def __init__(self, job_id: _Optional[int] = ...) -> None: ...
 
 class Fact(_message.Message):
-    __slots__ = ("at", "kind", "text")
-    AT_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("decision_time", "kind", "text")
+    DECISION_TIME_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
-    at: _timestamp_pb2.Timestamp
+    decision_time: _timestamp_pb2.Timestamp
     kind: str
     text: str
-    def __init__(self, at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., kind: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
+    def __init__(self, decision_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., kind: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
 
 class ExplainJobResponse(_message.Message):
     __slots__ = ("job", "facts")
@@ -1215,22 +1215,22 @@ class Queue(_message.Message):
     def __init__(self, name: _Optional[str] = ..., parent: _Optional[str] = ..., guarantee_milli: _Optional[int] = ..., limit_milli: _Optional[int] = ..., weight: _Optional[int] = ..., policy: _Optional[str] = ..., placement: _Optional[str] = ..., spread: bool = ..., strict: bool = ..., backfill: bool = ..., min_run: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., cpu_limit_milli: _Optional[int] = ..., ram_limit_bytes: _Optional[int] = ..., members: _Optional[_Iterable[str]] = ..., elastic_wait: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., elastic_idle: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., elastic_eager: bool = ..., used_milli: _Optional[int] = ..., running: _Optional[int] = ..., pending: _Optional[int] = ..., history_gpu_seconds: _Optional[float] = ...) -> None: ...
 
 class Reservation(_message.Message):
-    __slots__ = ("name", "node", "device_uuids", "begin", "end", "queue", "reason")
+    __slots__ = ("name", "node", "device_uuids", "begin_time", "end_time", "queue", "reason")
     NAME_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     DEVICE_UUIDS_FIELD_NUMBER: _ClassVar[int]
-    BEGIN_FIELD_NUMBER: _ClassVar[int]
-    END_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_TIME_FIELD_NUMBER: _ClassVar[int]
+    END_TIME_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     name: str
     node: str
     device_uuids: _containers.RepeatedScalarFieldContainer[str]
-    begin: _timestamp_pb2.Timestamp
-    end: _timestamp_pb2.Timestamp
+    begin_time: _timestamp_pb2.Timestamp
+    end_time: _timestamp_pb2.Timestamp
     queue: str
     reason: str
-    def __init__(self, name: _Optional[str] = ..., node: _Optional[str] = ..., device_uuids: _Optional[_Iterable[str]] = ..., begin: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., end: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., queue: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., node: _Optional[str] = ..., device_uuids: _Optional[_Iterable[str]] = ..., begin_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., queue: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class ListReservationsRequest(_message.Message):
     __slots__ = ()
@@ -1305,7 +1305,7 @@ class DeleteQueueResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class Usage(_message.Message):
-    __slots__ = ("queue", "uid", "job_id", "slice", "gpu_seconds_asked", "gpu_seconds_granted", "gpu_seconds_used", "jobs", "node", "submit_time", "start_time", "end_time", "gpus_milli", "members", "ran", "state", "namespace", "pod")
+    __slots__ = ("queue", "uid", "job_id", "slice", "gpu_seconds_asked", "gpu_seconds_granted", "gpu_seconds_used", "jobs", "node", "submit_time", "start_time", "end_time", "gpus_milli", "members", "run_duration", "state", "namespace", "pod")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
@@ -1320,7 +1320,7 @@ class Usage(_message.Message):
     END_TIME_FIELD_NUMBER: _ClassVar[int]
     GPUS_MILLI_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
-    RAN_FIELD_NUMBER: _ClassVar[int]
+    RUN_DURATION_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     POD_FIELD_NUMBER: _ClassVar[int]
@@ -1338,27 +1338,27 @@ class Usage(_message.Message):
     end_time: _timestamp_pb2.Timestamp
     gpus_milli: int
     members: int
-    ran: _duration_pb2.Duration
+    run_duration: _duration_pb2.Duration
     state: str
     namespace: str
     pod: str
-    def __init__(self, queue: _Optional[str] = ..., uid: _Optional[int] = ..., job_id: _Optional[int] = ..., slice: _Optional[str] = ..., gpu_seconds_asked: _Optional[float] = ..., gpu_seconds_granted: _Optional[float] = ..., gpu_seconds_used: _Optional[float] = ..., jobs: _Optional[int] = ..., node: _Optional[str] = ..., submit_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., gpus_milli: _Optional[int] = ..., members: _Optional[int] = ..., ran: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., state: _Optional[str] = ..., namespace: _Optional[str] = ..., pod: _Optional[str] = ...) -> None: ...
+    def __init__(self, queue: _Optional[str] = ..., uid: _Optional[int] = ..., job_id: _Optional[int] = ..., slice: _Optional[str] = ..., gpu_seconds_asked: _Optional[float] = ..., gpu_seconds_granted: _Optional[float] = ..., gpu_seconds_used: _Optional[float] = ..., jobs: _Optional[int] = ..., node: _Optional[str] = ..., submit_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., gpus_milli: _Optional[int] = ..., members: _Optional[int] = ..., run_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., state: _Optional[str] = ..., namespace: _Optional[str] = ..., pod: _Optional[str] = ...) -> None: ...
 
 class GetUsageRequest(_message.Message):
-    __slots__ = ("since", "until", "by", "page_size", "page_token", "uid")
-    SINCE_FIELD_NUMBER: _ClassVar[int]
-    UNTIL_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("since_time", "until_time", "by", "page_size", "page_token", "uid")
+    SINCE_TIME_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_TIME_FIELD_NUMBER: _ClassVar[int]
     BY_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
-    since: _timestamp_pb2.Timestamp
-    until: _timestamp_pb2.Timestamp
+    since_time: _timestamp_pb2.Timestamp
+    until_time: _timestamp_pb2.Timestamp
     by: str
     page_size: int
     page_token: str
     uid: int
-    def __init__(self, since: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., until: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., by: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., uid: _Optional[int] = ...) -> None: ...
+    def __init__(self, since_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., until_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., by: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., uid: _Optional[int] = ...) -> None: ...
 
 class GetUsageResponse(_message.Message):
     __slots__ = ("usage", "next_page_token")

@@ -1675,7 +1675,7 @@ class QueueServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListReservations(self, request, context):
-        """Reservations that have not ended, by begin and name.
+        """Reservations that have not ended, by begin_time and name.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

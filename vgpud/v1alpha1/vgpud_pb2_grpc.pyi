@@ -552,7 +552,7 @@ class QueueServiceStub:
     GetUsage: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.GetUsageRequest, _vgpud_pb2.GetUsageResponse]
     """GPU time by job, user or queue, or of Kubernetes' claims by namespace or pod."""
     ListReservations: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.ListReservationsRequest, _vgpud_pb2.ListReservationsResponse]
-    """Reservations that have not ended, by begin and name."""
+    """Reservations that have not ended, by begin_time and name."""
     CreateReservation: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.CreateReservationRequest, _vgpud_pb2.CreateReservationResponse]
     """Reserves devices for a queue, or takes them out of use for a time. Admins only."""
     DeleteReservation: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.DeleteReservationRequest, _vgpud_pb2.DeleteReservationResponse]
@@ -572,7 +572,7 @@ class QueueServiceAsyncStub(QueueServiceStub):
     GetUsage: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.GetUsageRequest, _vgpud_pb2.GetUsageResponse]  # type: ignore[assignment]
     """GPU time by job, user or queue, or of Kubernetes' claims by namespace or pod."""
     ListReservations: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.ListReservationsRequest, _vgpud_pb2.ListReservationsResponse]  # type: ignore[assignment]
-    """Reservations that have not ended, by begin and name."""
+    """Reservations that have not ended, by begin_time and name."""
     CreateReservation: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.CreateReservationRequest, _vgpud_pb2.CreateReservationResponse]  # type: ignore[assignment]
     """Reserves devices for a queue, or takes them out of use for a time. Admins only."""
     DeleteReservation: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.DeleteReservationRequest, _vgpud_pb2.DeleteReservationResponse]  # type: ignore[assignment]
@@ -619,7 +619,7 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _vgpud_pb2.ListReservationsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_vgpud_pb2.ListReservationsResponse, _abc.Awaitable[_vgpud_pb2.ListReservationsResponse]]:
-        """Reservations that have not ended, by begin and name."""
+        """Reservations that have not ended, by begin_time and name."""
 
     @_abc_1.abstractmethod
     def CreateReservation(

@@ -139,7 +139,7 @@ def _state(job: View, now: datetime.datetime) -> list[tuple[str, str]]:
         rows.append(("why", named_users(job["reason"])))
     for label, key in (
         ("submitted", "submit_time"),
-        ("begin", "begin"),
+        ("begin", "begin_time"),
         ("starts about", "estimated_start_time"),
         ("started", "start_time"),
     ):

@@ -57,7 +57,7 @@ def job_view(job: pb.Job, simulated_indices: frozenset[int]) -> View:
         "priority": spec.priority,
         "preemptible": not spec.not_preemptible,
         "time_limit_ns": _ns(spec.time_limit) if spec.HasField("time_limit") else None,
-        "begin": _time(spec.begin) if spec.HasField("begin") else None,
+        "begin_time": _time(spec.begin_time) if spec.HasField("begin_time") else None,
         "expected_duration_ns": _ns(spec.expected_duration) if spec.HasField("expected_duration") else None,
         "estimated_duration_ns": _ns(job.estimated_duration) if job.HasField("estimated_duration") else None,
         "skew": spec.skew or None,
@@ -184,6 +184,6 @@ def usage_view(usage: pb.Usage) -> View:
             "end_time": _time(usage.end_time),
             "gpus_milli": usage.gpus_milli,
             "members": usage.members,
-            "ran_ns": _ns(usage.ran),
+            "run_duration_ns": _ns(usage.run_duration),
         }
     return row

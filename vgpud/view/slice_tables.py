@@ -260,5 +260,5 @@ def events_grid(events: Sequence[View], node: str) -> Grid:
 
 
 def event_row(event: View, node: str) -> tuple[str, ...]:
-    at = parse_time(event["at"]).astimezone().strftime("%Y-%m-%d %H:%M:%S") if event["at"] else "-"
+    at = parse_time(event["create_time"]).astimezone().strftime("%Y-%m-%d %H:%M:%S") if event["create_time"] else "-"
     return (str(event["sequence"]), at, node, event["kind"], event["slice"] or "-", named_users(event["message"]))

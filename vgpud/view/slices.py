@@ -186,7 +186,7 @@ def event_view(event: pb.Event) -> View:
     return {
         "node": event.node,
         "sequence": event.sequence,
-        "at": _time(event.at),
+        "create_time": _time(event.create_time),
         "kind": event.kind,
         "slice": event.slice or None,
         "device_uuid": event.device_uuid or None,

@@ -35,6 +35,6 @@ def _seconds(row: View) -> View:
     for field, column in (("submit_time", "submitted_s"), ("start_time", "started_s"), ("end_time", "ended_s")):
         stamp = row.get(field)
         found[column] = f"{parse_time(stamp).timestamp():.6f}" if stamp else None
-    if "ran_ns" in row:
-        found["duration_s"] = f"{row['ran_ns'] / 1e9:.6f}"
+    if "run_duration_ns" in row:
+        found["duration_s"] = f"{row['run_duration_ns'] / 1e9:.6f}"
     return found

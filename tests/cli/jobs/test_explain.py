@@ -21,7 +21,7 @@ LONG = "no device has 0.75 GPU and 30GiB free: device 0 of n1 has most, 0.5 and 
 
 
 def fact(kind: str, text: str, at_s: int | None = None) -> pb.Fact:
-    return pb.Fact(kind=kind, text=text, at=None if at_s is None else Timestamp(seconds=SUBMITTED_S + at_s))
+    return pb.Fact(kind=kind, text=text, decision_time=None if at_s is None else Timestamp(seconds=SUBMITTED_S + at_s))
 
 
 @pytest.fixture
@@ -80,8 +80,8 @@ def test_json_and_name(vgpu: Any, daemon: Any, fake: Any) -> None:
     answer = vgpu("explain", "5", "-o", "json", host=daemon.host).json
     assert answer["job"]["job_id"] == 5
     assert answer["facts"] == [
-        {"at": None, "kind": "size", "text": "0.5 GPU"},
-        {"at": "2023-11-14T22:14:20Z", "kind": "device", "text": "there"},
+        {"decision_time": None, "kind": "size", "text": "0.5 GPU"},
+        {"decision_time": "2023-11-14T22:14:20Z", "kind": "device", "text": "there"},
     ]
     assert vgpu("explain", "5", "-o", "name", host=daemon.host).stdout == "5\n"
 

@@ -94,7 +94,7 @@ def test_ls_sends_its_filters(vgpu: Any, daemon: Any, queue: Any) -> None:
     words = ("--state", "failed,TIMED-OUT", "--since", moment, "-u", "0")
     assert vgpu("job", "ls", *words, host=daemon.host).code == 0
     request = queue.requests[-1]
-    assert (request.uid, list(request.states), request.since.seconds) == (0, ["failed", "timed_out"], SUBMITTED_S)
+    assert (request.uid, list(request.states), request.since_time.seconds) == (0, ["failed", "timed_out"], SUBMITTED_S)
     assert vgpu("job", "ls", host=daemon.host).code == 0
     assert not queue.requests[-1].HasField("uid")
 

@@ -144,7 +144,7 @@ def rows(daemon: Any) -> list[pb.Usage]:
     job.submit_time.CopyFrom(Timestamp(seconds=SUBMITTED_S, nanos=500_000_000))
     job.start_time.CopyFrom(Timestamp(seconds=SUBMITTED_S + 10))
     job.end_time.CopyFrom(Timestamp(seconds=SUBMITTED_S + 1810))
-    job.ran.CopyFrom(Duration(seconds=1800))
+    job.run_duration.CopyFrom(Duration(seconds=1800))
     waits = pb.Usage(node="n", queue="team", uid=os.getuid(), job_id=8, state="pending", gpus_milli=1000, members=1)
     waits.submit_time.CopyFrom(Timestamp(seconds=SUBMITTED_S))
     direct = pb.Usage(node="n", queue="default", uid=os.getuid(), slice="run-1", gpu_seconds_granted=HOUR)
@@ -231,12 +231,12 @@ def test_moments(vgpu: Any, daemon: Any, rows: list[pb.Usage]) -> None:
     assert vgpu("usage", "--since", "7d", "--until", "1h", host=daemon.host).code == 0
     request = daemon.queue.requests[-1]
     now_s = time.time_ns() // 10**9
-    assert abs(now_s - 7 * 86_400 - request.since.seconds) < 60
-    assert abs(now_s - 3_600 - request.until.seconds) < 60
+    assert abs(now_s - 7 * 86_400 - request.since_time.seconds) < 60
+    assert abs(now_s - 3_600 - request.until_time.seconds) < 60
     assert vgpu("usage", "--since", "2026-11-01T00:00:00+00:00", host=daemon.host).code == 0
     request = daemon.queue.requests[-1]
-    assert (request.since.ToJsonString(), request.by) == ("2026-11-01T00:00:00Z", "user")
-    assert not request.HasField("until")
+    assert (request.since_time.ToJsonString(), request.by) == ("2026-11-01T00:00:00Z", "user")
+    assert not request.HasField("until_time")
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,12 @@ def test_create_ls_and_rm(vgpu: Any, daemon: Any) -> None:
     assert vgpu("reserve", "create", "course", *words, host=daemon.host).code == 0
     (made,) = daemon.queue.reservations.values()
     assert (made.name, list(made.device_uuids), made.queue, made.reason) == ("course", ["0"], "team", "a course")
-    assert (made.begin.ToJsonString(), made.end.seconds - made.begin.seconds) == ("2099-01-02T08:00:00Z", 4 * 3600)
+    assert (made.begin_time.ToJsonString(), made.end_time.seconds - made.begin_time.seconds) == (
+        "2099-01-02T08:00:00Z",
+        4 * 3600,
+    )
     answer = vgpu("reserve", "ls", "-o", "json", host=daemon.host).json["reservations"][0]
-    assert (answer["begin"], answer["queue"]) == ("2099-01-02T08:00:00Z", "team")
+    assert (answer["begin_time"], answer["queue"]) == ("2099-01-02T08:00:00Z", "team")
     lines = vgpu("reserve", "ls", host=daemon.host).stdout.splitlines()
     assert lines[0].split() == ["RESERVATION", "DEVICES", "BEGIN", "END", "QUEUE", "REASON"]
     assert lines[1].split()[0] == "course" and lines[1].endswith("team   a course")
@@ -31,8 +34,8 @@ def test_one_without_a_begin_begins_now(vgpu: Any, daemon: Any) -> None:
     begin_s = time.time_ns() // 10**9
     assert vgpu("reserve", "create", "now", "--device", "0", "--for", "1h", host=daemon.host).code == 0
     made = daemon.queue.reservations["now"]
-    assert not made.HasField("begin")
-    assert 0 <= made.end.seconds - begin_s - 3600 <= 60
+    assert not made.HasField("begin_time")
+    assert 0 <= made.end_time.seconds - begin_s - 3600 <= 60
 
 
 @pytest.mark.parametrize(

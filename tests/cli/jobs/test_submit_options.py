@@ -31,12 +31,12 @@ def test_arrays_as_slurm_takes_them(text: str, indices: tuple[int, ...], limit: 
 def test_a_begin_is_sent_as_a_time(vgpu: Any, daemon: Any) -> None:
     begin_ns = time.time_ns()
     assert vgpu("submit", "--gpus", "0.5", "--begin", "2h", "true", host=daemon.host).code == 0
-    sent = daemon.queue.requests[-1].spec.begin
+    sent = daemon.queue.requests[-1].spec.begin_time
     assert 0 <= sent.seconds - (begin_ns // 10**9 + 7199) <= 60
     assert vgpu("submit", "--gpus", "0.5", "--begin", "2099-01-02T03:04+00:00", "true", host=daemon.host).code == 0
-    assert daemon.queue.requests[-1].spec.begin.ToJsonString() == "2099-01-02T03:04:00Z"
+    assert daemon.queue.requests[-1].spec.begin_time.ToJsonString() == "2099-01-02T03:04:00Z"
     assert vgpu("submit", "--gpus", "0.5", "--begin", "16:00", "true", host=daemon.host).code == 0
-    at = datetime.datetime.fromtimestamp(daemon.queue.requests[-1].spec.begin.seconds, datetime.timezone.utc)
+    at = datetime.datetime.fromtimestamp(daemon.queue.requests[-1].spec.begin_time.seconds, datetime.timezone.utc)
     assert (at.astimezone().hour, at.astimezone().minute) == (16, 0)
     left = at - datetime.datetime.now(datetime.timezone.utc)
     assert datetime.timedelta(minutes=-1) < left <= datetime.timedelta(hours=25), "the next one"

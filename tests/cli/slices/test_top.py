@@ -324,7 +324,7 @@ def test_json_is_a_line_a_view(vgpu: Any, daemon: Any) -> None:
     assert result.code == 0
     views = [json.loads(line) for line in result.stdout.splitlines()]
     assert len(views) == 3
-    assert all(v["schema_version"] == 1 and v["at"].endswith("Z") for v in views)
+    assert all(v["schema_version"] == 1 and v["sample_time"].endswith("Z") for v in views)
     assert views[0]["slices"][0]["devices"][0]["share_ratio"] == 0.25
 
 

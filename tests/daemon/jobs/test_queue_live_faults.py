@@ -356,7 +356,7 @@ def test_nothing_is_half_queued_while_the_database_cannot_be_written(queue: Queu
 def test_who_is_held_up_for_a_moment_notices_nothing(queue: QueueNode) -> None:
     end = Timestamp()
     end.GetCurrentTime()
-    hour = pb.Reservation(name="night", device_uuids=["0"], end={"seconds": end.seconds + 3600})
+    hour = pb.Reservation(name="night", device_uuids=["0"], end_time={"seconds": end.seconds + 3600})
     requests: list[Callable[[], object]] = [
         lambda: queue.submit("touch ran", 500),
         lambda: queue.queues.SetQueue(pb.SetQueueRequest(queue=pb.Queue(name="team"))),

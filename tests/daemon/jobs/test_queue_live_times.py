@@ -26,9 +26,9 @@ def test_a_reservation_survives_a_restart_and_keeps_slices_and_jobs_away(node: N
     with queue_node(node) as queue:
         queue.start()
         devices = [device.uuid for device in queue.node.nodes.ListDevices(pb.ListDevicesRequest()).devices]
-        window = pb.Reservation(name="cabling", device_uuids=["0", *devices], end=later(3600), reason="new cables")
+        window = pb.Reservation(name="cabling", device_uuids=["0", *devices], end_time=later(3600), reason="new cables")
         made = queue.queues.CreateReservation(pb.CreateReservationRequest(reservation=window)).reservation
-        assert made.begin.seconds and list(made.device_uuids) == devices, "UUIDs, each once"
+        assert made.begin_time.seconds and list(made.device_uuids) == devices, "UUIDs, each once"
         (job_id,) = queue.submit("true", 500)
         queue.restart(signal.SIGKILL)
         listed = queue.queues.ListReservations(pb.ListReservationsRequest()).reservations
@@ -47,7 +47,7 @@ def test_a_reservation_survives_a_restart_and_keeps_slices_and_jobs_away(node: N
 def test_a_changed_job_and_a_later_begin_survive_a_restart(node: Node) -> None:
     with queue_node(node) as queue:
         queue.start()
-        (job_id,) = queue.submit("true", 500, begin=later(3600))
+        (job_id,) = queue.submit("true", 500, begin_time=later(3600))
         assert "it was submitted to begin in" in queue.get(job_id).reason
         changed = pb.JobSpec(slice=pb.SliceSpec(gpus_milli=250), priority=-4)
         mask = FieldMask(paths=["slice.gpus_milli", "priority"])
@@ -55,7 +55,7 @@ def test_a_changed_job_and_a_later_begin_survive_a_restart(node: Node) -> None:
         queue.restart(signal.SIGKILL)
         job = queue.get(job_id)
         assert (job.state, job.gpus_milli, job.spec.priority) == ("pending", 250, -4)
-        queue.jobs.UpdateJob(pb.UpdateJobRequest(job_id=job_id, update_mask=FieldMask(paths=["begin"])))
+        queue.jobs.UpdateJob(pb.UpdateJobRequest(job_id=job_id, update_mask=FieldMask(paths=["begin_time"])))
         assert queue.ended(job_id).state == "completed"
 
 

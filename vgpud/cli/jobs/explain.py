@@ -62,7 +62,11 @@ def explain(settings: Settings, job_id: int | str, run_dir: Path | None, over_cl
 
 
 def _view(fact: pb.Fact) -> View:
-    return {"at": fact.at.ToJsonString() if fact.HasField("at") else None, "kind": fact.kind, "text": fact.text}
+    return {
+        "decision_time": fact.decision_time.ToJsonString() if fact.HasField("decision_time") else None,
+        "kind": fact.kind,
+        "text": fact.text,
+    }
 
 
 def _width() -> int:
@@ -86,7 +90,7 @@ def _lines(job: View, facts: Sequence[View], now: datetime.datetime, width: int)
         label = str(LABELS.get(fact["kind"], fact["kind"])) if fact["kind"] != kind else ""
         kind = fact["kind"]
         first = f"  {plain(label):<{_LABEL_CELLS}}"
-        text = plain(f"{_moment(fact['at'], now)}{fact['text']}")
+        text = plain(f"{_moment(fact['decision_time'], now)}{fact['text']}")
         yield from textwrap.wrap(text, width, initial_indent=first, subsequent_indent=" " * len(first))
 
 

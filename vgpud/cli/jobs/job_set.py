@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 #: keyword -> the field of the API's JobSpec, where the value goes as it is
 _PLAIN = {"priority": "priority", "queue": "queue", "gang": "members", "cpus": "cpu_milli", "ram": "ram_bytes"}
+_TIMES = {"time_limit": "time_limit", "begin": "begin_time"}
 _SIZES = ("gpus", "min_milli", "max_milli", "mem", "mem_min", "mem_max")
 
 
@@ -58,7 +59,7 @@ def set_(settings: Settings, /, job_ids: tuple[int, ...], **option_values: Any) 
 
     fields = [f"slice.{field}" for field in changed_fields({name: option_values[name] for name in _SIZES})]
     fields += [field for name, field in _PLAIN.items() if option_values[name] is not None]
-    fields += [name for name in ("time_limit", "begin") if option_values[name] is not None]
+    fields += [field for name, field in _TIMES.items() if option_values[name] is not None]
     if not fields:
         raise click.UsageError("specify a change: for example --priority 5 or --time-limit 2h")
     spec = _spec(option_values)
@@ -75,7 +76,7 @@ def _spec(option_values: Mapping[str, Any]) -> pb.JobSpec:
         if option_values[name] not in (None, DEFAULT):
             setattr(spec, field, option_values[name])
     if option_values["begin"] not in (None, DEFAULT):
-        spec.begin.FromNanoseconds(option_values["begin"])
+        spec.begin_time.FromNanoseconds(option_values["begin"])
     limit_ns = option_values["time_limit"]
     if limit_ns not in (None, DEFAULT):
         spec.time_limit.CopyFrom(Duration(seconds=limit_ns // 10**9, nanos=limit_ns % 10**9))

@@ -75,8 +75,8 @@ def create(
         raise click.UsageError("--end is before --begin: swap them")
     reservation = pb.Reservation(name=name, device_uuids=devices, queue=queue, reason=reason)
     if begin is not None:
-        reservation.begin.FromNanoseconds(begin)
-    reservation.end.FromNanoseconds(end_ns or 0)
+        reservation.begin_time.FromNanoseconds(begin)
+    reservation.end_time.FromNanoseconds(end_ns or 0)
     with Client(settings) as client:
         _show(settings, client, [client.send(calls.create_reservation(reservation))])
 
@@ -119,8 +119,8 @@ def _show(settings: Settings, client: Client, reservations: Sequence[pb.Reservat
             "name": one.name,
             "node": one.node,
             "device_uuids": list(one.device_uuids),
-            "begin": one.begin.ToJsonString(),
-            "end": one.end.ToJsonString(),
+            "begin_time": one.begin_time.ToJsonString(),
+            "end_time": one.end_time.ToJsonString(),
             "queue": one.queue or None,
             "reason": one.reason or None,
         }
@@ -136,7 +136,7 @@ def _grid(rows: Sequence[View], labels: dict[str, str]) -> Grid:
     titles = ("RESERVATION", "DEVICES", "BEGIN", "END", "QUEUE", "REASON")
     grid = Grid(titles, first_to_go=("QUEUE",), own_line_columns=("REASON",))
     for row in rows:
-        times = [parse_time(row[name]).astimezone().strftime("%Y-%m-%dT%H:%M") for name in ("begin", "end")]
+        times = [parse_time(row[name]).astimezone().strftime("%Y-%m-%dT%H:%M") for name in ("begin_time", "end_time")]
         devices = ",".join(labels.get(uuid, uuid) for uuid in row["device_uuids"])
         grid.rows.append((row["name"], devices, *times, row["queue"] or "none", row["reason"] or "-"))
     return grid

@@ -258,7 +258,7 @@ def _spec(
             )
     fill_notification(spec, option_values)
     if option_values["begin"]:
-        spec.begin.FromNanoseconds(option_values["begin"])
+        spec.begin_time.FromNanoseconds(option_values["begin"])
     set_array(spec, *(option_values["array"] or ((), 0)))
     spec.after.extend(option_values["after"] or ())
     spec.cpu_milli, spec.ram_bytes = option_values["cpus"] or 0, option_values["ram"] or 0

@@ -50,7 +50,7 @@ def events(
         label = slice_tables.node_label(client.send(calls.node())) if settings.output == "table" else ""
         past = client.all(calls.events())
         after = max((event.sequence for event in past), default=0)
-        rows = [slices.event_view(e) for e in past if is_selected(e) and filters.is_since(e.at, since)]
+        rows = [slices.event_view(e) for e in past if is_selected(e) and filters.is_since(e.create_time, since)]
         if last is not None:
             rows = rows[len(rows) - min(last, len(rows)) :]
         if not follow:

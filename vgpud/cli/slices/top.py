@@ -99,7 +99,7 @@ def _stream(settings: Settings, samples: Iterator[Sample | str]) -> None:
         elif settings.output == "name":
             print("\n".join(item["name"] for item in sample["slices"]), flush=True)
         else:
-            dump(settings, {"at": _now(), **sample}, line=True)
+            dump(settings, {"sample_time": _now(), **sample}, line=True)
 
 
 def _tables(settings: Settings, samples: Iterator[Sample | str], interval_s: float) -> None:

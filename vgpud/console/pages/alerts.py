@@ -72,6 +72,6 @@ def _slices(slices: Iterable[pb.Slice]) -> Iterator[Alert]:
 
 
 def _events(events: Iterable[pb.Event], now_s: float) -> Iterator[Alert]:
-    recent = [e for e in events if e.kind in EVENTS and now_s - e.at.seconds < EVENTS_S]
+    recent = [e for e in events if e.kind in EVENTS and now_s - e.create_time.seconds < EVENTS_S]
     for event in reversed(recent[-EVENTS_MAX:]):
         yield Alert(EVENTS[event.kind], f"{event.kind}: {event.message}", "/events")

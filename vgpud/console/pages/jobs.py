@@ -138,15 +138,17 @@ def _facts(answer: pb.ExplainJobResponse) -> list[View]:
     """Decisions with their times are a timeline, the newest first; what holds now is above it."""
     facts = [
         {
-            "at": fact.at.ToJsonString() if fact.HasField("at") else None,
+            "decision_time": fact.decision_time.ToJsonString() if fact.HasField("decision_time") else None,
             "label": LABELS.get(fact.kind, fact.kind),
             "kind": fact.kind,
             "text": plain(fact.text),
         }
         for fact in answer.facts
     ]
-    now = [fact for fact in facts if fact["at"] is None]
-    then = sorted((fact for fact in facts if fact["at"]), key=lambda fact: str(fact["at"]), reverse=True)
+    now = [fact for fact in facts if fact["decision_time"] is None]
+    then = sorted(
+        (fact for fact in facts if fact["decision_time"]), key=lambda fact: str(fact["decision_time"]), reverse=True
+    )
     return [*now, *then]
 
 

@@ -58,7 +58,7 @@ def spec_of(form: Form, user: User) -> pb.JobSpec:
     if form.get("array", "").strip():
         set_array(spec, *_field(form, "array", parse_array))
     if form.get("begin", "").strip():
-        spec.begin.FromNanoseconds(_field(form, "begin", lambda text: Begin().convert(text, None, None)))
+        spec.begin_time.FromNanoseconds(_field(form, "begin", lambda text: Begin().convert(text, None, None)))
     _notification(spec, form)
     for name, field in (("time_limit", spec.time_limit), ("expected", spec.expected_duration)):
         if form.get(name, "").strip():

@@ -87,7 +87,7 @@ def _check_numbers(spec: JobSpec, count: int) -> Denied | None:
             f"a time limit of {spec.time_limit_ns} ns is out of range: write more than 0, or none", "time_limit"
         )
     if not 0 <= spec.begin_ns < NEVER_NS:
-        return _invalid(f"a begin at {spec.begin_ns} ns is out of range: write a time, or none", "begin")
+        return _invalid(f"a begin at {spec.begin_ns} ns is out of range: write a time, or none", "begin_time")
     if not 0 <= spec.duration_ns < NEVER_NS:
         return _invalid(
             f"an expected duration of {spec.duration_ns} ns is out of range: write more than 0, or none",

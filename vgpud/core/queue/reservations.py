@@ -74,7 +74,7 @@ def check(reservations: Sequence[Reservation], queues: Collection[str], now_ns: 
         both = set(other.device_uuids) & set(new.device_uuids)
         if both and new.begin_ns < other.end_ns and other.begin_ns < new.end_ns:
             text = f"reservation {other.name!r} has {len(both)} of these devices at that time: choose another time"
-            return Denied(Reason.PRECONDITION, f"{text} or other devices", field="begin")
+            return Denied(Reason.PRECONDITION, f"{text} or other devices", field="begin_time")
     return None
 
 
@@ -93,13 +93,13 @@ def _check_words(new: Reservation) -> Denied | None:
 
 def _check_times(new: Reservation, now_ns: int) -> Denied | None:
     if new.end_ns <= new.begin_ns:
-        return _invalid(f"reservation {new.name!r} ends before it begins: exchange the times", "end")
+        return _invalid(f"reservation {new.name!r} ends before it begins: exchange the times", "end_time")
     if new.end_ns <= now_ns:
-        return _invalid(f"reservation {new.name!r} has ended already: choose a later end", "end")
+        return _invalid(f"reservation {new.name!r} has ended already: choose a later end", "end_time")
     if new.end_ns - max(new.begin_ns, now_ns) > SPAN_MAX_NS:
         days = (new.end_ns - new.begin_ns) // (86_400 * 1_000_000_000)
         text = f"reservation {new.name!r} lasts {days} days: at most a year is possible, drain the devices instead"
-        return _invalid(text, "end")
+        return _invalid(text, "end_time")
     return None
 
 
