@@ -134,9 +134,7 @@ def viewers(console: Console, count: int, path: str = "/live/overview") -> Itera
 def fill(own: OwnSystem, slices: int, jobs: int) -> None:
     with Client(Settings(host=own.host, timeout_s=120)) as client:
         for number in range(slices):
-            client.send(
-                calls.create_slice(f"slice-{number}", pb.SliceSpec(gpus_milli=50), ephemeral=False, owner_uid=-1)
-            )
+            client.send(calls.create_slice(f"slice-{number}", pb.SliceSpec(gpus_milli=50), every_user=True))
         share = pb.SliceSpec(gpus_milli=1000 * DEVICES)
         for _ in range(jobs // ARRAY):
             spec = pb.JobSpec(

@@ -27,7 +27,7 @@ from vgpud.api.caller import Caller
 from vgpud.api.peer_proxy import Peer
 from vgpud.api.permissions import JOBS_NAMED_MAX, METHODS, STREAMS_PER_USER_MAX, Authorizer, Row, Who, why_not
 from vgpud.api.rpc import WATCHERS_MAX, WATCHERS_PER_USER_MAX, Watching
-from vgpud.core.model import Denied
+from vgpud.core.model import ANYONE, Denied
 from vgpud.oci.request import Limits
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
@@ -129,21 +129,12 @@ def all_of_them(fake_driver: Path) -> Iterator[AllRoles]:
 
 
 @pytest.mark.parametrize(
-    ("daemon", "admin", "asked", "owner"),
-    [
-        (1000, True, 0, 1000),  # the user who has started the daemon, and has slices of their own
-        (1000, True, 1001, 1001),
-        (1000, True, -1, -1),
-        (0, True, 0, 0),
-        (0, False, 0, 1000),
-    ],
+    ("admin", "asked", "owner"),
+    [(True, {}, 1000), (False, {}, 1000), (True, {"owner_uid": 0}, 0), (True, {"every_user": True}, ANYONE)],
 )
-def test_whose_a_slice_is_when_no_owner_is_named(
-    monkeypatch: pytest.MonkeyPatch, daemon: int, admin: bool, asked: int, owner: int
-) -> None:
+def test_whose_a_slice_is(monkeypatch: pytest.MonkeyPatch, admin: bool, asked: dict[str, Any], owner: int) -> None:
     monkeypatch.setattr(server, "caller", lambda: Caller(1000, 1000, (), 1, admin))
-    monkeypatch.setattr("os.geteuid", lambda: daemon)
-    assert server._owner(asked) == owner
+    assert server._owner(pb.CreateSliceRequest(**asked)) == owner
 
 
 def test_every_method_has_a_row_and_every_row_a_method() -> None:
@@ -301,9 +292,9 @@ def test_slices_are_shown_to_their_owners_and_admins(all_of_them: AllRoles) -> N
     with (
         all_of_them.slice() as mine,
         all_of_them.slice("other") as others,
-        all_of_them.slice("root", owner_uid=-1) as opened,
+        all_of_them.slice("root", every_user=True) as opened,
     ):
-        assert (mine.owner_uid, others.owner_uid, opened.owner_uid) == (OWNER, OTHER, -1)
+        assert (mine.owner_uid, others.owner_uid, opened.HasField("owner_uid")) == (OWNER, OTHER, False)
         assert names(all_of_them, "owner") == {mine.name, opened.name}
         assert names(all_of_them, "other") == {others.name, opened.name}
         assert names(all_of_them, "root") == {mine.name, others.name, opened.name}
@@ -317,9 +308,13 @@ def test_slices_are_shown_to_their_owners_and_admins(all_of_them: AllRoles) -> N
 
 def test_users_make_slices_for_themselves_and_within_bounds(all_of_them: AllRoles) -> None:
     spec = pb.SliceSpec(gpus_milli=10)
-    for owner_uid in (-1, OTHER):
-        request = pb.CreateSliceRequest(name="x", spec=spec, owner_uid=owner_uid)
-        assert f"owner_uid {owner_uid}" in all_of_them.refused("owner", "CreateSlice", request)
+    for owner, named in (({"every_user": True}, "every_user"), ({"owner_uid": OTHER}, f"owner_uid {OTHER}")):
+        request = pb.CreateSliceRequest(name="x", spec=spec, **owner)
+        assert f"{named}: what" in all_of_them.refused("owner", "CreateSlice", request)
+    for owner in ({"owner_uid": OWNER, "every_user": True}, {"owner_uid": -1}, {"owner_uid": 1 << 32}):
+        request = pb.CreateSliceRequest(spec=spec, **owner)
+        code, message, _ = all_of_them.ask("root", "/vgpud.v1alpha1.SliceService/CreateSlice", request)
+        assert (code, message.split()[0]) == ("INVALID_ARGUMENT", "owner_uid")
     with all_of_them.slice(owner_uid=OWNER) as made:
         assert made.owner_uid == OWNER
         for greedy in (
@@ -443,7 +438,7 @@ def test_processes_are_shown_to_the_slices_owner_and_their_own_user(all_of_them:
     def shown(role: str) -> list[int]:
         return [p.uid for p in all_of_them.call(role, "ListProcesses", pb.ListProcessesRequest()).processes]
 
-    with all_of_them.slice() as mine, all_of_them.slice("root", owner_uid=-1) as opened:
+    with all_of_them.slice() as mine, all_of_them.slice("root", every_user=True) as opened:
         tenants = []
         for name, uid in ((mine.name, OWNER), (opened.name, OTHER)):
             script = [sys.executable, client.__file__, all_of_them.node.socket(name)]

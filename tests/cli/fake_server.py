@@ -7,6 +7,7 @@ details like the real one, and keeps every request so that tests can look at wha
 from __future__ import annotations
 
 import itertools
+import os
 import socket
 import struct
 import threading
@@ -145,7 +146,9 @@ class FakeDaemon(stubs.NodeServiceServicer, stubs.SliceServiceServicer, stubs.Ev
         name = request.name or f"run-{next(self._numbers)}"
         if name in self.slices:
             refuse(context, grpc.StatusCode.ALREADY_EXISTS, f"slice {name} exists", "choose another name")
-        item = pb.Slice(node=NODE, name=name, uid=f"uid-{name}", spec=request.spec, owner_uid=request.owner_uid)
+        item = pb.Slice(node=NODE, name=name, uid=f"uid-{name}", spec=request.spec)
+        if not request.every_user:
+            item.owner_uid = request.owner_uid if request.HasField("owner_uid") else os.getuid()
         item.ephemeral = request.ephemeral
         item.cdi_device = f"vgpu.dev/gpu={name}" if request.cdi_device and self.makes_cdi else ""
         item.attach_socket = str(self.runtime / "slices" / name / "attach.sock")

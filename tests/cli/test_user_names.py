@@ -45,8 +45,8 @@ def test_each_number_has_its_name(uid: int, name: str | None) -> None:
 
 
 def test_what_is_any_users_has_no_name() -> None:
-    assert find_user_name(-1) is None
-    assert slice_view(pb.Slice(owner_uid=-1), frozenset())["owner"] is None
+    assert find_user_name(None) is None
+    assert slice_view(pb.Slice(), frozenset())["owner"] is None
 
 
 def test_the_listings_of_the_command_line_have_names(vgpu: Any, daemon: Any) -> None:

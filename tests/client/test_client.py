@@ -52,10 +52,10 @@ def held() -> JobSpec:
 
 
 def test_slices(client: Client) -> None:
-    made = client.create_slice("a", SliceSpec(gpus_milli=250, max_milli=500), owner_uid=-1)
+    made = client.create_slice("a", SliceSpec(gpus_milli=250, max_milli=500), every_user=True)
     assert isinstance(made, model.Slice)
     (share,) = made.devices
-    assert (share.min_milli, share.max_milli, made.owner_uid, made.claim) == (250, 500, -1, None)
+    assert (share.min_milli, share.max_milli, made.owner_uid, made.claim) == (250, 500, None, None)
     assert made.spec == SliceSpec(gpus_milli=250, max_milli=500, service_class="batch")
     assert made.create_time is not None
     assert abs(datetime.now(timezone.utc) - made.create_time) < timedelta(minutes=5)

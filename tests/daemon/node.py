@@ -137,7 +137,7 @@ class Node:
 
     def create(self, name: str = "a", milli: int = 500, **fields: Any) -> pb.Slice:
         spec = pb.SliceSpec(gpus_milli=milli, **fields.pop("spec", {}))
-        fields = {"owner_uid": -1} | fields
+        fields = fields if "owner_uid" in fields else fields | {"every_user": True}
         return self.slices.CreateSlice(pb.CreateSliceRequest(name=name, spec=spec, **fields)).slice
 
     def get(self, name: str = "a") -> pb.Slice:

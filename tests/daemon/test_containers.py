@@ -157,7 +157,7 @@ def _soon(condition: object) -> None:
 
 def test_the_cgroup_says_whose_a_program_is(made: Engine, site: Node, cgroups: list[Path]) -> None:
     made.started(cgroups[0], "VGPU=0.25")
-    site.create("anyone", 250, owner_uid=-1)
+    site.create("anyone", 250)
     status, _program = attach_from(made, cgroups[0], site.socket(NAME), CONTAINER_USER)
     assert status == client.OK, "any user of the container"
     (listed,) = eventually(site.processes, "the program in the list")
@@ -434,7 +434,7 @@ def cdi(site: Node, name: str = "vgpu.dev-gpu.json") -> dict[str, object]:
 
 def one_time(site: Node, **more: int) -> pb.Slice:
     spec = pb.SliceSpec(gpus_milli=350)
-    return site.slices.CreateSlice(pb.CreateSliceRequest(name="job", spec=spec, cdi_device=True, owner_uid=-1)).slice
+    return site.slices.CreateSlice(pb.CreateSliceRequest(name="job", spec=spec, cdi_device=True, every_user=True)).slice
 
 
 def test_the_sizes_file(made: Engine, site: Node) -> None:

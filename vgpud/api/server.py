@@ -7,7 +7,6 @@ linked to its public name when all is ready, so that the public one never has wr
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
@@ -42,7 +41,7 @@ from vgpud.core.events import (
     UnprepareClaim,
     UpdateSlice,
 )
-from vgpud.core.model import BATCH, Denied, Device, Reason, Slice
+from vgpud.core.model import ANYONE, BATCH, Denied, Device, Reason, Slice
 from vgpud.core.observed import TraceEvent
 from vgpud.core.origins import User
 from vgpud.core.slices.offered import find
@@ -64,16 +63,19 @@ _DEADLINE_MIN_S, _DEADLINE_MAX_S = 2.0, 600.0
 _Answer = TypeVar("_Answer", Slice, Slice | None)
 
 
-def _owner(asked_uid: int) -> int:
-    """The owner of a slice that the caller creates. Users have slices for themselves only; 0 is a field that was left
-    out, or root, who is named where root runs the daemon."""
-    who = caller()
-    if who.admin:
-        return asked_uid if asked_uid or not os.geteuid() else who.uid
-    if asked_uid not in (0, who.uid):
-        text = f"owner_uid {asked_uid}: what uid {who.uid} makes is theirs alone: leave it out, or ask an admin"
-        raise refuse(Reason.DENIED, text, "owner_uid")
-    return who.uid
+def _owner(request: pb.CreateSliceRequest) -> int:
+    """The owner of a slice that the caller creates. Users have slices for themselves only."""
+    who, is_named = caller(), request.HasField("owner_uid")
+    if is_named and request.every_user:
+        raise refuse(Reason.INVALID, f"owner_uid {request.owner_uid} and every_user: leave one out", "owner_uid")
+    if is_named and request.owner_uid < 0:
+        text = f"owner_uid {request.owner_uid} is not a user: write a uid, or every_user"
+        raise refuse(Reason.INVALID, text, "owner_uid")
+    if not who.admin and (request.every_user or (is_named and request.owner_uid != who.uid)):
+        asked = "every_user" if request.every_user else f"owner_uid {request.owner_uid}"
+        text = f"{asked}: what uid {who.uid} makes is theirs alone: leave it out, or ask an admin"
+        raise refuse(Reason.DENIED, text, "every_user" if request.every_user else "owner_uid")
+    return ANYONE if request.every_user else request.owner_uid if is_named else who.uid
 
 
 def _deadline_s(deadline: Duration, was_given: bool) -> float:
@@ -192,7 +194,7 @@ class SliceService(Service, stubs.SliceServiceServicer):
             request_id=request.request_id,
             origin=User(request.name, f"slice-{fresh.hex[:6]}", request.ephemeral, request.cdi_device),
             spec=views.spec_from(request.spec),
-            owner_uid=_owner(request.owner_uid),
+            owner_uid=_owner(request),
             uid=str(fresh),
             wall_ns=time.time_ns(),
             queue=request.queue,

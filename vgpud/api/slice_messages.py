@@ -10,7 +10,7 @@ from typing import TypeVar
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from vgpud.core.model import BATCH, Container, Device, Process, Share, Slice, Spec, State
-from vgpud.core.observed import Entry, ProcessStats, Reading, SliceStats, Standing, TraceEvent
+from vgpud.core.observed import ADMINS, Entry, ProcessStats, Reading, SliceStats, Standing, TraceEvent
 from vgpud.core.origins import Allocation, Claim, KubernetesOrigin
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
@@ -121,7 +121,7 @@ def slice_view(
         uid=slice_.uid,
         spec=spec_view(slice_.spec),
         ephemeral=slice_.origin.ephemeral,
-        owner_uid=slice_.owner_uid,
+        owner_uid=_owner_or_none(slice_.owner_uid),
         attach_socket=socket,
         processes=processes,
         create_time=timestamp(slice_.created_wall_ns),
@@ -270,6 +270,11 @@ def process_view(
     return view
 
 
+def _owner_or_none(owner_uid: int) -> int | None:
+    """None of what belongs to no single user (ANYONE, ADMINS)."""
+    return owner_uid if owner_uid >= 0 else None
+
+
 def event_view(entry: Entry, node: str) -> pb.Event:
     return pb.Event(
         node=node,
@@ -280,7 +285,8 @@ def event_view(entry: Entry, node: str) -> pb.Event:
         device_uuid=entry.device_uuid,
         process_id=entry.process_id,
         message=entry.message,
-        owner_uid=entry.owner_uid,
+        owner_uid=_owner_or_none(entry.owner_uid),
+        admins_only=entry.owner_uid == ADMINS,
     )
 
 

@@ -237,8 +237,8 @@ class Slice:
     devices: tuple[SliceDevice, ...] = ()
     #: ends with its last process (created by `vgpu run`)
     ephemeral: bool = False
-    #: user who may attach besides root; -1 = any user
-    owner_uid: int = 0
+    #: user who may attach besides root; unset = every user
+    owner_uid: int | None = None
     #: path of the socket that its programs attach to
     attach_socket: str = ""
     #: that are attached
@@ -395,8 +395,10 @@ class Event:
     process_id: int = 0
     #: one sentence
     message: str = ""
-    #: owner of the slice or job; -1 = of the node, shown to every user, -2 = shown to admins only
-    owner_uid: int = 0
+    #: owner of the slice or job; unset = of the node, shown to every user
+    owner_uid: int | None = None
+    #: of the node, shown to admins only
+    admins_only: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

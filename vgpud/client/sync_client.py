@@ -71,15 +71,23 @@ class Client(Connection):
         return read(model.Slice, self.send(calls.get_slice(name)))
 
     def create_slice(
-        self, name: str, spec: model.SliceSpec, *, owner_uid: int = 0, cdi_device: bool = False, queue: str = ""
+        self,
+        name: str,
+        spec: model.SliceSpec,
+        *,
+        owner_uid: int | None = None,
+        every_user: bool = False,
+        cdi_device: bool = False,
+        queue: str = "",
     ) -> model.Slice:
-        """Creates a slice that stays; name "": the daemon chooses one. owner_uid 0: the caller, or root for an admin of
-        root's daemon; -1: any user, which only admins may say."""
+        """Creates a slice that stays; name "": the daemon chooses one. owner_uid None: the caller. every_user: every
+        user may use it. Only admins may name another user, or say every_user."""
         call = calls.create_slice(
             name,
             write(pb.SliceSpec, spec),
             ephemeral=False,
             owner_uid=owner_uid,
+            every_user=every_user,
             cdi_device=cdi_device,
             queue=queue,
         )

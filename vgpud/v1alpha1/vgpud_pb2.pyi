@@ -347,7 +347,7 @@ class ProcessDevice(_message.Message):
     def __init__(self, node: _Optional[str] = ..., device_uuid: _Optional[str] = ..., device_index: _Optional[int] = ..., mem_used_bytes: _Optional[int] = ..., mem_peak_bytes: _Optional[int] = ..., mem_held_bytes: _Optional[int] = ..., launches: _Optional[int] = ..., throttled_ns: _Optional[int] = ..., denied: _Optional[int] = ..., mem_unattributed_bytes: _Optional[int] = ...) -> None: ...
 
 class Event(_message.Message):
-    __slots__ = ("node", "sequence", "create_time", "kind", "slice", "device_uuid", "process_id", "message", "owner_uid")
+    __slots__ = ("node", "sequence", "create_time", "kind", "slice", "device_uuid", "process_id", "message", "owner_uid", "admins_only")
     NODE_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
@@ -357,6 +357,7 @@ class Event(_message.Message):
     PROCESS_ID_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     OWNER_UID_FIELD_NUMBER: _ClassVar[int]
+    ADMINS_ONLY_FIELD_NUMBER: _ClassVar[int]
     node: str
     sequence: int
     create_time: _timestamp_pb2.Timestamp
@@ -366,7 +367,8 @@ class Event(_message.Message):
     process_id: int
     message: str
     owner_uid: int
-    def __init__(self, node: _Optional[str] = ..., sequence: _Optional[int] = ..., create_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., kind: _Optional[str] = ..., slice: _Optional[str] = ..., device_uuid: _Optional[str] = ..., process_id: _Optional[int] = ..., message: _Optional[str] = ..., owner_uid: _Optional[int] = ...) -> None: ...
+    admins_only: bool
+    def __init__(self, node: _Optional[str] = ..., sequence: _Optional[int] = ..., create_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., kind: _Optional[str] = ..., slice: _Optional[str] = ..., device_uuid: _Optional[str] = ..., process_id: _Optional[int] = ..., message: _Optional[str] = ..., owner_uid: _Optional[int] = ..., admins_only: bool = ...) -> None: ...
 
 class DrainDeviceRequest(_message.Message):
     __slots__ = ("node", "device_uuid", "reason")
@@ -493,7 +495,7 @@ class ResumeSliceResponse(_message.Message):
     def __init__(self, slice: _Optional[_Union[Slice, _Mapping]] = ...) -> None: ...
 
 class CreateSliceRequest(_message.Message):
-    __slots__ = ("request_id", "name", "spec", "ephemeral", "owner_uid", "node", "cdi_device", "queue", "pending")
+    __slots__ = ("request_id", "name", "spec", "ephemeral", "owner_uid", "node", "cdi_device", "queue", "every_user", "pending")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
@@ -502,6 +504,7 @@ class CreateSliceRequest(_message.Message):
     NODE_FIELD_NUMBER: _ClassVar[int]
     CDI_DEVICE_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
+    EVERY_USER_FIELD_NUMBER: _ClassVar[int]
     PENDING_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     name: str
@@ -511,8 +514,9 @@ class CreateSliceRequest(_message.Message):
     node: str
     cdi_device: bool
     queue: str
+    every_user: bool
     pending: bool
-    def __init__(self, request_id: _Optional[str] = ..., name: _Optional[str] = ..., spec: _Optional[_Union[SliceSpec, _Mapping]] = ..., ephemeral: bool = ..., owner_uid: _Optional[int] = ..., node: _Optional[str] = ..., cdi_device: bool = ..., queue: _Optional[str] = ..., pending: bool = ...) -> None: ...
+    def __init__(self, request_id: _Optional[str] = ..., name: _Optional[str] = ..., spec: _Optional[_Union[SliceSpec, _Mapping]] = ..., ephemeral: bool = ..., owner_uid: _Optional[int] = ..., node: _Optional[str] = ..., cdi_device: bool = ..., queue: _Optional[str] = ..., every_user: bool = ..., pending: bool = ...) -> None: ...
 
 class CreateSliceResponse(_message.Message):
     __slots__ = ("slice",)

@@ -21,6 +21,11 @@ def _time(stamp: Timestamp) -> str | None:
     return stamp.ToJsonString() if stamp.seconds or stamp.nanos else None
 
 
+def find_owner_uid(item: pb.Slice | pb.Event) -> int | None:
+    """None of what belongs to no single user."""
+    return item.owner_uid if item.HasField("owner_uid") else None
+
+
 def node_view(node: pb.Node) -> View:
     return {
         "node": node.name,
@@ -128,8 +133,8 @@ def slice_view(item: pb.Slice, simulated_device_uuids: frozenset[str]) -> View:
         "name": item.name,
         "uid": item.uid,
         "ephemeral": item.ephemeral,
-        "owner_uid": item.owner_uid,
-        "owner": find_user_name(item.owner_uid),
+        "owner_uid": find_owner_uid(item),
+        "owner": find_user_name(find_owner_uid(item)),
         "gpus_milli": item.spec.gpus_milli,
         "weight": item.spec.weight,
         "priority": item.spec.priority,
@@ -191,8 +196,8 @@ def event_view(event: pb.Event) -> View:
         "slice": event.slice or None,
         "device_uuid": event.device_uuid or None,
         "process_id": event.process_id or None,
-        "owner_uid": event.owner_uid if event.owner_uid >= 0 else None,
-        "owner": find_user_name(event.owner_uid),
+        "owner_uid": find_owner_uid(event),
+        "owner": find_user_name(find_owner_uid(event)),
         "message": event.message,
     }
 

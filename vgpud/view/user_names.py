@@ -20,9 +20,9 @@ def _name(uid: int) -> str:
         return ""
 
 
-def find_user_name(uid: int) -> str | None:
-    """For documents, beside the number: ann, or None for a user without a name and for any user."""
-    return _name(uid) or None if uid >= 0 else None
+def find_user_name(uid: int | None) -> str | None:
+    """For documents, beside the number: ann, or None for a user without a name and for None, every user."""
+    return None if uid is None else _name(uid) or None
 
 
 def add_user_name(row: dict[str, Any]) -> dict[str, Any]:
@@ -30,9 +30,9 @@ def add_user_name(row: dict[str, Any]) -> dict[str, Any]:
     return row | {"user": find_user_name(row["uid"])} if "uid" in row else row
 
 
-def user_name(uid: int) -> str:
-    """One word: ann, uid:1000 for a user without a name, or anyone."""
-    return "anyone" if uid < 0 else _name(uid) or f"uid:{uid}"
+def user_name(uid: int | None) -> str:
+    """One word: ann, uid:1000 for a user without a name, or anyone for None."""
+    return "anyone" if uid is None else _name(uid) or f"uid:{uid}"
 
 
 def named_users(text: str) -> str:

@@ -8,6 +8,7 @@ from vgpud.cli.common.quantities import IntParam
 from vgpud.core.units import parse_whole
 
 UID_MAX = (1 << 32) - 2
+ANY_USER = -1
 
 
 class User(IntParam):
@@ -30,9 +31,9 @@ class User(IntParam):
 
 
 class Owner(User):
-    """A user's name or uid, or "any" (-1)."""
+    """A user's name or uid, or "any" (ANY_USER)."""
 
     also = ", a uid or any"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        return -1 if str(value) in ("any", "-1") else super().convert(value, param, ctx)
+        return ANY_USER if str(value) == "any" else super().convert(value, param, ctx)

@@ -42,7 +42,7 @@ def events(
     from vgpud.view import slice_tables, slices
 
     def is_selected(event: pb.Event) -> bool:
-        if slice_name not in (None, event.slice) or uid not in (None, event.owner_uid):
+        if slice_name not in (None, event.slice) or uid not in (None, slices.find_owner_uid(event)):
             return False
         return event.kind.startswith(f"{kind}.") or kind in ("", event.kind)
 

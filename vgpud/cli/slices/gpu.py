@@ -106,7 +106,7 @@ def _still_there(client: Client, uuids: set[str]) -> list[str]:
         made_for = "" if holder == "-" else f" for {holder}"
         programs = f"{item.processes} program{'s' if item.processes > 1 else ''}"
         where = f"device{'s' if len(on) > 1 else ''} {', '.join(map(str, on))}"
-        who = f"{user_name(item.owner_uid)} in queue {item.queue or '-'}"
+        who = f"{user_name(slices.find_owner_uid(item))} in queue {item.queue or '-'}"
         lines.append(f"{programs} on {where}: slice {item.name} of {who}{made_for}")
     return lines
 

@@ -135,7 +135,7 @@ def _connect_client(settings: Settings) -> Iterator[tuple[Client, pb.Node]]:
 def _check_owner(item: pb.Slice) -> None:
     """Raises early the refusal that the attach would get."""
     uid = os.getuid()
-    if item.owner_uid not in (-1, uid) and uid != 0:
+    if item.HasField("owner_uid") and item.owner_uid != uid and uid != 0:
         from vgpud.view.user_names import user_name
 
         owner = user_name(item.owner_uid)

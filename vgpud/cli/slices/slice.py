@@ -11,7 +11,7 @@ from vgpud.cli.common.completions import complete_slice
 from vgpud.cli.common.options import LazyGroup, Settings, pass_settings
 from vgpud.cli.common.quantities import Number
 from vgpud.cli.common.slice_options import build_spec, change_options, changed_fields, queue_option, spec_options
-from vgpud.cli.common.users import Owner
+from vgpud.cli.common.users import ANY_USER, Owner
 
 if TYPE_CHECKING:
     from vgpud.cli.common.client import Client
@@ -79,8 +79,10 @@ def create(
     from vgpud.cli.common.client import Client
 
     with Client(settings) as client:
-        owner_uid = client.own_uid if owner is None else owner
-        item = client.send(calls.create_slice(name, spec, ephemeral=False, owner_uid=owner_uid, queue=queue))
+        every_user = owner == ANY_USER
+        owner_uid = None if every_user else owner
+        call = calls.create_slice(name, spec, owner_uid=owner_uid, every_user=every_user, queue=queue)
+        item = client.send(call)
         _show(settings, client, [item], many=False)
 
 
@@ -96,9 +98,10 @@ def ls(settings: Settings, uid: int | None, states: tuple[str, ...], since: int 
     """
     from vgpud.cli.common.client import Client
     from vgpud.client import calls
+    from vgpud.view.slices import find_owner_uid
 
     with Client(settings) as client:
-        found = [item for item in client.all(calls.slices()) if uid in (None, item.owner_uid)]
+        found = [item for item in client.all(calls.slices()) if uid in (None, find_owner_uid(item))]
         found = [item for item in found if not states or filters.slice_state(item) in states]
         _show(settings, client, [item for item in found if filters.is_since(item.create_time, since)], many=True)
 

@@ -142,7 +142,8 @@ def daemon(look: Look) -> Iterator[Finding]:
     if node.simulated:
         yield from _sim_server(Path(node.sim_dir or f"{node.runtime_dir}/sim"))
     for item in slices:
-        if item.owner_uid in (-1, os.getuid()) and not os.access(item.attach_socket, os.W_OK):
+        is_ours = not item.HasField("owner_uid") or item.owner_uid == os.getuid()
+        if is_ours and not os.access(item.attach_socket, os.W_OK):
             text = f"slice {item.name}: you cannot use {item.attach_socket}"
             yield Finding("attach-socket", "fail", text, "restart vgpud; it recreates the socket")
 

@@ -52,7 +52,7 @@ def make(state: State, request: CreateSlice) -> tuple[Slice, list[Command]] | De
     if wrong:
         return wrong
     if not ANYONE <= owner_uid <= UID_MAX:
-        text = f"owner_uid {owner_uid} is not a user: write a uid or -1 for anyone"
+        text = f"owner_uid {owner_uid} is not a user: write a uid, or every_user"
         return Denied(Reason.INVALID, text, field="owner_uid")
     if request.origin.cdi_device and _SIZE_SIGNS.issuperset(name):
         text = f"{name!r} is reserved for the CDI device of that size: choose a name with a letter in it"
