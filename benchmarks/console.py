@@ -138,7 +138,7 @@ def fill(own: OwnSystem, slices: int, jobs: int) -> None:
         share = pb.SliceSpec(gpus_milli=1000 * DEVICES)
         for _ in range(jobs // ARRAY):
             spec = pb.JobSpec(
-                slice=share, name="train", command=["true"], directory="/", array_first=1, array_last=ARRAY
+                slice=share, name="train", command=["true"], directory="/", array_indices=range(1, ARRAY + 1)
             )
             client.send(calls.submit(spec))
 

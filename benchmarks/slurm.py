@@ -84,7 +84,7 @@ def memory(cluster: Cluster) -> dict[int, dict[str, int]]:
         device = client.all(calls.devices())[0]
     found = {}
     for shards in SHARDS:
-        wanted = device.memory_total_bytes * shards // 1000
+        wanted = device.mem_total_bytes * shards // 1000
         wanted -= wanted % device.granule_bytes
         most = wanted - device.context_bytes
         found[shards] = {

@@ -147,7 +147,7 @@ def submit_all(users: Sequence[User], submissions: Sequence[Submission]) -> dict
             "retries": submission.retries,
         }
         if submission.array:
-            fields |= {"array_first": 1, "array_last": submission.array}
+            fields["array_indices"] = range(1, submission.array + 1)
         if submission.limit_s:
             fields["time_limit"] = {"nanos": int(submission.limit_s * 1e9)}
         if submission.after:

@@ -6,7 +6,7 @@
 export LC_ALL=C # bytes, as sinfo counts them
 columns=1024
 node=${SLURMD_NODENAME:-$(hostname -s)}
-least=$(vgpu gpu ls -o json | sed -n 's/.*"memory_total_bytes": *\([0-9]*\).*/\1/p' | sort -n | head -n 1)
+least=$(vgpu gpu ls -o json | sed -n 's/.*"mem_total_bytes": *\([0-9]*\).*/\1/p' | sort -n | head -n 1)
 if [ -z "$least" ]; then
   echo "publish_memory.sh: vgpud has named no GPU of this node: see vgpu gpu ls" >&2
   exit 1

@@ -105,7 +105,7 @@ def test_elastic_sizes_that_are_invalid(spec: pb.JobSpec, said: str) -> None:
 def predicted(**fields: Any) -> pb.JobSpec:
     part = pb.Range(value=0.431, low=0.3, high=0.6)
     given = {"model": "net:make", "device": "h200", "utilisation": part, "sm_activity": part}
-    given |= {"memory_bytes": pb.Range(value=8 * GIB, low=7 * GIB, high=9 * GIB), "features": {"layers": 12}}
+    given |= {"mem_bytes": pb.Range(value=8 * GIB, low=7 * GIB, high=9 * GIB), "features": {"layers": 12}}
     return asked(prediction=pb.Prediction(**(given | fields)))
 
 
@@ -114,7 +114,7 @@ def test_a_prediction_is_kept_and_shown_to_its_owner() -> None:
     assert isinstance(spec.run, Launch) and spec.run.prediction is not None
     assert spec.run.prediction.features == (("layers", 12.0),)
     view = shown(spec)
-    assert view.spec.prediction.model == "net:make" and view.spec.prediction.memory_bytes.high == 9 * GIB
+    assert view.spec.prediction.model == "net:make" and view.spec.prediction.mem_bytes.high == 9 * GIB
     assert (view.utilisation, view.utilisation_measured) == (0.431, False)
     listed = views.job_view(Job(1, spec, 0), Facts(), "n1", has_details=False, own=True)
     assert not listed.spec.HasField("prediction"), "lists have no room for it"
@@ -132,7 +132,7 @@ def test_only_where_devices_are_shared_by_use_it_is_part_of_the_ask() -> None:
 
 def test_jobs_have_classes() -> None:
     assert tuple(map(word_of, submitted(asked()).kinds)) == tuple(WORDS)
-    assert submitted(asked()).kinds == submitted(asked(array_first=1, array_last=3)).kinds
+    assert submitted(asked()).kinds == submitted(asked(array_indices=[1, 2, 3])).kinds
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_jobs_have_classes() -> None:
         ({"utilisation": pb.Range(value=0.5, low=0.6, high=0.7)}, "prediction of utilisation"),
         ({"utilisation": pb.Range(value=math.nan, low=0, high=1)}, "prediction of utilisation"),
         ({"sm_activity": pb.Range(value=-1, low=-2, high=0)}, "prediction of sm_activity"),
-        ({"memory_bytes": pb.Range(value=math.inf, low=0, high=math.inf)}, "prediction of memory_bytes"),
+        ({"mem_bytes": pb.Range(value=math.inf, low=0, high=math.inf)}, "prediction of mem_bytes"),
         ({"features": {"layers": math.nan}}, "prediction has nan as its layers"),
         ({"features": {str(i): i for i in range(1000)}}, "1000 features"),
         ({"features": {"x" * 1000: 1}}, "is too long"),

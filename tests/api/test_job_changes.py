@@ -96,7 +96,7 @@ def test_a_list_has_the_jobs_of_its_filter(world: World) -> None:
 def test_an_array_is_cancelled_by_its_first_job(world: World) -> None:
     from dataclasses import replace
 
-    world.submit(array_first=1, array_last=3)
+    world.submit(array_indices=[1, 2, 3])
     for job in world.backend.table.values():
         job.spec = replace(job.spec, array=1)
     world.call(world.jobs.CancelJob, pb.CancelJobRequest(job_id=1, array=True))

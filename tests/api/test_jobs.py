@@ -189,7 +189,7 @@ def spec(**fields: Any) -> pb.JobSpec:
 
 
 def test_a_job_as_the_core_knows_it(world: World) -> None:
-    limits = [pb.ResourceLimit(name="nofile", soft=-1, hard=-1), pb.ResourceLimit(name="core", soft=0, hard=0)]
+    limits = [pb.ResourceLimit(name="nofile", soft=None, hard=None), pb.ResourceLimit(name="core", soft=0, hard=0)]
     ids = world.submit(
         members=4,
         priority=-5,
@@ -205,8 +205,7 @@ def test_a_job_as_the_core_knows_it(world: World) -> None:
         skew=0.25,
         not_preemptible=True,
         hold=True,
-        array_first=3,
-        array_last=5,
+        array_indices=[3, 4, 5],
     )
     assert ids == [1, 2, 3]
     (made,) = world.backend.submissions
@@ -237,7 +236,7 @@ def test_defaults_are_none(world: World) -> None:
 
 
 def test_a_limit_is_never_above_the_callers_own() -> None:
-    asked = spec(limits=[pb.ResourceLimit(name="nofile", soft=4096, hard=-1)])
+    asked = spec(limits=[pb.ResourceLimit(name="nofile", soft=4096)])
     launch = job_messages.launch_from(asked, 1, 1, (), {"nofile": (1024, 2048), "core": (0, -1)})
     assert launch.limits == (("core", 0, -1), ("nofile", 2048, 2048))
 
@@ -261,10 +260,8 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"expected_duration": Duration(seconds=-1)}, "INVALID_ARGUMENT", "expected_duration -1 s"),
     ({"retries": 1001}, "INVALID_ARGUMENT", "retries 1001"),
     ({"priority": 1001}, "INVALID_ARGUMENT", "priority 1001"),
-    ({"array_first": 1, "array_last": 1_000_000}, "INVALID_ARGUMENT", "1000000 jobs"),
-    ({"array_first": 5, "array_last": 3}, "INVALID_ARGUMENT", "array 5-3"),
-    ({"array_last": 3}, "INVALID_ARGUMENT", "array 0-3"),
-    ({"array_indices": [1, 2], "array_last": 3}, "INVALID_ARGUMENT", "array_indices and array_first are both set"),
+    ({"array_indices": range(1, 10_002)}, "INVALID_ARGUMENT", "10001 jobs"),
+    ({"array_indices": [2, 1, 2]}, "INVALID_ARGUMENT", "index 2 twice"),
     ({"array_indices": [5, 2, 5]}, "INVALID_ARGUMENT", "array has index 5 twice: name each once"),
     ({"array_indices": range(10_001)}, "INVALID_ARGUMENT", "array has 10001 jobs: at most 10000"),
     (
@@ -285,7 +282,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"begin_time": Timestamp(seconds=-1)}, "INVALID_ARGUMENT", "begin_time at -1 s since 1970 is out of range"),
     ({"array_limit": 2}, "INVALID_ARGUMENT", "array_limit 2 without an array: name its indices"),
     (
-        {"array_last": 3, "array_first": 1, "array_limit": 10_001},
+        {"array_indices": [1, 2, 3], "array_limit": 10_001},
         "INVALID_ARGUMENT",
         "array_limit 10001 is out of range",
     ),
@@ -315,6 +312,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"limits": [pb.ResourceLimit(name="files", soft=1, hard=1)]}, "INVALID_ARGUMENT", "'files'"),
     ({"limits": [pb.ResourceLimit(name="nofile", soft=5, hard=1)]}, "INVALID_ARGUMENT", "nofile of 5:1"),
     ({"limits": [pb.ResourceLimit(name="nofile", soft=-2, hard=1)]}, "INVALID_ARGUMENT", "nofile of -2:1"),
+    ({"limits": [pb.ResourceLimit(name="nofile", hard=1)]}, "INVALID_ARGUMENT", "nofile of unlimited:1"),
 ]
 
 
@@ -498,7 +496,7 @@ def test_a_queue_is_made_and_changed_field_by_field(world: World) -> None:
     assert world.backend.members["team"] == ("uid:1000", "gid:44")
     made = set_queue(world, policy="2d-las(3250,7200)", strict=True, min_run=Duration())
     assert (made.policy, made.strict, made.min_run_ns, made.limit_milli) == ("2d-las(3250,7200)", True, 0, 4000)
-    made = set_queue(world, limit_milli=-1, backfill=False)
+    made = set_queue(world, mask=("limit_milli", "backfill"), backfill=False)
     assert (made.limit_milli, made.backfill, made.strict) == (NEVER_NS, False, True)
     made = set_queue(world, mask=["guarantee_milli", "members", "policy"])
     assert (made.guarantee_milli, made.policy) == (0, "fifo")
@@ -514,7 +512,7 @@ BAD_QUEUES: list[tuple[dict[str, Any], str]] = [
     ({"name": "a b"}, "queue 'a b'"),
     ({"name": "x" * 41}, "up to 40"),
     ({"guarantee_milli": -1}, "guarantee_milli -1"),
-    ({"limit_milli": -2}, "limit_milli -2"),
+    ({"limit_milli": -1}, "limit_milli -1"),
     ({"guarantee_milli": 5000, "limit_milli": 4000}, "guarantee 5 is above limit 4"),
     ({"weight": 0}, "weight 0"),
     ({"weight": 10_001}, "weight 10001"),
@@ -548,13 +546,14 @@ def test_queues_that_are_invalid(world: World, fields: dict[str, Any], named: st
 
 
 def test_a_queue_is_shown_as_it_was_set(world: World) -> None:
-    fields: dict[str, Any] = {"guarantee_milli": 2000, "limit_milli": -1, "weight": 3, "policy": "fifo", "spread": True}
+    fields: dict[str, Any] = {"guarantee_milli": 2000, "weight": 3, "policy": "fifo", "spread": True}
     set_queue(world, parent="bob", min_run=Duration(seconds=90), members=["gid:7"], **fields)
     listed = {q.name: q for q in world.call(world.queues.ListQueues, pb.ListQueuesRequest(), ROOT).queues}
     assert set(listed) == {"bob", "default", "team"}
     for field, value in fields.items():
         assert getattr(listed["team"], field) == value
     team = listed["team"]
+    assert not team.HasField("limit_milli")
     assert (team.parent, team.min_run.seconds, list(team.members)) == ("bob", 90, ["gid:7"])
     assert (team.used_milli, team.running, team.pending, team.history_gpu_seconds) == (500, 1, 2, 2.0)
 

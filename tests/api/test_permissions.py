@@ -303,7 +303,7 @@ def test_slices_are_shown_to_their_owners_and_admins(all_of_them: AllRoles) -> N
         refusal = all_of_them.refused("other", "DeleteSlice", pb.DeleteSliceRequest(name=opened.name, force=True))
         assert opened.name in refusal
         (device,) = all_of_them.call("other", "ListDevices", pb.ListDevicesRequest()).devices
-        assert device.milli_reserved == 30  # of all, as a sum
+        assert device.reserved_milli == 30  # of all, as a sum
 
 
 def test_users_make_slices_for_themselves_and_within_bounds(all_of_them: AllRoles) -> None:

@@ -49,7 +49,7 @@ def test_node_and_devices(node: Node) -> None:
     devices = node.nodes.ListDevices(pb.ListDevicesRequest()).devices
     assert [d.index for d in devices] == [0, 1, 2]
     assert {d.node for d in devices} == {"n1"}
-    assert devices[0].memory_total_bytes == 80 * GIB
+    assert devices[0].mem_total_bytes == 80 * GIB
     first = node.nodes.ListDevices(pb.ListDevicesRequest(page_size=2))
     rest = node.nodes.ListDevices(pb.ListDevicesRequest(page_size=2, page_token=first.next_page_token))
     assert [d.index for d in [*first.devices, *rest.devices]] == [0, 1, 2]
@@ -65,7 +65,7 @@ def test_four_numbers_are_answered_and_kept(emptied: Node) -> None:
     kept = emptied.get()
     assert (kept.uid, kept.revision, kept.spec) == (made.uid, made.revision, made.spec)
     (device,) = emptied.nodes.ListDevices(pb.ListDevicesRequest()).devices
-    assert (device.milli_reserved, device.memory_reserved_bytes) == (300, 8 * GIB)
+    assert (device.reserved_milli, device.mem_reserved_bytes) == (300, 8 * GIB)
 
 
 def test_invalid_names_the_field(emptied: Node) -> None:

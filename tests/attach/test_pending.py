@@ -44,7 +44,7 @@ def test_the_first_attach_binds_it(node: Node, uuids: list[str]) -> None:
     assert [d.device_uuid for d in node.get().devices] == [uuids[1]]
     second = attach(node, uuids[0])
     assert [row[0] for row in second.devices] == [raw(uuids[1])], "it stays where it is"
-    assert [d.milli_reserved for d in node.nodes.ListDevices(pb.ListDevicesRequest()).devices] == [0, 500]
+    assert [d.reserved_milli for d in node.nodes.ListDevices(pb.ListDevicesRequest()).devices] == [0, 500]
     for one in (tenant, second, holder):
         one.close()
     # this process lives on and may come back, but one that only held it is gone, and so is its memory

@@ -32,7 +32,7 @@ class FakeQueue(stubs.JobServiceServicer, stubs.QueueServiceServicer):
 
     def __init__(self) -> None:
         self.jobs: dict[int, pb.Job] = {}
-        self.queues = {"default": pb.Queue(name="default", limit_milli=-1, weight=1, policy="fifo")}
+        self.queues = {"default": pb.Queue(name="default", weight=1, policy="fifo")}
         self.rows: list[pb.Usage] = []
         self.reservations: dict[str, pb.Reservation] = {}
         self.facts: list[pb.Fact] = []
@@ -55,7 +55,7 @@ class FakeQueue(stubs.JobServiceServicer, stubs.QueueServiceServicer):
         """A job as if it had been submitted."""
         spec = pb.JobSpec(name="train", queue="default", members=1, command=["train.py"], directory="/home/a")
         spec.slice.gpus_milli = 500
-        values = {"node": NODE, "uid": os.getuid(), "exit_code": -1, "submit_time": Timestamp(seconds=SUBMITTED_S)}
+        values = {"node": NODE, "uid": os.getuid(), "submit_time": Timestamp(seconds=SUBMITTED_S)}
         job = pb.Job(**{**values, "job_id": job_id, "spec": spec, "state": state, **fields})
         self.jobs[job_id] = job
         return job
@@ -88,10 +88,10 @@ class FakeQueue(stubs.JobServiceServicer, stubs.QueueServiceServicer):
             _refuse(context, code_pb2.NOT_FOUND, f"no queue {spec.queue!r}: {name_queues(self.queues)}")
         if spec.slice.gpus_milli * (spec.members or 1) > 8000:
             _refuse(context, code_pb2.RESOURCE_EXHAUSTED, f"a gang of {spec.members} is more than the cluster has")
-        count = spec.array_last - spec.array_first + 1 if spec.array_last else 1
+        count = len(spec.array_indices) or 1
         ids = [len(self.jobs) + 1 + i for i in range(count)]
         for index, job_id in enumerate(ids):
-            array = {"array_id": ids[0], "array_index": spec.array_first + index} if spec.array_last else {}
+            array = {"array_id": ids[0], "array_index": spec.array_indices[index]} if spec.array_indices else {}
             log = Path(spec.directory) / (spec.log or "vgpu-%j.log").replace("%j", str(job_id))
             self.add(job_id, self.first_state, spec=spec, reason=self.first_reason, log=str(log), **array)
         return pb.SubmitJobResponse(job_ids=ids)

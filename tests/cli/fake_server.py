@@ -100,7 +100,7 @@ class FakeDaemon(stubs.NodeServiceServicer, stubs.SliceServiceServicer, stubs.Ev
             index=index,
             uuid=uuid_of(index),
             name="SIMULATED H200" if self.simulated else "NVIDIA H200",
-            memory_total_bytes=DEVICE_BYTES,
+            mem_total_bytes=DEVICE_BYTES,
             sm_count=132,
             simulated=self.simulated,
         )

@@ -242,11 +242,11 @@ def test_every_field_of_every_message_goes_both_ways() -> None:
     spec = pb.JobSpec(
         slice=pb.SliceSpec(gpus_milli=5, min_milli=0, device_uuids=["a", "b"]), command=["x"], environment={"k": "v"}
     )
-    spec.time_limit.seconds, spec.prediction.memory_bytes.value = 7, 1.5
-    spec.limits.add(name="nofile", soft=1, hard=-1)
+    spec.time_limit.seconds, spec.prediction.mem_bytes.value = 7, 1.5
+    spec.limits.add(name="nofile", soft=1)
     read: Any = messages.read(model.JobSpec, spec)
     assert read.slice.min_milli == 0 and read.slice.max_milli is None
-    assert (read.time_limit, read.limits[0].hard) == (timedelta(seconds=7), -1)
+    assert (read.time_limit, read.limits[0].hard) == (timedelta(seconds=7), None)
     assert messages.write(pb.JobSpec, read) == spec
 
 

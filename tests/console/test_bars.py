@@ -12,7 +12,7 @@ GIB = 1 << 30
 
 
 def device(uuid: str, reserved: int, **fields: object) -> pb.Device:
-    values = {"offered": True, "memory_total_bytes": 100 * GIB, "milli_reserved": reserved, **fields}
+    values = {"offered": True, "mem_total_bytes": 100 * GIB, "reserved_milli": reserved, **fields}
     return pb.Device(uuid=uuid, **values)  # type: ignore[arg-type]
 
 
@@ -38,7 +38,7 @@ def test_parts_lie_side_by_side() -> None:
 
 def test_what_others_have_is_not_drawn_as_free() -> None:
     """A user who is no admin sees the slices of other users in the devices' sums alone."""
-    there = device("d", 800, memory_reserved_bytes=50 * GIB)
+    there = device("d", 800, mem_reserved_bytes=50 * GIB)
     (bar,) = bars.bars([there], [item("a", "d", 500)])
     others = bar.others
     assert (others.at, others.width, others.mem_at, others.mem_width) == (500, 300, 100, 400)

@@ -11,7 +11,7 @@ def view(share: float = 0.5, throttled_ns: int = 0, uid: str = "u1") -> pb.Slice
     return pb.Slice(name="a", uid=uid, devices=[part])
 
 
-DEVICE = pb.Device(uuid="d", utilization_ratio=0.25, memory_used_bytes=9)
+DEVICE = pb.Device(uuid="d", utilization_ratio=0.25, mem_used_bytes=9)
 
 
 def test_points_are_a_step_apart() -> None:

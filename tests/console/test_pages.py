@@ -337,7 +337,7 @@ def test_a_job_is_submitted(post: Post, daemon: FakeDaemon, monkeypatch: pytest.
     assert spec is not None
     assert list(spec.command) == ["python", "my train.py", "--lr", "0.1"]
     assert (spec.slice.gpus_milli, spec.slice.mem_max_bytes) == (500, 8 * GIB)
-    assert (spec.array_first, spec.array_last, spec.hold) == (1, 3, True)
+    assert (list(spec.array_indices), spec.hold) == ([1, 2, 3], True)
     assert spec.time_limit.seconds == 9000
     assert spec.environment["B"] == "two words"
     assert spec.environment["HOME"]

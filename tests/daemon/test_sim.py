@@ -39,7 +39,7 @@ def test_simulated_devices_are_found_and_named(node: Node, device: SimulatedDevi
     devices = node.nodes.ListDevices(pb.ListDevicesRequest()).devices
     assert [(d.index, d.simulated, d.context_bytes) for d in devices] == [(0, True, 256 << 20), (1, True, 256 << 20)]
     assert all(d.name.startswith("SIMULATED") for d in devices)
-    assert devices[0].memory_total_bytes == 8 << 30
+    assert devices[0].mem_total_bytes == 8 << 30
     node.create(milli=1500)
     answer = client.attach(node.socket())
     assert [row[1] for row in answer.devices] == [1000, 500]

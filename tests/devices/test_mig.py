@@ -206,7 +206,7 @@ def test_instances_are_devices_in_place_of_their_gpu(make_system: Callable[..., 
         (100, "1g.2gb", True),
         (101, "3g.4gb", True),
     ]
-    assert [one["memory_total_bytes"] >> 30 for one in found] == [8, 2, 4]
+    assert [one["mem_total_bytes"] >> 30 for one in found] == [8, 2, 4]
     assert [one["utilization_ratio"] for one in found] == [0, None, None], "NVML does not say how busy an instance is"
     assert found[0]["parent_uuid"] is None and found[1]["parent_uuid"] == found[2]["parent_uuid"]
     assert all(one["uuid"].startswith("MIG-") for one in found[1:])

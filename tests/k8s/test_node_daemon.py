@@ -19,7 +19,7 @@ from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 
 def seen(**more: Any) -> Gpu:
-    device = pb.Device(uuid="GPU-0", name="H200", memory_total_bytes=8 << 30, granule_bytes=2 << 20, kubernetes=True)
+    device = pb.Device(uuid="GPU-0", name="H200", mem_total_bytes=8 << 30, granule_bytes=2 << 20, kubernetes=True)
     device.MergeFrom(pb.Device(**more))
     return node_seen(pb.WatchSlicesResponse(devices=[device]), "580.95.05").gpus[0]
 

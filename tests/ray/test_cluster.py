@@ -156,7 +156,7 @@ def test_a_killed_worker_leaves_nothing(cluster: RayCluster, actors: Callable[..
     os.kill(found["pid"], signal.SIGKILL)
     cluster.wait_for_end_of_slices()
     with cluster.systems[0].client() as client:
-        assert [device.milli_reserved for device in client.all(calls.devices())] == [0, 0]
+        assert [device.reserved_milli for device in client.all(calls.devices())] == [0, 0]
 
 
 @pytest.mark.skipif(importlib.util.find_spec("pandas") is None, reason="needs the package ray[tune]")
@@ -218,4 +218,4 @@ def test_nothing_of_ray_is_left(cluster: RayCluster) -> None:
     assert all(not cluster.slices(number) for number in range(2))
     for system in cluster.systems:
         with system.client() as client:
-            assert [device.milli_reserved for device in client.all(calls.devices())] == [0, 0]
+            assert [device.reserved_milli for device in client.all(calls.devices())] == [0, 0]

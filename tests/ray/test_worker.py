@@ -101,7 +101,7 @@ def test_a_worker_that_never_uses_cuda_takes_nothing(system: OwnSystem, start: C
     for worker in workers:
         worker.line()
     with system.client() as client:
-        assert [device.milli_reserved for device in client.all(calls.devices())] == [0, 0]
+        assert [device.reserved_milli for device in client.all(calls.devices())] == [0, 0]
     assert len(slices(system)) == 3
     workers[0].process.communicate()  # it ends with its standard input
     eventually(lambda: len(slices(system)) == 2, "the end of the first one's slice")

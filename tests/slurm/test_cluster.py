@@ -174,13 +174,13 @@ def test_steps_that_overlap_share_a_slice(site: Cluster, programs: Path) -> None
     second = site.begin("srun", f"--jobid={job}", "--overlap", HALF, tenant)
     with site.systems["n1"].client() as client:
         eventually(lambda: len(client.all(calls.processes(name))) == 2, "both programs in one slice")
-        assert sum(device.milli_reserved for device in client.all(calls.devices())) == 500
+        assert sum(device.reserved_milli for device in client.all(calls.devices())) == 500
         none = site.call("srun", f"--jobid={job}", "--overlap", "--gres=none", "env")
         assert "VGPU_SOCKET" not in none.stdout and site.names("n1") == [name]
         site.call("scancel", f"{job}.0")
         first.communicate(timeout=60)
         eventually(lambda: len(client.all(calls.processes(name))) == 1, "the end of the first")
-        assert sum(device.milli_reserved for device in client.all(calls.devices())) == 500, "the other one keeps it"
+        assert sum(device.reserved_milli for device in client.all(calls.devices())) == 500, "the other one keeps it"
     third = site.call("srun", f"--jobid={job}", "--overlap", HALF, str(programs / "view"))
     assert seen(third.stdout)["cuda_bytes"] == 2 * GIB
     assert site.names("n1") == [name]

@@ -281,7 +281,7 @@ def test_the_hook_of_enroot(site: Site) -> None:
 @pytest.fixture
 def memory_site(site: Site) -> Site:
     """A node of two GPUs, the smaller one of 40 GiB."""
-    devices = [{"index": 0, "memory_total_bytes": 80 << 30}, {"index": 1, "memory_total_bytes": 40 << 30}]
+    devices = [{"index": 0, "mem_total_bytes": 80 << 30}, {"index": 1, "mem_total_bytes": 40 << 30}]
     site.program("vgpu", f"cat <<'END'\n{json.dumps({'devices': devices}, indent=2)}\nEND")
     site.program("scontrol", "")
     return site

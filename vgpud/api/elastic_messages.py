@@ -21,7 +21,7 @@ HEURISTIC_BYTES_MAX = 1000
 BATCH_MAX = 1 << 40
 #: features of a device, more than there are now
 MEMORY_BYTES_MAX = float(1 << 50)
-_RANGES = {"utilisation": 1.0, "sm_activity": 1.0, "memory_bytes": MEMORY_BYTES_MAX}
+_RANGES = {"utilisation": 1.0, "sm_activity": 1.0, "mem_bytes": MEMORY_BYTES_MAX}
 
 
 def _invalid(message: str, field: str) -> RefusedError:
@@ -136,7 +136,7 @@ def prediction_from(job_spec: pb.JobSpec) -> Predicted | None:
         device=given.device,
         utilisation=ranges["utilisation"],
         sm_activity=ranges["sm_activity"],
-        memory_bytes=ranges["memory_bytes"],
+        memory_bytes=ranges["mem_bytes"],
         out_of_range=given.out_of_range,
         features=tuple(sorted(given.features.items())),
     )
@@ -173,7 +173,7 @@ def prediction_view(prediction: Predicted | None) -> pb.Prediction | None:
         device=prediction.device,
         utilisation=pb.Range(value=value, low=low, high=high),
         sm_activity=pb.Range(value=activity[0], low=activity[1], high=activity[2]),
-        memory_bytes=pb.Range(value=memory[0], low=memory[1], high=memory[2]),
+        mem_bytes=pb.Range(value=memory[0], low=memory[1], high=memory[2]),
         out_of_range=prediction.out_of_range,
         features=dict(prediction.features),
     )

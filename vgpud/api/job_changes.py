@@ -44,7 +44,7 @@ def changed_spec(job: Job, request: pb.UpdateJobRequest, queue: str, *, colocate
     assert isinstance(launch, Launch)
     paths = paths_of(request)
     given = pb.SubmitJobRequest(spec=request.spec)
-    for name in ("array_indices", "array_limit", "array_first", "array_last"):
+    for name in ("array_indices", "array_limit"):
         given.spec.ClearField(name)
     if not given.spec.HasField("slice") or not given.spec.slice.gpus_milli:
         given.spec.slice.gpus_milli = job.spec.ask.spec.gpus_milli

@@ -93,7 +93,7 @@ def submission_from(request: pb.SubmitJobRequest, launch: Launch, queue: str, *,
     `colocates`: the queue places jobs by what they use of devices.
     """
     asked = request.spec
-    count, indices = _array(asked), _indices(asked)
+    indices = _indices(asked)
     elastic = elastic_from(asked)
     spec = JobSpec(
         ask=_ask(asked, elastic),
@@ -108,7 +108,7 @@ def submission_from(request: pb.SubmitJobRequest, launch: Launch, queue: str, *,
         retries=_number(asked.retries, 0, RETRIES_MAX, "retries"),
         after=_parse_dependencies(asked),
         after_any=asked.after_any,
-        index=indices[0] if indices else asked.array_first,
+        index=indices[0] if indices else 0,
         array_limit=_array_limit(asked),
         skew_ppm=_skew(asked.skew),
         preemptible=not asked.not_preemptible,
@@ -119,7 +119,7 @@ def submission_from(request: pb.SubmitJobRequest, launch: Launch, queue: str, *,
     spec = classify_spec(spec, launch, colocates=colocates)
     fingerprint = hashlib.sha256(asked.SerializeToString(deterministic=True)).hexdigest()
     request_id = _text(request.request_id, REQUEST_ID_BYTES_MAX, "request_id")
-    return Submission(spec, count, asked.hold, request_id, fingerprint, indices)
+    return Submission(spec, len(indices) or 1, asked.hold, request_id, fingerprint, indices)
 
 
 def _members(job_spec: pb.JobSpec, elastic: Elastic | None) -> int:
@@ -158,27 +158,9 @@ def _default_name(launch: Launch) -> str:
     return "".join(c if c.isprintable() else "?" for c in word)[: NAME_BYTES_MAX // 4] or "job"
 
 
-def _array(job_spec: pb.JobSpec) -> int:
-    """How many jobs it is."""
-    first, last = job_spec.array_first, job_spec.array_last
-    if job_spec.array_indices:
-        return len(_indices(job_spec))
-    if not first and not last:
-        return 1
-    if not 1 <= first <= last:
-        raise _invalid(f"array {first}-{last} has no job: write for example 1-8", "array_first")
-    if last - first >= ARRAY_JOBS_MAX:
-        raise _invalid(
-            f"array {first}-{last} has {last - first + 1} jobs: at most {ARRAY_JOBS_MAX} are allowed", "array_last"
-        )
-    return last - first + 1
-
-
 def _indices(job_spec: pb.JobSpec) -> tuple[int, ...]:
-    """The array's indices where the request lists them, in their order."""
+    """The array's indices in their order; () of a single job."""
     given = job_spec.array_indices
-    if given and (job_spec.array_first or job_spec.array_last):
-        raise _invalid("array_indices and array_first are both set: leave one out", "array_indices")
     if len(given) > ARRAY_JOBS_MAX:
         raise _invalid(f"array has {len(given)} jobs: at most {ARRAY_JOBS_MAX} are allowed", "array_indices")
     found = tuple(sorted(set(given)))
@@ -190,7 +172,7 @@ def _indices(job_spec: pb.JobSpec) -> tuple[int, ...]:
 
 
 def _array_limit(job_spec: pb.JobSpec) -> int:
-    if job_spec.array_limit and not (job_spec.array_indices or job_spec.array_last):
+    if job_spec.array_limit and not job_spec.array_indices:
         raise _invalid(f"array_limit {job_spec.array_limit} without an array: name its indices", "array_limit")
     return _number(job_spec.array_limit, 0, ARRAY_JOBS_MAX, "array_limit")
 
@@ -261,7 +243,7 @@ def terminal_from(job_spec: pb.JobSpec) -> bool:
     if not job_spec.terminal:
         return False
     for several, what in (
-        (job_spec.array_last or job_spec.array_indices, "an array"),
+        (len(job_spec.array_indices) > 0, "an array"),
         (job_spec.members > 1, f"a gang of {job_spec.members}"),
         (job_spec.elastic.workers_max > 0, "elastic workers"),
     ):
@@ -320,10 +302,12 @@ def _limits(
     for limit in requested_limits:
         if limit.name not in LIMITS:
             raise _invalid(f"no limit is called {limit.name!r}: there are {', '.join(sorted(LIMITS))}", "limits")
-        if limit.soft < -1 or limit.hard < -1 or _limit_sort_key(limit.soft) > _limit_sort_key(limit.hard):
-            text = f"limit {limit.name} of {limit.soft}:{limit.hard} is invalid: the soft one is above the hard one"
-            raise _invalid(f"{text}, -1 is none", "limits")
-        wanted[limit.name] = (limit.soft, limit.hard)
+        soft, hard = (getattr(limit, end) if limit.HasField(end) else None for end in ("soft", "hard"))
+        if (soft or 0) < 0 or (hard or 0) < 0 or (hard is not None and (soft is None or soft > hard)):
+            shown = ":".join("unlimited" if bound is None else str(bound) for bound in (soft, hard))
+            text = f"limit {limit.name} of {shown} is invalid: write 0 or more, the soft one not above the hard one"
+            raise _invalid(f"{text}; unset is unlimited", "limits")
+        wanted[limit.name] = (-1 if soft is None else soft, -1 if hard is None else hard)
     held = []
     for name, (soft, hard) in sorted({**own, **wanted}.items()):
         top = own[name][1] if name in own else hard
@@ -368,36 +352,41 @@ def job_view(job: Job, facts: Facts, node: str, *, has_details: bool, own: bool)
         estimated_start_time=_timestamp_or_none(
             facts.estimated_start_ns if facts.estimated_start_ns < NEVER_NS else -1
         ),
-        exit_code=job.exit_code,
+        exit_code=job.exit_code if job.exit_code >= 0 else None,
         attempt=job.attempt,
         preemptions=job.preemptions,
-        array_id=spec.array,
-        array_index=spec.index,
+        array_id=spec.array or None,
+        array_index=spec.index if spec.array else None,
         slices=facts.slices,
         device_indices=facts.device_indices,
         log=launch.log_path(job.job_id, spec.index),
         gpu_seconds_granted=gpu_seconds(facts.granted),
         gpu_seconds_used=facts.used_ns / SECOND_NS,
-        position=facts.position,
+        position=facts.position or None,
         cpu_seconds=facts.cpu_ns / SECOND_NS,
         ram_peak_bytes=facts.ram_peak_bytes,
         workers=spec.members,
         gpus_milli=spec.ask.spec.gpus_milli,
-        samples_per_second=facts.samples_per_second,
+        samples_per_second=facts.samples_per_second or None,
         estimated_duration=duration(facts.estimated_ns) if facts.estimated_ns else None,
         utilisation=_utilisation(spec, launch, facts),
         utilisation_measured=facts.measured_milli >= 0,
     )
 
 
-def _utilisation(spec: JobSpec, launch: Launch, facts: Facts) -> float:
-    """Of each of its devices: what was measured, else what it is placed by or was predicted; 0 = none of these."""
+def _utilisation(spec: JobSpec, launch: Launch, facts: Facts) -> float | None:
+    """Of each of its devices: what was measured, else what it is placed by or was predicted; None: none of these."""
     known = (facts.measured_milli, spec.ask.utilisation_milli, utilisation_milli(launch.prediction))
-    return next((milli for milli in known if milli > 0), 0) / MILLI_PER_DEVICE
+    return next((milli / MILLI_PER_DEVICE for milli in known if milli > 0), None)
 
 
 def _timestamp_or_none(wall_ns: int) -> Timestamp | None:
     return timestamp(wall_ns) if wall_ns >= 0 else None
+
+
+def _bound_or_none(bound: int) -> int | None:
+    """Of a resource; None is unlimited."""
+    return bound if bound >= 0 else None
 
 
 def gpu_seconds(service: int) -> float:
@@ -427,7 +416,10 @@ def _spec_view(spec: JobSpec, launch: Launch, *, has_details: bool, own: bool) -
         directory=launch.directory,
         environment=dict(launch.environment) if has_details and own else None,
         umask=launch.umask,
-        limits=[pb.ResourceLimit(name=name, soft=soft, hard=hard) for name, soft, hard in limits],
+        limits=[
+            pb.ResourceLimit(name=name, soft=_bound_or_none(soft), hard=_bound_or_none(hard))
+            for name, soft, hard in limits
+        ],
         log=launch.log,
         skew=max(0, spec.skew_ppm) / PPM,
         not_preemptible=not spec.preemptible,
@@ -446,8 +438,8 @@ def usage_view(row: UsageRow, node: str) -> pb.Usage:
     return pb.Usage(
         node=node,
         queue=row.queue,
-        uid=row.uid,
-        job_id=row.job_id,
+        uid=row.uid if row.uid >= 0 else None,
+        job_id=row.job_id or None,
         slice=row.slice,
         gpu_seconds_asked=gpu_seconds(row.requested_service),
         gpu_seconds_granted=gpu_seconds(row.granted),

@@ -63,12 +63,12 @@ def _setting(queue: pb.Queue, name: str) -> Any:
 
 
 def _amount(high: int) -> Callable[[int, str], int]:
-    """0 to high, or -1 for none."""
+    """0 to high."""
 
     def check(value: int, field: str) -> int:
-        if not -1 <= value <= high:
-            raise _invalid(f"{field} {value} is out of range: write 0 to {high}, or -1 for none", field)
-        return NEVER_NS if value == -1 else value
+        if not 0 <= value <= high:
+            raise _invalid(f"{field} {value} is out of range: write 0 to {high}, or leave it out for none", field)
+        return value
 
     return check
 
@@ -177,5 +177,5 @@ def queue_view(spec: QueueSpec, now: QueueNow) -> pb.Queue:
     )
 
 
-def _or_none(amount: int) -> int:
-    return -1 if amount >= NEVER_NS else amount
+def _or_none(amount: int) -> int | None:
+    return None if amount >= NEVER_NS else amount

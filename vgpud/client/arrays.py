@@ -56,12 +56,6 @@ def format_array(indices: Sequence[int], limit: int) -> str:
 
 
 def set_array(spec: pb.JobSpec, indices: Sequence[int], limit: int) -> None:
-    """An array of these indices, `limit` of them at once (0: all).
-
-    Consecutive indices from 1 on are given as first and last, as older daemons take them.
-    """
+    """An array of these indices, `limit` of them at once (0: all)."""
     spec.array_limit = limit
-    if indices and indices[0] and indices[-1] - indices[0] == len(indices) - 1:
-        spec.array_first, spec.array_last = indices[0], indices[-1]
-    else:
-        spec.array_indices.extend(indices)
+    spec.array_indices.extend(indices)

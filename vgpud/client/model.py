@@ -25,13 +25,13 @@ class Device:
     #: domain:bus:device.function
     pci_bus_id: str = ""
     #: of the whole device
-    memory_total_bytes: int = 0
+    mem_total_bytes: int = 0
     #: by all programs, as the driver reports it
-    memory_used_bytes: int = 0
+    mem_used_bytes: int = 0
     #: sum of the slices' minima
-    memory_reserved_bytes: int = 0
+    mem_reserved_bytes: int = 0
     #: sum of the slices' minima
-    milli_reserved: int = 0
+    reserved_milli: int = 0
     #: streaming multiprocessors
     sm_count: int = 0
     #: not a real device
@@ -40,8 +40,8 @@ class Device:
     context_bytes: int = 0
     #: allocations are charged in multiples of this
     granule_bytes: int = 0
-    #: 0..1; 0 of a MIG instance: NVML does not say it
-    utilization_ratio: float = 0.0
+    #: 0..1; unset of a MIG instance: NVML does not say it
+    utilization_ratio: float | None = None
     #: reason why nothing new is placed here; empty = not drained
     drained: str = ""
     #: by an Xid of the device, not by an admin
@@ -53,7 +53,7 @@ class Device:
     offered: bool = False
     #: given to Kubernetes (kubernetes_devices): only claims are placed here
     kubernetes: bool = False
-    #: absent: NVML does not report it, as for the next two
+    #: unset: NVML does not report it, as for the next two
     temperature_celsius: int | None = None
     #: drawn now
     power_milliwatts: int | None = None
@@ -61,12 +61,12 @@ class Device:
     power_limit_milliwatts: int | None = None
     #: faults that the driver has reported since the daemon started
     xids: int = 0
-    #: the latest of them, 0 = none
-    last_xid: int = 0
+    #: the latest of them; unset = none
+    last_xid: int | None = None
     #: CUDA's, "9.0"; empty = not known
     compute_capability: str = ""
     #: lowest index among the devices that NVLink joins with this one, also through others: all of them have the same
-    #: number; absent = no device of the node is linked, or NVML does not report it
+    #: number; unset = no device of the node is linked, or NVML does not report it
     nvlink_group: int | None = None
     #: of a MIG instance: the GPU that it is a part of; empty = the device is a GPU
     parent_uuid: str = ""
@@ -253,8 +253,8 @@ class Slice:
     cdi_device: str = ""
     #: queue whose quota it counts against
     queue: str = ""
-    #: job that it was created for, 0 = none
-    job_id: int = 0
+    #: job that it was created for; unset = none
+    job_id: int | None = None
     #: "", "paused" (gates closed) or "evicted" (device memory is on the host)
     suspended: str = ""
     #: ResourceClaim of Kubernetes that it was created for; unset = none
@@ -278,7 +278,7 @@ class Claim:
     pod_uids: tuple[str, ...] = ()
     #: as the scheduler allocated it: the minima are never raised above it
     granted: tuple[ClaimShare, ...] = ()
-    #: of the boot (random/boot_id) during which it was prepared last
+    #: of the boot (random/boot_id) during which it was prepared last; output only
     boot_id: str = ""
     #: Of kubelet's device plugin, empty for a ResourceClaim: the first pod whose container uses the slice has it.
     #: Slices with the same ids end when they are allocated again, unless no pod has used them yet
@@ -311,8 +311,8 @@ class Container:
     node: str = ""
     #: the engine's id
     id: str = ""
-    #: host pid of its first process, 0 while it is being created
-    pid: int = 0
+    #: host pid of its first process; unset while it is being created
+    pid: int | None = None
     #: identifies its processes; empty while it is being created
     cgroup: str = ""
     #: by the node's clock
@@ -391,8 +391,8 @@ class Event:
     slice: str = ""
     #: that it is about; empty = none
     device_uuid: str = ""
-    #: that it is about (Process.process_id); 0 = none
-    process_id: int = 0
+    #: that it is about (Process.process_id); unset = none
+    process_id: int | None = None
     #: one sentence
     message: str = ""
     #: owner of the slice or job; unset = of the node, shown to every user
@@ -435,10 +435,6 @@ class JobSpec:
     after: tuple[int, ...] = ()
     #: ... or ended, with any result
     after_any: bool = False
-    #: 1-8 is first 1, last 8; both 0 = no array
-    array_first: int = 0
-    #: index of the last job of the array
-    array_last: int = 0
     #: it starts only when it is released
     hold: bool = False
     #: 0 = no limit
@@ -467,7 +463,7 @@ class JobSpec:
     elastic: ElasticSpec | None = None
     #: unset = none
     prediction: Prediction | None = None
-    #: one job for each, instead of array_first and array_last
+    #: an array: one job for each; empty = a single job
     array_indices: tuple[int, ...] = ()
     #: jobs of the array that run at once; 0 = all
     array_limit: int = 0
@@ -540,7 +536,7 @@ class Prediction:
     #: 0..1
     sm_activity: Range | None = None
     #: of the whole process
-    memory_bytes: Range | None = None
+    mem_bytes: Range | None = None
     #: the model is outside the predictor's training data: only `features` are usable
     out_of_range: bool = False
     #: of the model's graph, by name
@@ -549,14 +545,14 @@ class Prediction:
 
 @dataclass(frozen=True, kw_only=True)
 class ResourceLimit:
-    """As setrlimit(2); -1 = unlimited."""
+    """As setrlimit(2)."""
 
     #: nofile, memlock, ...
     name: str = ""
-    #: in force
-    soft: int = 0
-    #: up to which the program may raise it
-    hard: int = 0
+    #: in force; unset = unlimited
+    soft: int | None = None
+    #: up to which the program may raise it; unset = unlimited
+    hard: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -583,16 +579,16 @@ class Job:
     end_time: datetime | None = None
     #: unset = not known
     estimated_start_time: datetime | None = None
-    #: as a shell reports it (128+N for signal N), -1 = none yet
-    exit_code: int = 0
+    #: as a shell reports it (128+N for signal N); unset = none yet
+    exit_code: int | None = None
     #: number of starts from the beginning
     attempt: int = 0
     #: times that it was stopped for other jobs
     preemptions: int = 0
-    #: first job of its array, 0 = not in an array
-    array_id: int = 0
-    #: its index in the array
-    array_index: int = 0
+    #: first job of its array; unset = not in an array
+    array_id: int | None = None
+    #: its index in the array; unset = not in an array
+    array_index: int | None = None
     #: of its members, while it runs
     slices: tuple[str, ...] = ()
     #: of its devices, while it runs
@@ -603,8 +599,8 @@ class Job:
     gpu_seconds_granted: float = 0.0
     #: device time, by the arbiter
     gpu_seconds_used: float = 0.0
-    #: place in its queue, from 1; 0 = not waiting
-    position: int = 0
+    #: place in its queue, from 1; unset = not waiting
+    position: int | None = None
     #: of all its processes
     cpu_seconds: float = 0.0
     #: highest use of all its processes
@@ -613,12 +609,12 @@ class Job:
     workers: int = 0
     #: of each of them, at present
     gpus_milli: int = 0
-    #: reported by the program, or else launches counted by the hook; 0 = not known
-    samples_per_second: float = 0.0
+    #: reported by the program, or else launches counted by the hook; unset = not known
+    samples_per_second: float | None = None
     #: from similar jobs; unset = not known
     estimated_duration: timedelta | None = None
-    #: of its devices by this job alone, 0..1: measured, or else predicted; 0 = not known
-    utilisation: float = 0.0
+    #: of its devices by this job alone, 0..1: measured, or else predicted; unset = not known
+    utilisation: float | None = None
     #: `utilisation` was measured, not predicted
     utilisation_measured: bool = False
 
@@ -647,7 +643,8 @@ class TerminalSize:
 
 @dataclass(frozen=True, kw_only=True)
 class Queue:
-    """A team, or a user of one. Amounts are milli-GPU; unset = unchanged, or none."""
+    """A team, or a user of one. Amounts are milli-GPU. In SetQueue unset fields stay unless the mask names
+    them."""
 
     #: unique
     name: str = ""
@@ -655,7 +652,7 @@ class Queue:
     parent: str = ""
     #: preemptible jobs of other queues are stopped for it
     guarantee_milli: int | None = None
-    #: -1 = none
+    #: unset = none
     limit_milli: int | None = None
     #: of what is shared beyond the guarantees
     weight: int | None = None
@@ -671,9 +668,9 @@ class Queue:
     backfill: bool | None = None
     #: no job is preempted earlier
     min_run: timedelta | None = None
-    #: -1 = none
+    #: unset = none
     cpu_limit_milli: int | None = None
-    #: -1 = none
+    #: unset = none
     ram_limit_bytes: int | None = None
     #: uid:1000, gid:1000: users whose default queue it is
     members: tuple[str, ...] = ()
@@ -683,13 +680,13 @@ class Queue:
     elastic_idle: timedelta | None = None
     #: elastic jobs take all they can use before others start; false: others start first
     elastic_eager: bool | None = None
-    #: present state; ignored in SetQueue by jobs and by other slices
+    #: by jobs and by other slices, at present; output only, as the next three
     used_milli: int = 0
-    #: jobs
+    #: jobs; output only
     running: int = 0
-    #: jobs
+    #: jobs; output only
     pending: int = 0
-    #: past use, halved every half-life
+    #: past use, halved every half-life; output only
     history_gpu_seconds: float = 0.0
 
 
@@ -720,10 +717,10 @@ class Usage:
 
     #: of the job or slice; of a sum by queue
     queue: str = ""
-    #: of its user; of a sum by user
-    uid: int = 0
-    #: 0 = a slice without a job, or a sum
-    job_id: int = 0
+    #: of its user; of a sum by user; unset of another sum
+    uid: int | None = None
+    #: unset = a slice without a job, or a sum
+    job_id: int | None = None
     #: without a job; empty otherwise
     slice: str = ""
     #: GPUs requested times time waited and run

@@ -41,7 +41,7 @@ def job_view(job: pb.Job, simulated_indices: frozenset[int]) -> View:
         "queue": spec.queue,
         "state": job.state,
         "reason": job.reason or None,
-        "exit_code": job.exit_code if job.exit_code >= 0 else None,
+        "exit_code": job.exit_code if job.HasField("exit_code") else None,
         "gpus_milli": share.gpus_milli,
         "min_milli": share.min_milli if share.HasField("min_milli") else None,
         "max_milli": share.max_milli if share.HasField("max_milli") else None,
@@ -64,14 +64,14 @@ def job_view(job: pb.Job, simulated_indices: frozenset[int]) -> View:
         "retries": spec.retries,
         "after": list(spec.after),
         "after_any": spec.after_any,
-        "array_id": job.array_id or None,
-        "array_index": job.array_index if job.array_id else None,
+        "array_id": job.array_id if job.HasField("array_id") else None,
+        "array_index": job.array_index if job.HasField("array_index") else None,
         "array_limit": spec.array_limit or None,
         "submit_time": _time(job.submit_time),
         "estimated_start_time": _time(job.estimated_start_time),
         "start_time": _time(job.start_time),
         "end_time": _time(job.end_time),
-        "position": job.position or None,
+        "position": job.position if job.HasField("position") else None,
         "attempt": job.attempt,
         "preemptions": job.preemptions,
         "slices": list(job.slices),
@@ -127,19 +127,19 @@ def _prediction(prediction: pb.Prediction) -> View:
         "out_of_range": prediction.out_of_range,
         "utilisation": range_view(prediction.utilisation),
         "sm_activity": range_view(prediction.sm_activity),
-        "memory_bytes": range_view(prediction.memory_bytes),
+        "mem_bytes": range_view(prediction.mem_bytes),
     }
 
 
 def queue_view(queue: pb.Queue) -> View:
-    def amount(value: int) -> int | None:
-        return None if value < 0 else value
+    def amount(field: str) -> int | None:
+        return getattr(queue, field) if queue.HasField(field) else None
 
     return {
         "name": queue.name,
         "parent": queue.parent or None,
         "guarantee_milli": queue.guarantee_milli,
-        "limit_milli": amount(queue.limit_milli),
+        "limit_milli": amount("limit_milli"),
         "weight": queue.weight,
         "used_milli": queue.used_milli,
         "running": queue.running,
@@ -154,18 +154,19 @@ def queue_view(queue: pb.Queue) -> View:
         "elastic_wait_ns": _ns(queue.elastic_wait) if queue.HasField("elastic_wait") else None,
         "elastic_idle_ns": _ns(queue.elastic_idle) if queue.HasField("elastic_idle") else None,
         "elastic_eager": queue.elastic_eager,
-        "cpu_limit_milli": amount(queue.cpu_limit_milli),
-        "ram_limit_bytes": amount(queue.ram_limit_bytes),
+        "cpu_limit_milli": amount("cpu_limit_milli"),
+        "ram_limit_bytes": amount("ram_limit_bytes"),
         "members": list(queue.members),
     }
 
 
 def usage_view(usage: pb.Usage) -> View:
     """For a job all fields; for a sum its key and the GPU-seconds."""
+    uid = usage.uid if usage.HasField("uid") else None
     row: View = {
         "queue": usage.queue or None,
-        "uid": usage.uid if usage.uid >= 0 else None,
-        "user": find_user_name(usage.uid),
+        "uid": uid,
+        "user": find_user_name(uid),
         "jobs": usage.jobs,
         "gpu_seconds_asked": round(usage.gpu_seconds_asked, 6),
         "gpu_seconds_granted": round(usage.gpu_seconds_granted, 6),
@@ -175,7 +176,7 @@ def usage_view(usage: pb.Usage) -> View:
         row |= {"node": usage.node, "slice": usage.slice}
     if usage.namespace:
         row |= {"namespace": usage.namespace, "pod": usage.pod or None}
-    if usage.job_id:
+    if usage.HasField("job_id"):
         row |= {
             "job_id": usage.job_id,
             "state": usage.state,

@@ -79,9 +79,9 @@ def devices_grid(devices: Sequence[View]) -> Grid:
                 percent(d["utilization_ratio"]),
                 format_gpus(d["reserved_milli"]),
                 format_gpus(max(0, 1000 - d["reserved_milli"]) if d["offered"] else 0),
-                format_bytes(d["memory_used_bytes"]),
-                format_bytes(d["memory_reserved_bytes"]),
-                format_bytes(d["memory_total_bytes"]),
+                format_bytes(d["mem_used_bytes"]),
+                format_bytes(d["mem_reserved_bytes"]),
+                format_bytes(d["mem_total_bytes"]),
                 _describe_offer(d),
                 d["uuid"],
             )

@@ -153,7 +153,7 @@ class Site:
 
     def device_bytes(self) -> int:
         with self.cluster.systems[NODES[0]].client() as client:
-            return client.all(calls.devices())[0].memory_total_bytes
+            return client.all(calls.devices())[0].mem_total_bytes
 
     # ---- jobs ----
 

@@ -95,7 +95,7 @@ def test_bad_quotas_are_one_line_and_nothing_is_set(vgpu: Any, daemon: Any, word
 def test_get_shows_queues(vgpu: Any, daemon: Any) -> None:
     team = pb.Queue(name="team", parent="org", guarantee_milli=2000, limit_milli=4000, weight=3, used_milli=1500)
     team.MergeFrom(pb.Queue(running=3, pending=7, history_gpu_seconds=9000, policy="fifo", placement="fgd"))
-    team.MergeFrom(pb.Queue(strict=True, min_run=Duration(seconds=300), cpu_limit_milli=64_000, ram_limit_bytes=-1))
+    team.MergeFrom(pb.Queue(strict=True, min_run=Duration(seconds=300), cpu_limit_milli=64_000))
     team.members.extend(["gid:0", "uid:0", "gid:4294967287"])
     daemon.queue.queues["team"] = team
     lines = vgpu("queue", "ls", host=daemon.host).stdout.splitlines()
@@ -194,7 +194,7 @@ def test_tables_are_for_people(vgpu: Any, daemon: Any, rows: list[pb.Usage], mon
     assert lines[0].split() == ["JOB", "USER", "QUEUE", "STATE", "GPUS", "ASKED", "GRANTED", "USED"]
     assert lines[1].split() == ["7", "ann", "team", "completed", "4x0.5", "2.0h", "1.0h", "30.0m"]
     assert lines[3].split() == ["run-1", "ann", "default", "slice", "-", "0s", "1.0h", "0s"]
-    daemon.queue.rows = [pb.Usage(queue="team", uid=-1, jobs=5, gpu_seconds_granted=9000)]
+    daemon.queue.rows = [pb.Usage(queue="team", jobs=5, gpu_seconds_granted=9000)]
     lines = vgpu("usage", "--by", "queue", host=daemon.host).stdout.splitlines()
     assert lines == ["QUEUE  JOBS  ASKED  GRANTED  USED", "team      5     0s     2.5h    0s"]
     answer = vgpu("usage", "--by", "queue", "-o", "json", host=daemon.host).json
@@ -209,8 +209,8 @@ def test_tables_are_for_people(vgpu: Any, daemon: Any, rows: list[pb.Usage], mon
 
 def test_usage_of_pods(vgpu: Any, daemon: Any) -> None:
     daemon.queue.rows = [
-        pb.Usage(uid=-1, gpu_seconds_used=HOUR, namespace="lab"),
-        pb.Usage(uid=-1, gpu_seconds_granted=9000, namespace="team", pod="train-0"),
+        pb.Usage(gpu_seconds_used=HOUR, namespace="lab"),
+        pb.Usage(gpu_seconds_granted=9000, namespace="team", pod="train-0"),
     ]
     lines = vgpu("usage", "--by", "pod", host=daemon.host).stdout.splitlines()
     assert daemon.queue.requests[-1].by == "pod"
@@ -257,7 +257,7 @@ def test_bad_usage(vgpu: Any, daemon: Any, words: tuple[str, ...], named: str) -
 
 
 def test_what_is_not_known_is_null() -> None:
-    view = views.usage_view(pb.Usage(uid=-1, queue=""))
+    view = views.usage_view(pb.Usage(queue=""))
     assert (view["uid"], view["queue"]) == (None, None)
     assert "job_id" not in view
 

@@ -114,11 +114,10 @@ def test_all_options_reach_the_api(vgpu: Any, daemon: Any, tmp_path: Path) -> No
     assert list(slice_.device_uuids) == [daemon.devices[0].uuid]
     assert (spec.members, spec.cpu_milli, spec.ram_bytes, spec.name, spec.priority) == (4, 2500, 16 * GIB, "train", -7)
     assert (spec.time_limit.seconds, spec.expected_duration.seconds, spec.retries) == (9000, 5400, 2)
-    assert (list(spec.after), spec.after_any, spec.array_first, spec.array_last, spec.hold) == (
+    assert (list(spec.after), spec.after_any, list(spec.array_indices), spec.hold) == (
         [3, 4],
         True,
-        2,
-        9,
+        list(range(2, 10)),
         True,
     )
     assert (spec.log, spec.skew, spec.not_preemptible, spec.image) == ("out-%j", 0.25, True, "my/image:1")
@@ -310,7 +309,7 @@ def test_a_job_file_is_the_options_and_flags_win(vgpu: Any, daemon: Any, tmp_pat
     result = vgpu("submit", *words, host=daemon.host)
     assert result.code == 0, result
     spec = submitted(daemon)
-    assert (spec.slice.gpus_milli, spec.name, spec.array_last) == (2000, "mine", 2)
+    assert (spec.slice.gpus_milli, spec.name, list(spec.array_indices)) == (2000, "mine", [1, 2])
     assert (spec.slice.mem_min_bytes, spec.members, spec.time_limit.seconds, spec.retries) == (8 * GIB, 2, 3600, 1)
     assert (list(spec.after), spec.hold, spec.after_any, spec.not_preemptible) == ([3, 4], True, False, True)
     assert (spec.environment["A"], spec.environment["B"]) == ("file", "flag")

@@ -42,7 +42,7 @@ def drawn(
     slices: list[dict[str, Any]], width: int, height: int = 24, encoding: str = "utf-8", **more: Any
 ) -> list[str]:
     """The lines of a frame, after a minute of the same view every second."""
-    device = views.device_view(pb.Device(uuid=UUID, name="H200", simulated=True, memory_total_bytes=1 << 36))
+    device = views.device_view(pb.Device(uuid=UUID, name="H200", simulated=True, mem_total_bytes=1 << 36))
     history = History(1.0)
     for second in range(120):
         history.add(float(second), slices)
@@ -237,7 +237,7 @@ def test_an_old_view_says_why() -> None:
 def shown(screen: Screen, slices: list[dict[str, Any]], **fields: Any) -> list[str]:
     """The lines of a view on a terminal of 80 columns; fields: of the device."""
     processes = fields.pop("processes", [])
-    device = views.device_view(pb.Device(uuid=UUID, name="H200", simulated=True, memory_total_bytes=1 << 36, **fields))
+    device = views.device_view(pb.Device(uuid=UUID, name="H200", simulated=True, mem_total_bytes=1 << 36, **fields))
     history = History(1.0)
     history.add(0.0, slices)
     out = Console(file=io.StringIO(), width=80, height=24)
@@ -247,7 +247,7 @@ def shown(screen: Screen, slices: list[dict[str, Any]], **fields: Any) -> list[s
 
 
 def test_a_device_shows_memory_temperature_power_and_faults() -> None:
-    fields = {"memory_used_bytes": 1 << 35, "temperature_celsius": 41, "power_milliwatts": 312_400}
+    fields = {"mem_used_bytes": 1 << 35, "temperature_celsius": 41, "power_milliwatts": 312_400}
     line = shown(Screen(), [], power_limit_milliwatts=700_000, xids=3, last_xid=79, **fields)[1]
     assert line.strip() == "memory [█████     ] 32GiB of 64GiB  41 C  312 of 700 W  XIDs: 3, last 79"
     bare = shown(Screen(), [])[1]

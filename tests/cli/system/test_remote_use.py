@@ -200,14 +200,14 @@ def test_the_commands_of_certificates(site: Site, vgpu: Any, tmp_path: Path, mon
     assert (tmp_path / f"{ME}.json").stat().st_mode & 0o777 == 0o600
     assert made["certificate"] | {"not_before": "", "not_after": "", "serial": "", "sha256": ""} == {
         "kind": "user", "name": ME, "uid": os.geteuid(), "serial": "", "sha256": "", "state": "valid",
-        "not_before": "", "not_after": "", "revoked_at": None,
+        "not_before": "", "not_after": "", "revoke_time": None,
     }  # fmt: skip
     assert vgpu("cert", "user", ME, *where).code == 8, "the file exists"
     assert vgpu("cert", "user", "no-such-user", *where).code == 4
     assert vgpu("cert", "user", ME, "x.json", "--days", "9999", *where).code == 2
     assert vgpu("cert", "revoke", "no-such-user", *where).code == 4
     (revoked,) = vgpu("cert", "revoke", made["certificate"]["serial"], *where, "-o", "json").json["certificates"]
-    assert revoked["state"] == "revoked" and revoked["revoked_at"]
+    assert revoked["state"] == "revoked" and revoked["revoke_time"]
     shown = vgpu("cert", "ls", *where, "-o", "json").json["certificates"]
     assert sorted((one["kind"], one["state"]) for one in shown) == [
         ("authority", "valid"), ("server", "valid"), ("user", "revoked"),

@@ -118,7 +118,7 @@ class Matrix:
         with own.client() as client:
             if SLICE not in {item.name for item in client.all(calls.slices())}:
                 own.vgpu("slice", "create", SLICE, "--gpus", str(SLICE_OF))
-            self.device_bytes = client.all(calls.devices())[0].memory_total_bytes
+            self.device_bytes = client.all(calls.devices())[0].mem_total_bytes
         self.slice_bytes = int(self._slice().mem_max_bytes)
 
     def _slice(self) -> Any:

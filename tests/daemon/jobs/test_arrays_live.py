@@ -60,7 +60,7 @@ def are_answered(whole_s: float, took_s: list[float]) -> bool:
 def test_other_requests_are_answered_while_an_array_is_submitted_and_cancelled(queue: QueueNode) -> None:
     ids: list[int] = []
     whole_s, took_s = asked_meanwhile(
-        queue, lambda: ids.extend(queue.submit("sleep 1000", 1000, array_first=1, array_last=JOBS))
+        queue, lambda: ids.extend(queue.submit("sleep 1000", 1000, array_indices=range(1, JOBS + 1)))
     )
     assert ids == list(range(ids[0], ids[0] + JOBS))
     assert are_answered(whole_s, took_s), f"submission: {len(took_s)} calls, {max(took_s):.3f} of {whole_s:.3f} s"
@@ -78,7 +78,7 @@ def test_an_array_is_there_as_a_whole_or_not_at_all(queue: QueueNode) -> None:
     """The daemon is killed while the array is submitted, earlier and later."""
     for share in (0.1, 0.5, 0.9):
         begun = threading.Event()
-        request = pb.SubmitJobRequest(spec=queue.spec("true", 2000, array_first=1, array_last=JOBS, hold=True))
+        request = pb.SubmitJobRequest(spec=queue.spec("true", 2000, array_indices=range(1, JOBS + 1), hold=True))
         with grpc.insecure_channel(f"unix:{queue.node.runtime / 'vgpud.sock'}") as channel:
             answer = stubs.JobServiceStub(channel).SubmitJob.future(request)
             begun.set()
@@ -95,7 +95,7 @@ def test_an_array_is_there_as_a_whole_or_not_at_all(queue: QueueNode) -> None:
 
 def test_a_submission_that_is_repeated_meanwhile_is_one(queue: QueueNode) -> None:
     request = pb.SubmitJobRequest(
-        spec=queue.spec("true", 1000, array_first=1, array_last=JOBS, hold=True), request_id="same"
+        spec=queue.spec("true", 1000, array_indices=range(1, JOBS + 1), hold=True), request_id="same"
     )
     answers = [queue.jobs.SubmitJob.future(request) for _ in range(3)]
     assert len({tuple(answer.result().job_ids) for answer in answers}) == 1

@@ -67,8 +67,7 @@ def test_arrays_dependencies_and_holds(queue: QueueNode) -> None:
     array = queue.submit(
         f"{wait_for_file}; echo $VGPU_ARRAY_INDEX >> array; test $VGPU_ARRAY_INDEX != 3",
         200,
-        array_first=1,
-        array_last=3,
+        array_indices=[1, 2, 3],
     )
     assert len(array) == 3
     (any_end,) = queue.submit("cat array | wc -l > counted", 200, after=array, after_any=True)
@@ -151,7 +150,7 @@ def test_jobs_outlive_the_daemon(queue: QueueNode, number: int) -> None:
 
 
 def test_numbers_are_never_given_twice(queue: QueueNode) -> None:
-    first = queue.submit("true", 100, array_first=1, array_last=5)
+    first = queue.submit("true", 100, array_indices=range(1, 6))
     queue.restart(signal.SIGKILL)
     (after,) = queue.submit("true", 100)
     assert after > max(first)

@@ -137,8 +137,8 @@ def test_what_cannot_be_started_fails_with_the_reason(queue: QueueNode) -> None:
 def test_no_user_fills_the_daemons_memory(node: Node) -> None:
     with queue_node(node, jobs_per_user_max="5") as queue:
         queue.start()
-        queue.submit("true", 100, hold=True, array_first=1, array_last=4)
-        code, text = refused(lambda: queue.submit("true", 100, array_first=1, array_last=2))
+        queue.submit("true", 100, hold=True, array_indices=range(1, 5))
+        code, text = refused(lambda: queue.submit("true", 100, array_indices=[1, 2]))
         assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert "4 jobs that have not ended" in text
         queue.restart(signal.SIGKILL)
@@ -333,7 +333,7 @@ def test_nothing_is_half_queued_while_the_database_cannot_be_written(queue: Queu
     queue.until(running, "running")
     eventually(lambda: queue.node.names(), "its slice")
     with held_database(queue):
-        code, text = refused(lambda: queue.submit("touch ran", 500, "again", array_first=1, array_last=3))
+        code, text = refused(lambda: queue.submit("touch ran", 500, "again", array_indices=[1, 2, 3]))
         assert code is grpc.StatusCode.UNAVAILABLE
         assert "nothing was changed" in text
         (queue.work / "go").touch()
@@ -348,9 +348,9 @@ def test_nothing_is_half_queued_while_the_database_cannot_be_written(queue: Queu
     queue.restart(signal.SIGKILL)
     assert queue.get(running).exit_code == 4
     assert not (queue.work / "ran").exists()
-    again = queue.submit("touch ran", 500, "again", array_first=1, array_last=3)
+    again = queue.submit("touch ran", 500, "again", array_indices=[1, 2, 3])
     assert {queue.ended(job_id).state for job_id in again} == {"completed"}, "as clients do by themselves"
-    assert again == queue.submit("touch ran", 500, "again", array_first=1, array_last=3)
+    assert again == queue.submit("touch ran", 500, "again", array_indices=[1, 2, 3])
 
 
 def test_who_is_held_up_for_a_moment_notices_nothing(queue: QueueNode) -> None:

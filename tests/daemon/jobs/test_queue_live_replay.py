@@ -39,7 +39,7 @@ def submit_mixed(queue: QueueNode, policy: str) -> list[int]:
     ids += [queue.submit("sleep 0.4", 600, queue="team", priority=priority)[0] for priority in (1, 2, 5)]
     ids += [queue.submit(f"sleep 0.{number}", 300 + 100 * number)[0] for number in range(1, 6)]
     ids += queue.submit("sleep 0.3", 500, members=2)
-    ids += queue.submit("sleep 0.2", 400, array_first=1, array_last=5)
+    ids += queue.submit("sleep 0.2", 400, array_indices=range(1, 6))
     ids += queue.submit("exit 3", 200)
     ids += queue.submit("true", 1000, after=[ids[4], ids[9]])
     ids += queue.submit("sleep 100", 500, time_limit={"nanos": 400_000_000})

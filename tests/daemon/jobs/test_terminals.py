@@ -283,7 +283,7 @@ def test_much_output_with_no_viewer_there(there: QueueNode, submit: Submit) -> N
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
-        ({"array_first": 1, "array_last": 2}, "for an array"),
+        ({"array_indices": [1, 2]}, "for an array"),
         ({"members": 2}, "for a gang of 2"),
         ({"elastic": pb.ElasticSpec(workers_min=1, workers_max=2)}, "for elastic workers"),
     ],

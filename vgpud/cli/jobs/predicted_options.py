@@ -111,7 +111,7 @@ def message(result: Looked) -> Any:
     made = pb.Prediction(
         model=_short(result.query.model),
         device=result.gpu.name,
-        memory_bytes=pb.Range(value=value, low=low, high=high),
+        mem_bytes=pb.Range(value=value, low=low, high=high),
         out_of_range=not result.in_range,
         features=dict(result.features.values),
     )

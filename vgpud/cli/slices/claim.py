@@ -94,7 +94,7 @@ def _memory_here(settings: Settings) -> int:
     remedy = "say how much by --mem, or how much a GPU has by --device-memory (140400M)"
     try:
         with Client(settings) as client:
-            sizes = {device.memory_total_bytes for device in client.all(calls.devices()) if not device.profile}
+            sizes = {device.mem_total_bytes for device in client.all(calls.devices()) if not device.profile}
     except CliError as error:
         raise CliError(
             f"the memory of a GPU is not known, since no daemon answers: {remedy}", ExitCode.USAGE

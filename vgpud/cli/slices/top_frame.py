@@ -223,7 +223,7 @@ def _health_line(device: View, ascii_only: bool) -> Text:
     """Memory as a bar, and what NVML reports of temperature, power and faults; what it does not report is left out."""
     from rich.text import Text
 
-    used, total = device["memory_used_bytes"], device["memory_total_bytes"]
+    used, total = device["mem_used_bytes"], device["mem_total_bytes"]
     share = used / total if total else 0.0
     filled = figures.bar(min(1.0, share), MEMORY_CELLS, ascii_only)
     text = Text(f"  memory [{filled:<{MEMORY_CELLS}}] {format_bytes(used)} of {format_bytes(total)}")

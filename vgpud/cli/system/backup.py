@@ -129,7 +129,7 @@ def _show(settings: Settings, copy: Path, contents: Contents, extra_fields: dict
         "database_version": contents.version,
         "release": contents.release or None,
         "node": contents.node or None,
-        "made_at": stamp(made_s) if made_s else None,
+        "create_time": stamp(made_s) if made_s else None,
         "slices": contents.slices,
         "queues": contents.queues,
         "jobs": contents.jobs,

@@ -182,5 +182,5 @@ def _view(certificate: Issued) -> dict[str, Any]:
         "state": certificate.state(time.time_ns() / 1e9),
         "not_before": stamp(certificate.not_before_s),
         "not_after": stamp(certificate.not_after_s),
-        "revoked_at": stamp(certificate.revoked_s) if certificate.revoked_s else None,
+        "revoke_time": stamp(certificate.revoked_s) if certificate.revoked_s else None,
     }

@@ -65,7 +65,7 @@ class History:
         old, self._curves = self._curves, {}
         for device in devices:
             curve = self._curves[("", device.uuid)] = old.get(("", device.uuid)) or Curve()
-            curve.add(at_s, device.utilization_ratio, device.memory_used_bytes, 0)
+            curve.add(at_s, device.utilization_ratio, device.mem_used_bytes, 0)
         for item in slices:
             for part in item.devices:
                 if len(self._curves) >= CURVES_MAX:

@@ -94,7 +94,7 @@ def _bar(
     device: pb.Device, slices_on_device: list[tuple[pb.Slice, pb.SliceDevice]], slice_colors: Mapping[str, int]
 ) -> Bar:
     parts, at, mem_at = [], 0.0, 0.0
-    total = max(1, device.memory_total_bytes)
+    total = max(1, device.mem_total_bytes)
     used = 0.0
     for item, part in sorted(slices_on_device, key=lambda pair: natural_key(pair[0].name)):
         width = float(part.min_milli)
@@ -120,14 +120,14 @@ def _bar(
         at += width
         mem_at += mem_width
     others = _others(device, at, mem_at)
-    free = max(0, MILLI_PER_DEVICE - device.milli_reserved) if device.offered and not device.drained else 0
-    return Bar(device, parts, others, device.milli_reserved, min(1.0, max(used, device.utilization_ratio)), free)
+    free = max(0, MILLI_PER_DEVICE - device.reserved_milli) if device.offered and not device.drained else 0
+    return Bar(device, parts, others, device.reserved_milli, min(1.0, max(used, device.utilization_ratio)), free)
 
 
 def _others(device: pb.Device, at: float, mem_at: float) -> Others:
     """The rest of what is allocated, behind the parts that are drawn: it is not free."""
-    width = max(0.0, min(MILLI_PER_DEVICE, device.milli_reserved) - at)
-    mem_width = max(0.0, 1000 * device.memory_reserved_bytes / max(1, device.memory_total_bytes) - mem_at)
+    width = max(0.0, min(MILLI_PER_DEVICE, device.reserved_milli) - at)
+    mem_width = max(0.0, 1000 * device.mem_reserved_bytes / max(1, device.mem_total_bytes) - mem_at)
     return Others(at, width, mem_at, mem_width, "others'" if width >= _LABEL_MIN else "")
 
 

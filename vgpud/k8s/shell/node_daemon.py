@@ -181,7 +181,7 @@ def _gpu(device: pb.Device, slices: Sequence[str], driver_version: str) -> Gpu:
         uuid=device.uuid,
         index=device.index,
         product=device.name,
-        memory_bytes=device.memory_total_bytes - device.memory_total_bytes % memory_unit_bytes(device.granule_bytes),
+        memory_bytes=device.mem_total_bytes - device.mem_total_bytes % memory_unit_bytes(device.granule_bytes),
         granule_bytes=device.granule_bytes,
         context_bytes=device.context_bytes,
         is_simulated=device.simulated,
