@@ -17,6 +17,7 @@ from proto import Block, Field, Proto, load
 
 ROOT = Path(__file__).resolve().parent.parent
 CLIENT = ROOT / "vgpud" / "client"
+WORDS = ROOT / "vgpud" / "v1alpha1" / "words.py"
 #: scalar types of the proto in Python, with the value of a field that is not set
 _SCALARS = {"string": ("str", '""'), "bool": ("bool", "False"), "double": ("float", "0.0")}
 _SCALARS |= dict.fromkeys(("int32", "int64", "uint32", "uint64"), ("int", "0"))
@@ -50,7 +51,7 @@ def _python_type(proto: Proto, field: Field) -> tuple[str, str]:
     if field.type.startswith("map<"):
         key, value = field.type[4:-1].split(", ")
         return f"Mapping[{_SCALARS[key][0]}, {_SCALARS[value][0]}]", "field(default_factory=dict)"
-    scalar = _SCALARS.get(field.type)
+    scalar = (field.type, '""') if field.type in proto.enums else _SCALARS.get(field.type)
     name = scalar[0] if scalar else _TIMES.get(field.type, field.type)
     if field.label == "repeated":
         return f"tuple[{name}, ...]", "()"
@@ -80,7 +81,11 @@ def model(proto: Proto) -> str:
         "from collections.abc import Mapping",
         "from dataclasses import dataclass, field",
         "from datetime import datetime, timedelta",
+        "from typing import Literal",
     ]
+    for enum in proto.enums.values():
+        lines += ["", *_wrap_text(f"{enum.comment} Empty: {enum.values[0].comment}.", "#: ", 118)]
+        lines += [f"{enum.name} = Literal[{', '.join(repr(value.word) for value in enum.values)}]"]
     for block in _classes(proto):
         lines += ["", "", "@dataclass(frozen=True, kw_only=True)", f"class {block.name}:"]
         lines += [*_wrap_text(block.comment, '    """', 112, '"""'), ""]
@@ -111,6 +116,48 @@ def synchronous(source: str) -> str:
     return text
 
 
+def words(proto: Proto) -> str:
+    """The module of the words."""
+    lines = [
+        '"""Words of the API\'s enums, for people and JSON: JOB_STATE_TIMED_OUT is "timed_out", UNSPECIFIED is "".',
+        "",
+        "Made from vgpud.proto by tools/api.py: change that one, and run `make gen`.",
+        '"""',
+        "",
+        "from __future__ import annotations",
+        "",
+        "from typing import TYPE_CHECKING, Generic, TypeVar",
+        "",
+        "if TYPE_CHECKING:",
+        "    from vgpud.v1alpha1 import vgpud_pb2 as pb",
+        "",
+        'N = TypeVar("N", bound=int)',
+        "",
+        "",
+        "class Words(Generic[N]):",
+        '    """Of one enum, in the order of its numbers."""',
+        "",
+        "    def __init__(self, *words: str) -> None:",
+        '        self.words = words  # without "", which is 0',
+        "",
+        "    def to_word(self, number: int) -> str:",
+        '        """Of a value that a later version has: its number."""',
+        '        return ("", *self.words)[number] if 0 <= number <= len(self.words) else str(number)',
+        "",
+        "    def to_number(self, word: str) -> N:",
+        '        """Raises ValueError for another word."""',
+        '        return ("", *self.words).index(word)  # type: ignore[return-value]',
+        "",
+        "",
+    ]
+    for enum in proto.enums.values():
+        found = ", ".join(f'"{value.word}"' for value in enum.values[1:])
+        lines.append(f"{enum.prefix[:-1]}: Words[pb.{enum.name}] = Words({found})")
+    lines += ["", "#: by the enum's name", "ENUMS: dict[str, Words[int]] = {"]
+    lines += [f'    "{enum.name}": {enum.prefix[:-1]},' for enum in proto.enums.values()]
+    return "\n".join([*lines, "}"]) + "\n"
+
+
 def document(proto: Proto) -> str:
     """docs/api.md."""
     lines = [(ROOT / "tools" / "api_head.txt").read_text().rstrip(), "", "## In general", ""]
@@ -131,6 +178,11 @@ def document(proto: Proto) -> str:
     for block in proto.messages.values():
         if block.name not in shown:
             lines += [f"### {block.name}", "", block.comment, "", *_table(block)]
+    lines += ["## Enums", ""]
+    for enum in proto.enums.values():
+        rows = [f"| `{v.name}` | {f'`{v.word}`' if v.word else ''} | {v.comment} |" for v in enum.values]
+        lines += [f"### {enum.name}", "", enum.comment, ""]
+        lines += [f"| value of `{enum.name}` | word | meaning |", "| --- | --- | --- |", *rows, ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -163,7 +215,7 @@ def drafts() -> dict[Path, str]:
     if missing:
         sys.exit(f"vgpud.proto: write a comment, with unit and special values, for: {', '.join(missing)}")
     made = {CLIENT / to: synchronous(source) for source, to in _SYNC_FILES.items()}
-    return made | {CLIENT / "model.py": model(proto), ROOT / "docs" / "api.md": document(proto)}
+    return made | {CLIENT / "model.py": model(proto), WORDS: words(proto), ROOT / "docs" / "api.md": document(proto)}
 
 
 def outputs() -> dict[Path, str]:

@@ -22,6 +22,7 @@ from benchmarks.predict.live_system import BOUND_S, Live, Training, live
 from benchmarks.table import YES, Figure, Near, at_most, equal_to
 from vgpud.cli.demo.private_system import ROOT, OwnSystem, wait_for
 from vgpud.client import calls
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 STEPS = 400
 BATCH = 60  # divides by 1, 2, 4 without a rest, by none of them into powers of two
@@ -58,7 +59,7 @@ def workers(raw: dict[str, Any], system: Live) -> Iterator[Figure]:
     training.wait_for(4, SETTLED_STEPS)
     second = system.neighbour(500)
     training.wait_for(2, SETTLED_STEPS)
-    begun = system.wait(second, "running").state == "running"
+    begun = system.wait(second, "running").state == pb.JOB_STATE_RUNNING
     ended = system.wait(training.job_id)
     system.client.send(calls.cancel(second))
     lines = training.steps()
@@ -68,7 +69,7 @@ def workers(raw: dict[str, Any], system: Live) -> Iterator[Figure]:
     sizes = [size for size, _ in changes(lines)]
     yield Figure("live", case, "workers went 1, 4, 2 (1 = yes)", float(sizes == [1, 4, 2]), ALL)
     yield Figure("live", case, "the neighbour that waited got its room (1 = yes)", float(begun), ALL)
-    yield Figure("live", case, "job completed (1 = yes)", float(ended.state == "completed"), ALL)
+    yield Figure("live", case, "job completed (1 = yes)", float(ended.state == pb.JOB_STATE_COMPLETED), ALL)
     pids = {(line["worker"], line["pid"]) for line in lines}
     twice = len(pids) - len({worker for worker, _ in pids})
     yield Figure("live", case, "workers whose process was another one later", twice, NONE)
@@ -137,7 +138,7 @@ def a_slice(raw: dict[str, Any], system: Live) -> Iterator[Figure]:
     system.client.send(calls.cancel(neighbour))
     grown_s = until(system, job_id, 1000) - gone_s - BOUND_S
     job = system.job(job_id)
-    same = job.state == "running" and job.attempt == 1
+    same = job.state == pb.JOB_STATE_RUNNING and job.attempt == 1
     pid = int((system.system.folder / "pid").read_text())
     alive = os.path.exists(f"/proc/{pid}")
     system.client.send(calls.cancel(job_id))
@@ -255,7 +256,7 @@ def deaths(raw: dict[str, Any], system: Live) -> Iterator[Figure]:
     off = worst_difference(lines, train_alone(STEPS))
     raw["deaths"] = {"killed": killed, "changes": changes(lines), "reason": ended.reason, "off": off}
     case = "three workers; the daemon and two of them are killed"
-    yield Figure("live", case, "job completed (1 = yes)", float(ended.state == "completed"), ALL)
+    yield Figure("live", case, "job completed (1 = yes)", float(ended.state == pb.JOB_STATE_COMPLETED), ALL)
     yield Figure("live", case, "restarts of the job", ended.attempt - 1, NONE)
     yield Figure(
         "live", case, "greatest difference of a loss from that of one worker, ppm", off * 1e6, at_most(CURVE_PPM)

@@ -18,6 +18,7 @@ from vgpud.cli.common.options import Settings
 from vgpud.cli.demo.private_system import ROOT, OwnSystem, wait_for
 from vgpud.client import calls
 from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import words
 
 #: how long a job waits before elastic jobs shrink for it, and how long nothing happens before they grow
 BOUND_S = 1.0
@@ -54,7 +55,9 @@ class Live:
 
     def wait(self, job_id: int, *states: str) -> pb.Job:
         """Until it is in one of these, or has ended."""
-        wait_for(f"job {job_id}", lambda: self.job(job_id).state in (*states, *ENDED), CHANGE_S)
+        wait_for(
+            f"job {job_id}", lambda: words.JOB_STATE.to_word(self.job(job_id).state) in (*states, *ENDED), CHANGE_S
+        )
         return self.job(job_id)
 
     def neighbour(self, milli: int) -> int:
@@ -117,8 +120,9 @@ class Training:
 
     def _now(self, count: int) -> bool:
         job = self.live.job(self.job_id)
-        if job.state in ENDED:
-            raise RuntimeError(f"the training is {job.state}: {job.reason}: {self.last_text()}")
+        state = words.JOB_STATE.to_word(job.state)
+        if state in ENDED:
+            raise RuntimeError(f"the training is {state}: {job.reason}: {self.last_text()}")
         return bool(self.now().get("workers") == count)
 
     def last_text(self) -> str:

@@ -32,6 +32,7 @@ from vgpud.cli.common.options import Settings
 from vgpud.cli.demo.private_system import ROOT, OwnSystem, PartError, wait_for
 from vgpud.client import calls
 from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import words
 
 JOBS = 200
 KILLS, RESTARTS = 8, 3  # by SIGKILL, by SIGTERM
@@ -41,7 +42,7 @@ LIMITS_MILLI = (2500, 2000)
 DEVICES = 4
 STARTS = 60
 END_S = 300.0
-ENDED = ("completed", "failed", "cancelled", "timed_out")
+ENDED = calls.ENDED
 NONE = equal_to(0)
 ALL = YES
 _SERVICE = "/vgpud.v1alpha1.JobService/"
@@ -245,8 +246,11 @@ def wrong_ends(jobs: dict[int, pb.Job], by_job: dict[int, Submission]) -> list[s
         job = jobs.get(job_id)
         if job is None:
             found.append(f"job {job_id} is lost")
-        elif job.state != submission.state or submission.exit_code not in (None, job.exit_code):
-            text = f"{job.state} with {job.exit_code}, not {submission.state} with {submission.exit_code}"
+        elif (state := words.JOB_STATE.to_word(job.state)) != submission.state or submission.exit_code not in (
+            None,
+            job.exit_code,
+        ):
+            text = f"{state} with {job.exit_code}, not {submission.state} with {submission.exit_code}"
             found.append(f"job {job_id}: {text}: {job.reason} ({submission.script})")
     return found
 
@@ -335,10 +339,10 @@ def buffers(raw: dict[str, Any], system: OwnSystem, user: User) -> Iterator[Figu
     (low,) = user.submit("exec ./live_buffers check > said", 1000, priority=0)
     wait_for("its memory", lambda: (user.work / "said").exists() and "filled" in (user.work / "said").read_text())
     (high,) = user.submit("sleep 0.3", 1000, priority=5)
-    wait_for("its turn", lambda: user.job(high).state in ("running", *ENDED), END_S)
-    meanwhile = user.job(low).state
+    wait_for("its turn", lambda: user.job(high).state in (pb.JOB_STATE_RUNNING, *ENDED), END_S)
+    meanwhile = words.JOB_STATE.to_word(user.job(low).state)
     wait_for("its end", lambda: user.job(high).state in ENDED, END_S)
-    wait_for("its return", lambda: user.job(low).state == "running", END_S)
+    wait_for("its return", lambda: user.job(low).state == pb.JOB_STATE_RUNNING, END_S)
     (user.work / "check").touch()
     wait_for("its end", lambda: user.job(low).state in ENDED, END_S)
     job, said = user.job(low), (user.work / "said").read_text().split()

@@ -82,15 +82,15 @@ def test_a_list_has_the_jobs_of_its_filter(world: World) -> None:
 
     assert listed() == [1]
     assert listed(ROOT, uid=BOB.uid) == [2]
-    assert listed(states=["failed"]) == [3], "a final state includes jobs that have ended"
-    assert listed(states=["failed", "pending"]) == [1, 3]
+    assert listed(states=[pb.JOB_STATE_FAILED]) == [3], "a final state includes jobs that have ended"
+    assert listed(states=[pb.JOB_STATE_FAILED, pb.JOB_STATE_PENDING]) == [1, 3]
     assert listed(since_time=Timestamp(seconds=6)) == [1, 4], "one that had ended before is not there"
     refused = world.refused(world.jobs.ListJobs, pb.ListJobsRequest(uid=BOB.uid))
     assert refused == ("PERMISSION_DENIED", f"only admins may list what is of uid {BOB.uid}: leave the user out")
     assert world.refused(world.queues.GetUsage, pb.GetUsageRequest(uid=BOB.uid))[0] == "PERMISSION_DENIED"
-    code, text = world.refused(world.jobs.ListJobs, pb.ListJobsRequest(states=["lost"]))
+    code, text = world.refused(world.jobs.ListJobs, pb.ListJobsRequest(states=[77]))
     assert code == "INVALID_ARGUMENT"
-    assert "'lost' is none of a job: choose from pending, held" in text
+    assert "state 77 is none of a job: choose from pending, held" in text
 
 
 def test_an_array_is_cancelled_by_its_first_job(world: World) -> None:

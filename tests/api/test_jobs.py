@@ -23,6 +23,7 @@ from vgpud.core.model import Asker, Denied, Quota, Reason
 from vgpud.core.slices import queue_quota
 from vgpud.host import processes
 from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import words
 
 PID, TICKS = os.getpid(), processes.start_time(os.getpid())
 ALICE = Caller(1000, 1000, (44,), PID, admin=False, start_ticks=TICKS)
@@ -352,7 +353,7 @@ def test_a_job_is_shown_as_it_was_asked(world: World) -> None:
     job = world.call(world.jobs.GetJob, pb.GetJobRequest(job_id=1)).job
     for field in ("slice", "members", "time_limit", "environment", "directory", "command", "skew", "log"):
         assert getattr(job.spec, field) == getattr(asked, field), field
-    assert (job.node, job.job_id, job.uid, job.state, job.log) == ("n1", 1, 1000, "pending", "/tmp/1")
+    assert (job.node, job.job_id, job.uid, job.state, job.log) == ("n1", 1, 1000, pb.JOB_STATE_PENDING, "/tmp/1")
     assert (list(job.slices), list(job.device_indices), job.gpu_seconds_granted) == (["j-1"], [3], 1.5)
     assert job.submit_time.seconds == 1 and not job.HasField("start_time") and not job.HasField("estimated_start_time")
     (listed,) = world.call(world.jobs.ListJobs, pb.ListJobsRequest()).jobs
@@ -424,9 +425,9 @@ def test_what_will_not_change_is_made_once(world: World) -> None:
     assert listed[0] == listed[2]
     assert world.backend.looked_at == 1 + 3, "the one that has ended, and the other each time"
     world.backend.change(1, state=JobState.PENDING)  # queued again
-    assert world.call(world.jobs.ListJobs, pb.ListJobsRequest()).jobs[0].state == "pending"
+    assert world.call(world.jobs.ListJobs, pb.ListJobsRequest()).jobs[0].state == pb.JOB_STATE_PENDING
     world.backend.change(1, state=JobState.FAILED, ended_ns=9 * SECOND_NS)
-    assert world.call(world.jobs.ListJobs, pb.ListJobsRequest(all=True)).jobs[0].state == "failed"
+    assert world.call(world.jobs.ListJobs, pb.ListJobsRequest(all=True)).jobs[0].state == pb.JOB_STATE_FAILED
 
 
 def test_pages_of_usage_and_queues(world: World) -> None:
@@ -467,7 +468,7 @@ def test_a_watch_tells_all_at_first_and_then_what_changes(world: World) -> None:
             if step:
                 world.backend.change(*step[:1], **step[1])
             message = await asyncio.wait_for(anext(stream), 5)
-            seen.append([(job.job_id, job.state) for job in message.jobs])
+            seen.append([(job.job_id, words.JOB_STATE.to_word(job.state)) for job in message.jobs])
         await stream.aclose()
         return seen
 
@@ -580,7 +581,8 @@ def test_usage_is_the_callers_own(world: World) -> None:
     request = pb.GetUsageRequest(by="job")
     request.since_time.FromSeconds(100)
     (row,) = world.call(world.queues.GetUsage, request).usage
-    assert (row.gpu_seconds_asked, row.gpu_seconds_granted, row.job_id, row.state) == (7200.0, 3600.0, 7, "completed")
+    assert (row.gpu_seconds_asked, row.gpu_seconds_granted) == (7200.0, 3600.0)
+    assert (row.job_id, row.state) == (7, pb.JOB_STATE_COMPLETED)
     world.call(world.queues.GetUsage, pb.GetUsageRequest(), ROOT)
     assert world.backend.done == [
         ("usage", 100 * SECOND_NS, NEVER_NS, "job", 1000),

@@ -15,6 +15,7 @@ from vgpud.core.jobs.model import Ask, Job, JobSpec, JobState
 from vgpud.core.jobs.terminal import Heard, Kind
 from vgpud.core.model import Spec
 from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import words
 
 PATIENCE_S = 60.0
 
@@ -76,7 +77,9 @@ def viewing(backend: FakeBackend) -> Viewing:
     async def find(job_id: int) -> Job:
         return backend.present
 
-    return Viewing(backend, find, lambda job: pb.Job(job_id=job.job_id, state=job.state.value))
+    return Viewing(
+        backend, find, lambda job: pb.Job(job_id=job.job_id, state=words.JOB_STATE.to_number(job.state.value))
+    )
 
 
 def test_a_viewer_that_was_not_notified_that_another_has_joined() -> None:

@@ -14,13 +14,15 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from google.rpc import code_pb2, status_pb2
 from grpc_status import rpc_status
 
+from vgpud.client import calls
 from vgpud.core.slices.queue_quota import name_queues
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 from vgpud.v1alpha1 import vgpud_pb2_grpc as stubs
+from vgpud.v1alpha1 import words
 
 NODE = "testnode"
 SUBMITTED_S = 1_700_000_000
-ENDED = ("completed", "failed", "cancelled", "timed_out")
+ENDED = calls.ENDED
 
 
 def _refuse(context: grpc.ServicerContext, code: int, message: str) -> None:
@@ -56,14 +58,19 @@ class FakeQueue(stubs.JobServiceServicer, stubs.QueueServiceServicer):
         spec = pb.JobSpec(name="train", queue="default", members=1, command=["train.py"], directory="/home/a")
         spec.slice.gpus_milli = 500
         values = {"node": NODE, "uid": os.getuid(), "submit_time": Timestamp(seconds=SUBMITTED_S)}
-        job = pb.Job(**{**values, "job_id": job_id, "spec": spec, "state": state, **fields})
+        job = pb.Job(**{**values, "job_id": job_id, "spec": spec, "state": words.JOB_STATE.to_number(state), **fields})
         self.jobs[job_id] = job
         return job
+
+    def state(self, job_id: int) -> str:
+        """As a word."""
+        return words.JOB_STATE.to_word(self.jobs[job_id].state)
 
     def change(self, job_id: int, **fields: Any) -> None:
         with self._changed:
             for name, value in fields.items():
-                setattr(self.jobs[job_id], name, value)
+                number = words.JOB_STATE.to_number(value) if name == "state" else value
+                setattr(self.jobs[job_id], name, number)
             self._changes.append(job_id)
             self._changed.notify_all()
 
@@ -123,7 +130,11 @@ class FakeQueue(stubs.JobServiceServicer, stubs.QueueServiceServicer):
         self.requests.append(request)
         job = self._find(request.job_id, context)
         if job.state in ENDED:
-            _refuse(context, code_pb2.FAILED_PRECONDITION, f"job {job.job_id} has {job.state}: it cannot be changed")
+            _refuse(
+                context,
+                code_pb2.FAILED_PRECONDITION,
+                f"job {job.job_id} has {self.state(job.job_id)}: it cannot be changed",
+            )
         self.change(job.job_id, state=state)
 
     def CancelJob(self, request: pb.CancelJobRequest, context: grpc.ServicerContext) -> pb.CancelJobResponse:

@@ -192,13 +192,14 @@ def test_a_watch_of_named_jobs_ends_with_the_last_of_them(client: Client) -> Non
 
 def test_a_job_that_is_queued_again_has_not_ended() -> None:
     unended = calls.Unended([1, 2])
-    for number, state, over in ((1, "failed", False), (1, "pending", False), (2, "completed", False)):
+    failed, pending = pb.JOB_STATE_FAILED, pb.JOB_STATE_PENDING
+    for number, state, over in ((1, failed, False), (1, pending, False), (2, pb.JOB_STATE_COMPLETED, False)):
         unended.see(pb.Job(job_id=number, state=state))
         assert unended.is_over == over
-    unended.see(pb.Job(job_id=1, state="timed_out"))
+    unended.see(pb.Job(job_id=1, state=pb.JOB_STATE_TIMED_OUT))
     assert unended.is_over
     no_jobs = calls.Unended([])
-    no_jobs.see(pb.Job(job_id=1, state="failed"))
+    no_jobs.see(pb.Job(job_id=1, state=failed))
     assert not no_jobs.is_over
 
 

@@ -199,7 +199,7 @@ def test_a_page_of_a_job_in_another_state_is_asked_for_again(alice: TestClient, 
     page = alice.get("/job/7").text
     assert 'hx-get="/job/7/part?state=running"' in page and "/job/7/cancel" in page
     assert "hx-refresh" not in alice.get("/job/7/part?state=running").headers
-    daemon.queue.jobs[7].state = "completed"
+    daemon.queue.jobs[7].state = pb.JOB_STATE_COMPLETED
     assert alice.get("/job/7/part?state=running").headers["hx-refresh"] == "true"
     page = alice.get("/job/7").text
     assert not any(word in page for word in ("/job/7/part", "/job/7/cancel", "/job/7/requeue", "/job/7/change"))
@@ -259,7 +259,7 @@ def test_a_progress_bar_in_a_log_is_its_last_state(
 def test_actions_on_a_job(post: Post, daemon: FakeDaemon, action: str, before: str, after: str) -> None:
     add_job(daemon, 3, before)
     html = post(f"/job/3/{action}")
-    assert daemon.queue.jobs[3].state == after
+    assert daemon.queue.state(3) == after
     assert 'class="flash done"' in html
 
 
@@ -450,7 +450,8 @@ def test_what_if_needs_jobs_and_a_cluster(post: Post) -> None:
 def test_what_if_simulates_the_jobs(post: Post, daemon: FakeDaemon) -> None:
     """With the simulator itself, in a process of its own."""
     for number in range(1, 4):
-        row = pb.Usage(uid=1, queue="default", job_id=number, gpus_milli=1000, members=1, state="completed")
+        row = pb.Usage(uid=1, queue="default", job_id=number, gpus_milli=1000, members=1)
+        row.state = pb.JOB_STATE_COMPLETED
         row.submit_time.FromSeconds(1000 + number)
         row.start_time.FromSeconds(1000 + number)
         row.end_time.FromSeconds(2000 + number)

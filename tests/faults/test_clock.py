@@ -16,6 +16,7 @@ from tests.daemon.jobs.queue_node import MISSING, QueueNode, queue_node
 from tests.daemon.node import Node, eventually
 from tests.faults.programs import HERE, ROOT
 from tests.ports import find_free_ports
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(MISSING, reason="vgpu-job is not built: run make")]
 HOUR_S = 3600
@@ -75,17 +76,17 @@ def test_times_of_jobs_do_not_follow_a_clock_that_is_set(machine: Machine, off_s
     machine.set_clock(off_s)
     eventually(machine.clock_messages, "the event")
     assert ("ahead of" if off_s > 0 else "behind") in machine.clock_messages()[0]
-    assert queue.get(limited).state == "running"
-    assert queue.until(short, "timed_out", "failed").state == "timed_out"
+    assert queue.get(limited).state == pb.JOB_STATE_RUNNING
+    assert queue.until(short, "timed_out", "failed").state == pb.JOB_STATE_TIMED_OUT
     assert time.monotonic() - begun_s > 5, "not before its time"
     queue.ended(later)
     queue.restart(15)
-    assert queue.get(limited).state == "running", "also for the next daemon"
-    assert queue.get(ended).state == "completed", "nothing is forgotten earlier"
+    assert queue.get(limited).state == pb.JOB_STATE_RUNNING, "also for the next daemon"
+    assert queue.get(ended).state == pb.JOB_STATE_COMPLETED, "nothing is forgotten earlier"
     ran = queue.get(limited)
     assert 0 < ran.start_time.seconds - ran.submit_time.seconds + 1 < HOUR_S
     machine.set_clock(0)
-    assert queue.get(limited).state == "running"
+    assert queue.get(limited).state == pb.JOB_STATE_RUNNING
 
 
 def test_metrics_only_count_up(machine: Machine) -> None:

@@ -76,7 +76,7 @@ class Site:
         code, message, raw = self.alice.ask(JOBS + "SubmitJob", "unary_unary", request)
         assert code == "OK", message
         (job_id,) = pb.SubmitJobResponse.FromString(raw).job_ids
-        wait_for(f"job {job_id} ({self.job(job_id).reason})", lambda: self.job(job_id).state == "running")
+        wait_for(f"job {job_id} ({self.job(job_id).reason})", lambda: self.job(job_id).state == pb.JOB_STATE_RUNNING)
         return job_id
 
     def job(self, job_id: int) -> pb.Job:
@@ -213,7 +213,7 @@ def test_environments_are_gone_when_the_jobs_have_ended(site: Site) -> None:
     for job_id in site.job_ids:
         request = pb.CancelJobRequest(job_id=job_id)
         assert site.alice.ask(JOBS + "CancelJob", "unary_unary", request)[0] == "OK"
-    eventually(lambda: all(site.job(job_id).state == "cancelled" for job_id in site.job_ids))
+    eventually(lambda: all(site.job(job_id).state == pb.JOB_STATE_CANCELLED for job_id in site.job_ids))
     eventually(lambda: not _holding(site), lambda: f"still in {_holding(site)}")
 
 

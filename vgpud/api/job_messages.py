@@ -30,6 +30,7 @@ from vgpud.core.slices.capacity import parts_of
 from vgpud.core.slices.machine import REQUEST_ID_BYTES_MAX
 from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import words
 
 CPU_MILLI_MAX = 1_000_000
 RAM_BYTES_MAX = 1 << 50
@@ -344,7 +345,7 @@ def job_view(job: Job, facts: Facts, node: str, *, has_details: bool, own: bool)
         job_id=job.job_id,
         spec=_spec_view(spec, launch, has_details=has_details, own=own),
         uid=spec.uid,
-        state=job.state.value,
+        state=words.JOB_STATE.to_number(job.state.value),
         reason=job.reason,
         submit_time=timestamp(job.submitted_ns),
         start_time=_timestamp_or_none(job.began_ns),
@@ -451,7 +452,7 @@ def usage_view(row: UsageRow, node: str) -> pb.Usage:
         gpus_milli=row.gpus_milli,
         members=row.members,
         run_duration=duration(row.ran_ns) if row.job_id else None,
-        state=row.state,
+        state=words.JOB_STATE.to_number(row.state),
         namespace=row.namespace,
         pod=row.pod,
     )

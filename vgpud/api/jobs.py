@@ -31,6 +31,7 @@ from vgpud.core.slices.queue_quota import name_queues
 from vgpud.host import processes
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 from vgpud.v1alpha1 import vgpud_pb2_grpc as stubs
+from vgpud.v1alpha1 import words
 
 log = logging.getLogger("vgpud.api")
 
@@ -369,12 +370,12 @@ def _parts(jobs: Sequence[pb.Job], *, first: bool = True) -> Iterator[pb.WatchJo
 
 def _filter(request: pb.ListJobsRequest, who: Caller) -> JobFilter:
     """Raises RefusedError."""
-    known = {state.value: state for state in JobState}
-    for name in request.states:
-        if name not in known:
-            text = f"state {name[:40]!r} is none of a job: choose from {', '.join(known)}"
+    known = {words.JOB_STATE.to_number(state.value): state for state in JobState}
+    for number in request.states:
+        if number not in known:
+            text = f"state {number} is none of a job: choose from {', '.join(words.JOB_STATE.words)}"
             raise refuse(Reason.INVALID, text, "states")
-    states = tuple(dict.fromkeys(known[name] for name in request.states))
+    states = tuple(dict.fromkeys(known[number] for number in request.states))
     since_ns = _time_ns(request.since_time) if request.HasField("since_time") else 0
     ended = request.all or bool(since_ns) or any(state.is_final for state in states)
     return JobFilter(ended, _whose(request, who), request.queue, states, since_ns)

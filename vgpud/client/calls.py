@@ -17,8 +17,10 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from vgpud.client.failures import make_error
 from vgpud.errors import ExitCode
 from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import words
 
 T = TypeVar("T")
+N = TypeVar("N", bound=int)
 
 #: added to the daemon's own deadline, for its answer
 SPARE_S = 15.0
@@ -70,6 +72,13 @@ def _utf8(name: str) -> str:
         text = f"name {os.fsencode(name)!r} is not UTF-8: use letters, digits and -"
         raise make_error(text, ExitCode.USAGE) from error
     return name
+
+
+def _number(enum: words.Words[N], word: str, what: str) -> N:
+    """Raises ClientError for a word that the enum does not have."""
+    if word not in enum.words:
+        raise make_error(f"{word!r} is no {what}: choose from {', '.join(enum.words)}", ExitCode.USAGE)
+    return enum.to_number(word)
 
 
 def _new_id() -> str:
@@ -205,7 +214,8 @@ def jobs(
     since_ns: int | None = None,
 ) -> Listed[pb.Job]:
     """`uid` None: of all users that the caller may see; `states` (): in any; `since_ns`: active at some time since."""
-    request = pb.ListJobsRequest(all=include_ended, queue=queue, uid=uid, states=states, since_time=_stamp(since_ns))
+    request = pb.ListJobsRequest(all=include_ended, queue=queue, uid=uid, since_time=_stamp(since_ns))
+    request.states.extend(_number(words.JOB_STATE, state, "state of jobs") for state in states)
     return Listed("Job", "ListJobs", request, "jobs", pb.Job)
 
 
@@ -232,7 +242,7 @@ def update_job(job_id: int, spec: pb.JobSpec, fields: Sequence[str]) -> Call[pb.
 
 
 #: states of a job that has ended
-ENDED = ("completed", "failed", "cancelled", "timed_out")
+ENDED = (pb.JOB_STATE_COMPLETED, pb.JOB_STATE_FAILED, pb.JOB_STATE_CANCELLED, pb.JOB_STATE_TIMED_OUT)
 
 
 class Unended:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from google.protobuf.descriptor import FieldDescriptor
 
 from vgpud.client import model
+from vgpud.v1alpha1 import words
 
 T = TypeVar("T")
 M = TypeVar("M")
@@ -37,6 +38,8 @@ def _read_field(message: Any, field: FieldDescriptor) -> Any:
 
 
 def _read_value(field: FieldDescriptor, value: Any) -> Any:
+    if field.enum_type is not None:
+        return words.ENUMS[field.enum_type.name].to_word(value)
     if field.message_type is None:
         return value
     if field.message_type.full_name == _TIME:
@@ -65,7 +68,7 @@ def _write_field(message: Any, field: FieldDescriptor, value: Any) -> None:
         for one in value:
             write(target.add, one)
     elif _is_list(target):
-        target.extend(value)
+        target.extend(_plain(field, one) for one in value)
     elif isinstance(value, datetime):
         target.FromNanoseconds(wall_ns(value))
     elif isinstance(value, timedelta):
@@ -74,7 +77,12 @@ def _write_field(message: Any, field: FieldDescriptor, value: Any) -> None:
         target.SetInParent()
         write(lambda: target, value)
     elif field.has_presence or value:
-        setattr(message, field.name, value)
+        setattr(message, field.name, _plain(field, value))
+
+
+def _plain(field: FieldDescriptor, value: Any) -> Any:
+    """A value as the message has it: the number of a word."""
+    return value if field.enum_type is None else words.ENUMS[field.enum_type.name].to_number(value)
 
 
 def _is_list(value: Any) -> bool:

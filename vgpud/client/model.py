@@ -8,6 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Literal
+
+#: The state of a job. Empty: not known.
+JobState = Literal["", "pending", "held", "running", "suspended", "completed", "failed", "cancelled", "timed_out"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -567,8 +571,8 @@ class Job:
     spec: JobSpec | None = None
     #: its user
     uid: int = 0
-    #: pending, held, running, suspended, completed, failed, cancelled or timed_out
-    state: str = ""
+    #: at present
+    state: JobState = ""
     #: reason why it waits, or how it ended: one sentence
     reason: str = ""
     #: by the node's clock
@@ -745,8 +749,8 @@ class Usage:
     members: int = 0
     #: all its runs together
     run_duration: timedelta | None = None
-    #: as Job.state
-    state: str = ""
+    #: as Job.state; unset of a sum
+    state: JobState = ""
     #: of a Kubernetes claim's slice, and of a sum by namespace or pod; else empty
     namespace: str = ""
     #: of the same; empty when several pods have the claim

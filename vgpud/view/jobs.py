@@ -6,13 +6,19 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import words
 from vgpud.view.slices import View
 from vgpud.view.user_names import find_user_name
 
-#: final states
+#: words of the final states
 ENDED = ("completed", "failed", "cancelled", "timed_out")
 #: exit codes for jobs without one above 0: as of a shell, timeout(1) and Ctrl-C
-_CODES = {"completed": 0, "failed": 1, "timed_out": 124, "cancelled": 130}
+_CODES: dict[int, int] = {
+    pb.JOB_STATE_COMPLETED: 0,
+    pb.JOB_STATE_FAILED: 1,
+    pb.JOB_STATE_TIMED_OUT: 124,
+    pb.JOB_STATE_CANCELLED: 130,
+}
 
 
 def exit_code(job: pb.Job) -> int:
@@ -39,7 +45,7 @@ def job_view(job: pb.Job, simulated_indices: frozenset[int]) -> View:
         "uid": job.uid,
         "user": find_user_name(job.uid),
         "queue": spec.queue,
-        "state": job.state,
+        "state": words.JOB_STATE.to_word(job.state),
         "reason": job.reason or None,
         "exit_code": job.exit_code if job.HasField("exit_code") else None,
         "gpus_milli": share.gpus_milli,
@@ -179,7 +185,7 @@ def usage_view(usage: pb.Usage) -> View:
     if usage.HasField("job_id"):
         row |= {
             "job_id": usage.job_id,
-            "state": usage.state,
+            "state": words.JOB_STATE.to_word(usage.state),
             "submit_time": _time(usage.submit_time),
             "start_time": _time(usage.start_time),
             "end_time": _time(usage.end_time),

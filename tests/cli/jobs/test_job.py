@@ -55,7 +55,8 @@ def queue(daemon: Any) -> Any:
 
 def table(fake: Any, states: tuple[str, ...] = ()) -> str:
     """The table as it would be at NOW."""
-    jobs = [job_views.job_view(job, frozenset({0})) for job in fake.jobs.values() if job.state not in states]
+    jobs = [job_views.job_view(job, frozenset({0})) for job in fake.jobs.values()]
+    jobs = [job for job in jobs if job["state"] not in states]
     lines = lines_of(job_tables.jobs_grid(jobs, NOW), True, None)
     return "\n".join("".join(text for text, _ in line) for line in lines)
 
@@ -94,7 +95,11 @@ def test_ls_sends_its_filters(vgpu: Any, daemon: Any, queue: Any) -> None:
     words = ("--state", "failed,TIMED-OUT", "--since", moment, "-u", "0")
     assert vgpu("job", "ls", *words, host=daemon.host).code == 0
     request = queue.requests[-1]
-    assert (request.uid, list(request.states), request.since_time.seconds) == (0, ["failed", "timed_out"], SUBMITTED_S)
+    assert (request.uid, list(request.states), request.since_time.seconds) == (
+        0,
+        [pb.JOB_STATE_FAILED, pb.JOB_STATE_TIMED_OUT],
+        SUBMITTED_S,
+    )
     assert vgpu("job", "ls", host=daemon.host).code == 0
     assert not queue.requests[-1].HasField("uid")
 
@@ -203,14 +208,14 @@ def test_what_is_done_about_jobs(vgpu: Any, daemon: Any, queue: Any, command: st
     result = vgpu("job", command, "3", "4", host=daemon.host)
     assert result.code == 0
     assert result.stderr.count("\n") == 2 and "job 3" in result.stderr and "job 4" in result.stderr
-    assert {queue.jobs[3].state, queue.jobs[4].state} == {state}
+    assert {queue.state(3), queue.state(4)} == {state}
     for words, code in ((("99",), NOT_FOUND), (("1",), CONFLICT), (("x",), USAGE), (("0",), USAGE), ((), USAGE)):
         result = vgpu("job", command, *words, host=daemon.host)
         assert result.code == code, result
         one_line(result.stderr)
-    queue.jobs[3].state = "running"
+    queue.jobs[3].state = pb.JOB_STATE_RUNNING
     result = vgpu("job", command, "1", "3", host=daemon.host)
-    assert (result.code, queue.jobs[3].state) == (CONFLICT, state)
+    assert (result.code, queue.state(3)) == (CONFLICT, state)
     assert "job 1 has completed" in result.stderr
 
 
@@ -222,7 +227,7 @@ def test_cancel_an_array(vgpu: Any, daemon: Any, queue: Any, named: str) -> None
 
 def test_all_jobs_of_an_array_are_named_by_the_first_and_the_last(vgpu: Any, daemon: Any, queue: Any) -> None:
     result = vgpu("job", "hold", "3-4", host=daemon.host)
-    assert (result.code, queue.jobs[3].state, queue.jobs[4].state) == (0, "held", "held")
+    assert (result.code, queue.state(3), queue.state(4)) == (0, "held", "held")
     for words in (("job", "show", "3-4"), ("job", "logs", "3-4"), ("explain", "3-4")):
         result = vgpu(*words, host=daemon.host)
         assert result.code == USAGE and "'3-4' are 2 jobs: name one of them" in result.stderr
@@ -387,7 +392,7 @@ def test_top_prints_views_where_there_is_no_terminal(vgpu: Any, daemon: Any, que
 def test_the_screen_of_top_says_how_many_more_there_are() -> None:
     from rich.console import Console
 
-    job = pb.Job(node=NODE, spec=pb.JobSpec(name="a", slice=pb.SliceSpec(gpus_milli=500)), state="pending")
+    job = pb.Job(node=NODE, spec=pb.JobSpec(name="a", slice=pb.SliceSpec(gpus_milli=500)), state=pb.JOB_STATE_PENDING)
     job.submit_time.CopyFrom(at(0))
     views = [{**job_views.job_view(job, frozenset()), "job_id": i} for i in range(100)]
     out = Console(width=100, height=20, no_color=True, force_terminal=True)

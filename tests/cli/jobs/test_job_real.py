@@ -20,6 +20,7 @@ from vgpud import paths
 from vgpud.cli.common.options import Settings
 from vgpud.cli.demo.private_system import OwnSystem
 from vgpud.cli.jobs.wait import changes
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 GIB = 1 << 30
 OTHER_UID = 65534
@@ -243,12 +244,12 @@ def test_logs_follow_over_a_requeue(real: Any, home: Path, system: OwnSystem) ->
 def test_waiting_outlasts_a_killed_daemon(real: Any, system: OwnSystem, capfd: pytest.CaptureFixture[str]) -> None:
     job_id = submit(real, "--gpus", "0.25", "--", "sh", "-c", "sleep 2; exit 9")
     watched = changes(Settings(host=system.host), [int(job_id)])
-    assert next(watched).state == "running"
+    assert next(watched).state == pb.JOB_STATE_RUNNING
     assert system.daemon is not None
     system.daemon.kill()
     system.start_daemon()
     *_, last = watched
-    assert (last.state, last.exit_code) == ("failed", 9)
+    assert (last.state, last.exit_code) == (pb.JOB_STATE_FAILED, 9)
     assert "jobs continue" in capfd.readouterr().err
 
 

@@ -138,14 +138,23 @@ def test_help_names_the_policies(vgpu: Any) -> None:
 @pytest.fixture
 def rows(daemon: Any) -> list[pb.Usage]:
     job = pb.Usage(
-        node="n", queue="team", uid=os.getuid(), job_id=7, state="completed", gpus_milli=500, members=4, jobs=1
+        node="n",
+        queue="team",
+        uid=os.getuid(),
+        job_id=7,
+        state=pb.JOB_STATE_COMPLETED,
+        gpus_milli=500,
+        members=4,
+        jobs=1,
     )
     job.gpu_seconds_asked, job.gpu_seconds_granted, job.gpu_seconds_used = 2 * HOUR, HOUR, HOUR / 2
     job.submit_time.CopyFrom(Timestamp(seconds=SUBMITTED_S, nanos=500_000_000))
     job.start_time.CopyFrom(Timestamp(seconds=SUBMITTED_S + 10))
     job.end_time.CopyFrom(Timestamp(seconds=SUBMITTED_S + 1810))
     job.run_duration.CopyFrom(Duration(seconds=1800))
-    waits = pb.Usage(node="n", queue="team", uid=os.getuid(), job_id=8, state="pending", gpus_milli=1000, members=1)
+    waits = pb.Usage(
+        node="n", queue="team", uid=os.getuid(), job_id=8, state=pb.JOB_STATE_PENDING, gpus_milli=1000, members=1
+    )
     waits.submit_time.CopyFrom(Timestamp(seconds=SUBMITTED_S))
     direct = pb.Usage(node="n", queue="default", uid=os.getuid(), slice="run-1", gpu_seconds_granted=HOUR)
     daemon.queue.rows = [job, waits, direct]

@@ -462,7 +462,7 @@ def test_ctrl_c_leaves_the_job_and_says_how_to_end_it(daemon: Any) -> None:
     stderr_text = process.stderr.read()
     assert process.returncode == 130
     assert "vgpu job cancel 1" in stderr_text
-    assert daemon.queue.jobs[1].state == "pending"
+    assert daemon.queue.jobs[1].state == pb.JOB_STATE_PENDING
 
 
 @pytest.mark.parametrize("command", [("submit", "--gpus", "1", "true"), ("job", "ls"), ("queue", "ls"), ("usage",)])

@@ -15,6 +15,7 @@ from vgpud.host import processes
 from vgpud.simdevice.process import SimulatedDevice
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 from vgpud.v1alpha1 import vgpud_pb2_grpc as stubs
+from vgpud.v1alpha1 import words
 
 ENDED = ("completed", "failed", "cancelled", "timed_out")
 MISSING = not (paths.sim_lib_dir() / "libcuda.so.1").exists() or not (paths.lib_dir() / "vgpu-job").exists()
@@ -73,7 +74,7 @@ class QueueNode:
 
         def there() -> pb.Job | None:
             job = self.get(job_id)
-            return job if job.state in states else None
+            return job if words.JOB_STATE.to_word(job.state) in states else None
 
         found: pb.Job = eventually(there, f"job {job_id} {' or '.join(states)}; it is {self.get(job_id)}")
         return found

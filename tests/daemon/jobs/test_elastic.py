@@ -65,7 +65,7 @@ def test_an_elastic_slice_grows_when_nothing_happens_and_shrinks_for_a_waiting_j
     eventually(lambda: gpus(queue, name) == 1000, "its growth")
     (queue.work / "go").touch()
     job = queue.ended(job_id)
-    assert (job.state, job.attempt) == ("completed", 1)
+    assert (job.state, job.attempt) == (pb.JOB_STATE_COMPLETED, 1)
     assert queue.written("pid").count("\n") == 1, "it was never started again"
     assert queue.node.names() == []
 
@@ -130,7 +130,7 @@ def test_workers_come_and_go_and_those_who_stay_keep_their_process(queue: QueueN
     assert generations == sorted(set(generations))
     (queue.work / "done").touch()
     job = queue.ended(job_id)
-    assert (job.state, job.attempt, job.exit_code) == ("completed", 1, 0)
+    assert (job.state, job.attempt, job.exit_code) == (pb.JOB_STATE_COMPLETED, 1, 0)
     assert queue.node.names() == []
     assert "Traceback" not in queue.node.log.read_text()
 
@@ -141,10 +141,10 @@ def test_an_eager_queue_starts_it_with_all_that_it_can_use(queue: QueueNode) -> 
     (other,) = queue.submit("true", 600)
     eventually(lambda: working(queue) == "0,1,2,3", f"four: {queue.written('log')}")
     queue.restart(signal.SIGKILL)
-    assert queue.get(job_id).workers == 4 and queue.get(other).state == "pending"
+    assert queue.get(job_id).workers == 4 and queue.get(other).state == pb.JOB_STATE_PENDING
     assert "job.resized" not in queue.node.event_kinds(), "it was started so, and gives nothing to who has waited"
     (queue.work / "done").touch()
-    assert queue.ended(job_id).state == queue.ended(other).state == "completed"
+    assert queue.ended(job_id).state == queue.ended(other).state == pb.JOB_STATE_COMPLETED
 
 
 def test_a_worker_that_fails_is_replaced_as_often_as_the_job_may_be_tried(queue: QueueNode) -> None:
@@ -164,7 +164,7 @@ def test_one_that_fails_with_no_try_left_ends_the_job(queue: QueueNode) -> None:
     eventually(lambda: working(queue) == "0,1", "both")
     (queue.work / "fail-1").touch()
     job = queue.ended(job_id)
-    assert (job.state, job.exit_code) == ("failed", 3)
+    assert (job.state, job.exit_code) == (pb.JOB_STATE_FAILED, 3)
     assert "worker 1" in job.reason
     assert queue.node.names() == []
 
@@ -176,11 +176,11 @@ def test_all_workers_end_when_the_job_is_ordered_to(queue: QueueNode, how: str) 
     queue.restart(signal.SIGKILL)
     if how == "cancel":
         queue.jobs.CancelJob(pb.CancelJobRequest(job_id=job_id))
-        assert queue.ended(job_id).state == "cancelled"
+        assert queue.ended(job_id).state == pb.JOB_STATE_CANCELLED
         assert queue.node.names() == []
         return
     queue.jobs.RequeueJob(pb.RequeueJobRequest(job_id=job_id))
     eventually(lambda: all(len(found) == 2 for found in pids(queue).values()), "both anew")
     assert queue.get(job_id).attempt == 2
     (queue.work / "done").touch()
-    assert queue.ended(job_id).state == "completed"
+    assert queue.ended(job_id).state == pb.JOB_STATE_COMPLETED

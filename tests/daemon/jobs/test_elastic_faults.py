@@ -78,7 +78,7 @@ def test_workers_that_were_decided_on_and_no_more_begin_once(queue: QueueNode) -
     eventually(lambda: working(queue) == "0,1", "both")
     queue.restart(signal.SIGKILL)
     (queue.work / "done").touch()
-    assert queue.ended(job_id).state == "completed"
+    assert queue.ended(job_id).state == pb.JOB_STATE_COMPLETED
     assert {number: len(found) for number, found in pids(queue).items()} == {0: 1, 1: 1}
     (queue.work / "go").touch()
     queue.ended(first)
@@ -112,7 +112,7 @@ def test_one_that_was_to_come_comes_and_one_that_was_to_leave_leaves(queue: Queu
     eventually(lambda: queue.node.names() == [f"j-{job_id}-0"], "its slice alone")
     assert [len(found) for found in pids(queue).values()] == [1, 1]
     (queue.work / "done").touch()
-    assert queue.ended(job_id).state == "completed"
+    assert queue.ended(job_id).state == pb.JOB_STATE_COMPLETED
 
 
 def test_one_that_was_to_be_begun_again_is_not_when_its_capacity_is_given_away(queue: QueueNode) -> None:
@@ -140,7 +140,7 @@ def test_one_that_was_to_be_begun_again_is_not_when_its_capacity_is_given_away(q
     eventually(lambda: sorted(queue.node.names()) == [f"j-{job_id}-0", f"j-{job_id}-1"], "their slices alone")
     assert "job.resize_failed" not in queue.node.event_kinds()
     (queue.work / "done").touch()
-    assert queue.ended(job_id).state == "completed"
+    assert queue.ended(job_id).state == pb.JOB_STATE_COMPLETED
     assert 3 not in pids(queue)
 
 
@@ -153,7 +153,7 @@ def test_a_worker_that_fails_while_no_daemon_looks_is_replaced_then(queue: Queue
     queue.start()
     eventually(lambda: working(queue) == "1,2", "the survivor is the first")
     (queue.work / "done").touch()
-    assert queue.ended(job_id).state == "completed"
+    assert queue.ended(job_id).state == pb.JOB_STATE_COMPLETED
 
 
 def test_when_all_have_gone_with_the_machine_the_job_is_tried_from_its_beginning(queue: QueueNode) -> None:
@@ -173,7 +173,7 @@ def test_when_all_have_gone_with_the_machine_the_job_is_tried_from_its_beginning
     assert "job.worker_failed" not in queue.node.event_kinds()
     assert any("restarted" in text for text in queue.node.messages("job.retried"))
     assert queue.node.names() == []
-    assert queue.get(job_id).state == "pending"
+    assert queue.get(job_id).state == pb.JOB_STATE_PENDING
 
 
 def end(begun: Path) -> None:
@@ -195,7 +195,7 @@ def test_a_straggler_is_replaced_first_and_leaves_after(queue: QueueNode) -> Non
     eventually(lambda: sorted(queue.node.names()) == [f"j-{job_id}-{number}" for number in (0, 2, 3)], "three slices")
     assert any("worker 1" in text for text in queue.node.messages("job.straggler"))
     (queue.work / "done").touch()
-    assert queue.ended(job_id).state == "completed"
+    assert queue.ended(job_id).state == pb.JOB_STATE_COMPLETED
 
 
 def test_no_worker_joins_a_straggler_beyond_the_limit_of_its_queue(queue: QueueNode) -> None:
@@ -206,7 +206,7 @@ def test_no_worker_joins_a_straggler_beyond_the_limit_of_its_queue(queue: QueueN
     (text,) = queue.node.messages("job.straggler")
     assert text.endswith("there is no capacity for a stand-in beside it, so it leaves first")
     (queue.work / "done").touch()
-    assert queue.ended(job_id).state == "completed"
+    assert queue.ended(job_id).state == pb.JOB_STATE_COMPLETED
 
 
 def test_the_queue_counts_a_worker_that_takes_a_stragglers_place(queue: QueueNode) -> None:
@@ -218,11 +218,11 @@ def test_the_queue_counts_a_worker_that_takes_a_stragglers_place(queue: QueueNod
     script = "while [ ! -e go ]; do sleep 0.02; done"
     (wide,), (narrow,) = queue.submit(script, 300), queue.submit(script, 200)
     queue.until(narrow, "running")
-    assert queue.get(wide).state == "pending"
+    assert queue.get(wide).state == pb.JOB_STATE_PENDING
     assert "job.start_failed" not in queue.node.event_kinds(), "what it has is not given to others"
     for name in ("go", "done"):
         (queue.work / name).touch()
-    assert {queue.ended(one).state for one in (job_id, wide, narrow)} == {"completed"}
+    assert {queue.ended(one).state for one in (job_id, wide, narrow)} == {pb.JOB_STATE_COMPLETED}
 
 
 def test_where_workers_are_is_reported_to_a_queue_that_knows_another_place(queue: QueueNode) -> None:
@@ -238,9 +238,9 @@ def test_where_workers_are_is_reported_to_a_queue_that_knows_another_place(queue
     change(queue, job_id, elsewhere)
     queue.start()
     (beside,) = queue.submit("true", 700)
-    assert queue.ended(beside).state == "completed", "its room is where it is, and nowhere else"
+    assert queue.ended(beside).state == pb.JOB_STATE_COMPLETED, "its room is where it is, and nowhere else"
     (queue.work / "done").touch()
-    assert queue.ended(job_id).state == "completed"
+    assert queue.ended(job_id).state == pb.JOB_STATE_COMPLETED
 
 
 def test_an_elastic_slice_that_has_less_than_its_queue_believes_is_believed(queue: QueueNode) -> None:
@@ -266,7 +266,7 @@ def test_an_elastic_slice_that_has_less_than_its_queue_believes_is_believed(queu
 
     eventually(lambda: queue.get(job_id).gpus_milli == read_size() != 900, "the truth")
     (queue.work / "go").touch()
-    assert queue.ended(job_id).state == "completed"
+    assert queue.ended(job_id).state == pb.JOB_STATE_COMPLETED
 
 
 NONSENSE = [
@@ -321,7 +321,7 @@ def test_a_stream_of_no_worker_ends_at_once(queue: QueueNode, said: dict[str, ob
     eventually(lambda: working(queue) == "0", "the first")
     first = pb.WorkRequest(**({"job_id": job_id, "attempt": 1, "worker": 0, "generation": 1} | said))  # type: ignore[arg-type]
     assert refused(lambda: list(queue.jobs.Work(iter([first]), timeout=30)))[0] is code
-    assert queue.get(job_id).state == "running"
+    assert queue.get(job_id).state == pb.JOB_STATE_RUNNING
     assert working(queue) == "0"
 
 
@@ -350,7 +350,7 @@ def test_what_an_autoscaler_has_learnt_outlives_the_daemon(queue: QueueNode) -> 
     queue.start()
     eventually(lambda: working(queue) == "0", "it goes on")
     (queue.work / "done").touch()
-    assert queue.ended(job_id).state == "completed"
+    assert queue.ended(job_id).state == pb.JOB_STATE_COMPLETED
 
 
 def test_jobs_share_a_device_by_what_is_predicted_also_over_a_restart(queue: QueueNode) -> None:
@@ -371,9 +371,9 @@ def test_jobs_share_a_device_by_what_is_predicted_also_over_a_restart(queue: Que
         eventually(lambda name=f"j-{job_id}": name in queue.node.names(), "its slice")
         (share,) = queue.node.get(f"j-{job_id}").devices
         assert (share.min_milli, share.max_milli) == (500, 1000)
-    assert queue.get(third).state == "pending", "two to a device"
+    assert queue.get(third).state == pb.JOB_STATE_PENDING, "two to a device"
     queue.restart(signal.SIGKILL)
     assert [round(queue.get(job_id).utilisation, 2) for job_id in (one, other)] == [0.4, 0.7]
-    assert queue.get(third).state == "pending"
+    assert queue.get(third).state == pb.JOB_STATE_PENDING
     (queue.work / "go").touch()
-    assert {queue.ended(job_id).state for job_id in (one, other, third)} == {"completed"}
+    assert {queue.ended(job_id).state for job_id in (one, other, third)} == {pb.JOB_STATE_COMPLETED}

@@ -36,7 +36,7 @@ def test_what_was_learnt_and_decided_outlives_the_daemon(queue: QueueNode) -> No
         queue.ended(queue.submit("sleep 0.2", 500)[0])
     (job_id,) = queue.submit("while [ ! -e go ]; do sleep 0.05; done", 1000)
     (alike,) = queue.submit("sleep 0.2", 500)
-    eventually(lambda: queue.get(alike).state == "completed", "it has room beside")
+    eventually(lambda: queue.get(alike).state == pb.JOB_STATE_COMPLETED, "it has room beside")
     queue.until(job_id, "running")
     before = [fact for fact in explained(queue, job_id) if fact[0] == "device"]
     assert len(before) == 1 and "GPU on device " in before[0][1] and "best-fit" in before[0][1]
@@ -57,7 +57,7 @@ def test_one_that_waits_starts_when_it_does_what_would_help(queue: QueueNode) ->
     facts = explained(queue, waiting)
     assert facts[0][0] == "queue" and "no device has 0.5 GPU" in facts[0][1]
     assert ("help", "with --gpus 0.3 it would start now") in facts
-    assert queue.ended(queue.submit("true", 300)[0]).state == "completed"
+    assert queue.ended(queue.submit("true", 300)[0]).state == pb.JOB_STATE_COMPLETED
 
 
 def test_who_is_not_there_is_refused(queue: QueueNode) -> None:

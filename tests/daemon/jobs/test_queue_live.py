@@ -26,7 +26,7 @@ def queue(node: Node) -> Iterator[QueueNode]:
 def test_a_job_runs_on_its_slice_and_completes(queue: QueueNode) -> None:
     (job_id,) = queue.submit('echo "$VGPU_SOCKET"; echo of $VGPU_JOB_ID', 500)
     job = queue.ended(job_id)
-    assert (job.state, job.exit_code, job.attempt) == ("completed", 0, 1)
+    assert (job.state, job.exit_code, job.attempt) == (pb.JOB_STATE_COMPLETED, 0, 1)
     assert queue.written(f"{job_id}.log") == f"{queue.node.socket(f'j-{job_id}')}\nof {job_id}\n"
     assert queue.node.names() == []
     event_kinds = [kind for kind in queue.node.event_kinds() if kind.startswith("job.")]
@@ -44,7 +44,9 @@ def test_exit_codes_and_what_they_used(queue: QueueNode) -> None:
     ids |= {143: queue.submit("kill -TERM $$", 100)[0], 127: queue.submit("exec /nonexistent", 100)[0]}
     for code, job_id in ids.items():
         job = queue.ended(job_id)
-        assert (job.state, job.exit_code) == ("completed" if code == 0 else "failed", code), job.reason
+        assert (job.state, job.exit_code) == (pb.JOB_STATE_COMPLETED if code == 0 else pb.JOB_STATE_FAILED, code), (
+            job.reason
+        )
     assert queue.node.names() == []
 
 
@@ -59,7 +61,7 @@ def test_a_gang_has_a_slice_for_each_member(queue: QueueNode) -> None:
     lines = sorted(queue.written("out").splitlines())
     assert lines == [f"{i} of 2 at {queue.node.socket(f'j-{job_id}-{i}')}" for i in range(2)]
     (queue.work / "go").touch()
-    assert queue.ended(job_id).state == "completed"
+    assert queue.ended(job_id).state == pb.JOB_STATE_COMPLETED
 
 
 def test_arrays_dependencies_and_holds(queue: QueueNode) -> None:
@@ -73,17 +75,17 @@ def test_arrays_dependencies_and_holds(queue: QueueNode) -> None:
     (any_end,) = queue.submit("cat array | wc -l > counted", 200, after=array, after_any=True)
     (never,) = queue.submit("touch never", 200, after=[array[2]])
     (held,) = queue.submit("touch held", 200, hold=True)
-    assert queue.get(held).state == "held"
+    assert queue.get(held).state == pb.JOB_STATE_HELD
     (queue.work / "told").touch()
-    assert queue.ended(any_end).state == "completed"
+    assert queue.ended(any_end).state == pb.JOB_STATE_COMPLETED
     assert queue.written("counted").strip() == "3"
-    assert queue.get(array[2]).state == "failed"
+    assert queue.get(array[2]).state == pb.JOB_STATE_FAILED
     cancelled = queue.ended(never)
-    assert cancelled.state == "cancelled"
+    assert cancelled.state == pb.JOB_STATE_CANCELLED
     assert f"job {array[2]}" in cancelled.reason
     assert not (queue.work / "held").exists()
     queue.jobs.ReleaseJob(pb.ReleaseJobRequest(job_id=held))
-    assert queue.ended(held).state == "completed"
+    assert queue.ended(held).state == pb.JOB_STATE_COMPLETED
 
 
 def test_cancelled_and_timed_out_jobs_end_with_all_they_started(queue: QueueNode) -> None:
@@ -91,10 +93,10 @@ def test_cancelled_and_timed_out_jobs_end_with_all_they_started(queue: QueueNode
     (limited,) = queue.submit("sleep 1000", 500, time_limit={"nanos": 300_000_000})
     eventually(lambda: queue.written("child").strip(), "its child")
     queue.jobs.CancelJob(pb.CancelJobRequest(job_id=slow))
-    assert queue.ended(slow).state == "cancelled"
+    assert queue.ended(slow).state == pb.JOB_STATE_CANCELLED
     child = int(queue.written("child"))
     eventually(lambda: not Path(f"/proc/{child}").exists(), "the end of its child")
-    assert queue.ended(limited).state == "timed_out"
+    assert queue.ended(limited).state == pb.JOB_STATE_TIMED_OUT
     assert queue.node.names() == []
     code, text = refused(lambda: queue.jobs.CancelJob(pb.CancelJobRequest(job_id=slow)))
     assert code is grpc.StatusCode.FAILED_PRECONDITION
@@ -106,10 +108,10 @@ def test_one_without_capacity_says_why_and_starts_when_there_is(queue: QueueNode
     assert made.queue == "default"
     (job_id,) = queue.submit("true", 500)
     job = queue.get(job_id)
-    assert (job.state, job.position) == ("pending", 1)
+    assert (job.state, job.position) == (pb.JOB_STATE_PENDING, 1)
     assert job.reason
     queue.node.slices.DeleteSlice(pb.DeleteSliceRequest(name="direct"))
-    assert queue.ended(job_id).state == "completed"
+    assert queue.ended(job_id).state == pb.JOB_STATE_COMPLETED
 
 
 def test_a_repeated_request_is_one_job(queue: QueueNode) -> None:
@@ -138,10 +140,10 @@ def test_jobs_outlive_the_daemon(queue: QueueNode, number: int) -> None:
     time.sleep(0.3)
     queue.start()
     assert queue.ended(ends).exit_code == 6
-    assert queue.ended(waits).state == "completed"
-    assert queue.get(held).state == "held"
+    assert queue.ended(waits).state == pb.JOB_STATE_COMPLETED
+    assert queue.get(held).state == pb.JOB_STATE_HELD
     running = queue.get(stays)
-    assert (running.state, running.attempt) == ("running", 1)
+    assert (running.state, running.attempt) == (pb.JOB_STATE_RUNNING, 1)
     assert queue.node.get(f"j-{stays}").uid == before[f"j-{stays}"]
     (queue.work / "late").touch()
     assert queue.ended(stays).exit_code == 5
@@ -166,7 +168,7 @@ def test_queues_are_kept_and_their_limits_hold(queue: QueueNode) -> None:
     ids = [queue.submit(script, 600)[0] for _ in range(2)]
     queue.until(ids[0], "running")
     second = queue.get(ids[1])
-    assert (second.state, second.spec.queue) == ("pending", "team")
+    assert (second.state, second.spec.queue) == (pb.JOB_STATE_PENDING, "team")
     assert "queue team" in second.reason
     code, text = refused(lambda: queue.queues.DeleteQueue(pb.DeleteQueueRequest(name="team")))
     assert code is grpc.StatusCode.FAILED_PRECONDITION
@@ -186,9 +188,9 @@ def test_slices_made_otherwise_are_held_to_a_queues_limit_unless_the_site_says_o
         assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert "queue team has a limit of 1 GPUs and 0.7 in use (slice a 0.7)" in text
         (job_id,) = queue.submit("true", 400)
-        assert queue.get(job_id).state == "pending"
+        assert queue.get(job_id).state == pb.JOB_STATE_PENDING
         queue.node.slices.DeleteSlice(pb.DeleteSliceRequest(name="a"))
-        assert queue.ended(job_id).state == "completed"
+        assert queue.ended(job_id).state == pb.JOB_STATE_COMPLETED
 
 
 def test_a_jobs_slice_is_the_queues_alone(queue: QueueNode) -> None:
@@ -203,7 +205,7 @@ def test_a_jobs_slice_is_the_queues_alone(queue: QueueNode) -> None:
     ):
         assert refused(call)[0] in (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT)
     (queue.work / "go").touch()
-    assert queue.ended(job_id).state == "completed"
+    assert queue.ended(job_id).state == pb.JOB_STATE_COMPLETED
 
 
 def test_usage_is_asked_granted_and_used(queue: QueueNode) -> None:
@@ -216,7 +218,7 @@ def test_usage_is_asked_granted_and_used(queue: QueueNode) -> None:
     rows = {u.job_id: u for u in queue.queues.GetUsage(pb.GetUsageRequest(by="job")).usage}
     row = rows[job_id]
     assert 0.5 <= row.gpu_seconds_granted <= row.gpu_seconds_asked < 5
-    assert (row.state, row.members, row.gpus_milli) == ("completed", 2, 500)
+    assert (row.state, row.members, row.gpus_milli) == (pb.JOB_STATE_COMPLETED, 2, 500)
     assert rows[0].gpu_seconds_granted > 0
     (queue_sum,) = queue.queues.GetUsage(pb.GetUsageRequest(by="queue")).usage
     assert (queue_sum.queue, queue_sum.jobs) == ("default", 1)

@@ -70,11 +70,11 @@ def test_a_decision_to_start_that_was_saved_and_no_more_is_carried_out_once(queu
     jobs.close()
     change(queue, job_id, state=JobState.RUNNING, attempt=1, started_ns=placed.started_ns, placement=placed.placement)
     queue.start()
-    assert queue.ended(job_id).state == "completed"
+    assert queue.ended(job_id).state == pb.JOB_STATE_COMPLETED
     queue.restart(signal.SIGKILL)
     assert queue.written("ran") == "1\n"
     (queue.work / "go").touch()
-    assert queue.ended(first).state == "completed"
+    assert queue.ended(first).state == pb.JOB_STATE_COMPLETED
     assert queue.node.names() == []
 
 
@@ -88,11 +88,11 @@ def test_one_that_was_ordered_to_end_is_ordered_again(queue: QueueNode) -> None:
     change(queue, again, stopping="job 9 needs the room", stop_to=JobState.SUSPENDED)
     queue.start()
     job = queue.ended(job_id)
-    assert (job.state, job.reason) == ("cancelled", "cancelled by its owner")
+    assert (job.state, job.reason) == (pb.JOB_STATE_CANCELLED, "cancelled by its owner")
     eventually(lambda: queue.get(again).preemptions == 1, "it makes room, although nobody needs it any more")
     assert queue.until(again, "running").attempt == 1
     (queue.work / "go").touch()
-    assert queue.ended(again).state == "completed"
+    assert queue.ended(again).state == pb.JOB_STATE_COMPLETED
     assert queue.written("ran") == "1\n"
 
 
@@ -110,7 +110,7 @@ def test_one_that_ends_because_the_former_daemon_stopped_it_is_started_again(que
     change(queue, job_id, stopping="job 9 needs the room", stop_to=JobState.SUSPENDED)
     queue.start()
     job = queue.ended(job_id)
-    assert (job.state, job.attempt) == ("completed", 2)
+    assert (job.state, job.attempt) == (pb.JOB_STATE_COMPLETED, 2)
     assert queue.written("ran") == "1\n2\n"
 
 
@@ -123,13 +123,13 @@ def test_slices_without_their_job_go_at_the_next_start(queue: QueueNode) -> None
     change(queue, job_id, state=JobState.COMPLETED, ended_ns=1 << 61, placement=())
     queue.start()
     assert queue.node.names() == []
-    assert queue.get(job_id).state == "completed"
+    assert queue.get(job_id).state == pb.JOB_STATE_COMPLETED
 
 
 def test_what_cannot_be_started_fails_with_the_reason(queue: QueueNode) -> None:
     (job_id,) = queue.submit("true", 500, directory="/nonexistent")
     job = queue.ended(job_id)
-    assert job.state == "failed"
+    assert job.state == pb.JOB_STATE_FAILED
     assert "/nonexistent" in job.reason
     assert queue.node.names() == []
 
@@ -152,9 +152,9 @@ def test_nothing_new_is_placed_on_a_drained_device(queue: QueueNode) -> None:
     (one,) = queue.submit("while [ ! -e go ]; do sleep 0.02; done", 800)
     (two,) = queue.submit("true", 800)
     assert list(queue.until(one, "running").device_indices) in ([], [1])
-    assert queue.get(two).state == "pending"
+    assert queue.get(two).state == pb.JOB_STATE_PENDING
     queue.node.nodes.UndrainDevice(pb.UndrainDeviceRequest(device_uuid=device.uuid))
-    assert queue.ended(two).state == "completed"
+    assert queue.ended(two).state == pb.JOB_STATE_COMPLETED
     (queue.work / "go").touch()
 
 
@@ -339,17 +339,17 @@ def test_nothing_is_half_queued_while_the_database_cannot_be_written(queue: Queu
         (queue.work / "go").touch()
         assert queue.ended(running).exit_code == 4
     eventually(
-        lambda: all(job.state == "cancelled" for job_id, job in queue.all().items() if job_id != running),
+        lambda: all(job.state == pb.JOB_STATE_CANCELLED for job_id, job in queue.all().items() if job_id != running),
         "the end of what was refused",
     )
     eventually(lambda: not queue.node.names(), "the end of its slice")
     (after,) = queue.submit("touch after", 500)
-    assert queue.ended(after).state == "completed"
+    assert queue.ended(after).state == pb.JOB_STATE_COMPLETED
     queue.restart(signal.SIGKILL)
     assert queue.get(running).exit_code == 4
     assert not (queue.work / "ran").exists()
     again = queue.submit("touch ran", 500, "again", array_indices=[1, 2, 3])
-    assert {queue.ended(job_id).state for job_id in again} == {"completed"}, "as clients do by themselves"
+    assert {queue.ended(job_id).state for job_id in again} == {pb.JOB_STATE_COMPLETED}, "as clients do by themselves"
     assert again == queue.submit("touch ran", 500, "again", array_indices=[1, 2, 3])
 
 
@@ -393,6 +393,6 @@ def test_users_make_slices_as_the_site_says_and_jobs_anyway(node: Node) -> None:
         finally:
             asker.close()
         (job_id,) = pb.SubmitJobResponse.FromString(raw).job_ids
-        assert queue.ended(job_id).state == "completed", queue.get(job_id).reason
+        assert queue.ended(job_id).state == pb.JOB_STATE_COMPLETED, queue.get(job_id).reason
         assert queue.written("who") == "64001\n"
         assert queue.node.create("admins", 100).queue == "default"

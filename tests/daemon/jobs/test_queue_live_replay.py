@@ -12,6 +12,7 @@ from tests.daemon.node import Node, eventually
 from vgpud.core.jobs.model import JobState
 from vgpud.simulate import replay
 from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import words
 
 pytestmark = pytest.mark.skipif(MISSING, reason="the simulated driver or vgpu-job is not built: run make")
 
@@ -54,7 +55,7 @@ def submit_mixed(queue: QueueNode, policy: str) -> list[int]:
 def test_a_live_run_is_decided_again_in_the_same_way(queue: QueueNode, recording: Path, policy: str) -> None:
     ids = submit_mixed(queue, policy)
     assert len(ids) == JOBS
-    states = {queue.ended(job_id).state for job_id in ids}
+    states = {words.JOB_STATE.to_word(queue.ended(job_id).state) for job_id in ids}
     assert {state.value for state in (JobState.COMPLETED, JobState.FAILED, JobState.TIMED_OUT)} <= states
     queue.node.stop()
     recorded = replay.read(recording)

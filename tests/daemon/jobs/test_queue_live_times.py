@@ -34,12 +34,12 @@ def test_a_reservation_survives_a_restart_and_keeps_slices_and_jobs_away(node: N
         listed = queue.queues.ListReservations(pb.ListReservationsRequest()).reservations
         assert [one.name for one in listed] == ["cabling"]
         job = queue.get(job_id)
-        assert (job.state, "reservation cabling (for no job: new cables)" in job.reason) == ("pending", True)
+        assert (job.state, "reservation cabling (for no job: new cables)" in job.reason) == (pb.JOB_STATE_PENDING, True)
         code, text = refused(lambda: queue.node.create("direct", 500))
         assert code is grpc.StatusCode.FAILED_PRECONDITION
         assert "reservation cabling" in text
         queue.queues.DeleteReservation(pb.DeleteReservationRequest(name="cabling"))
-        assert queue.ended(job_id).state == "completed"
+        assert queue.ended(job_id).state == pb.JOB_STATE_COMPLETED
         queue.node.create("direct", 500)
         queue.node.slices.DeleteSlice(pb.DeleteSliceRequest(name="direct"))
 
@@ -54,9 +54,9 @@ def test_a_changed_job_and_a_later_begin_survive_a_restart(node: Node) -> None:
         queue.jobs.UpdateJob(pb.UpdateJobRequest(job_id=job_id, spec=changed, update_mask=mask))
         queue.restart(signal.SIGKILL)
         job = queue.get(job_id)
-        assert (job.state, job.gpus_milli, job.spec.priority) == ("pending", 250, -4)
+        assert (job.state, job.gpus_milli, job.spec.priority) == (pb.JOB_STATE_PENDING, 250, -4)
         queue.jobs.UpdateJob(pb.UpdateJobRequest(job_id=job_id, update_mask=FieldMask(paths=["begin_time"])))
-        assert queue.ended(job_id).state == "completed"
+        assert queue.ended(job_id).state == pb.JOB_STATE_COMPLETED
 
 
 def test_an_array_with_a_limit_and_a_notification(node: Node) -> None:
@@ -67,8 +67,8 @@ def test_an_array_with_a_limit_and_a_notification(node: Node) -> None:
         script = "while [ ! -e go ]; do sleep 0.02; done"
         ids = queue.submit(script, 100, array_indices=[0, 4, 7], array_limit=1, notification=tell)
         queue.until(ids[0], "running")
-        assert [queue.get(job_id).state for job_id in ids[1:]] == ["pending", "pending"]
+        assert [queue.get(job_id).state for job_id in ids[1:]] == [pb.JOB_STATE_PENDING, pb.JOB_STATE_PENDING]
         assert "of the array of job" in queue.get(ids[2]).reason
         (queue.work / "go").touch()
-        assert [queue.ended(job_id).state for job_id in ids] == ["completed"] * 3
+        assert [queue.ended(job_id).state for job_id in ids] == [pb.JOB_STATE_COMPLETED] * 3
         eventually(lambda: out.exists() and sorted(out.read_text().split()) == ["0", "4", "7"], "three notifications")

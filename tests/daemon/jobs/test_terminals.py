@@ -18,7 +18,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from tests.daemon.jobs.queue_node import MISSING, QueueNode, queue_node
 from tests.daemon.node import PATIENCE_S, eventually
-from vgpud.client import AsyncClient, Client
+from vgpud.client import AsyncClient, Client, calls
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 pytestmark = pytest.mark.skipif(MISSING, reason="the native part is not built: python shim/build_shim.py")
@@ -115,7 +115,7 @@ def submit(there: QueueNode) -> Iterator[Submit]:
 
     yield one
     for job_id in made:
-        if there.get(job_id).state not in ("completed", "failed", "cancelled", "timed_out"):
+        if there.get(job_id).state not in calls.ENDED:
             there.jobs.CancelJob(pb.CancelJobRequest(job_id=job_id))
             there.ended(job_id)
 
@@ -138,7 +138,7 @@ def test_a_shell(there: QueueNode, submit: Submit) -> None:
     call.type("exit 7\n")
     call.wait()
     assert call.error is None
-    assert [(job.state, job.exit_code) for job in call.jobs[-1:]] == [("failed", 7)]
+    assert [(job.state, job.exit_code) for job in call.jobs[-1:]] == [(pb.JOB_STATE_FAILED, 7)]
     log = there.written(f"{job_id}.log")
     assert "after-42" in log and "11 33" in log
 
@@ -150,7 +150,7 @@ def test_leaving_and_joining_again(there: QueueNode, submit: Submit) -> None:
     first.type("echo soon-$((5 * 5)); sleep 0.3; echo two-$((1 + 2))\n")
     first.until("soon-25")
     first.leave()
-    assert there.get(job_id).state == "running"
+    assert there.get(job_id).state == pb.JOB_STATE_RUNNING
     eventually(lambda: "two-3" in there.written(f"{job_id}.log"), "output with nobody there")
     second = Call(there, job_id)
     eventually(lambda: second.replay is not None, "the output of before")
@@ -158,7 +158,7 @@ def test_leaving_and_joining_again(there: QueueNode, submit: Submit) -> None:
     second.run("echo three-$((1 + 3))", "three-4")
     second.type("exit\n")
     second.wait()
-    assert second.jobs[-1].state == "completed"
+    assert second.jobs[-1].state == pb.JOB_STATE_COMPLETED
 
 
 def test_joined_again_the_window_is_drawn_again(there: QueueNode, submit: Submit) -> None:
@@ -202,7 +202,7 @@ def test_a_job_that_waits(there: QueueNode, submit: Submit) -> None:
     job_id = submit("echo said; exit 5", hold=True)
     call = Call(there, job_id, size=None)
     eventually(lambda: call.jobs, "its state")
-    assert call.jobs[0].state == "held"
+    assert call.jobs[0].state == pb.JOB_STATE_HELD
     call.type("dropped while it waits\n")
     there.jobs.ReleaseJob(pb.ReleaseJobRequest(job_id=job_id))
     call.wait()
@@ -242,7 +242,7 @@ def test_a_shell_that_ignores_sigterm_is_hung_up(there: QueueNode, submit: Submi
         there.jobs.CancelJob(pb.CancelJobRequest(job_id=one))
         there.ended(one)
     at.wait()
-    assert at.jobs[-1].state == "cancelled"
+    assert at.jobs[-1].state == pb.JOB_STATE_CANCELLED
     result = there.get(shell)
     assert result.exit_code == 129, "SIGHUP, not SIGKILL after the grace"
 
@@ -255,11 +255,11 @@ def test_a_preempted_job_continues(there: QueueNode, submit: Submit) -> None:
     call = Call(there, job_id)
     call.run("here=$$", "here")
     others = [submit("sleep 1000", 1000, priority=5, queue=rules.name) for _ in range(2)]
-    eventually(lambda: call.jobs[-1].state == "suspended", "its suspension")
+    eventually(lambda: call.jobs[-1].state == pb.JOB_STATE_SUSPENDED, "its suspension")
     call.run("echo meanwhile-$((2 * 8))", "meanwhile-16")
     for other in others:
         there.jobs.CancelJob(pb.CancelJobRequest(job_id=other))
-    eventually(lambda: call.jobs[-1].state == "running", "its continuation")
+    eventually(lambda: call.jobs[-1].state == pb.JOB_STATE_RUNNING, "its continuation")
     call.run("test $here = $$ && echo same-$((2 * 9))", "same-18")
 
 
@@ -267,7 +267,7 @@ def test_a_time_limit(there: QueueNode, submit: Submit) -> None:
     job_id = submit(time_limit=Duration(seconds=1))
     call = Call(there, job_id)
     call.wait()
-    assert call.jobs[-1].state == "timed_out" and "time limit" in call.jobs[-1].reason
+    assert call.jobs[-1].state == pb.JOB_STATE_TIMED_OUT and "time limit" in call.jobs[-1].reason
 
 
 def test_much_output_with_no_viewer_there(there: QueueNode, submit: Submit) -> None:

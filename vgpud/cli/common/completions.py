@@ -51,6 +51,7 @@ def complete_job(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 
     from vgpud.cli.common.client import Client
     from vgpud.client import calls
+    from vgpud.v1alpha1 import words
 
     before, comma, begun = incomplete.rpartition(",")
     try:
@@ -58,7 +59,10 @@ def complete_job(ctx: click.Context, param: click.Parameter, incomplete: str) ->
             jobs = [job for job in client.all(calls.jobs(include_ended=True)) if str(job.job_id).startswith(begun)]
     except CliError:
         return []
-    return [CompletionItem(f"{before}{comma}{job.job_id}", help=f"{job.spec.name} {job.state}") for job in jobs]
+    return [
+        CompletionItem(f"{before}{comma}{job.job_id}", help=f"{job.spec.name} {words.JOB_STATE.to_word(job.state)}")
+        for job in jobs
+    ]
 
 
 def complete_queue(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

@@ -10,6 +10,7 @@ import click
 from vgpud.cli.common.quantities import AnyParam
 from vgpud.cli.common.times import When
 from vgpud.cli.common.users import User
+from vgpud.v1alpha1.words import JOB_STATE
 
 if TYPE_CHECKING:
     from google.protobuf.timestamp_pb2 import Timestamp
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
     from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 Command = Callable[..., Any]
-#: as vgpud.core.jobs.model.JobState has them, whose import would take longer
-JOB_STATES = ("pending", "held", "running", "suspended", "completed", "failed", "cancelled", "timed_out")
+JOB_STATES = JOB_STATE.words
 SLICE_STATES = ("active", "idle", "paused", "evicted")
 
 

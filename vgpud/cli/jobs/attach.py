@@ -25,7 +25,7 @@ from vgpud.cli.jobs.window import Window
 from vgpud.client import calls
 from vgpud.errors import CliError, ExitCode
 from vgpud.v1alpha1 import vgpud_pb2 as pb
-from vgpud.view.jobs import ENDED, exit_code
+from vgpud.view.jobs import exit_code
 from vgpud.view.user_names import named_users
 
 _INTERRUPTED = 128 + signal.SIGINT
@@ -85,9 +85,9 @@ class _Session:
             self.window.show_again(answer.replay)
         elif answer.HasField("job"):
             job = answer.job
-            if job.state in ENDED:
+            if job.state in calls.ENDED:
                 return job
-            if self.window.is_given and (job.state != "running" or job.reason):
+            if self.window.is_given and (job.state != pb.JOB_STATE_RUNNING or job.reason):
                 self.window.say(f"job {job.job_id} {words(job)} ({self.leaves} leaves this terminal)")
             elif not self.window.is_given:
                 self._progress.show(job, 0)
@@ -181,7 +181,7 @@ def attach(settings: Settings, job_id: int, options: Options) -> int:
         return ExitCode.OK
     if job.attempt and not session.has_joined:
         _show_missed(settings, job_id)
-    if not options.quiet and job.state != "completed":
+    if not options.quiet and job.state != pb.JOB_STATE_COMPLETED:
         say(f"job {job.job_id} ({job.spec.name}) {words(job)}")
     return exit_code(job)
 
@@ -200,7 +200,7 @@ def _until_end(session: _Session, is_new: bool) -> pb.Job | None:
     while True:
         try:
             with Client(session.settings) as client:
-                if is_known and (job := client.send(calls.job(session.job_id))).state in ENDED:
+                if is_known and (job := client.send(calls.job(session.job_id))).state in calls.ENDED:
                     return job
                 for answer in client.watch(calls.attach_job(session.requests())):
                     is_known = True
@@ -211,7 +211,7 @@ def _until_end(session: _Session, is_new: bool) -> pb.Job | None:
         except CliError as error:
             if is_known and error.exit_code == ExitCode.CONFLICT:  # it has ended in between
                 with Client(session.settings) as client:
-                    if (job := client.send(calls.job(session.job_id))).state in ENDED:
+                    if (job := client.send(calls.job(session.job_id))).state in calls.ENDED:
                         return job
             if not is_known or error.exit_code != ExitCode.UNREACHABLE:
                 raise

@@ -82,7 +82,7 @@ def usage(
 
     with Client(settings) as client:
         found = client.all(calls.usage(since, until, by, uid))
-    rows = [jobs.usage_view(row) for row in found if not states or row.state in states]
+    rows = [row for row in map(jobs.usage_view, found) if not states or row.get("state") in states]
     if settings.output == "csv":
         _csv(rows, by, settings.headers)
         return

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from vgpud.cli.common.client import Client
 from vgpud.cli.common.options import Settings
@@ -18,11 +18,10 @@ from vgpud.cli.common.output import console, dump, remark, say
 from vgpud.client import calls
 from vgpud.client.logs import open_log
 from vgpud.errors import CliError, ExitCode
+from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import words as enums
 from vgpud.view.job_tables import state_words
-from vgpud.view.jobs import ENDED, exit_code, job_view
-
-if TYPE_CHECKING:
-    from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.view.jobs import exit_code, job_view
 
 #: intervals of reconnecting to the daemon, of reading a log, and of asking for its job's state
 AWAY_S, READ_S, ASK_S = 0.5, 0.1, 0.5
@@ -62,7 +61,7 @@ def changes(settings: Settings, job_ids: Sequence[int]) -> Iterator[pb.Job]:
                 for job in _watch_jobs(client, sorted(left)):
                     seen, away = True, False
                     yield job
-                    if job.state in ENDED:
+                    if job.state in calls.ENDED:
                         left.discard(job.job_id)
                     if not left:
                         return
@@ -94,7 +93,7 @@ def wait_for(settings: Settings, job_ids: Sequence[int], quiet: bool = False) ->
     with Progress(settings, len(ids), quiet) as progress:
         with leaving(ids, progress.stop):
             for job in changes(settings, ids):
-                if job.state in ENDED and job.job_id not in ended:
+                if job.state in calls.ENDED and job.job_id not in ended:
                     ended[job.job_id] = job
                     progress.tell(job)
                 progress.show(job, len(ended))
@@ -142,7 +141,7 @@ class Progress:
             self._bar.stop()
 
     def tell(self, job: pb.Job) -> None:
-        if not self._quiet and job.state != "completed":
+        if not self._quiet and job.state != pb.JOB_STATE_COMPLETED:
             line = f"job {job.job_id} ({job.spec.name}) {words(job)}"
             if self._live:
                 lines = "\n".join(remark(line, self._bar.console.width))
@@ -157,7 +156,7 @@ class Progress:
 
 def words(job: pb.Job) -> str:
     """The job's state and reason."""
-    return state_words(job.state, job.reason)
+    return state_words(enums.JOB_STATE.to_word(job.state), job.reason)
 
 
 # ---- output ----
@@ -223,11 +222,11 @@ def show_log(settings: Settings, job_id: int, follow: bool, lines: int | None, m
     log = Log(Path(f"{job.log}.{member}" if member else job.log), lines)
     _write(log)
     if not log.is_open:
-        say(f"job {job_id} has no output{'' if job.state in ENDED else ' yet'}: it {words(job)}")
+        say(f"job {job_id} has no output{'' if job.state in calls.ENDED else ' yet'}: it {words(job)}")
     if not follow:
         return
     with leaving([job_id]):
-        while job.state not in ENDED:
+        while job.state not in calls.ENDED:
             next_ns = time.monotonic_ns() + int(ASK_S * 1e9)
             while time.monotonic_ns() < next_ns:
                 time.sleep(READ_S)

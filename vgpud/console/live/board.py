@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 
+from vgpud.client import calls
 from vgpud.console.live.data import Api
 from vgpud.console.live.history import STEP_S, History
 from vgpud.errors import CliError
@@ -25,7 +26,6 @@ JOBS_LINGER_S = 60.0
 ENDED_KEPT_MAX = 20_000
 #: events that are shown; more would be a log, which `vgpu events` has
 EVENTS_MAX = 500
-ENDED = ("completed", "failed", "cancelled", "timed_out")
 Clock = Callable[[], float]
 
 
@@ -128,7 +128,7 @@ class Board:
             yield
 
     def _forget_ended(self) -> None:
-        ended = [job_id for job_id, job in self.jobs.items() if job.state in ENDED]
+        ended = [job_id for job_id, job in self.jobs.items() if job.state in calls.ENDED]
         for job_id in ended[: len(self.jobs) - ENDED_KEPT_MAX]:
             del self.jobs[job_id]
 

@@ -11,7 +11,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from vgpud.console.live.board import ENDED, Board
+from vgpud.client import calls
+from vgpud.console.live.board import Board
 from vgpud.console.live.data import span
 from vgpud.console.login import wire
 from vgpud.console.login.client import RefusedError, read_tail
@@ -20,9 +21,10 @@ from vgpud.console.web import sse
 from vgpud.console.web.site import Form, act, board_of, get, page, post, site_of, user_of
 from vgpud.core.units import parse_bytes, parse_gpus
 from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import words
 from vgpud.view import job_tables, slice_tables
 from vgpud.view.job_tables import LABELS
-from vgpud.view.jobs import job_view
+from vgpud.view.jobs import ENDED, job_view
 from vgpud.view.slices import View, slice_view
 from vgpud.view.spans import parse_span
 from vgpud.view.text import plain
@@ -33,7 +35,7 @@ PER_PAGE = 50
 LOG_BYTES = 64 * 1024
 STATES = ("active", "pending", "held", "running", "suspended", "ended", "completed", "failed", "cancelled", "timed_out")
 #: in this order in the list: what runs, what waits, what has ended
-_RANK = {"running": 0, "suspended": 1, "pending": 2, "held": 3}
+_RANK = {pb.JOB_STATE_RUNNING: 0, pb.JOB_STATE_SUSPENDED: 1, pb.JOB_STATE_PENDING: 2, pb.JOB_STATE_HELD: 3}
 
 
 @dataclass(frozen=True)
@@ -60,13 +62,13 @@ class Filter:
         )
 
     def takes(self, job: pb.Job) -> bool:
-        ended = job.state in ENDED
+        state, ended = words.JOB_STATE.to_word(job.state), job.state in calls.ENDED
         if self.state == "active":
             fits = not ended
         elif self.state == "ended":
             fits = ended
         else:
-            fits = job.state == self.state
+            fits = state == self.state
         return (
             fits
             and self.user in ("", str(job.uid), user_name(job.uid))

@@ -1,0 +1,38 @@
+"""Words of the API's enums, for people and JSON: JOB_STATE_TIMED_OUT is "timed_out", UNSPECIFIED is "".
+
+Made from vgpud.proto by tools/api.py: change that one, and run `make gen`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
+
+N = TypeVar("N", bound=int)
+
+
+class Words(Generic[N]):
+    """Of one enum, in the order of its numbers."""
+
+    def __init__(self, *words: str) -> None:
+        self.words = words  # without "", which is 0
+
+    def to_word(self, number: int) -> str:
+        """Of a value that a later version has: its number."""
+        return ("", *self.words)[number] if 0 <= number <= len(self.words) else str(number)
+
+    def to_number(self, word: str) -> N:
+        """Raises ValueError for another word."""
+        return ("", *self.words).index(word)  # type: ignore[return-value]
+
+
+JOB_STATE: Words[pb.JobState] = Words(
+    "pending", "held", "running", "suspended", "completed", "failed", "cancelled", "timed_out"
+)
+
+#: by the enum's name
+ENUMS: dict[str, Words[int]] = {
+    "JobState": JOB_STATE,
+}
