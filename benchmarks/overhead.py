@@ -20,6 +20,7 @@ from benchmarks import harness
 from shim import build_shim
 from vgpud.cli.demo.private_system import OwnSystem, PartError
 from vgpud.client import calls
+from vgpud.v1alpha1.words import GATE
 
 #: gate state -> the slice in which a program that is alone finds it
 STATES = {"solo": ("--gpus", "1"), "count": ("--gpus", "0.9", "--max", "0.9")}
@@ -54,7 +55,9 @@ def build_stub(folder: Path, events: Events = Events.SIMULATED) -> Path:
 def gate_of(own: OwnSystem, name: str) -> str:
     """The state of the slice's gate on its first device, as the daemon shows it; "" while there is no such slice."""
     with own.client() as client:
-        return next((item.devices[0].gate for item in client.all(calls.slices()) if item.name == name), "")
+        return next(
+            (GATE.to_word(item.devices[0].gate) for item in client.all(calls.slices()) if item.name == name), ""
+        )
 
 
 def measure(

@@ -346,7 +346,7 @@ def test_after_a_job_that_will_never_complete(world: World) -> None:
 
 
 def test_a_job_is_shown_as_it_was_asked(world: World) -> None:
-    share = pb.SliceSpec(gpus_milli=500, max_milli=800, service_class="batch")
+    share = pb.SliceSpec(gpus_milli=500, max_milli=800, service_class=pb.SERVICE_CLASS_BATCH)
     limit = Duration(seconds=60)
     asked = spec(slice=share, members=2, environment={"A": "1"}, time_limit=limit, log="/tmp/%j", skew=0.5)
     world.call(world.jobs.SubmitJob, pb.SubmitJobRequest(spec=asked))

@@ -319,7 +319,7 @@ def test_users_make_slices_for_themselves_and_within_bounds(all_of_them: AllRole
         assert made.owner_uid == OWNER
         for greedy in (
             pb.SliceSpec(gpus_milli=10, priority=1),
-            pb.SliceSpec(gpus_milli=10, service_class="latency"),
+            pb.SliceSpec(gpus_milli=10, service_class=pb.SERVICE_CLASS_LATENCY),
         ):
             refusal = all_of_them.refused("owner", "CreateSlice", pb.CreateSliceRequest(name="x", spec=greedy))
             assert "container_" in refusal

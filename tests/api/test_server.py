@@ -45,7 +45,7 @@ def test_node_and_devices(node: Node) -> None:
     node.env = {"FAKE_DEVICES": "3"}
     node.start()
     reply = node.nodes.GetNode(pb.GetNodeRequest()).node
-    assert (reply.name, reply.abi_version, reply.mode, reply.simulated) == ("n1", 3, "coast", False)
+    assert (reply.name, reply.abi_version, reply.mode, reply.simulated) == ("n1", 3, pb.TENANT_MODE_COAST, False)
     devices = node.nodes.ListDevices(pb.ListDevicesRequest()).devices
     assert [d.index for d in devices] == [0, 1, 2]
     assert {d.node for d in devices} == {"n1"}
@@ -190,7 +190,7 @@ def test_update_and_delete(node: Node) -> None:
 def test_an_update_tells_what_has_changed(node: Node) -> None:
     node.start()
     node.create("a", 500)
-    spec = pb.SliceSpec(gpus_milli=500, weight=10_000, priority=3, service_class="latency")
+    spec = pb.SliceSpec(gpus_milli=500, weight=10_000, priority=3, service_class=pb.SERVICE_CLASS_LATENCY)
     node.slices.UpdateSlice(pb.UpdateSliceRequest(name="a", spec=spec))
     (message,) = node.messages("slice.updated")
     assert message.endswith("; weight 0 -> 10000; priority 0 -> 3; class batch -> latency")
@@ -205,7 +205,9 @@ def test_what_is_too_long_to_be_repeated_is_cut(emptied: Node) -> None:
 
 
 def test_update_changes_what_the_mask_names(emptied: Node) -> None:
-    emptied.create("a", 500, spec={"max_milli": 900, "weight": 5, "priority": 7, "service_class": "latency"})
+    emptied.create(
+        "a", 500, spec={"max_milli": 900, "weight": 5, "priority": 7, "service_class": pb.SERVICE_CLASS_LATENCY}
+    )
 
     def update(*paths: str, **spec: Any) -> pb.Slice:
         mask = field_mask_pb2.FieldMask(paths=paths)
@@ -214,15 +216,19 @@ def test_update_changes_what_the_mask_names(emptied: Node) -> None:
 
     back = update("max_milli", "weight", min_milli=100, priority=9)
     assert (back.devices[0].min_milli, back.devices[0].max_milli) == (500, 500)
-    assert (back.spec.weight, back.spec.priority, back.spec.service_class) == (0, 7, "latency")
+    assert (back.spec.weight, back.spec.priority, back.spec.service_class) == (0, 7, pb.SERVICE_CLASS_LATENCY)
     assert update(priority=9).spec.priority == 9
-    assert update("service_class").spec.service_class == "batch"
+    assert update("service_class").spec.service_class == pb.SERVICE_CLASS_BATCH
     for paths, spec, word in (
         (("min_mili",), {}, "min_mili"),
         (("gpus_milli",), {}, "0 GPUs"),
         (("min_milli", "max_milli"), {"min_milli": 900, "max_milli": 100}, "min 0.9 is above max 0.1"),
-        (("min_milli", "service_class"), {"min_milli": 0, "service_class": "latency"}, "class latency with min 0"),
-        ((), {"service_class": "fast"}, "'fast'"),
+        (
+            ("min_milli", "service_class"),
+            {"min_milli": 0, "service_class": pb.SERVICE_CLASS_LATENCY},
+            "class latency with min 0",
+        ),
+        ((), {"service_class": 77}, "'77'"),
         ((), {"weight": 1 << 31}, f"weight {1 << 31}"),
         ((), {"gpus_milli": -1}, "-0.001 GPUs"),
     ):
@@ -234,8 +240,8 @@ def test_update_changes_what_the_mask_names(emptied: Node) -> None:
 
 def test_class_and_spread_survive_a_restart(node: Node) -> None:
     node.start()
-    made = node.create("a", 500, spec={"service_class": "latency", "spread": 1})
-    assert (made.spec.service_class, made.spec.spread) == ("latency", 1)
+    made = node.create("a", 500, spec={"service_class": pb.SERVICE_CLASS_LATENCY, "spread": 1})
+    assert (made.spec.service_class, made.spec.spread) == (pb.SERVICE_CLASS_LATENCY, 1)
     node.stop()
     node.start()
     assert node.get("a").spec == made.spec

@@ -61,7 +61,7 @@ class FakeDaemon(stubs.NodeServiceServicer, stubs.SliceServiceServicer, stubs.Ev
         self.requests: list[Any] = []
         self.unwatched = False
         self.slow_s = 0.0
-        self.mode = "coast"
+        self.mode = pb.TENANT_MODE_COAST
         self.born_with = 0  # processes that a new slice has at once
         self.throttled_ns_per_view = 0  # by how much every slice has waited longer when it is shown again
         self.makes_cdi = True
@@ -187,7 +187,7 @@ class FakeDaemon(stubs.NodeServiceServicer, stubs.SliceServiceServicer, stubs.Ev
                 mem_min_bytes=floor // count,
                 mem_max_bytes=memory // count,
                 share_ratio=0.25,
-                gate="count",
+                gate=pb.GATE_COUNT,
             )
 
     def _find(self, name: str, context: grpc.ServicerContext) -> pb.Slice:

@@ -29,7 +29,7 @@ def add_slice(daemon: FakeDaemon, name: str, milli: int = 500, owner: int = 1) -
         mem_max_bytes=2 * GIB,
         mem_used_bytes=GIB,
         share_ratio=0.25,
-        gate="closed",
+        gate=pb.GATE_CLOSED,
         wait_counts=[0, 3, 1],
     )
     daemon.slices[name] = item

@@ -387,7 +387,7 @@ def test_class_and_priority_by_environment_as_the_site_allows(made: Engine, site
     assert made.create(*asked)[0] == "config"
     (name,) = site.names()
     spec = site.get(name).spec
-    assert (spec.service_class, spec.priority) == ("latency", 5)
+    assert (spec.service_class, spec.priority) == (pb.SERVICE_CLASS_LATENCY, 5)
 
 
 def test_many_at_once(made: Engine, site: Node) -> None:

@@ -416,7 +416,7 @@ def test_reload(node: Node) -> None:
     assert node.create("b", 100).devices[0].max_milli == 1000
     control, _report = tenant.map()
     assert control[12] == 2, "attached tenants learn the new mode"
-    assert node.nodes.GetNode(pb.GetNodeRequest()).node.mode == "closed"
+    assert node.nodes.GetNode(pb.GetNodeRequest()).node.mode == pb.TENANT_MODE_CLOSED
     assert "needs a restart: events_max" in node.log.read_text()
     node.process.send_signal(signal.SIGHUP)
     eventually(lambda: node.log.read_text().count("needs a restart: events_max") == 2, "it still does")

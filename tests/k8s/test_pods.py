@@ -18,6 +18,7 @@ from tests.k8s.node import RealNode, cluster
 from tests.k8s.pods import IMAGE, LOAD, VIEW, amounts, claim, on_gpu, pod
 from tests.shares import check_shares_sum
 from vgpud.cli.demo.private_system import PartError
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 MIB = 1 << 20
 #: one container of a pod says what it sees, and then loads the device
@@ -114,7 +115,7 @@ def test_a_quarter_borrows_up_to_its_maximum_and_is_resized_under_way(node: Real
 def test_a_device_class_makes_a_slice_of_class_latency(node: RealNode) -> None:
     use(node, "quick", amounts(300, "1Gi") | {"deviceClassName": "vgpu-latency"})
     node.running("quick")
-    assert node.slices()[node.slice_of("quick")].spec.service_class == "latency"
+    assert node.slices()[node.slice_of("quick")].spec.service_class == pb.SERVICE_CLASS_LATENCY
 
 
 def test_two_containers_of_a_pod_are_in_one_slice(node: RealNode) -> None:

@@ -11,6 +11,7 @@ from tests.command_line import ask, call
 from tests.daemon.node import eventually
 from tests.k8s.parts import MIB, allocated
 from tests.k8s.test_driver import POD, FakeCluster, cluster  # noqa: F401  a fixture
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 GIB = 1 << 30
 Numbers = tuple[int, int, int, int]
@@ -87,7 +88,7 @@ def test_maximum_and_minimum_down_and_up_again(one: Resized) -> None:
 def test_weight_and_class_are_free(one: Resized) -> None:
     one.set("--weight", "7", "--class", "latency", "--priority", "3")
     made = one.node.slices()[one.name]
-    assert (made.spec.weight, made.spec.priority, made.spec.service_class) == (7, 3, "latency")
+    assert (made.spec.weight, made.spec.priority, made.spec.service_class) == (7, 3, pb.SERVICE_CLASS_LATENCY)
     assert "class latency" in one.refusal("--min", "0")
     one.becomes((500, 500, 1024, 1024))
 

@@ -14,6 +14,7 @@ from vgpud import paths
 from vgpud.cli.system import checks
 from vgpud.errors import DeniedError, DriverError, VgpudError
 from vgpud.libraries import environment
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 
 def test_preload_stands_in_front_and_replaces_an_outer_shim() -> None:
@@ -113,7 +114,7 @@ def test_a_folder_that_others_may_write_is_not_used(two_places: tuple[Path, Path
 
 def node(**fields: Any) -> Any:
     return SimpleNamespace(
-        **{"mode": "coast", "driver": "", "nvml": "", "sim_dir": "", "runtime_dir": "/run/x"} | fields
+        **{"mode": pb.TENANT_MODE_COAST, "driver": "", "nvml": "", "sim_dir": "", "runtime_dir": "/run/x"} | fields
     )
 
 
@@ -121,7 +122,7 @@ def test_all_variables_of_a_simulated_slice(monkeypatch: pytest.MonkeyPatch, two
     monkeypatch.setattr(environment, "fitted_shims", lambda driver, nvml, folder: [folder / "libvgpu.so"])
     item: Any = SimpleNamespace(attach_socket="/run/x/slices/a/attach.sock")
     before = {"PATH": "/bin", "LD_PRELOAD": "/x.so", "LD_LIBRARY_PATH": "/opt/lib", "CUDA_VISIBLE_DEVICES": "3"}
-    made = environment.for_slice(before, node(mode="closed"), item, is_simulated=True)
+    made = environment.for_slice(before, node(mode=pb.TENANT_MODE_CLOSED), item, is_simulated=True)
     sim = paths.sim_lib_dir()
     assert made == {
         "PATH": "/bin",

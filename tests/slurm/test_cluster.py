@@ -71,7 +71,7 @@ def test_the_numbers_of_a_slice(site: Cluster, programs: Path) -> None:
     made = slice_of(site, "n1", name)
     (device,) = made.devices
     assert (device.min_milli, device.max_milli) == (500, 800)
-    assert made.owner_uid == pwd.getpwnam(ANN).pw_uid and made.spec.service_class == "latency"
+    assert made.owner_uid == pwd.getpwnam(ANN).pw_uid and made.spec.service_class == pb.SERVICE_CLASS_LATENCY
     with site.systems["n1"].client() as client:
         (process,) = eventually(lambda: client.all(calls.processes(name)), "the program")
     assert process.uid == made.owner_uid

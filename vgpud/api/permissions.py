@@ -23,8 +23,9 @@ from vgpud.api.rpc import RefusedError, abort
 from vgpud.api.tokens import Tokens, secret_in
 from vgpud.api.turns import WAITING_MAX, Turn, Turns, begin, breathe
 from vgpud.core.fairness.accounts import ADMINS
-from vgpud.core.model import LATENCY, Denied, Reason
+from vgpud.core.model import Denied, Reason
 from vgpud.oci.request import Limits
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 
 class Who(Enum):
@@ -185,7 +186,7 @@ def _why_not_spec(spec: Any, limits: Limits) -> Denied | None:
     if spec.priority > limits.priority:
         text = f"priority {spec.priority} is more than users may ask for: at most {limits.priority}"
         return _deny(f"{text} (container_priority_max), or ask an admin", "priority")
-    if spec.service_class == LATENCY and not limits.latency:
+    if spec.service_class == pb.SERVICE_CLASS_LATENCY and not limits.latency:
         return _deny("class latency is not for users here (container_latency): ask an admin", "service_class")
     return None
 

@@ -49,6 +49,7 @@ from vgpud.host import boot
 from vgpud.host.listeners import API
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 from vgpud.v1alpha1 import vgpud_pb2_grpc as stubs
+from vgpud.v1alpha1 import words
 
 REFLECTION_V1 = "grpc.reflection.v1.ServerReflection"
 #: requests are small; more than this is no request of ours
@@ -342,7 +343,7 @@ class ClaimService(Service, stubs.ClaimServiceServicer):
             raise refuse(Reason.PRECONDITION, why, "claim")
         event = PrepareClaim(
             views.claim_from(request.claim, boot.boot_id()),
-            request.service_class or BATCH,
+            words.SERVICE_CLASS.to_word(request.service_class) or BATCH,
             request.weight,
             request.priority,
             uid=str(uuid.uuid4()),

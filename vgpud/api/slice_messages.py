@@ -13,6 +13,7 @@ from vgpud.core.model import BATCH, Container, Device, Process, Share, Slice, Sp
 from vgpud.core.observed import ADMINS, Entry, ProcessStats, Reading, SliceStats, Standing, TraceEvent
 from vgpud.core.origins import Allocation, Claim, KubernetesOrigin
 from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import words
 
 T = TypeVar("T")
 
@@ -41,7 +42,7 @@ def spec_from(message: pb.SliceSpec) -> Spec:
         weight=message.weight,
         priority=message.priority,
         device_uuids=tuple(message.device_uuids),
-        service_class=message.service_class or BATCH,
+        service_class=words.SERVICE_CLASS.to_word(message.service_class) or BATCH,
         spread=message.spread,
     )
 
@@ -56,7 +57,7 @@ def spec_view(spec: Spec) -> pb.SliceSpec:
         weight=spec.weight,
         priority=spec.priority,
         device_uuids=spec.device_uuids,
-        service_class=spec.service_class,
+        service_class=words.SERVICE_CLASS.to_number(spec.service_class),
         spread=spec.spread,
     )
 
@@ -131,7 +132,7 @@ def slice_view(
         queue=slice_.queue,
         job_id=slice_.origin.queue_job_id or None,
         job_name=job_name,
-        suspended=slice_.suspended,
+        suspended=words.SUSPENSION.to_number(slice_.suspended),
         claim=_claim_view(slice_.origin) if isinstance(slice_.origin, KubernetesOrigin) else None,
     )
     for share, now in zip(slice_.shares, counters, strict=True):
@@ -150,8 +151,8 @@ def slice_view(
             throttled_ns=now.throttled_ns,
             grants=now.grants,
             overruns=now.overruns,
-            gate=now.gate,
-            regime=now.regime,
+            gate=words.GATE.to_number(now.gate),
+            regime=words.REGIME.to_number(now.regime),
             entitlement_milli=now.entitlement_milli,
             share_10s_ratio=now.share_10s_ratio,
             share_60s_ratio=now.share_60s_ratio,
@@ -222,10 +223,14 @@ def device_view(device: Device, node: str, state: State, now: Reading) -> pb.Dev
     )
 
 
+def tenant_mode(mode: str) -> pb.TenantMode:
+    return words.TENANT_MODE.to_number(mode)
+
+
 def arbiter_view(device_uuid: str, now: Standing) -> pb.ArbiterThread:
     return pb.ArbiterThread(
         device_uuid=device_uuid,
-        scheduling=now.scheduling,
+        scheduling=words.SCHEDULING.to_number(now.scheduling),
         locked_bytes=now.locked_bytes,
         unlocked_bytes=now.unlocked_bytes,
         late=now.late,

@@ -76,9 +76,10 @@ def _utf8(name: str) -> str:
 
 def _number(enum: words.Words[N], word: str, what: str) -> N:
     """Raises ClientError for a word that the enum does not have."""
-    if word not in enum.words:
-        raise make_error(f"{word!r} is no {what}: choose from {', '.join(enum.words)}", ExitCode.USAGE)
-    return enum.to_number(word)
+    try:
+        return enum.to_number(word)
+    except ValueError as error:
+        raise make_error(f"{what} {error}", ExitCode.USAGE) from error
 
 
 def _new_id() -> str:
@@ -215,7 +216,7 @@ def jobs(
 ) -> Listed[pb.Job]:
     """`uid` None: of all users that the caller may see; `states` (): in any; `since_ns`: active at some time since."""
     request = pb.ListJobsRequest(all=include_ended, queue=queue, uid=uid, since_time=_stamp(since_ns))
-    request.states.extend(_number(words.JOB_STATE, state, "state of jobs") for state in states)
+    request.states.extend(_number(words.JOB_STATE, state, "state") for state in states)
     return Listed("Job", "ListJobs", request, "jobs", pb.Job)
 
 

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 from google.protobuf.descriptor import FieldDescriptor
 
 from vgpud.client import model
+from vgpud.client.failures import make_error
+from vgpud.errors import ExitCode
 from vgpud.v1alpha1 import words
 
 T = TypeVar("T")
@@ -81,8 +83,13 @@ def _write_field(message: Any, field: FieldDescriptor, value: Any) -> None:
 
 
 def _plain(field: FieldDescriptor, value: Any) -> Any:
-    """A value as the message has it: the number of a word."""
-    return value if field.enum_type is None else words.ENUMS[field.enum_type.name].to_number(value)
+    """A value as the message has it: the number of a word. Raises ClientError for a word that is not known."""
+    if field.enum_type is None:
+        return value
+    try:
+        return words.ENUMS[field.enum_type.name].to_number(value)
+    except ValueError as error:
+        raise make_error(f"{field.name} {error}", ExitCode.USAGE) from error
 
 
 def _is_list(value: Any) -> bool:

@@ -10,6 +10,24 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal
 
+#: What tenants do while no daemon runs. Empty: not known.
+TenantMode = Literal["", "coast", "open", "closed"]
+
+#: How the kernel schedules a thread. Empty: not known.
+Scheduling = Literal["", "fifo", "nice", "normal"]
+
+#: What the gate of a slice lets pass on a device. Empty: no process is attached.
+Gate = Literal["", "closed", "count", "solo"]
+
+#: How a device is divided. Empty: not known.
+Regime = Literal["", "idle", "solo", "open", "throttled", "arbitrated"]
+
+#: Whose guarantee comes first. Empty: batch.
+ServiceClass = Literal["", "batch", "latency"]
+
+#: Whether a slice is suspended. Empty: it is not.
+Suspension = Literal["", "paused", "evicting", "evicted", "restoring"]
+
 #: The state of a job. Empty: not known.
 JobState = Literal["", "pending", "held", "running", "suspended", "completed", "failed", "cancelled", "timed_out"]
 
@@ -92,8 +110,8 @@ class Node:
     simulated: bool = False
     #: of the attach messages and shared pages
     abi_version: int = 0
-    #: of tenants while no daemon runs: coast, open or closed
-    mode: str = ""
+    #: of tenants while no daemon runs
+    mode: TenantMode = ""
     #: start of this daemon
     start_time: datetime | None = None
     #: directory of its sockets
@@ -120,8 +138,8 @@ class ArbiterThread:
 
     #: of the device
     device_uuid: str = ""
-    #: fifo: before all threads that are not real-time; nice: before those with a higher nice value; normal
-    scheduling: str = ""
+    #: by the kernel
+    scheduling: Scheduling = ""
     #: memory that it uses, kept in RAM
     locked_bytes: int = 0
     #: the same, where RLIMIT_MEMLOCK does not allow that
@@ -166,10 +184,10 @@ class SliceDevice:
     grants: int = 0
     #: leases whose holder had not drained overrun_ns after the end
     overruns: int = 0
-    #: closed, count, solo, or "" while no process is attached
-    gate: str = ""
-    #: of the device: idle, solo, open, throttled or arbitrated
-    regime: str = ""
+    #: at present
+    gate: Gate = ""
+    #: of the device
+    regime: Regime = ""
     #: from the limits, weights and present demands of all slices
     entitlement_milli: int = 0
     #: as share_ratio, over the last 10 and 60 seconds
@@ -219,8 +237,8 @@ class SliceSpec:
     priority: int = 0
     #: only these devices (or indices); empty = the daemon chooses
     device_uuids: tuple[str, ...] = ()
-    #: batch (also "") or latency: its guarantee is served first
-    service_class: str = ""
+    #: latency: its guarantee is served first
+    service_class: ServiceClass = ""
     #: divide equally over this many devices; 0 = whole devices and the rest: 2500 is 1000, 1000, 500
     spread: int = 0
 
@@ -259,8 +277,8 @@ class Slice:
     queue: str = ""
     #: job that it was created for; unset = none
     job_id: int | None = None
-    #: "", "paused" (gates closed) or "evicted" (device memory is on the host)
-    suspended: str = ""
+    #: and how
+    suspended: Suspension = ""
     #: ResourceClaim of Kubernetes that it was created for; unset = none
     claim: Claim | None = None
     #: of job_id, empty = none

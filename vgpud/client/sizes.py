@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from vgpud.client.model import SliceSpec
+from vgpud.client.model import ServiceClass, SliceSpec
 from vgpud.core.units import MILLI_PER_DEVICE, UnitError, format_gpus, format_value, parse_bytes, parse_gpus
 
 #: by which sums and products of fractions miss a thousandth at most
@@ -53,7 +53,7 @@ def size(
     mem: int | str | None = None,
     mem_min: int | str | None = None,
     mem_max: int | str | None = None,
-    service_class: str = "",
+    service_class: ServiceClass = "",
     priority: int = 0,
     weight: int = 0,
     device_uuids: tuple[str, ...] = (),

@@ -11,6 +11,7 @@ from vgpud import paths
 from vgpud.errors import DeniedError, DriverError, ExitCode, VgpudError
 from vgpud.libraries import driver as drivers
 from vgpud.libraries import elf, fit
+from vgpud.v1alpha1.words import TENANT_MODE
 
 if TYPE_CHECKING:
     from vgpud.v1alpha1 import vgpud_pb2 as pb
@@ -107,7 +108,8 @@ def for_slice(old_environment: Mapping[str, str], node: pb.Node, item: pb.Slice,
     """
     found = real_drivers(old_environment, (node.driver, node.nvml), is_simulated)
     sim_dir = node.sim_dir or old_environment.get("VGPU_SIM_DIR") or f"{node.runtime_dir}/sim" if is_simulated else ""
-    made = dict(old_environment) | variables(old_environment, found, item.attach_socket, node.mode, sim_dir)
+    mode = TENANT_MODE.to_word(node.mode)
+    made = dict(old_environment) | variables(old_environment, found, item.attach_socket, mode, sim_dir)
     made.pop("CUDA_VISIBLE_DEVICES", None)
     return made
 

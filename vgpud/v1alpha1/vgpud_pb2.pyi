@@ -9,6 +9,50 @@ from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Map
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class TenantMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    TENANT_MODE_UNSPECIFIED: _ClassVar[TenantMode]
+    TENANT_MODE_COAST: _ClassVar[TenantMode]
+    TENANT_MODE_OPEN: _ClassVar[TenantMode]
+    TENANT_MODE_CLOSED: _ClassVar[TenantMode]
+
+class Scheduling(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SCHEDULING_UNSPECIFIED: _ClassVar[Scheduling]
+    SCHEDULING_FIFO: _ClassVar[Scheduling]
+    SCHEDULING_NICE: _ClassVar[Scheduling]
+    SCHEDULING_NORMAL: _ClassVar[Scheduling]
+
+class Gate(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    GATE_UNSPECIFIED: _ClassVar[Gate]
+    GATE_CLOSED: _ClassVar[Gate]
+    GATE_COUNT: _ClassVar[Gate]
+    GATE_SOLO: _ClassVar[Gate]
+
+class Regime(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    REGIME_UNSPECIFIED: _ClassVar[Regime]
+    REGIME_IDLE: _ClassVar[Regime]
+    REGIME_SOLO: _ClassVar[Regime]
+    REGIME_OPEN: _ClassVar[Regime]
+    REGIME_THROTTLED: _ClassVar[Regime]
+    REGIME_ARBITRATED: _ClassVar[Regime]
+
+class ServiceClass(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SERVICE_CLASS_UNSPECIFIED: _ClassVar[ServiceClass]
+    SERVICE_CLASS_BATCH: _ClassVar[ServiceClass]
+    SERVICE_CLASS_LATENCY: _ClassVar[ServiceClass]
+
+class Suspension(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SUSPENSION_UNSPECIFIED: _ClassVar[Suspension]
+    SUSPENSION_PAUSED: _ClassVar[Suspension]
+    SUSPENSION_EVICTING: _ClassVar[Suspension]
+    SUSPENSION_EVICTED: _ClassVar[Suspension]
+    SUSPENSION_RESTORING: _ClassVar[Suspension]
+
 class JobState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     JOB_STATE_UNSPECIFIED: _ClassVar[JobState]
@@ -20,6 +64,32 @@ class JobState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     JOB_STATE_FAILED: _ClassVar[JobState]
     JOB_STATE_CANCELLED: _ClassVar[JobState]
     JOB_STATE_TIMED_OUT: _ClassVar[JobState]
+TENANT_MODE_UNSPECIFIED: TenantMode
+TENANT_MODE_COAST: TenantMode
+TENANT_MODE_OPEN: TenantMode
+TENANT_MODE_CLOSED: TenantMode
+SCHEDULING_UNSPECIFIED: Scheduling
+SCHEDULING_FIFO: Scheduling
+SCHEDULING_NICE: Scheduling
+SCHEDULING_NORMAL: Scheduling
+GATE_UNSPECIFIED: Gate
+GATE_CLOSED: Gate
+GATE_COUNT: Gate
+GATE_SOLO: Gate
+REGIME_UNSPECIFIED: Regime
+REGIME_IDLE: Regime
+REGIME_SOLO: Regime
+REGIME_OPEN: Regime
+REGIME_THROTTLED: Regime
+REGIME_ARBITRATED: Regime
+SERVICE_CLASS_UNSPECIFIED: ServiceClass
+SERVICE_CLASS_BATCH: ServiceClass
+SERVICE_CLASS_LATENCY: ServiceClass
+SUSPENSION_UNSPECIFIED: Suspension
+SUSPENSION_PAUSED: Suspension
+SUSPENSION_EVICTING: Suspension
+SUSPENSION_EVICTED: Suspension
+SUSPENSION_RESTORING: Suspension
 JOB_STATE_UNSPECIFIED: JobState
 JOB_STATE_PENDING: JobState
 JOB_STATE_HELD: JobState
@@ -112,7 +182,7 @@ class Node(_message.Message):
     driver_version: str
     simulated: bool
     abi_version: int
-    mode: str
+    mode: TenantMode
     start_time: _timestamp_pb2.Timestamp
     runtime_dir: str
     sim_dir: str
@@ -122,7 +192,7 @@ class Node(_message.Message):
     cdi_dir: str
     unwatched: bool
     arbiters: _containers.RepeatedCompositeFieldContainer[ArbiterThread]
-    def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., driver_version: _Optional[str] = ..., simulated: bool = ..., abi_version: _Optional[int] = ..., mode: _Optional[str] = ..., start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., runtime_dir: _Optional[str] = ..., sim_dir: _Optional[str] = ..., driver: _Optional[str] = ..., nvml: _Optional[str] = ..., runtime_socket: _Optional[str] = ..., cdi_dir: _Optional[str] = ..., unwatched: bool = ..., arbiters: _Optional[_Iterable[_Union[ArbiterThread, _Mapping]]] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., driver_version: _Optional[str] = ..., simulated: bool = ..., abi_version: _Optional[int] = ..., mode: _Optional[_Union[TenantMode, str]] = ..., start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., runtime_dir: _Optional[str] = ..., sim_dir: _Optional[str] = ..., driver: _Optional[str] = ..., nvml: _Optional[str] = ..., runtime_socket: _Optional[str] = ..., cdi_dir: _Optional[str] = ..., unwatched: bool = ..., arbiters: _Optional[_Iterable[_Union[ArbiterThread, _Mapping]]] = ...) -> None: ...
 
 class ArbiterThread(_message.Message):
     __slots__ = ("device_uuid", "scheduling", "locked_bytes", "unlocked_bytes", "late", "late_max_ns", "steps_down")
@@ -134,13 +204,13 @@ class ArbiterThread(_message.Message):
     LATE_MAX_NS_FIELD_NUMBER: _ClassVar[int]
     STEPS_DOWN_FIELD_NUMBER: _ClassVar[int]
     device_uuid: str
-    scheduling: str
+    scheduling: Scheduling
     locked_bytes: int
     unlocked_bytes: int
     late: int
     late_max_ns: int
     steps_down: int
-    def __init__(self, device_uuid: _Optional[str] = ..., scheduling: _Optional[str] = ..., locked_bytes: _Optional[int] = ..., unlocked_bytes: _Optional[int] = ..., late: _Optional[int] = ..., late_max_ns: _Optional[int] = ..., steps_down: _Optional[int] = ...) -> None: ...
+    def __init__(self, device_uuid: _Optional[str] = ..., scheduling: _Optional[_Union[Scheduling, str]] = ..., locked_bytes: _Optional[int] = ..., unlocked_bytes: _Optional[int] = ..., late: _Optional[int] = ..., late_max_ns: _Optional[int] = ..., steps_down: _Optional[int] = ...) -> None: ...
 
 class SliceDevice(_message.Message):
     __slots__ = ("node", "device_uuid", "device_index", "min_milli", "max_milli", "mem_min_bytes", "mem_max_bytes", "mem_used_bytes", "mem_peak_bytes", "share_ratio", "charged_ns", "throttled_ns", "grants", "overruns", "gate", "regime", "entitlement_milli", "share_10s_ratio", "share_60s_ratio", "lag_ns", "borrowed_ns", "early_releases", "drains", "drain_total_ns", "drain_max_ns", "wait_counts", "launches", "mem_denied", "mem_unattributed_bytes")
@@ -187,8 +257,8 @@ class SliceDevice(_message.Message):
     throttled_ns: int
     grants: int
     overruns: int
-    gate: str
-    regime: str
+    gate: Gate
+    regime: Regime
     entitlement_milli: int
     share_10s_ratio: float
     share_60s_ratio: float
@@ -202,7 +272,7 @@ class SliceDevice(_message.Message):
     launches: int
     mem_denied: int
     mem_unattributed_bytes: int
-    def __init__(self, node: _Optional[str] = ..., device_uuid: _Optional[str] = ..., device_index: _Optional[int] = ..., min_milli: _Optional[int] = ..., max_milli: _Optional[int] = ..., mem_min_bytes: _Optional[int] = ..., mem_max_bytes: _Optional[int] = ..., mem_used_bytes: _Optional[int] = ..., mem_peak_bytes: _Optional[int] = ..., share_ratio: _Optional[float] = ..., charged_ns: _Optional[int] = ..., throttled_ns: _Optional[int] = ..., grants: _Optional[int] = ..., overruns: _Optional[int] = ..., gate: _Optional[str] = ..., regime: _Optional[str] = ..., entitlement_milli: _Optional[int] = ..., share_10s_ratio: _Optional[float] = ..., share_60s_ratio: _Optional[float] = ..., lag_ns: _Optional[int] = ..., borrowed_ns: _Optional[int] = ..., early_releases: _Optional[int] = ..., drains: _Optional[int] = ..., drain_total_ns: _Optional[int] = ..., drain_max_ns: _Optional[int] = ..., wait_counts: _Optional[_Iterable[int]] = ..., launches: _Optional[int] = ..., mem_denied: _Optional[int] = ..., mem_unattributed_bytes: _Optional[int] = ...) -> None: ...
+    def __init__(self, node: _Optional[str] = ..., device_uuid: _Optional[str] = ..., device_index: _Optional[int] = ..., min_milli: _Optional[int] = ..., max_milli: _Optional[int] = ..., mem_min_bytes: _Optional[int] = ..., mem_max_bytes: _Optional[int] = ..., mem_used_bytes: _Optional[int] = ..., mem_peak_bytes: _Optional[int] = ..., share_ratio: _Optional[float] = ..., charged_ns: _Optional[int] = ..., throttled_ns: _Optional[int] = ..., grants: _Optional[int] = ..., overruns: _Optional[int] = ..., gate: _Optional[_Union[Gate, str]] = ..., regime: _Optional[_Union[Regime, str]] = ..., entitlement_milli: _Optional[int] = ..., share_10s_ratio: _Optional[float] = ..., share_60s_ratio: _Optional[float] = ..., lag_ns: _Optional[int] = ..., borrowed_ns: _Optional[int] = ..., early_releases: _Optional[int] = ..., drains: _Optional[int] = ..., drain_total_ns: _Optional[int] = ..., drain_max_ns: _Optional[int] = ..., wait_counts: _Optional[_Iterable[int]] = ..., launches: _Optional[int] = ..., mem_denied: _Optional[int] = ..., mem_unattributed_bytes: _Optional[int] = ...) -> None: ...
 
 class SliceSpec(_message.Message):
     __slots__ = ("gpus_milli", "min_milli", "max_milli", "mem_min_bytes", "mem_max_bytes", "weight", "priority", "device_uuids", "service_class", "spread")
@@ -224,9 +294,9 @@ class SliceSpec(_message.Message):
     weight: int
     priority: int
     device_uuids: _containers.RepeatedScalarFieldContainer[str]
-    service_class: str
+    service_class: ServiceClass
     spread: int
-    def __init__(self, gpus_milli: _Optional[int] = ..., min_milli: _Optional[int] = ..., max_milli: _Optional[int] = ..., mem_min_bytes: _Optional[int] = ..., mem_max_bytes: _Optional[int] = ..., weight: _Optional[int] = ..., priority: _Optional[int] = ..., device_uuids: _Optional[_Iterable[str]] = ..., service_class: _Optional[str] = ..., spread: _Optional[int] = ...) -> None: ...
+    def __init__(self, gpus_milli: _Optional[int] = ..., min_milli: _Optional[int] = ..., max_milli: _Optional[int] = ..., mem_min_bytes: _Optional[int] = ..., mem_max_bytes: _Optional[int] = ..., weight: _Optional[int] = ..., priority: _Optional[int] = ..., device_uuids: _Optional[_Iterable[str]] = ..., service_class: _Optional[_Union[ServiceClass, str]] = ..., spread: _Optional[int] = ...) -> None: ...
 
 class Slice(_message.Message):
     __slots__ = ("node", "name", "uid", "spec", "devices", "ephemeral", "owner_uid", "attach_socket", "processes", "create_time", "revision", "containers", "cdi_device", "queue", "job_id", "suspended", "claim", "job_name")
@@ -263,10 +333,10 @@ class Slice(_message.Message):
     cdi_device: str
     queue: str
     job_id: int
-    suspended: str
+    suspended: Suspension
     claim: Claim
     job_name: str
-    def __init__(self, node: _Optional[str] = ..., name: _Optional[str] = ..., uid: _Optional[str] = ..., spec: _Optional[_Union[SliceSpec, _Mapping]] = ..., devices: _Optional[_Iterable[_Union[SliceDevice, _Mapping]]] = ..., ephemeral: bool = ..., owner_uid: _Optional[int] = ..., attach_socket: _Optional[str] = ..., processes: _Optional[int] = ..., create_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., revision: _Optional[int] = ..., containers: _Optional[_Iterable[_Union[Container, _Mapping]]] = ..., cdi_device: _Optional[str] = ..., queue: _Optional[str] = ..., job_id: _Optional[int] = ..., suspended: _Optional[str] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ..., job_name: _Optional[str] = ...) -> None: ...
+    def __init__(self, node: _Optional[str] = ..., name: _Optional[str] = ..., uid: _Optional[str] = ..., spec: _Optional[_Union[SliceSpec, _Mapping]] = ..., devices: _Optional[_Iterable[_Union[SliceDevice, _Mapping]]] = ..., ephemeral: bool = ..., owner_uid: _Optional[int] = ..., attach_socket: _Optional[str] = ..., processes: _Optional[int] = ..., create_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., revision: _Optional[int] = ..., containers: _Optional[_Iterable[_Union[Container, _Mapping]]] = ..., cdi_device: _Optional[str] = ..., queue: _Optional[str] = ..., job_id: _Optional[int] = ..., suspended: _Optional[_Union[Suspension, str]] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ..., job_name: _Optional[str] = ...) -> None: ...
 
 class Claim(_message.Message):
     __slots__ = ("uid", "namespace", "name", "pod_uids", "granted", "boot_id", "device_ids", "pod_names")
@@ -692,11 +762,11 @@ class PrepareClaimRequest(_message.Message):
     TOLERATES_DRAIN_FIELD_NUMBER: _ClassVar[int]
     node: str
     claim: Claim
-    service_class: str
+    service_class: ServiceClass
     weight: int
     priority: int
     tolerates_drain: bool
-    def __init__(self, node: _Optional[str] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ..., service_class: _Optional[str] = ..., weight: _Optional[int] = ..., priority: _Optional[int] = ..., tolerates_drain: bool = ...) -> None: ...
+    def __init__(self, node: _Optional[str] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ..., service_class: _Optional[_Union[ServiceClass, str]] = ..., weight: _Optional[int] = ..., priority: _Optional[int] = ..., tolerates_drain: bool = ...) -> None: ...
 
 class PrepareClaimResponse(_message.Message):
     __slots__ = ("slice",)

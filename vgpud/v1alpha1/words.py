@@ -24,15 +24,29 @@ class Words(Generic[N]):
         return ("", *self.words)[number] if 0 <= number <= len(self.words) else str(number)
 
     def to_number(self, word: str) -> N:
-        """Raises ValueError for another word."""
+        """Raises ValueError, one sentence, for another word."""
+        if word and word not in self.words:
+            raise ValueError(f"{word!r} is not known: choose from {', '.join(self.words)}")
         return ("", *self.words).index(word)  # type: ignore[return-value]
 
 
+TENANT_MODE: Words[pb.TenantMode] = Words("coast", "open", "closed")
+SCHEDULING: Words[pb.Scheduling] = Words("fifo", "nice", "normal")
+GATE: Words[pb.Gate] = Words("closed", "count", "solo")
+REGIME: Words[pb.Regime] = Words("idle", "solo", "open", "throttled", "arbitrated")
+SERVICE_CLASS: Words[pb.ServiceClass] = Words("batch", "latency")
+SUSPENSION: Words[pb.Suspension] = Words("paused", "evicting", "evicted", "restoring")
 JOB_STATE: Words[pb.JobState] = Words(
     "pending", "held", "running", "suspended", "completed", "failed", "cancelled", "timed_out"
 )
 
 #: by the enum's name
 ENUMS: dict[str, Words[int]] = {
+    "TenantMode": TENANT_MODE,
+    "Scheduling": SCHEDULING,
+    "Gate": GATE,
+    "Regime": REGIME,
+    "ServiceClass": SERVICE_CLASS,
+    "Suspension": SUSPENSION,
     "JobState": JOB_STATE,
 }

@@ -54,7 +54,7 @@ def job_view(job: pb.Job, simulated_indices: frozenset[int]) -> View:
         "mem_min_bytes": share.mem_min_bytes if share.HasField("mem_min_bytes") else None,
         "mem_max_bytes": share.mem_max_bytes if share.HasField("mem_max_bytes") else None,
         "spread": share.spread or None,
-        "class": share.service_class or "batch",
+        "class": words.SERVICE_CLASS.to_word(share.service_class) or "batch",
         "asked_device_uuids": list(share.device_uuids),
         "members": spec.members or 1,
         **_elastic(spec),

@@ -12,6 +12,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from vgpud.core.observed import wait_ends_ns
 from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import words
 from vgpud.view.user_names import find_user_name
 
 View = dict[str, Any]
@@ -33,7 +34,7 @@ def node_view(node: pb.Node) -> View:
         "driver_version": node.driver_version,
         "abi_version": node.abi_version,
         "simulated": node.simulated,
-        "mode": node.mode,
+        "mode": words.TENANT_MODE.to_word(node.mode),
         "start_time": _time(node.start_time),
         "runtime_dir": node.runtime_dir,
         "runtime_socket": node.runtime_socket,
@@ -105,8 +106,8 @@ def slice_device_view(device: pb.SliceDevice, is_simulated: bool) -> View:
         "drains": device.drains,
         "drain_total_ns": device.drain_total_ns,
         "drain_max_ns": device.drain_max_ns,
-        "gate": device.gate or None,
-        "regime": device.regime or None,
+        "gate": words.GATE.to_word(device.gate) or None,
+        "regime": words.REGIME.to_word(device.regime) or None,
     }
 
 
@@ -138,7 +139,7 @@ def slice_view(item: pb.Slice, simulated_device_uuids: frozenset[str]) -> View:
         "gpus_milli": item.spec.gpus_milli,
         "weight": item.spec.weight,
         "priority": item.spec.priority,
-        "class": item.spec.service_class or "batch",
+        "class": words.SERVICE_CLASS.to_word(item.spec.service_class) or "batch",
         "processes": item.processes,
         "attach_socket": item.attach_socket,
         "create_time": _time(item.create_time),
@@ -147,7 +148,7 @@ def slice_view(item: pb.Slice, simulated_device_uuids: frozenset[str]) -> View:
         "queue": item.queue,
         "job_id": item.job_id if item.HasField("job_id") else None,
         "job_name": item.job_name or None,
-        "suspended": item.suspended or None,
+        "suspended": words.SUSPENSION.to_word(item.suspended) or None,
         "claim": claim_view(item.claim) if item.HasField("claim") else None,
         "containers": [container_view(c) for c in item.containers],
         "devices": [slice_device_view(d, d.device_uuid in simulated_device_uuids) for d in item.devices],

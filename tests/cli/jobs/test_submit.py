@@ -109,7 +109,11 @@ def test_all_options_reach_the_api(vgpu: Any, daemon: Any, tmp_path: Path) -> No
     spec = submitted(daemon)
     slice_ = spec.slice
     assert (slice_.gpus_milli, slice_.min_milli, slice_.max_milli) == (500, 300, 800)
-    assert (slice_.mem_min_bytes, slice_.mem_max_bytes, slice_.service_class) == (4 * GIB, 8 * GIB, "latency")
+    assert (slice_.mem_min_bytes, slice_.mem_max_bytes, slice_.service_class) == (
+        4 * GIB,
+        8 * GIB,
+        pb.SERVICE_CLASS_LATENCY,
+    )
     assert (slice_.weight, slice_.spread, slice_.priority) == (3, 1, 0)
     assert list(slice_.device_uuids) == [daemon.devices[0].uuid]
     assert (spec.members, spec.cpu_milli, spec.ram_bytes, spec.name, spec.priority) == (4, 2500, 16 * GIB, "train", -7)

@@ -33,7 +33,7 @@ def test_lists_are_filtered_by_user_state_and_time(vgpu: Any, slices: Any) -> No
         result: str = vgpu(*words, "-o", "name", host=slices.host).stdout
         return result.split()
 
-    slices.slices["serve"].owner_uid, slices.slices["serve"].suspended = 12345, "evicting"
+    slices.slices["serve"].owner_uid, slices.slices["serve"].suspended = 12345, pb.SUSPENSION_EVICTING
     assert names("slice", "ls", "-u", "12345") == ["serve"]
     assert names("slice", "ls", "--state", "evicted") == ["serve"]
     assert names("slice", "ls", "--state", "active,paused") == ["train"]
@@ -162,7 +162,7 @@ def test_class_and_priority_are_asked_for_and_shown(vgpu: Any, daemon: Any) -> N
     shares = ("--class", "latency", "--priority", "5", "--weight", "3", "--spread", "1")
     assert vgpu("slice", "create", "a", "--gpus", "0.5", *shares, host=daemon.host).code == 0
     spec = daemon.requests[-1].spec
-    assert (spec.service_class, spec.priority, spec.weight, spec.spread) == ("latency", 5, 3, 1)
+    assert (spec.service_class, spec.priority, spec.weight, spec.spread) == (pb.SERVICE_CLASS_LATENCY, 5, 3, 1)
     daemon.add_process("a", 4711, "serve")
     header, row = vgpu("ps", host=daemon.host).stdout.splitlines()
     columns = dict(zip(header.split(), row.split(), strict=False))

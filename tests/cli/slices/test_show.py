@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from vgpud.v1alpha1 import vgpud_pb2 as pb
+
 #: what a slice did, as the daemon reports it
 DID = {
-    "regime": "arbitrated",
-    "gate": "closed",
+    "regime": pb.REGIME_ARBITRATED,
+    "gate": pb.GATE_CLOSED,
     "entitlement_milli": 400,
     "share_10s_ratio": 0.41,
     "share_60s_ratio": 0.42,
@@ -85,14 +87,14 @@ def test_a_slice_that_never_ran_is_shown_without_nonsense(vgpu: Any, daemon: Any
 
 
 def test_nothing_is_due_to_a_slice_without_a_program(vgpu: Any, daemon_with_slice: Any) -> None:
-    daemon_with_slice.slices["train"].devices[0].gate = ""
+    daemon_with_slice.slices["train"].devices[0].ClearField("gate")
     lines = lines_of(vgpu, daemon_with_slice)
     assert lines["due now"] == lines["balance"] == lines["gate"] == "- (no program)"
 
 
 def test_json_has_every_number_and_the_ends_of_the_buckets(vgpu: Any, daemon_with_slice: Any) -> None:
     (device,) = vgpu("slice", "show", "train", "-o", "json", host=daemon_with_slice.host).json["slice"]["devices"]
-    assert {name: device[name] for name in DID} == DID
+    assert {name: device[name] for name in DID} == DID | {"regime": "arbitrated", "gate": "closed"}
     assert len(device["wait_below_ns"]) == len(device["wait_counts"]) - 1
     assert device["wait_below_ns"][:2] == [16_000, 32_000]
 

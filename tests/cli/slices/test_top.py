@@ -170,9 +170,9 @@ def test_lines_fit_and_wide_terminals_show_more(width: int) -> None:
 
 
 def test_a_line_says_what_the_slice_is_due_got_and_waited() -> None:
-    fields = {"entitlement_milli": 250, "share_ratio": 0.253, "lag_ns": -3_000_000, "gate": "closed"}
+    fields = {"entitlement_milli": 250, "share_ratio": 0.253, "lag_ns": -3_000_000, "gate": pb.GATE_CLOSED}
     limits = {"min_milli": 250, "max_milli": 750, "mem_max_bytes": 8 << 30, "mem_used_bytes": 2 << 30}
-    lines = drawn([slice_of("train", regime="arbitrated", **fields, **limits)], 120)
+    lines = drawn([slice_of("train", regime=pb.REGIME_ARBITRATED, **fields, **limits)], 120)
     assert "arbitrated" in lines[0] and "SIMULATED" in lines[0]
     shown = dict(zip(lines[2].replace("LAST MINUTE", "MINUTE").split(), lines[3].split(), strict=False))
     assert (shown["DUE%"], shown["GOT%"], shown["LIMITS"]) == ("25.0", "25.3", "0.25..0.75")

@@ -10,7 +10,7 @@ import click
 from vgpud.cli.common.quantities import AnyParam
 from vgpud.cli.common.times import When
 from vgpud.cli.common.users import User
-from vgpud.v1alpha1.words import JOB_STATE
+from vgpud.v1alpha1.words import JOB_STATE, SUSPENSION
 
 if TYPE_CHECKING:
     from google.protobuf.timestamp_pb2 import Timestamp
@@ -63,5 +63,5 @@ def is_since(stamp: Timestamp, since_ns: int | None) -> bool:
 def slice_state(item: pb.Slice) -> str:
     """One of SLICE_STATES; a slice that is being evicted or restored has its memory on the host in part."""
     if item.suspended:
-        return "paused" if item.suspended == "paused" else "evicted"
+        return "paused" if item.suspended == SUSPENSION.to_number("paused") else "evicted"
     return "active" if item.processes else "idle"

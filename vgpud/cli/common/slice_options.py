@@ -89,6 +89,7 @@ def _add(function: F, rows: dict[str, tuple[str, Any, str | None, str]]) -> F:
 def build_spec(option_values: Given, **spec_fields: Any) -> pb.SliceSpec:
     """The API's spec from these options. Raises UsageError if two of them contradict each other."""
     from vgpud.v1alpha1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1.words import SERVICE_CLASS
 
     asked = {name: value for name, value in option_values.items() if value is not None}
     _check(asked)
@@ -96,7 +97,7 @@ def build_spec(option_values: Given, **spec_fields: Any) -> pb.SliceSpec:
     for name, value in asked.items():
         if value != DEFAULT:
             for field in _FIELDS.get(name, (name,)):
-                setattr(spec, field, value)
+                setattr(spec, field, SERVICE_CLASS.to_number(value) if field == "service_class" else value)
     return spec
 
 

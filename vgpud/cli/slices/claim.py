@@ -54,6 +54,7 @@ def _make_request(spec: pb.SliceSpec, device_memory: int | None, settings: Setti
     from vgpud.core.slices.capacity import parts_of
     from vgpud.core.units import MILLI_PER_DEVICE
     from vgpud.k8s.core.manifest import ClaimRequest
+    from vgpud.v1alpha1.words import SERVICE_CLASS
 
     high = spec.max_milli if spec.HasField("max_milli") else None
     low_bytes = spec.mem_min_bytes if spec.HasField("mem_min_bytes") else None
@@ -65,7 +66,7 @@ def _make_request(spec: pb.SliceSpec, device_memory: int | None, settings: Setti
         mem_max_bytes=high_bytes,
         weight=spec.weight,
         priority=spec.priority,
-        service_class=spec.service_class or BATCH,
+        service_class=SERVICE_CLASS.to_word(spec.service_class) or BATCH,
         spread=spec.spread,
     )
     parts = parts_of(asked, SiteLimits())

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import vgpud
 from vgpud import paths
@@ -17,12 +16,15 @@ from vgpud.cli.common.findings import Check, Finding, Look
 from vgpud.cli.common.options import Settings
 from vgpud.cli.system import checks_containers, checks_engines
 from vgpud.errors import CliError, VgpudError
+from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import words
 from vgpud.view.slice_tables import not_offered
 
-if TYPE_CHECKING:
-    from vgpud.v1alpha1 import vgpud_pb2 as pb
-
-_SCHEDULING = {"fifo": "SCHED_FIFO", "nice": "a nice value of its own", "normal": "normal priority"}
+_SCHEDULING: dict[int, str] = {
+    pb.SCHEDULING_FIFO: "SCHED_FIFO",
+    pb.SCHEDULING_NICE: "a nice value of its own",
+    pb.SCHEDULING_NORMAL: "normal priority",
+}
 #: linux/fcntl.h; not in the fcntl module before Python 3.13
 _F_SEAL_FUTURE_WRITE = 0x0010
 
@@ -122,7 +124,11 @@ def daemon(look: Look) -> Iterator[Finding]:
         return
     look.node = node
     look.device_uuids, look.device_indices = tuple(d.uuid for d in devices), tuple(d.index for d in devices)
-    yield Finding("daemon", "ok", f"{target} answers: vgpud {node.version} on {node.name}, mode {node.mode}")
+    yield Finding(
+        "daemon",
+        "ok",
+        f"{target} answers: vgpud {node.version} on {node.name}, mode {words.TENANT_MODE.to_word(node.mode)}",
+    )
     yield from _versions(node)
     if node.unwatched:
         text = "vgpud is not in the host's pid namespace: programs that bypass their slices are not detected"
@@ -154,7 +160,7 @@ def _arbiter(arbiter: pb.ArbiterThread) -> Iterator[Finding]:
     text = f"the arbiter of {arbiter.device_uuid} has {_SCHEDULING[arbiter.scheduling]}{late}"
     if arbiter.steps_down:
         text += f"; {arbiter.steps_down} times it used too much of a processor for SCHED_FIFO"
-    if arbiter.scheduling == "fifo":
+    if arbiter.scheduling == pb.SCHEDULING_FIFO:
         yield Finding("arbiter", "ok", text)
     else:
         remedy = "let vgpud have CAP_SYS_NICE (docker run --cap-add SYS_NICE); with cgroups v1 real-time budget as well"

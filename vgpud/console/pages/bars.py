@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import words
 from vgpud.view.text import natural_key
 
 COLORS = 8
@@ -113,8 +114,8 @@ def _bar(
                 mem_width=mem_width,
                 mem_used=min(mem_width, 1000 * part.mem_used_bytes / total),
                 label=label if width >= _LABEL_MIN else "",
-                waits=part.gate == "closed",
-                suspended=item.suspended,
+                waits=part.gate == pb.GATE_CLOSED,
+                suspended=words.SUSPENSION.to_word(item.suspended),
             )
         )
         at += width

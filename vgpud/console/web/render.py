@@ -10,6 +10,7 @@ from typing import Any
 import jinja2
 
 from vgpud.core.units import format_bytes, format_gpus
+from vgpud.v1alpha1 import words
 from vgpud.view import job_tables, slice_tables
 from vgpud.view.spans import format_span
 from vgpud.view.text import duration, gpu_time, plain
@@ -77,6 +78,7 @@ FILTERS = {
     "local": _local,
     "percent": slice_tables.percent,
     "plain": plain,
+    "scheduling": words.SCHEDULING.to_word,
     "seconds": _seconds,
     "span": format_span,
     "until": _until,

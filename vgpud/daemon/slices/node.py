@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from vgpud import __version__, paths
-from vgpud.api.slice_messages import arbiter_view, timestamp
+from vgpud.api.slice_messages import arbiter_view, tenant_mode, timestamp
 from vgpud.attach.messages import ABI_VERSION
 from vgpud.config import LiveConfig
 from vgpud.daemon.slices.machine import SliceMachine
@@ -36,7 +36,7 @@ class NodeInfo:
             driver_version=self._devices.version,
             simulated=any(d.is_simulated for d in known.values()),
             abi_version=ABI_VERSION,
-            mode=config.mode,
+            mode=tenant_mode(config.mode),
             start_time=timestamp(self._started_wall_ns),
             runtime_dir=str(config.runtime),
             sim_dir=self._devices.sim_dir,

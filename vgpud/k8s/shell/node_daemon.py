@@ -16,6 +16,7 @@ from vgpud.k8s.core.model import Asked, Gpu, Granted, Known
 from vgpud.k8s.core.quantities import memory_unit_bytes
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 from vgpud.v1alpha1 import vgpud_pb2_grpc as stubs
+from vgpud.v1alpha1.words import SERVICE_CLASS
 
 log = logging.getLogger("vgpud.k8s")
 
@@ -57,7 +58,7 @@ class NodeDaemon:
         words = requested_claim.words
         request = pb.PrepareClaimRequest(
             claim=claim,
-            service_class=words.service_class,
+            service_class=SERVICE_CLASS.to_number(words.service_class),
             weight=words.weight,
             priority=words.priority,
             tolerates_drain=requested_claim.tolerates_drain,
