@@ -32,7 +32,9 @@ def test_a_notification_is_the_cores_events_and_the_launchs_ways(world: World) -
     assert isinstance(launch, Launch) and launch.notice is not None
     assert (job.spec.notify, launch.notice.command) == (("end",), ("/bin/tell", "a b"))
     shown = world.call(world.jobs.GetJob, pb.GetJobRequest(job_id=1)).job.spec.notification
-    assert shown == pb.Notification(events=["end"], **{n: getattr(asked, n) for n in ("mail", "webhook", "command")})
+    assert shown == pb.Notification(
+        events=[pb.NOTIFICATION_EVENT_END], **{n: getattr(asked, n) for n in ("mail", "webhook", "command")}
+    )
     assert not world.call(world.jobs.ListJobs, pb.ListJobsRequest()).jobs[0].spec.HasField("notification")
 
 

@@ -266,11 +266,11 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"array_indices": [5, 2, 5]}, "INVALID_ARGUMENT", "array has index 5 twice: name each once"),
     ({"array_indices": range(10_001)}, "INVALID_ARGUMENT", "array has 10001 jobs: at most 10000"),
     (
-        {"notification": pb.Notification(events=["end"])},
+        {"notification": pb.Notification(events=[pb.NOTIFICATION_EVENT_END])},
         "INVALID_ARGUMENT",
         "without mail, webhook or command: name one",
     ),
-    ({"notification": pb.Notification(mail="a@b", events=["x"])}, "INVALID_ARGUMENT", "'x' is no event of a job"),
+    ({"notification": pb.Notification(mail="a@b", events=[77])}, "INVALID_ARGUMENT", "'77' is no event of a job"),
     ({"notification": pb.Notification(mail="-oQ/tmp a@b")}, "INVALID_ARGUMENT", "'-oQ/tmp a@b' is not a mail address"),
     ({"notification": pb.Notification(mail="a@b\nBcc: c@d")}, "INVALID_ARGUMENT", "is not a mail address"),
     ({"notification": pb.Notification(webhook="file:///etc/passwd")}, "INVALID_ARGUMENT", "is not a webhook"),
@@ -432,7 +432,7 @@ def test_what_will_not_change_is_made_once(world: World) -> None:
 
 def test_pages_of_usage_and_queues(world: World) -> None:
     world.backend.rows = [UsageRow("default", 1000, 1, 1, 1, 1, job_id=number) for number in range(1, 13)]
-    request, seen = pb.GetUsageRequest(by="job", page_size=5), []
+    request, seen = pb.GetUsageRequest(by=pb.USAGE_BY_JOB, page_size=5), []
     while True:
         answer = world.call(world.queues.GetUsage, request)
         seen.append([row.job_id for row in answer.usage])
@@ -442,7 +442,7 @@ def test_pages_of_usage_and_queues(world: World) -> None:
     assert seen == [[1, 2, 3, 4, 5], [6, 7, 8, 9, 10], [11, 12]]
     assert not world.queues._summed, "nothing is kept for a reader who has had all"
     world.backend.rows = world.backend.rows * 100
-    answer = world.call(world.queues.GetUsage, pb.GetUsageRequest(by="job"))
+    answer = world.call(world.queues.GetUsage, pb.GetUsageRequest(by=pb.USAGE_BY_JOB))
     assert len(answer.usage) == 1000
     assert answer.next_page_token
     queues = pb.ListQueuesRequest(page_size=1)
@@ -578,7 +578,7 @@ def test_queues_go(world: World) -> None:
 def test_usage_is_the_callers_own(world: World) -> None:
     service = 3_600_000 * SECOND_NS
     world.backend.rows = [UsageRow("default", 1000, 2 * service, service, 0, 1, job_id=7, state="completed", members=2)]
-    request = pb.GetUsageRequest(by="job")
+    request = pb.GetUsageRequest(by=pb.USAGE_BY_JOB)
     request.since_time.FromSeconds(100)
     (row,) = world.call(world.queues.GetUsage, request).usage
     assert (row.gpu_seconds_asked, row.gpu_seconds_granted) == (7200.0, 3600.0)
@@ -588,7 +588,7 @@ def test_usage_is_the_callers_own(world: World) -> None:
         ("usage", 100 * SECOND_NS, NEVER_NS, "job", 1000),
         ("usage", 0, NEVER_NS, "user", None),
     ]
-    assert world.refused(world.queues.GetUsage, pb.GetUsageRequest(by="moon"))[0] == "INVALID_ARGUMENT"
+    assert world.refused(world.queues.GetUsage, pb.GetUsageRequest(by=77))[0] == "INVALID_ARGUMENT"
     request.until_time.FromSeconds(50)
     assert world.refused(world.queues.GetUsage, request)[0] == "INVALID_ARGUMENT"
 

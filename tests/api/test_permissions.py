@@ -338,7 +338,7 @@ def test_jobs_and_their_accounts_are_shown_to_their_owners_and_admins(all_of_the
         assert seen in watched
         assert hidden not in watched
         assert str(hidden) in all_of_them.refused(role, "WatchJobs", pb.WatchJobsRequest(job_ids=[seen, hidden]))
-        uids = {row.uid for row in all_of_them.call(role, "GetUsage", pb.GetUsageRequest(by="job")).usage}
+        uids = {row.uid for row in all_of_them.call(role, "GetUsage", pb.GetUsageRequest(by=pb.USAGE_BY_JOB)).usage}
         assert uids <= {OWNER if role == "owner" else OTHER}
     for admin in ("root", "member of the admins' group"):
         listed = {job.job_id for job in all_of_them.call(admin, "ListJobs", pb.ListJobsRequest(all=True)).jobs}

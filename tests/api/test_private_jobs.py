@@ -36,7 +36,7 @@ def world() -> World:
         return ()
 
     made.backend.explain = explain  # type: ignore[attr-defined]
-    notification = pb.Notification(events=["end"], webhook=HOOK)
+    notification = pb.Notification(events=[pb.NOTIFICATION_EVENT_END], webhook=HOOK)
     asked = spec(environment={"API_KEY": "key-of-alice"}, notification=notification)
     made.call(made.jobs.SubmitJob, pb.SubmitJobRequest(spec=asked))
     return made
@@ -74,7 +74,7 @@ def test_the_owner_is_find_secrets(world: World) -> None:
 
 def test_an_admin_sees_where_a_webhook_leads(world: World) -> None:
     shown = world.call(world.jobs.GetJob, REQUESTS["GetJob"], ROOT).job.spec.notification
-    assert (shown.webhook, list(shown.events)) == ("https://hooks.example:444/...", ["end"])
+    assert (shown.webhook, list(shown.events)) == ("https://hooks.example:444/...", [pb.NOTIFICATION_EVENT_END])
 
 
 def test_there_is_one_way_to_a_message_about_a_job() -> None:

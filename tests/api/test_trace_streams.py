@@ -20,6 +20,7 @@ from vgpud.api.trace_streams import Tracing
 from vgpud.core.model import Share, State
 from vgpud.core.observed import TraceEvent
 from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import words
 
 
 class Source:
@@ -137,7 +138,7 @@ def test_gates_of_a_slice_and_its_neighbour_are_reported(watched: Any, node: Nod
     while not {("a", "open"), ("b", "open"), ("", "regime")} <= heard:
         events = next(watched).events
         assert all(e.device_index == 0 and e.time_ns > 0 for e in events)
-        heard |= {(e.slice, e.kind) for e in events}
+        heard |= {(e.slice, words.TRACE_EVENT_KIND.to_word(e.kind)) for e in events}
     assert len(tenants) == 2
 
 
@@ -159,17 +160,17 @@ def test_how_a_slice_ended_is_reported_to_slow_readers_as_well(monkeypatch: pyte
     async def story() -> list[str]:
         set_caller(Caller(0, 0, (), 0, admin=True))
         answers = service.WatchTrace(pb.WatchTraceRequest(name="a"), None)
-        heard = [e.kind for e in (await anext(answers)).events]
+        heard = [words.TRACE_EVENT_KIND.to_word(e.kind) for e in (await anext(answers)).events]
         for _ in range(9):
             source.put("a")
         state.slices.clear()
-        source.put("a", kind="last")
+        source.put("a", kind="late")
         async for answer in answers:
             assert len(answer.events) <= 3
-            heard += [e.kind for e in answer.events]
+            heard += [words.TRACE_EVENT_KIND.to_word(e.kind) for e in answer.events]
         return heard
 
-    assert asyncio.run(story()) == ["regime", *["waits"] * 9, "last"]
+    assert asyncio.run(story()) == ["regime", *["waits"] * 9, "late"]
     assert not source.on
 
 
@@ -188,7 +189,7 @@ def test_a_slice_that_moves_is_followed(node: Node) -> None:
     assert client.attach(node.socket()).status == client.OK
     heard: set[int] = set()
     while moved.device_index not in heard:
-        heard |= {e.device_index for e in next(stream).events if (e.slice, e.kind) == ("a", "open")}
+        heard |= {e.device_index for e in next(stream).events if (e.slice, e.kind) == ("a", pb.TRACE_EVENT_KIND_OPEN)}
     stream.cancel()
 
 

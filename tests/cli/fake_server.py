@@ -26,6 +26,7 @@ from tests.cli.fake_queue import FakeQueue
 from vgpud.client.held_slice import ABI_VERSION
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 from vgpud.v1alpha1 import vgpud_pb2_grpc as stubs
+from vgpud.v1alpha1 import words
 
 NODE = "testnode"
 GIB = 1 << 30
@@ -249,7 +250,12 @@ class FakeDaemon(stubs.NodeServiceServicer, stubs.SliceServiceServicer, stubs.Ev
             context.abort(grpc.StatusCode.PERMISSION_DENIED, self.trace_denied)
         lease = [(1_000_000, "open", "count"), (4_000_000, "close", "closed"), (5_000_000, "open", "count")]
         yield pb.WatchTraceResponse(
-            events=[pb.TraceEvent(time_ns=t, slice=request.name, kind=kind, text=text) for t, kind, text in lease],
+            events=[
+                pb.TraceEvent(
+                    time_ns=time_ns, slice=request.name, kind=words.TRACE_EVENT_KIND.to_number(kind), text=text
+                )
+                for time_ns, kind, text in lease
+            ],
             now_ns=7_000_000,
         )
         while context.is_active() and request.name in self.slices:

@@ -50,7 +50,7 @@ def busy(daemon: Any) -> Any:
     queue.jobs[3].start_time.FromSeconds(1_700_000_300)
     queue.add(7, "pending", reason=REASON)
     queue.jobs[7].spec.name = "a-name-of-a-job-that-goes-on-and-on"
-    queue.facts = [pb.Fact(kind="queue", text=REASON)]
+    queue.facts = [pb.Fact(kind=pb.FACT_KIND_QUEUE, text=REASON)]
     queue.rows = [pb.Usage(job_id=3, uid=os.getuid(), queue="default", jobs=1)]
     return daemon
 

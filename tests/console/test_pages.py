@@ -81,7 +81,7 @@ def test_names_are_escaped_everywhere(alice: TestClient, daemon: FakeDaemon, fak
     daemon.events.append(pb.Event(sequence=1, kind="device.xid", slice=NASTY, message=NASTY))
     daemon.queue.queues["default"].policy = NASTY
     add_job(daemon, 1, name=NASTY, queue=NASTY, command=[NASTY])
-    daemon.queue.facts.append(pb.Fact(kind=NASTY, text=NASTY))
+    daemon.queue.facts.append(pb.Fact(kind=pb.FACT_KIND_DEVICE, text=NASTY))
     daemon.add_process("train", 5, NASTY)
     fake_broker.files["/logs/1"] = NASTY.encode()
     paths = ["/", "/queue", "/slice/train", "/job/1", "/job/1/part", "/job/1/log", "/quotas", "/events", "/submit"]
@@ -183,7 +183,7 @@ def test_a_filter_by_htmx_gets_the_region_only(alice: TestClient, daemon: FakeDa
 
 def test_a_job_shows_reasons_and_its_log(alice: TestClient, daemon: FakeDaemon, fake_broker: FakeBroker) -> None:
     add_job(daemon, 7, "running", uid=5)
-    daemon.queue.facts.append(pb.Fact(kind="queue", text="queue a has nothing left"))
+    daemon.queue.facts.append(pb.Fact(kind=pb.FACT_KIND_QUEUE, text="queue a has nothing left"))
     fake_broker.files["/logs/7"] = b"x" * 70_000 + b"\nepoch 3\n"
     text = text_of(alice.get("/job/7").text)
     assert "why queue a has nothing left" in text
@@ -351,7 +351,7 @@ def test_a_job_is_submitted_for_later_with_news_of_it(post: Post, daemon: FakeDa
     spec = daemon.queue.requests[-1].spec
     assert (list(spec.array_indices), spec.array_limit) == ([1, 3, 5, 7, 9], 2)
     assert spec.begin_time.ToJsonString() == "2096-01-02T03:04:00Z"
-    assert list(spec.notification.events) == ["start", "failure"]
+    assert list(spec.notification.events) == [pb.NOTIFICATION_EVENT_START, pb.NOTIFICATION_EVENT_FAILURE]
     assert (spec.notification.mail, spec.notification.webhook) == ("ann@example.org", "")
     assert list(spec.notification.command) == ["/bin/sh", "-c", "echo done"]
 

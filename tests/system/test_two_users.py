@@ -157,7 +157,7 @@ def test_alice_finds_her_own_secrets(site: Site) -> None:
 def _requests(site: Site, path: str) -> list[Any]:
     """Requests for what is Alice's, and for all there is."""
     kind = message_factory.GetMessageClass(RPCS[path].input_type)
-    fields = {"name": site.slice_name, "slice": site.slice_name, "all": True, "by": "job", "page_size": 500}
+    fields = {"name": site.slice_name, "slice": site.slice_name, "all": True, "by": pb.USAGE_BY_JOB, "page_size": 500}
     known = {name: value for name, value in fields.items() if name in kind.DESCRIPTOR.fields_by_name}
     if "job_id" in kind.DESCRIPTOR.fields_by_name:
         return [kind(**known, job_id=job_id) for job_id in site.job_ids]

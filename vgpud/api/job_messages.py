@@ -432,7 +432,8 @@ def _spec_view(spec: JobSpec, launch: Launch, *, has_details: bool, own: bool) -
 
 
 def fact_view(fact: Fact) -> pb.Fact:
-    return pb.Fact(decision_time=_timestamp_or_none(fact.at_ns), kind=fact.kind, text=fact.text)
+    kind = words.FACT_KIND.to_number(fact.kind)
+    return pb.Fact(decision_time=_timestamp_or_none(fact.at_ns), kind=kind, text=fact.text)
 
 
 def usage_view(row: UsageRow, node: str) -> pb.Usage:

@@ -47,7 +47,6 @@ ENDED_BYTES_MAX, LIST_VIEW_BYTES_MAX = 32 << 20, 4 << 20
 WAIT_S = 60.0
 #: answers of GetUsage that are kept for their further pages
 SUMMED_MAX = 4
-USAGE_BY = ("job", "user", "queue", "namespace", "pod")
 
 
 class JobBackend(TerminalBackend, Protocol):
@@ -475,9 +474,10 @@ class QueueService(stubs.QueueServiceServicer):
     @unary
     async def GetUsage(self, request: pb.GetUsageRequest) -> pb.GetUsageResponse:
         who = caller()
-        by = request.by or "user"
-        if by not in USAGE_BY:
-            raise refuse(Reason.INVALID, f"usage by {by!r} is not kept: choose one of {', '.join(USAGE_BY)}", "by")
+        by = words.USAGE_BY.to_word(request.by) or "user"
+        if by not in words.USAGE_BY.words:
+            text = f"usage by {by!r} is not kept: choose one of {', '.join(words.USAGE_BY.words)}"
+            raise refuse(Reason.INVALID, text, "by")
         since_ns = _time_ns(request.since_time) if request.HasField("since_time") else 0
         until_ns = _time_ns(request.until_time) if request.HasField("until_time") else NEVER_NS
         if until_ns <= since_ns:

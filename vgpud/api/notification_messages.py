@@ -11,6 +11,7 @@ from vgpud.core.jobs.model import END, JobSpec
 from vgpud.core.model import Reason
 from vgpud.core.queue.notices import wrong_events
 from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import words
 
 #: of an address, by RFC 5321; of a URL; of a command with its arguments
 MAIL_BYTES_MAX, WEBHOOK_BYTES_MAX, COMMAND_BYTES_MAX = 254, 2000, 4000
@@ -26,7 +27,7 @@ def events_from(job_spec: pb.JobSpec) -> tuple[str, ...]:
     """Raises RefusedError."""
     if not job_spec.HasField("notification"):
         return ()
-    events = tuple(dict.fromkeys(job_spec.notification.events)) or (END,)
+    events = tuple(dict.fromkeys(map(words.NOTIFICATION_EVENT.to_word, job_spec.notification.events))) or (END,)
     if wrong := wrong_events(events):
         raise _invalid(wrong, "events")
     return events
@@ -70,7 +71,8 @@ def notification_view(spec: JobSpec, notice: NoticeTo | None, *, own: bool) -> p
     if notice is None:
         return None
     webhook = notice.webhook if own or not notice.webhook else _origin(notice.webhook)
-    return pb.Notification(events=spec.notify, mail=notice.mail, webhook=webhook, command=notice.command)
+    events = [words.NOTIFICATION_EVENT.to_number(event) for event in spec.notify]
+    return pb.Notification(events=events, mail=notice.mail, webhook=webhook, command=notice.command)
 
 
 def _origin(url: str) -> str:

@@ -176,7 +176,7 @@ def trace_event_view(event: TraceEvent, indexes: Mapping[str, int], names: Mappi
         time_ns=event.time_ns,
         device_index=indexes[event.device_uuid],
         slice=names.get(event.serial, ""),
-        kind=event.kind,
+        kind=words.TRACE_EVENT_KIND.to_number(event.kind),
         value=event.value,
         text=event.text,
         lost=event.lost_count,

@@ -301,7 +301,8 @@ def delete_reservation(name: str) -> Call[None]:
 
 
 def usage(since_ns: int | None, until_ns: int | None, by: str, uid: int | None = None) -> Listed[pb.Usage]:
-    request = pb.GetUsageRequest(by=by, since_time=_stamp(since_ns), until_time=_stamp(until_ns), uid=uid)
+    summed_by = _number(words.USAGE_BY, by, "by")
+    request = pb.GetUsageRequest(by=summed_by, since_time=_stamp(since_ns), until_time=_stamp(until_ns), uid=uid)
     return Listed("Queue", "GetUsage", request, "usage", pb.Usage)
 
 

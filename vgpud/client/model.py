@@ -28,8 +28,22 @@ ServiceClass = Literal["", "batch", "latency"]
 #: Whether a slice is suspended. Empty: it is not.
 Suspension = Literal["", "paused", "evicting", "evicted", "restoring"]
 
+#: What an arbiter saw or did. Empty: not known.
+TraceEventKind = Literal[
+    "", "open", "close", "drained", "overlap", "waits", "outstanding", "launches", "charged", "regime", "late"
+]
+
+#: An event of a job that its user can be notified of. Empty: none.
+NotificationEvent = Literal["", "start", "end", "failure"]
+
 #: The state of a job. Empty: not known.
 JobState = Literal["", "pending", "held", "running", "suspended", "completed", "failed", "cancelled", "timed_out"]
+
+#: What a fact is about. Empty: not known.
+FactKind = Literal["", "queue", "help", "anomaly", "device", "neighbour", "size", "resize", "prediction", "estimate"]
+
+#: What usage is summed by. Empty: by user.
+UsageBy = Literal["", "job", "user", "queue", "namespace", "pod"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -502,8 +516,8 @@ class Notification:
     """Sent at events of a job, at most 100 in an hour for all jobs of a user. At least one of mail, webhook and
     command is set. All are carried out as the job's user, without a shell, within 30 seconds."""
 
-    #: start (of each attempt), end (however it ends), failure (failed or timed out); empty = end
-    events: tuple[str, ...] = ()
+    #: at which it is sent; empty = at its end
+    events: tuple[NotificationEvent, ...] = ()
     #: address, for the node's sendmail
     mail: str = ""
     #: http or https URL, which gets a POST of JSON
@@ -647,8 +661,8 @@ class Fact:
 
     #: of the decision; unset = holds now
     decision_time: datetime | None = None
-    #: queue, help, anomaly, device, neighbour, size, resize, prediction, estimate
-    kind: str = ""
+    #: what it is about
+    kind: FactKind = ""
     #: one sentence, with the numbers that decided
     text: str = ""
 

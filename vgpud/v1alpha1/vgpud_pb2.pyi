@@ -53,6 +53,27 @@ class Suspension(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     SUSPENSION_EVICTED: _ClassVar[Suspension]
     SUSPENSION_RESTORING: _ClassVar[Suspension]
 
+class TraceEventKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    TRACE_EVENT_KIND_UNSPECIFIED: _ClassVar[TraceEventKind]
+    TRACE_EVENT_KIND_OPEN: _ClassVar[TraceEventKind]
+    TRACE_EVENT_KIND_CLOSE: _ClassVar[TraceEventKind]
+    TRACE_EVENT_KIND_DRAINED: _ClassVar[TraceEventKind]
+    TRACE_EVENT_KIND_OVERLAP: _ClassVar[TraceEventKind]
+    TRACE_EVENT_KIND_WAITS: _ClassVar[TraceEventKind]
+    TRACE_EVENT_KIND_OUTSTANDING: _ClassVar[TraceEventKind]
+    TRACE_EVENT_KIND_LAUNCHES: _ClassVar[TraceEventKind]
+    TRACE_EVENT_KIND_CHARGED: _ClassVar[TraceEventKind]
+    TRACE_EVENT_KIND_REGIME: _ClassVar[TraceEventKind]
+    TRACE_EVENT_KIND_LATE: _ClassVar[TraceEventKind]
+
+class NotificationEvent(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    NOTIFICATION_EVENT_UNSPECIFIED: _ClassVar[NotificationEvent]
+    NOTIFICATION_EVENT_START: _ClassVar[NotificationEvent]
+    NOTIFICATION_EVENT_END: _ClassVar[NotificationEvent]
+    NOTIFICATION_EVENT_FAILURE: _ClassVar[NotificationEvent]
+
 class JobState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     JOB_STATE_UNSPECIFIED: _ClassVar[JobState]
@@ -64,6 +85,28 @@ class JobState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     JOB_STATE_FAILED: _ClassVar[JobState]
     JOB_STATE_CANCELLED: _ClassVar[JobState]
     JOB_STATE_TIMED_OUT: _ClassVar[JobState]
+
+class FactKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    FACT_KIND_UNSPECIFIED: _ClassVar[FactKind]
+    FACT_KIND_QUEUE: _ClassVar[FactKind]
+    FACT_KIND_HELP: _ClassVar[FactKind]
+    FACT_KIND_ANOMALY: _ClassVar[FactKind]
+    FACT_KIND_DEVICE: _ClassVar[FactKind]
+    FACT_KIND_NEIGHBOUR: _ClassVar[FactKind]
+    FACT_KIND_SIZE: _ClassVar[FactKind]
+    FACT_KIND_RESIZE: _ClassVar[FactKind]
+    FACT_KIND_PREDICTION: _ClassVar[FactKind]
+    FACT_KIND_ESTIMATE: _ClassVar[FactKind]
+
+class UsageBy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    USAGE_BY_UNSPECIFIED: _ClassVar[UsageBy]
+    USAGE_BY_JOB: _ClassVar[UsageBy]
+    USAGE_BY_USER: _ClassVar[UsageBy]
+    USAGE_BY_QUEUE: _ClassVar[UsageBy]
+    USAGE_BY_NAMESPACE: _ClassVar[UsageBy]
+    USAGE_BY_POD: _ClassVar[UsageBy]
 TENANT_MODE_UNSPECIFIED: TenantMode
 TENANT_MODE_COAST: TenantMode
 TENANT_MODE_OPEN: TenantMode
@@ -90,6 +133,21 @@ SUSPENSION_PAUSED: Suspension
 SUSPENSION_EVICTING: Suspension
 SUSPENSION_EVICTED: Suspension
 SUSPENSION_RESTORING: Suspension
+TRACE_EVENT_KIND_UNSPECIFIED: TraceEventKind
+TRACE_EVENT_KIND_OPEN: TraceEventKind
+TRACE_EVENT_KIND_CLOSE: TraceEventKind
+TRACE_EVENT_KIND_DRAINED: TraceEventKind
+TRACE_EVENT_KIND_OVERLAP: TraceEventKind
+TRACE_EVENT_KIND_WAITS: TraceEventKind
+TRACE_EVENT_KIND_OUTSTANDING: TraceEventKind
+TRACE_EVENT_KIND_LAUNCHES: TraceEventKind
+TRACE_EVENT_KIND_CHARGED: TraceEventKind
+TRACE_EVENT_KIND_REGIME: TraceEventKind
+TRACE_EVENT_KIND_LATE: TraceEventKind
+NOTIFICATION_EVENT_UNSPECIFIED: NotificationEvent
+NOTIFICATION_EVENT_START: NotificationEvent
+NOTIFICATION_EVENT_END: NotificationEvent
+NOTIFICATION_EVENT_FAILURE: NotificationEvent
 JOB_STATE_UNSPECIFIED: JobState
 JOB_STATE_PENDING: JobState
 JOB_STATE_HELD: JobState
@@ -99,6 +157,22 @@ JOB_STATE_COMPLETED: JobState
 JOB_STATE_FAILED: JobState
 JOB_STATE_CANCELLED: JobState
 JOB_STATE_TIMED_OUT: JobState
+FACT_KIND_UNSPECIFIED: FactKind
+FACT_KIND_QUEUE: FactKind
+FACT_KIND_HELP: FactKind
+FACT_KIND_ANOMALY: FactKind
+FACT_KIND_DEVICE: FactKind
+FACT_KIND_NEIGHBOUR: FactKind
+FACT_KIND_SIZE: FactKind
+FACT_KIND_RESIZE: FactKind
+FACT_KIND_PREDICTION: FactKind
+FACT_KIND_ESTIMATE: FactKind
+USAGE_BY_UNSPECIFIED: UsageBy
+USAGE_BY_JOB: UsageBy
+USAGE_BY_USER: UsageBy
+USAGE_BY_QUEUE: UsageBy
+USAGE_BY_NAMESPACE: UsageBy
+USAGE_BY_POD: UsageBy
 
 class Device(_message.Message):
     __slots__ = ("node", "index", "uuid", "name", "pci_bus_id", "mem_total_bytes", "mem_used_bytes", "mem_reserved_bytes", "reserved_milli", "sm_count", "simulated", "context_bytes", "granule_bytes", "utilization_ratio", "drained", "drained_by_fault", "taken_by", "offered", "kubernetes", "temperature_celsius", "power_milliwatts", "power_limit_milliwatts", "xids", "last_xid", "compute_capability", "nvlink_group", "parent_uuid", "profile")
@@ -726,11 +800,11 @@ class TraceEvent(_message.Message):
     time_ns: int
     device_index: int
     slice: str
-    kind: str
+    kind: TraceEventKind
     value: int
     text: str
     lost: int
-    def __init__(self, time_ns: _Optional[int] = ..., device_index: _Optional[int] = ..., slice: _Optional[str] = ..., kind: _Optional[str] = ..., value: _Optional[int] = ..., text: _Optional[str] = ..., lost: _Optional[int] = ...) -> None: ...
+    def __init__(self, time_ns: _Optional[int] = ..., device_index: _Optional[int] = ..., slice: _Optional[str] = ..., kind: _Optional[_Union[TraceEventKind, str]] = ..., value: _Optional[int] = ..., text: _Optional[str] = ..., lost: _Optional[int] = ...) -> None: ...
 
 class ListProcessesRequest(_message.Message):
     __slots__ = ("slice", "page_size", "page_token", "node")
@@ -889,11 +963,11 @@ class Notification(_message.Message):
     MAIL_FIELD_NUMBER: _ClassVar[int]
     WEBHOOK_FIELD_NUMBER: _ClassVar[int]
     COMMAND_FIELD_NUMBER: _ClassVar[int]
-    events: _containers.RepeatedScalarFieldContainer[str]
+    events: _containers.RepeatedScalarFieldContainer[NotificationEvent]
     mail: str
     webhook: str
     command: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, events: _Optional[_Iterable[str]] = ..., mail: _Optional[str] = ..., webhook: _Optional[str] = ..., command: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, events: _Optional[_Iterable[_Union[NotificationEvent, str]]] = ..., mail: _Optional[str] = ..., webhook: _Optional[str] = ..., command: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ElasticSpec(_message.Message):
     __slots__ = ("gpus_milli_min", "gpus_milli_max", "workers_min", "workers_max", "heuristic", "batch", "batch_max")
@@ -1154,9 +1228,9 @@ class Fact(_message.Message):
     KIND_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
     decision_time: _timestamp_pb2.Timestamp
-    kind: str
+    kind: FactKind
     text: str
-    def __init__(self, decision_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., kind: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
+    def __init__(self, decision_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., kind: _Optional[_Union[FactKind, str]] = ..., text: _Optional[str] = ...) -> None: ...
 
 class ExplainJobResponse(_message.Message):
     __slots__ = ("job", "facts")
@@ -1446,11 +1520,11 @@ class GetUsageRequest(_message.Message):
     UID_FIELD_NUMBER: _ClassVar[int]
     since_time: _timestamp_pb2.Timestamp
     until_time: _timestamp_pb2.Timestamp
-    by: str
+    by: UsageBy
     page_size: int
     page_token: str
     uid: int
-    def __init__(self, since_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., until_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., by: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., uid: _Optional[int] = ...) -> None: ...
+    def __init__(self, since_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., until_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., by: _Optional[_Union[UsageBy, str]] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., uid: _Optional[int] = ...) -> None: ...
 
 class GetUsageResponse(_message.Message):
     __slots__ = ("usage", "next_page_token")

@@ -36,9 +36,17 @@ GATE: Words[pb.Gate] = Words("closed", "count", "solo")
 REGIME: Words[pb.Regime] = Words("idle", "solo", "open", "throttled", "arbitrated")
 SERVICE_CLASS: Words[pb.ServiceClass] = Words("batch", "latency")
 SUSPENSION: Words[pb.Suspension] = Words("paused", "evicting", "evicted", "restoring")
+TRACE_EVENT_KIND: Words[pb.TraceEventKind] = Words(
+    "open", "close", "drained", "overlap", "waits", "outstanding", "launches", "charged", "regime", "late"
+)
+NOTIFICATION_EVENT: Words[pb.NotificationEvent] = Words("start", "end", "failure")
 JOB_STATE: Words[pb.JobState] = Words(
     "pending", "held", "running", "suspended", "completed", "failed", "cancelled", "timed_out"
 )
+FACT_KIND: Words[pb.FactKind] = Words(
+    "queue", "help", "anomaly", "device", "neighbour", "size", "resize", "prediction", "estimate"
+)
+USAGE_BY: Words[pb.UsageBy] = Words("job", "user", "queue", "namespace", "pod")
 
 #: by the enum's name
 ENUMS: dict[str, Words[int]] = {
@@ -48,5 +56,9 @@ ENUMS: dict[str, Words[int]] = {
     "Regime": REGIME,
     "ServiceClass": SERVICE_CLASS,
     "Suspension": SUSPENSION,
+    "TraceEventKind": TRACE_EVENT_KIND,
+    "NotificationEvent": NOTIFICATION_EVENT,
     "JobState": JOB_STATE,
+    "FactKind": FACT_KIND,
+    "UsageBy": USAGE_BY,
 }

@@ -116,7 +116,7 @@ def _elastic(spec: pb.JobSpec) -> View:
 
 def _notification(notification: pb.Notification) -> View:
     return {
-        "events": list(notification.events),
+        "events": list(map(words.NOTIFICATION_EVENT.to_word, notification.events)),
         "mail": notification.mail or None,
         "webhook": notification.webhook or None,
         "command": list(notification.command) or None,

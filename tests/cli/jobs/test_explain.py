@@ -13,6 +13,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from tests.cli.fake_queue import SUBMITTED_S
 from vgpud.cli.jobs import explain
 from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import words
 from vgpud.view import job_tables, jobs
 
 NOT_FOUND, USAGE = 4, 2
@@ -20,8 +21,9 @@ NOW = datetime.datetime.fromtimestamp(SUBMITTED_S + 600, tz=datetime.timezone.ut
 LONG = "no device has 0.75 GPU and 30GiB free: device 0 of n1 has most, 0.5 and 20GiB; place 1 in queue default"
 
 
-def fact(kind: str, text: str, at_s: int | None = None) -> pb.Fact:
-    return pb.Fact(kind=kind, text=text, decision_time=None if at_s is None else Timestamp(seconds=SUBMITTED_S + at_s))
+def fact(kind: str | int, text: str, at_s: int | None = None) -> pb.Fact:
+    at = None if at_s is None else Timestamp(seconds=SUBMITTED_S + at_s)
+    return pb.Fact(kind=kind if isinstance(kind, int) else words.FACT_KIND.to_number(kind), text=text, decision_time=at)
 
 
 @pytest.fixture
@@ -42,7 +44,7 @@ def test_a_screen_is_short_ordered_and_no_wider_than_80(
         fact("help", "with --mem 20G it would start now"),
         fact("size", "0.75 GPU and 30GiB"),
         fact("resize", "from 1 to 2 workers", 30),
-        fact("new-kind", "a later daemon says this"),
+        fact(77, "a later daemon says this"),
     ]
     lines = vgpu("explain", "4", host=daemon.host).stdout.splitlines()
     assert max(map(len, lines)) <= 80
@@ -55,7 +57,7 @@ def test_a_screen_is_short_ordered_and_no_wider_than_80(
         "  size        0.75 GPU and 30GiB",
     ]
     assert re.fullmatch(r"  resized     2023-11-1\d \d\d:\d\d:\d\d from 1 to 2 workers", lines[6])
-    assert lines[7:] == ["  new-kind    a later daemon says this"]
+    assert lines[7:] == ["  77          a later daemon says this"]
 
 
 def test_narrow_and_wide_terminals(vgpu: Any, daemon: Any, fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +71,7 @@ def test_narrow_and_wide_terminals(vgpu: Any, daemon: Any, fake: Any, monkeypatc
 
 def test_what_others_wrote_cannot_draw_on_the_terminal(vgpu: Any, daemon: Any, fake: Any) -> None:
     fake.jobs[5].spec.name = "evil\x1b[2J"
-    fake.facts = [fact("anomaly", "no\x1b]0;x\x07 step"), fact("evil\x1b[1m", "text")]
+    fake.facts = [fact("anomaly", "no\x1b]0;x\x07 step"), fact("device", "evil\x1b[1m")]
     out = vgpu("explain", "5", host=daemon.host).stdout
     assert "\x1b" not in out and "\x07" not in out
     assert "WRONG" in out and "is running on device 0-SIMULATED, for " in out

@@ -175,7 +175,7 @@ def _written(folder: Path, text: str) -> Path:
 
 def test_csv_is_a_trace(vgpu: Any, daemon: Any, rows: list[pb.Usage], tmp_path: Path) -> None:
     result = vgpu("usage", "-o", "csv", host=daemon.host)
-    assert daemon.queue.requests[-1].by == "job"
+    assert daemon.queue.requests[-1].by == pb.USAGE_BY_JOB
     assert result.code == 0
     head = "job_id,queue,uid,submitted_s,started_s,ended_s,gpus_milli,members,duration_s,state"
     assert result.stdout.splitlines()[0] == f"{head},gpu_seconds_asked,gpu_seconds_granted,gpu_seconds_used,slice"
@@ -222,7 +222,7 @@ def test_usage_of_pods(vgpu: Any, daemon: Any) -> None:
         pb.Usage(gpu_seconds_granted=9000, namespace="team", pod="train-0"),
     ]
     lines = vgpu("usage", "--by", "pod", host=daemon.host).stdout.splitlines()
-    assert daemon.queue.requests[-1].by == "pod"
+    assert daemon.queue.requests[-1].by == pb.USAGE_BY_POD
     assert [line.split() for line in lines] == [
         ["NAMESPACE", "POD", "ASKED", "GRANTED", "USED"],
         ["lab", "-", "0s", "0s", "1.0h"],
@@ -244,7 +244,7 @@ def test_moments(vgpu: Any, daemon: Any, rows: list[pb.Usage]) -> None:
     assert abs(now_s - 3_600 - request.until_time.seconds) < 60
     assert vgpu("usage", "--since", "2026-11-01T00:00:00+00:00", host=daemon.host).code == 0
     request = daemon.queue.requests[-1]
-    assert (request.since_time.ToJsonString(), request.by) == ("2026-11-01T00:00:00Z", "user")
+    assert (request.since_time.ToJsonString(), request.by) == ("2026-11-01T00:00:00Z", pb.USAGE_BY_USER)
     assert not request.HasField("until_time")
 
 

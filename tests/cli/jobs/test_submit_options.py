@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from vgpud.client.arrays import parse_array
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 
 @pytest.mark.parametrize(
@@ -46,7 +47,8 @@ def test_a_notification_is_sent(vgpu: Any, daemon: Any) -> None:
     ways = ("--notify-mail", "ann@example.org", "--notify-command", "sh -c 'echo \"$VGPU_JOB_ID\"'")
     assert vgpu("submit", "--gpus", "0.5", "--notify", "start,failure", *ways, "true", host=daemon.host).code == 0
     sent = daemon.queue.requests[-1].spec.notification
-    assert (list(sent.events), sent.mail, sent.webhook) == (["start", "failure"], "ann@example.org", "")
+    assert (sent.mail, sent.webhook) == ("ann@example.org", "")
+    assert list(sent.events) == [pb.NOTIFICATION_EVENT_START, pb.NOTIFICATION_EVENT_FAILURE]
     assert sent.command[0].endswith("/sh") and list(sent.command[1:]) == ["-c", 'echo "$VGPU_JOB_ID"']
 
 

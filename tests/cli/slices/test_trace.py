@@ -16,13 +16,15 @@ import pytest
 
 from vgpud.cli.slices.perfetto import chrome_trace
 from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import words
 
 MS = 1_000_000
 BEGIN_NS = 5_000_000_000_000
 
 
 def at(ms: float, kind: str, name: str = "train", value: int = 0, text: str = "", **more: Any) -> pb.TraceEvent:
-    return pb.TraceEvent(time_ns=BEGIN_NS + round(ms * MS), slice=name, kind=kind, value=value, text=text, **more)
+    number = words.TRACE_EVENT_KIND.to_number(kind)
+    return pb.TraceEvent(time_ns=BEGIN_NS + round(ms * MS), slice=name, kind=number, value=value, text=text, **more)
 
 
 def traced(*events: pb.TraceEvent) -> list[dict[str, Any]]:

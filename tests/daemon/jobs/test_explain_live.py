@@ -11,6 +11,7 @@ import pytest
 from tests.daemon.jobs.queue_node import MISSING, QueueNode, queue_node
 from tests.daemon.node import Node, eventually
 from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import words
 
 pytestmark = pytest.mark.skipif(MISSING, reason="the simulated driver or vgpu-job is not built: run make")
 
@@ -24,7 +25,7 @@ def queue(node: Node) -> Iterator[QueueNode]:
 def explained(queue: QueueNode, job_id: int) -> list[tuple[str, str]]:
     answer = queue.jobs.ExplainJob(pb.ExplainJobRequest(job_id=job_id))
     assert answer.job.job_id == job_id
-    return [(fact.kind, fact.text) for fact in answer.facts]
+    return [(words.FACT_KIND.to_word(fact.kind), fact.text) for fact in answer.facts]
 
 
 def estimates(queue: QueueNode, job_id: int) -> list[str]:

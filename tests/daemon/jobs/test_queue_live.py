@@ -213,12 +213,12 @@ def test_usage_is_asked_granted_and_used(queue: QueueNode) -> None:
     queue.ended(job_id)
     queue.node.create("direct", 250)
     queue.restart(signal.SIGKILL)
-    (row,) = queue.queues.GetUsage(pb.GetUsageRequest(by="job")).usage[:1]
+    (row,) = queue.queues.GetUsage(pb.GetUsageRequest(by=pb.USAGE_BY_JOB)).usage[:1]
     assert (row.job_id, row.slice) == (0, "direct")
-    rows = {u.job_id: u for u in queue.queues.GetUsage(pb.GetUsageRequest(by="job")).usage}
+    rows = {u.job_id: u for u in queue.queues.GetUsage(pb.GetUsageRequest(by=pb.USAGE_BY_JOB)).usage}
     row = rows[job_id]
     assert 0.5 <= row.gpu_seconds_granted <= row.gpu_seconds_asked < 5
     assert (row.state, row.members, row.gpus_milli) == (pb.JOB_STATE_COMPLETED, 2, 500)
     assert rows[0].gpu_seconds_granted > 0
-    (queue_sum,) = queue.queues.GetUsage(pb.GetUsageRequest(by="queue")).usage
+    (queue_sum,) = queue.queues.GetUsage(pb.GetUsageRequest(by=pb.USAGE_BY_QUEUE)).usage
     assert (queue_sum.queue, queue_sum.jobs) == ("default", 1)

@@ -63,7 +63,9 @@ def test_an_array_with_a_limit_and_a_notification(node: Node) -> None:
     with queue_node(node) as queue:
         queue.start()
         out = queue.work / "told"
-        tell = pb.Notification(events=["end"], command=["/bin/sh", "-c", f"echo $VGPU_ARRAY_INDEX >> {out}"])
+        tell = pb.Notification(
+            events=[pb.NOTIFICATION_EVENT_END], command=["/bin/sh", "-c", f"echo $VGPU_ARRAY_INDEX >> {out}"]
+        )
         script = "while [ ! -e go ]; do sleep 0.02; done"
         ids = queue.submit(script, 100, array_indices=[0, 4, 7], array_limit=1, notification=tell)
         queue.until(ids[0], "running")

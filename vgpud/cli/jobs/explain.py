@@ -62,9 +62,11 @@ def explain(settings: Settings, job_id: int | str, run_dir: Path | None, over_cl
 
 
 def _view(fact: pb.Fact) -> View:
+    from vgpud.v1alpha1.words import FACT_KIND
+
     return {
         "decision_time": fact.decision_time.ToJsonString() if fact.HasField("decision_time") else None,
-        "kind": fact.kind,
+        "kind": FACT_KIND.to_word(fact.kind),
         "text": fact.text,
     }
 

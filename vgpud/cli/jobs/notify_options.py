@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vgpud.cli.common.quantities import AnyParam
+from vgpud.v1alpha1.words import NOTIFICATION_EVENT
 
 if TYPE_CHECKING:
     from vgpud.v1alpha1 import vgpud_pb2 as pb
@@ -57,7 +58,7 @@ def fill_notification(spec: pb.JobSpec, option_values: Mapping[str, Any]) -> Non
         if option_values["notify"]:
             raise click.UsageError("--notify needs a way: --notify-mail, --notify-webhook or --notify-command")
         return
-    spec.notification.events.extend(option_values["notify"] or ())
+    spec.notification.events.extend(map(NOTIFICATION_EVENT.to_number, option_values["notify"] or ()))
     spec.notification.mail, spec.notification.webhook = ways[0] or "", ways[1] or ""
     spec.notification.command.extend(_words(ways[2]) if ways[2] else ())
 

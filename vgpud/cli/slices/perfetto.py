@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.v1alpha1.words import TRACE_EVENT_KIND
 
 Event = dict[str, Any]
 
@@ -53,23 +54,24 @@ class _Traces:
         track = self._track(event.device_index, event.slice)
         if event.lost:
             self._point(track, event.time_ns, f"{event.lost} events lost before this point")
-        if event.kind == "regime":
+        kind = TRACE_EVENT_KIND.to_word(event.kind)
+        if kind == "regime":
             self._begin(track, event.text, event.time_ns)
-        elif event.kind == "open":
+        elif kind == "open":
             self._begin(track, f"gate {event.text}", event.time_ns)
-        elif event.kind == "close":
+        elif kind == "close":
             self._begin(track, None, event.time_ns)
-        elif event.kind == "drained":
+        elif kind == "drained":
             self._drain(track, event.time_ns - event.value, event.time_ns)
-        elif event.kind == "overlap":
+        elif kind == "overlap":
             track.overlap_ns = None if track.drained else event.time_ns
-        elif event.kind == "late":
+        elif kind == "late":
             self._point(track, event.time_ns, f"the arbiter runs {event.value / 1e6:.1f} ms late")
-        elif event.kind in _LEVELS:
-            self._count(track, event.time_ns, _LEVELS[event.kind], event.value)
-        elif event.kind in _TOTALS:
-            name, unit = _TOTALS[event.kind]
-            since = event.value - track.first.setdefault(event.kind, event.value)
+        elif kind in _LEVELS:
+            self._count(track, event.time_ns, _LEVELS[kind], event.value)
+        elif kind in _TOTALS:
+            name, unit = _TOTALS[kind]
+            since = event.value - track.first.setdefault(kind, event.value)
             self._count(track, event.time_ns, name, since / unit)
 
     def finish(self, end_ns: int) -> None:

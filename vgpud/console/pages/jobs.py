@@ -141,8 +141,8 @@ def _facts(answer: pb.ExplainJobResponse) -> list[View]:
     facts = [
         {
             "decision_time": fact.decision_time.ToJsonString() if fact.HasField("decision_time") else None,
-            "label": LABELS.get(fact.kind, fact.kind),
-            "kind": fact.kind,
+            "label": LABELS.get(kind := words.FACT_KIND.to_word(fact.kind), kind),
+            "kind": kind,
             "text": plain(fact.text),
         }
         for fact in answer.facts

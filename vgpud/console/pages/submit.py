@@ -25,6 +25,7 @@ from vgpud.console.web.site import Form, back_to, board_of, get, page, post, sit
 from vgpud.core.units import MILLI_PER_DEVICE, UnitError, format_bytes, format_gpus, parse_bytes, parse_gpus
 from vgpud.errors import CliError
 from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.v1alpha1.words import NOTIFICATION_EVENT
 from vgpud.view.spans import parse_span
 
 #: a model that is copied for the prediction
@@ -85,7 +86,8 @@ def _notification(spec: pb.JobSpec, form: Form) -> None:
     if words and not words[0].startswith("/"):
         raise ValueError(f"notify_command: write the whole path of {words[0]!r}")
     if form.get("notify", "").strip():
-        spec.notification.events.extend(_field(form, "notify", lambda text: Events().convert(text, None, None)))
+        events = _field(form, "notify", lambda text: Events().convert(text, None, None))
+        spec.notification.events.extend(map(NOTIFICATION_EVENT.to_number, events))
         if not (mail or webhook or words):
             raise ValueError("notify: write where the news goes: an address, a URL or a command")
     if mail or webhook or words:
