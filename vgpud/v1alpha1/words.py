@@ -18,16 +18,18 @@ class Words(Generic[N]):
 
     def __init__(self, *words: str) -> None:
         self.words = words  # without "", which is 0
+        self._by_number = ("", *words)
+        self._numbers: dict[str, int] = {word: number for number, word in enumerate(self._by_number)}
 
     def to_word(self, number: int) -> str:
         """Of a value that a later version has: its number."""
-        return ("", *self.words)[number] if 0 <= number <= len(self.words) else str(number)
+        return self._by_number[number] if 0 <= number < len(self._by_number) else str(number)
 
     def to_number(self, word: str) -> N:
         """Raises ValueError, one sentence, for another word."""
-        if word and word not in self.words:
+        if word not in self._numbers:
             raise ValueError(f"{word!r} is not known: choose from {', '.join(self.words)}")
-        return ("", *self.words).index(word)  # type: ignore[return-value]
+        return self._numbers[word]  # type: ignore[return-value]
 
 
 TENANT_MODE: Words[pb.TenantMode] = Words("coast", "open", "closed")
