@@ -50,7 +50,7 @@ UsageBy = Literal["", "job", "user", "queue", "namespace", "pod"]
 class Device:
     """A physical (or simulated) device: a GPU, or a MIG instance of one."""
 
-    #: the node's name
+    #: name of the node
     node: str = ""
     #: the driver's number for it; of a MIG instance 100 x (1 + its GPU's) + its own: 203 is number 3 of GPU 1
     index: int = 0
@@ -60,9 +60,9 @@ class Device:
     name: str = ""
     #: domain:bus:device.function
     pci_bus_id: str = ""
-    #: of the whole device
+    #: memory of the whole device
     mem_total_bytes: int = 0
-    #: by all programs, as the driver reports it
+    #: memory that all programs use, as the driver reports it
     mem_used_bytes: int = 0
     #: sum of the slices' minima
     mem_reserved_bytes: int = 0
@@ -80,7 +80,7 @@ class Device:
     utilization_ratio: float | None = None
     #: reason why nothing new is placed here; empty = not drained
     drained: str = ""
-    #: by an Xid of the device, not by an admin
+    #: drained by an Xid of the device, not by an admin
     drained_by_fault: bool = False
     #: other users of the device: MIG, exclusive mode, MPS, programs outside slices, or "lost: ..." (the device has
     #: gone); empty = none
@@ -93,7 +93,7 @@ class Device:
     temperature_celsius: int | None = None
     #: drawn now
     power_milliwatts: int | None = None
-    #: in force; unset = not known
+    #: limit in force; unset = not known
     power_limit_milliwatts: int | None = None
     #: faults that the driver has reported since the daemon started
     xids: int = 0
@@ -104,9 +104,9 @@ class Device:
     #: lowest index among the devices that NVLink joins with this one, also through others: all of them have the same
     #: number; unset = no device of the node is linked, or NVML does not report it
     nvlink_group: int | None = None
-    #: of a MIG instance: the GPU that it is a part of; empty = the device is a GPU
+    #: UUID of the GPU that a MIG instance is a part of; empty = the device is a GPU
     parent_uuid: str = ""
-    #: of a MIG instance: its size as NVIDIA names it, "1g.18gb"; empty = the device is a GPU
+    #: size of a MIG instance as NVIDIA names it, "1g.18gb"; empty = the device is a GPU
     profile: str = ""
 
 
@@ -114,23 +114,23 @@ class Device:
 class Node:
     """The machine that the daemon runs on."""
 
-    #: in every response that names a node
+    #: name of the node in every response
     name: str = ""
-    #: of vgpud
+    #: version of vgpud
     version: str = ""
-    #: of NVIDIA's driver
+    #: version of NVIDIA's driver
     driver_version: str = ""
-    #: its devices are simulated
+    #: the devices are simulated
     simulated: bool = False
-    #: of the attach messages and shared pages
+    #: version of the attach messages and shared pages
     abi_version: int = 0
-    #: of tenants while no daemon runs
+    #: what tenants do while no daemon runs
     mode: TenantMode = ""
     #: start of this daemon
     start_time: datetime | None = None
     #: directory of its sockets
     runtime_dir: str = ""
-    #: of the simulated devices, empty with real ones: VGPU_SIM_DIR of programs on them
+    #: directory of the simulated devices, empty with real ones: VGPU_SIM_DIR of programs on them
     sim_dir: str = ""
     #: the libcuda in use, a path: VGPU_DRIVER of programs in slices
     driver: str = ""
@@ -150,9 +150,9 @@ class Node:
 class ArbiterThread:
     """The thread that opens and closes the gates of a device, and what the kernel has granted it."""
 
-    #: of the device
+    #: UUID of the device
     device_uuid: str = ""
-    #: by the kernel
+    #: how the kernel schedules it
     scheduling: Scheduling = ""
     #: memory that it uses, kept in RAM
     locked_bytes: int = 0
@@ -170,11 +170,11 @@ class ArbiterThread:
 class SliceDevice:
     """The four resolved numbers on one device."""
 
-    #: the node's name
+    #: name of the node
     node: str = ""
-    #: of the device
+    #: UUID of the device
     device_uuid: str = ""
-    #: of the device on its node
+    #: index of the device on its node
     device_index: int = 0
     #: guaranteed SM time
     min_milli: int = 0
@@ -184,7 +184,7 @@ class SliceDevice:
     mem_min_bytes: int = 0
     #: limit of memory
     mem_max_bytes: int = 0
-    #: at present
+    #: memory in use at present
     mem_used_bytes: int = 0
     #: highest use since creation
     mem_peak_bytes: int = 0
@@ -198,19 +198,19 @@ class SliceDevice:
     grants: int = 0
     #: leases whose holder had not drained overrun_ns after the end
     overruns: int = 0
-    #: at present
+    #: what the gate lets pass at present
     gate: Gate = ""
-    #: of the device
+    #: how the device is divided at present
     regime: Regime = ""
     #: from the limits, weights and present demands of all slices
     entitlement_milli: int = 0
-    #: as share_ratio, over the last 10 and 60 seconds
+    #: share_ratio over the last 10 seconds
     share_10s_ratio: float = 0.0
-    #: over the last 60 seconds
+    #: share_ratio over the last 60 seconds
     share_60s_ratio: float = 0.0
     #: entitlement minus usage, in device time; negative: overdrawn
     lag_ns: int = 0
-    #: of charged_ns, beyond the guarantee
+    #: part of charged_ns beyond the guarantee
     borrowed_ns: int = 0
     #: leases returned before their end
     early_releases: int = 0
@@ -222,7 +222,7 @@ class SliceDevice:
     drain_max_ns: int = 0
     #: waits at the closed gate: bucket i below 2^i * 16 us, the last: all longer ones
     wait_counts: tuple[int, ...] = ()
-    #: of kernels and graphs, since creation
+    #: launches of kernels and graphs since creation
     launches: int = 0
     #: allocations refused
     mem_denied: int = 0
@@ -237,15 +237,15 @@ class SliceSpec:
 
     #: 500 = half a device, 2500 = two and a half
     gpus_milli: int = 0
-    #: of the total, default gpus_milli
+    #: guarantee in total; unset = gpus_milli
     min_milli: int | None = None
-    #: of the total, default by the site's default_max
+    #: limit in total; unset = by the site's default_max
     max_milli: int | None = None
-    #: total over the devices
+    #: guaranteed memory, total over the devices; unset = the same part as gpus_milli of a device
     mem_min_bytes: int | None = None
-    #: total over the devices; default: the same part as max_milli of a device
+    #: limit of memory, total over the devices; unset = the same part as max_milli of a device
     mem_max_bytes: int | None = None
-    #: of borrowed time; 0 = by minimum
+    #: weight among those that borrow time; 0 = by minimum
     weight: int = 0
     #: borrowed time goes to the highest first, by weight among equals; guarantees are untouched
     priority: int = 0
@@ -261,15 +261,15 @@ class SliceSpec:
 class Slice:
     """A guaranteed minimum and a maximum of SM time and of memory, on one device or several."""
 
-    #: the node's name
+    #: name of the node
     node: str = ""
     #: unique on the node
     name: str = ""
     #: never reused, unlike the name
     uid: str = ""
-    #: as it was requested
+    #: the request
     spec: SliceSpec | None = None
-    #: its devices, with limits and use; none while it is pending
+    #: devices with limits and use; none while it is pending
     devices: tuple[SliceDevice, ...] = ()
     #: ends with its last process (created by `vgpu run`)
     ephemeral: bool = False
@@ -277,9 +277,9 @@ class Slice:
     owner_uid: int | None = None
     #: path of the socket that its programs attach to
     attach_socket: str = ""
-    #: that are attached
+    #: number of attached processes
     processes: int = 0
-    #: by the node's clock
+    #: time of creation, by the node's clock
     create_time: datetime | None = None
     #: grows with every change
     revision: int = 0
@@ -295,7 +295,7 @@ class Slice:
     suspended: Suspension = ""
     #: ResourceClaim of Kubernetes that it was created for; unset = none
     claim: Claim | None = None
-    #: of job_id, empty = none
+    #: name of the job; empty = none
     job_name: str = ""
 
 
@@ -304,22 +304,22 @@ class Claim:
     """A ResourceClaim of Kubernetes, or devices of kubelet's device plugin that were allocated to a container.
     Its slice is named k-UID and ends with it."""
 
-    #: the claim's, by Kubernetes
+    #: UID of the claim in Kubernetes
     uid: str = ""
-    #: the claim's
+    #: namespace of the claim
     namespace: str = ""
-    #: the claim's
+    #: name of the claim
     name: str = ""
     #: pods whose containers may use the slice
     pod_uids: tuple[str, ...] = ()
-    #: as the scheduler allocated it: the minima are never raised above it
+    #: what the scheduler allocated: the minima are never raised above it
     granted: tuple[ClaimShare, ...] = ()
-    #: of the boot (random/boot_id) during which it was prepared last; output only
+    #: id of the boot (random/boot_id) during which it was prepared last; output only
     boot_id: str = ""
     #: Of kubelet's device plugin, empty for a ResourceClaim: the first pod whose container uses the slice has it.
     #: Slices with the same ids end when they are allocated again, unless no pod has used them yet
     device_ids: tuple[str, ...] = ()
-    #: of these pods, in no relation to their uids' order; as far as they are known
+    #: names of these pods as far as they are known, in no relation to their uids' order
     pod_names: tuple[str, ...] = ()
 
 
@@ -327,7 +327,7 @@ class Claim:
 class ClaimShare:
     """What a claim has on one device."""
 
-    #: of the device
+    #: UUID of the device
     device_uuid: str = ""
     #: guaranteed SM time
     min_milli: int = 0
@@ -343,7 +343,7 @@ class ClaimShare:
 class Container:
     """A container that uses a slice."""
 
-    #: the node's name
+    #: name of the node
     node: str = ""
     #: the engine's id
     id: str = ""
@@ -351,9 +351,9 @@ class Container:
     pid: int | None = None
     #: identifies its processes; empty while it is being created
     cgroup: str = ""
-    #: by the node's clock
+    #: time of creation, by the node's clock
     create_time: datetime | None = None
-    #: as the engine shows it, of a pod's POD/NAME; empty where it is not known
+    #: name as the engine shows it, of a pod's container POD/NAME; empty where it is not known
     name: str = ""
 
 
@@ -361,27 +361,27 @@ class Container:
 class Process:
     """A process that is attached to a slice."""
 
-    #: the node's name
+    #: name of the node
     node: str = ""
-    #: that it is attached to
+    #: slice that it is attached to
     slice: str = ""
     #: the daemon's number for it
     process_id: int = 0
     #: host pid
     pid: int = 0
-    #: its user
+    #: uid of its user
     uid: int = 0
-    #: its executable's name, as it says itself
+    #: name of its executable, as it says itself
     program: str = ""
-    #: by the node's clock
+    #: time of the attach, by the node's clock
     attach_time: datetime | None = None
     #: attached again after a restart of the daemon
     resumed: bool = False
-    #: its use of each device
+    #: use of each device
     devices: tuple[ProcessDevice, ...] = ()
     #: id of the container that it runs in, empty outside
     container: str = ""
-    #: that container's name, empty where it is not known
+    #: name of that container; empty where it is not known
     container_name: str = ""
 
 
@@ -389,19 +389,19 @@ class Process:
 class ProcessDevice:
     """A process's use of one device."""
 
-    #: the node's name
+    #: name of the node
     node: str = ""
-    #: of the device
+    #: UUID of the device
     device_uuid: str = ""
-    #: of the device on its node
+    #: index of the device on its node
     device_index: int = 0
-    #: at present, by the ledger
+    #: memory in use at present, by the ledger
     mem_used_bytes: int = 0
     #: highest use
     mem_peak_bytes: int = 0
     #: credit that it holds, used or not
     mem_held_bytes: int = 0
-    #: of kernels and graphs
+    #: launches of kernels and graphs
     launches: int = 0
     #: time that its threads waited at the closed gate, summed
     throttled_ns: int = 0
@@ -415,25 +415,25 @@ class ProcessDevice:
 class Event:
     """An entry of the event log."""
 
-    #: the node's name
+    #: name of the node
     node: str = ""
     #: grows with every event of the node
     sequence: int = 0
-    #: by the node's clock
+    #: time of creation, by the node's clock
     create_time: datetime | None = None
     #: slice.created, process.attached, container.started, attach.refused, device.stranger, ...
     kind: str = ""
-    #: that it is about; empty = none
+    #: slice that it is about; empty = none
     slice: str = ""
-    #: that it is about; empty = none
+    #: device that it is about; empty = none
     device_uuid: str = ""
-    #: that it is about (Process.process_id); unset = none
+    #: process that it is about (Process.process_id); unset = none
     process_id: int | None = None
     #: one sentence
     message: str = ""
     #: owner of the slice or job; unset = of the node, shown to every user
     owner_uid: int | None = None
-    #: of the node, shown to admins only
+    #: shown to admins only; it has no owner
     admins_only: bool = False
 
 
@@ -451,9 +451,9 @@ class Snapshot:
 class JobSpec:
     """A job's request. `command` or `image`, or both: the command is run in the image."""
 
-    #: of each member
+    #: slice of each member
     slice: SliceSpec | None = None
-    #: of a gang: all start together or none does; 0 = 1
+    #: size of the gang: all members start together or none does; 0 = 1
     members: int = 0
     #: empty = the program's name
     name: str = ""
@@ -469,7 +469,7 @@ class JobSpec:
     retries: int = 0
     #: jobs that must have completed
     after: tuple[int, ...] = ()
-    #: ... or ended, with any result
+    #: the jobs of `after` need only have ended, with any result
     after_any: bool = False
     #: it starts only when it is released
     hold: bool = False
@@ -479,19 +479,19 @@ class JobSpec:
     ram_bytes: int = 0
     #: program and arguments; no shell
     command: tuple[str, ...] = ()
-    #: of a container; empty = none
+    #: image of a container; empty = none
     image: str = ""
     #: working directory, absolute
     directory: str = ""
-    #: of its processes
+    #: environment of its processes
     environment: Mapping[str, str] = field(default_factory=dict)
-    #: of its processes; unset = 077: what they write is for their user alone
+    #: umask of its processes; unset = 077: what they write is for their user alone
     umask: int | None = None
     #: never above the caller's own
     limits: tuple[ResourceLimit, ...] = ()
     #: output file, absolute or below `directory`; %j: the job's id, %a: its index; empty = vgpu-%j.log
     log: str = ""
-    #: part of its largest tensor in its traffic, 0..1; 0 = not known
+    #: fraction of its traffic that its largest tensor makes up, 0..1; 0 = not known
     skew: float = 0.0
     #: it is never stopped for another job
     not_preemptible: bool = False
@@ -531,7 +531,7 @@ class ElasticSpec:
     """Bounds within which a job is resized while it runs, without a restart: an elastic slice, or elastic
     workers."""
 
-    #: of its one member; both 0 = fixed
+    #: lower bound of its one member; both 0 = fixed
     gpus_milli_min: int = 0
     #: upper bound
     gpus_milli_max: int = 0
@@ -563,19 +563,19 @@ class Range:
 class Prediction:
     """The client's prediction for the model that the job trains."""
 
-    #: as the user named it
+    #: name that the user gave the model
     model: str = ""
     #: device model of the prediction
     device: str = ""
-    #: of one device, 0..1
+    #: utilisation of one device, 0..1
     utilisation: Range | None = None
     #: 0..1
     sm_activity: Range | None = None
-    #: of the whole process
+    #: memory of the whole process
     mem_bytes: Range | None = None
     #: the model is outside the predictor's training data: only `features` are usable
     out_of_range: bool = False
-    #: of the model's graph, by name
+    #: features of the model's graph, by name
     features: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -585,9 +585,9 @@ class ResourceLimit:
 
     #: nofile, memlock, ...
     name: str = ""
-    #: in force; unset = unlimited
+    #: limit in force; unset = unlimited
     soft: int | None = None
-    #: up to which the program may raise it; unset = unlimited
+    #: limit up to which the program may raise the soft one; unset = unlimited
     hard: int | None = None
 
 
@@ -595,27 +595,27 @@ class ResourceLimit:
 class Job:
     """A job of the queue."""
 
-    #: the node's name
+    #: name of the node
     node: str = ""
     #: never reused
     job_id: int = 0
     #: environment: in GetJob only, and only for the job's owner
     spec: JobSpec | None = None
-    #: its user
+    #: uid of its user
     uid: int = 0
-    #: at present
+    #: present state
     state: JobState = ""
     #: reason why it waits, or how it ended: one sentence
     reason: str = ""
-    #: by the node's clock
+    #: time of the submission, by the node's clock
     submit_time: datetime | None = None
-    #: of the present or last attempt: a resume is none
+    #: start of the present or last attempt: a resume is none
     start_time: datetime | None = None
     #: unset = it has not ended
     end_time: datetime | None = None
     #: unset = not known
     estimated_start_time: datetime | None = None
-    #: as a shell reports it (128+N for signal N); unset = none yet
+    #: exit code as a shell reports it (128+N for signal N); unset = none yet
     exit_code: int | None = None
     #: number of starts from the beginning
     attempt: int = 0
@@ -623,11 +623,11 @@ class Job:
     preemptions: int = 0
     #: first job of its array; unset = not in an array
     array_id: int | None = None
-    #: its index in the array; unset = not in an array
+    #: index in its array; unset = not in an array
     array_index: int | None = None
-    #: of its members, while it runs
+    #: slices of its members, while it runs
     slices: tuple[str, ...] = ()
-    #: of its devices, while it runs
+    #: indices of its devices, while it runs
     device_indices: tuple[int, ...] = ()
     #: resolved path
     log: str = ""
@@ -637,19 +637,19 @@ class Job:
     gpu_seconds_used: float = 0.0
     #: place in its queue, from 1; unset = not waiting
     position: int | None = None
-    #: of all its processes
+    #: processor time of all its processes
     cpu_seconds: float = 0.0
     #: highest use of all its processes
     ram_peak_bytes: int = 0
     #: present number
     workers: int = 0
-    #: of each of them, at present
+    #: present size of each worker
     gpus_milli: int = 0
     #: reported by the program, or else launches counted by the hook; unset = not known
     samples_per_second: float | None = None
     #: from similar jobs; unset = not known
     estimated_duration: timedelta | None = None
-    #: of its devices by this job alone, 0..1: measured, or else predicted; unset = not known
+    #: use of its devices by this job alone, 0..1: measured, or else predicted; unset = not known
     utilisation: float | None = None
     #: `utilisation` was measured, not predicted
     utilisation_measured: bool = False
@@ -659,7 +659,7 @@ class Job:
 class Fact:
     """A reason, or a decision that was made."""
 
-    #: of the decision; unset = holds now
+    #: time of the decision; unset = holds now
     decision_time: datetime | None = None
     #: what it is about
     kind: FactKind = ""
@@ -690,7 +690,7 @@ class Queue:
     guarantee_milli: int | None = None
     #: unset = none
     limit_milli: int | None = None
-    #: of what is shared beyond the guarantees
+    #: weight in what is shared beyond the guarantees
     weight: int | None = None
     #: fifo, 2d-las(3250,7200), ...
     policy: str | None = None
@@ -716,11 +716,11 @@ class Queue:
     elastic_idle: timedelta | None = None
     #: elastic jobs take all they can use before others start; false: others start first
     elastic_eager: bool | None = None
-    #: by jobs and by other slices, at present; output only, as the next three
+    #: present use by jobs and by other slices; output only
     used_milli: int = 0
-    #: jobs; output only
+    #: number of running jobs; output only
     running: int = 0
-    #: jobs; output only
+    #: number of pending jobs; output only
     pending: int = 0
     #: past use, halved every half-life; output only
     history_gpu_seconds: float = 0.0
@@ -735,13 +735,13 @@ class Reservation:
     name: str = ""
     #: whose devices they are; empty or the name of this daemon
     node: str = ""
-    #: or indices
+    #: UUIDs of the devices, or indices
     device_uuids: tuple[str, ...] = ()
     #: unset = now
     begin_time: datetime | None = None
     #: at most a year after begin_time
     end_time: datetime | None = None
-    #: its jobs and slices, and those of the queues below it, may be there; empty = none (maintenance)
+    #: queue whose jobs and slices, and those of the queues below it, may be there; empty = none (maintenance)
     queue: str = ""
     #: one line
     reason: str = ""
@@ -751,11 +751,11 @@ class Reservation:
 class Usage:
     """GPU-seconds asked for (x time waited and run), granted (x time with devices) and used (device time)."""
 
-    #: of the job or slice; of a sum by queue
+    #: queue of the job, the slice or the sum
     queue: str = ""
-    #: of its user; of a sum by user; unset of another sum
+    #: uid of the user of the job, the slice or the sum; unset = a sum by something else
     uid: int | None = None
-    #: unset = a slice without a job, or a sum
+    #: number of the job; unset = a slice without a job, or a sum
     job_id: int | None = None
     #: without a job; empty otherwise
     slice: str = ""
@@ -767,25 +767,25 @@ class Usage:
     gpu_seconds_used: float = 0.0
     #: number of jobs in it
     jobs: int = 0
-    #: of `slice`
+    #: node of the slice
     node: str = ""
     #: set for a single job only
     submit_time: datetime | None = None
-    #: of the first run
+    #: start of the first run
     start_time: datetime | None = None
     #: unset = it has not ended
     end_time: datetime | None = None
-    #: of each member
+    #: size of each member
     gpus_milli: int = 0
-    #: of its gang
+    #: size of its gang
     members: int = 0
     #: all its runs together
     run_duration: timedelta | None = None
-    #: as Job.state; unset of a sum
+    #: state of the job; unset = a sum
     state: JobState = ""
-    #: of a Kubernetes claim's slice, and of a sum by namespace or pod; else empty
+    #: namespace of a Kubernetes claim's slice, or of a sum by namespace or pod; empty = none
     namespace: str = ""
-    #: of the same; empty when several pods have the claim
+    #: pod of the same; empty = none, or several pods have the claim
     pod: str = ""
 
 
@@ -797,11 +797,11 @@ class Token:
     token_id: str = ""
     #: user whose calls are made with it
     user: str = ""
-    #: of this user
+    #: uid of this user
     uid: int = 0
     #: what it is for, as its maker wrote it
     note: str = ""
-    #: by the daemon's clock
+    #: time of creation, by the daemon's clock
     create_time: datetime | None = None
     #: it is refused from then on
     expire_time: datetime | None = None
