@@ -361,7 +361,7 @@ def test_jobs_share_a_device_by_what_is_predicted_also_over_a_restart(queue: Que
     def submit_predicted(utilisation: float) -> int:
         known = pb.Range(value=utilisation, low=utilisation / 2, high=utilisation)
         memory = pb.Range(value=1e9, low=1e9, high=1e9)
-        given = pb.Prediction(model="net:make", utilisation=known, sm_activity=known, memory_bytes=memory)
+        given = pb.Prediction(model="net:make", utilisation=known, sm_activity=known, mem_bytes=memory)
         (job_id,) = queue.submit(script, 1000, prediction=given, slice={"mem_max_bytes": 1 << 30})
         return job_id
 
