@@ -292,8 +292,9 @@ def test_holder_keeps_an_ephemeral_slice_between_programs() -> None:
     step(state, ev.ProcessAttached(process(2)), 0)
     step(state, ev.ProcessGone(2), 0)
     assert "a" in state.slices
-    step(state, ev.ProcessGone(1), 0)
+    commands = step(state, ev.ProcessGone(1), 0)
     assert "a" not in state.slices
+    assert any(isinstance(c, ev.Log) and c.message.endswith("its holder ended") for c in commands)
 
 
 def test_ephemeral_slice_that_no_process_attaches_to() -> None:

@@ -396,7 +396,7 @@ def _on_process_gone(state: State, event: ProcessGone, now_ns: int) -> list[Comm
         commands.append(Log("process.detached", text, process.slice_name, process_id=process.process_id))
     left = state.slices.get(process.slice_name)
     if left is not None and left.origin.ephemeral and not in_use(state, left.name):
-        commands += end(state, left, "its last program ended")
+        commands += end(state, left, "its holder ended" if process.holder else "its last program ended")
     return commands
 
 
