@@ -4,17 +4,8 @@ from __future__ import annotations
 
 from models.arbiter.charges import charge, may_begin_turn
 from models.arbiter.completed import count_done, take_unexplained_ns, weigh
-from models.arbiter.device import (
-    Device,
-    another_in_slot,
-    any_waits,
-    cap_depth,
-    free,
-    keeps_others_waiting,
-    lately_active,
-    saturating,
-    shares_device,
-)
+from models.arbiter.device import Device, another_in_slot, free, lately_active, saturating, shares_device
+from models.arbiter.maximum import any_waits, cap_depth, keeps_others_waiting
 from models.arbiter.model import (
     CARRIED_MAX_NS,
     DEBT_MAX_NS,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from models.arbiter.device import Device, any_waits, free, lately_active, others_active, saturating
+from models.arbiter.device import Device, free, lately_active, others_active, saturating
+from models.arbiter.maximum import any_waits
 from models.arbiter.model import (
     DEBT_MAX_NS,
     LATE_REPORTED_NS,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from models.arbiter.charges import begin_turn, may_begin_turn
-from models.arbiter.device import Device, free, may_precede, may_run
+from models.arbiter.device import Device, free
 from models.arbiter.entitlements import set_deadline
 from models.arbiter.gates import close_gate, may_open, open_gate, renew_word
 from models.arbiter.lags import is_short, most_behind
-from models.arbiter.model import AHEAD_NS, BACK_NS, LATENCY_DEBT_NS, Slice, State, scale_ns, time_behind_ns
+from models.arbiter.maximum import may_precede, may_run
+from models.arbiter.model import AHEAD_NS, BACK_NS, LATENCY_DEBT_NS, Slice, State, time_behind_ns
 
 
 def is_urgent(device: Device, s: Slice) -> bool:
@@ -52,12 +53,9 @@ def note_turns(device: Device) -> None:
             begin_turn(device, s)
 
 
-def note_limits(device: Device) -> None:
-    """An overdrawn latency slice has no precedence until part of its debt is paid. A maximum limits a slice from the
-    time when its bucket is empty until it is nearly full."""
+def note_debts(device: Device) -> None:
+    """An overdrawn latency slice has no precedence until part of its debt is paid."""
     for s in device.slices:
-        full_ns = scale_ns(device.params.cap_depth_ns, s.params.max_milli)
-        s.limited = not s.is_uncapped and s.cap_ns < (full_ns * 3 // 4 if s.limited else 1)
         overdrawn = s.owed_ns <= (BACK_NS if s.overdrawn else 0) - LATENCY_DEBT_NS
         if s.overdrawn and not overdrawn:
             set_deadline(s, device.last_ns)

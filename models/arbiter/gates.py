@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from models.arbiter.charges import begin_turn
-from models.arbiter.device import Device, any_waits, is_alone, is_caught, leads_beside_others, waits
+from models.arbiter.device import Device, is_alone, leads_beside_others, waits
+from models.arbiter.maximum import any_waits, is_caught
 from models.arbiter.model import (
     CLOSED,
     COUNT,

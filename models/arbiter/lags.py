@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from models.arbiter.device import Device, free, lately_active, may_precede, may_run, saturating, waits
+from models.arbiter.device import Device, free, lately_active, saturating, waits
+from models.arbiter.maximum import may_precede, may_run
 from models.arbiter.model import (
     AHEAD_NS,
     DEBT_MAX_NS,

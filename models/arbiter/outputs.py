@@ -4,21 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from models.arbiter.device import (
-    Device,
-    below_maximum,
-    cap_needed,
-    free,
-    is_rescued,
-    keeps_others_waiting,
-    lately_active,
-    may_run,
-    others_active,
-    saturating,
-    waits,
-)
+from models.arbiter.device import Device, free, lately_active, others_active, saturating, waits
 from models.arbiter.gates import may_open_from, open_state, overlap_from, set_word
 from models.arbiter.lags import slot_behind
+from models.arbiter.maximum import below_maximum, cap_needed, is_rescued, keeps_others_waiting, may_run
 from models.arbiter.model import (
     AHEAD_NS,
     FAR_NS,

@@ -22,10 +22,11 @@ from dataclasses import dataclass, replace
 from models.arbiter.accounting import charge_all
 from models.arbiter.device import Device
 from models.arbiter.entitlements import note_activity, raise_floor, set_entitlements
-from models.arbiter.free_slices import note_limits, note_turns, review_free
+from models.arbiter.free_slices import note_debts, note_turns, review_free
 from models.arbiter.gaps import skip_gap
 from models.arbiter.gates import close_gate, note_drains, open_gate, rescue
 from models.arbiter.lags import forgive
+from models.arbiter.maximum import note_limits
 from models.arbiter.model import GANG_NONE, LATENCY_DEBT_NS, Slice, SliceParams, State, least_ppm, scale_ns
 from models.arbiter.outputs import count_slices, next_deadline, set_outputs
 from models.arbiter.slot import find_in_slot, grant, review_holder, review_slot_members, review_vacancy
@@ -85,6 +86,7 @@ class Arbiter(Device):
         raise_floor(self, now_ns)
         forgive(self, now_ns)
         note_limits(self)
+        note_debts(self)
         review_vacancy(self)
         review_free(self, now_ns)
         holder = find_in_slot(self, State.OPEN)

@@ -2,16 +2,7 @@
 
 from __future__ import annotations
 
-from models.arbiter.device import (
-    Device,
-    another_waits,
-    is_caught,
-    lately_active,
-    leads_beside_others,
-    may_run,
-    others_active,
-    saturating,
-)
+from models.arbiter.device import Device, another_waits, lately_active, leads_beside_others, others_active, saturating
 from models.arbiter.entitlements import measure_demand
 from models.arbiter.free_slices import first_latency
 from models.arbiter.gates import close_gate, let_overlap, may_open, open_gate, renew_word
@@ -23,6 +14,7 @@ from models.arbiter.lags import (
     slot_behind,
     slot_mean_ns,
 )
+from models.arbiter.maximum import is_caught, may_run
 from models.arbiter.model import (
     AHEAD_NS,
     BACK_NS,

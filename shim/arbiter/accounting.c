@@ -3,6 +3,7 @@
 
 #include "arbiter/charges.h"
 #include "arbiter/completed.h"
+#include "arbiter/maximum.h"
 
 #define CARRIED_MAX_NS (20 * VG_CORE_MS)
 #define LATE_STEP_NS (1ull * VG_CORE_MS)

@@ -3,6 +3,8 @@
 
 #include <stddef.h>
 
+#include "arbiter/maximum.h"
+
 /* A slice that reports completed work less often than this is silent: it does not say which slice had the device. */
 #define SILENT_NS (10ull * VG_CORE_MS)
 /* Run time after which the reported part of a slice's time is known. */

@@ -25,23 +25,6 @@ bool vg_core_another_waits(const struct vg_core *core, const struct vg_core_slic
   return false;
 }
 
-bool vg_core_any_waits(const struct vg_core *core, const struct vg_core_slice *but) {
-  for (int i = 0; i < core->slice_count; i++) {
-    const struct vg_core_slice *other = &core->slices[i];
-    if (other == but || !other->present || !other->in.wants || other->gate.state == VG_CORE_OPEN) continue;
-    if (vg_core_may_run(core, other)) return true;
-  }
-  return false;
-}
-
-bool vg_core_keeps_others_waiting(const struct vg_core *core, const struct vg_core_slice *self) {
-  for (int i = 0; i < core->slice_count; i++) {
-    const struct vg_core_slice *other = &core->slices[i];
-    if (other != self && vg_core_in_slot(other) && vg_core_waits(other) && vg_core_may_run(core, other)) return true;
-  }
-  return false;
-}
-
 bool vg_core_is_alone(const struct vg_core *core, const struct vg_core_slice *self) {
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *other = &core->slices[i];

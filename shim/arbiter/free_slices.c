@@ -7,6 +7,7 @@
 #include "arbiter/entitlements.h"
 #include "arbiter/gates.h"
 #include "arbiter/lags.h"
+#include "arbiter/maximum.h"
 
 static bool is_urgent(const struct vg_core *core, const struct vg_core_slice *slice) {
   return slice->present && vg_core_active(slice) && vg_core_may_precede(core, slice) && vg_core_may_begin_turn(slice);
@@ -66,12 +67,9 @@ void vg_core_note_turns(struct vg_core *core) {
   }
 }
 
-void vg_core_note_limits(struct vg_core *core) {
+void vg_core_note_debts(struct vg_core *core) {
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
-    int64_t full_ns = vg_core_scale_ns(core->params.cap_depth_ns, slice->params.max_milli);
-    slice->bucket.limited =
-        !vg_core_is_uncapped(slice) && slice->bucket.cap_ns < (slice->bucket.limited ? full_ns * 3 / 4 : 1);
     bool overdrawn = slice->free.owed_ns <= (slice->free.overdrawn ? VG_CORE_BACK_NS : 0) - VG_CORE_LATENCY_DEBT_NS;
     if (slice->free.overdrawn && !overdrawn) vg_core_set_deadline(slice, core->last_ns);
     slice->free.overdrawn = overdrawn;

@@ -13,8 +13,7 @@ const struct vg_core_slice *vg_core_first_latency(const struct vg_core *core);
 void vg_core_review_free(struct vg_core *core, uint64_t now_ns);
 /* A free slice takes a turn while others are kept from running for it. */
 void vg_core_note_turns(struct vg_core *core);
-/* An overdrawn latency slice has no precedence until part of its debt is paid. A maximum limits a slice from the time
- * when its bucket is empty until it is nearly full. */
-void vg_core_note_limits(struct vg_core *core);
+/* An overdrawn latency slice has no precedence until part of its debt is paid. */
+void vg_core_note_debts(struct vg_core *core);
 
 #endif

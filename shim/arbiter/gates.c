@@ -2,6 +2,7 @@
 #include "arbiter/gates.h"
 
 #include "arbiter/charges.h"
+#include "arbiter/maximum.h"
 
 #define FORECAST_MAX_NS (10000ull * VG_CORE_MS) /* longest forecast of a drain that is believed */
 /* The slot does not wait for a drain that is forecast to take so many times as long as it would wait. */

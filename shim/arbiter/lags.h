@@ -3,7 +3,7 @@
  */
 #ifndef VG_ARBITER_LAGS_H
 #define VG_ARBITER_LAGS_H
-#include "arbiter/device.h"
+#include "arbiter/maximum.h"
 
 /* Mean of the virtual times in the slot beyond the floor, weighted by entitlements. */
 int64_t vg_core_slot_mean_ns(const struct vg_core *core);

@@ -5,6 +5,7 @@
 
 #include "arbiter/gates.h"
 #include "arbiter/lags.h"
+#include "arbiter/maximum.h"
 
 /* Least time between two looks at a drain, whose forecast moves while the hardware gives the device to others. */
 #define LOOK_LEAST_NS 25000

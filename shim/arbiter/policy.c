@@ -9,6 +9,7 @@
 #include "arbiter/gaps.h"
 #include "arbiter/gates.h"
 #include "arbiter/lags.h"
+#include "arbiter/maximum.h"
 #include "arbiter/outputs.h"
 #include "arbiter/slot.h"
 
@@ -85,6 +86,7 @@ uint64_t vg_core_step(struct vg_core *core, uint64_t now_ns) {
   vg_core_raise_floor(core, now_ns);
   vg_core_forgive(core);
   vg_core_note_limits(core);
+  vg_core_note_debts(core);
   vg_core_review_vacancy(core);
   vg_core_review_free(core, now_ns);
   struct vg_core_slice *holder = vg_core_find_in_slot(core, VG_CORE_OPEN);

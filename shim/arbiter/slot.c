@@ -7,6 +7,7 @@
 #include "arbiter/free_slices.h"
 #include "arbiter/gates.h"
 #include "arbiter/lags.h"
+#include "arbiter/maximum.h"
 
 /* Demand above which a free slice becomes saturating, and below which that one becomes free. */
 #define SATURATING_PPM 970000

@@ -25,7 +25,18 @@ HEADERS = (
     *("arbiter/coast.h", "arbiter/memory.h"),
 )
 PARTS = (
-    *("accounting", "charges", "completed", "device", "entitlements", "free_slices", "gaps", "gates", "lags"),
+    *(
+        "accounting",
+        "charges",
+        "completed",
+        "device",
+        "entitlements",
+        "free_slices",
+        "gaps",
+        "gates",
+        "lags",
+        "maximum",
+    ),
     *("outputs", "policy", "slot", "coast", "memory"),
 )
 SOURCES = tuple(f"arbiter/{name}.c" for name in PARTS)
