@@ -21,12 +21,12 @@ from vgpud.core.events import Answer, Log, ProcessAttached
 from vgpud.core.model import Denied, Process, Reason, Share, State
 from vgpud.core.observed import Reading
 from vgpud.daemon import attached, device_reader
+from vgpud.daemon.attach_backend import AttachBackend
 from vgpud.daemon.attached import AttachedProcesses
 from vgpud.daemon.device_reader import DeviceReader
 from vgpud.daemon.enforcer import Enforcer
 from vgpud.daemon.monitor import UsageMonitor
 from vgpud.daemon.slices.counters import Readings
-from vgpud.daemon.tenants import AttachBackend
 from vgpud.host import processes as host_processes
 
 UUID, PID = "GPU-0", os.getpid()

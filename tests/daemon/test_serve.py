@@ -502,7 +502,7 @@ def test_wall_clock_is_for_display_only() -> None:
     stamps = {
         "daemon/slices/events.py",
         "daemon/slices/node.py",
-        "daemon/tenants.py",
+        "daemon/attach_backend.py",
         "api/server.py",
         "containers/server.py",
         "containers/steps.py",

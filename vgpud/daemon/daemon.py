@@ -19,6 +19,7 @@ from vgpud.config import LIVE_KEYS, Config, LiveConfig, arbiter_items
 from vgpud.containers.server import Containers
 from vgpud.core import events as ev
 from vgpud.core.model import Device
+from vgpud.daemon.attach_backend import AttachBackend
 from vgpud.daemon.attached import AttachedProcesses
 from vgpud.daemon.cdi import DeviceFiles
 from vgpud.daemon.containers import ContainerBackend
@@ -39,7 +40,6 @@ from vgpud.daemon.slices.events import EventRecorder
 from vgpud.daemon.slices.machine import SliceMachine
 from vgpud.daemon.slices.node import NodeInfo
 from vgpud.daemon.slices.suspend import SuspendController
-from vgpud.daemon.tenants import AttachBackend
 from vgpud.devices.arbiters import Arbiters
 from vgpud.devices.nvml import Devices
 from vgpud.host.directories import RuntimeDirectory
