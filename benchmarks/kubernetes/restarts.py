@@ -32,7 +32,7 @@ from benchmarks.table import at_most, equal_to, judge
 from tests.k8s.parts import Cluster
 from vgpud.cli.demo.private_system import Part, PartError, wait_for
 from vgpud.client import calls
-from vgpud.k8s.core.claims import pods_of
+from vgpud.k8s.core.claim_objects import pods_of
 from vgpud.libraries import environment
 
 DEVICES, STAYING, MILLI = 4, 20, 100

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.k8s.parts import NODE, allocated
-from vgpud.k8s.core.claims import read_claim
+from vgpud.k8s.core.claim_objects import read_claim
 from vgpud.k8s.core.model import Gpu, Ref
 from vgpud.k8s.core.published import Policy, offers, specs
 from vgpud.k8s.core.status import news

@@ -8,7 +8,7 @@ from typing import Any
 
 from vgpud.core.origins import claim_slice
 from vgpud.core.units import format_bytes, format_gpus
-from vgpud.k8s.core.claims import pod_refs
+from vgpud.k8s.core.claim_objects import pod_refs
 from vgpud.k8s.core.names import DRIVER, FREE, MEMORY, SIZE, SM
 from vgpud.k8s.core.quantities import QuantityError, parse_quantity
 

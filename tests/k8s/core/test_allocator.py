@@ -19,7 +19,7 @@ from vgpud.core.model import ALL_DEVICES, Denied, Device, Share, Slice, State
 from vgpud.core.model import SiteLimits as NodePolicy
 from vgpud.core.origins import Claim
 from vgpud.core.slices.machine import step
-from vgpud.k8s.core.claims import read_claim
+from vgpud.k8s.core.claim_objects import read_claim
 from vgpud.k8s.core.model import Asked, Gpu, Ref
 from vgpud.k8s.core.published import Policy, offers, specs
 from vgpud.k8s.core.quantities import memory_unit_bytes

@@ -8,7 +8,7 @@ import pytest
 
 from tests.k8s.core.test_published import gpus
 from tests.k8s.parts import MIB, NODE, allocated
-from vgpud.k8s.core.claims import ClaimError, read_claim
+from vgpud.k8s.core.claim_objects import ClaimError, read_claim
 from vgpud.k8s.core.model import Gpu, Ref
 from vgpud.k8s.core.published import Policy, devices, offers, specs
 from vgpud.k8s.core.tenths import list_devices

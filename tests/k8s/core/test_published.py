@@ -11,7 +11,7 @@ import pytest
 
 from tests.k8s.parts import allocated
 from vgpud.core.model import SLICES_MAX
-from vgpud.k8s.core.claims import read_claim
+from vgpud.k8s.core.claim_objects import read_claim
 from vgpud.k8s.core.model import Gpu, Ref
 from vgpud.k8s.core.published import (
     Policy,

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vgpud.k8s.core import admin_access, published, reports, status
-from vgpud.k8s.core.claims import ClaimError, is_left, is_of, read_claim
+from vgpud.k8s.core.claim_objects import ClaimError, is_left, is_of, read_claim
 from vgpud.k8s.core.events import (
     Answer,
     Called,

@@ -21,7 +21,7 @@ from typing import Any
 
 from vgpud.core.model import SLICES_MAX
 from vgpud.core.units import MILLI_PER_DEVICE
-from vgpud.k8s.core.claims import fixed_memory, least_memory
+from vgpud.k8s.core.claim_objects import fixed_memory, least_memory
 from vgpud.k8s.core.model import Gpu, Offer
 from vgpud.k8s.core.names import (
     DRIVER,

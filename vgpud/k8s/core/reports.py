@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vgpud.core.units import format_bytes, format_gpus
-from vgpud.k8s.core.claims import pod_refs
+from vgpud.k8s.core.claim_objects import pod_refs
 from vgpud.k8s.core.events import Command, Report
 from vgpud.k8s.core.model import Asked, Granted, Ref
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tests.k8s.parts import NODE, allocated
-from vgpud.k8s.core.claims import ClaimError, pods_of, read_claim
+from vgpud.k8s.core.claim_objects import ClaimError, pods_of, read_claim
 from vgpud.k8s.core.model import Asked, Gpu, Ref, Words
 from vgpud.k8s.core.published import offers
 from vgpud.k8s.core.quantities import QuantityError, format_memory, parse_quantity
