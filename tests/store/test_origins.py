@@ -18,10 +18,10 @@ from vgpud.core.model import Origin, Remembered, Slice, Spec
 from vgpud.core.origins import Job, SlurmStep, User
 from vgpud.store.database import FILE_NAME, MIGRATIONS, Store
 from vgpud.store.row_checks import slice_of
-from vgpud.store.slice_bodies import ORIGINS, write_slice
+from vgpud.store.slice_bodies import write_slice
 
-#: versions of the database before this one knew origins
-BEFORE = MIGRATIONS.index(ORIGINS)
+#: the version of the database before slices had origins
+BEFORE = 18
 USED = User("one", "slice-1", ephemeral=True, cdi_device=True, cdi_used=True)
 
 
@@ -97,14 +97,20 @@ OLD = [
 ]
 
 
-@pytest.mark.parametrize(("body", "origin"), OLD, ids=lambda one: repr(one)[:40])
-def test_those_of_the_version_before(tmp_path: Path, body: dict[str, Any], origin: Origin) -> None:
-    with contextlib.closing(sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)) as db:
+def write_old(path: Path, rows: list[tuple[str, str | bytes]]) -> None:
+    """A database of the version before, with these slices."""
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
         for statement in (statement for version in MIGRATIONS[:BEFORE] for statement in version):
             db.execute(statement)
         db.execute(f"PRAGMA user_version = {BEFORE}")
-        db.execute("INSERT INTO slices VALUES (?, ?, ?)", (body["uid"], body["name"], seal(body)))
-        db.execute("INSERT INTO slices VALUES ('u-bad', 'bad', '{')")
+        for name, text in rows:
+            db.execute("INSERT INTO slices VALUES (?, ?, ?)", (f"u-{name}", name, text))
+
+
+@pytest.mark.parametrize(("body", "origin"), OLD, ids=lambda one: repr(one)[:40])
+def test_those_of_the_version_before(tmp_path: Path, body: dict[str, Any], origin: Origin) -> None:
+    write_old(tmp_path / FILE_NAME, [(body["name"], seal(body)), ("bad", "{")])
+    with contextlib.closing(sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)) as db:
         db.execute("INSERT INTO requests (id, fingerprint, body, serial) VALUES ('0/r', 'f', ?, 1)", (seal(body),))
         db.execute("INSERT INTO requests (id, fingerprint, body, serial) VALUES ('0/s', 'f', NULL, 2)")
     store = Store(tmp_path)
@@ -116,4 +122,46 @@ def test_those_of_the_version_before(tmp_path: Path, body: dict[str, Any], origi
     store.apply([SaveSlice(loaded)])
     text = json.loads(store.read(lambda db: db.execute("SELECT body FROM slices").fetchone()[0]))
     assert text["origin"]["kind"] == type(origin).__name__ and "crc" in text
+    store.close()
+
+
+SOUND = old_body("good")
+ODD = {
+    "flag_of_text": seal(old_body("odd", ephemeral="x")),
+    "flag_of_a_number": seal(old_body("odd", ephemeral=1)),
+    "flag_of_a_list": seal(old_body("odd", cdi_used=[])),
+    "claim_of_a_number": seal(old_body("odd", claim=5)),
+    "lent_of_a_number": seal(old_body("odd", claim=old_claim(ALLOCATION, ["a"]) | {"lent": 1})),
+    "job_of_text": seal(old_body("odd", job_id="x")),
+    "job_of_another_name": seal(old_body("odd", job_id=7)),
+    "no_object": "[1]",
+    "blob": json.dumps(old_body("odd")).encode(),
+    "wrong_checksum": seal(old_body("odd")).replace('"min_milli": 500', '"min_milli": 400'),
+}
+
+
+@pytest.mark.parametrize("text", ODD.values(), ids=ODD)
+def test_an_odd_row_of_the_version_before_is_set_aside_alone(tmp_path: Path, text: str | bytes) -> None:
+    write_old(tmp_path / FILE_NAME, [("good", seal(SOUND)), ("odd", text)])
+    store = Store(tmp_path)
+    assert [one.name for one in store.load(0).slices] == ["good"]
+    assert [note for note in store.notes if "'odd' was set aside" in note]
+    store.close()
+
+
+def test_a_damaged_database_of_the_version_before_is_read_row_by_row(tmp_path: Path) -> None:
+    """Its slices are copied as they are, and are read as those of the version before all the same."""
+    path = tmp_path / FILE_NAME
+    write_old(path, [("good", seal(SOUND)), ("run", seal(old_body("run", ephemeral=True)))])
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
+        for number in range(2000):
+            db.execute("INSERT INTO events VALUES (?, 1, 'k', 's', 'd', 1, ?, 0)", (number, "m" * 60))
+        root = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'events'").fetchone()[0]
+        (page_bytes,) = db.execute("PRAGMA page_size").fetchone()
+    with path.open("r+b") as file:
+        file.seek((root - 1) * page_bytes)
+        file.write(b"\xff" * 200)
+    store = Store(tmp_path)
+    assert sorted(one.name for one in store.load(0).slices) == ["good", "run"]
+    assert any("were read from it" in note for note in store.notes)
     store.close()

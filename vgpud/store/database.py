@@ -34,7 +34,7 @@ from vgpud.core.model import Container, Drain, Remembered, Slice
 from vgpud.core.observed import Entry
 from vgpud.errors import StoreBusyError, StoreError, StoreFlushingError, StoreUnwritableError
 from vgpud.host import private_files
-from vgpud.store import backups, elastic, jobs, slice_bodies, user_shares
+from vgpud.store import backups, elastic, jobs, user_shares
 from vgpud.store import quarantine as quarantined
 from vgpud.store.connecting import connect
 from vgpud.store.opening import Opened, open_state, reopen
@@ -83,7 +83,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     jobs.USAGE_OF_PODS,  # and claims have the names of their pods
     (),  # and the directory that docker has for them
     user_shares.TABLES,
-    slice_bodies.ORIGINS,
+    (),  # slices have their origin, which older versions would not read (slice_bodies.py reads theirs)
 )
 
 _Saved = SaveSlice | ForgetSlice | SaveContainer | ForgetContainer | SaveRequest | SaveDrain | ForgetDrain
