@@ -44,15 +44,17 @@ static bool read_next(struct vg_lane *lane, struct vg_process *process, uint64_t
   uint64_t begin_ns = VG_LOAD_RELAXED(&shown->begin_ns), end_ns = VG_LOAD(&shown->end_ns);
   bool is_overwritten = VG_LOAD(&report->run_count) - process->runs_read >= VG_RUNS_SHOWN;
   if (!is_overwritten && !read_run(lane, process, begin_ns, end_ns, now_ns)) return false;
+  process->has_lost_runs |= is_overwritten;
   process->runs_read++;
   return true;
 }
 
-/* All has been read and nothing runs: what was not shown was overwritten before it was read, unless it was counted
- * ahead of what runs later. When it ran will not be known any more. */
+/* Runs were overwritten before they were read, the others have been read, and nothing runs: of what is left, but for
+ * what was counted ahead of what runs later, it will not be known any more when it ran. */
 static void lose_unshown(struct vg_lane *lane, struct vg_process *process) {
   const struct vg_span *busy = &process->busy;
-  if (busy->since_ns || vg_span_is_late(busy)) return;
+  if (!process->has_lost_runs || busy->since_ns || vg_span_is_late(busy)) return;
+  process->has_lost_runs = false;
   uint64_t ahead_ns = busy->counted_ns > busy->total_ns ? busy->counted_ns - busy->total_ns : 0;
   if (process->unshown_ns <= ahead_ns) return;
   lane->excess_ns -= vg_core_least(lane->excess_ns, process->unshown_ns - ahead_ns);
@@ -67,7 +69,10 @@ void vg_overlap_count(struct vg_lane *lane, struct vg_process *process, uint64_t
     process->runs_read = count;
     process->unshown_ns = 0;
   }
-  if (count - process->runs_read >= VG_RUNS_SHOWN) process->runs_read = count - VG_RUNS_SHOWN + 1;
+  if (count - process->runs_read >= VG_RUNS_SHOWN) {
+    process->runs_read = count - VG_RUNS_SHOWN + 1;
+    process->has_lost_runs = true;
+  }
   for (int i = 0; i < RUNS_A_LOOK && lane->runs_read < RUNS_A_ROUND && process->runs_read != count; i++) {
     lane->runs_read++;
     if (!read_next(lane, process, now_ns)) break;

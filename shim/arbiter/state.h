@@ -85,7 +85,7 @@ struct vg_process {
   struct vg_span busy, active;
   uint64_t ahead_ns; /* time with work outstanding that need not be counted: it may have been, see pages.c */
   uint64_t runs_read, run_end_ns, unshown_ns; /* see overlap.h */
-  bool has_unread_runs;
+  bool has_unread_runs, has_lost_runs;
   struct vg_reported reported;
   uint64_t done_ns, launches, waited_ns, peak_bytes, denied;
   uint64_t done_left_out_ns; /* reported, and not to be counted: of gaps; modulo 2^64 */

@@ -211,6 +211,19 @@ static void runs_that_were_overwritten_are_not_counted_twice(void) {
   end();
 }
 
+/* A look falls between runs of two that took turns and their time: nothing of it is lost. */
+static void runs_that_are_shown_before_their_time_count(void) {
+  begin();
+  look(0, 40);
+  for (int ms = 0; ms < 20; ms++) show(ms % 2, ms, ms + 1);
+  look(40, 41);
+  for (int i = 0; i < 2; i++) reports[i].busy_ns += 10 * MS;
+  uint64_t us = look(41, 99);
+  printf("  %llu of 20000 us\n", (unsigned long long)us);
+  CHECK(us == 20000);
+  end();
+}
+
 /* A look reads few runs: what may be overlap is not charged before all are read. */
 static void what_is_still_to_be_read_is_not_charged_meanwhile(void) {
   begin();
@@ -273,6 +286,7 @@ int main(void) {
   RUN(time_beyond_the_bound_is_lost_with_its_runs);
   RUN(work_in_the_pauses_of_many_short_runs_counts);
   RUN(runs_that_were_overwritten_are_not_counted_twice);
+  RUN(runs_that_are_shown_before_their_time_count);
   RUN(what_is_still_to_be_read_is_not_charged_meanwhile);
   RUN(an_older_process_beside_others_changes_nothing);
   RUN(runs_that_processes_share_take_off_a_quarter);

@@ -132,7 +132,7 @@ class AsyncClient(AsyncConnection):
         with this program, however that dies. sizes: min, max, mem and the like, as vgpud.client.size takes them."""
         check_own_slice(self.remote, self.has_token)
         spec = write(pb.SliceSpec, size(gpus, **sizes))
-        call = calls.create_slice(name, spec, ephemeral=True, owner_uid=self.own_uid, queue=queue)
+        call = calls.create_slice(name, spec, ephemeral=True, queue=queue)
         made = await self.send(call)
         holder: Holder | None = None
         try:

@@ -54,7 +54,6 @@ def _create(connection: Connection, size: Size, what: str) -> pb.Slice:
         name,
         spec_view(size.spec),
         ephemeral=True,
-        owner_uid=os.getuid(),
         cdi_device=False,
         queue=size.queue,
         pending=True,

@@ -47,9 +47,7 @@ def alloc(settings: Settings, /, gpus: int, name: str, queue: str, **option_valu
     from vgpud.view import slices
 
     with Client(settings) as client:
-        item = client.send(
-            calls.create_slice(name, spec, ephemeral=True, owner_uid=client.own_uid, cdi_device=True, queue=queue)
-        )
+        item = client.send(calls.create_slice(name, spec, ephemeral=True, cdi_device=True, queue=queue))
         if not item.cdi_device:
             client.send(calls.delete_slice(item.name, force=True))
             raise CliError(f"the daemon at {client.target} creates no CDI devices: update vgpud and restart it")

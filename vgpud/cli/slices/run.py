@@ -103,7 +103,7 @@ def _slice(
             item = client.send(calls.get_slice(name))
             _check_owner(item)
         else:
-            item = client.send(calls.create_slice(name, spec, ephemeral=True, owner_uid=os.getuid(), queue=queue))
+            item = client.send(calls.create_slice(name, spec, ephemeral=True, queue=queue))
     try:
         yield node, item, simulated
     finally:
