@@ -166,6 +166,12 @@ class Pair(Arbiter):
         vars(self).update(zip(DEVICE_NAMES, _of_core_device(self.core), strict=True))
         self.regime = Regime(self.regime)
 
+    def _check_memory(self, s: Slice) -> None:
+        """Both remember the same: a difference that changes no decision yet is one all the same."""
+        theirs, ours = _of_core_slice()(self.rows[s.ident]), tuple(getattr(s, name) for name in SLICE_NAMES)
+        named = zip(SLICE_NAMES, theirs, ours, strict=True)
+        assert theirs == ours, [(name, core, model) for name, core, model in named if core != model]
+
     def step(self, now_ns: int) -> int:
         self._tell_core()
         self.steps += 1
@@ -178,8 +184,9 @@ class Pair(Arbiter):
         for s in self.slices:
             differ = differences(self.rows[s.ident], s)
             assert not differ, f"{now_ns} ns, slice {s.ident}: {differ}"
-        assert self.core.slot_lag_ns == self.slot_lag_ns
-        assert self.core.regime == self.regime
+            self._check_memory(s)
+        theirs = dict(zip(DEVICE_NAMES, _of_core_device(self.core), strict=True))
+        assert theirs == {name: getattr(self, name) for name in DEVICE_NAMES}, f"{now_ns} ns"
         assert got == wanted, f"{now_ns}: deadline {got} for {wanted}"
         assert sum(s.saturating and s.state == State.OPEN for s in self.slices) < 2, "the slot has two holders"
         return wanted
