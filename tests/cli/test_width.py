@@ -17,7 +17,10 @@ from vgpud.view.user_names import user_name
 
 Terminal = Callable[..., list[str]]
 
-REASON = "no device has 0.5 GPU and 70.2GiB free: device 0 of testnode has most, 0.25 and 35.1GiB; it waits for job 3"
+REASON = (
+    "no device has 0.5 GPU and 70.2GiB free: device 0 of testnode has the most free: 0.25 GPU and 35.1GiB;"
+    " it waits for job 3"
+)
 LISTS = ("status", "ps", "gpu ls", "slice ls", "slice show train-a", "events", "job ls", "job show 3", "explain 7")
 MORE_LISTS = ("job show 7", "queue ls", "usage", "usage --by job", "version", "job top -n 1", "top -n 1 -d 0.1")
 FAILURES = (

@@ -27,7 +27,7 @@ def test_no_more_elements_have_gpus_than_the_array_allows() -> None:
     assert world.running() == keys[:2]
     assert [world.state(key) for key in keys] == ["running"] * 2 + ["pending"] * 4
     reason = world.controller.machine.reason(world.job(keys[2]).job_id, world.now_ns)
-    assert reason == "2 jobs of the array of job 1 run or start, which is its limit"
+    assert reason == "the array of job 1 is at its limit: 2 jobs are running or starting"
     wide = world.slurm.submit("gpu:6")
     world.looks(2)
     assert world.running() == [*keys[:2], wide], "in the books of the queue there is space for it"

@@ -149,7 +149,7 @@ def test_each_option_makes_sense_or_is_refused() -> None:
 @pytest.mark.parametrize("option", ["--dry-run", "--partition=gpu", "--model=x", "--gpu-model=x", "--run-dir=x"])
 def test_what_makes_sense_over_the_cluster_alone(option: str) -> None:
     said = refusal("submit", option, "--gpus", "1", "--", "x")
-    assert f"{option.partition('=')[0]} is for --cluster" in said
+    assert f"{option.partition('=')[0]} needs --cluster" in said
 
 
 def test_a_job_is_submitted_and_runs(system: System) -> None:
@@ -414,7 +414,7 @@ def test_a_database_of_other_users(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_where_there_is_no_database(tmp_path: Path) -> None:
     done = invoke(["usage", "--cluster", "--state-dir", str(tmp_path)])
     assert f"there is no {tmp_path / store.FILE_NAME}" in str(done.exception)
-    assert "--state-dir is for --cluster" in refusal("usage", "--state-dir", "x")
+    assert "--state-dir needs --cluster" in refusal("usage", "--state-dir", "x")
 
 
 # ---- replay ----

@@ -15,7 +15,7 @@ def test_reasons_say_nothing_of_memory_that_is_not_known() -> None:
     waits = world.slurm.submit("gpu:1")
     world.looks(2)
     said = world.controller.machine.reason(world.job(waits).job_id, world.now_ns)
-    assert said == "no device has 1 GPU free: device 0 of n1 has most, 0.4"
+    assert said == "no device has 1 GPU free: device 0 of n1 has the most free: 0.4 GPU"
 
 
 def test_reasons_have_the_memory_that_a_node_publishes() -> None:
@@ -28,9 +28,9 @@ def test_reasons_have_the_memory_that_a_node_publishes() -> None:
     (placed,) = [note for note in world.look().notes if "device 0" in note.text]
     assert placed.text.endswith("0 GPU and 0B are left there")
     said = world.controller.machine.reason(world.job(waits).job_id, world.now_ns)
-    assert said == "no device has 1 GPU and 40GiB free: device 0 of n1 has most, 0 and 0B"
+    assert said == "no device has 1 GPU and 40GiB free: device 0 of n1 has the most free: 0 GPU and 0B"
     world.slurm.end(runs)
     world.looks(2)
     assert world.running() == [more]
     said = world.controller.machine.reason(world.job(waits).job_id, world.now_ns)
-    assert said == "no device has 1 GPU and 40GiB free: device 0 of n1 has most, 0.6 and 24GiB"
+    assert said == "no device has 1 GPU and 40GiB free: device 0 of n1 has the most free: 0.6 GPU and 24GiB"

@@ -150,7 +150,7 @@ def test_a_job_that_is_not_the_queues_takes_no_devices_by_its_texts(quick_system
     jobs = quick_system.slurm().jobs
     assert [jobs[key].state for key in keys] == ["RUNNING", "RUNNING", "PENDING"]
     (waits,) = [job for job in one.controller.machine.jobs.values() if job.spec.name == keys[2]]
-    assert one.controller.machine.reason(waits.job_id, 10**18).endswith("device 1 of n1 has most, 0.9")
+    assert one.controller.machine.reason(waits.job_id, 10**18).endswith("device 1 of n1 has the most free: 0.9 GPU")
     one.close()
 
 

@@ -275,8 +275,8 @@ def test_a_full_node_refuses_and_names_what_is_left(docker: engine.Docker, syste
     refused(
         docker,
         docker.run("-e", "VGPU=0.5", engine.BASE, "true"),
-        "no device has min 0.5 and memory 2GiB left: device 0 has most, 0.25 and 1GiB; ask for less, lower the minimum"
-        " or remove a slice",
+        "no device has min 0.5 and memory 2GiB left: device 0 has the most free: 0.25 GPU and 1GiB;"
+        " ask for less, lower the minimum or remove a slice",
     )
     docker.remove(*holders)
     until_free(system)

@@ -156,7 +156,7 @@ def test_full_says_what_is_left() -> None:
     fill(state, "b", half(1, 800))
     denied = refusal(state, gpus_milli=500, mem_min_bytes=GIB, mem_max_bytes=GIB)
     assert denied.reason is Reason.NO_CAPACITY
-    assert "device 0 has most, 0.3" in denied.message
+    assert "device 0 has the most free: 0.3 GPU" in denied.message
     assert denied.subject == "GPU-0"
 
 
@@ -221,7 +221,7 @@ def test_a_refusal_of_several_devices_says_which_are_missing() -> None:
     wanted = {"gpus_milli": 1000, "spread": 2, "mem_min_bytes": 2 * GIB, "mem_max_bytes": 2 * GIB}
     words = "2 devices are needed, 1 have free capacity (device 1), and of the others no device has min 0.5"
     assert words in refusal(state, **wanted).message
-    assert "device 0 has most, 0.35" in refusal(state, **wanted).message
+    assert "device 0 has the most free: 0.35 GPU" in refusal(state, **wanted).message
     fill(state, "b", half(1, 600))
     assert refusal(state, **wanted).message.startswith("2 devices are needed, and no device has min 0.5")
 

@@ -54,7 +54,7 @@ def test_a_list_leaves_the_others(name: str) -> None:
     assert on(state, create("a", 500)) == ["GPU-1"]
     assert on(state, asks(milli=400)) == ["GPU-1"]
     full = denied(step(state, create("b", 500), 0), Reason.NO_CAPACITY)
-    assert "device 1 has most, 0.1 and" in full and "(Kubernetes has device 0)" in full
+    assert "device 1 has the most free: 0.1 GPU and" in full and "(Kubernetes has device 0)" in full
     many = denied(step(state, create("c", 2000), 0), Reason.PRECONDITION)
     assert many == f"2 devices are needed, 1 offered: {ONE}"
     for wanted in ("0", "GPU-0"):

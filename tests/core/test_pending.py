@@ -71,7 +71,7 @@ def test_whole_devices() -> None:
         ((), Reason.PRECONDITION, "names no device by its UUID"),
         (("GPU-0", "GPU-1"), Reason.PRECONDITION, "names 2"),
         (("GPU-9",), Reason.PRECONDITION, "no device 'GPU-9'"),
-        (("GPU-0",), Reason.PRECONDITION, "device 0 has most, 0.4"),
+        (("GPU-0",), Reason.PRECONDITION, "device 0 has the most free: 0.4 GPU"),
     ],
 )
 def test_refusals_change_nothing_and_say_why(named: tuple[str, ...], reason: Reason, said: str) -> None:
@@ -119,7 +119,10 @@ def test_on_a_full_node_it_may_wait() -> None:
     step(state, create("full", 1000), 0)
     assert isinstance(answer(step(state, pending(), 0)), Slice)
     text = denied(attached(state, "GPU-0"), Reason.PRECONDITION)
-    assert text.startswith("slice a cannot be bound: no device has min 0.5") and "device 0 has most, 0" in text
+    assert (
+        text.startswith("slice a cannot be bound: no device has min 0.5")
+        and "device 0 has the most free: 0 GPU" in text
+    )
     step(state, ev.DeleteSlice("", "full", False), 0)
     assert ev.AdmitProcess in command_types(attached(state, "GPU-0"))
 

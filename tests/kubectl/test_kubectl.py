@@ -200,7 +200,7 @@ def test_a_pod_that_waits_is_explained_by_what_is_free(plugin: Plugin) -> None:
         "  not allocated",
         "warning FailedScheduling: no\\nroom",
         "warning FailedScheduling: no\\nroom",
-        "GPUs with most that is free:",
+        "GPUs with the most free:",
         f"  gpu-1 of {NODE}: 0.75 GPU and 136.1GiB are free",
         f"  gpu-0 of {NODE}: tainted, vgpu.dev/drained",
     ]

@@ -42,7 +42,7 @@ def test_the_callers_environment_stays_as_it_is() -> None:
         ({"runtime_env": {"vgpu": {"gpus": 0.5}}}, "runtime_env has vgpu already"),
         ({"runtime_env": {"image_uri": "pytorch"}}, "vgpu beside image_uri"),
         ({"runtime_env": {"container": {"image": "x"}}}, "vgpu beside container"),
-        ({"runtime_env": {"env_vars": {"CUDA_VISIBLE_DEVICES": "0"}}}, "env_vars sets CUDA_VISIBLE_DEVICES"),
+        ({"runtime_env": {"env_vars": {"CUDA_VISIBLE_DEVICES": "0"}}}, "leave CUDA_VISIBLE_DEVICES out of env_vars"),
         ({"max": 0.1}, "max 0.1 is below gpus 0.5"),
         ({"num_gpus": 10**5000}, "num_gpus a value (int) that is too large to show: it is set to gpus"),
         ({"max_calls": 10**5000}, "max_calls a value (int) that is too large to show"),

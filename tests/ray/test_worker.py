@@ -114,7 +114,9 @@ def test_a_full_device_is_refused_and_the_other_is_not(system: OwnSystem, start:
     assert worker.task(devices[0])["code"] == NOT_PERMITTED
     assert worker.task(devices[1])["code"] == 0
     _out, stderr_text = worker.process.communicate()  # closes its standard input
-    assert "cannot be bound: no device has min 0.5" in stderr_text and "device 0 has most, 0.2" in stderr_text
+    assert (
+        "cannot be bound: no device has min 0.5" in stderr_text and "device 0 has the most free: 0.2 GPU" in stderr_text
+    )
 
 
 def test_whole_devices(system: OwnSystem, start: Callable[..., Worker]) -> None:

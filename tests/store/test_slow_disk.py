@@ -124,7 +124,10 @@ def test_a_disk_that_fails_is_said(node: Node, slow: Path) -> None:
     slow.write_text("fail")
     failed = change(node, "a", 300)
     assert failed.code() is grpc.StatusCode.UNAVAILABLE
-    assert "carried out, but perhaps not kept" in failed.details() and "Input/output error" in failed.details()
+    assert (
+        "done, but a restart of the machine may lose it" in failed.details()
+        and "Input/output error" in failed.details()
+    )
     assert node.get("a").revision == 2
     slow.unlink()
     assert change(node, "a", 400).result(30).slice.revision == 3

@@ -128,7 +128,7 @@ def test_comments_are_passed_over(tmp_path: Path) -> None:
         (HEAD + "m,-,1\n", "mine.csv:2: write a model, a GPU and a rate"),
         (HEAD + "m,a,-1\n", "mine.csv:2: the rate is '-1'"),
         (HEAD + "m,a,inf\n", "mine.csv:2: the rate is 'inf'"),
-        ("# about\nmodel,gpu\n", "mine.csv:2: the columns are model, gpu: write model,gpu,rate"),
+        ("# about\nmodel,gpu\n", "mine.csv:2: the header is model,gpu; it must be model,gpu,rate"),
         (HEAD + "m," + "a" * 200_000 + ",1\n", "mine.csv:2: field larger"),
     ],
 )

@@ -171,7 +171,8 @@ class Register:
             found = [replace(issued, revoked_s=int(now_s)) for issued in found]
             listed.update({issued.sha256: issued for issued in found})
         if not found:
-            raise VgpudError(f"no certificate to revoke of {what!r}: `vgpu cert ls` lists them", ExitCode.NOT_FOUND)
+            text = f"no certificate to revoke has the name or serial {what!r}: `vgpu cert ls` lists them"
+            raise VgpudError(text, ExitCode.NOT_FOUND)
         return found
 
 

@@ -185,7 +185,7 @@ class AsyncClient(AsyncConnection):
         since: datetime | None = None,
     ) -> list[model.Job]:
         """The user's jobs, for admins those of all; `include_ended`: with those that have; `states`: only in one of
-        them; `since`: only those that were active at some time since."""
+        them; `since`: only those that were active at any time since then."""
         listed = calls.jobs(include_ended, queue, uid, states, wall_ns(since))
         return [read(model.Job, one) for one in await self.all(listed)]
 

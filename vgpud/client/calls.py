@@ -214,7 +214,8 @@ def jobs(
     states: Sequence[str] = (),
     since_ns: int | None = None,
 ) -> Listed[pb.Job]:
-    """`uid` None: of all users that the caller may see; `states` (): in any; `since_ns`: active at some time since."""
+    """`uid` None: of all users that the caller may see; `states` (): in any; `since_ns`: active at any time since
+    then."""
     request = pb.ListJobsRequest(all=include_ended, queue=queue, uid=uid, since_time=_stamp(since_ns))
     request.states.extend(_number(words.JOB_STATE, state, "state") for state in states)
     return Listed("Job", "ListJobs", request, "jobs", pb.Job)

@@ -62,7 +62,7 @@ class NoCapacityError(ClientError):
 
 
 class StateConflictError(ClientError):
-    """The name is taken, or the slice, job or queue is not in a state for this."""
+    """The name is taken, or the slice, job or queue is in a state that does not allow this."""
 
 
 _CLASSES: dict[ExitCode, type[ClientError]] = {

@@ -728,8 +728,8 @@ class Queue:
 
 @dataclass(frozen=True, kw_only=True)
 class Reservation:
-    """Devices that are only for one queue, or for none, for a time. Jobs that are known to end later do not
-    start there before; other preemptible jobs are requeued when it begins."""
+    """Devices that are only for one queue, or for none, for a time. Before it begins, jobs known to run into it
+    are not started there; other preemptible jobs are requeued when it begins."""
 
     #: unique on the node
     name: str = ""

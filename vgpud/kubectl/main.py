@@ -176,4 +176,4 @@ def _list_free(kubectl: Kubectl) -> list[str]:
         slices_, claims = kubectl.list_items("resourceslices.resource.k8s.io"), _list_claims(kubectl, "*")
     except CliError as error:
         return [f"free capacity is not known: {error.message}"]
-    return ["GPUs with most that is free:", *(f"  {line}" for line in pods.free_lines(slices_, claims, _SHOWN))]
+    return ["GPUs with the most free:", *(f"  {line}" for line in pods.free_lines(slices_, claims, _SHOWN))]

@@ -233,7 +233,7 @@ def _tree(data: Any, features: int) -> Tree:
 
 def _list(data: Any, length_max: int) -> list[Any]:
     if not isinstance(data, list) or len(data) > length_max:
-        raise ValueError(f"a list of at most {length_max} was expected")
+        raise ValueError(f"a list of at most {length_max} elements was expected")
     return data
 
 

@@ -92,5 +92,5 @@ def size_of(runtime_env: Mapping[str, Any]) -> Size:
             f" is in none; leave {FIELD} out and give the container a slice (--runtime=vgpu -e VGPU=0.5)"
         )
     if _VISIBLE in (runtime_env.get("env_vars") or {}):
-        raise SizeError(f"env_vars sets {_VISIBLE}: Ray does that, when it has chosen the GPU")
+        raise SizeError(f"leave {_VISIBLE} out of env_vars: Ray sets it once it has chosen the GPU")
     return read(runtime_env[FIELD])

@@ -53,7 +53,7 @@ def read(path: Path) -> Rates:
             where = f"{path}:{rows.line_num}"
             if not has_columns:
                 if cells != COLUMNS:
-                    raise RatesError(f"{where}: the columns are {', '.join(cells)}: write {','.join(COLUMNS)}")
+                    raise RatesError(f"{where}: the header is {','.join(cells)}; it must be {','.join(COLUMNS)}")
                 has_columns = True
                 continue
             model, gpu, rate = _row(where, cells)

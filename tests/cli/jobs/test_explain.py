@@ -18,7 +18,10 @@ from vgpud.view import job_tables, jobs
 
 NOT_FOUND, USAGE = 4, 2
 NOW = datetime.datetime.fromtimestamp(SUBMITTED_S + 600, tz=datetime.timezone.utc)
-LONG = "no device has 0.75 GPU and 30GiB free: device 0 of n1 has most, 0.5 and 20GiB; place 1 in queue default"
+LONG = (
+    "no device has 0.75 GPU and 30GiB free: device 0 of n1 has the most free: 0.5 GPU and 20GiB;"
+    " place 1 in queue default"
+)
 
 
 def fact(kind: str | int, text: str, at_s: int | None = None) -> pb.Fact:
@@ -50,8 +53,8 @@ def test_a_screen_is_short_ordered_and_no_wider_than_80(
     assert max(map(len, lines)) <= 80
     assert re.fullmatch(r"job 4 \(train\) is pending, submitted \d+d ago", lines[0])
     assert lines[1:6] == [
-        "  why         no device has 0.75 GPU and 30GiB free: device 0 of n1 has most,",
-        "              0.5 and 20GiB; place 1 in queue default",
+        "  why         no device has 0.75 GPU and 30GiB free: device 0 of n1 has the most",
+        "              free: 0.5 GPU and 20GiB; place 1 in queue default",
         "  would help  with --gpus 0.5 it would start now",
         "              with --mem 20G it would start now",
         "  size        0.75 GPU and 30GiB",

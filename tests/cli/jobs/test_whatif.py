@@ -173,7 +173,7 @@ def test_switches(vgpu: Any, tmp_path: Path) -> None:
     }
     assert counts["tiresias"] == (1, 0)
     assert counts["worst-fit"][1] > 0
-    assert "fifo: starts on several nodes: 1, not below one switch: 0" in found["tiresias"].stderr
+    assert "fifo: 1 start was on several nodes, 0 of them not below one switch" in found["tiresias"].stderr
     assert found["tiresias"].json["topology"] == "topology.conf"
     without = vgpu(*args[:5], "-o", "json").json
     assert without["topology"] is None and "starts_on_several_nodes" not in without["runs"][0]

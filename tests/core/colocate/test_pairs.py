@@ -159,7 +159,7 @@ def test_pairs_are_remembered_up_to_a_bound() -> None:
     [
         (
             uses(70),
-            "no device can be shared with this job: device 1 of a would be used to 125 %, at most 120 % is allowed",
+            "no device can be shared with this job: device 1 of a would be 125 % used; at most 120 % is allowed",
         ),
         (
             uses(1, min_milli=100),

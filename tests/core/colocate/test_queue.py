@@ -79,7 +79,7 @@ def test_why_it_waits() -> None:
     at = started()
     at.submit(uses(90))
     waits = at.submit(uses(35))
-    assert at.reason(waits).startswith("no device can be shared with this job: device 0 of n would be used to 125 %")
+    assert at.reason(waits).startswith("no device can be shared with this job: device 0 of n would be 125 % used")
 
 
 def test_a_job_that_frees_capacity_is_not_kept_beside_one_it_may_not_share_with() -> None:

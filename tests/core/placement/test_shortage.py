@@ -33,23 +33,23 @@ def make_cluster() -> Cluster:
     ("wanted", "sentence"),
     [
         (job(500), ""),
-        (job(1000), "no device has 1 GPU and 16GiB free: device 1 of a has most, 0.7 and 11.2GiB"),
-        (job(2000), "no device has 1 GPU and 16GiB free: device 1 of a has most, 0.7 and 11.2GiB"),
+        (job(1000), "no device has 1 GPU and 16GiB free: device 1 of a has the most free: 0.7 GPU and 11.2GiB"),
+        (job(2000), "no device has 1 GPU and 16GiB free: device 1 of a has the most free: 0.7 GPU and 11.2GiB"),
         (
             job(ask(1200, spread=2)),
-            "2 devices of one node are needed with 0.6 of each free: a has most, 1",
+            "2 devices of one node are needed with 0.6 of each free: a has the most: 1",
         ),
         (
             job(ask(200, mem_min_bytes=60 * GIB)),
-            "no device has 0.2 GPU and 60GiB free: device 1 of b has most, 0.6 and 48GiB",
+            "no device has 0.2 GPU and 60GiB free: device 1 of b has the most free: 0.6 GPU and 48GiB",
         ),
         (
             job(ask(700, models=("H100",))),
-            "no device has 0.7 GPU and 56GiB free: device 1 of b has most, 0.6 and 48GiB",
+            "no device has 0.7 GPU and 56GiB free: device 1 of b has the most free: 0.6 GPU and 48GiB",
         ),
         (
             job(ask(500, device_uuids=("b/0",))),
-            "no device has 0.5 GPU and 40GiB free: device 0 of b has most, 0.3 and 24GiB",
+            "no device has 0.5 GPU and 40GiB free: device 0 of b has the most free: 0.3 GPU and 24GiB",
         ),
         (job(ask(700, 4000)), "no node where the GPUs are free has 4 CPUs free: most is 1"),
         (job(ask(700, 0, 40 * GIB)), "no node where the GPUs are free has 40GiB of RAM free: most is 34GiB"),
@@ -68,7 +68,7 @@ def test_a_sentence_holds_until_something_changes() -> None:
     held = cluster.place(job(500))
     assert held is not None
     cluster.take(held)
-    assert "a has most, 1" in cluster.why_not(job(2000))
+    assert "a has the most: 1" in cluster.why_not(job(2000))
     assert cluster.why_not(job(1000)) == ""
     cluster.release(held)
     assert cluster.why_not(job(2000)) == ""
@@ -78,7 +78,8 @@ def test_devices_that_are_not_offered_are_said() -> None:
     cluster = make_cluster()
     cluster.change("a", (), ())
     assert cluster.why_not(job(700)) == (
-        "no device has 0.7 GPU and 56GiB free: device 1 of b has most, 0.6 and 48GiB (2 device(s) are not offered)"
+        "no device has 0.7 GPU and 56GiB free: device 1 of b has the most free: 0.6 GPU and 48GiB"
+        " (2 device(s) are not offered)"
     )
     cluster.change("b", (), ())
     assert cluster.why_not(job(100)) == "no device that it may use is offered (4 device(s) are not offered)"

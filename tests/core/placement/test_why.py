@@ -31,8 +31,14 @@ def ruled(rule: str, *devices: int) -> Cluster:
 @pytest.mark.parametrize(
     ("rule", "text"),
     [
-        ("best-fit", "of 4 that fit, the one that is left with least (best-fit); 0.25 GPU and 20GiB are left there"),
-        ("worst-fit", "of 4 that fit, the one that is left with most (worst-fit); 0.5 GPU and 40GiB are left there"),
+        (
+            "best-fit",
+            "of 4 that fit, the one that is left with the least (best-fit); 0.25 GPU and 20GiB are left there",
+        ),
+        (
+            "worst-fit",
+            "of 4 that fit, the one that is left with the most (worst-fit); 0.5 GPU and 40GiB are left there",
+        ),
     ],
 )
 def test_the_numbers_that_decided(rule: str, text: str) -> None:
@@ -73,7 +79,7 @@ def test_it_is_noted_when_a_job_starts() -> None:
     assert [(note.kind, note.text) for note in notes] == [
         (
             "job.started",
-            "0.5 GPU on device 0 of n1: of 2 that fit, the one that is left with least (best-fit); 0.5 GPU and 40GiB"
-            " are left there",
+            "0.5 GPU on device 0 of n1: of 2 that fit, the one that is left with the least (best-fit); 0.5 GPU and"
+            " 40GiB are left there",
         )
     ]

@@ -44,7 +44,10 @@ def test_use_that_collapses_is_reported_once_with_the_numbers() -> None:
     one = job()
     assert one.run(600, used=0.61) == []
     (text,) = one.run(600, used=0.02)
-    assert text == ("it wants 2 % of its devices' time since 1 min, 61 % before: is it stuck, or waiting for data?")
+    assert text == (
+        "for 1 min it has wanted only 2 % of its devices' time; it usually wants 61 %:"
+        " is it stuck, or waiting for data?"
+    )
     assert one.watch.present == (text,)
 
 
@@ -96,7 +99,7 @@ def test_no_step_for_far_longer_than_any_took() -> None:
     one = job()
     assert one.run(300, used=0.5, steps=2) == []
     texts = one.run(600, used=0.5)
-    assert texts == ["no step since 2 min, after 600 of them; before, one came within 1 s"]
+    assert texts == ["no step for 2 min; each of the 600 before took at most 1 s"]
     assert one.watch.present == tuple(texts)
     one.run(1, used=0.5, steps=1)
     assert one.watch.present == ()

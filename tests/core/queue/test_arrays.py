@@ -28,7 +28,7 @@ def test_so_many_jobs_of_an_array_run_at_once() -> None:
     ids = array(at, 5, 2)
     other = at.submit(gpus(0.1))
     assert at.running == {*ids[:2], other}
-    assert at.reason(ids[4]) == "2 jobs of the array of job 1 run or start, which is its limit"
+    assert at.reason(ids[4]) == "the array of job 1 is at its limit: 2 jobs are running or starting"
     at.end(ids[0])
     assert at.running == {ids[1], ids[2], other}
     at.end(ids[1], exit_code=1)
@@ -44,7 +44,7 @@ def test_jobs_that_wait_for_others_or_are_held_have_no_slot() -> None:
     at.send(Held(ids[0]))
     assert at.machine.position(ids[1]) == 1
     at.send(Released(ids[0]))
-    assert "which is its limit" in at.reason(ids[0])
+    assert "is at its limit" in at.reason(ids[0])
     at.send(Cancelled(ids[1], "by its user"))
     at.end(blocker)
     assert at.running == {ids[2]}, "it waited for longer than the one that was held"
@@ -58,7 +58,7 @@ def test_a_job_gives_its_slot_while_it_waits_for_its_next_try() -> None:
     at.end(first, exit_code=1)
     assert at.running == {second}
     at.sleep(11)
-    assert at.running == {second} and "which is its limit" in at.reason(first)
+    assert at.running == {second} and "is at its limit" in at.reason(first)
     at.end(second)
     assert at.running == {first}
 

@@ -228,7 +228,7 @@ def test_backfill_fills_until_the_first_can_start() -> None:
     short = at.submit(gpus(1, duration_ns=100 * SECOND_NS))
     assert at.running == {running, short}
     assert at.state(long) == at.state(unknown) == "pending"
-    assert "it waits for job 2 before it, which is expected to start in 1 min 40 s" in at.reason(long)
+    assert "job 2 is ahead of this job; job 2 is expected to start in 1 min 40 s" in at.reason(long)
     at.sleep(99)
     at.end(short)
     at.sleep(1)
@@ -241,7 +241,7 @@ def test_no_job_passes_when_the_first_may_start_at_any_time() -> None:
     at.submit(gpus(2))
     behind = [at.submit(gpus(1)), at.submit(gpus(1, time_limit_ns=SECOND_NS))]
     assert at.running == {1}
-    assert at.reason(behind[0]) == "queue default is strict: it waits for job 2 before it"
+    assert at.reason(behind[0]) == "queue default is strict, and job 2 is ahead of this job"
     at.end(1)
     assert at.running == {2}
 

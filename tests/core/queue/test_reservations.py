@@ -39,8 +39,8 @@ def test_no_job_that_would_end_in_the_window_starts_before_it() -> None:
     long = at.submit(gpus(1, time_limit_ns=101 * S))
     assert at.running == {short}
     assert at.reason(long) == (
-        "reservation maint (for no job) begins in 1 min 40 s, and this job may run longer: a --time-limit that ends"
-        " before lets it start"
+        "reservation maint (for no job) begins in 1 min 40 s, and this job may run longer: it can start with"
+        " a --time-limit that ends before then"
     )
     at.end(short)
     at.sleep(150)

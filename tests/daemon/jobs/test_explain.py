@@ -82,7 +82,8 @@ def test_one_that_waits_reads_why_and_what_would_help() -> None:
     facts = explainer.ask(job_id)
     assert facts[0] == (
         "queue",
-        "no device has 0.75 GPU and 30GiB free: device 0 of n1 has most, 0.5 and 20GiB; place 1 in queue default",
+        "no device has 0.75 GPU and 30GiB free: device 0 of n1 has the most free: 0.5 GPU and 20GiB;"
+        " place 1 in queue default",
     )
     assert texts(facts, "help") == [], "neither less time nor less memory alone would do"
     assert texts(explainer.ask(explainer.submit(spec(0.5, 30 * GIB))), "help") == ["with --mem 20G it would start now"]
@@ -149,7 +150,7 @@ def test_a_quota_and_who_is_before_it() -> None:
     strict.submit(spec(0.75, time_limit_ns=10 * MINUTE_NS))
     strict.submit(spec(1))
     behind = strict.ask(strict.submit(spec(0.25)))
-    assert behind[0][1].startswith("queue default is strict: it waits for job 2 before it")
+    assert behind[0][1].startswith("queue default is strict, and job 2 is ahead of this job")
     assert texts(behind, "help") == ["with --time-limit 600s or less it would pass job 2 now"]
 
 
@@ -192,8 +193,8 @@ def test_one_that_runs() -> None:
     facts = explainer.ask(job_id)
     assert [kind for kind, _ in facts] == ["device", "neighbour", "size", "prediction", "estimate"]
     assert facts[0][1] == (
-        "0.5 GPU on device 0 of n1: of 2 that fit, the one that is left with least (best-fit); 0.5 GPU and 72GiB are"
-        " left there"
+        "0.5 GPU on device 0 of n1: of 2 that fit, the one that is left with the least (best-fit); 0.5 GPU and 72GiB"
+        " are left there"
     )
     assert facts[1:4] == [
         ("neighbour", "no other slice has a part of device 0"),

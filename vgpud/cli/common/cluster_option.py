@@ -56,7 +56,9 @@ def check(alternatives: Mapping[str, str], cluster_options: Collection[str] = ("
         if over_cluster and name in remedies:
             raise click.UsageError(f"{_spelling(option)} with --cluster: {remedies[name]}")
         if not over_cluster and name in cluster_options:
-            raise click.UsageError(f"{_spelling(option)} is for --cluster: add that, or leave it out")
+            raise click.UsageError(
+                f"{_spelling(option)} needs --cluster: add --cluster, or leave {_spelling(option)} out"
+            )
     return over_cluster
 
 

@@ -19,7 +19,7 @@ EXIT_CODES: dict[ExitCode, str] = {
     ExitCode.DENIED: "not allowed",
     ExitCode.NO_CAPACITY: "no capacity, or over a quota",
     ExitCode.TIMED_OUT: "timed out (--timeout, or gpu drain --deadline)",
-    ExitCode.CONFLICT: "conflict: name taken, or slice, job or queue not in a state for this",
+    ExitCode.CONFLICT: "conflict: name taken, or slice, job or queue in the wrong state for this",
     ExitCode.DEVICE_REFUSED: "a device cannot be shared (MPS, exclusive mode, MIG without instances)",
 }
 

@@ -32,7 +32,7 @@ _OPTIONS: dict[str, tuple[str, Any, str | None, str]] = {
     "gpus": ("--gpus", Gpus(), "F", "SM time: 0.5 is half a device, 2.5 two and a half."),
     "min_milli": ("--min", Gpus(zero=True), "F", "Guaranteed SM time (default: the SM time asked for)."),
     "max_milli": ("--max", Gpus(), "F", "Maximum SM time (default: the site's, usually the SM time asked for)."),
-    "mem": ("--mem", Bytes(), "SIZE", "Memory, minimum and maximum, of all devices."),
+    "mem": ("--mem", Bytes(), "SIZE", "Total memory over all of the slice's devices; sets minimum and maximum."),
     "mem_min": ("--mem-min", Bytes(), "SIZE", "Guaranteed memory (default: the same part as of SM time)."),
     "mem_max": ("--mem-max", Bytes(), "SIZE", "Maximum memory (default: the guaranteed)."),
     "service_class": (

@@ -82,7 +82,7 @@ def _views(client: Client, jobs: Sequence[pb.Job]) -> list[View]:
 @click.option("--mine", is_flag=True, help="Only your own (admins see those of all users).")
 @filters.state_option(filters.JOB_STATES, "Only jobs in this state")
 @filters.since_option(
-    "Jobs that waited or ran at some time since, also those that have ended: 1h (ago), 2026-11-01T08:00."
+    "Jobs that waited or ran at any time since then, also those that have ended: 1h (ago), 2026-11-01T08:00."
 )
 @click.option("-n", "--last", type=click.IntRange(min=0), default=None, metavar="N", help="Only the last N jobs.")
 @cluster_option.with_run_dir("Jobs of the queue over a Slurm cluster, of all users")

@@ -31,12 +31,16 @@ _SIZES = ("gpus", "min_milli", "max_milli", "mem", "mem_min", "mem_max")
     "--priority", type=OrDefault(Whole(-PRIORITY_MAX, PRIORITY_MAX)), metavar="N", help="Higher ones come first."
 )
 @click.option("--time-limit", type=OrDefault(Span()), metavar="TIME", help="End after this running time: 90s, 2h30m.")
-@click.option("--begin", type=OrDefault(Begin()), metavar="TIME", help="Start at the earliest then: 2h, 16:00, a date.")
+@click.option(
+    "--begin", type=OrDefault(Begin()), metavar="TIME", help="Do not start before this time: 2h, 16:00, a date."
+)
 @click.option("--queue", metavar="NAME", shell_complete=complete_queue, help="Move the job to this queue.")
 @click.option("--gpus", type=Gpus(), metavar="F", help="SM time of each member.")
 @click.option("--min", "min_milli", type=OrDefault(Gpus(zero=True)), metavar="F", help="Guaranteed SM time.")
 @click.option("--max", "max_milli", type=OrDefault(Gpus()), metavar="F", help="Maximum SM time.")
-@click.option("--mem", type=OrDefault(Bytes()), metavar="SIZE", help="Device memory, minimum and maximum.")
+@click.option(
+    "--mem", type=OrDefault(Bytes()), metavar="SIZE", help="Device memory of each member; sets minimum and maximum."
+)
 @click.option("--mem-min", type=OrDefault(Bytes()), metavar="SIZE", help="Guaranteed device memory.")
 @click.option("--mem-max", type=OrDefault(Bytes()), metavar="SIZE", help="Maximum device memory.")
 @click.option("--gang", type=OrDefault(Whole(1, MEMBERS_MAX)), metavar="N", help="Number of members.")
@@ -51,9 +55,9 @@ def set_(settings: Settings, /, job_ids: tuple[int, ...], **option_values: Any) 
     vgpu job set 12 13 --gpus 0.25 --mem 4G --queue team
     vgpu job set 12 --time-limit default         as if --time-limit had never been given
 
-    Of a job that runs the time limit and --gpus can be changed. Its user may lower the time limit, admins may raise
-    it, too. A job with one slice on one device becomes smaller at any time; it grows into what is free on its device
-    while no other job waits. Its programs go on, and its memory stays.
+    For a running job, only the time limit and --gpus can be changed. Its user may lower the time limit, admins may
+    raise it, too. A job with one slice on one device becomes smaller at any time; it grows into what is free on its
+    device while no other job waits. Its programs go on, and its memory stays.
     """
     from vgpud.client import calls
 

@@ -49,7 +49,7 @@ def show(settings: Settings, path: Path) -> None:
     if different:
         text = f"{len(different)} of {len(recording.steps)} steps of {path.name} are decided otherwise"
         raise CliError(f"{text}: was it recorded by this version of vgpu?")
-    say("the same commands in the same order")
+    say("the replay gave the same commands in the same order")
 
 
 def _check_alone() -> None:

@@ -40,7 +40,7 @@ def reserve() -> None:
 @click.option(
     "--queue", default="", metavar="NAME", shell_complete=complete_queue, help="For this queue and those below."
 )
-@click.option("--reason", default="", metavar="TEXT", help="Reason, which users get to see.")
+@click.option("--reason", default="", metavar="TEXT", help="Reason, shown to users.")
 @pass_settings
 def create(
     settings: Settings,
@@ -58,9 +58,9 @@ def create(
     vgpu reserve create cabling --device 0 --device 1 --begin 2027-01-15T08:00 --for 4h --reason "new cables"
     vgpu reserve create course --device 3 --begin 13:00 --for 3h --queue course
 
-    Jobs that are known to end later do not start there before. Jobs of unknown duration do, and are requeued when the
-    reservation begins; jobs that cannot be preempted continue. `vgpu run` and containers that run there continue, and
-    new ones are not placed there: `vgpu ps` shows what still runs.
+    Before the reservation begins, jobs known to run into it are not started on its devices. Jobs of unknown duration
+    are started, and are requeued when it begins; jobs that cannot be preempted continue. `vgpu run` and containers
+    that run there continue, and new ones are not placed there: `vgpu ps` shows what still runs.
     """
     if (span_ns is None) == (end is None):
         raise click.UsageError("specify the end: either --for 4h or --end 16:00")

@@ -106,7 +106,10 @@ _SECTIONS = {
 )
 @click.option("--time-limit", type=Span(), metavar="TIME", help="End the job after this running time: 90s, 45m, 2h30m.")
 @click.option(
-    "--begin", type=Begin(), metavar="TIME", help="Start at the earliest then: 2h (from now), 16:00, 2027-01-15T08:00."
+    "--begin",
+    type=Begin(),
+    metavar="TIME",
+    help="Do not start before this time: 2h (from now), 16:00, 2027-01-15T08:00.",
 )
 @click.option("--expected", type=Span(), metavar="TIME", help="Expected duration; some policies use it.")
 @click.option("--retries", type=Whole(0, RETRIES_MAX), metavar="N", help="Retry up to N times on failure.")
@@ -115,7 +118,7 @@ _SECTIONS = {
     type=JobIds(),
     metavar="JOB[,JOB]",
     shell_complete=complete_job,
-    help="Start when these have completed; 12-19: an array's.",
+    help="Start when these have completed; 12-19: all jobs of that array.",
 )
 @click.option("--after-any", is_flag=True, help="... or have ended, with any result.")
 @click.option(
@@ -151,7 +154,7 @@ _SECTIONS = {
     help="Repeat a submission whose answer was lost: within 10 minutes the same ID never queues it twice.",
 )
 @click.option("-w", "--wait", is_flag=True, help="Wait for the job's end, and exit with its code.")
-@click.option("--pty", is_flag=True, help="Run it at a terminal, which is this one until it is left.")
+@click.option("--pty", is_flag=True, help="Run the job at a terminal; yours is connected until you leave it.")
 @detach_keys_option
 @click.option("-q", "--quiet", is_flag=True, help="Print only the number.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND [ARG]...]")

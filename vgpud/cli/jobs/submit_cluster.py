@@ -50,7 +50,11 @@ def cluster_options(function: F) -> F:
         with_run_dir("Submit to the queue over a Slurm cluster, by sbatch"),
         click.option("--partition", metavar="NAME", help="With --cluster: partition (default: the controller's)."),
         click.option("--gpu-model", metavar="NAME", help="With --cluster: on this model only, as slurm.conf calls it."),
-        click.option("--model", metavar="NAME", help="With --cluster: what it trains, for the placement throughput."),
+        click.option(
+            "--model",
+            metavar="NAME",
+            help="With --cluster: the model that the job trains, for the placement throughput.",
+        ),
         click.option("--dry-run", is_flag=True, help="With --cluster: show the command line of sbatch, run nothing."),
     )
     for option in reversed(options):

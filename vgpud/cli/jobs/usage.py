@@ -55,12 +55,12 @@ def usage(
     GRANTED   GPUs of the job x the time that it had them
     USED      device time, as the arbiters counted it
 
-    `vgpu usage --since 30d -o csv` is a trace for `vgpu whatif`, and so it is with --cluster, where GPU time used is
-    not known: the nodes count it. Its lines without a job are slices of containers and of `vgpu run`, which the
+    `vgpu usage --since 30d -o csv` is a trace for `vgpu whatif`. With --cluster the CSV is a trace, too, but without
+    GPU time used: the nodes count it. Its lines without a job are slices of containers and of `vgpu run`, which the
     simulator passes over.
 
-    Slices of Kubernetes' claims are root's: --by namespace and --by pod divide them. A claim that several pods share
-    is that of its namespace alone.
+    Slices of Kubernetes' claims belong to root: --by namespace and --by pod divide them. A claim that several pods
+    share is shown under its namespace only.
     """
     if since is not None and until is not None and since >= until:
         raise click.UsageError("--since must be before --until: swap them")

@@ -66,7 +66,7 @@ def _span(name: str, text: str) -> Callable[[Any], Any]:
     is_flag=False,
     flag_value=slurm_trace.SACCT,
     metavar="[FILE]",
-    help="The trace is what Slurm has accounted: of sacct, or of a file with its output (sacct -P).",
+    help="The trace is Slurm's accounting, from sacct, or from a file with its output (sacct -P).",
 )
 @click.option("--since", type=When(), metavar="TIME", help="With --from-slurm: jobs submitted since (default: 30d).")
 @click.option("--partition", metavar="NAME", help="With --from-slurm: jobs of this partition (default: all).")
@@ -159,7 +159,7 @@ def whatif(
     vgpu whatif --replay queue.jsonl
 
     Traces are CSV: of vgpu usage, Tiresias and Muri, Philly, or openb; the header identifies the format. Clusters can
-    also be Tiresias' cluster_spec.csv or openb's node list. --from-slurm shows what happened in a row of its own.
+    also be Tiresias' cluster_spec.csv or openb's node list. --from-slurm adds a row with what really happened.
     """
     if replay is not None:
         from vgpud.cli.jobs import replayed
@@ -315,7 +315,8 @@ def _report_topology(name: str, outcome: Outcome, nodes: Sequence[Node]) -> dict
 
     several = outcome.starts_on_several_nodes
     above = network.above_one_switch(several, nodes)
-    say(f"{name}: starts on several nodes: {len(several)}, not below one switch: {above}")
+    starts = f"{len(several)} starts were" if len(several) != 1 else "1 start was"
+    say(f"{name}: {starts} on several nodes, {above} of them not below one switch")
     return {"starts_on_several_nodes": len(several), "starts_above_one_switch": above}
 
 

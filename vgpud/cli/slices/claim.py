@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 @partial(spec_options, excluded_names=("gpus", "min_milli"))
 @click.option("--name", default="", metavar="NAME", help="Name of the object (default: gpu-0-5 for 0.5).")
 @click.option("--template", is_flag=True, help="A ResourceClaimTemplate: each pod gets a claim of its own.")
-@click.option("--device-memory", type=Bytes(), metavar="SIZE", help="Of one GPU there (default: as on this node).")
+@click.option(
+    "--device-memory", type=Bytes(), metavar="SIZE", help="Memory of one GPU in the cluster (default: as on this node)."
+)
 @pass_settings
 def claim(
     settings: Settings, /, gpus: int, name: str, template: bool, device_memory: int | None, **option_values: Any

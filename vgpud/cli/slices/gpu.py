@@ -45,9 +45,11 @@ _GPU = click.argument("devices", nargs=-1, required=True, metavar="GPU...", shel
 
 @gpu.command("drain", short_help="Place nothing new on devices.")
 @_GPU
-@click.option("--reason", required=True, metavar="TEXT", help="Reason, which refused requests get to see.")
+@click.option("--reason", required=True, metavar="TEXT", help="Reason, shown with refused requests.")
 @click.option("--wait", is_flag=True, help="List the programs that still run there, and wait until none does.")
-@click.option("--deadline", "deadline_ns", type=Span(), metavar="TIME", help="With --wait: at most so long, 2h.")
+@click.option(
+    "--deadline", "deadline_ns", type=Span(), metavar="TIME", help="With --wait: wait at most this long, e.g. 2h."
+)
 @pass_settings
 def drain(settings: Settings, devices: tuple[str, ...], reason: str, wait: bool, deadline_ns: int | None) -> None:
     """Place nothing new on each GPU (index or UUID) until it is undrained. Running programs continue. For admins.

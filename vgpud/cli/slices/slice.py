@@ -50,7 +50,7 @@ def _show(settings: Settings, client: Client, items: list[pb.Slice], many: bool)
     "--owner",
     type=Owner(),
     default=None,
-    help="User who may join: user name, uid or any (default: you; others: admins only).",
+    help="User who may join: a user name, a uid, or the word `any` (default: you; others: admins only).",
 )
 @pass_settings
 def create(
@@ -65,9 +65,9 @@ def create(
     """Create slice NAME. Programs join it with `vgpu run --slice NAME -- COMMAND`.
 
     A slice has its minimum whenever it wants it. Idle capacity is borrowed up to the maximum: by the slices of
-    highest priority first, by weight among equals. For class latency the guarantee is served first, never beyond the
-    guarantee over time; it requires a minimum above 0. A slice over several shared devices takes turns whatever its
-    class.
+    highest priority first, by weight among equals. For class latency the guarantee is served first, but over time it
+    gets no more than the guarantee in this way; it requires a minimum above 0. A slice over several shared devices
+    takes turns whatever its class.
     """
     from vgpud.client import calls
 

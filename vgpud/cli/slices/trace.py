@@ -45,8 +45,9 @@ def trace(settings: Settings, name: str, seconds: float | None, path: str | None
     """Record the gates, drains and launches of SLICE and of its neighbours on its devices, until Ctrl-C.
 
     The file is a Chrome trace: open it at https://ui.perfetto.dev or chrome://tracing. Each device appears as a
-    process; its tracks are the regime and the slices. Bars show when a slice's gate was open, its drains, and other
-    slices' work during a drain (overlap); counters show launches, outstanding work, waiting threads and device time.
+    process; its tracks are the regime (how the device is shared) and the slices. Bars show when a slice's gate was
+    open, its drains, and other slices' work during a drain (overlap); counters show launches, outstanding work,
+    waiting threads and device time.
     """
     from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import say

@@ -36,7 +36,7 @@ def context() -> None:
 @click.option("--host", "address", required=True, metavar="HOST:PORT", help="Address of the daemon.")
 @pass_settings
 def add(settings: Settings, name: str, credentials: Path, address: str) -> None:
-    """Keep the certificate in FILE, which `vgpu cert user` wrote, as context NAME. The first one is in use at once.
+    """Store the certificate from FILE, which `vgpu cert user` wrote, as context NAME. The first one is in use at once.
 
     FILE may be deleted afterwards.
     """

@@ -155,8 +155,8 @@ def systemd(settings: Settings, /, **options: Any) -> None:
 @click.option("--socket", type=click.Path(path_type=Path), metavar="PATH", help="The daemon's runtime socket.")
 @pass_settings
 def cdi(settings: Settings, /, **options: Any) -> None:
-    """Install what CDI devices run at a container's start, and register nothing with an engine.
+    """Install the programs that run when a container with a CDI device starts, and register nothing with an engine.
 
-    Needed where the daemon itself runs in a container: its own files are none of the host's.
+    Needed where the daemon itself runs in a container: its own files are not visible on the host.
     """
     _run(settings, "cdi", **options)

@@ -28,7 +28,8 @@ _NS_PER_S = 1_000_000_000
 @click.option("--report", type=Number(0.05, 3600), default=_REPORT_S, metavar="SECONDS", help="Time between lines.")
 @pass_settings
 def load(settings: Settings, shape: str, seconds: float | None, memory: int | None, report: float) -> None:
-    """Use the device that this program has: one of a slice, or of `vgpu sim run`. Its kernels only take their time.
+    """Put a test load on the device that `vgpu run` or `vgpu sim run` gave to this command. Its kernels occupy the
+    device but compute nothing.
 
     \b
     trainer     steps of 20 ms of device time without a gap, a copy before each, 1 GiB (the default)

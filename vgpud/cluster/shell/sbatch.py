@@ -34,7 +34,7 @@ def gres(gpus_milli: int, model: str = "") -> str:
     """Raises NoGresError."""
     whole, rest = divmod(gpus_milli, MILLI_PER_DEVICE)
     if whole and rest:
-        text = f"{gpus_milli / MILLI_PER_DEVICE:g} GPUs are whole ones and a part, which Slurm gives to no job"
+        text = f"Slurm cannot give a job whole GPUs and a part of one ({gpus_milli / MILLI_PER_DEVICE:g})"
         raise NoGresError(f"{text}: ask for {whole} or {whole + 1}, or for less than one")
     if whole:
         return f"gpu:{model}:{whole}" if model else f"gpu:{whole}"

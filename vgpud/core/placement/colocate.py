@@ -68,7 +68,7 @@ class Limits:
             return f"has {len(residents)} job(s), and {self.jobs_per_device} may share it"
         used_milli = _used_milli(job, residents)
         if used_milli > self.most_milli:
-            return f"would be used to {_percent(used_milli)}, at most {_percent(self.most_milli)} is allowed"
+            return f"would be {_percent(used_milli)} used; at most {_percent(self.most_milli)} is allowed"
         return "has a job beside which such jobs lose more than they gain"
 
 

@@ -48,11 +48,12 @@ CHOICES: dict[str, Choice[Made]] = {
         lambda name, arguments: lambda ties, mix, pairs: WorstFit(),
     ),
     "fgd": Choice(
-        "where the least idle GPU becomes useless to the most frequent jobs (fragmentation gradient descent)",
+        "where the smallest amount of idle GPU becomes unusable for the most frequent jobs"
+        " (fragmentation gradient descent)",
         lambda name, arguments: lambda ties, mix, pairs: Fgd(ties, mix),
     ),
     "tiresias": Choice(
-        "best fit; gangs with much skewed traffic (--skew) on as few nodes as possible",
+        "best fit; gangs with strongly skewed traffic (--skew) on as few nodes as possible",
         lambda name, arguments: lambda ties, mix, pairs: Tiresias(ties),
     ),
     "throughput": Choice(

@@ -190,7 +190,7 @@ def _too_few(shape: Shape, nodes: Sequence[Node]) -> str:
         if have:
             return (
                 f"{len(shape.parts)} devices of one node are needed with {format_gpus(milli)} of each free:"
-                f" {most.name} has most, {have}"
+                f" {most.name} has the most: {have}"
             )
     free_devices = [
         (node.free_milli[i], node.free_bytes[i], node, i)
@@ -212,8 +212,8 @@ def _too_few(shape: Shape, nodes: Sequence[Node]) -> str:
     size = shape.sizes(node)[0][i]
     memory = first.compute_share(node.devices[i]).mem_min_bytes if size == NEVER_BYTES else size
     asked = with_memory(f"{format_gpus(milli)} GPU", node, i, memory)
-    has = with_memory(format_gpus(max(free_milli, 0)), node, i, max(free_bytes, 0))
-    return f"no device has {asked} free: device {node.devices[i].index} of {node.name} has most, {has}"
+    has = with_memory(f"{format_gpus(max(free_milli, 0))} GPU", node, i, max(free_bytes, 0))
+    return f"no device has {asked} free: device {node.devices[i].index} of {node.name} has the most free: {has}"
 
 
 def where(placement: Placement, nodes: Mapping[str, Node]) -> str:

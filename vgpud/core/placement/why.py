@@ -12,10 +12,10 @@ from vgpud.core.units import MILLI_PER_DEVICE, format_gpus
 
 #: rule -> what it prefers among devices with enough free
 _LOOKS_FOR = {
-    "best-fit": "the one that is left with least",
-    "worst-fit": "the one that is left with most",
+    "best-fit": "the one that is left with the least",
+    "worst-fit": "the one that is left with the most",
     "fgd": "the one where least of what is left is of no use to jobs like those of the queue",
-    "tiresias": "the one that is left with least",
+    "tiresias": "the one that is left with the least",
     "throughput": "the one whose GPU model suits it best",
 }
 

@@ -125,7 +125,7 @@ CHOICES: dict[str, Choice[Policy]] = {
         weights=True,
     ),
     "ftf": Choice(
-        "least finish-time fairness (Themis): the job that is slowed down most, compared with running alone, first",
+        "least finish-time fairness (Themis): first the job that is slowed down most compared with running alone",
         _finish_time,
         parameter_names=("lease",),
     ),

@@ -86,8 +86,8 @@ class _Wants:
         self.is_reported = True
         mean_ppm = sum(self.low) // len(self.low)
         return (
-            f"it wants {_percent(mean_ppm)} of its devices' time since {duration(now_ns - self.since_ns)},"
-            f" {_percent(usual_ppm)} before: is it stuck, or waiting for data?"
+            f"for {duration(now_ns - self.since_ns)} it has wanted only {_percent(mean_ppm)} of its devices' time;"
+            f" it usually wants {_percent(usual_ppm)}: is it stuck, or waiting for data?"
         )
 
 
@@ -120,7 +120,7 @@ class _Steps:
             return ""
         self.is_reported = True
         usual = duration(self.longest_ns)
-        return f"no {now.unit} since {duration(still_ns)}, after {self.done:,} of them; before, one came within {usual}"
+        return f"no {now.unit} for {duration(still_ns)}; each of the {self.done:,} before took at most {usual}"
 
 
 class Anomalies:

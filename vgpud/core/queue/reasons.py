@@ -117,7 +117,8 @@ def reason(world: QueueState, job: Job, now_ns: int) -> str:
         return f"it {after}: its next try begins in {duration(job.not_before_ns - now_ns)}"
     if world.arrays.waits(job):
         first, most = job.spec.array, job.spec.array_limit
-        return f"{most} job{'s' if most > 1 else ''} of the array of job {first} run or start, which is its limit"
+        running = f"{most} jobs are" if most > 1 else "1 job is"
+        return f"the array of job {first} is at its limit: {running} running or starting"
     if job.job_id in world.claims:
         return f"its GPUs are being freed: {_jobs(_in_its_way(world, job))} must {_give_way(world, job)} first"
     return _capacity_reason(world, job, now_ns)
@@ -177,7 +178,7 @@ def reserved(world: QueueState, job: Job, now_ns: int) -> str:
     first = min(against, key=lambda one: (one.begin_ns, one.name))
     if first.begin_ns > now_ns:
         begins = f"{first.what} begins in {duration(first.begin_ns - now_ns)}"
-        return f"{begins}, and this job may run longer: a --time-limit that ends before lets it start"
+        return f"{begins}, and this job may run longer: it can start with a --time-limit that ends before then"
     return f"its devices are kept by {first.what}, for another {duration(first.end_ns - now_ns)}"
 
 
@@ -189,8 +190,9 @@ def _capacity_reason(world: QueueState, job: Job, now_ns: int) -> str:
     first = strict.find_blocking_job(world, job)
     if first is not None:
         starts_ns = expected_start_ns(world, first, now_ns)
-        when = "" if starts_ns >= NEVER_NS else f", which is expected to start in {duration(starts_ns - now_ns)}"
-        return f"queue {line.spec.name} is strict: it waits for job {first.job_id} before it{when}"
+        ahead = f"job {first.job_id}"
+        when = "" if starts_ns >= NEVER_NS else f"; {ahead} is expected to start in {duration(starts_ns - now_ns)}"
+        return f"queue {line.spec.name} is strict, and {ahead} is ahead of this job{when}"
     if not job.spec.preemptible and not world.keeps_guarantees(job.spec):
         chain = line.account.chain
         beside = [o.account for o in world.lines.values() if o.account not in chain]

@@ -384,7 +384,7 @@ def _no_capacity(part: Part, devices: list[Device], state: State, excluded_slice
     return Denied(
         Reason.NO_CAPACITY,
         f"no device has min {format_gpus(wanted.min_milli)} and memory {format_bytes(wanted.mem_min_bytes)} left:"
-        f" device {best.index} has most, {format_gpus(milli)} and {format_bytes(size)}{whose}{kubernetes};"
+        f" device {best.index} has the most free: {format_gpus(milli)} GPU and {format_bytes(size)}{whose}{kubernetes};"
         " ask for less, lower the minimum or remove a slice",
         subject=best.uuid,
     )

@@ -51,7 +51,7 @@ class Clock:
         text = (
             f"this machine's clock is {off} the queue's, which counts on as before: time limits and usage stay right,"
         )
-        text += " --begin and reservations are by the queue's clock until vgpud begins without running jobs and slices"
+        text += " --begin and reservations are by the queue's clock until vgpud is started while no jobs or slices run"
         if ahead_ns < 0:  # it begins after all that is in the store
             text += " once the machine's has caught up"
         return text if abs(ahead_ns) >= NEWS_MIN_NS else "this machine's clock and the queue's agree again"

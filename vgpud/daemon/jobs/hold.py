@@ -37,7 +37,7 @@ class Hold:
         if is_far:
             begin = f"it is {duration(now_ns - latest_ns)} after the latest entry of the database"
         self.why = f"this machine's clock may be wrong, or nothing was used for long: {begin};"
-        self.why += f" nothing is forgotten by age until vgpud has run for {duration(self._left_ns)}"
+        self.why += f" nothing is deleted because of its age until vgpud has run for {duration(self._left_ns)}"
 
     def lasts(self, elapsed_ns: int) -> bool:
         """Whether it still holds, after so much more time."""

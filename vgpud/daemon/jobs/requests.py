@@ -248,7 +248,8 @@ class JobRequests:
         try:
             await self._jobs.saver.on_disk(job_ids)
         except StoreError as error:
-            return Denied(Reason.UNAVAILABLE, f"done, but perhaps not kept: {error}")
+            text = f"done, but a restart may lose it, since it could not be saved: {error}"
+            return Denied(Reason.UNAVAILABLE, text)
         return None
 
     def _explain_denial(self, event: Event, denial: Denied) -> Denied:

@@ -177,7 +177,8 @@ class SliceMachine:
         try:
             await self.flushing.wait_until_saved()
         except StoreError as error:
-            return Denied(Reason.UNAVAILABLE, f"carried out, but perhaps not kept when the machine ends: {error}")
+            text = f"done, but a restart of the machine may lose it, since it could not be saved: {error}"
+            return Denied(Reason.UNAVAILABLE, text)
         return None
 
     async def save_rest(self) -> None:
