@@ -190,12 +190,11 @@ def spec(**fields: Any) -> pb.JobSpec:
 
 
 def test_a_job_as_the_core_knows_it(world: World) -> None:
-    limits = [pb.ResourceLimit(name="nofile", soft=None, hard=None), pb.ResourceLimit(name="core", soft=0, hard=0)]
+    limits = [pb.ResourceLimit(name="nofile"), pb.ResourceLimit(name="core", soft=0, hard=0)]
     ids = world.submit(
         members=4,
         priority=-5,
-        time_limit=Duration(seconds=9000, nanos=1),
-        expected_duration=Duration(seconds=60),
+        **{"time_limit": Duration(seconds=9000, nanos=1), "expected_duration": Duration(seconds=60)},
         retries=2,
         cpu_milli=2500,
         ram_bytes=1 << 30,

@@ -14,6 +14,7 @@ from models.arbiter.model import MS, Slice, SliceParams
 from tests.arbiter.pair import Pair
 from vgpud.core.model import Share, Spec
 from vgpud.core.model import Slice as Whole
+from vgpud.core.origins import User
 from vgpud.core.slices.gangs import Role, roles
 
 DEVICES = ("a", "b", "c")
@@ -103,7 +104,7 @@ class Device:
 
 def ring_roles() -> list[list[Role]]:
     slices = [
-        Whole(f"s{i}", f"u{i}", i, Spec(1000), tuple(Share(uuid, 500, 1000, 0, 0) for uuid in uuids), False, -1, 0)
+        Whole(User(f"s{i}"), f"u{i}", i, Spec(1000), tuple(Share(uuid, 500, 1000, 0, 0) for uuid in uuids), -1, 0)
         for i, uuids in enumerate(RING)
     ]
     found = roles(slices, {uuid: index for index, uuid in enumerate(DEVICES)})

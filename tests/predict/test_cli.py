@@ -198,7 +198,7 @@ def test_gpus_and_memory_are_filled_in_and_said(mlp: Path) -> None:
         given["gpus"] % 50 == 0
         and found.utilisation.value * 1000 <= given["gpus"] < found.utilisation.value * 1000 + 50
     )
-    assert given["mem"] % (64 << 20) == 0 and 0 <= given["mem"] - found.memory_bytes.high < 64 << 20
+    assert given["mem"] % (64 << 20) == 0 and 0 <= given["mem"] - found.mem_bytes.high < 64 << 20
     assert f"--gpus {given['gpus'] / 1000:g}; memory" in line and f"--mem {given['mem'] >> 20}M" in line
     assert "of one h100" in line and "\n" not in line
     assert found.features["batch"] == 512 and found.device == "h100"

@@ -14,6 +14,7 @@ from tests.core.test_machine import create
 from tests.core.test_suspend import half, to
 from vgpud.core import events as ev
 from vgpud.core.model import EVICTED, EVICTING, PAUSED, Denied, Process, Reason, Slice
+from vgpud.core.origins import Job
 from vgpud.core.slices import invariants
 from vgpud.core.slices.machine import step
 from vgpud.daemon.slices import suspend
@@ -117,11 +118,12 @@ async def test_no_other_slice_comes_between(monkeypatch: pytest.MonkeyPatch) -> 
 @on_a_loop
 async def test_no_user_keeps_the_queue_from_its_jobs_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node()
-    node.state.slices["a"] = replace(node.state.slices["a"], job_id=7)
+    node.state.slices["j-7"] = replace(node.state.slices.pop("a"), origin=Job(7))
     controller = suspension_of(node)
-    refused, paused = await asyncio.gather(controller.suspend("a", False), controller.suspend("a", False, job_id=7))
+    asked = controller.suspend("j-7", False), controller.suspend("j-7", False, job_id=7)
+    refused, paused = await asyncio.gather(*asked)
     assert isinstance(refused, Denied) and "the queue decides when it runs" in refused.message
-    assert isinstance(paused, Slice) and node.now == PAUSED
+    assert isinstance(paused, Slice) and paused.suspended == PAUSED
 
 
 @pytest.mark.parametrize("before", ["", PAUSED])
