@@ -22,8 +22,11 @@ def call(system: OwnSystem, *words: str) -> subprocess.CompletedProcess[str]:
     places = {name: system.env[name] for name in ("VGPU_HOST", "VGPU_SIM_DIR") if name in system.env}
     out, err = io.StringIO(), io.StringIO()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    before = os.getcwd()
+    os.chdir(system.folder)  # jobs write their logs there
     with mock.patch.dict(os.environ, places), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = invoke(words)
+    os.chdir(before)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)  # `run` leaves signals blocked: programs would inherit that
     return subprocess.CompletedProcess(["vgpu", *words], code, out.getvalue(), err.getvalue())
 
