@@ -194,7 +194,8 @@ def test_a_job_as_the_core_knows_it(world: World) -> None:
     ids = world.submit(
         members=4,
         priority=-5,
-        **{"time_limit": Duration(seconds=9000, nanos=1), "expected_duration": Duration(seconds=60)},
+        time_limit=Duration(seconds=9000, nanos=1),
+        expected_duration=Duration(seconds=60),
         retries=2,
         cpu_milli=2500,
         ram_bytes=1 << 30,

@@ -22,10 +22,10 @@ from vgpud.core.model import Denied, Process, Reason, Share, State
 from vgpud.core.observed import Reading
 from vgpud.daemon import attached, device_reader
 from vgpud.daemon.attach_backend import AttachBackend
-from vgpud.daemon.attached import AttachedProcesses
 from vgpud.daemon.device_reader import DeviceReader
 from vgpud.daemon.enforcer import Enforcer
 from vgpud.daemon.monitor import UsageMonitor
+from vgpud.daemon.process_pids import AttachedProcesses
 from vgpud.daemon.slices.counters import Readings
 from vgpud.host import processes as host_processes
 

@@ -44,7 +44,7 @@ from vgpud.core.events import (
 from vgpud.core.model import ANYONE, BATCH, Denied, Device, Reason, Slice
 from vgpud.core.observed import TraceEvent
 from vgpud.core.origins import User
-from vgpud.core.slices.offered import find
+from vgpud.core.slices.drains import find
 from vgpud.host import boot
 from vgpud.host.listeners import API
 from vgpud.v1alpha1 import vgpud_pb2 as pb

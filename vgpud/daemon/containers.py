@@ -16,7 +16,7 @@ from vgpud.containers.server import Site
 from vgpud.core import events as ev
 from vgpud.core.model import Container, Denied, Reason, Slice, Spec
 from vgpud.core.origins import KubernetesOrigin
-from vgpud.core.slices import offered
+from vgpud.core.slices import drains
 from vgpud.core.slices.containers import container_of
 from vgpud.core.slices.make import attach_refusal, short
 from vgpud.daemon.slices.changes import ChangeSignal
@@ -88,7 +88,7 @@ class ContainerBackend:
 
     def uuids(self, spec: Spec) -> frozenset[str]:
         """The devices that a spec names by index or UUID."""
-        return frozenset(offered.with_uuids(spec, self._machine.state).device_uuids)
+        return frozenset(drains.with_uuids(spec, self._machine.state).device_uuids)
 
     def used_ns(self, slice_: Slice) -> int:
         """Device time that a slice has used, summed over its devices."""

@@ -20,7 +20,6 @@ from vgpud.containers.server import Containers
 from vgpud.core import events as ev
 from vgpud.core.model import Device
 from vgpud.daemon.attach_backend import AttachBackend
-from vgpud.daemon.attached import AttachedProcesses
 from vgpud.daemon.cdi import DeviceFiles
 from vgpud.daemon.containers import ContainerBackend
 from vgpud.daemon.effects import Effects
@@ -32,6 +31,7 @@ from vgpud.daemon.jobs.requests import JobRequests
 from vgpud.daemon.metrics_endpoint import MetricsEndpoint
 from vgpud.daemon.monitor import UsageMonitor
 from vgpud.daemon.policy import policy_of
+from vgpud.daemon.process_pids import AttachedProcesses
 from vgpud.daemon.slices.arbiter_times import ArbiterTimes
 from vgpud.daemon.slices.changes import ChangeSignal
 from vgpud.daemon.slices.counters import Counters, Readings

@@ -19,7 +19,7 @@ from vgpud.core.devices.enforce import LOG
 from vgpud.core.devices.strangers import Running, Strangers
 from vgpud.core.model import ANYONE
 from vgpud.core.observed import Reading, Seen
-from vgpud.daemon.attached import AttachedProcesses
+from vgpud.daemon.process_pids import AttachedProcesses
 from vgpud.daemon.slices.counters import Readings
 from vgpud.daemon.slices.events import EventRecorder
 from vgpud.daemon.slices.machine import SliceMachine

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from vgpud.core import events as ev
 from vgpud.core.devices.enforce import EXCESS, Act
-from vgpud.daemon.attached import AttachedProcesses
 from vgpud.daemon.device_reader import call_on
+from vgpud.daemon.process_pids import AttachedProcesses
 from vgpud.daemon.slices.events import EventRecorder
 from vgpud.devices import enforcement
 from vgpud.devices.nvml import Devices

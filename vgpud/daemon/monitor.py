@@ -13,10 +13,10 @@ from vgpud.core.devices.strangers import Running, Strangers, Watch
 from vgpud.core.model import Taken
 from vgpud.core.observed import Credit
 from vgpud.core.units import format_bytes
-from vgpud.daemon.attached import AttachedProcesses
 from vgpud.daemon.device_reader import DeviceReader
 from vgpud.daemon.effects import Effects
 from vgpud.daemon.enforcer import Enforcer
+from vgpud.daemon.process_pids import AttachedProcesses
 from vgpud.daemon.slices.changes import ChangeSignal
 from vgpud.daemon.slices.counters import Readings
 from vgpud.daemon.slices.events import EventRecorder

@@ -23,7 +23,7 @@ from vgpud.core.model import (
     Spec,
     State,
 )
-from vgpud.core.slices import offered
+from vgpud.core.slices import drains
 from vgpud.core.units import GPUS_MAX, MILLI_PER_DEVICE, format_bytes, format_gpus
 
 
@@ -257,7 +257,7 @@ def check_shares(
         had = old.share(share.device_uuid) if old else None
         if had and share.min_milli <= had.min_milli and share.mem_min_bytes <= had.mem_min_bytes:
             continue
-        closed = None if had else offered.refusal([device], state, claim=claim, tolerates_drain=tolerates_drain)
+        closed = None if had else drains.refusal([device], state, claim=claim, tolerates_drain=tolerates_drain)
         if closed:
             return closed
         milli, size = state.reserved(share.device_uuid, excluded_slice=old.name if old else "")
@@ -323,7 +323,7 @@ def _find_offered_devices(
     if allowed_devices:
         return devices  # it is there already
     found = [device for device in devices if not state.closed(device.uuid)]
-    closed = offered.refusal([device for device in devices if device not in found], state)
+    closed = drains.refusal([device for device in devices if device not in found], state)
     if closed is None or len(found) >= count:
         return found
     if not found:

@@ -1,5 +1,5 @@
 """The core's single entry point: step(state, event, now_ns) -> [command]. Only the modules that have its
-handlers change the state: this one, allocations.py, claims.py, containers.py, make.py, offered.py and suspend.py.
+handlers change the state: this one, allocations.py, claims.py, containers.py, drains.py, make.py and suspend.py.
 
 No IO, no clock, no randomness: times and ids come with the events, so the same events always give the same commands. A
 step that refuses changes nothing. The shells execute the commands in order; daemon/slices/machine.py runs steps that
@@ -48,7 +48,7 @@ from vgpud.core.events import (
 )
 from vgpud.core.model import Denied, Reason, Remembered, Share, Slice, Spec, State
 from vgpud.core.origins import KubernetesOrigin, User
-from vgpud.core.slices import bounds, capacity, claims, containers, offered, pending, queue_quota, suspend
+from vgpud.core.slices import bounds, capacity, claims, containers, drains, pending, queue_quota, suspend
 from vgpud.core.slices.make import attach_refusal, changes, describe, end, format_container, in_use, make, unknown
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes
 
@@ -229,7 +229,7 @@ def _on_update_slice(state: State, event: UpdateSlice, now_ns: int) -> list[Comm
     merged = capacity.merge(old.spec, event.patch, event.fields)
     if isinstance(merged, Denied):
         return [Answer(merged)]
-    spec = offered.with_uuids(merged, state)
+    spec = drains.with_uuids(merged, state)
     shares = _changed_shares(state, old, spec, event)
     if isinstance(shares, Denied):
         return [Answer(shares)]
@@ -264,7 +264,7 @@ def _changed_shares(state: State, old: Slice, spec: Spec, event: UpdateSlice) ->
     shares = capacity.check_shares(event.shares, state, old) if event.shares else _place_resized_slice(state, old, spec)
     if isinstance(shares, Denied):
         return shares
-    return old.origin.refuse_shares(old.shares, shares) or offered.growth_refusal(old, shares, state) or shares
+    return old.origin.refuse_shares(old.shares, shares) or drains.growth_refusal(old, shares, state) or shares
 
 
 def _place_resized_slice(state: State, old: Slice, spec: Spec) -> tuple[Share, ...] | Denied:
@@ -417,8 +417,8 @@ _HANDLERS: dict[type, Callable[[State, Any, int], list[Command]]] = {
     ContainerCreated: containers.on_created,
     ContainerStarted: containers.on_started,
     ContainerEnded: containers.on_ended,
-    DrainDevice: offered.on_drain,
-    UndrainDevice: offered.on_undrain,
-    DevicesTaken: offered.on_devices_taken,
+    DrainDevice: drains.on_drain,
+    UndrainDevice: drains.on_undrain,
+    DevicesTaken: drains.on_devices_taken,
     Tick: _on_tick,
 }

@@ -24,7 +24,7 @@ from vgpud.core.events import (
 )
 from vgpud.core.model import ANYONE, UID_MAX, Container, Denied, Origin, Reason, Share, SiteLimits, Slice, Spec, State
 from vgpud.core.origins import User
-from vgpud.core.slices import bounds, capacity, offered, pending, queue_quota
+from vgpud.core.slices import bounds, capacity, drains, pending, queue_quota
 from vgpud.core.units import format_bytes, format_gpus
 
 _NAME_ENDS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
@@ -73,7 +73,7 @@ def make(state: State, request: CreateSlice) -> tuple[Slice, list[Command]] | De
     queue = _queue_for(state, request)
     if isinstance(queue, Denied):
         return queue
-    spec = offered.with_uuids(request.spec, state)
+    spec = drains.with_uuids(request.spec, state)
     for_claim = request.origin.is_from_kubernetes
     is_placed = for_claim or request.origin.queue_job_id  # by Kubernetes or the queue's machine
     seen = state if is_placed or not state.reservations else state.seen_by(queue)

@@ -14,7 +14,7 @@ from vgpud.core.jobs.model import JobState, QueueSpec, Reservation
 from vgpud.core.model import Asker, Denied, Reason
 from vgpud.core.queue.machine import HALF_LIFE_NS
 from vgpud.core.queue.quota import HISTORY_BITS
-from vgpud.core.slices.offered import find
+from vgpud.core.slices.drains import find
 from vgpud.core.slices.queue_quota import used_milli
 from vgpud.daemon.jobs.controller import JobController
 from vgpud.daemon.jobs.queues import WAITING

@@ -23,7 +23,7 @@ from vgpud.core.jobs.events import (
 from vgpud.core.jobs.facts import Fact, Facts, JobFilter, Launch, Submission
 from vgpud.core.jobs.model import Job, JobSpec
 from vgpud.core.model import Denied, Reason
-from vgpud.core.slices.offered import with_uuids
+from vgpud.core.slices.drains import with_uuids
 from vgpud.core.units import format_bytes
 from vgpud.daemon.jobs.arrays import PART_JOBS, Arrays
 from vgpud.daemon.jobs.controller import JobController

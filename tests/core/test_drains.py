@@ -13,9 +13,9 @@ from vgpud.core import events as ev
 from vgpud.core.devices.faults import fault_drain
 from vgpud.core.model import ANYONE, Denied, Drain, Reason, Share, Slice, Spec, State, Taken
 from vgpud.core.origins import User
-from vgpud.core.slices import capacity, invariants, offered
+from vgpud.core.slices import capacity, drains, invariants
+from vgpud.core.slices.drains import REASON_BYTES_MAX
 from vgpud.core.slices.machine import step
-from vgpud.core.slices.offered import REASON_BYTES_MAX
 
 
 def drain(state: State, device: str = "0", reason: str = "a fan is broken") -> list[ev.Command]:
@@ -204,6 +204,6 @@ def test_what_is_new_is_on_offered_devices_alone(events: list[ev.Event | int]) -
 def test_more_names_than_devices_are_not_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """A request can hold a hundred thousand, and the daemon has one loop."""
     state = started(2)
-    monkeypatch.setattr(offered, "find", lambda *_: pytest.fail("it was looked up"))
+    monkeypatch.setattr(drains, "find", lambda *_: pytest.fail("it was looked up"))
     spec = Spec(1000, device_uuids=("0",) * 3)
-    assert offered.with_uuids(spec, state) is spec
+    assert drains.with_uuids(spec, state) is spec

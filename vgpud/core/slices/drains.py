@@ -1,4 +1,4 @@
-"""Which devices are offered: not drained ones (by an operator or a fault), and not what other programs hold of them.
+"""Drains: which devices are offered, not drained ones (by an operator or a fault), and not what others hold of them.
 Pure.
 
 Nothing new is placed on a device that is not offered. Slices that are there keep running and keep what they have.
