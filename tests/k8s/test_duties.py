@@ -2,7 +2,7 @@
 
 Each was tried: the code was changed as the mutant says, and the test failed. T: tests/core/test_claims.py,
 M: tests/k8s/core/test_machine.py, P: tests/k8s/core/test_published.py, D: tests/k8s/test_driver.py,
-F: tests/k8s/test_faults.py, A: tests/k8s/test_api_server.py, C: tests/k8s/core/test_claims.py,
+F: tests/k8s/test_faults.py, A: tests/k8s/test_api_server.py, C: tests/k8s/core/test_claim_objects.py,
 G: tests/k8s/core/test_registration.py, R: tests/k8s/test_replace.py.
 
 | duty | mutant | found by |

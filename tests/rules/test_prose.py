@@ -110,7 +110,7 @@ def test_what_comments_name_is_there() -> None:
         ("see shim/gate/wait.c and wait.c", []),
         ("mirrors models/arbiter/slices.py.", ["models/arbiter/slices.py"]),
         ("checked by machine.check_all_of_it()", ["machine.check_all_of_it()"]),
-        ("for tenants.Backends, as server.Backend", ["tenants.Backends"]),
+        ("for server.Servers, as server.Server", ["server.Servers"]),
         ('#include <cuda.h> and "cuda.h"', []),
     ],
 )
