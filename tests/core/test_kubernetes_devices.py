@@ -130,7 +130,7 @@ def cluster(*names: str) -> Cluster:
         (("0",), job(ask(2000)), "2 devices are needed, 1 offered: device 0 belongs to Kubernetes here"),
         (("0",), job(ask(500, device_uuids=("a/0",))), "device 0 belongs to Kubernetes here"),
         (("a/1",), job(ask(500, device_uuids=("a/0",))), ""),
-        (("0",), job(1000, 2), "2 members of 1 GPU each: an empty cluster holds 1 beside Kubernetes' devices"),
+        (("0",), job(1000, 2), "2 members of 1 GPU each: this node holds 1 beside Kubernetes' devices"),
         ((ALL_DEVICES,), job(ask(0, 1000)), ""),
     ],
 )

@@ -19,6 +19,7 @@ from vgpud.config import LIVE_KEYS, Config, LiveConfig, arbiter_items
 from vgpud.containers.server import Containers
 from vgpud.core import events as ev
 from vgpud.core.model import Device
+from vgpud.core.units import format_bytes
 from vgpud.daemon.attach_backend import AttachBackend
 from vgpud.daemon.cdi import DeviceFiles
 from vgpud.daemon.containers import ContainerBackend
@@ -150,8 +151,10 @@ class Daemon:
         if metrics_address:
             self._metrics.serve(*metrics_address, config.metrics_tokens)
         self._monitor.start()
-        for uuid in self._machine.state.devices:
-            log.info("arbiter of %s: %s", uuid, self._arbiters.standing(uuid))
+        for uuid, device in self._machine.state.devices.items():
+            now = self._arbiters.standing(uuid)
+            locked = format_bytes(now.locked_bytes)
+            log.info("device %d: its arbiter runs with %s scheduling, %s in RAM", device.index, now.scheduling, locked)
         self._suspension.settle()
         self._metrics.put_snapshot()
         await self._files.refresh()

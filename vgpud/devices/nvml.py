@@ -32,6 +32,7 @@ CONTEXT_BYTES = 560 << 20
 #: what the driver hands out memory in (cuMemGetAllocationGranularity; 2 MiB on every device since Pascal)
 GRANULE_BYTES = 2 << 20
 PROBE_S = 60
+NO_GPU = "try without a GPU: `vgpu sim start && vgpud serve --device sim`"
 #: how the name of every simulated device begins
 SIMULATED = "SIMULATED"
 #: has a folder for each GPU, named by its PCI address
@@ -81,10 +82,10 @@ def driver_version(driver: str, sim_dir: str = "") -> int:
     if sim_dir:
         raise DriverError(f"the simulated device does not start ({said}): run `vgpu sim start --dir {sim_dir}` first")
     if done.returncode == 2:
-        raise DriverError(f"no CUDA driver ({said}): install the NVIDIA driver, or try `vgpud serve --device sim`")
+        raise DriverError(f"no CUDA driver ({said}): install the NVIDIA driver, or {NO_GPU}")
     if done.returncode != 1:
         raise DriverError(f"cuInit of {driver} crashed (exit {done.returncode}): reinstall the NVIDIA driver")
-    remedy = "see `nvidia-smi` and dmesg, load the kernel module, or try `vgpud serve --device sim`"
+    remedy = f"see `nvidia-smi` and dmesg, load the kernel module, or {NO_GPU}"
     raise DriverError(f"the CUDA driver does not start: cuInit says {said}; {remedy}")
 
 
@@ -122,9 +123,7 @@ class Devices:
             pynvml.nvmlInit()
             self.version = str(pynvml.nvmlSystemGetDriverVersion())
         except OSError as error:
-            raise DriverError(
-                f"no NVML ({error}): install the NVIDIA driver, or try `vgpud serve --device sim`"
-            ) from error
+            raise DriverError(f"no NVML ({error}): install the NVIDIA driver, or {NO_GPU}") from error
         except pynvml.NVMLError as error:
             remedy = f"run `vgpu sim start --dir {sim_dir}` first" if sim_dir else "see `nvidia-smi` and dmesg"
             raise DriverError(f"NVML does not start: {error}; {remedy}") from error

@@ -156,6 +156,8 @@ def test_one_that_was_started_long_ago_is_not_starting(daemon: Daemon, monkeypat
         ("/opt/python3 -u -m vgpud.serve serve", True),
         ("vgpud serve --config /tmp/other.toml", False),
         ("vgpud serve --runtime-dir=/tmp/other", False),
+        ("/opt/python3 /opt/bin/vgpud serve --config /tmp/other.toml", False),
+        ("/opt/python3 -m vgpud.serve serve --runtime-dir /tmp/other", False),
         ("/opt/python3 /opt/bin/vgpu serve", False),
         ("/opt/python3", False),
         ("vgpud check-devices", False),

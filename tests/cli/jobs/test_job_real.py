@@ -206,7 +206,7 @@ def test_what_the_submission_of_an_array_prints_is_all_of_it(real: Any) -> None:
     ("words", "named", "code"),
     [
         (("--gpus", "2.5"), "2.5", 2),
-        (("--gpus", "1", "--gang", "3"), "3 members of 1 GPU each: an empty cluster holds 2", 2),
+        (("--gpus", "1", "--gang", "3"), "3 members of 1 GPU each: this node holds 2 when nothing else runs", 2),
         (("--gpus", "0.5", "--ram", "900G"), "900GiB of RAM", 2),
         (("--gpus", "0.5", "--mem", "999G"), "999GiB", 2),
         (("--gpus", "0.5", "--queue", "nobody"), "no queue 'nobody'", 4),

@@ -37,7 +37,7 @@ def test_there_must_be_as_many_nodes_as_members() -> None:
     cluster = Cluster([node("a", 4), node("b", 4)])
     three = job(1000, 3, one_per_node=True)
     assert cluster.place(three) is None
-    assert "an empty cluster holds 2" in cluster.never_fits_reason(three) and "each on another node" in (
+    assert "the nodes together hold 2 when" in cluster.never_fits_reason(three) and "each on another node" in (
         cluster.never_fits_reason(three)
     )
     taken(cluster, job(4000))

@@ -92,7 +92,7 @@ def test_devices_that_are_not_offered_are_said() -> None:
         (job(2000, 2), ""),
         (job(1000, 4), ""),
         (job(ask(0, 16_000)), ""),
-        (job(1000, 5), "5 members of 1 GPU each: an empty cluster holds 4, ask for no more"),
+        (job(1000, 5), "5 members of 1 GPU each: the nodes together hold 4 when nothing else runs, ask for no more"),
         (job(3000), "3 GPUs need 3 devices, this node has 2: ask for 2 or less"),
         (job(ask(500, models=("A100", "V100"))), "no node has GPU model A100 or V100: there are H100, T4"),
         (job(ask(500, models=("T4",), mem_min_bytes=17 * GIB)), "memory 17GiB is more than device 0 has (16GiB)"),

@@ -34,10 +34,11 @@ def find_starting_daemon() -> int:
 
 def _serves_here(words: Sequence[str]) -> bool:
     """vgpud serve, python /PATH/vgpud serve, python -m vgpud.serve serve, with this machine's usual directories."""
+    if any(word.partition("=")[0] in _ELSEWHERE for word in words):
+        return False
     if Path(words[0]).name.startswith("python"):
         words = [word for word in words[1:] if not word.startswith("-")] or [""]
-    serves = "serve" in words[1:] and Path(words[0]).name in ("vgpud", "vgpud.serve")
-    return serves and not any(word.partition("=")[0] in _ELSEWHERE for word in words)
+    return "serve" in words[1:] and Path(words[0]).name in ("vgpud", "vgpud.serve")
 
 
 def wait_for_starting_daemon(answers: Callable[[], bool], timeout_s: float, say: Callable[[str], None]) -> bool:

@@ -27,7 +27,8 @@ def never_fits_reason(spec: JobSpec, nodes: Sequence[Node], policy: SiteLimits) 
     if holds:
         kept = " beside Kubernetes' devices" if policy.kubernetes_devices else ""
         asked = f"{spec.members} members of {describe(spec.ask)} each{_describe_one_per_node(spec)}"
-        return f"{asked}: an empty cluster holds {holds}{kept}, ask for no more"
+        where = "this node holds" if len(nodes) == 1 else "the nodes together hold"
+        return f"{asked}: {where} {holds}{kept} when nothing else runs, ask for no more"
     return _never_one(spec.ask, nodes, policy)
 
 
