@@ -20,7 +20,7 @@ import pytest
 
 from tests.examples import is_nightly
 from tests.published import published
-from vgpud.cli.demo.private_system import wait_for
+from vgpud.cli.demo.private_system import PartError, wait_for
 from vgpud.libraries import elf
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -224,7 +224,8 @@ def tool(name: str) -> str:
 
 
 def own_places(folder: Path) -> tuple[list[str], dict[str, str]]:
-    """A prefix of a command and variables that give it directories of its own, root's system directories too."""
+    """A prefix of a command and variables that give it directories of its own, root's system directories and ports
+    too: a daemon of this machine may have the usual ones."""
     env = {f"XDG_{name}_{end}": str(folder / name.lower()) for name, end in XDG}
     for path in env.values():
         Path(path).mkdir(mode=0o700)
@@ -233,7 +234,12 @@ def own_places(folder: Path) -> tuple[list[str], dict[str, str]]:
     mounts = " && ".join(
         f"{tool('mount')} -t tmpfs -o mode=755 own {place}" for place in ("/run", "/var/lib", "/var/cache")
     )
-    return [tool("unshare"), "-m", "--propagation", "private", tool("sh"), "-c", f'{mounts} && exec "$@"', "sh"], env
+    begin = f'{mounts} && {sys.executable} -c "{LOOPBACK_UP}" && exec "$@"'
+    return [tool("unshare"), "-m", "-n", "--propagation", "private", tool("sh"), "-c", begin, "sh"], env
+
+
+#: SIOCSIFFLAGS with IFF_UP, IFF_LOOPBACK and IFF_RUNNING; `ip` need not be installed
+LOOPBACK_UP = "import fcntl, socket, struct; fcntl.ioctl(socket.socket(), 0x8914, struct.pack('16sh14x', b'lo', 0x49))"
 
 
 XDG = (("RUNTIME", "DIR"), ("STATE", "HOME"), ("CONFIG", "HOME"), ("CACHE", "HOME"))
@@ -269,7 +275,10 @@ def test_four_commands_from_the_wheel_to_two_programs(wheel: Path, short_dir: Pa
         assert shell.stdin
         shell.stdin.write(f"{command}\n".encode())
         shell.stdin.flush()
-        wait_for(f"{sign!r} after {command} in {log}", lambda: sign in log.read_text() or shell.poll() is not None, 120)
+        try:
+            wait_for(f"{sign!r} after {command}", lambda: sign in log.read_text() or shell.poll() is not None, 120)
+        except PartError as error:
+            raise AssertionError(f"{error}: {log.read_text()}") from error
         assert sign in log.read_text(), log.read_text()
         return log.read_text()
 

@@ -190,7 +190,6 @@ def spec(**fields: Any) -> pb.JobSpec:
 
 
 def test_a_job_as_the_core_knows_it(world: World) -> None:
-    limits = [pb.ResourceLimit(name="nofile"), pb.ResourceLimit(name="core", soft=0, hard=0)]
     ids = world.submit(
         members=4,
         priority=-5,
@@ -201,7 +200,7 @@ def test_a_job_as_the_core_knows_it(world: World) -> None:
         ram_bytes=1 << 30,
         environment={"B": "2", "A": "1"},
         umask=0o27,
-        limits=limits,
+        limits=[pb.ResourceLimit(name="nofile"), pb.ResourceLimit(name="core", soft=0, hard=0)],
         log="logs/%j-%a.txt",
         skew=0.25,
         not_preemptible=True,

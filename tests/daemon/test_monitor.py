@@ -20,7 +20,7 @@ from vgpud.core.devices.strangers import Findings
 from vgpud.core.events import Answer, Log, ProcessAttached
 from vgpud.core.model import Denied, Process, Reason, Share, State
 from vgpud.core.observed import Reading
-from vgpud.daemon import attached, device_reader
+from vgpud.daemon import device_reader, process_pids
 from vgpud.daemon.attach_backend import AttachBackend
 from vgpud.daemon.device_reader import DeviceReader
 from vgpud.daemon.enforcer import Enforcer
@@ -95,7 +95,7 @@ def test_a_stranger_that_has_attached_meanwhile_is_none() -> None:
 
 def test_a_program_that_closed_its_connection_is_a_stranger_unless_it_soon_comes_back() -> None:
     now_ns = time.monotonic_ns()
-    after_ns = int(attached.RETURN_S * 1e9)
+    after_ns = int(process_pids.RETURN_S * 1e9)
     assert not is_still(STRANGER, "", [replace(process("a"), disconnected_ns=now_ns)], {PID: 1})
     assert is_still(STRANGER, "", [replace(process("a"), disconnected_ns=max(1, now_ns - after_ns - 1))], {PID: 1})
 
@@ -113,7 +113,7 @@ def test_who_is_attached_is_listed_again_only_after_a_change(monkeypatch: pytest
     assert [life.process_id for life in made.by_pid()[PID]] == [1, 2]
     known[2] = replace(known[2], disconnected_ns=time.monotonic_ns())
     assert [life.disconnected_ns > 0 for life in made.by_pid()[PID]] == [False, True]
-    monkeypatch.setattr(attached, "RETURN_S", 0.0)
+    monkeypatch.setattr(process_pids, "RETURN_S", 0.0)
     assert [life.process_id for life in made.by_pid()[PID]] == [1]
 
 

@@ -60,7 +60,7 @@ def test_the_table_names_tests_that_there_are() -> None:
     here = Path(__file__).parent
     files = {"T": here.parent / "core" / "test_claims.py", "D": here / "test_driver.py", "F": here / "test_faults.py"}
     files |= {"M": here / "core" / "test_machine.py", "P": here / "core" / "test_published.py"}
-    files |= {"A": here / "test_api_server.py", "C": here / "core" / "test_claims.py"}
+    files |= {"A": here / "test_api_server.py", "C": here / "core" / "test_claim_objects.py"}
     files |= {"G": here / "core" / "test_registration.py", "R": here / "test_replace.py"}
     named = re.findall(r"\b([TMPDFACGR]) ([a-z0-9_]{8,})", __doc__ or "")
     missing = [name for letter, name in named if f"def test_{name}" not in files[letter].read_text()]

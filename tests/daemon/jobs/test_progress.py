@@ -183,7 +183,7 @@ def test_an_anomaly_is_reported_to_its_owner(jobs: Jobs, progress: ProgressMonit
     pass_time(jobs, progress, 300, j_1=1)
     (note,) = jobs.notes
     assert note[0] == "job.anomaly"
-    assert "70 % before" in note[1]
+    assert "usually wants 70 %" in note[1]
     assert progress.anomalies_of(1) == (note[1],)
     progress.note_fault(DEVICE.uuid, 13)
     assert len(jobs.notes) == 1, "a program's own fault"
