@@ -24,9 +24,11 @@ def call(system: OwnSystem, *words: str) -> subprocess.CompletedProcess[str]:
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, [])
     before = os.getcwd()
     os.chdir(system.folder)  # jobs write their logs there
-    with mock.patch.dict(os.environ, places), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = invoke(words)
-    os.chdir(before)
+    try:
+        with mock.patch.dict(os.environ, places), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = invoke(words)
+    finally:
+        os.chdir(before)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)  # `run` leaves signals blocked: programs would inherit that
     return subprocess.CompletedProcess(["vgpu", *words], code, out.getvalue(), err.getvalue())
 

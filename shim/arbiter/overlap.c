@@ -68,6 +68,7 @@ void vg_overlap_count(struct vg_lane *lane, struct vg_process *process, uint64_t
   if (!lane->first->next || count < process->runs_read) { /* nothing to overlap with; or the page lies */
     process->runs_read = count;
     process->unshown_ns = 0;
+    process->has_lost_runs = false;
   }
   if (count - process->runs_read >= VG_RUNS_SHOWN) {
     process->runs_read = count - VG_RUNS_SHOWN + 1;

@@ -17,18 +17,18 @@ from vgpud.v1alpha1 import vgpud_pb2 as pb
 GIB = 1 << 30
 
 
-def asked(**fields: Any) -> pb.JobSpec:
+def make_spec(**fields: Any) -> pb.JobSpec:
     given = {"command": ["python", "train.py"], "directory": "/a", "slice": pb.SliceSpec(gpus_milli=250)}
     return pb.JobSpec(**(given | fields))
 
 
 def gpus(least: int, most: int, **more: Any) -> pb.JobSpec:
-    return asked(elastic=pb.ElasticSpec(gpus_milli_min=least, gpus_milli_max=most), **more)
+    return make_spec(elastic=pb.ElasticSpec(gpus_milli_min=least, gpus_milli_max=most), **more)
 
 
 def workers(least: int, most: int, **more: Any) -> pb.JobSpec:
     elastic = {key: more.pop(key) for key in ("heuristic", "batch", "batch_max") if key in more}
-    return asked(elastic=pb.ElasticSpec(workers_min=least, workers_max=most, **elastic), **more)
+    return make_spec(elastic=pb.ElasticSpec(workers_min=least, workers_max=most, **elastic), **more)
 
 
 def submitted(spec: pb.JobSpec, **more: Any) -> JobSpec:
@@ -70,7 +70,7 @@ def test_workers_begin_with_the_least() -> None:
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        (asked(elastic=pb.ElasticSpec()), "neither GPUs nor workers"),
+        (make_spec(elastic=pb.ElasticSpec()), "neither GPUs nor workers"),
         (gpus(500, 250), "write the minimum first"),
         (gpus(0, 500), "write the minimum first"),
         (gpus(-5, 500), "write the minimum first"),
@@ -80,9 +80,9 @@ def test_workers_begin_with_the_least() -> None:
         (gpus(250, 1000, slice=pb.SliceSpec(gpus_milli=250, max_milli=1000)), "max beside GPUs"),
         (gpus(250, 1000, slice=pb.SliceSpec(gpus_milli=250, spread=2)), "spread beside GPUs"),
         (gpus(250, 1000, members=2), "a gang of 2 with elastic GPUs"),
-        (asked(elastic=pb.ElasticSpec(gpus_milli_min=250, gpus_milli_max=900, batch=3)), "need workers"),
+        (make_spec(elastic=pb.ElasticSpec(gpus_milli_min=250, gpus_milli_max=900, batch=3)), "need workers"),
         (
-            asked(elastic=pb.ElasticSpec(gpus_milli_min=1, gpus_milli_max=2, workers_min=1, workers_max=2)),
+            make_spec(elastic=pb.ElasticSpec(gpus_milli_min=1, gpus_milli_max=2, workers_min=1, workers_max=2)),
             "not both",
         ),
         (workers(8, 1), "write the minimum first"),
@@ -106,7 +106,7 @@ def predicted(**fields: Any) -> pb.JobSpec:
     part = pb.Range(value=0.431, low=0.3, high=0.6)
     given = {"model": "net:make", "device": "h200", "utilisation": part, "sm_activity": part}
     given |= {"mem_bytes": pb.Range(value=8 * GIB, low=7 * GIB, high=9 * GIB), "features": {"layers": 12}}
-    return asked(prediction=pb.Prediction(**(given | fields)))
+    return make_spec(prediction=pb.Prediction(**(given | fields)))
 
 
 def test_a_prediction_is_kept_and_shown_to_its_owner() -> None:
@@ -127,12 +127,12 @@ def test_only_where_devices_are_shared_by_use_it_is_part_of_the_ask() -> None:
     assert sharing.ask.utilisation_milli == 431 and word_of(sharing.ask.kind) == "same"
     out_of_range = submitted(predicted(out_of_range=True), colocates=True)
     assert out_of_range.ask.utilisation_milli == -1
-    assert submitted(asked(), colocates=True).ask.utilisation_milli == -1
+    assert submitted(make_spec(), colocates=True).ask.utilisation_milli == -1
 
 
 def test_jobs_have_classes() -> None:
-    assert tuple(map(word_of, submitted(asked()).kinds)) == tuple(WORDS)
-    assert submitted(asked()).kinds == submitted(asked(array_indices=[1, 2, 3])).kinds
+    assert tuple(map(word_of, submitted(make_spec()).kinds)) == tuple(WORDS)
+    assert submitted(make_spec()).kinds == submitted(make_spec(array_indices=[1, 2, 3])).kinds
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_predictions_that_are_invalid(fields: dict[str, Any], said: str) -> None
 
 
 def test_facts_of_a_job_that_runs() -> None:
-    view = shown(submitted(asked()), Facts(samples_per_second=99.5, measured_milli=700, estimated_ns=3 * 10**9))
+    view = shown(submitted(make_spec()), Facts(samples_per_second=99.5, measured_milli=700, estimated_ns=3 * 10**9))
     assert (view.samples_per_second, view.utilisation_measured, view.utilisation) == (99.5, True, 0.7)
     assert view.estimated_duration.seconds == 3
-    assert not shown(submitted(asked())).HasField("estimated_duration")
+    assert not shown(submitted(make_spec())).HasField("estimated_duration")

@@ -159,7 +159,7 @@ def test_rows_name_what_is_in_the_requests(path: str) -> None:
     assert bool(asks) == bool(row.spec), "what users may ask for is bounded wherever they ask for it"
 
 
-def asked(row: Row | None, who: Caller, request: Any, site: Any) -> Denied | None:
+def authorize(row: Row | None, who: Caller, request: Any, site: Any) -> Denied | None:
     return asyncio.run(why_not(row, who, request, site))
 
 
@@ -168,9 +168,9 @@ def test_what_has_no_row_is_for_no_caller() -> None:
         pass
 
     admin = Caller(0, 0, (), 1, admin=True)
-    denied = asked(None, admin, None, NoSite())
+    denied = authorize(None, admin, None, NoSite())
     assert denied is not None
-    assert asked(Row(Who.ADMIN), admin, None, NoSite()) is None
+    assert authorize(Row(Who.ADMIN), admin, None, NoSite()) is None
 
 
 def expected(role: str, who: Who) -> bool:
@@ -225,16 +225,16 @@ def test_the_table_alone_decides(path: str) -> None:
     for role, uid, admin in (("root", 0, True), ("owner", OWNER, False), ("other", OTHER, False)):
         who = Caller(uid, uid, (), 1, admin=admin)
         at_once = row.who in NAMED_BY_STREAM or expected(role, row.who)
-        assert (asked(row, who, request_of(path, "s", 7), site) is None) == at_once, role
+        assert (authorize(row, who, request_of(path, "s", 7), site) is None) == at_once, role
         if row.who is not Who.ADMIN:
-            assert asked(row, who, request_of(path, "none", 8), site) is None, "the method says that there is none"
+            assert authorize(row, who, request_of(path, "none", 8), site) is None, "the method says that there is none"
 
 
 def test_no_request_names_more_jobs_than_are_looked_up_at_once() -> None:
     site: Any = SimpleNamespace(job_owner=lambda job_id: OWNER)
     row, who = METHODS["/vgpud.v1alpha1.JobService/WatchJobs"], Caller(OWNER, OWNER, (), 1, admin=False)
-    assert asked(row, who, pb.WatchJobsRequest(job_ids=[7] * JOBS_NAMED_MAX), site) is None
-    denied = asked(row, who, pb.WatchJobsRequest(job_ids=[7] * (JOBS_NAMED_MAX + 1)), site)
+    assert authorize(row, who, pb.WatchJobsRequest(job_ids=[7] * JOBS_NAMED_MAX), site) is None
+    denied = authorize(row, who, pb.WatchJobsRequest(job_ids=[7] * (JOBS_NAMED_MAX + 1)), site)
     assert denied is not None and denied.message == "10001 jobs are named: at most 10000 are allowed"
 
 
@@ -244,7 +244,7 @@ def test_users_do_not_say_how_important_they_are(priority: int, most: int, may: 
     site: Any = SimpleNamespace(user_limits=lambda: Limits(1000), job_priority_max=lambda: most)
     request = pb.SubmitJobRequest(spec=pb.JobSpec(priority=priority))
     for uid, admin in ((0, True), (OWNER, False)):
-        denied = asked(METHODS[path], Caller(uid, uid, (), 1, admin=admin), request, site)
+        denied = authorize(METHODS[path], Caller(uid, uid, (), 1, admin=admin), request, site)
         assert (denied is None) == (may or admin)
         assert denied is None or "job_priority_max" in denied.message
 

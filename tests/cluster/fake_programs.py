@@ -57,11 +57,11 @@ def _squeue(slurm, arguments):  # type: ignore[no-untyped-def]
         (job,) = [job for job in slurm.jobs.values() if f"--jobs={job.key}" in arguments]
         return _row(TEXT_COLUMNS, dict.fromkeys(TEXT_COLUMNS, "(null)") | {"Name": job.name})
     if "--states=PENDING" in arguments:
-        pending = [one for one in slurm.seen().jobs if one.state == "PENDING"]
+        pending = [one for one in slurm.snapshot().jobs if one.state == "PENDING"]
         return "\n".join(f"{one.key:<40}{_reason(one):<40}{_admin_comment(one):<40}" for one in pending)
     assert f"{JOB_COLUMNS['Comment']}" in arguments[-1] and "--partition=gpu" in arguments
     lines = []
-    for job, one in zip(slurm.jobs.values(), slurm.seen().jobs, strict=True):
+    for job, one in zip(slurm.jobs.values(), slurm.snapshot().jobs, strict=True):
         values = {
             "JobArrayID": one.key,
             "State": one.state,
@@ -91,7 +91,7 @@ def _sinfo(slurm, arguments):  # type: ignore[no-untyped-def]
     from vgpud.cluster.shell.text import NODE_COLUMNS
 
     lines = []
-    for node in slurm.seen().nodes:
+    for node in slurm.snapshot().nodes:
         model = f"{node.gpu_model}:" if node.gpu_model else ""
         whole = [i for i, milli in enumerate(node.used_milli) if milli == 1000]
         parts = ",".join(f"{0 if milli == 1000 else milli}/1000" for milli in node.used_milli)

@@ -258,7 +258,7 @@ class FakeSlurm:
 
     # ---- what it shows ----
 
-    def seen(self) -> SlurmSnapshot:
+    def snapshot(self) -> SlurmSnapshot:
         return SlurmSnapshot(
             tuple(self._shown(job) for job in self.jobs.values()),
             tuple(self._node(name, node) for name, node in self.nodes.items()),

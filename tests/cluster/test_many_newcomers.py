@@ -56,7 +56,7 @@ def test_elements_that_wait_for_another_array(monkeypatch: pytest.MonkeyPatch, a
             world.slurm.submit("gpu:1", key=f"7_{count}")
         for index in range(count):
             world.slurm.submit("gpu:1", key=f"9_{index}", dependency="afterany:7_*(unfulfilled)")
-        seen, looks = world.slurm.seen(), 0
+        seen, looks = world.slurm.snapshot(), 0
         world.controller.step(seen, world.now_ns)
         assert len(world.controller.bindings) == (count if array_ends else 1)
         return looks

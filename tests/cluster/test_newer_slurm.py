@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cluster.test_text import known, line
+from tests.cluster.test_text import line, record_of
 from vgpud.cluster.core.model import Phase, Settings, SlurmJob, SlurmNode
 from vgpud.cluster.core.translate import spec_of
 from vgpud.cluster.shell import text
@@ -44,7 +44,7 @@ def shown(name: str, groups: str) -> str:
 @pytest.mark.parametrize("name", ["wrap", "SLUID=x", LIE, f"{LIE} SLUID=s UserId=a(1)"])
 def test_devices_of_a_job(name: str, groups: str, found: tuple[tuple[str, int, int], ...]) -> None:
     said = shown(name, groups)
-    texts = known(name, "(null)") if text.is_ambiguous(said) else ""
+    texts = record_of(name, "(null)") if text.is_ambiguous(said) else ""
     assert text.devices(said, ("n1", "n2"), texts) == found
 
 

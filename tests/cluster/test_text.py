@@ -275,7 +275,7 @@ def test_devices_that_a_text_makes_up(lie: str) -> None:
         for texts in ((name, "x", "x"), ("x", account, "x"), ("x", "x", comment), (name, account, comment)):
             said = shown(*texts)
             assert text.is_ambiguous(said) == ("MinCPUsNode" in end), "other jobs need no second question"
-            assert text.devices(said, ("n1",), known(*texts[:2])) == (("n1", 1, 1000),)
+            assert text.devices(said, ("n1",), record_of(*texts[:2])) == (("n1", 1, 1000),)
 
 
 def shown(name: str, account: str, comment: str, gres: str = "gpu:1(IDX:1)", **more: str) -> str:
@@ -289,7 +289,7 @@ def shown(name: str, account: str, comment: str, gres: str = "gpu:1(IDX:1)", **m
     )
 
 
-def known(name: str, account: str, wckey: str = "(null)", host: str = "h") -> str:
+def record_of(name: str, account: str, wckey: str = "(null)", host: str = "h") -> str:
     """These as squeue shows them."""
     values = {"Name": name, "Account": account, "WCKey": wckey, "AllocNodes": host}
     return "".join(f"{values.get(column, '(null)'):<{width}}" for column, width in text.TEXT_COLUMNS.items())
@@ -302,19 +302,19 @@ def test_a_wckey_is_not_always_shown(wckey: str, gres: str, tracked: bool) -> No
     """By scontrol, only with TrackWCKey=yes; a user may set one in any case."""
     lie = f"vgpu Nodes=n1 CPU_IDs=0 Mem=0 GRES={gres} MinCPUsNode=1"
     said = shown("x", "x", lie, wckey=f" WCKey={wckey}" if tracked else "")
-    assert text.devices(said, ("n1",), known("x", "x", wckey)) == (("n1", 1, 1000),)
+    assert text.devices(said, ("n1",), record_of("x", "x", wckey)) == (("n1", 1, 1000),)
 
 
 def test_a_host_that_looks_like_devices() -> None:
     """That of the submission stands between the account and the devices."""
     lie = "x Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:0) MinCPUsNode=1"
-    assert text.devices(shown("x", "x", lie, host=lie), ("n1",), known("x", "x", host=lie)) == (("n1", 1, 1000),)
+    assert text.devices(shown("x", "x", lie, host=lie), ("n1",), record_of("x", "x", host=lie)) == (("n1", 1, 1000),)
 
 
 def test_a_job_of_several_components_has_devices() -> None:
     lie = "x Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:0) MinCPUsNode=1"
     said = shown("x", "x", lie, array="HetJobId=2 HetJobOffset=0 ", joined="HetJobIdSet=2-3 ")
-    assert text.devices(said, ("n1",), known("x", "x")) == (("n1", 1, 1000),)
+    assert text.devices(said, ("n1",), record_of("x", "x")) == (("n1", 1, 1000),)
 
 
 def test_what_ends_no_devices() -> None:
@@ -322,16 +322,16 @@ def test_what_ends_no_devices() -> None:
     lie = "x Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:0) MinCPUsNode=1"
     for words in ("MinCPUsNode=1", " MinCPUsNode=1", "x MinCPUsNode=1 "):
         for texts in ((words, "x"), ("x", words), (words, words)):
-            assert text.devices(shown(*texts, lie), ("n1",), known(*texts)) == (("n1", 1, 1000),)
+            assert text.devices(shown(*texts, lie), ("n1",), record_of(*texts)) == (("n1", 1, 1000),)
 
 
 def test_a_name_that_changes_meanwhile() -> None:
     """What was a name while scontrol was asked must not pass for Slurm's words: it is asked again."""
     lie = "x Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:0) MinCPUsNode=1"
-    assert text.devices(shown(lie, "x", "x"), ("n1",), known("x", "x")) is None
-    assert text.devices(shown(f"{lie} JobName=x", "x", "x"), ("n1",), known("x", "x")) is None
-    assert text.devices(shown("", "x", lie), ("n1",), known("", "x")) == (("n1", 1, 1000),)
-    assert text.devices(shown("(null)", "x", lie), ("n1",), known("", "x")) == (("n1", 1, 1000),)
+    assert text.devices(shown(lie, "x", "x"), ("n1",), record_of("x", "x")) is None
+    assert text.devices(shown(f"{lie} JobName=x", "x", "x"), ("n1",), record_of("x", "x")) is None
+    assert text.devices(shown("", "x", lie), ("n1",), record_of("", "x")) == (("n1", 1, 1000),)
+    assert text.devices(shown("(null)", "x", lie), ("n1",), record_of("", "x")) == (("n1", 1, 1000),)
 
 
 def test_a_job_without_devices_has_none_of_its_texts() -> None:

@@ -38,9 +38,9 @@ class World:
         self.ended: list[tuple[str, Job]] = []
         self.steps: list[Step] = []
         self.last = Decided()
-        self.controller = self._made()
+        self.controller = self._make_controller()
 
-    def _made(self) -> Controller:
+    def _make_controller(self) -> Controller:
         machine = Machine(
             self.queues,
             Cluster((), SITE),
@@ -59,7 +59,7 @@ class World:
         """One turn of the controller; Slurm executes the decisions, and then does what it can."""
         self.now_ns += int(passed_s * SECOND_NS)
         self.slurm.pass_to(self.now_ns)
-        made = self.controller.step(self.slurm.seen(), self.now_ns, queues)
+        made = self.controller.step(self.slurm.snapshot(), self.now_ns, queues)
         for _, fault in made.faults:
             raise fault
         self._save(made)
@@ -84,7 +84,7 @@ class World:
 
     def kill(self) -> None:
         """The controller is gone with everything that was not saved; another one begins."""
-        self.controller = self._made()
+        self.controller = self._make_controller()
         jobs = [decode(Job, body) for body in self.jobs.values()]
         self.steps.clear()
         self.controller.restore(jobs, [replace(one) for one in self.bindings.values()], self.next_id, self.now_ns)

@@ -223,10 +223,6 @@ def device_view(device: Device, node: str, state: State, now: Reading) -> pb.Dev
     )
 
 
-def tenant_mode(mode: str) -> pb.TenantMode:
-    return words.TENANT_MODE.to_number(mode)
-
-
 def arbiter_view(device_uuid: str, now: Standing) -> pb.ArbiterThread:
     return pb.ArbiterThread(
         device_uuid=device_uuid,

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import asdict
 from typing import Any
 
 from vgpud.core.checksums import seal
 from vgpud.core.model import Origin, Slice
-from vgpud.core.origins import KINDS
+from vgpud.core.origins import KINDS, SlurmStep
 from vgpud.core.queue.record import decode
 
-#: of slices of Slurm's jobs and steps, before their origin was written
-_STEP_NAME = re.compile(r"slurm-(0|[1-9][0-9]*)(?:\.([0-9]+|batch|interactive))?")
 _KINDS: dict[object, type[Origin]] = {kind.__name__: kind for kind in KINDS}
 
 
@@ -44,8 +41,9 @@ def _take_flags(body: dict[str, Any], name: str) -> dict[str, Any]:
     if job_id:
         member = name.removeprefix(f"j-{job_id}").removeprefix("-")
         return {"kind": "Job", "job_id": job_id, "member": int(member) if member else None}
-    if step := _STEP_NAME.fullmatch(name):
-        return {"kind": "SlurmStep", "job_id": int(step[1]), "step": step[2] or ""}
+    if SlurmStep.owns_name(name):
+        slurm_job, _, step = name.removeprefix("slurm-").partition(".")
+        return {"kind": "SlurmStep", "job_id": int(slurm_job), "step": step}
     return {"kind": "User", "name": name, **flags}
 
 

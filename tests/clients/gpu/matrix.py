@@ -89,7 +89,7 @@ def last_words(text: str) -> str:
     return ([line.strip() for line in text.splitlines() if line.strip()] or ["it said nothing"])[-1]
 
 
-def said(name: str, code: int, out: str, err: str) -> dict[str, Any]:
+def parse_output(name: str, code: int, out: str, err: str) -> dict[str, Any]:
     """What a program printed last. Raises ProgramError when it failed."""
     if code:
         raise ProgramError(f"{name} ended with code {code}: {last_words(err or out)}")
@@ -149,14 +149,14 @@ class Matrix:
         if plain.returncode == MISSING:
             outcome.skipped = last_words(plain.stdout)
             return
-        before = said("without a slice it", plain.returncode, plain.stdout, plain.stderr)
+        before = parse_output("without a slice it", plain.returncode, plain.stdout, plain.stderr)
         launches = self._slice().launches
         part = self.own.run(SLICE, (), command, extra)
         try:
             wait_for("the program in a slice", lambda: not part.running, PROGRAM_SECONDS)
         finally:
             part.stop()
-        after = said(
+        after = parse_output(
             "in a slice it", part.process.returncode, part.output_file.read_text(), part.error_file.read_text()
         )
         now = self._slice()

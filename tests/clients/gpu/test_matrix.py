@@ -116,5 +116,5 @@ def test_torch_programs_on_the_cpu(program: str) -> None:
     runs: list[Mapping[str, object]] = []
     for _ in range(2):
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300, check=False)
-        runs.append(matrix.said(program, done.returncode, done.stdout, done.stderr))
+        runs.append(matrix.parse_output(program, done.returncode, done.stdout, done.stderr))
     assert runs[0] == runs[1]

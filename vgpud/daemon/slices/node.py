@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 
 from vgpud import __version__, paths
-from vgpud.api.slice_messages import arbiter_view, tenant_mode, timestamp
+from vgpud.api.slice_messages import arbiter_view, timestamp
 from vgpud.attach.messages import ABI_VERSION
 from vgpud.config import LiveConfig
 from vgpud.daemon.slices.machine import SliceMachine
 from vgpud.devices.arbiters import Arbiters
 from vgpud.devices.nvml import Devices
 from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import words
 
 
 class NodeInfo:
@@ -36,7 +37,7 @@ class NodeInfo:
             driver_version=self._devices.version,
             simulated=any(d.is_simulated for d in known.values()),
             abi_version=ABI_VERSION,
-            mode=tenant_mode(config.mode),
+            mode=words.TENANT_MODE.to_number(config.mode),
             start_time=timestamp(self._started_wall_ns),
             runtime_dir=str(config.runtime),
             sim_dir=self._devices.sim_dir,
