@@ -17,6 +17,11 @@ BESIDE = [f"tests/test_{name}.py::test_{number}" for name in "abc" for number in
 LAST = ["tests/test_measured.py::test_0", "tests/test_measured.py::test_1"]
 
 
+@pytest.fixture(autouse=True)
+def _no_length_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduling, "LONG", {})
+
+
 class Worker:
     """What the scheduler sees of a worker: it ends its last test only when it gets what comes next, or the stop."""
 
@@ -118,6 +123,20 @@ def test_files_with_slow_tests_come_first(tmp_path: Path, workers: int) -> None:
     run.to_the_end()
     assert run.ran[0][1] == slow
     assert [test for _, test, _ in run.ran[-2:]] == LAST
+
+
+def test_a_unit_that_is_known_to_be_long_comes_before_many_short_tests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduling, "LONG", {"tests/test_c.py": 9})
+    run = Run(tmp_path, 1, [*(f"tests/test_a.py::test_{number}" for number in range(8)), "tests/test_c.py::test_0"])
+    run.to_the_end()
+    assert run.ran[0][1] == "tests/test_c.py::test_0"
+
+
+@pytest.mark.parametrize("unit", scheduling.LONG)
+def test_units_that_are_long_are_there(unit: str) -> None:
+    assert (Path(__file__).parents[1] / unit).exists()
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])

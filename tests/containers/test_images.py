@@ -19,6 +19,7 @@ import yaml
 from benchmarks import engine, images
 from benchmarks.base_image import ImageError
 from tests.containers.conftest import unavailable
+from tests.examples import is_nightly
 from tests.k8s.charts import rendered
 from vgpud.cli.common.client import Client
 from vgpud.cli.common.options import Settings
@@ -164,6 +165,8 @@ def test_the_pytorch_trainer_says_what_it_misses(
     """Without a device one line that says what to do; on the CPU only on request."""
     if no_torch:
         pytest.skip(no_torch)
+    if not is_nightly():
+        pytest.skip("installs PyTorch in an image: make test-nightly")
     image = images.build(plain_docker, context, "cifar-bench-torch", python_base, TORCH=TORCH)
     refused = plain_docker.run(image, runtime="runc")
     assert (refused.returncode, refused.stdout.count("\n")) == (3, 1) and "--device cpu" in refused.stdout

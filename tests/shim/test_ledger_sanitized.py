@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from shim import build_shim
+from tests.examples import is_nightly
 from tests.shim import test_ledger_faults as faults
 from vgpud.simdevice import process as sim_process
 
@@ -41,7 +42,7 @@ def test_stress(tmp_path: Path, device: sim_process.SimulatedDevice, sanitizers:
         "TSAN_OPTIONS": f"suppressions={tmp_path / 'suppressed'}:ignore_noninstrumented_modules=1:{log}",
     }
     with bench.tenant("sanitized", "4", "7", **options) as (_, process):
-        out, errors = process.communicate("800\n" * 4)
+        out, errors = process.communicate(f"{800 if is_nightly() else 200}\n" * 4)
     assert errors == ""
     assert len(out.splitlines()) == 5
     assert "\n".join(path.read_text() for path in tmp_path.glob("found*")) == ""

@@ -12,6 +12,7 @@ import pytest
 
 from benchmarks.qualify import checks
 from tests.clients.gpu import matrix
+from tests.examples import is_nightly
 from vgpud.cli.demo.private_system import OwnSystem
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -107,7 +108,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("program", TORCH)
+@pytest.mark.parametrize("program", TORCH if is_nightly() else TORCH[:2])
 def test_torch_programs_on_the_cpu(program: str) -> None:
     """Twice the same."""
     pytest.importorskip("torch", reason="needs PyTorch, its CPU build will do")
