@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 CASES = {
     "shard above a device": (
         "slurm.md",
-        "`--gres=shard:1500`, two GPUs a node | Slurm keeps it pending; with `job_submit.lua`: refused",
+        "`--gres=shard:1500`, two GPUs a node | Slurm keeps it pending; `job_submit.lua` refuses it",
         ("slurm/test_cluster.py::test_what_can_never_start", "slurm/test_request.py::test_refused"),
     ),
     "max without SPANK": (
@@ -42,7 +42,7 @@ CASES = {
     ),
     "slurmctld restart": (
         "slurm.md",
-        "slurmctld or slurmd is restarted, or away | running steps and their slices do not notice",
+        "slurmctld or slurmd is restarted, or away | running steps and their slices are not affected",
         (
             "slurm/test_cluster.py::test_slurms_daemons_may_restart",
             "cluster/test_real_slurm.py::test_slurmctld_is_restarted",
@@ -50,7 +50,7 @@ CASES = {
     ),
     "slurmctld killed, a start forgotten": (
         "cluster.md",
-        "It is held until its nodes have registered: then slurmctld ends that program, and the job starts again",
+        "At that point slurmctld ends the program, and the job starts again",
         (
             "cluster/test_real_slurm.py::test_slurmctld_has_forgotten_a_start",
             "cluster/test_forgotten.py::test_a_start_that_was_forgotten_waits_for_its_node",
@@ -59,17 +59,17 @@ CASES = {
     ),
     "slurmctld killed, an end forgotten": (
         "cluster.md",
-        "after 25 s and again after 50 s the controller lets nodes with jobs register",
+        "the controller makes nodes with jobs register after 25 s and again after 50 s",
         ("cluster/test_forgotten.py::test_an_end_that_was_forgotten_is_found",),
     ),
     "slurmctld killed, a submission forgotten": (
         "cluster.md",
-        "A new job with a known number is queued as a new one, or placed again for what it asks for",
+        "The controller queues a new job with a known number as a new job, or places it again",
         ("cluster/test_controller.py::test_a_number_that_slurm_gives_away_again",),
     ),
     "slurmctld killed, a node drained": (
         "cluster.md",
-        'drains the node ("Duplicate jobid"); the controller resumes it at the next look',
+        'drains the node ("Duplicate jobid"). The controller resumes the node at the next look',
         ("cluster/test_forgotten.py::test_a_node_that_slurm_drained_for_a_second_start_is_resumed",),
     ),
     "node down with jobs on it": (
@@ -87,12 +87,12 @@ CASES = {
     ),
     "node back with another device count": (
         "slurm.md",
-        "a step on a device that vgpud does not have is refused: Slurm gives 2 GPUs, vgpud has 1 here",
+        "A step on a device that vgpud does not have is refused: Slurm gives 2 GPUs, vgpud has 1 here",
         ("slurm/test_cluster.py::test_a_node_back_with_another_number_of_devices",),
     ),
     "node back with another device count, in the queue": (
         "cluster.md",
-        "a node comes back with another number of GPUs | jobs that Slurm says run there stay",
+        "a node comes back with another number of GPUs | jobs that run there according to Slurm stay",
         ("cluster/test_controller.py::test_a_node_comes_back_with_another_count_of_devices",),
     ),
     "Slurm without shard": (
@@ -102,7 +102,7 @@ CASES = {
     ),
     "Slurm without shard, in the queue": (
         "cluster.md",
-        "Without any shards the queue gives out whole GPUs",
+        "If no node has shards, the queue gives out whole GPUs",
         (
             "cluster/test_controller.py::test_a_slurm_without_shards_gives_out_whole_gpus",
             "cluster/test_controller.py::test_a_node_without_shards_beside_others_is_not_used",
@@ -118,12 +118,12 @@ CASES = {
     ),
     "two controllers": (
         "cluster.md",
-        "a second controller | refused with the first one's pid",
+        "a second controller | it is refused, and the message names the pid of the first",
         ("cluster/test_service.py::test_a_second_controller_is_refused",),
     ),
     "steps that overlap": (
         "slurm.md",
-        "`srun --overlap` beside a running step | it joins the largest slice of those steps",
+        "`srun --overlap` beside a running step | the step joins the largest slice of the running steps",
         (
             "slurm/test_cluster.py::test_steps_that_overlap_share_a_slice",
             "slurm/test_scripts_cluster.py::test_all_steps_of_a_job_have_its_slice",
@@ -131,7 +131,7 @@ CASES = {
     ),
     "a step without a GPU in a job with one": (
         "slurm.md",
-        "`srun --gres=none` | none: no variables",
+        "`srun --gres=none` | no slice, and no variables",
         ("slurm/test_cluster.py::test_steps_within_salloc",),
     ),
     "Ray actor beyond what is left": (

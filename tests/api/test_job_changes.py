@@ -88,7 +88,7 @@ def test_a_list_has_the_jobs_of_its_filter(world: World) -> None:
     assert listed(states=[pb.JOB_STATE_FAILED, pb.JOB_STATE_PENDING]) == [1, 3]
     assert listed(since_time=Timestamp(seconds=6)) == [1, 4], "one that had ended before is not there"
     refused = world.refused(world.jobs.ListJobs, pb.ListJobsRequest(uid=BOB.uid))
-    assert refused == ("PERMISSION_DENIED", f"only admins may list what is of uid {BOB.uid}: leave the user out")
+    assert refused == ("PERMISSION_DENIED", f"only admins may list jobs or usage of uid {BOB.uid}: leave it out")
     assert world.refused(world.queues.GetUsage, pb.GetUsageRequest(uid=BOB.uid))[0] == "PERMISSION_DENIED"
     code, text = world.refused(world.jobs.ListJobs, pb.ListJobsRequest(states=[77]))
     assert code == "INVALID_ARGUMENT"

@@ -256,7 +256,7 @@ def test_sentences_are_quoted_as_they_are() -> None:
 
 
 def test_reasons_of_events_are_those_of_the_driver() -> None:
-    table = DOCUMENT.split("the driver's Events, at most")[1].split("\n\nA claim")[0]
+    table = DOCUMENT.split("shows the driver's Events.")[1].split("\n\nIf many pods")[0]
     shown = set(re.findall(r"^\| `(\w+)`", table, re.MULTILINE))
     source = "".join((ROOT / "vgpud" / "k8s" / "core" / f"{name}.py").read_text() for name in ("machine", "reports"))
     said = set(re.findall(r'"(Prepared|PrepareFailed|Resized|Device[A-Z]\w+)"', source))

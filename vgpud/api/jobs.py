@@ -385,7 +385,7 @@ def _whose(request: pb.ListJobsRequest | pb.GetUsageRequest, who: Caller) -> int
     if not request.HasField("uid"):
         return None if who.admin else who.uid
     if not who.owns(request.uid):
-        raise refuse(Reason.DENIED, f"only admins may list what is of uid {request.uid}: leave the user out", "uid")
+        raise refuse(Reason.DENIED, f"only admins may list jobs or usage of uid {request.uid}: leave it out", "uid")
     return request.uid
 
 

@@ -79,9 +79,9 @@ def said_from(request: pb.WorkRequest | pb.ReportProgressRequest) -> ProgressRep
     seconds_ns, waited_ns = _ns(request.seconds, "seconds"), _ns(work.waited_seconds, "waited_seconds")
     if waited_ns > seconds_ns:
         text = f"waited_seconds {work.waited_seconds:g} are more than the seconds {request.seconds:g} they are part of"
-        raise refuse(Reason.INVALID, f"{text}: say both of the same time", "waited_seconds")
+        raise refuse(Reason.INVALID, f"{text}: report both for the same period", "waited_seconds")
     if request.samples and not seconds_ns:
-        raise refuse(Reason.INVALID, f"samples {request.samples} in no time: say the seconds as well", "seconds")
+        raise refuse(Reason.INVALID, f"samples {request.samples} in no time: report the seconds as well", "seconds")
     return ProgressReport(
         job_id=request.job_id,
         attempt=request.attempt,
@@ -179,7 +179,7 @@ class WorkCalls:
         uid = caller().uid
         if self._silent[uid] >= SILENT_PER_USER_MAX:
             text = f"uid {uid} has {SILENT_PER_USER_MAX} streams open on which no worker has introduced itself"
-            raise refuse(Reason.NO_CAPACITY, f"{text}: say so at once")
+            raise refuse(Reason.NO_CAPACITY, f"{text}: let each send its first message at once")
         self._silent[uid] += 1
         try:
             first = await asyncio.wait_for(anext(requests), HELLO_S)

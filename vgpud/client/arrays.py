@@ -19,7 +19,7 @@ def parse_array(text: str) -> tuple[tuple[int, ...], int]:
     line with the remedy."""
     listed, percent, most = text.strip().partition("%")
     if percent and not re.fullmatch(r"[1-9]\d{0,4}", most):
-        raise ValueError(f"{text!r} has no number of jobs at once behind its %: write for example 1-10%2")
+        raise ValueError(f"{text!r} has no limit behind its %: write for example 1-10%2")
     found: list[int] = []
     for part in listed.split(","):
         match = _ARRAY_PART.fullmatch(part.strip())

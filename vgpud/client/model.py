@@ -25,7 +25,7 @@ Regime = Literal["", "idle", "solo", "open", "throttled", "arbitrated"]
 #: Whose guarantee comes first. Empty: batch.
 ServiceClass = Literal["", "batch", "latency"]
 
-#: Whether a slice is suspended. Empty: it is not.
+#: Whether a slice is suspended. Empty: it is not suspended.
 Suspension = Literal["", "paused", "evicting", "evicted", "restoring"]
 
 #: What an arbiter saw or did. Empty: not known.
@@ -52,7 +52,8 @@ class Device:
 
     #: name of the node
     node: str = ""
-    #: the driver's number for it; of a MIG instance 100 x (1 + its GPU's) + its own: 203 is number 3 of GPU 1
+    #: the driver's number for it; for a MIG instance 100 x (1 + number of its GPU) + its own number: 203 is 3 on GPU
+    #: 1
     index: int = 0
     #: GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx, of a MIG instance MIG-...
     uuid: str = ""
@@ -76,7 +77,7 @@ class Device:
     context_bytes: int = 0
     #: allocations are charged in multiples of this
     granule_bytes: int = 0
-    #: 0..1; unset of a MIG instance: NVML does not say it
+    #: 0..1; unset for a MIG instance: NVML does not report it
     utilization_ratio: float | None = None
     #: reason why nothing new is placed here; empty = not drained
     drained: str = ""
@@ -85,11 +86,11 @@ class Device:
     #: other users of the device: MIG, exclusive mode, MPS, programs outside slices, or "lost: ..." (the device has
     #: gone); empty = none
     taken_by: str = ""
-    #: new slices and jobs are placed here; memory of programs outside slices is left out
+    #: new slices and jobs are placed here, except in memory that programs outside slices hold
     offered: bool = False
     #: given to Kubernetes (kubernetes_devices): only claims are placed here
     kubernetes: bool = False
-    #: unset: NVML does not report it, as for the next two
+    #: unset = NVML does not report it; the same holds for the next two fields
     temperature_celsius: int | None = None
     #: drawn now
     power_milliwatts: int | None = None
@@ -101,8 +102,9 @@ class Device:
     last_xid: int | None = None
     #: CUDA's, "9.0"; empty = not known
     compute_capability: str = ""
-    #: lowest index among the devices that NVLink joins with this one, also through others: all of them have the same
-    #: number; unset = no device of the node is linked, or NVML does not report it
+    #: the lowest index in this device's NVLink group, so it is the same for all devices of the group. A group is all
+    #: devices that NVLink joins, directly or through others. Unset = no device of the node is linked, or NVML does
+    #: not report it
     nvlink_group: int | None = None
     #: UUID of the GPU that a MIG instance is a part of; empty = the device is a GPU
     parent_uuid: str = ""
@@ -156,13 +158,13 @@ class ArbiterThread:
     scheduling: Scheduling = ""
     #: memory that it uses, kept in RAM
     locked_bytes: int = 0
-    #: the same, where RLIMIT_MEMLOCK does not allow that
+    #: memory that it uses, not kept in RAM because RLIMIT_MEMLOCK does not allow that
     unlocked_bytes: int = 0
     #: times that it ran more than 0.2 ms later than it had asked for
     late: int = 0
     #: the longest of these delays
     late_max_ns: int = 0
-    #: times that it gave back its real-time class for a second, for too much use of a processor
+    #: times that it gave back its real-time class for a second because it had used too much of a processor
     steps_down: int = 0
 
 
@@ -220,7 +222,7 @@ class SliceDevice:
     drain_total_ns: int = 0
     #: the longest of these times
     drain_max_ns: int = 0
-    #: waits at the closed gate: bucket i below 2^i * 16 us, the last: all longer ones
+    #: counts of waits at the closed gate: bucket i has those below 2^i * 16 us, the last one all longer ones
     wait_counts: tuple[int, ...] = ()
     #: launches of kernels and graphs since creation
     launches: int = 0
@@ -291,7 +293,7 @@ class Slice:
     queue: str = ""
     #: job that it was created for; unset = none
     job_id: int | None = None
-    #: and how
+    #: whether it is suspended, and how
     suspended: Suspension = ""
     #: ResourceClaim of Kubernetes that it was created for; unset = none
     claim: Claim | None = None
@@ -316,10 +318,10 @@ class Claim:
     granted: tuple[ClaimShare, ...] = ()
     #: id of the boot (random/boot_id) during which it was prepared last; output only
     boot_id: str = ""
-    #: Of kubelet's device plugin, empty for a ResourceClaim: the first pod whose container uses the slice has it.
-    #: Slices with the same ids end when they are allocated again, unless no pod has used them yet
+    #: Ids of kubelet's device plugin; empty for a ResourceClaim. The slice belongs to the first pod whose container
+    #: uses it. When ids are allocated again, slices with these ids end, except those that no pod has used yet
     device_ids: tuple[str, ...] = ()
-    #: names of these pods as far as they are known, in no relation to their uids' order
+    #: names of these pods, as far as they are known; their order has nothing to do with that of pod_uids
     pod_names: tuple[str, ...] = ()
 
 
@@ -353,7 +355,7 @@ class Container:
     cgroup: str = ""
     #: time of creation, by the node's clock
     create_time: datetime | None = None
-    #: name as the engine shows it, of a pod's container POD/NAME; empty where it is not known
+    #: name as the engine shows it, POD/NAME for a container of a pod; empty = not known
     name: str = ""
 
 
@@ -609,7 +611,7 @@ class Job:
     reason: str = ""
     #: time of the submission, by the node's clock
     submit_time: datetime | None = None
-    #: start of the present or last attempt: a resume is none
+    #: start of the present or last attempt; a resume does not start an attempt
     start_time: datetime | None = None
     #: unset = it has not ended
     end_time: datetime | None = None
@@ -679,8 +681,8 @@ class TerminalSize:
 
 @dataclass(frozen=True, kw_only=True)
 class Queue:
-    """A team, or a user of one. Amounts are milli-GPU. In SetQueue unset fields stay unless the mask names
-    them."""
+    """The queue of a team, or of a user of a team. Amounts are milli-GPU. In SetQueue unset fields stay unless
+    the mask names them."""
 
     #: unique
     name: str = ""
@@ -749,11 +751,12 @@ class Reservation:
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:
-    """GPU-seconds asked for (x time waited and run), granted (x time with devices) and used (device time)."""
+    """GPU time of a job, a slice or a sum: asked for (GPUs requested x time waited and run), granted (GPUs held
+    x time with devices) and used (device time)."""
 
     #: queue of the job, the slice or the sum
     queue: str = ""
-    #: uid of the user of the job, the slice or the sum; unset = a sum by something else
+    #: uid of the user of the job, the slice or the sum; unset = a sum that is not by user
     uid: int | None = None
     #: number of the job; unset = a slice without a job, or a sum
     job_id: int | None = None

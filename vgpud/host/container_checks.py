@@ -28,7 +28,7 @@ def check(folders: Iterable[Path], proc: Path = Path("/proc")) -> None:
     missing = [*_namespaces(proc), *_mounts(folders, proc)]
     if missing:
         flags = ", ".join(dict.fromkeys(missing))
-        raise ConfigError(f"in this container the host's processes and folders are not all to be seen: add {flags}")
+        raise ConfigError(f"this container does not show all of the host's processes and folders: add {flags}")
 
 
 def _namespaces(proc: Path) -> list[str]:

@@ -55,7 +55,7 @@ def containers(attempt: Attempt, engine: Engine, directory: Path) -> tuple[Attem
     if wrong:
         raise WireError(wrong)
     if any(" " in word for word in engine.program):
-        raise WireError(f"{' '.join(engine.program)!r} has blanks in a word: put the engine elsewhere")
+        raise WireError(f"{' '.join(engine.program)!r} has a path with blanks: install the engine elsewhere")
     names = [f"vgpu-job-{attempt.name}-{number}" for number in range(len(attempt.members))]
     files = {directory / f"{attempt.name}.{n}.env": _variables(member) for n, member in enumerate(attempt.members)}
     client = client_environment(engine, directory)

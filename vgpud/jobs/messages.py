@@ -136,7 +136,7 @@ def instructions(attempt: Attempt, directory: str) -> bytes:
         raw = value.encode("utf-8", "surrogateescape")
         if b"\0" in raw:
             shown = value.partition("=")[0] if key == "env" else value  # a variable's value may be a secret
-            raise WireError(f"{key} {shown[:40]!r} holds a zero byte, which no program can be given: take it out")
+            raise WireError(f"{key} {shown[:40]!r} holds a zero byte, which cannot be passed to a program: remove it")
         parts += [key.encode(), raw]
     encoded = b"".join(part + b"\0" for part in [*parts, b"end", b""])
     if len(encoded) > INSTRUCTIONS_BYTES_MAX:

@@ -175,7 +175,7 @@ class Jobs:
         """Raises WireError, StartError."""
         if self._engine is None:
             raise StartError(
-                "no container engine is installed here, or not the one of [jobs] in vgpud.toml: leave --image out",
+                "no container engine is installed here, or not the one that vgpud.toml names: leave --image out",
                 may_retry=False,
             )
         made, files = containers(attempt, self._engine, self._directory)

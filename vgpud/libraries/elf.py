@@ -109,7 +109,7 @@ class Elf:
         start = self.strings + name_offset
         end = self.data.find(b"\0", start, self.strings + self.string_bytes)
         if end < 0:
-            raise IndexError(f"name at {name_offset} does not end")
+            raise IndexError(f"the name at {name_offset} has no end")
         return self.data[start:end].decode("ascii", "replace")
 
     def words(self, offset: int, count: int) -> tuple[int, ...]:

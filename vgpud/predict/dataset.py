@@ -183,7 +183,7 @@ def append(path: Path, rows: list[Row], mode: int = 0o644) -> None:
                 if os.pread(file.fileno(), 1, size - 1) != b"\n":  # a writer died in its last row
                     text = b"\n" + text
             if size + len(text) > FILE_BYTES_MAX:
-                raise DataError(f"{path} is full ({size >> 20} MiB): move it away, a new one is started")
+                raise DataError(f"{path} is full ({size >> 20} MiB): move it away, then a new one is started")
             file.write(text)
     except OSError as error:
         raise DataError(f"cannot write {path}: {error.strerror}") from error

@@ -80,7 +80,7 @@ def evaluate(expression: str, values: Mapping[str, int]) -> int:
 
 def _value(node: ast.expr, values: Mapping[str, int], depth: int = 0) -> int:
     if depth > _DEPTH_MAX:
-        raise GraphError(f"a size is written with more than {_DEPTH_MAX} operations within each other")
+        raise GraphError(f"a size is written with operations nested more than {_DEPTH_MAX} deep")
     below = depth + 1
     if isinstance(node, ast.Constant) and type(node.value) is int:
         found = node.value

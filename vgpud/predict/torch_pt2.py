@@ -38,7 +38,7 @@ def read(path: Path, batch: int, dims: Mapping[str, int]) -> Graph:
         return _Reader(path.name, module, batch, dims).read()
     except (KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError, RecursionError) as error:
         what = f"{type(error).__name__}: {label(str(error))}"
-        raise GraphError(f"{path.name} is not a program of torch.export that is known here ({what})") from error
+        raise GraphError(f"{path.name} is not a program of torch.export in a known format ({what})") from error
 
 
 def _document(path: Path) -> Any:

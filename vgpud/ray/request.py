@@ -88,8 +88,8 @@ def size_of(runtime_env: Mapping[str, Any]) -> Size:
     taken = next((name for name in _CONTAINERS if runtime_env.get(name)), None)
     if taken:
         raise SizeError(
-            f"{FIELD} beside {taken}: the slice is of processes of this machine, and Ray starts a container there that"
-            f" is in none; leave {FIELD} out and give the container a slice (--runtime=vgpu -e VGPU=0.5)"
+            f"{FIELD} beside {taken}: the container that Ray starts would be in no slice; leave {FIELD} out and give"
+            " the container a slice (--runtime=vgpu -e VGPU=0.5)"
         )
     if _VISIBLE in (runtime_env.get("env_vars") or {}):
         raise SizeError(f"leave {_VISIBLE} out of env_vars: Ray sets it once it has chosen the GPU")

@@ -1114,14 +1114,15 @@ class JobServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def RequeueJob(self, request, context):
-        """For jobs that have not ended: the environment of an ended job is deleted.
+        """Ends a job's attempt and queues the job again. Not for a job that has ended: its environment was deleted.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UpdateJob(self, request, context):
-        """Changes a job: a waiting one as a whole; of a running or suspended one the time limit, and a running one's GPUs.
+        """Changes a job. All of a waiting job can be changed, the time limit of a running or suspended job, and the GPUs of a
+        running one.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -1156,8 +1157,8 @@ class JobServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def AttachJob(self, request_iterator, context):
-        """Joins the terminal of a job, also of one that has not started yet, until the job has ended or another call has
-        joined it. Ending the call leaves the job running.
+        """Joins the terminal of a job, even before the job has started. The call ends when the job has ended or another call
+        has joined the terminal. If the client ends the call, the job continues.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -1939,8 +1940,9 @@ class TokenServiceStub(object):
     """---- log-in ----
 
     Tokens, for a program that acts for several users, such as a console. A call with the metadata
-    `authorization: Bearer SECRET` is its user's, whoever has the connection; an invalid one gets UNAUTHENTICATED. A
-    token alone does not connect: the unix socket admits by credentials, a TLS port by certificate.
+    `authorization: Bearer SECRET` is a call of the token's user, whoever has the connection. An invalid token gets
+    UNAUTHENTICATED. A token alone does not admit a connection: the unix socket admits by credentials, a TLS port by
+    certificate.
     """
 
     def __init__(self, channel):
@@ -1970,12 +1972,13 @@ class TokenServiceServicer(object):
     """---- log-in ----
 
     Tokens, for a program that acts for several users, such as a console. A call with the metadata
-    `authorization: Bearer SECRET` is its user's, whoever has the connection; an invalid one gets UNAUTHENTICATED. A
-    token alone does not connect: the unix socket admits by credentials, a TLS port by certificate.
+    `authorization: Bearer SECRET` is a call of the token's user, whoever has the connection. An invalid token gets
+    UNAUTHENTICATED. A token alone does not admit a connection: the unix socket admits by credentials, a TLS port by
+    certificate.
     """
 
     def CreateToken(self, request, context):
-        """A token for the caller; admins may name another user. A call with a token makes no further ones.
+        """A token for the caller; admins may name another user. A call that is made with a token cannot create tokens.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -2025,8 +2028,9 @@ class TokenService(object):
     """---- log-in ----
 
     Tokens, for a program that acts for several users, such as a console. A call with the metadata
-    `authorization: Bearer SECRET` is its user's, whoever has the connection; an invalid one gets UNAUTHENTICATED. A
-    token alone does not connect: the unix socket admits by credentials, a TLS port by certificate.
+    `authorization: Bearer SECRET` is a call of the token's user, whoever has the connection. An invalid token gets
+    UNAUTHENTICATED. A token alone does not admit a connection: the unix socket admits by credentials, a TLS port by
+    certificate.
     """
 
     @staticmethod

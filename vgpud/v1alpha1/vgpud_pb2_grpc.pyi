@@ -7,19 +7,20 @@ Compute is in milli-GPU (1000 = one whole device), memory in bytes, both integer
 a slice or a process carries the node's name.
 
 Repeating a call. SubmitJob, CreateSlice, UpdateSlice and DeleteSlice take a request_id that the client chooses, at
-most 128 bytes. A request with the same user's request_id within 10 minutes, also after a restart of the daemon, gets
-the first call's response if the request is identical, otherwise INVALID_ARGUMENT. Only successful calls are
+most 128 bytes. If a user sends a request_id again within 10 minutes, even after a restart of the daemon, an identical
+request gets the first call's response, and a different request gets INVALID_ARGUMENT. Only successful calls are
 remembered. The other changing calls set a state (hold, drain, suspend, a queue's fields): they are idempotent.
 
-Lists. A response has at most page_size entries, never more than 1000, and may have fewer so that messages stay
-small; 0 = the maximum. While next_page_token is not empty there are more: repeat the request with it as page_token.
-The order is fixed: by index, name, number or sequence, so that no entry is repeated or skipped between pages.
+Lists. A response has at most page_size entries, and at most 1000; page_size 0 means 1000. It may have fewer, so that
+messages stay small. If next_page_token is not empty, there are more entries: repeat the request with it as
+page_token. The order is fixed (by index, name, number or sequence), so that no entry is repeated or skipped between
+pages.
 
 Streams. A Watch call sends one response at once, and later ones at most every 100 ms, with all changes in between.
 
-Bounds. The daemon's processor time is divided among users; requests of a user whose share is spent wait, and when
-128 of them wait, further ones get RESOURCE_EXHAUSTED. A request that is not the method's message gets
-INVALID_ARGUMENT.
+Bounds. The daemon's processor time is divided among users. When a user's share is spent, the user's requests wait;
+when 128 of them wait, further ones get RESOURCE_EXHAUSTED. A request that cannot be read as the method's message
+gets INVALID_ARGUMENT.
 """
 
 from collections import abc as _abc
@@ -375,9 +376,11 @@ class JobServiceStub:
     ReleaseJob: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.ReleaseJobRequest, _vgpud_pb2.ReleaseJobResponse]
     """Lets a held job start."""
     RequeueJob: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.RequeueJobRequest, _vgpud_pb2.RequeueJobResponse]
-    """For jobs that have not ended: the environment of an ended job is deleted."""
+    """Ends a job's attempt and queues the job again. Not for a job that has ended: its environment was deleted."""
     UpdateJob: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.UpdateJobRequest, _vgpud_pb2.UpdateJobResponse]
-    """Changes a job: a waiting one as a whole; of a running or suspended one the time limit, and a running one's GPUs."""
+    """Changes a job. All of a waiting job can be changed, the time limit of a running or suspended job, and the GPUs of a
+    running one.
+    """
     WatchJobs: _grpc.UnaryStreamMultiCallable[_vgpud_pb2.WatchJobsRequest, _vgpud_pb2.WatchJobsResponse]
     """The present state of jobs, then each one that has changed."""
     ExplainJob: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.ExplainJobRequest, _vgpud_pb2.ExplainJobResponse]
@@ -387,8 +390,8 @@ class JobServiceStub:
     Work: _grpc.StreamStreamMultiCallable[_vgpud_pb2.WorkRequest, _vgpud_pb2.WorkResponse]
     """A worker of an elastic job, from its start to its end: `vgpud.elastic`."""
     AttachJob: _grpc.StreamStreamMultiCallable[_vgpud_pb2.AttachJobRequest, _vgpud_pb2.AttachJobResponse]
-    """Joins the terminal of a job, also of one that has not started yet, until the job has ended or another call has
-    joined it. Ending the call leaves the job running.
+    """Joins the terminal of a job, even before the job has started. The call ends when the job has ended or another call
+    has joined the terminal. If the client ends the call, the job continues.
     """
 
 @_typing.type_check_only
@@ -409,9 +412,11 @@ class JobServiceAsyncStub(JobServiceStub):
     ReleaseJob: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.ReleaseJobRequest, _vgpud_pb2.ReleaseJobResponse]  # type: ignore[assignment]
     """Lets a held job start."""
     RequeueJob: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.RequeueJobRequest, _vgpud_pb2.RequeueJobResponse]  # type: ignore[assignment]
-    """For jobs that have not ended: the environment of an ended job is deleted."""
+    """Ends a job's attempt and queues the job again. Not for a job that has ended: its environment was deleted."""
     UpdateJob: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.UpdateJobRequest, _vgpud_pb2.UpdateJobResponse]  # type: ignore[assignment]
-    """Changes a job: a waiting one as a whole; of a running or suspended one the time limit, and a running one's GPUs."""
+    """Changes a job. All of a waiting job can be changed, the time limit of a running or suspended job, and the GPUs of a
+    running one.
+    """
     WatchJobs: _aio.UnaryStreamMultiCallable[_vgpud_pb2.WatchJobsRequest, _vgpud_pb2.WatchJobsResponse]  # type: ignore[assignment]
     """The present state of jobs, then each one that has changed."""
     ExplainJob: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.ExplainJobRequest, _vgpud_pb2.ExplainJobResponse]  # type: ignore[assignment]
@@ -421,8 +426,8 @@ class JobServiceAsyncStub(JobServiceStub):
     Work: _aio.StreamStreamMultiCallable[_vgpud_pb2.WorkRequest, _vgpud_pb2.WorkResponse]  # type: ignore[assignment]
     """A worker of an elastic job, from its start to its end: `vgpud.elastic`."""
     AttachJob: _aio.StreamStreamMultiCallable[_vgpud_pb2.AttachJobRequest, _vgpud_pb2.AttachJobResponse]  # type: ignore[assignment]
-    """Joins the terminal of a job, also of one that has not started yet, until the job has ended or another call has
-    joined it. Ending the call leaves the job running.
+    """Joins the terminal of a job, even before the job has started. The call ends when the job has ended or another call
+    has joined the terminal. If the client ends the call, the job continues.
     """
 
 class JobServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -482,7 +487,7 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _vgpud_pb2.RequeueJobRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_vgpud_pb2.RequeueJobResponse, _abc.Awaitable[_vgpud_pb2.RequeueJobResponse]]:
-        """For jobs that have not ended: the environment of an ended job is deleted."""
+        """Ends a job's attempt and queues the job again. Not for a job that has ended: its environment was deleted."""
 
     @_abc_1.abstractmethod
     def UpdateJob(
@@ -490,7 +495,9 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _vgpud_pb2.UpdateJobRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_vgpud_pb2.UpdateJobResponse, _abc.Awaitable[_vgpud_pb2.UpdateJobResponse]]:
-        """Changes a job: a waiting one as a whole; of a running or suspended one the time limit, and a running one's GPUs."""
+        """Changes a job. All of a waiting job can be changed, the time limit of a running or suspended job, and the GPUs of a
+        running one.
+        """
 
     @_abc_1.abstractmethod
     def WatchJobs(
@@ -530,8 +537,8 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_vgpud_pb2.AttachJobRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_vgpud_pb2.AttachJobResponse], _abc.AsyncIterator[_vgpud_pb2.AttachJobResponse]]:
-        """Joins the terminal of a job, also of one that has not started yet, until the job has ended or another call has
-        joined it. Ending the call leaves the job running.
+        """Joins the terminal of a job, even before the job has started. The call ends when the job has ended or another call
+        has joined the terminal. If the client ends the call, the job continues.
         """
 
 def add_JobServiceServicer_to_server(servicer: JobServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
@@ -643,8 +650,9 @@ class TokenServiceStub:
     """---- log-in ----
 
     Tokens, for a program that acts for several users, such as a console. A call with the metadata
-    `authorization: Bearer SECRET` is its user's, whoever has the connection; an invalid one gets UNAUTHENTICATED. A
-    token alone does not connect: the unix socket admits by credentials, a TLS port by certificate.
+    `authorization: Bearer SECRET` is a call of the token's user, whoever has the connection. An invalid token gets
+    UNAUTHENTICATED. A token alone does not admit a connection: the unix socket admits by credentials, a TLS port by
+    certificate.
     """
 
     @_typing.overload
@@ -652,7 +660,7 @@ class TokenServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> TokenServiceAsyncStub: ...
     CreateToken: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.CreateTokenRequest, _vgpud_pb2.CreateTokenResponse]
-    """A token for the caller; admins may name another user. A call with a token makes no further ones."""
+    """A token for the caller; admins may name another user. A call that is made with a token cannot create tokens."""
     ListTokens: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.ListTokensRequest, _vgpud_pb2.ListTokensResponse]
     """The caller's valid tokens, for admins those of all users, at most 1000; without their secrets."""
     RevokeToken: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.RevokeTokenRequest, _vgpud_pb2.RevokeTokenResponse]
@@ -663,13 +671,14 @@ class TokenServiceAsyncStub(TokenServiceStub):
     """---- log-in ----
 
     Tokens, for a program that acts for several users, such as a console. A call with the metadata
-    `authorization: Bearer SECRET` is its user's, whoever has the connection; an invalid one gets UNAUTHENTICATED. A
-    token alone does not connect: the unix socket admits by credentials, a TLS port by certificate.
+    `authorization: Bearer SECRET` is a call of the token's user, whoever has the connection. An invalid token gets
+    UNAUTHENTICATED. A token alone does not admit a connection: the unix socket admits by credentials, a TLS port by
+    certificate.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreateToken: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.CreateTokenRequest, _vgpud_pb2.CreateTokenResponse]  # type: ignore[assignment]
-    """A token for the caller; admins may name another user. A call with a token makes no further ones."""
+    """A token for the caller; admins may name another user. A call that is made with a token cannot create tokens."""
     ListTokens: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.ListTokensRequest, _vgpud_pb2.ListTokensResponse]  # type: ignore[assignment]
     """The caller's valid tokens, for admins those of all users, at most 1000; without their secrets."""
     RevokeToken: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.RevokeTokenRequest, _vgpud_pb2.RevokeTokenResponse]  # type: ignore[assignment]
@@ -679,8 +688,9 @@ class TokenServiceServicer(metaclass=_abc_1.ABCMeta):
     """---- log-in ----
 
     Tokens, for a program that acts for several users, such as a console. A call with the metadata
-    `authorization: Bearer SECRET` is its user's, whoever has the connection; an invalid one gets UNAUTHENTICATED. A
-    token alone does not connect: the unix socket admits by credentials, a TLS port by certificate.
+    `authorization: Bearer SECRET` is a call of the token's user, whoever has the connection. An invalid token gets
+    UNAUTHENTICATED. A token alone does not admit a connection: the unix socket admits by credentials, a TLS port by
+    certificate.
     """
 
     @_abc_1.abstractmethod
@@ -689,7 +699,7 @@ class TokenServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _vgpud_pb2.CreateTokenRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_vgpud_pb2.CreateTokenResponse, _abc.Awaitable[_vgpud_pb2.CreateTokenResponse]]:
-        """A token for the caller; admins may name another user. A call with a token makes no further ones."""
+        """A token for the caller; admins may name another user. A call that is made with a token cannot create tokens."""
 
     @_abc_1.abstractmethod
     def ListTokens(

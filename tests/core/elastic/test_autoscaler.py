@@ -226,7 +226,7 @@ def test_a_restart_of_the_shell_changes_nothing(steps: int) -> None:
 def test_another_state_is_refused(change: dict[str, object]) -> None:
     program = Program(1, SIZES)
     program.settle(PLATEAU, 100)
-    with pytest.raises(ValueError, match="no state of this autoscaler"):
+    with pytest.raises(ValueError, match="not a state of this autoscaler"):
         Autoscaler.from_state(program.elastic, program.scaler.state() | change)
     assert autoscaler.JUMP > 2
 

@@ -65,7 +65,7 @@ def test_parameters_are_kept_in_the_name(text: str) -> None:
         ("ftf(lease=0)", "1 second or more"),
         ("gittins(0.0000000001)", "none of the jobs"),
         ("las(3250,every=1)", "every=SECONDS"),
-        ("las(keep)", "keep goes with every=SECONDS"),
+        ("las(keep)", "keep needs every=SECONDS"),
         ("gittins(0)", "none of the jobs in the table needed anything"),
         ("gittins(file=jobs.csv)", "no files are read here"),
         ("fair(1000=0)", "a weight of 0 is never served"),

@@ -27,7 +27,7 @@ _SECOND_NS = 1_000_000_000
     short_help="Run and show the queue over the nodes of a Slurm cluster.",
 )
 def cluster() -> None:
-    """The queue over many nodes: Slurm starts, kills and accounts, the queue decides who starts when and where.
+    """The queue over many nodes: it decides which job starts when and where; Slurm starts, kills and accounts jobs.
 
     \b
     vgpu cluster run --partition gpu --queues queues.json    beside slurmctld, as SlurmUser or root
@@ -119,7 +119,7 @@ def run(
 @click.option("--array", default="", metavar="SPEC", help="Array, as sbatch has it: 0-9.")
 @click.option("--after", default="", metavar="JOB", help="Starts when this job has completed.")
 @click.option("--model", default="", metavar="NAME", help="Model that it trains, for --placement throughput.")
-@click.option("--skew", default="", metavar="PART", help="Part of its largest tensor in all traffic, 0 to 1.")
+@click.option("--skew", default="", metavar="PART", help="Its largest tensor's part of its traffic, 0 to 1.")
 @click.option("--expect", default="", metavar="TIME", help="Expected duration: 2h.")
 @click.option("--partition", metavar="NAME", help="Default: that of the controller on this host.")
 @click.option("--dry-run", is_flag=True, help="Show the command line and the script instead of running it.")

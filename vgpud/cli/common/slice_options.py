@@ -34,7 +34,7 @@ _OPTIONS: dict[str, tuple[str, Any, str | None, str]] = {
     "max_milli": ("--max", Gpus(), "F", "Maximum SM time (default: the site's, usually the SM time asked for)."),
     "mem": ("--mem", Bytes(), "SIZE", "Total memory over all of the slice's devices; sets minimum and maximum."),
     "mem_min": ("--mem-min", Bytes(), "SIZE", "Guaranteed memory (default: the same part as of SM time)."),
-    "mem_max": ("--mem-max", Bytes(), "SIZE", "Maximum memory (default: the guaranteed)."),
+    "mem_max": ("--mem-max", Bytes(), "SIZE", "Maximum memory (default: the guaranteed memory)."),
     "service_class": (
         "--class",
         click.Choice(CLASSES),

@@ -99,7 +99,7 @@ def ls(
     since: int | None,
     last: int | None,
 ) -> None:
-    """List your waiting and running jobs: for how long, on which device, or why they wait.
+    """List your waiting and running jobs: how long they have run or waited, on which device, or why they wait.
 
     \b
     vgpu job ls --state failed,timed_out --since 7d     what went wrong in the last week
@@ -189,7 +189,7 @@ def _track_jobs(settings: Settings, job_ids: Sequence[int]) -> Iterator[int]:
 
 @job.command("cancel", short_help="End running jobs, remove waiting ones.")
 @job_ids_argument
-@click.option("--array", is_flag=True, help="All jobs of the arrays whose first jobs these are.")
+@click.option("--array", is_flag=True, help="Cancel whole arrays: name the first job of each.")
 @click.pass_context
 @pass_settings
 def cancel(settings: Settings, ctx: click.Context, /, job_ids: tuple[int, ...], array: bool) -> None:
@@ -255,7 +255,7 @@ def logs(settings: Settings, job_id: int, follow: bool, lines: int | None, membe
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but the job's output.")
 @pass_settings
 def attach(settings: Settings, job_id: int, as_admin: bool, detach_keys: bytes, quiet: bool) -> int:
-    """Join the terminal of JOB, waiting for its start if need be; whoever had joined it before leaves it.
+    """Join the terminal of JOB. If JOB has not started, wait for that. A viewer that had joined before leaves it.
 
     Ctrl-\\ d, or a closed window, leaves the job running. Exits with the job's code when it ends, with 0 when it was
     left; 125 means that vgpu itself failed. Joining continues across a restart of the daemon.

@@ -48,7 +48,7 @@ _SIZES = ("gpus", "min_milli", "max_milli", "mem", "mem_min", "mem_max")
 @click.option("--ram", type=OrDefault(Bytes()), metavar="SIZE", help="Limit of host memory.")
 @pass_settings
 def set_(settings: Settings, /, job_ids: tuple[int, ...], **option_values: Any) -> None:
-    """Change JOBs that wait; other values stay, and so does the place in the order of submission.
+    """Change waiting JOBs. Other values stay, and each job keeps its place in the order of submission.
 
     \b
     vgpu job set 12 --priority -5
@@ -56,8 +56,8 @@ def set_(settings: Settings, /, job_ids: tuple[int, ...], **option_values: Any) 
     vgpu job set 12 --time-limit default         as if --time-limit had never been given
 
     For a running job, only the time limit and --gpus can be changed. Its user may lower the time limit, admins may
-    raise it, too. A job with one slice on one device becomes smaller at any time; it grows into what is free on its
-    device while no other job waits. Its programs go on, and its memory stays.
+    raise it, too. A job with one slice on one device can shrink at any time, and grow into what is free on its device
+    while no other job waits. Its programs continue, and its memory stays.
     """
     from vgpud.client import calls
 

@@ -84,7 +84,7 @@ def create(
 @reserve.command("ls", short_help="List reservations.")
 @pass_settings
 def ls(settings: Settings) -> None:
-    """List the reservations that have not ended, in the order of their begins."""
+    """List the reservations that have not ended, ordered by begin."""
     from vgpud.cli.common.client import Client
     from vgpud.client import calls
 

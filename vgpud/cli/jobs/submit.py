@@ -125,7 +125,7 @@ _SECTIONS = {
     "--array",
     type=Array(),
     metavar="1-8",
-    help="One job for each index, its VGPU_ARRAY_INDEX: 1-8; 1,3,5; 0-9:2 (every second); 1-10%2 (two at once).",
+    help="One job for each index (VGPU_ARRAY_INDEX): 1-8; 1,3,5; 0-9:2 (every second); 1-10%2 (two at once).",
 )
 @click.option("--hold", is_flag=True, help="Wait for `vgpu job release`.")
 @click.option("--image", metavar="IMAGE", help="Run in a container of this image, with --env's variables.")
@@ -136,7 +136,7 @@ _SECTIONS = {
     type=Variable(),
     multiple=True,
     metavar="NAME[=VALUE]",
-    help="Set a variable; NAME alone: to its present value.",
+    help="Set a variable; NAME alone passes on its present value.",
 )
 @click.option("--no-env", is_flag=True, help="Pass on only HOME, PATH, LANG and the like of your environment.")
 @notify_options

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.option(
     "--by",
     type=click.Choice(("job", "user", "queue", "namespace", "pod")),
-    help="One row per job (for csv), or sums (default: user). Kubernetes' claims by namespace or pod.",
+    help="One row per job (default of csv), or sums (default: user). For Kubernetes' claims: namespace or pod.",
 )
 @filters.user_option("Only of this user (users other than admins see their own only).")
 @filters.state_option(filters.JOB_STATES, "With --by job, only jobs in this state")
@@ -55,9 +55,9 @@ def usage(
     GRANTED   GPUs of the job x the time that it had them
     USED      device time, as the arbiters counted it
 
-    `vgpu usage --since 30d -o csv` is a trace for `vgpu whatif`. With --cluster the CSV is a trace, too, but without
-    GPU time used: the nodes count it. Its lines without a job are slices of containers and of `vgpu run`, which the
-    simulator passes over.
+    `vgpu usage --since 30d -o csv` is a trace for `vgpu whatif`. Lines without a job are slices of containers and of
+    `vgpu run`, which the simulator passes over. With --cluster the CSV is a trace, too, but without GPU time used: only
+    the nodes know that.
 
     Slices of Kubernetes' claims belong to root: --by namespace and --by pod divide them. A claim that several pods
     share is shown under its namespace only.

@@ -74,7 +74,7 @@ def _span(name: str, text: str) -> Callable[[Any], Any]:
     "--replay",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Instead: decide again what a recorded queue decided, and name what differs.",
+    help="Instead of a trace: decide again what a recorded queue decided, and name each step that differs.",
 )
 @click.option("--cluster", metavar="NxG|FILE", help="Nodes x GPUs (8x8, 4x8:V100+2x4:T4), or a file.")
 @click.option(

@@ -28,8 +28,8 @@ def gpu() -> None:
 @gpu.command("ls", short_help="List the devices and reservations on them.")
 @pass_settings
 def gpu_ls(settings: Settings) -> None:
-    """List the devices: utilisation, the sum of slices' minima, the rest that is free for further minima, and whether
-    slices are placed there: OFFERED says why not, or which other programs use the device."""
+    """List the devices: utilisation, the sum of slices' minima, and what is free for further minima. OFFERED says
+    whether slices are placed there; if not, it says why, or which other programs use the device."""
     from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import emit
     from vgpud.client import calls
@@ -54,9 +54,9 @@ _GPU = click.argument("devices", nargs=-1, required=True, metavar="GPU...", shel
 def drain(settings: Settings, devices: tuple[str, ...], reason: str, wait: bool, deadline_ns: int | None) -> None:
     """Place nothing new on each GPU (index or UUID) until it is undrained. Running programs continue. For admins.
 
-    With --wait the command lists the slices with programs on these devices whenever the list has changed, with owner,
-    queue and job, and ends when no program is left. Ctrl-C ends the waiting, --deadline as well, with exit code 7; the
-    devices stay drained.
+    With --wait the command lists the slices that have programs on these devices, with owner, queue and job. It prints
+    the list again when it has changed, and ends when no program is left. Ctrl-C ends the waiting; --deadline ends it
+    with exit code 7. The devices stay drained.
     """
     from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import say

@@ -64,10 +64,10 @@ def create(
 ) -> None:
     """Create slice NAME. Programs join it with `vgpu run --slice NAME -- COMMAND`.
 
-    A slice has its minimum whenever it wants it. Idle capacity is borrowed up to the maximum: by the slices of
-    highest priority first, by weight among equals. For class latency the guarantee is served first, but over time it
-    gets no more than the guarantee in this way; it requires a minimum above 0. A slice over several shared devices
-    takes turns whatever its class.
+    A slice gets its minimum whenever it wants to run, and borrows idle capacity up to its maximum. Slices with the
+    highest priority borrow first, equal ones by weight. With class latency the guarantee is served first; over time the
+    slice gets no more than its guarantee in this way. This class requires a minimum above 0. A slice over several
+    shared devices takes turns, whatever its class.
     """
     from vgpud.client import calls
 
@@ -208,7 +208,7 @@ def evict(settings: Settings, names: tuple[str, ...], deadline_s: float) -> None
 @_DEADLINE
 @pass_settings
 def resume(settings: Settings, names: tuple[str, ...], deadline_s: float) -> None:
-    """Resume paused and evicted slices on their devices. Exit code 6: those have too little free capacity."""
+    """Resume paused and evicted slices on their devices. Exit code 6: a device has too little free capacity."""
     from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import say
     from vgpud.client import calls

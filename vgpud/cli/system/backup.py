@@ -67,7 +67,7 @@ def backup(settings: Settings, copy: Path, state_dir: Path | None, config_path: 
 @_place
 @pass_settings
 def restore(settings: Settings, copy: Path, state_dir: Path | None, config_path: Path | None) -> None:
-    """Replace the daemon's state by FILE, a copy made by `vgpu backup` or kept in the state directory
+    """Replace the daemon's state with FILE, a copy made by `vgpu backup` or kept in the state directory
     (vgpud.sqlite3.backup-*, made before an upgrade; vgpud.sqlite3.replaced-*, by this command).
 
     Stop the daemon first. FILE is checked before anything is changed, and the state that it replaces is kept beside it.

@@ -81,8 +81,8 @@ def _issuing() -> Any:
 def init(settings: Settings, names: tuple[str, ...], renew: bool, days: int, tls_dir: Path | None) -> None:
     """Make this site's authority, which is valid for ten years, and the server's certificate.
 
-    Without --name the latter is for this host's names and the loopback addresses. Keep a backup of the directory:
-    whoever has its authority.key can issue certificates, but the daemon admits only those that its list has.
+    Without --name the server's certificate is for this host's names and the loopback addresses. Back up the directory.
+    Whoever has its authority.key can issue certificates, but the daemon admits only those in its list.
     """
     from vgpud.cli.common.output import emit, say
     from vgpud.view.fit import Grid
@@ -145,7 +145,7 @@ def ls(settings: Settings, tls_dir: Path | None) -> None:
 def revoke(settings: Settings, what: str, tls_dir: Path | None) -> None:
     """Revoke all certificates of the user NAME, or the one with this serial number.
 
-    No connection with it begins from now on, and open ones end within seconds; the daemon need not be told.
+    New connections with it are refused from now on, and open ones end within seconds. The daemon notices by itself.
     """
     from vgpud.cli.common.output import emit
     from vgpud.view.fit import Grid

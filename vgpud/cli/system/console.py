@@ -75,7 +75,7 @@ def _check_installed() -> None:
 @click.option("--runtime-dir", type=_PATH, metavar="DIR", help="Directory of console.sock (default: yours, or root's).")
 @pass_settings
 def open_(settings: Settings, only_print: bool, runtime_dir: Path | None) -> None:
-    """Print a link that logs you in once, within a minute, as the user who calls; and open it where there is a browser.
+    """Print a link that logs you in once, within a minute, as the user who runs this. Open it if there is a browser.
 
     From another machine: ssh -L 8377:127.0.0.1:8377 NODE, and there `vgpu console open --print`.
     """

@@ -49,7 +49,7 @@ def add(settings: Settings, name: str, credentials: Path, address: str) -> None:
 @click.argument("name", required=False)
 @click.option("--none", is_flag=True, help="Use the daemon of this machine.")
 def use(name: str | None, none: bool) -> None:
-    """Talk to the daemon of context NAME from now on, wherever --host and VGPU_HOST name no other."""
+    """Talk to the daemon of context NAME from now on, unless --host or VGPU_HOST names another one."""
     from vgpud.client import contexts
 
     if bool(name) == none:

@@ -181,5 +181,5 @@ def run(command: Sequence[str], env: Mapping[str, str] | None = None, timeout_s:
         raise SlurmError(f"{command[0]}: {error}") from error
     if done.returncode:
         said = " ".join((done.stderr or done.stdout).decode("latin-1").split())[:300]
-        raise SlurmError(f"{' '.join(command[:3])}: exit code {done.returncode}: {said or 'nothing was said'}")
+        raise SlurmError(f"{' '.join(command[:3])}: exit code {done.returncode}: {said or 'no output'}")
     return done.stdout.decode("latin-1")

@@ -335,7 +335,7 @@ def link(socket_path: Path, timeout_s: float) -> str:
         _, owner, _ = processes.all_credentials(sock)
         if owner not in (0, os.geteuid()):
             raise ValueError(
-                f"the console at {socket_path} is of uid {owner}, who is neither you nor root: use no link of it"
+                f"the console at {socket_path} belongs to uid {owner}, neither you nor root: do not use its links"
             )
         wire.send(sock, {"do": "link"})
         answer = wire.receive(sock)

@@ -255,7 +255,7 @@ class Autoscaler:
             if any(mean.steps < 1 or mean.rate < 1 or mean.values < 1 for mean in made._means.values()):
                 raise ValueError("it has a size that was never measured")
         except (IndexError, KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"no state of this autoscaler: {error}") from error
+            raise ValueError(f"not a state of this autoscaler: {error}") from error
         return made
 
 

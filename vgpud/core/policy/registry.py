@@ -24,11 +24,11 @@ def _las(name: str, arguments: Arguments, *, by_width: bool) -> Policy:
     if "every" in named:
         if arguments.numbers or set(named) > {"every"} or words > {"keep"} or named["every"] < LEAST_S:
             raise PolicyError(
-                f"{name}: every=SECONDS, 1 or more, is 2D-LAS without levels: it goes with the word keep alone"
+                f"{name}: every=SECONDS, 1 or more, is 2D-LAS without levels: only keep may be added to it"
             )
         return ContinuousLas(name, by_width=by_width, every_s=named["every"], keep="keep" in words)
     if "keep" in words:
-        raise PolicyError(f"{name}: keep goes with every=SECONDS; with levels those that run are kept anyway")
+        raise PolicyError(f"{name}: keep needs every=SECONDS; with levels, running jobs are kept anyway")
     thresholds = tuple(arguments.numbers) or DEFAULT_THRESHOLDS
     if list(thresholds) != sorted(set(thresholds)) or thresholds[0] * SECOND_NS < 1:
         raise PolicyError(f"{name}: thresholds must rise, from above 0: write for example 3250,7200")
@@ -51,7 +51,7 @@ def _gittins(name: str, arguments: Arguments, *, by_width: bool) -> Policy:
 def _finish_time(name: str, arguments: Arguments) -> Policy:
     lease_s = arguments.named_numbers.get("lease", DEFAULT_LEASE_S)
     if lease_s < LEAST_S:
-        raise PolicyError(f"{name}: leases are looked at when they end: write 1 second or more, for example lease=1200")
+        raise PolicyError(f"{name}: leases are checked when they end: write 1 second or more, for example lease=1200")
     return FinishTimeFairness(name, lease_s=lease_s)
 
 

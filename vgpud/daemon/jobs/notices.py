@@ -73,7 +73,7 @@ class Notifier:
             if waiting + len(runs) > most:
                 for run in runs:
                     run.close()
-                self._port.note("job.notify_failed", job, f"{most} notifications wait already: it was left out")
+                self._port.note("job.notify_failed", job, f"{most} notifications wait already: this one was left out")
                 return
         if not runs:
             return

@@ -96,7 +96,7 @@ class ApiServer:
         try:
             client = self._connect()
         except Exception as error:
-            log.warning("there is no way to the API server: %s", reason_of(error))
+            log.warning("cannot connect to the API server: %s", reason_of(error))
             return
         if self._former is not None:
             await self._former.close()
