@@ -15,7 +15,7 @@ import pytest
 
 from tests.daemon import engine
 from tests.daemon.engine import ID, OTHER, Engine, end
-from tests.daemon.node import Node, eventually
+from tests.daemon.node import Node, wait_until
 from tests.daemon.test_containers import made, site, with_device  # noqa: F401  fixtures
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 from vgpud.v1alpha1 import vgpud_pb2_grpc as stubs
@@ -63,7 +63,7 @@ def tree() -> Iterator[Enter]:
             for path in reversed(paths):
                 for pid in pids(path):
                     os.kill(pid, signal.SIGKILL)
-                eventually(lambda path=path: not pids(path), f"an empty {path}")
+                wait_until(lambda path=path: not pids(path), f"an empty {path}")
                 path.rmdir()
 
 
@@ -131,7 +131,7 @@ def test_the_slice_outlives_its_containers_and_ends_with_the_claim(
     for _ in range(3):  # a container that crashes
         assert join(with_device, enter(f"kubepods/pod{POD}/{ID}")) == ""
         end(with_device.running[-1])
-        eventually(lambda: members(kubernetes) == [], "its end")
+        wait_until(lambda: members(kubernetes) == [], "its end")
     with pytest.raises(grpc.RpcError) as error:
         kubernetes.slices.DeleteSlice(pb.DeleteSliceRequest(name=NAME, force=True))
     assert "of the ResourceClaim team/half: delete its pods" in str(error.value.details())

@@ -20,7 +20,7 @@ import pytest
 from tests.attach import client
 from tests.daemon import engine
 from tests.daemon.engine import ID, OTHER, Engine, end
-from tests.daemon.node import Node, eventually
+from tests.daemon.node import Node, wait_until
 from vgpud.containers import disk_work
 from vgpud.core.checksums import unseal
 from vgpud.v1alpha1 import vgpud_pb2 as pb
@@ -111,9 +111,9 @@ def test_the_engine_gives_up_before_the_start(made: Engine, site: Node) -> None:
     _status, _body, runtime = made.create(HALF)
     assert site.names() == [NAME]
     end(runtime)
-    eventually(lambda: site.names() == [], "the slice's end")
+    wait_until(lambda: site.names() == [], "the slice's end")
     assert "gave up" in events(site, "container.ended")[0]
-    eventually(lambda: list((site.runtime / "containers").iterdir()) == [], "the end of its files")
+    wait_until(lambda: list((site.runtime / "containers").iterdir()) == [], "the end of its files")
 
 
 def test_it_lives_with_its_first_process(made: Engine, site: Node, cgroups: list[Path]) -> None:
@@ -121,7 +121,7 @@ def test_it_lives_with_its_first_process(made: Engine, site: Node, cgroups: list
     (known,) = site.get(NAME).containers
     assert (known.id, known.pid, Path(known.cgroup).name) == (ID, init.pid, cgroups[0].name)
     end(init)
-    eventually(lambda: site.names() == [], "the slice's end")
+    wait_until(lambda: site.names() == [], "the slice's end")
     assert made.hook("stopped") == ("ok", b""), "the hook may come late"
 
 
@@ -139,7 +139,7 @@ def test_others_in_its_cgroup_keep_it(made: Engine, site: Node, cgroups: list[Pa
     with pytest.raises(AssertionError, match="did not come"):
         _soon(lambda: site.names() == [])
     end(other)
-    eventually(lambda: site.names() == [], "the slice's end")
+    wait_until(lambda: site.names() == [], "the slice's end")
 
 
 def _soon(condition: object) -> None:
@@ -160,7 +160,7 @@ def test_the_cgroup_says_whose_a_program_is(made: Engine, site: Node, cgroups: l
     site.create("anyone", 250)
     status, _program = attach_from(made, cgroups[0], site.socket(NAME), CONTAINER_USER)
     assert status == client.OK, "any user of the container"
-    (listed,) = eventually(site.processes, "the program in the list")
+    (listed,) = wait_until(site.processes, "the program in the list")
     assert (listed.container, listed.slice, listed.uid) == (ID, NAME, 12345)
     status, _program = attach_from(made, cgroups[0], site.socket("anyone"))
     assert status == client.DENIED, "no other slice, though it is root and the slice is anyone's"
@@ -181,7 +181,7 @@ def test_the_shared_socket_finds_the_slice(made: Engine, site: Node, cgroups: li
     shared = str(site.runtime / "cdi" / "attach.sock")
     status, _program = attach_from(made, cgroups[0], shared, CONTAINER_USER)
     assert status == client.OK
-    assert [p.slice for p in eventually(site.processes, "the program in the list")] == [NAME]
+    assert [p.slice for p in wait_until(site.processes, "the program in the list")] == [NAME]
     outside = client.attach(shared)
     assert outside.status == client.NO_SLICE and "--device vgpu.dev/gpu=" in outside.text
     outside.close()
@@ -220,7 +220,7 @@ def test_restart_of_a_container(made: Engine, site: Node, cgroups: list[Path]) -
     with pytest.raises(AssertionError, match="did not come"):
         _soon(lambda: site.names() == [])
     end(new)
-    eventually(lambda: site.names() == [], "the slice's end")
+    wait_until(lambda: site.names() == [], "the slice's end")
 
 
 def _never(condition: Callable[[], bool]) -> None:
@@ -237,7 +237,7 @@ def test_a_container_that_runs_keeps_its_id(made: Engine, site: Node, cgroups: l
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as hasty:  # the same, and does not wait for the answer
         hasty.connect(made.socket)
         hasty.sendall(engine.message("create", (made.bundle(HALF) / "config.json").read_bytes()))
-    eventually(lambda: len(events(site, "container.refused")) == 2, "the second refusal")
+    wait_until(lambda: len(events(site, "container.refused")) == 2, "the second refusal")
     _never(lambda: site.names() != [NAME])
     assert site.get(NAME).uid == before and site.get(NAME).spec.gpus_milli == 500
     assert init.poll() is None
@@ -286,13 +286,13 @@ def test_containers_survive_the_daemon(made: Engine, site: Node, cgroups: list[P
     site.stop(signal.SIGKILL)
     end(gone)
     site.start()
-    eventually(lambda: len(site.names()) == 2, "the end of the one that died meanwhile")
+    wait_until(lambda: len(site.names()) == 2, "the end of the one that died meanwhile")
     assert site.get(NAME).uid == before
     assert [(c.id, c.pid) for c in site.get(NAME).containers] == [(ID, kept.pid)]
     end(pending)
-    eventually(lambda: site.names() == [NAME], "the end of the one that never started")
+    wait_until(lambda: site.names() == [NAME], "the end of the one that never started")
     end(kept)
-    eventually(lambda: site.names() == [], "the end of the one that lived")
+    wait_until(lambda: site.names() == [], "the end of the one that lived")
 
 
 def test_a_pid_that_was_used_again_is_another_process(made: Engine, site: Node, cgroups: list[Path]) -> None:
@@ -308,7 +308,7 @@ def test_a_pid_that_was_used_again_is_another_process(made: Engine, site: Node, 
         database.execute("UPDATE containers SET body = ?", (json.dumps(changed),))
     database.close()
     site.start()
-    eventually(lambda: site.names() == [], "the end of a container whose pid is another's")
+    wait_until(lambda: site.names() == [], "the end of a container whose pid is another's")
     assert init.poll() is None
 
 
@@ -320,8 +320,8 @@ def test_its_files_go_with_it_also_while_no_daemon_ran(made: Engine, site: Node)
     site.stop(signal.SIGKILL)
     end(runtime)
     site.start()
-    eventually(lambda: site.names() == [], "the slice's end")
-    eventually(lambda: list((site.runtime / "containers").iterdir()) == [], "the end of its files")
+    wait_until(lambda: site.names() == [], "the slice's end")
+    wait_until(lambda: list((site.runtime / "containers").iterdir()) == [], "the end of its files")
 
 
 # ---- peers that behave badly ----
@@ -370,7 +370,7 @@ def test_the_bound_by_environment_is_live(made: Engine, site: Node) -> None:
     site.write_config()
     assert site.process
     site.process.send_signal(signal.SIGHUP)
-    eventually(lambda: "config.reloaded" in site.event_kinds(), "the new configuration")
+    wait_until(lambda: "config.reloaded" in site.event_kinds(), "the new configuration")
     status, body, _runtime = made.create("VGPU=1", container_id=OTHER)
     assert status == "refused" and b"--annotation dev.vgpu/gpus=1" in body
 
@@ -383,7 +383,7 @@ def test_class_and_priority_by_environment_as_the_site_allows(made: Engine, site
     site.write_config()
     assert site.process
     site.process.send_signal(signal.SIGHUP)
-    eventually(lambda: "config.reloaded" in site.event_kinds(), "the new configuration")
+    wait_until(lambda: "config.reloaded" in site.event_kinds(), "the new configuration")
     assert made.create(*asked)[0] == "config"
     (name,) = site.names()
     spec = site.get(name).spec
@@ -412,7 +412,7 @@ def test_many_at_once(made: Engine, site: Node) -> None:
 
 def test_a_removed_socket_comes_back(made: Engine, site: Node) -> None:
     os.unlink(made.socket)
-    eventually(lambda: "socket.repaired" in site.event_kinds(), "the notice")
+    wait_until(lambda: "socket.repaired" in site.event_kinds(), "the notice")
     assert made.create(HALF)[0] == "config"
 
 
@@ -462,7 +462,7 @@ def test_a_container_with_a_size(with_device: Engine, site: Node, cgroups: list[
     assert with_device.hook("started", pid=init.pid) == ("ok", b"")
     assert [c.pid for c in site.get(NAME).containers] == [init.pid]
     end(init)
-    eventually(lambda: site.names() == [], "the slice's end")
+    wait_until(lambda: site.names() == [], "the slice's end")
 
 
 @pytest.mark.parametrize(("by_device", "meanwhile"), [(False, "served"), (True, "served"), (False, "away")])
@@ -486,8 +486,8 @@ def test_the_hosts_run_that_a_container_mounts_is_as_it_was(
     end(init)
     if meanwhile == "away":
         site.start()
-    eventually(lambda: site.names() == [], "the slice's end")
-    eventually(lambda: list(run.iterdir()) == [], "the end of what was made in it")
+    wait_until(lambda: site.names() == [], "the slice's end")
+    wait_until(lambda: list(run.iterdir()) == [], "the end of what was made in it")
 
 
 def test_refusals_of_the_hook(with_device: Engine, site: Node, cgroups: list[Path]) -> None:
@@ -551,7 +551,7 @@ def test_a_one_time_device(with_device: Engine, site: Node, cgroups: list[Path])
     status, body = with_device.hook("started", OTHER, second.pid)
     assert status == "refused" and b"is for one container" in body
     end(init)
-    eventually(lambda: site.names() == [], "the slice's end")
+    wait_until(lambda: site.names() == [], "the slice's end")
     assert not (site.directory / "cdi/vgpu.dev-gpu_job.json").exists()
 
 
@@ -559,7 +559,7 @@ def test_an_unused_device_ends(site: Node) -> None:
     site.settings["grace_s"] = "1"
     site.start()
     one_time(site)
-    eventually(lambda: site.names() == [], "its end")
+    wait_until(lambda: site.names() == [], "its end")
     assert not (site.directory / "cdi/vgpu.dev-gpu_job.json").exists()
 
 

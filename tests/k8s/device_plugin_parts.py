@@ -12,7 +12,7 @@ from typing import Any
 
 import grpc
 
-from tests.daemon.node import eventually
+from tests.daemon.node import wait_until
 from vgpud.k8s.kubelet_api import device_plugin_pb2 as dp
 from vgpud.k8s.kubelet_api import device_plugin_pb2_grpc as dp_grpc
 from vgpud.k8s.kubelet_api import pod_resources_pb2 as pr
@@ -73,7 +73,7 @@ class DeviceManager(dp_grpc.RegistrationServicer, pr_grpc.PodResourcesListerServ
     def registration(self) -> dp.RegisterRequest:
         """The next one, and the devices that follow it."""
         request = self.registered.get(timeout=30)
-        eventually(lambda: self.devices, "the devices")
+        wait_until(lambda: self.devices, "the devices")
         return request
 
     @property

@@ -14,7 +14,7 @@ from typing import Any
 import grpc
 import yaml
 
-from tests.daemon.node import eventually
+from tests.daemon.node import wait_until
 from vgpud.cli.demo.private_system import OwnSystem
 from vgpud.k8s.core.names import DRIVER
 from vgpud.k8s.kubelet_api import dra_v1_pb2 as dra
@@ -39,7 +39,7 @@ class Kubelet:
 
     def register(self) -> registration_pb2.PluginInfo:
         """As when the registration's socket appears: GetInfo, then the verdict."""
-        eventually(self.registration.exists, "the registration's socket")
+        wait_until(self.registration.exists, "the registration's socket")
         with grpc.insecure_channel(f"unix:{self.registration}") as channel:
             stub = registration_pb2_grpc.RegistrationStub(channel)
             info = stub.GetInfo(registration_pb2.InfoRequest(), timeout=20, wait_for_ready=True)

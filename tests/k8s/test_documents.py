@@ -15,7 +15,7 @@ import yaml
 from click.testing import CliRunner
 from lightkube import ApiError
 
-from tests.daemon.node import eventually
+from tests.daemon.node import wait_until
 from tests.k8s import control_plane as plane
 from tests.k8s.charts import CHART, ROOT, VERSION, helm, template, wrong
 from tests.k8s.control_plane import ControlPlane, control_plane
@@ -297,12 +297,12 @@ def test_a_real_server_takes_every_object(api: ControlPlane) -> None:
         return False
 
     too_little = {"capacity": {"requests": {"sm": "500"}}}
-    eventually(lambda: refused(too_little, "sm below 1000 needs memory"), "the chart's policy")
+    wait_until(lambda: refused(too_little, "sm below 1000 needs memory"), "the chart's policy")
     order = ["Namespace", "", "ResourceQuota"]
     shown = [one for one in objects() if one["kind"] not in LATER]
     for one in sorted(shown, key=lambda one: order.index(one["kind"] if one["kind"] in order else "")):
         api.create(one)
-    eventually(lambda: refused({"deviceClassName": "vgpu-latency"}, "exceeded quota: gpus"), "the documented quota")
+    wait_until(lambda: refused({"deviceClassName": "vgpu-latency"}, "exceeded quota: gpus"), "the documented quota")
     quarter = next(one for one in objects() if one["kind"] == "Pod" and "vgpu.dev/half" in str(one))
     quarter = yaml.safe_load(yaml.safe_dump(quarter).replace("vgpu.dev/half", "vgpu.dev/quarter"))
     quarter["metadata"]["name"] = "quarter"

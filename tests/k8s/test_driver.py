@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.daemon.node import eventually
+from tests.daemon.node import wait_until
 from tests.k8s.charts import wrong
 from tests.k8s.fake_api import SLICES, FakeApi
 from tests.k8s.parts import MIB, NODE, Cluster, allocated, kubeconfig
@@ -40,7 +40,7 @@ class FakeCluster(Cluster):
             pools = {str(one["spec"]["pool"]) for one in found}
             return found if len(found) == count and len(pools) == 1 else []
 
-        made: list[dict[str, Any]] = eventually(complete, f"{count} ResourceSlices; {self.log.read_text()}")
+        made: list[dict[str, Any]] = wait_until(complete, f"{count} ResourceSlices; {self.log.read_text()}")
         return made
 
     def add(self, claim: dict[str, Any]) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def test_kubernetes_1_34_gets_what_it_can_store(cluster: FakeCluster) -> None:
     (made,) = cluster.published(1)
     assert [one["name"] for one in made["spec"]["devices"]] == ["gpu-0", "gpu-1"]
     assert "consumesCounters" not in made["spec"]["devices"][0] and "sharedCounters" not in made["spec"]
-    eventually(lambda: "Kubernetes 1.34 cannot store halves" in cluster.log.read_text(), "a sentence about it")
+    wait_until(lambda: "Kubernetes 1.34 cannot store halves" in cluster.log.read_text(), "a sentence about it")
 
 
 def test_a_claim_is_prepared_and_released(cluster: FakeCluster) -> None:
@@ -130,7 +130,7 @@ def test_events_are_written_about_the_claim_and_its_pod(cluster: FakeCluster) ->
         found = [one for path, one in list(cluster.api.objects.items()) if path.startswith(prefix)]
         return {one["regarding"]["kind"]: one for one in found}
 
-    eventually(lambda: len(written()) == 2, "the Events")
+    wait_until(lambda: len(written()) == 2, "the Events")
     event = written()["ResourceClaim"]
     assert event["regarding"] | {"apiVersion": ""} == {
         "apiVersion": "",
@@ -222,7 +222,7 @@ def test_after_a_boot_the_cdi_files_are_there_before_kubelet_asks(cluster: FakeC
     cluster.system.daemon.kill()
     file.unlink()
     cluster.system.start_daemon()
-    eventually(file.exists, "the CDI file")
+    wait_until(file.exists, "the CDI file")
     assert file.read_text() == text and cluster.kubelet.prepare(claim) == before
 
 
@@ -233,7 +233,7 @@ def test_a_drained_device_is_tainted(cluster: FakeCluster) -> None:
         return [one.get("taints") for one in cluster.api.slices()[-1]["spec"].get("devices", [])]
 
     wanted = {"key": "vgpu.dev/drained", "value": "a-fan-is-broken", "effect": "NoSchedule"}
-    eventually(lambda: [wanted] in taints() and taints().count([wanted]) == 7, "the taints")  # a tenth is too small
+    wait_until(lambda: [wanted] in taints() and taints().count([wanted]) == 7, "the taints")  # a tenth is too small
     (refused,) = cluster.kubelet.prepare(half(cluster, "strict")).values()
     assert "drained: a fan is broken" in refused.error
     tolerations = [{"key": "vgpu.dev/drained", "operator": "Exists", "effect": "NoSchedule"}]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from benchmarks import engine
-from tests.daemon.node import eventually
+from tests.daemon.node import wait_until
 from tests.k8s import node as nodes
 from tests.k8s.node import RealNode, cluster
 from tests.k8s.pods import IMAGE, LOAD, VIEW, amounts, claim, on_gpu, pod
@@ -45,7 +45,7 @@ def node(whole_node: RealNode) -> Iterator[RealNode]:
 
 def seen(node: RealNode, name: str, container: str = "c0") -> dict[str, Any]:
     """What VIEW has said in a pod."""
-    lines: list[dict[str, Any]] = eventually(lambda: node.said(name, container), f"what {name} sees")
+    lines: list[dict[str, Any]] = wait_until(lambda: node.said(name, container), f"what {name} sees")
     return lines[0]
 
 
@@ -76,7 +76,7 @@ def test_a_sixth_fifth_waits_until_one_ends(node: RealNode) -> None:
     names = fifths(node, *range(5))
     node.running(*names)
     (last,) = fifths(node, 5)
-    eventually(lambda: any("cannot allocate all claims" in text for text in node.events(last)), "the scheduler's word")
+    wait_until(lambda: any("cannot allocate all claims" in text for text in node.events(last)), "the scheduler's word")
     assert node.phase(last) == "Pending"
     node.delete(names[0])
     node.running(last)
@@ -94,7 +94,7 @@ def test_two_and_a_half_gpus(node: RealNode) -> None:
     assert [milli for milli, _ in by_size] == [500, 1000, 1000]
     assert sorted(found["nvml_bytes"]) == [size for _, size in by_size]
     assert by_size[0][1] == 2048 * MIB
-    status = eventually(lambda: node.api.claim("many")["status"].get("devices"), "the claim's status")
+    status = wait_until(lambda: node.api.claim("many")["status"].get("devices"), "the claim's status")
     status_sizes = sorted((one["data"]["smMilli"]["min"], one["data"]["memoryBytes"]["max"]) for one in status)
     assert status_sizes == by_size and {one["data"]["slice"] for one in status} == {made.name}
 
@@ -123,7 +123,7 @@ def test_two_containers_of_a_pod_are_in_one_slice(node: RealNode) -> None:
     node.run(pod("pair", VIEW_AND_LOAD, VIEW_AND_LOAD, claim_name="pair"))
     node.running("pair")
     assert [seen(node, "pair", name)["cuda_bytes"] for name in ("c0", "c1")] == [2048 * MIB] * 2
-    eventually(lambda: len(node.pids("pair")) == 2, "two programs in the slice")
+    wait_until(lambda: len(node.pids("pair")) == 2, "two programs in the slice")
     assert len(node.slices()[node.slice_of("pair")].containers) == 2
 
 
@@ -163,7 +163,7 @@ def test_a_container_that_restarts_is_in_its_slice_again(node: RealNode) -> None
         statuses = node.pod("crash")["status"].get("containerStatuses", [])
         return sum(one["restartCount"] for one in statuses)
 
-    eventually(lambda: restarts() >= 2, "two restarts")
+    wait_until(lambda: restarts() >= 2, "two restarts")
     assert seen(node, "crash")["cuda_bytes"] == 1024 * MIB
     assert list(node.slices()) == [node.slice_of("crash")]
 
@@ -173,7 +173,7 @@ def test_a_claims_error_is_an_event_of_its_pod(node: RealNode) -> None:
     config = [{"opaque": {"driver": "gpu.vgpu.dev", "parameters": parameters}}]
     use(node, "wrong", amounts(500, "1Gi"), config=config)
     said = "claim default/wrong, class: 'gold' is no class: write batch or latency"
-    eventually(
+    wait_until(
         lambda: any(said in text for text in node.events("wrong")), f"the event; there are {node.events('wrong')}"
     )
 
@@ -246,14 +246,14 @@ def test_pods_do_not_notice_the_restart_of(node: RealNode, part: str) -> None:
     pids = node.at_work("stays")
     slices = node.slices()
     node.restart(part)
-    eventually(node.published, "the ResourceSlices")
+    wait_until(node.published, "the ResourceSlices")
     use(node, "later", amounts(400, "1Gi"))
     node.at_work("later")
-    eventually(lambda: node.pids("stays") == pids, "the same program in its slice, to a vgpud that was started again")
+    wait_until(lambda: node.pids("stays") == pids, "the same program in its slice, to a vgpud that was started again")
     (status,) = node.pod("stays")["status"]["containerStatuses"]
     assert status["restartCount"] == 0
     done = node.said("stays")[-1]["completed"]
-    eventually(lambda: node.said("stays")[-1]["completed"] > done, "more kernels")
+    wait_until(lambda: node.said("stays")[-1]["completed"] > done, "more kernels")
     assert node.slices().keys() == {*slices, node.slice_of("later")}
     node.delete("stays")
-    eventually(lambda: len(node.slices()) == 1, "the end of the first slice")
+    wait_until(lambda: len(node.slices()) == 1, "the end of the first slice")

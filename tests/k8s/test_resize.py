@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.command_line import ask, call
-from tests.daemon.node import eventually
+from tests.daemon.node import wait_until
 from tests.k8s.parts import MIB, allocated
 from tests.k8s.test_driver import POD, FakeCluster, cluster  # noqa: F401  a fixture
 from vgpud.v1alpha1 import vgpud_pb2 as pb
@@ -53,7 +53,7 @@ class Resized:
 
     def becomes(self, *wanted: Numbers) -> None:
         assert self.numbers == list(wanted)
-        eventually(lambda: self.read_status_numbers() == list(wanted), f"{wanted} in the claim's status")
+        wait_until(lambda: self.read_status_numbers() == list(wanted), f"{wanted} in the claim's status")
 
 
 @pytest.fixture

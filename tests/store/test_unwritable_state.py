@@ -18,7 +18,7 @@ import grpc
 import pytest
 
 from tests.attach import client
-from tests.daemon.node import Node, eventually
+from tests.daemon.node import Node, wait_until
 from tests.daemon.test_shells import entry, made
 from vgpud import paths
 from vgpud.core.events import SaveSlice
@@ -96,7 +96,7 @@ def check_serves_without_writing(node: Node, why: str) -> None:
 
 
 def check_recovers(node: Node) -> None:
-    eventually(lambda: "state.writable" in node.event_kinds(), "the disk found writable")
+    wait_until(lambda: "state.writable" in node.event_kinds(), "the disk found writable")
     assert node.create("b", 100).name == "b"
     submit(node)
     node.stop(signal.SIGKILL)
@@ -158,7 +158,7 @@ def test_the_first_start_may_be_on_a_full_disk(disk: Disk) -> None:
     assert "check that its disk has free space" in refusal(lambda: node.create("a", 100))
     assert node.run().returncode == ExitCode.CONFLICT
     disk.free_space()
-    eventually(lambda: "state.writable" in node.event_kinds(), "the disk found writable")
+    wait_until(lambda: "state.writable" in node.event_kinds(), "the disk found writable")
     assert node.create("a", 100).name == "a"
 
 

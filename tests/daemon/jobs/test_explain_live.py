@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from tests.daemon.jobs.queue_node import MISSING, QueueNode, queue_node
-from tests.daemon.node import Node, eventually
+from tests.daemon.node import Node, wait_until
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 from vgpud.v1alpha1 import words
 
@@ -37,7 +37,7 @@ def test_what_was_learnt_and_decided_outlives_the_daemon(queue: QueueNode) -> No
         queue.ended(queue.submit("sleep 0.2", 500)[0])
     (job_id,) = queue.submit("while [ ! -e go ]; do sleep 0.05; done", 1000)
     (alike,) = queue.submit("sleep 0.2", 500)
-    eventually(lambda: queue.get(alike).state == pb.JOB_STATE_COMPLETED, "it has room beside")
+    wait_until(lambda: queue.get(alike).state == pb.JOB_STATE_COMPLETED, "it has room beside")
     queue.until(job_id, "running")
     before = [fact for fact in explained(queue, job_id) if fact[0] == "device"]
     assert len(before) == 1 and "GPU on device " in before[0][1] and "best-fit" in before[0][1]

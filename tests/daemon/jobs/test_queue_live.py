@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from tests.daemon.jobs.queue_node import MISSING, QueueNode, queue_node
-from tests.daemon.node import Node, eventually
+from tests.daemon.node import Node, wait_until
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 pytestmark = pytest.mark.skipif(MISSING, reason="the simulated driver or vgpu-job is not built: run make")
@@ -53,7 +53,7 @@ def test_exit_codes_and_what_they_used(queue: QueueNode) -> None:
 def test_a_gang_has_a_slice_for_each_member(queue: QueueNode) -> None:
     script = 'echo "$VGPU_MEMBER of $VGPU_MEMBERS at $VGPU_SOCKET" >> out; while [ ! -e go ]; do sleep 0.02; done'
     (job_id,) = queue.submit(script, 800, members=2)
-    eventually(lambda: queue.written("out").count("\n") == 2, "both members")
+    wait_until(lambda: queue.written("out").count("\n") == 2, "both members")
     job = queue.get(job_id)
     assert list(job.slices) == [f"j-{job_id}-0", f"j-{job_id}-1"]
     assert sorted(queue.node.names()) == list(job.slices)
@@ -91,11 +91,11 @@ def test_arrays_dependencies_and_holds(queue: QueueNode) -> None:
 def test_cancelled_and_timed_out_jobs_end_with_all_they_started(queue: QueueNode) -> None:
     (slow,) = queue.submit("sleep 1000 & echo $! > child; wait", 500)
     (limited,) = queue.submit("sleep 1000", 500, time_limit={"nanos": 300_000_000})
-    eventually(lambda: queue.written("child").strip(), "its child")
+    wait_until(lambda: queue.written("child").strip(), "its child")
     queue.jobs.CancelJob(pb.CancelJobRequest(job_id=slow))
     assert queue.ended(slow).state == pb.JOB_STATE_CANCELLED
     child = int(queue.written("child"))
-    eventually(lambda: not Path(f"/proc/{child}").exists(), "the end of its child")
+    wait_until(lambda: not Path(f"/proc/{child}").exists(), "the end of its child")
     assert queue.ended(limited).state == pb.JOB_STATE_TIMED_OUT
     assert queue.node.names() == []
     code, text = refused(lambda: queue.jobs.CancelJob(pb.CancelJobRequest(job_id=slow)))
@@ -133,7 +133,7 @@ def test_jobs_outlive_the_daemon(queue: QueueNode, number: int) -> None:
     (ends,) = queue.submit(wait.format("early", 6), 1000)
     (waits,) = queue.submit("echo $VGPU_JOB_ID >> ran", 1000)
     (held,) = queue.submit("touch held", 100, hold=True)
-    eventually(lambda: queue.written("ran").count("\n") == 2, "both")
+    wait_until(lambda: queue.written("ran").count("\n") == 2, "both")
     before = {name: queue.node.get(name).uid for name in queue.node.names()}
     queue.node.stop(number)
     (queue.work / "early").touch()
@@ -197,7 +197,7 @@ def test_a_jobs_slice_is_the_queues_alone(queue: QueueNode) -> None:
     (job_id,) = queue.submit("while [ ! -e go ]; do sleep 0.02; done", 500)
     queue.until(job_id, "running")
     name = f"j-{job_id}"
-    eventually(lambda: name in queue.node.names(), "its slice")
+    wait_until(lambda: name in queue.node.names(), "its slice")
     for call in (
         lambda: queue.node.slices.DeleteSlice(pb.DeleteSliceRequest(name=name, force=True)),
         lambda: queue.node.slices.UpdateSlice(pb.UpdateSliceRequest(name=name, spec=pb.SliceSpec(gpus_milli=900))),

@@ -23,7 +23,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from tests.api.asker import Asker
 from tests.daemon.jobs.queue_node import MISSING, QueueNode, queue_node
 from tests.daemon.jobs.test_queue_live import refused
-from tests.daemon.node import Node, eventually
+from tests.daemon.node import Node, wait_until
 from vgpud.core import events as ev
 from vgpud.core import origins
 from vgpud.core.jobs.model import Ask, Job, JobSpec, JobState, QueueSpec
@@ -82,14 +82,14 @@ def test_one_that_was_ordered_to_end_is_ordered_again(queue: QueueNode) -> None:
     (job_id,) = queue.submit("sleep 1000", 500)
     (again,) = queue.submit("echo $VGPU_JOB_ATTEMPT >> ran; while [ ! -e go ]; do sleep 0.02; done", 500)
     queue.until(job_id, "running")
-    eventually(lambda: queue.written("ran"), "its first attempt")
+    wait_until(lambda: queue.written("ran"), "its first attempt")
     queue.node.stop(signal.SIGKILL)
     change(queue, job_id, stopping="cancelled by its owner", stop_to=JobState.CANCELLED)
     change(queue, again, stopping="job 9 needs the room", stop_to=JobState.SUSPENDED)
     queue.start()
     job = queue.ended(job_id)
     assert (job.state, job.reason) == (pb.JOB_STATE_CANCELLED, "cancelled by its owner")
-    eventually(lambda: queue.get(again).preemptions == 1, "it makes room, although nobody needs it any more")
+    wait_until(lambda: queue.get(again).preemptions == 1, "it makes room, although nobody needs it any more")
     assert queue.until(again, "running").attempt == 1
     (queue.work / "go").touch()
     assert queue.ended(again).state == pb.JOB_STATE_COMPLETED
@@ -102,7 +102,7 @@ def test_one_that_ends_because_the_former_daemon_stopped_it_is_started_again(que
     its state then exits with 0, and has not completed."""
     tidies = f'trap "sleep 1.5; exit {code}" TERM; while :; do sleep 0.05; done'
     (job_id,) = queue.submit(f"echo $VGPU_JOB_ATTEMPT >> ran; [ $VGPU_JOB_ATTEMPT = 2 ] || {{ {tidies}; }}", 500)
-    eventually(lambda: queue.written("ran"), "its first attempt")
+    wait_until(lambda: queue.written("ran"), "its first attempt")
     queue.node.stop(signal.SIGKILL)
     begun = (queue.node.state / "jobs" / f"{job_id}.1" / "begun").read_text()
     (supervisor,) = [int(line.split()[1]) for line in begun.splitlines() if line.startswith("pid ")]
@@ -117,7 +117,7 @@ def test_one_that_ends_because_the_former_daemon_stopped_it_is_started_again(que
 def test_slices_without_their_job_go_at_the_next_start(queue: QueueNode) -> None:
     (job_id,) = queue.submit("while [ ! -e go ]; do sleep 0.02; done", 500)
     queue.until(job_id, "running")
-    eventually(lambda: queue.node.names(), "its slice")
+    wait_until(lambda: queue.node.names(), "its slice")
     queue.node.stop(signal.SIGKILL)
     (queue.work / "go").touch()
     change(queue, job_id, state=JobState.COMPLETED, ended_ns=1 << 61, placement=())
@@ -331,18 +331,18 @@ def test_nothing_is_half_queued_while_the_database_cannot_be_written(queue: Queu
     """What is asked for is refused and never runs; what ends meanwhile is kept in mind, and written when it can be."""
     (running,) = queue.submit("while [ ! -e go ]; do sleep 0.02; done; exit 4", 500)
     queue.until(running, "running")
-    eventually(lambda: queue.node.names(), "its slice")
+    wait_until(lambda: queue.node.names(), "its slice")
     with held_database(queue):
         code, text = refused(lambda: queue.submit("touch ran", 500, "again", array_indices=[1, 2, 3]))
         assert code is grpc.StatusCode.UNAVAILABLE
         assert "nothing was changed" in text
         (queue.work / "go").touch()
         assert queue.ended(running).exit_code == 4
-    eventually(
+    wait_until(
         lambda: all(job.state == pb.JOB_STATE_CANCELLED for job_id, job in queue.all().items() if job_id != running),
         "the end of what was refused",
     )
-    eventually(lambda: not queue.node.names(), "the end of its slice")
+    wait_until(lambda: not queue.node.names(), "the end of its slice")
     (after,) = queue.submit("touch after", 500)
     assert queue.ended(after).state == pb.JOB_STATE_COMPLETED
     queue.restart(signal.SIGKILL)
@@ -371,7 +371,7 @@ def test_who_is_held_up_for_a_moment_notices_nothing(queue: QueueNode) -> None:
                 time.sleep(0.3)
                 assert not asked.done()
             asked.result(30)
-    eventually(lambda: queue.written("ran") == "" and (queue.work / "ran").exists(), "the job's end")
+    wait_until(lambda: queue.written("ran") == "" and (queue.work / "ran").exists(), "the job's end")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to ask as another user")

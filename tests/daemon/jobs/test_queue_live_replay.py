@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.daemon.jobs.queue_node import MISSING, QueueNode, queue_node
-from tests.daemon.node import Node, eventually
+from tests.daemon.node import Node, wait_until
 from vgpud.core.jobs.model import JobState
 from vgpud.simulate import replay
 from vgpud.v1alpha1 import vgpud_pb2 as pb
@@ -72,7 +72,7 @@ def test_a_live_run_is_decided_again_in_the_same_way(queue: QueueNode, recording
 
 def test_what_was_decided_otherwise_is_found(queue: QueueNode, recording: Path) -> None:
     queue.ended(queue.submit("true", 500)[0])
-    eventually(lambda: "JobEnded" in recording.read_text(), "the end in the recording")
+    wait_until(lambda: "JobEnded" in recording.read_text(), "the end in the recording")
     queue.node.stop()
     text = recording.read_text()
     assert '"attempt": 1' in text

@@ -12,7 +12,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from tests.daemon.jobs.queue_node import MISSING, queue_node
 from tests.daemon.jobs.test_queue_live import refused
-from tests.daemon.node import Node, eventually
+from tests.daemon.node import Node, wait_until
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 pytestmark = pytest.mark.skipif(MISSING, reason="the simulated driver or vgpu-job is not built")
@@ -73,4 +73,4 @@ def test_an_array_with_a_limit_and_a_notification(node: Node) -> None:
         assert "the array of job" in queue.get(ids[2]).reason
         (queue.work / "go").touch()
         assert [queue.ended(job_id).state for job_id in ids] == [pb.JOB_STATE_COMPLETED] * 3
-        eventually(lambda: out.exists() and sorted(out.read_text().split()) == ["0", "4", "7"], "three notifications")
+        wait_until(lambda: out.exists() and sorted(out.read_text().split()) == ["0", "4", "7"], "three notifications")

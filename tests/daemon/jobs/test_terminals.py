@@ -17,7 +17,7 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 
 from tests.daemon.jobs.queue_node import MISSING, QueueNode, queue_node
-from tests.daemon.node import PATIENCE_S, eventually
+from tests.daemon.node import PATIENCE_S, wait_until
 from vgpud.client import AsyncClient, Client, calls
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
@@ -70,7 +70,7 @@ class Call:
         self._requests.put(pb.AttachJobRequest(**fields))
 
     def until(self, text: str) -> None:
-        eventually(lambda: text.encode() in self.seen, f"{text!r}; there is {self.seen!r}, {self.jobs}, {self.error}")
+        wait_until(lambda: text.encode() in self.seen, f"{text!r}; there is {self.seen!r}, {self.jobs}, {self.error}")
 
     def run(self, line: str, answer: str) -> None:
         """Types a line at the prompt, and waits for what it prints."""
@@ -78,7 +78,7 @@ class Call:
         before = self.seen.count(PROMPT.encode())
         self.type(f"{line}\n")
         self.until(answer)
-        eventually(lambda: self.seen.count(PROMPT.encode()) > before, f"a prompt after {line!r}: {self.seen!r}")
+        wait_until(lambda: self.seen.count(PROMPT.encode()) > before, f"a prompt after {line!r}: {self.seen!r}")
 
     def leave(self) -> None:
         self._call.cancel()
@@ -133,7 +133,7 @@ def test_a_shell(there: QueueNode, submit: Submit) -> None:
     call.type("\x03")  # Ctrl-C
     call.until("^C")
     call.type("\n")  # the kernel flushes output with the signal, perhaps the prompt as well
-    eventually(lambda: call.seen.endswith(PROMPT.encode()), "the prompt again")
+    wait_until(lambda: call.seen.endswith(PROMPT.encode()), "the prompt again")
     call.run("echo after-$((6 * 7))", "after-42")
     call.type("exit 7\n")
     call.wait()
@@ -151,9 +151,9 @@ def test_leaving_and_joining_again(there: QueueNode, submit: Submit) -> None:
     first.until("soon-25")
     first.leave()
     assert there.get(job_id).state == pb.JOB_STATE_RUNNING
-    eventually(lambda: "two-3" in there.written(f"{job_id}.log"), "output with nobody there")
+    wait_until(lambda: "two-3" in there.written(f"{job_id}.log"), "output with nobody there")
     second = Call(there, job_id)
-    eventually(lambda: second.replay is not None, "the output of before")
+    wait_until(lambda: second.replay is not None, "the output of before")
     assert second.replay and b"one-2" in second.replay and b"two-3" in second.replay
     second.run("echo three-$((1 + 3))", "three-4")
     second.type("exit\n")
@@ -167,7 +167,7 @@ def test_joined_again_the_window_is_drawn_again(there: QueueNode, submit: Submit
     first.until("drawn")
     first.leave()
     second = Call(there, job_id, size=(50, 90))
-    eventually(lambda: b"drawn" in second.output, "a window that is drawn anew although its size is the same")
+    wait_until(lambda: b"drawn" in second.output, "a window that is drawn anew although its size is the same")
 
 
 def test_the_next_viewer_takes_over(there: QueueNode, submit: Submit) -> None:
@@ -201,7 +201,7 @@ def test_a_restart_of_the_daemon(there: QueueNode, submit: Submit) -> None:
 def test_a_job_that_waits(there: QueueNode, submit: Submit) -> None:
     job_id = submit("echo said; exit 5", hold=True)
     call = Call(there, job_id, size=None)
-    eventually(lambda: call.jobs, "its state")
+    wait_until(lambda: call.jobs, "its state")
     assert call.jobs[0].state == pb.JOB_STATE_HELD
     call.type("dropped while it waits\n")
     there.jobs.ReleaseJob(pb.ReleaseJobRequest(job_id=job_id))
@@ -234,7 +234,7 @@ def test_a_shell_that_ignores_sigterm_is_hung_up(there: QueueNode, submit: Submi
     """An interactive bash does; its grace of 10 s need not run out."""
     job_id = submit("trap 'echo bye; exit 0' TERM; bash --norc --noprofile -ic 'sleep 1000'; exec bash --norc -i")
     call = Call(there, job_id)
-    eventually(lambda: call.replay is not None, "its terminal")
+    wait_until(lambda: call.replay is not None, "its terminal")
     shell = submit()
     at = Call(there, shell)
     at.until(PROMPT)
@@ -255,11 +255,11 @@ def test_a_preempted_job_continues(there: QueueNode, submit: Submit) -> None:
     call = Call(there, job_id)
     call.run("here=$$", "here")
     others = [submit("sleep 1000", 1000, priority=5, queue=rules.name) for _ in range(2)]
-    eventually(lambda: call.jobs[-1].state == pb.JOB_STATE_SUSPENDED, "its suspension")
+    wait_until(lambda: call.jobs[-1].state == pb.JOB_STATE_SUSPENDED, "its suspension")
     call.run("echo meanwhile-$((2 * 8))", "meanwhile-16")
     for other in others:
         there.jobs.CancelJob(pb.CancelJobRequest(job_id=other))
-    eventually(lambda: call.jobs[-1].state == pb.JOB_STATE_RUNNING, "its continuation")
+    wait_until(lambda: call.jobs[-1].state == pb.JOB_STATE_RUNNING, "its continuation")
     call.run("test $here = $$ && echo same-$((2 * 9))", "same-18")
 
 
@@ -272,7 +272,7 @@ def test_a_time_limit(there: QueueNode, submit: Submit) -> None:
 
 def test_much_output_with_no_viewer_there(there: QueueNode, submit: Submit) -> None:
     job_id = submit("head -c 50000000 /dev/zero | tr '\\0' 'x' | fold -w 99; echo; echo end-of-it; exec sleep 1000")
-    eventually(lambda: "end-of-it" in there.written(f"{job_id}.log")[-40:], "all of the output")
+    wait_until(lambda: "end-of-it" in there.written(f"{job_id}.log")[-40:], "all of the output")
     call = Call(there, job_id)
     call.until("end-of-it")
     assert call.replay is not None and 60_000 < len(call.replay) <= 65_536 and call.replay.startswith(b"x" * 99)
