@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.core.test_containers import send
-from tests.core.test_machine import answer, device, started
+from tests.core.test_machine import answer, device, make_state
 from tests.examples import examples
 from tests.k8s.core.allocator import Allocator, Request, consumed
 from vgpud.core import events as core
@@ -200,7 +200,7 @@ def prepare(state: State, given_: Mapping[str, Any], gpus_: Sequence[Gpu]) -> tu
 @given(st.lists(st.tuples(requests.filter(consistent), st.integers(0, 3)), min_size=1, max_size=12))
 def test_the_node_admits_what_the_scheduler_allocates(steps: list[tuple[Request, int]]) -> None:
     """steps: a claim, and how many of the oldest are released before it."""
-    made, state = allocator(3), started(3, kubernetes_devices=(ALL_DEVICES,))
+    made, state = allocator(3), make_state(3, kubernetes_devices=(ALL_DEVICES,))
     uids: dict[str, str] = {}
     for number, (asked, ended) in enumerate(steps):
         for name in list(uids)[:ended]:
