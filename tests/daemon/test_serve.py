@@ -337,15 +337,15 @@ def test_new_numbers_do_not_wait_for_the_disk(node: Node) -> None:
     control, _report = tenant.map()
     limits = client.PAGE + ffi.offsetof("struct vg_control_device", "min_milli")
 
-    def shown() -> tuple[int, int]:
+    def read_limits() -> tuple[int, int]:
         return struct.unpack_from("<II", control, limits)
 
-    wait_until(lambda: shown() == (500, 500), "the first numbers")
+    wait_until(lambda: read_limits() == (500, 500), "the first numbers")
     request = pb.UpdateSliceRequest(name="a", spec=pb.SliceSpec(min_milli=200, max_milli=800))
     with contextlib.closing(sqlite3.connect(node.state / "vgpud.sqlite3", isolation_level=None)) as busy:
         busy.execute("BEGIN IMMEDIATE")
         waiting = node.slices.UpdateSlice.future(request)
-        wait_until(lambda: shown() == (200, 800), "the change in force")
+        wait_until(lambda: read_limits() == (200, 800), "the change in force")
         assert not waiting.done(), "what is answered is saved"
         busy.execute("COMMIT")
         (device,) = waiting.result().slice.devices
@@ -357,7 +357,7 @@ def test_new_numbers_do_not_wait_for_the_disk(node: Node) -> None:
         assert error.value.code() is grpc.StatusCode.UNAVAILABLE
         assert "nothing was changed" in error.value.details()
         busy.execute("COMMIT")
-    wait_until(lambda: shown() == (200, 800), "the old numbers again")
+    wait_until(lambda: read_limits() == (200, 800), "the old numbers again")
     assert node.get().devices[0].max_milli == 800
 
 

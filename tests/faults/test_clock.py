@@ -64,7 +64,7 @@ def metrics(machine: Machine) -> dict[str, float]:
 def test_times_of_jobs_do_not_follow_a_clock_that_is_set(machine: Machine, off_s: int) -> None:
     queue = machine.queue
     (ended,) = queue.submit("true")
-    queue.ended(ended)
+    queue.wait_for_end(ended)
     (limited,) = queue.submit("sleep 1000", 500, time_limit={"seconds": 1800})
     (short,) = queue.submit("sleep 1000", 500, time_limit={"seconds": 6})
     for job in (limited, short):
@@ -79,7 +79,7 @@ def test_times_of_jobs_do_not_follow_a_clock_that_is_set(machine: Machine, off_s
     assert queue.get(limited).state == pb.JOB_STATE_RUNNING
     assert queue.until(short, "timed_out", "failed").state == pb.JOB_STATE_TIMED_OUT
     assert time.monotonic() - begun_s > 5, "not before its time"
-    queue.ended(later)
+    queue.wait_for_end(later)
     queue.restart(15)
     assert queue.get(limited).state == pb.JOB_STATE_RUNNING, "also for the next daemon"
     assert queue.get(ended).state == pb.JOB_STATE_COMPLETED, "nothing is forgotten earlier"

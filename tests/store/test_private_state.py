@@ -267,7 +267,7 @@ def test_nothing_of_an_environment_is_left_by_a_daemon_that_runs(node: Node) -> 
         assert queue.get(job_id).spec.environment["API_KEY"] == SECRET, "to its owner"
         assert {name.partition("-")[0] for name in holding(node.state)} == {"vgpud.sqlite3"}
         (queue.work / "go").touch()
-        ended = queue.ended(job_id)
+        ended = queue.wait_for_end(job_id)
         assert not ended.spec.environment and list(ended.spec.command) == ["sh", "-c", script]
         wait_until(lambda: not holding(node.state), "the environment gone from all files")
         with pytest.raises(grpc.RpcError) as error:

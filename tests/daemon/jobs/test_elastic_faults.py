@@ -14,7 +14,7 @@ import pytest
 
 from tests.daemon.jobs.queue_node import MISSING, QueueNode, queue_node
 from tests.daemon.jobs.test_elastic import lines, pids, set_elastic_times, submit, working
-from tests.daemon.jobs.test_queue_live import refused
+from tests.daemon.jobs.test_queue_live import catch_refusal
 from tests.daemon.node import Node, wait_until
 from vgpud.core.elastic.worker_group import WorkerEvent, WorkerGroup
 from vgpud.core.jobs.model import Job, JobState
@@ -40,13 +40,13 @@ def queue(node: Node) -> Iterator[QueueNode]:
         yield made
 
 
-def change(queue: QueueNode, job_id: int, changed: Callable[[Job, WorkerGroup], None]) -> None:
+def change(queue: QueueNode, job_id: int, change_record: Callable[[Job, WorkerGroup], None]) -> None:
     """Has the database say something else, as it would if the daemon had been killed at another point."""
     store = Store(queue.node.state)
     jobs = JobStore(store)
     job, group = jobs.find(job_id), group_record.parse(ElasticStore(store).groups()[job_id])
     assert job
-    changed(job, group)
+    change_record(job, group)
     jobs.save([job], groups={job_id: group_record.dump(group)})
     store.close()
 
@@ -78,10 +78,10 @@ def test_workers_that_were_decided_on_and_no_more_begin_once(queue: QueueNode) -
     wait_until(lambda: working(queue) == "0,1", "both")
     queue.restart(signal.SIGKILL)
     (queue.work / "done").touch()
-    assert queue.ended(job_id).state == pb.JOB_STATE_COMPLETED
+    assert queue.wait_for_end(job_id).state == pb.JOB_STATE_COMPLETED
     assert {number: len(found) for number, found in pids(queue).items()} == {0: 1, 1: 1}
     (queue.work / "go").touch()
-    queue.ended(first)
+    queue.wait_for_end(first)
 
 
 def test_one_that_was_to_come_comes_and_one_that_was_to_leave_leaves(queue: QueueNode) -> None:
@@ -112,7 +112,7 @@ def test_one_that_was_to_come_comes_and_one_that_was_to_leave_leaves(queue: Queu
     wait_until(lambda: queue.node.names() == [f"j-{job_id}-0"], "its slice alone")
     assert [len(found) for found in pids(queue).values()] == [1, 1]
     (queue.work / "done").touch()
-    assert queue.ended(job_id).state == pb.JOB_STATE_COMPLETED
+    assert queue.wait_for_end(job_id).state == pb.JOB_STATE_COMPLETED
 
 
 def test_one_that_was_to_be_begun_again_is_not_when_its_capacity_is_given_away(queue: QueueNode) -> None:
@@ -140,7 +140,7 @@ def test_one_that_was_to_be_begun_again_is_not_when_its_capacity_is_given_away(q
     wait_until(lambda: sorted(queue.node.names()) == [f"j-{job_id}-0", f"j-{job_id}-1"], "their slices alone")
     assert "job.resize_failed" not in queue.node.event_kinds()
     (queue.work / "done").touch()
-    assert queue.ended(job_id).state == pb.JOB_STATE_COMPLETED
+    assert queue.wait_for_end(job_id).state == pb.JOB_STATE_COMPLETED
     assert 3 not in pids(queue)
 
 
@@ -153,7 +153,7 @@ def test_a_worker_that_fails_while_no_daemon_looks_is_replaced_then(queue: Queue
     queue.start()
     wait_until(lambda: working(queue) == "1,2", "the survivor is the first")
     (queue.work / "done").touch()
-    assert queue.ended(job_id).state == pb.JOB_STATE_COMPLETED
+    assert queue.wait_for_end(job_id).state == pb.JOB_STATE_COMPLETED
 
 
 def test_when_all_have_gone_with_the_machine_the_job_is_tried_from_its_beginning(queue: QueueNode) -> None:
@@ -176,12 +176,12 @@ def test_when_all_have_gone_with_the_machine_the_job_is_tried_from_its_beginning
     assert queue.get(job_id).state == pb.JOB_STATE_PENDING
 
 
-def end(begun: Path) -> None:
+def end(begun_file: Path) -> None:
     """Kills what a supervisor runs."""
-    pid = next(int(line.split()[1]) for line in begun.read_text().splitlines() if line.startswith("pid "))
-    (begun.parent / "stop").write_text("grace_ms 0\n")
+    pid = next(int(line.split()[1]) for line in begun_file.read_text().splitlines() if line.startswith("pid "))
+    (begun_file.parent / "stop").write_text("grace_ms 0\n")
     os.kill(pid, signal.SIGTERM)
-    wait_until(lambda: (begun.parent / "result").exists(), "its end")
+    wait_until(lambda: (begun_file.parent / "result").exists(), "its end")
 
 
 def test_a_straggler_is_replaced_first_and_leaves_after(queue: QueueNode) -> None:
@@ -195,7 +195,7 @@ def test_a_straggler_is_replaced_first_and_leaves_after(queue: QueueNode) -> Non
     wait_until(lambda: sorted(queue.node.names()) == [f"j-{job_id}-{number}" for number in (0, 2, 3)], "three slices")
     assert any("worker 1" in text for text in queue.node.messages("job.straggler"))
     (queue.work / "done").touch()
-    assert queue.ended(job_id).state == pb.JOB_STATE_COMPLETED
+    assert queue.wait_for_end(job_id).state == pb.JOB_STATE_COMPLETED
 
 
 def test_no_worker_joins_a_straggler_beyond_the_limit_of_its_queue(queue: QueueNode) -> None:
@@ -206,7 +206,7 @@ def test_no_worker_joins_a_straggler_beyond_the_limit_of_its_queue(queue: QueueN
     (text,) = queue.node.messages("job.straggler")
     assert text.endswith("there is no capacity for a stand-in beside it, so it leaves first")
     (queue.work / "done").touch()
-    assert queue.ended(job_id).state == pb.JOB_STATE_COMPLETED
+    assert queue.wait_for_end(job_id).state == pb.JOB_STATE_COMPLETED
 
 
 def test_the_queue_counts_a_worker_that_takes_a_stragglers_place(queue: QueueNode) -> None:
@@ -222,7 +222,7 @@ def test_the_queue_counts_a_worker_that_takes_a_stragglers_place(queue: QueueNod
     assert "job.start_failed" not in queue.node.event_kinds(), "what it has is not given to others"
     for name in ("go", "done"):
         (queue.work / name).touch()
-    assert {queue.ended(one).state for one in (job_id, wide, narrow)} == {pb.JOB_STATE_COMPLETED}
+    assert {queue.wait_for_end(one).state for one in (job_id, wide, narrow)} == {pb.JOB_STATE_COMPLETED}
 
 
 def test_where_workers_are_is_reported_to_a_queue_that_knows_another_place(queue: QueueNode) -> None:
@@ -230,17 +230,17 @@ def test_where_workers_are_is_reported_to_a_queue_that_knows_another_place(queue
     job_id = submit(queue, 1, 2)
     wait_until(lambda: working(queue) == "0", "the first")
 
-    def elsewhere(job: Job, group: WorkerGroup) -> None:
+    def change_placement(job: Job, group: WorkerGroup) -> None:
         (share,) = job.placement[0].shares
         job.placement = (replace(job.placement[0], shares=(replace(share, min_milli=900, max_milli=900),)),)
 
     queue.node.stop(signal.SIGKILL)
-    change(queue, job_id, elsewhere)
+    change(queue, job_id, change_placement)
     queue.start()
     (beside,) = queue.submit("true", 700)
-    assert queue.ended(beside).state == pb.JOB_STATE_COMPLETED, "its room is where it is, and nowhere else"
+    assert queue.wait_for_end(beside).state == pb.JOB_STATE_COMPLETED, "its room is where it is, and nowhere else"
     (queue.work / "done").touch()
-    assert queue.ended(job_id).state == pb.JOB_STATE_COMPLETED
+    assert queue.wait_for_end(job_id).state == pb.JOB_STATE_COMPLETED
 
 
 def test_an_elastic_slice_that_has_less_than_its_queue_believes_is_believed(queue: QueueNode) -> None:
@@ -266,7 +266,7 @@ def test_an_elastic_slice_that_has_less_than_its_queue_believes_is_believed(queu
 
     wait_until(lambda: queue.get(job_id).gpus_milli == read_size() != 900, "the truth")
     (queue.work / "go").touch()
-    assert queue.ended(job_id).state == pb.JOB_STATE_COMPLETED
+    assert queue.wait_for_end(job_id).state == pb.JOB_STATE_COMPLETED
 
 
 NONSENSE = [
@@ -278,15 +278,17 @@ NONSENSE = [
 ]
 
 
-@pytest.mark.parametrize(("said", "word"), NONSENSE)
-def test_nonsense_is_refused_with_a_sentence(queue: QueueNode, said: dict[str, float], word: str) -> None:
+@pytest.mark.parametrize(("fields", "word"), NONSENSE)
+def test_nonsense_is_refused_with_a_sentence(queue: QueueNode, fields: dict[str, float], word: str) -> None:
     (job_id,) = queue.submit("while [ ! -e go ]; do sleep 0.02; done", 200)
     queue.until(job_id, "running")
-    code, text = refused(lambda: queue.jobs.ReportProgress(pb.ReportProgressRequest(job_id=job_id, attempt=1, **said)))
+    code, text = catch_refusal(
+        lambda: queue.jobs.ReportProgress(pb.ReportProgressRequest(job_id=job_id, attempt=1, **fields))
+    )
     assert code is grpc.StatusCode.INVALID_ARGUMENT
     assert word in text and "\n" not in text
     (queue.work / "go").touch()
-    queue.ended(job_id)
+    queue.wait_for_end(job_id)
 
 
 def test_what_a_program_reports_is_shown(queue: QueueNode) -> None:
@@ -300,13 +302,13 @@ def test_what_a_program_reports_is_shown(queue: QueueNode) -> None:
 
     assert wait_until(report_speed, "its speed") > 0
     later = pb.ReportProgressRequest(job_id=job_id, attempt=2, samples=1, seconds=1.0)
-    assert refused(lambda: queue.jobs.ReportProgress(later))[0] is grpc.StatusCode.FAILED_PRECONDITION
+    assert catch_refusal(lambda: queue.jobs.ReportProgress(later))[0] is grpc.StatusCode.FAILED_PRECONDITION
     (queue.work / "go").touch()
-    queue.ended(job_id)
+    queue.wait_for_end(job_id)
 
 
 @pytest.mark.parametrize(
-    ("said", "code"),
+    ("fields", "code"),
     [
         ({"worker": 7}, grpc.StatusCode.FAILED_PRECONDITION),
         ({"attempt": 9}, grpc.StatusCode.FAILED_PRECONDITION),
@@ -316,11 +318,11 @@ def test_what_a_program_reports_is_shown(queue: QueueNode) -> None:
         ({"seconds": 1.0, "waited_seconds": 2.0}, grpc.StatusCode.INVALID_ARGUMENT),
     ],
 )
-def test_a_stream_of_no_worker_ends_at_once(queue: QueueNode, said: dict[str, object], code: grpc.StatusCode) -> None:
+def test_a_stream_of_no_worker_ends_at_once(queue: QueueNode, fields: dict[str, object], code: grpc.StatusCode) -> None:
     job_id = submit(queue, 1, 2)
     wait_until(lambda: working(queue) == "0", "the first")
-    first = pb.WorkRequest(**({"job_id": job_id, "attempt": 1, "worker": 0, "generation": 1} | said))  # type: ignore[arg-type]
-    assert refused(lambda: list(queue.jobs.Work(iter([first]), timeout=30)))[0] is code
+    first = pb.WorkRequest(**({"job_id": job_id, "attempt": 1, "worker": 0, "generation": 1} | fields))  # type: ignore[arg-type]
+    assert catch_refusal(lambda: list(queue.jobs.Work(iter([first]), timeout=30)))[0] is code
     assert queue.get(job_id).state == pb.JOB_STATE_RUNNING
     assert working(queue) == "0"
 
@@ -329,7 +331,7 @@ def test_the_trail_of_a_job_outlives_the_daemon(queue: QueueNode) -> None:
     job_id = submit(queue, 1, 2)
     wait_until(lambda: working(queue) == "0", "the first")
     (queue.work / "done").touch()
-    queue.ended(job_id)
+    queue.wait_for_end(job_id)
     queue.restart(signal.SIGTERM)
     store = Store(queue.node.state)
     note_kinds = [note.kind for note in ElasticStore(store).notes(job_id)]
@@ -350,7 +352,7 @@ def test_what_an_autoscaler_has_learnt_outlives_the_daemon(queue: QueueNode) -> 
     queue.start()
     wait_until(lambda: working(queue) == "0", "it goes on")
     (queue.work / "done").touch()
-    assert queue.ended(job_id).state == pb.JOB_STATE_COMPLETED
+    assert queue.wait_for_end(job_id).state == pb.JOB_STATE_COMPLETED
 
 
 def test_jobs_share_a_device_by_what_is_predicted_also_over_a_restart(queue: QueueNode) -> None:
@@ -376,4 +378,4 @@ def test_jobs_share_a_device_by_what_is_predicted_also_over_a_restart(queue: Que
     assert [round(queue.get(job_id).utilisation, 2) for job_id in (one, other)] == [0.4, 0.7]
     assert queue.get(third).state == pb.JOB_STATE_PENDING
     (queue.work / "go").touch()
-    assert {queue.ended(job_id).state for job_id in (one, other, third)} == {pb.JOB_STATE_COMPLETED}
+    assert {queue.wait_for_end(job_id).state for job_id in (one, other, third)} == {pb.JOB_STATE_COMPLETED}
