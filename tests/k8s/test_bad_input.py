@@ -178,7 +178,7 @@ def test_a_device_that_is_given_while_a_slice_is_there_is_tainted_until_it_ends(
             node.kubelet.register()
 
             def taints() -> list[Any]:
-                devices = node.published(2)[1]["spec"]["devices"]
+                devices = node.wait_for_slices(2)[1]["spec"]["devices"]
                 return [one.get("taints") for one in devices if one["name"] == "gpu-1"]
 
             wanted = {"key": "vgpu.dev/taken", "value": "slice-mine", "effect": "NoSchedule"}

@@ -65,8 +65,8 @@ def cluster(cluster_api: ControlPlane, short_dir: Path, make_system: Callable[..
                 cluster_api.remove(kind, one["metadata"]["name"])
 
 
-def amounts(**given: str) -> dict[str, Any]:
-    return {"capacity": {"requests": given}}
+def amounts(**quantities: str) -> dict[str, Any]:
+    return {"capacity": {"requests": quantities}}
 
 
 def pod(name: str, claim_name: str = "", **limits: str) -> dict[str, Any]:
@@ -90,14 +90,16 @@ def devices(api: ControlPlane, name: str) -> list[str]:
 
 
 def test_the_server_stores_all_that_is_published(cluster: Cluster, cluster_api: ControlPlane) -> None:
-    def published() -> list[Any]:
+    def list_slices() -> list[Any]:
         return list(cluster_api.client().list(plane.ResourceSlice))
 
-    wait_until(lambda: len(published()) == 2, "two ResourceSlices")
+    wait_until(lambda: len(list_slices()) == 2, "two ResourceSlices")
     time.sleep(2)  # for a second write, if there were any
-    assert {one["spec"]["pool"]["generation"] for one in published()} == {published()[0]["spec"]["pool"]["generation"]}
+    assert {one["spec"]["pool"]["generation"] for one in list_slices()} == {
+        list_slices()[0]["spec"]["pool"]["generation"]
+    }
     assert "does not store" not in cluster.log.read_text()
-    versions = {one["metadata"]["name"]: one["metadata"]["generation"] for one in published()}
+    versions = {one["metadata"]["name"]: one["metadata"]["generation"] for one in list_slices()}
     assert set(versions.values()) == {1}
 
 
@@ -108,10 +110,10 @@ def test_the_documented_command_shows_the_gpus(cluster: Cluster, cluster_api: Co
     (command,) = re.findall(r"kubectl (get resourceslices -o .*)$", (plane.ROOT / text).read_text(), re.MULTILINE)
     words = [plane.find_kubectl(), "--kubeconfig", str(cluster_api.kubeconfig), *shlex.split(command)]
 
-    def shown() -> str:
+    def run_command() -> str:
         return subprocess.run(words, capture_output=True, text=True, check=False).stdout
 
-    said: str = wait_until(lambda: "gpu-0" in shown() and shown(), "the devices")
+    said: str = wait_until(lambda: "gpu-0" in run_command() and run_command(), "the devices")
     assert "gpu-2-quarter-3" in said and "SIMULATED" in said and NODE in said
 
 
@@ -123,12 +125,12 @@ def test_five_fifths_of_each_gpu_are_allocated_and_no_sixth(cluster: Cluster, cl
         cluster_api.create(claim(f"fifth-{n}", amounts(sm="200", memory="700Mi")))
         cluster_api.create(pod(f"fifth-{n}", f"fifth-{n}"))
 
-    def placed() -> list[str]:
+    def list_devices() -> list[str]:
         found = [cluster_api.allocated(f"fifth-{n}") for n in range(16)]
         return [one[0]["device"] for one in found if one]
 
-    wait_until(lambda: len(placed()) == 15, "15 allocations")
-    assert sorted(placed()) == ["gpu-0"] * 5 + ["gpu-1"] * 5 + ["gpu-2"] * 5
+    wait_until(lambda: len(list_devices()) == 15, "15 allocations")
+    assert sorted(list_devices()) == ["gpu-0"] * 5 + ["gpu-1"] * 5 + ["gpu-2"] * 5
     (last,) = [n for n in range(16) if not cluster_api.allocated(f"fifth-{n}")]
     gone = next(n for n in range(16) if n != last)
     cluster_api.remove(plane.Pod, f"fifth-{gone}")
@@ -225,12 +227,12 @@ def test_a_drained_gpu_gets_no_claim(cluster: Cluster, cluster_api: ControlPlane
     for index in ("0", "1"):
         cluster.nodes.DrainDevice(pb.DrainDeviceRequest(device_uuid=index, reason="tried"))
 
-    def tainted() -> int:
+    def count_tainted() -> int:
         found = cluster_api.client().list(plane.ResourceSlice)
         named = [one for s in found for one in s["spec"].get("devices", []) if one["name"] in ("gpu-0", "gpu-1")]
         return sum(bool(one.get("taints")) for one in named)
 
-    wait_until(lambda: tainted() == 2, "two tainted devices")
+    wait_until(lambda: count_tainted() == 2, "two tainted devices")
     cluster_api.create(claim("kept", amounts(sm="500", memory="1Gi")))
     cluster_api.create(pod("kept", "kept"))
     assert devices(cluster_api, "kept") == ["gpu-2"]
@@ -285,8 +287,8 @@ def test_a_monitor_sees_gpus_that_are_full(cluster: Cluster, cluster_api: Contro
 LATENCY = {"deviceClassName": "vgpu-latency"}
 
 
-def alternatives(*given: dict[str, Any]) -> dict[str, Any]:
-    named = [{"name": f"s{n}", "deviceClassName": "vgpu", **one} for n, one in enumerate(given)]
+def alternatives(*requests: dict[str, Any]) -> dict[str, Any]:
+    named = [{"name": f"s{n}", "deviceClassName": "vgpu", **one} for n, one in enumerate(requests)]
     return {"firstAvailable": named}
 
 
@@ -306,7 +308,7 @@ def test_claims_that_some_gpu_can_satisfy_are_let_through(cluster_api: ControlPl
 
 
 @pytest.mark.parametrize(
-    ("request_", "said"),
+    ("request_", "message"),
     [
         (amounts(sm="500"), "sm below 1000 needs memory"),
         (amounts(sm="500m", memory="1Gi"), "whole thousandths"),
@@ -328,13 +330,13 @@ def test_claims_that_some_gpu_can_satisfy_are_let_through(cluster_api: ControlPl
     ],
 )
 def test_claims_that_would_wait_for_ever_are_refused(
-    cluster_api: ControlPlane, request_: dict[str, Any], said: str
+    cluster_api: ControlPlane, request_: dict[str, Any], message: str
 ) -> None:
     given = claim("wrong", request_)
     if "firstAvailable" in request_:
         given["spec"]["devices"]["requests"] = [{"name": "r0", **request_}]
 
-    def refused() -> str:
+    def catch_refusal() -> str:
         try:
             cluster_api.create(given)
         except ApiError as error:
@@ -342,7 +344,7 @@ def test_claims_that_would_wait_for_ever_are_refused(
         cluster_api.remove(plane.ResourceClaim, "wrong")
         return ""
 
-    assert said in wait_until(refused, "the policy's refusal")
+    assert message in wait_until(catch_refusal, "the policy's refusal")
 
 
 def test_templates_are_held_to_the_same(cluster_api: ControlPlane) -> None:

@@ -12,7 +12,7 @@ import pytest
 import vgpud
 from benchmarks import engine
 from tests.daemon.node import wait_until
-from tests.k8s.charts import rendered
+from tests.k8s.charts import render_objects
 from tests.k8s.rendered_pod import RenderedPod
 from vgpud import paths
 from vgpud.setup.install import LIBRARIES, RUNTIME
@@ -36,7 +36,7 @@ def node(short_dir: Path) -> Path:
 
 @pytest.fixture
 def pod(short_dir: Path, node: Path) -> RenderedPod:
-    objects = rendered(*SETTINGS)
+    objects = render_objects(*SETTINGS)
     (daemon,) = [o for o in objects if o["kind"] == "DaemonSet" and o["metadata"]["name"].endswith("-daemon")]
     configs = {o["metadata"]["name"]: o["data"] for o in objects if o["kind"] == "ConfigMap"}
     return RenderedPod(short_dir, daemon["spec"]["template"]["spec"], node, configs)

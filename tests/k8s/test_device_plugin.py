@@ -49,7 +49,7 @@ def kubelet(node: Cluster) -> Iterator[DeviceManager]:
 
 
 def tenths(kubelet: DeviceManager, count: int) -> list[str]:
-    return kubelet.preferred(sorted(kubelet.devices), count)
+    return kubelet.get_preferred_ids(sorted(kubelet.devices), count)
 
 
 def test_it_registers_ten_devices_for_each_gpu_and_publishes_nothing(node: Cluster, api: FakeApi) -> None:

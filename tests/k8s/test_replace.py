@@ -49,7 +49,7 @@ def two(short_dir: Path, make_system: Callable[..., OwnSystem]) -> Iterator[list
         try:
             made[0].begin()
             made[0].kubelet.register()
-            made[0].published(2)
+            made[0].wait_for_slices(2)
             yield made
         finally:
             for one in made:

@@ -51,9 +51,9 @@ class Resized:
         sizes = [(one["smMilli"], one["memoryBytes"]) for one in data]
         return [(sm["min"], sm["max"], size["min"] // MIB, size["max"] // MIB) for sm, size in sizes]
 
-    def becomes(self, *wanted: Numbers) -> None:
-        assert self.numbers == list(wanted)
-        wait_until(lambda: self.read_status_numbers() == list(wanted), f"{wanted} in the claim's status")
+    def becomes(self, *numbers: Numbers) -> None:
+        assert self.numbers == list(numbers)
+        wait_until(lambda: self.read_status_numbers() == list(numbers), f"{numbers} in the claim's status")
 
 
 @pytest.fixture

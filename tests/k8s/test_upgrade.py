@@ -100,8 +100,8 @@ def deployment() -> dict[str, Any]:
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "whole"}, "spec": spec}
 
 
-def updated(node: RealNode, **more: Any) -> None:
-    patch = {"spec": {"template": {"metadata": {"annotations": {"version": "2"}}}, **more}}
+def update_deployment(node: RealNode, **fields: Any) -> None:
+    patch = {"spec": {"template": {"metadata": {"annotations": {"version": "2"}}}, **fields}}
     node.api.client().patch(Deployment, "whole", patch, namespace="default", patch_type=PatchType.MERGE)
 
 
@@ -118,10 +118,10 @@ def test_the_documented_strategy_updates_a_deployment_of_whole_gpus(node: RealNo
     node.api.create({**wanted, "kind": "ResourceClaimTemplate", "spec": {"spec": wanted["spec"]}})
     node.api.create(deployment())
     wait_until(lambda: replicas(node, "readyReplicas") == 1, "the first pod")
-    updated(node)
+    update_deployment(node)
     wait_until(lambda: replicas(node, "unavailableReplicas") == 1, "a pod too many")
     time.sleep(5)
     assert (replicas(node, "readyReplicas"), replicas(node, "unavailableReplicas")) == (1, 1), "it stands still"
-    updated(node, **yaml.safe_load(text))
+    update_deployment(node, **yaml.safe_load(text))
     wait_until(lambda: replicas(node, "updatedReplicas") == replicas(node, "readyReplicas") == 1, "the update")
     node.api.remove(Deployment, "whole")

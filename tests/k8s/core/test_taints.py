@@ -9,7 +9,7 @@ import pytest
 
 from tests.core.test_containers import send
 from tests.core.test_machine import answer, device, make_state
-from tests.k8s.core.test_allocator import prepare, published
+from tests.k8s.core.test_allocator import make_gpus, prepare
 from tests.k8s.parts import allocated
 from vgpud.core import events as core
 from vgpud.core.model import ALL_DEVICES, Denied, Slice
@@ -20,12 +20,12 @@ DRAINED = {"key": "vgpu.dev/drained", "operator": "Exists", "effect": "NoSchedul
 FAULTY = {"key": "vgpu.dev/faulty", "operator": "Exists"}
 
 
-def gpu(**more: Any) -> Gpu:
-    return replace(published([device(0)])[0], **more)
+def gpu(**fields: Any) -> Gpu:
+    return replace(make_gpus([device(0)])[0], **fields)
 
 
 @pytest.mark.parametrize(
-    ("state", "tolerations", "tolerated"),
+    ("state", "tolerations", "is_tolerated"),
     [
         ({}, [DRAINED], False),  # nothing is to be tolerated
         ({"drained": "a fan"}, [DRAINED], True),
@@ -41,8 +41,8 @@ def gpu(**more: Any) -> Gpu:
         ({"drained": "Xid 79", "fault": "Xid 79"}, [DRAINED], False),
     ],
 )
-def test_a_drain_is_tolerated_by_its_taint(state: dict[str, Any], tolerations: Any, tolerated: bool) -> None:
-    assert tolerates_drain([({"tolerations": tolerations}, gpu(**state))]) is tolerated
+def test_a_drain_is_tolerated_by_its_taint(state: dict[str, Any], tolerations: Any, is_tolerated: bool) -> None:
+    assert tolerates_drain([({"tolerations": tolerations}, gpu(**state))]) is is_tolerated
 
 
 def test_each_device_of_a_claim_is_tolerated_by_its_own_request() -> None:
