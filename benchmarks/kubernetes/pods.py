@@ -56,8 +56,8 @@ def next_start_s(node: RealNode, ends: str, waits: str) -> float:
     node.api.client().delete(plane.Pod, ends, namespace="default")
     _wait_until(lambda: not processes.runs(pid), f"the end of {ends}")
     ended_ns = time.monotonic_ns()
-    _wait_until(lambda: bool(node.said(waits)), f"{waits}'s first line")
-    return float(node.said(waits)[0]["time_ns"] - ended_ns) / 1e9
+    _wait_until(lambda: bool(node.read_output(waits)), f"{waits}'s first line")
+    return float(node.read_output(waits)[0]["time_ns"] - ended_ns) / 1e9
 
 
 def sixth_starts_s(node: RealNode, names: Sequence[str], rounds: int) -> list[float]:
@@ -78,8 +78,8 @@ def start_ms(node: RealNode, name: str, claim_name: str) -> float:
     given = pod(name, SAY_TIME, claim_name=claim_name)
     begin_ns = time.time_ns()
     node.run(given)
-    _wait_until(lambda: bool(node.said(name)), f"{name}'s first line")
-    return float(node.said(name)[0]["wall_ns"] - begin_ns) / 1e6
+    _wait_until(lambda: bool(node.read_output(name)), f"{name}'s first line")
+    return float(node.read_output(name)[0]["wall_ns"] - begin_ns) / 1e6
 
 
 def starts_ms(node: RealNode, rounds: int, seed: int) -> dict[str, list[float]]:
@@ -94,7 +94,7 @@ def starts_ms(node: RealNode, rounds: int, seed: int) -> dict[str, list[float]]:
             took_ms = start_ms(node, name, name if kind == WITH else "")
             if number >= 0:
                 taken[kind].append(took_ms)
-            node.ended(name)
+            node.wait_for_end(name)
             node.clear()
     return taken
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.attach import client
 from tests.builders import make_device, make_slice
-from tests.daemon.node import PATIENCE_S, Node, eventually
+from tests.daemon.node import PATIENCE_S, Node, wait_until
 from vgpud.api import trace_streams
 from vgpud.api.caller import Caller, set_caller
 from vgpud.api.server import SliceService
@@ -234,4 +234,4 @@ def test_watchers_that_leave_free_their_places(node: Node) -> None:
         finally:
             again.cancel()
 
-    eventually(watched_again, "a watch after those that ended")
+    wait_until(watched_again, "a watch after those that ended")

@@ -17,7 +17,7 @@ import pytest
 
 from tests.attach import client
 from tests.attach.test_server import GIB, borrow, spawn, used_bytes
-from tests.daemon.node import Node, eventually, settled_descriptors
+from tests.daemon.node import Node, settled_descriptors, wait_until
 from vgpud._shim import lib
 from vgpud.config import PROCESSES_MAX
 from vgpud.core.slices.bounds import PER_PROCESS_MAX
@@ -55,9 +55,9 @@ def test_one_process_leaves_places_to_others(node: Node) -> None:
     assert greedy[-1].status == client.FULL
     said = f"pid {os.getpid()} has {PER_PROCESS_MAX} connections to vgpud, the limit of a process is {PER_PROCESS_MAX}"
     assert greedy[-1].text == f"{said}: close some, or start further processes"
-    eventually(lambda: any(said in text for text in node.messages("attach.refused")), "the event")
+    wait_until(lambda: any(said in text for text in node.messages("attach.refused")), "the event")
     program = spawn(node)
-    eventually(lambda: len(node.processes()) == PER_PROCESS_MAX + 1, "the place of another program")
+    wait_until(lambda: len(node.processes()) == PER_PROCESS_MAX + 1, "the place of another program")
     program.kill()
     program.wait()
 
@@ -82,7 +82,7 @@ def test_one_user_leaves_places_to_others(node: Node) -> None:
         assert "uid 4711 has 4 programs on device 0, and a user may have 4: end some or raise" in said[4]
         assert "processes_per_user_max" in said[4]
         assert client.attach(node.socket("b")).status == client.OK
-        eventually(lambda: len(node.processes()) == 5)
+        wait_until(lambda: len(node.processes()) == 5)
 
 
 def test_a_closed_connection_frees_its_place_and_its_descriptors_at_once(node: Node) -> None:
@@ -107,12 +107,12 @@ def test_a_closed_connection_frees_its_place_and_its_descriptors_at_once(node: N
         other.stdin.write("\n")
         other.stdin.flush()
         assert other.stdout.readline() == "closed\n"
-        eventually(lambda: client.attach(node.socket()).status == client.OK, "a place")
+        wait_until(lambda: client.attach(node.socket()).status == client.OK, "a place")
         # the other process lives, so it is known still
-        eventually(lambda: len(node.processes()) == 3, "both of its connections and ours")
+        wait_until(lambda: len(node.processes()) == 3, "both of its connections and ours")
         # for each of its two connections a pidfd is left; our own takes a socket, a pidfd and a doorbell
-        eventually(lambda: len(list(table.iterdir())) <= before + 2 + 3, "the descriptors")
-    eventually(lambda: len(node.processes()) == 1, "the end of the other process")
+        wait_until(lambda: len(list(table.iterdir())) <= before + 2 + 3, "the descriptors")
+    wait_until(lambda: len(node.processes()) == 1, "the end of the other process")
 
 
 def test_memory_stays_charged_until_the_process_has_ended(node: Node) -> None:
@@ -130,20 +130,20 @@ def test_memory_stays_charged_until_the_process_has_ended(node: Node) -> None:
     with forked(work, node.socket()) as other:
         assert other.stdout
         assert [other.stdout.readline() for _ in "12"] == ["0\n", "closed\n"]
-        eventually(lambda: used_bytes(node) == GIB // 2)
-        eventually(lambda: node.processes()[0].devices[0].mem_held_bytes == GIB // 2)
+        wait_until(lambda: used_bytes(node) == GIB // 2)
+        wait_until(lambda: node.processes()[0].devices[0].mem_held_bytes == GIB // 2)
         ours = client.attach(node.socket())
         control, report = ours.map()
         report[_at("want_bytes") : _at("want_bytes") + 8] = GIB.to_bytes(8, "little")
         report[_at("want_seq") : _at("want_seq") + 4] = (1).to_bytes(4, "little")
         ours.ring()
         answered = _control_at("want_answered")
-        eventually(lambda: control[answered] == 1, "an answer")
+        wait_until(lambda: control[answered] == 1, "an answer")
         assert control[_control_at("granted_bytes")] == 0, "the whole slice is not free"
         assert used_bytes(node) == GIB // 2
         control.close()
         report.close()
-    eventually(lambda: used_bytes(node) == 0, "the memory")
+    wait_until(lambda: used_bytes(node) == 0, "the memory")
     more: mmap.mmap = borrow(client.attach(node.socket()), GIB)
     more.close()
 
@@ -174,8 +174,8 @@ def test_silent_connections_of_one_user_keep_no_other_user_out(node: Node) -> No
     assert node.process
     table = Path(f"/proc/{node.process.pid}/fd")
     assert len(list(table.iterdir())) < 2 * 256 + 150
-    eventually(lambda: any("sent nothing" in text for text in node.messages("attach.refused")), "the event")
-    eventually(lambda: _attaches(node), "a place for a program")
+    wait_until(lambda: any("sent nothing" in text for text in node.messages("attach.refused")), "the event")
+    wait_until(lambda: _attaches(node), "a place for a program")
     for sock in silent:
         sock.close()
 
@@ -205,7 +205,7 @@ def test_who_sends_what_is_no_message_delays_no_other(node: Node) -> None:
     assert send(1) != [b""], "a single one reads why"
     assert send(200).count(b"") > 100
     assert client.attach(node.socket()).status == client.OK
-    eventually(lambda: send(1) != [b""], "the reason again")
+    wait_until(lambda: send(1) != [b""], "the reason again")
 
 
 def test_a_daemon_with_few_descriptors_serves_as_many_as_it_says(node: Node) -> None:
@@ -218,7 +218,7 @@ def test_a_daemon_with_few_descriptors_serves_as_many_as_it_says(node: Node) -> 
     for _ in range(100):
         silent.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
         silent[-1].connect(node.socket("a"))
-    eventually(lambda: len(node.processes()) == len(programs), "all programs in the list")
+    wait_until(lambda: len(node.processes()) == len(programs), "all programs in the list")
     for sock in silent:
         sock.close()
 
@@ -240,7 +240,7 @@ def test_a_user_namespace_is_its_makers(tmp_path: Path) -> None:
     try:
         uids = Path(f"/proc/{made.pid}/uid_map")
         ours = Path("/proc/self/uid_map").read_text()
-        eventually(lambda: made.poll() is not None or (uids.read_text() not in ("", ours)), "the namespace")
+        wait_until(lambda: made.poll() is not None or (uids.read_text() not in ("", ours)), "the namespace")
         if made.poll() is not None:
             pytest.skip("users can make no user namespaces here")
         assert account_uid(made.pid, 100_000) == 4711

@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from tests.attach import client
-from tests.daemon.node import Node, eventually
+from tests.daemon.node import Node, wait_until
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 from vgpud.view.slice_tables import slices_grid
 from vgpud.view.slices import slice_view
@@ -79,7 +79,7 @@ def test_a_full_device_is_refused_in_words(node: Node, uuids: list[str]) -> None
     assert refused.status == client.DENIED
     assert refused.text.startswith("slice a cannot be bound: no device has min 0.5"), refused.text
     refused.close()
-    eventually(lambda: any("cannot be bound" in e.message for e in events(node)), "the event")
+    wait_until(lambda: any("cannot be bound" in e.message for e in events(node)), "the event")
     attach(node, uuids[1]).close()
     assert [d.device_uuid for d in node.get().devices] == [uuids[1]]
 

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from tests.attach import client
-from tests.daemon.node import PATIENCE_S, Node, eventually, settled_descriptors
+from tests.daemon.node import PATIENCE_S, Node, settled_descriptors, wait_until
 from vgpud._shim import ffi, lib
 from vgpud.attach.server import NEW_SOCKET, Tenants
 from vgpud.core.slices.attach_rules import Rules
@@ -61,7 +61,7 @@ def borrow(tenant: client.Tenant, size: int) -> mmap.mmap:
     struct.pack_into("<Q", report, at("vg_report_device", "want_bytes"), size)
     struct.pack_into("<I", report, at("vg_report_device", "want_seq"), 1)
     tenant.ring()
-    eventually(lambda: struct.unpack_from("<Q", control, granted_at)[0] >= size, "credit")
+    wait_until(lambda: struct.unpack_from("<Q", control, granted_at)[0] >= size, "credit")
     struct.pack_into("<Q", report, at("vg_report_device", "used_bytes"), size)
     tenant.ring()
     return report
@@ -87,7 +87,7 @@ def test_attach_gives_pages_and_numbers(node: Node) -> None:
     magic, abi, count = struct.unpack_from("<III", control)
     assert (magic, abi, count) == (client.MAGIC, client.ABI_VERSION, 3)
     assert len(report) == 4 * client.PAGE
-    (shown,) = eventually(node.processes, "the program in the list")
+    (shown,) = wait_until(node.processes, "the program in the list")
     assert (shown.pid, shown.program, shown.resumed, shown.uid) == (os.getpid(), "test", False, os.getuid())
     assert [d.device_index for d in shown.devices] == [1, 3, 4]
     tenant.close()
@@ -120,9 +120,9 @@ def test_control_page_cannot_be_written(node: Node) -> None:
     tenant.close()
 
 
-def test_descriptors_are_the_ones_listed(emptied: Node) -> None:
-    emptied.create()
-    tenant = client.attach(emptied.socket())
+def test_descriptors_are_the_ones_listed(empty_node: Node) -> None:
+    empty_node.create()
+    tenant = client.attach(empty_node.socket())
     names = [os.readlink(f"/proc/self/fd/{fd}").split(" ")[0] for fd in tenant.fds]
     assert names == ["/memfd:vgpu-control", "/memfd:vgpu-report", "anon_inode:[eventfd]"]
     tenant.close()
@@ -189,8 +189,8 @@ def test_silent_peers_are_dropped_and_bounded(node: Node) -> None:
     node.start()
     node.create()
     silent = [client.connect(node.socket()) for _ in range(300)]
-    eventually(lambda: sum(map(hung_up, silent)) >= 300 - 256, "the bound on how many wait")
-    eventually(lambda: all(map(hung_up, silent)), "the deadline")
+    wait_until(lambda: sum(map(hung_up, silent)) >= 300 - 256, "the bound on how many wait")
+    wait_until(lambda: all(map(hung_up, silent)), "the deadline")
     assert client.attach(node.socket()).status == client.OK
     for sock in silent:
         sock.close()
@@ -252,7 +252,7 @@ def test_other_users_are_refused(node: Node) -> None:
     assert "uid 12345" in reasons[0]
     assert "54321" in reasons[0]
     assert reasons[1].startswith(f"{client.OK} ")
-    eventually(lambda: "attach.refused" in node.event_kinds(), "the event")
+    wait_until(lambda: "attach.refused" in node.event_kinds(), "the event")
     assert node.event_kinds().count("attach.refused") == 1
 
 
@@ -301,7 +301,7 @@ def attach_many(node: Node, processes: int, threads: int) -> list[tuple[int, int
         return list(struct.iter_unpack("<IQ", answers))
     finally:
         admitted = [status for status, _ in struct.iter_unpack("<IQ", answers)].count(client.OK)
-        eventually(lambda: len(node.processes()) == admitted, "all programs in the list")
+        wait_until(lambda: len(node.processes()) == admitted, "all programs in the list")
         for child in children:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
@@ -322,11 +322,11 @@ def test_killed_program_frees_its_memory(node: Node) -> None:
     node.create(milli=500, spec={"mem_min_bytes": 0, "mem_max_bytes": 4 * GIB})
     ours = client.attach(node.socket())
     report = borrow(ours, GIB)
-    assert eventually(lambda: used_bytes(node) == GIB)
+    assert wait_until(lambda: used_bytes(node) == GIB)
     program = spawn(node)
-    eventually(lambda: len(node.processes()) == 2, "both programs in the list")
+    wait_until(lambda: len(node.processes()) == 2, "both programs in the list")
     kill(program)
-    eventually(lambda: len(node.processes()) == 1, "the daemon's notice")  # how soon: benchmarks/daemon_control.py
+    wait_until(lambda: len(node.processes()) == 1, "the daemon's notice")  # how soon: benchmarks/daemon_control.py
     report.close()
 
 
@@ -342,13 +342,13 @@ def listed(node: Node) -> Path:
 
 def test_memory_is_free_when_the_driver_has_let_go(node: Node, listed: Path) -> None:
     program = spawn(node)
-    eventually(node.processes, "the program in the list")
+    wait_until(node.processes, "the program in the list")
     listed.write_text(str(program.pid))
     kill(program)
     time.sleep(0.3)
     assert len(node.processes()) == 1, "the driver still lists it"
     listed.unlink()
-    eventually(lambda: node.processes() == [], "the end of the process")
+    wait_until(lambda: node.processes() == [], "the end of the process")
 
 
 def test_program_without_a_slice_is_noticed(node: Node, listed: Path) -> None:
@@ -357,7 +357,7 @@ def test_program_without_a_slice_is_noticed(node: Node, listed: Path) -> None:
     written = listed.with_name("written")
     written.write_text(f"{ours.pid} 4242")
     written.rename(listed)
-    eventually(lambda: "device.stranger" in node.event_kinds(), "the notice")
+    wait_until(lambda: "device.stranger" in node.event_kinds(), "the notice")
     assert [m for m in node.messages("device.stranger") if not m.startswith("pid 4242 ")] == []
     kill(ours)
 
@@ -371,7 +371,7 @@ def test_faults_of_the_device_are_events(node: Node) -> None:
     written = node.directory / "written"
     written.write_text("31")
     written.rename(report)
-    eventually(lambda: ("device.xid", "a") in node.event_kinds_and_slices(), "the notice")
+    wait_until(lambda: ("device.xid", "a") in node.event_kinds_and_slices(), "the notice")
     assert node.event_kinds().count("device.xid") == 1
     kill(program)
 
@@ -394,7 +394,7 @@ def test_descriptors_do_not_pile_up(node: Node) -> None:
     warm = max(cycle() for _ in range(5))
     for _ in range(100):
         cycle()
-    eventually(lambda: cycle() <= warm + 3, "the descriptors of those who left")
+    wait_until(lambda: cycle() <= warm + 3, "the descriptors of those who left")
 
 
 def test_forked_child_keeps_what_its_parent_had(node: Node) -> None:
@@ -402,13 +402,13 @@ def test_forked_child_keeps_what_its_parent_had(node: Node) -> None:
     node.start()
     node.create()
     program = spawn(node, "fork")
-    eventually(node.processes, "the program in the list")
+    wait_until(node.processes, "the program in the list")
     kill(program)
     time.sleep(0.3)
     assert len(node.processes()) == 1
     assert program.stdin
     program.stdin.close()
-    eventually(lambda: node.processes() == [], "the end of the child")
+    wait_until(lambda: node.processes() == [], "the end of the child")
 
 
 def test_exec_replaces_the_old_program(node: Node) -> None:
@@ -416,67 +416,67 @@ def test_exec_replaces_the_old_program(node: Node) -> None:
     node.start()
     node.create()
     old = client.attach(node.socket())
-    eventually(node.processes, "the program in the list")
+    wait_until(node.processes, "the program in the list")
     old.close()
     time.sleep(0.2)
     assert len(node.processes()) == 1, "the process lives, and may hold memory"
     new = client.attach(node.socket())
-    eventually(lambda: [p.process_id for p in node.processes()] == [new.process_id])
+    wait_until(lambda: [p.process_id for p in node.processes()] == [new.process_id])
 
 
-def test_ephemeral_slice_ends_with_its_last_program(emptied: Node) -> None:
-    emptied.create(ephemeral=True)
-    programs = [spawn(emptied), spawn(emptied)]
+def test_ephemeral_slice_ends_with_its_last_program(empty_node: Node) -> None:
+    empty_node.create(ephemeral=True)
+    programs = [spawn(empty_node), spawn(empty_node)]
     for program in programs:
-        assert emptied.names() == ["a"]
+        assert empty_node.names() == ["a"]
         program.send_signal(signal.SIGKILL)
         program.wait()
-        eventually(lambda: len(emptied.processes()) < 2)
-    eventually(lambda: emptied.names() == [], "the end of the slice")
-    assert not Path(emptied.socket()).exists()
+        wait_until(lambda: len(empty_node.processes()) < 2)
+    wait_until(lambda: empty_node.names() == [], "the end of the slice")
+    assert not Path(empty_node.socket()).exists()
 
 
-def test_holder_keeps_the_slice(emptied: Node) -> None:
-    emptied.create(ephemeral=True)
-    holder = client.attach(emptied.socket(), client.request(client.HOLD))
+def test_holder_keeps_the_slice(empty_node: Node) -> None:
+    empty_node.create(ephemeral=True)
+    holder = client.attach(empty_node.socket(), client.request(client.HOLD))
     assert (holder.status, holder.fds) == (client.OK, [])
-    program = spawn(emptied)
+    program = spawn(empty_node)
     kill(program)
-    eventually(lambda: emptied.processes() == [])
-    assert emptied.names() == ["a"]
+    wait_until(lambda: empty_node.processes() == [])
+    assert empty_node.names() == ["a"]
     holder.close()
-    eventually(lambda: emptied.names() == [], "the end of the slice")
+    wait_until(lambda: empty_node.names() == [], "the end of the slice")
 
 
 def test_unattached_ephemeral_slice_ends(node: Node) -> None:
     node.settings["grace_s"] = "1"
     node.start()
     node.create(ephemeral=True)
-    eventually(lambda: node.names() == [], "the end of the slice")
+    wait_until(lambda: node.names() == [], "the end of the slice")
 
 
-def test_deleted_slice_lets_its_programs_go(emptied: Node) -> None:
+def test_deleted_slice_lets_its_programs_go(empty_node: Node) -> None:
     from vgpud.v1alpha1 import vgpud_pb2 as pb
 
-    emptied.create()
-    tenant = client.attach(emptied.socket())
-    emptied.slices.DeleteSlice(pb.DeleteSliceRequest(name="a", force=True))
+    empty_node.create()
+    tenant = client.attach(empty_node.socket())
+    empty_node.slices.DeleteSlice(pb.DeleteSliceRequest(name="a", force=True))
     tenant.sock.settimeout(PATIENCE_S)
     assert tenant.sock.recv(1) == b""
     with pytest.raises(OSError, match=r"No such file|refused"):
-        client.connect(emptied.socket())
+        client.connect(empty_node.socket())
 
 
 def test_socket_that_was_removed_comes_back(node: Node) -> None:
     node.start()
     node.create()
     Path(node.socket()).unlink()
-    eventually(Path(node.socket()).exists, "the attach socket")
+    wait_until(Path(node.socket()).exists, "the attach socket")
     assert client.attach(node.socket()).status == client.OK
     public = node.runtime / "vgpud.sock"
     public.unlink()
     node.hang_up()
-    eventually(public.exists, "the API's socket")
+    wait_until(public.exists, "the API's socket")
     assert node.names() == ["a"]
 
 
@@ -505,7 +505,7 @@ def test_chatter_after_the_greeting_is_not_heard(node: Node) -> None:
         while True:
             tenant.sock.send(b"x" * 1000)
     assert node.names() == ["a"]
-    eventually(lambda: len(node.processes()) == 1, "the program in the list")
+    wait_until(lambda: len(node.processes()) == 1, "the program in the list")
 
 
 def test_copies_of_the_shim_in_one_process_come_back_side_by_side(node: Node) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.cluster.acceptance.site import Folder
 from benchmarks.cluster.acceptance.submitter import Submitter
 from benchmarks.cluster.acceptance.workload import Submission
-from tests.daemon.node import eventually
+from tests.daemon.node import wait_until
 
 FIRST = Submission("j000", 0.0, "teaching", "shard:500", 1, (2000,))
 AFTER = Submission("j001", 0.0, "research", "gpu:1", 1, (3000,), after=("j000",))
@@ -34,7 +34,7 @@ class Forgetful:
             name, *self.after[words[0]] = words
             number = self.numbers[name] = f"{len(self.numbers) + 1}"
             if number == "1":
-                eventually(lambda: self.submitter)
+                wait_until(lambda: self.submitter)
                 assert self.submitter
                 self.submitter.slurmctld_goes()
                 self.is_gone = True
@@ -48,10 +48,10 @@ def test_a_forgotten_job_is_submitted_again_before_those_that_come_after_it(tmp_
     site: Any = Forgetful()
     site.submitter = made = Submitter(site, Folder(tmp_path), (FIRST, AFTER), time.monotonic())
     try:
-        eventually(lambda: site.is_gone)
+        wait_until(lambda: site.is_gone)
         site.numbers = {"other": "1"}
         made.slurmctld_was_killed(time.monotonic() + 1)  # whenever the answer came, it was before
-        eventually(lambda: made.is_done)
+        wait_until(lambda: made.is_done)
     finally:
         made.stop()
     assert made.error is None and made.forgotten_jobs == ["j000"]

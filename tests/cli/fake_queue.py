@@ -41,8 +41,8 @@ class FakeQueue(stubs.JobServiceServicer, stubs.QueueServiceServicer):
         self.requests: list[Any] = []
         self._made: dict[str, pb.SubmitJobResponse] = {}
         self.page = 1000
-        self.lost = 0  # so many submissions are carried out and not answered
-        self.crowded = False  # as many watch as may
+        self.lost_answers = 0  # so many submissions are carried out and not answered
+        self.has_too_many_watchers = False  # as many watch as may
         self.first_state, self.first_reason = "pending", "no room: 0.5 GPUs asked, device 0 has 0.25 free"
         self._changed = threading.Condition()
         self._changes: list[int] = []
@@ -84,8 +84,8 @@ class FakeQueue(stubs.JobServiceServicer, stubs.QueueServiceServicer):
         made = self._made.get(request.request_id)
         if made is None:
             made = self._made[request.request_id] = self._submit(request, context)
-        self.lost -= 1
-        if self.lost >= 0:
+        self.lost_answers -= 1
+        if self.lost_answers >= 0:
             context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
         return made
 
@@ -158,7 +158,7 @@ class FakeQueue(stubs.JobServiceServicer, stubs.QueueServiceServicer):
         return pb.UpdateJobResponse(job=self._find(request.job_id, context))
 
     def WatchJobs(self, request: pb.WatchJobsRequest, context: grpc.ServicerContext) -> Iterator[pb.WatchJobsResponse]:
-        if self.crowded:
+        if self.has_too_many_watchers:
             _refuse(context, code_pb2.RESOURCE_EXHAUSTED, "16 watch already, which is the limit of a user")
         seen = len(self._changes)
         ids = list(request.job_ids) or list(self.jobs)
@@ -211,7 +211,7 @@ class FakeQueue(stubs.JobServiceServicer, stubs.QueueServiceServicer):
         return pb.GetUsageResponse(usage=self.rows)
 
 
-def eventually(look: Any, timeout_s: float = 10) -> None:
+def wait_until(look: Any, timeout_s: float = 10) -> None:
     """Until look() is true."""
     until_ns = time.monotonic_ns() + int(timeout_s * 1e9)
     while not look():

@@ -51,16 +51,16 @@ def refuse(context: grpc.ServicerContext, code: grpc.StatusCode, message: str, h
 class FakeDaemon(stubs.NodeServiceServicer, stubs.SliceServiceServicer, stubs.EventServiceServicer):
     """Holds devices, slices, processes and events; use it in a `with`."""
 
-    def __init__(self, runtime: Path, devices: int = 1, simulated: bool = True) -> None:
+    def __init__(self, runtime: Path, devices: int = 1, is_simulated: bool = True) -> None:
         self.runtime = runtime
         self.socket = runtime / "vgpud.sock"
-        self.simulated = simulated
+        self.is_simulated = is_simulated
         self.devices = [self._device(i) for i in range(devices)]
         self.slices: dict[str, pb.Slice] = {}
         self.processes: list[pb.Process] = []
         self.events: list[pb.Event] = []
         self.requests: list[Any] = []
-        self.unwatched = False
+        self.is_unwatched = False
         self.slow_s = 0.0
         self.mode = pb.TENANT_MODE_COAST
         self.born_with = 0  # processes that a new slice has at once
@@ -100,10 +100,10 @@ class FakeDaemon(stubs.NodeServiceServicer, stubs.SliceServiceServicer, stubs.Ev
             node=NODE,
             index=index,
             uuid=uuid_of(index),
-            name="SIMULATED H200" if self.simulated else "NVIDIA H200",
+            name="SIMULATED H200" if self.is_simulated else "NVIDIA H200",
             mem_total_bytes=DEVICE_BYTES,
             sm_count=132,
-            simulated=self.simulated,
+            simulated=self.is_simulated,
         )
 
     def _tell(self, kind: str, name: str, message: str) -> None:
@@ -119,10 +119,10 @@ class FakeDaemon(stubs.NodeServiceServicer, stubs.SliceServiceServicer, stubs.Ev
             name=NODE,
             version="9.9",
             driver_version="sim",
-            simulated=self.simulated,
+            simulated=self.is_simulated,
             abi_version=ABI_VERSION,
             mode=self.mode,
-            unwatched=self.unwatched,
+            unwatched=self.is_unwatched,
             runtime_dir=str(self.runtime),
         )
         node.start_time.FromSeconds(CREATED_S)

@@ -43,11 +43,11 @@ def one_line(text: str) -> str:
     return text
 
 
-@pytest.mark.parametrize(("args", "named", "code"), BAD_AMOUNTS)
-def test_bad_amounts_of_a_slice(vgpu: Any, daemon: Any, args: tuple[str, ...], named: str, code: int) -> None:
+@pytest.mark.parametrize(("args", "message", "code"), BAD_AMOUNTS)
+def test_bad_amounts_of_a_slice(vgpu: Any, daemon: Any, args: tuple[str, ...], message: str, code: int) -> None:
     result = vgpu("slice", "create", "a", *args, host=daemon.host)
     assert result.code == code, result
-    assert named in one_line(result.stderr)
+    assert message in one_line(result.stderr)
     assert result.stdout == ""
     assert daemon.slices == {}
 
@@ -58,11 +58,11 @@ def test_a_slice_without_a_name_is_none(vgpu: Any, daemon: Any) -> None:
     assert daemon.slices == {}
 
 
-@pytest.mark.parametrize(("args", "named", "code"), BAD_AMOUNTS)
-def test_bad_amounts_of_a_run_are_125(vgpu: Any, daemon: Any, args: tuple[str, ...], named: str, code: int) -> None:
+@pytest.mark.parametrize(("args", "message", "code"), BAD_AMOUNTS)
+def test_bad_amounts_of_a_run_are_125(vgpu: Any, daemon: Any, args: tuple[str, ...], message: str, code: int) -> None:
     result = vgpu("run", *args, "--", "true", host=daemon.host)
     assert result.code == 125, result
-    assert named in one_line(result.stderr)
+    assert message in one_line(result.stderr)
     assert daemon.slices == {}
 
 
@@ -161,8 +161,8 @@ def test_socket_of_a_dead_daemon(vgpu: Any, tmp_path: Path) -> None:
 
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
-@pytest.mark.parametrize(("mode", "named"), [(0o600, "to set `group` in"), (0o660, "added to group tty")])
-def test_socket_without_permission(daemon: Any, tmp_path: Path, mode: int, named: str) -> None:
+@pytest.mark.parametrize(("mode", "message"), [(0o600, "to set `group` in"), (0o660, "added to group tty")])
+def test_socket_without_permission(daemon: Any, tmp_path: Path, mode: int, message: str) -> None:
     for folder in (tmp_path, *tmp_path.parents):
         if str(folder) != "/":
             folder.chmod(folder.stat().st_mode | 0o111)
@@ -176,7 +176,7 @@ def test_socket_without_permission(daemon: Any, tmp_path: Path, mode: int, named
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == DENIED, done
     assert str(daemon.socket) in one_line(done.stderr)
-    assert named in done.stderr
+    assert message in done.stderr
     assert daemon.slices == {}
 
 

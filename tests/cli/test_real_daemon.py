@@ -162,7 +162,7 @@ def names(real: Any) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("args", "named", "code"),
+    ("args", "message", "code"),
     [
         (("--gpus", "0"), "0 GPUs", 2),
         (("--gpus", "-1"), "-1", 2),
@@ -178,11 +178,11 @@ def names(real: Any) -> list[str]:
         (("--gpus", "0.5", "--device", "GPU-nonsense"), "GPU-nonsense", 4),
     ],
 )
-def test_amounts_that_are_invalid(real: Any, args: tuple[str, ...], named: str, code: int) -> None:
+def test_amounts_that_are_invalid(real: Any, args: tuple[str, ...], message: str, code: int) -> None:
     result = real("slice", "create", "a", *args)
     assert result.code == code, result
     if code:
-        assert named in result.stderr
+        assert message in result.stderr
         assert result.stderr.count("\n") == 1
         assert names(real) == []
         assert real("run", *[a for a in args if a not in ("--device", "GPU-nonsense")], "--", "false").code in (125, 1)
@@ -206,11 +206,11 @@ def test_a_program_without_the_hook_is_noticed(start: Any, program: list[str], t
     assert (rest, process.returncode) == ("", 0)
 
 
-@pytest.mark.parametrize("inherited", ["1", "0,0", "GPU-00000000-0000-0000-0000-000000000000", "", "-1", "all"])
+@pytest.mark.parametrize("visible_devices", ["1", "0,0", "GPU-00000000-0000-0000-0000-000000000000", "", "-1", "all"])
 def test_numbers_of_the_node_do_not_hide_the_slices_device(
-    start: Any, program: list[str], system: OwnSystem, monkeypatch: pytest.MonkeyPatch, inherited: str
+    start: Any, program: list[str], system: OwnSystem, monkeypatch: pytest.MonkeyPatch, visible_devices: str
 ) -> None:
-    monkeypatch.setitem(system.env, "CUDA_VISIBLE_DEVICES", inherited)
+    monkeypatch.setitem(system.env, "CUDA_VISIBLE_DEVICES", visible_devices)
     assert start("--gpus", "0.5", "--", *program).communicate()[0] == f"1 {32 * GIB}\n"
 
 
@@ -223,15 +223,15 @@ def test_a_hooked_program_is_not_complained_about(start: Any, program: list[str]
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize("kept", [0, 5000, 0.5, 0.999], ids=["empty", "a page", "half", "cut"])
-def test_a_damaged_copy_of_the_hook_is_made_again(start: Any, kept: float) -> None:
+@pytest.mark.parametrize("kept_size", [0, 5000, 0.5, 0.999], ids=["empty", "a page", "half", "cut"])
+def test_a_damaged_copy_of_the_hook_is_made_again(start: Any, kept_size: float) -> None:
     """The loader ignores an empty file, and a program with one that was cut short dies of SIGBUS. So does any other
     that has it mapped: no other test may run meanwhile."""
     code = f"{PROGRAM}\nprint([line.split()[-1] for line in open('/proc/self/maps') if 'libvgpu.so' in line][0])"
     words = ("--gpus", "0.5", "--", sys.executable, "-c", code)
     path = start(*words).communicate()[0].split()[-1]
     whole = Path(path).read_bytes()
-    os.truncate(path, int(kept if kept > 1 else kept * len(whole)))
+    os.truncate(path, int(kept_size if kept_size > 1 else kept_size * len(whole)))
     assert start(*words).communicate()[0].split() == ["1", str(32 * GIB), path]
     assert Path(path).read_bytes() == whole
 
@@ -334,7 +334,7 @@ def test_memory_limits_change_live(real: Any, start: Any, tmp_path: Path) -> Non
     real("slice", "create", "b", "--gpus", "0.1", "--mem-min", "1G", "--mem-max", "60G")
     first, second = (start("--slice", name, "--", sys.executable, str(file), str(20 << 10)) for name in "ab")
 
-    def said(process: subprocess.Popen[str], line: str = "") -> int:
+    def send_line(process: subprocess.Popen[str], line: str = "") -> int:
         assert process.stdin and process.stdout
         process.stdin.write(line)
         process.stdin.flush()
@@ -343,14 +343,14 @@ def test_memory_limits_change_live(real: Any, start: Any, tmp_path: Path) -> Non
     def device() -> Any:
         return real("slice", "show", "a", "-o", "json").json["slice"]["devices"][0]
 
-    assert (said(first), said(second)) == (0, 0), "both beyond their minima"
-    assert said(first, "+\n") == 0 and said(second, "+\n") == 2, "all of it is lent"
-    assert said(first, "-\n") == 0 and said(second, "+\n") == 0, "what was freed has come back"
+    assert (send_line(first), send_line(second)) == (0, 0), "both beyond their minima"
+    assert send_line(first, "+\n") == 0 and send_line(second, "+\n") == 2, "all of it is lent"
+    assert send_line(first, "-\n") == 0 and send_line(second, "+\n") == 0, "what was freed has come back"
     assert real("slice", "set", "a", "--mem-max", "8G").code == 0
     wait_until(lambda: device()["mem_over_limit_bytes"] > 12 * GIB)
     assert "8GiB-OVER" in real("ps", "--slice", "a").stdout and "OVER LIMIT" in real("slice", "show", "a").stdout
-    assert said(first, "+\n") == 2
-    assert said(first, "-\n") == 0, "nothing was taken by force"
+    assert send_line(first, "+\n") == 2
+    assert send_line(first, "-\n") == 0, "nothing was taken by force"
     wait_until(lambda: device()["mem_over_limit_bytes"] == 0)
     assert "OVER" not in real("ps", "--slice", "a").stdout
     for process in (first, second):

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import pytest
 from google.protobuf.message import Message
 
-from tests.daemon.node import Node, eventually
+from tests.daemon.node import Node, wait_until
 from vgpud.client import (
     AsyncClient,
     Client,
@@ -41,8 +41,8 @@ from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 
 @pytest.fixture
-def client(emptied: Node) -> Iterator[Client]:
-    with Client(f"unix://{emptied.runtime / 'vgpud.sock'}") as made:
+def client(empty_node: Node) -> Iterator[Client]:
+    with Client(f"unix://{empty_node.runtime / 'vgpud.sock'}") as made:
         yield made
 
 
@@ -101,7 +101,7 @@ def test_a_slice_for_a_while(client: Client) -> None:
         changed = part.resize(0.25)
         assert [(one.min_milli, one.max_milli) for one in changed.devices] == [(250, 1000)]
         assert part.processes() == []
-    eventually(lambda: part.name not in [one.name for one in client.slices()])
+    wait_until(lambda: part.name not in [one.name for one in client.slices()])
 
 
 def test_slices_and_jobs_as_objects(client: Client, tmp_path: Path) -> None:
@@ -299,8 +299,8 @@ def test_why_a_slice_cannot_be_held_is_said_although_it_has_gone(
         pass
 
 
-def test_a_token_makes_no_slice_for_a_while(emptied: Node) -> None:
-    with Client(f"unix://{emptied.runtime / 'vgpud.sock'}", token="not-a-token") as other:  # noqa: S106 - never sent
+def test_a_token_makes_no_slice_for_a_while(empty_node: Node) -> None:
+    with Client(f"unix://{empty_node.runtime / 'vgpud.sock'}", token="not-a-token") as other:  # noqa: S106 - never sent
         with pytest.raises(ClientError, match="use a client without a token") as refused, other.slice(0.5):
             pass
         assert refused.value.exit_code == ExitCode.USAGE

@@ -20,7 +20,7 @@ from benchmarks import engine, images
 from benchmarks.base_image import ImageError
 from tests.containers.conftest import unavailable
 from tests.examples import is_nightly
-from tests.k8s.charts import rendered
+from tests.k8s.charts import render_objects
 from vgpud.cli.common.client import Client
 from vgpud.cli.common.options import Settings
 from vgpud.cli.demo.private_system import OwnSystem, wait_for
@@ -133,7 +133,7 @@ def test_the_image_of_the_chart_runs_as_its_pods_do(docker: engine.Docker, k8s_i
     assert "vgpud" in docker.run(*hardened, k8s_image, "vgpud-k8s", "--version", runtime="runc").stdout
     driver = docker.run(*hardened, k8s_image, "vgpud-k8s", "--kubelet-dir=/host/usr/lib/vgpu", runtime="runc")
     assert driver.returncode == 2 and "no API server is known" in driver.stderr, driver.stderr
-    spec = next(o for o in rendered("daemon.mode=pod") if o["metadata"]["name"] == "x-vgpud-daemon")
+    spec = next(o for o in render_objects("daemon.mode=pod") if o["metadata"]["name"] == "x-vgpud-daemon")
     (front,) = spec["spec"]["template"]["spec"]["initContainers"]
     done = docker.run(*hardened, k8s_image, *front["command"], runtime="runc")
     assert done.returncode == 0, done.stderr

@@ -11,7 +11,7 @@ import pytest
 
 from tests.core.test_claims import kubernetes
 from tests.core.test_containers import ID, OTHER, asks, messages, send, starts
-from tests.core.test_machine import GIB, answer, denied
+from tests.core.test_machine import GIB, answer, denial
 from vgpud.core import events as ev
 from vgpud.core.model import LATENCY, Denied, Reason, Share, Slice, Spec, State
 from vgpud.core.origins import Allocation
@@ -24,12 +24,12 @@ def name(number: int) -> str:
     return f"k-{number:08d}-2222-3333-4444-555555555555"
 
 
-def allocates(number: int, tenths: Iterable[int], **more: Any) -> ev.PrepareClaim:
+def allocates(number: int, tenths: Iterable[int], **fields: Any) -> ev.PrepareClaim:
     """As the driver asks after kubelet's Allocate."""
     ids = tuple(f"GPU-0-tenth-{n}" for n in tenths)
     share = Share("GPU-0", 100 * len(ids), 100 * len(ids), GIB * len(ids), GIB * len(ids))
     claim = Allocation(name(number)[2:], "vgpu.dev", "tenth", (), (share,), "boot-1", ids)
-    return ev.PrepareClaim(replace(claim, **more), "batch", 0, 0, uid=f"u-{number}", wall_ns=1)
+    return ev.PrepareClaim(replace(claim, **fields), "batch", 0, 0, uid=f"u-{number}", wall_ns=1)
 
 
 def joins(number: int, pod: str = POD, container: str = ID) -> ev.ContainerCreated:
@@ -52,13 +52,13 @@ def test_the_first_pod_that_uses_it_has_it_through_all_restarts_of_its_container
     send(state, starts(), ev.ContainerEnded(ID, "crashed"), ev.Tick())
     made = answer(send(state, joins(1)))
     assert isinstance(made, Slice) and isinstance(made.origin, Allocation) and made.origin.pods == (POD,)
-    assert f"not pod {POD_2}" in denied(send(state, joins(1, POD_2, OTHER)), Reason.DENIED)
+    assert f"not pod {POD_2}" in denial(send(state, joins(1, POD_2, OTHER)), Reason.DENIED)
 
 
 def test_no_container_outside_kubernetes_has_it() -> None:
     state = kubernetes()
     send(state, allocates(1, range(5)))
-    assert "this container is in none" in denied(send(state, joins(1, pod="")), Reason.DENIED)
+    assert "this container is in none" in denial(send(state, joins(1, pod="")), Reason.DENIED)
 
 
 def test_preparing_it_again_leaves_it_with_its_pod() -> None:
@@ -97,18 +97,18 @@ def test_an_allocation_that_no_container_used_makes_way_for_the_next() -> None:
 # ---- init containers: kubelet gives their ids to the pod's other containers, too ----
 
 
-@pytest.mark.parametrize(("init", "later"), [(2, 5), (5, 2), (4, 4)])
-def test_each_container_of_a_pod_gets_what_it_asks_for_in_its_turn(init: int, later: int) -> None:
+@pytest.mark.parametrize(("init_tenths", "main_tenths"), [(2, 5), (5, 2), (4, 4)])
+def test_each_container_of_a_pod_gets_what_it_asks_for_in_its_turn(init_tenths: int, main_tenths: int) -> None:
     state = kubernetes()
-    send(state, allocates(1, range(init)), allocates(2, range(later)), allocates(3, range(5, 10)))
-    assert guarantees(state) == [0, later * 100, 500]
+    send(state, allocates(1, range(init_tenths)), allocates(2, range(main_tenths)), allocates(3, range(5, 10)))
+    assert guarantees(state) == [0, main_tenths * 100, 500]
     made = answer(send(state, joins(1)))
-    assert isinstance(made, Slice) and made.shares[0].mem_min_bytes == init * GIB
-    assert guarantees(state) == [init * 100, 0, 500]
+    assert isinstance(made, Slice) and made.shares[0].mem_min_bytes == init_tenths * GIB
+    assert guarantees(state) == [init_tenths * 100, 0, 500]
     send(state, starts(), ev.ContainerEnded(ID, "done"), joins(2, container=OTHER))
-    assert guarantees(state) == [0, later * 100, 500]
+    assert guarantees(state) == [0, main_tenths * 100, 500]
     send(state, starts(OTHER), ev.ContainerEnded(OTHER, "its sandbox was made again"), joins(1))
-    assert guarantees(state) == [init * 100, 0, 500]
+    assert guarantees(state) == [init_tenths * 100, 0, 500]
 
 
 def test_two_containers_after_one_init_container() -> None:
@@ -122,7 +122,7 @@ def test_two_containers_after_one_init_container() -> None:
 def test_a_container_that_is_late_does_not_take_the_ids_of_another_pod() -> None:
     state = kubernetes()
     send(state, allocates(1, range(5)), allocates(2, range(5)), joins(2, POD_2))
-    assert f"pod {POD_2} has devices of this allocation" in denied(send(state, joins(1, POD, OTHER)), Reason.DENIED)
+    assert f"pod {POD_2} has devices of this allocation" in denial(send(state, joins(1, POD, OTHER)), Reason.DENIED)
     assert guarantees(state) == [0, 500]
 
 
@@ -133,7 +133,7 @@ def test_a_guarantee_that_does_not_fit_any_more_changes_nothing() -> None:
     assert isinstance(other.origin, Allocation)
     bigger = (replace(other.shares[0], min_milli=700, max_milli=700),)
     state.slices[name(3)] = replace(other, shares=bigger, origin=replace(other.origin, granted=bigger))
-    assert "left, and this needs 0.5 GPU" in denied(send(state, joins(1)), Reason.NO_CAPACITY)
+    assert "left, and this needs 0.5 GPU" in denial(send(state, joins(1)), Reason.NO_CAPACITY)
     assert guarantees(state) == [0, 300, 700]
 
 
@@ -162,7 +162,7 @@ def test_an_operator_removes_what_a_pod_left_and_with_force_what_it_uses() -> No
     state = kubernetes()
     send(state, allocates(1, range(2)), allocates(2, range(2, 4)), joins(2), starts())
     assert answer(send(state, ev.DeleteSlice("", name(1), False))) is None
-    assert "is that of container" in denied(send(state, ev.DeleteSlice("", name(2), False)), Reason.PRECONDITION)
+    assert "is that of container" in denial(send(state, ev.DeleteSlice("", name(2), False)), Reason.PRECONDITION)
     assert answer(send(state, ev.DeleteSlice("", name(2), True))) is None
 
 

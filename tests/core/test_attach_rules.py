@@ -64,7 +64,7 @@ def node(rng: random.Random) -> State:
     return state
 
 
-def attached(state: State, number: int, entry: Entry) -> bool:
+def is_admitted(state: State, number: int, entry: Entry) -> bool:
     """Whether the core admits one more."""
     container_id = "" if entry.uid >= 0 else entry.account.removeprefix("container ")
     process = Process(
@@ -79,14 +79,14 @@ def test_any_sequence_of_attaches_is_admitted_as_the_core_would() -> None:
         rng = random.Random(seed)
         state = node(rng)
         for number, uid in enumerate((1000, 1001, 1002, 1003)):  # accounts of a slice for all are known by a program
-            attached(state, number + 1, Entry("open", f"uid {uid}", uid, ()))
+            is_admitted(state, number + 1, Entry("open", f"uid {uid}", uid, ()))
         thread = Thread(state)
         assert {e.account for e in thread.entries if e.slice_name == "inside"} >= {f"container {n * 64}" for n in "01"}
         favourites = rng.choices(thread.entries, k=3)
         for number in range(100, 260):
             entry = rng.choice(favourites if rng.random() < 0.6 else thread.entries)
             by_thread = thread.attach(entry)
-            assert by_thread == attached(state, number, entry), (seed, number, entry)
+            assert by_thread == is_admitted(state, number, entry), (seed, number, entry)
             refused += not by_thread
     assert refused > 1000, "the bounds were reached"
 
@@ -95,7 +95,7 @@ def test_new_rules_count_who_is_attached() -> None:
     state = node(random.Random(1))
     entry = attach_rules(state).entries[0]
     number = 1
-    while attached(state, number, entry):
+    while is_admitted(state, number, entry):
         number += 1
     assert not Thread(state).attach(entry)
 
@@ -104,7 +104,7 @@ def test_slices_that_take_no_program_and_users_at_their_bounds_have_no_rule() ->
     state = node(random.Random(2))
     state.slices["own"] = replace(state.slices["own"], suspended=EVICTED)
     state.waiting.add("inside")
-    attached(state, 1, Entry("open", "uid 7", 7, ()))
+    is_admitted(state, 1, Entry("open", "uid 7", 7, ()))
     assert {(e.slice_name, e.account) for e in attach_rules(state).entries} == {("open", "uid 7")}
     state.policy = replace(state.policy, processes_per_user_max=1)
     assert not bounds.closed_fill(state, "uid 7", 0)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.core.test_containers import ID, OTHER, asks, messages, send, starts
-from tests.core.test_machine import GIB, answer, command_types, create, denied, started
+from tests.core.test_machine import GIB, answer, command_types, create, denial, make_state
 from vgpud.core import events as ev
 from vgpud.core.model import ALL_DEVICES, LATENCY, Denied, Reason, Share, Slice, Spec, State
 from vgpud.core.origins import Claim, User
@@ -27,7 +27,7 @@ NAME = f"k-{UID}"
 
 
 def kubernetes(devices: int = 1) -> State:
-    state = started(devices)
+    state = make_state(devices)
     state.policy = replace(state.policy, kubernetes_devices=(ALL_DEVICES,))
     return state
 
@@ -36,15 +36,15 @@ def share(low: int = 500, high: int = 0, device: int = 0, memory: int = 8 * GIB)
     return Share(f"GPU-{device}", low, high or low, memory, memory)
 
 
-def asked(*granted: Share, uid: str = UID, pods: tuple[str, ...] = (POD,), **more: Any) -> ev.PrepareClaim:
-    boot = more.pop("boot_id", "boot-1")
+def prepare_event(*granted: Share, uid: str = UID, pods: tuple[str, ...] = (POD,), **options: Any) -> ev.PrepareClaim:
+    boot = options.pop("boot_id", "boot-1")
     claim = Claim(uid, "team", "half", pods, granted or (share(),), boot)
-    fields: dict[str, Any] = {"service_class": "batch", "weight": 0, "priority": 0} | more
+    fields: dict[str, Any] = {"service_class": "batch", "weight": 0, "priority": 0} | options
     return ev.PrepareClaim(claim, uid=f"u-{uid}", wall_ns=1, **fields)
 
 
-def prepared(state: State, *granted: Share, **more: Any) -> Slice:
-    made = answer(send(state, asked(*granted, **more)))
+def prepare_slice(state: State, *granted: Share, **options: Any) -> Slice:
+    made = answer(send(state, prepare_event(*granted, **options)))
     assert isinstance(made, Slice), made
     return made
 
@@ -55,7 +55,7 @@ def prepared(state: State, *granted: Share, **more: Any) -> Slice:
 def test_a_claim_gets_one_slice_with_what_the_scheduler_chose() -> None:
     state = kubernetes(3)
     granted = (share(1000), share(1000, device=1), share(500, 800, device=2))
-    made = prepared(state, *granted)
+    made = prepare_slice(state, *granted)
     assert (made.name, made.shares, made.origin.ephemeral, made.origin.cdi_device) == (NAME, granted, False, True)
     assert (made.spec.gpus_milli, made.spec.min_milli, made.spec.max_milli) == (2500, 2500, 2800)
     assert made.spec.mem_max_bytes == 24 * GIB
@@ -63,67 +63,69 @@ def test_a_claim_gets_one_slice_with_what_the_scheduler_chose() -> None:
 
 def test_it_is_saved_before_it_has_a_device_and_answered_after_both() -> None:
     done = [
-        kind for kind in command_types(send(kubernetes(), asked())) if kind in (ev.SaveSlice, ev.OpenDevice, ev.Answer)
+        kind
+        for kind in command_types(send(kubernetes(), prepare_event()))
+        if kind in (ev.SaveSlice, ev.OpenDevice, ev.Answer)
     ]
     assert done == [ev.SaveSlice, ev.OpenDevice, ev.Answer]
 
 
 def test_preparing_again_gives_the_same_slice_and_writes_the_cdi_file_again() -> None:
     state = kubernetes()
-    first = prepared(state)
-    commands = send(state, asked())
+    first = prepare_slice(state)
+    commands = send(state, prepare_event())
     assert answer(commands) == first
     assert command_types(commands) == [ev.OpenDevice, ev.Answer]
 
 
 def test_after_a_boot_it_is_the_same_slice_and_an_event_says_so() -> None:
     state = kubernetes()
-    prepared(state)
-    commands = send(state, asked(boot_id="boot-2"))
+    prepare_slice(state)
+    commands = send(state, prepare_event(boot_id="boot-2"))
     assert ev.OpenDevice in command_types(commands) and ev.SaveSlice in command_types(commands)
     assert "team/half was prepared before the machine was booted" in messages(commands, "claim.rebooted")[0]
-    assert ev.SaveSlice not in command_types(send(state, asked(boot_id="boot-2")))
+    assert ev.SaveSlice not in command_types(send(state, prepare_event(boot_id="boot-2")))
 
 
 def test_other_amounts_under_the_same_uid_are_refused() -> None:
     state = kubernetes()
-    prepared(state)
-    assert "other devices or amounts" in denied(send(state, asked(share(400))), Reason.PRECONDITION)
+    prepare_slice(state)
+    assert "other devices or amounts" in denial(send(state, prepare_event(share(400))), Reason.PRECONDITION)
 
 
 def test_a_device_that_the_scheduler_gave_away_twice_is_refused_here() -> None:
     state = kubernetes()
-    prepared(state, share(600))
-    assert "has 0.4 GPU and" in denied(send(state, asked(share(600), uid=ANOTHER)), Reason.NO_CAPACITY)
+    prepare_slice(state, share(600))
+    assert "has 0.4 GPU and" in denial(send(state, prepare_event(share(600), uid=ANOTHER)), Reason.NO_CAPACITY)
 
 
 @pytest.mark.parametrize(
-    ("event", "said"),
+    ("event", "message"),
     [
-        (asked(share(300), share(300)), "distinctAttribute"),
-        (asked(share(800, 500)), "max 0.5 is below min 0.8"),
-        (asked(share(0, 0)), "on a device: raise it"),
-        (asked(replace(share(), mem_min_bytes=9 * GIB)), "mem-max 8GiB is below mem-min 9GiB"),
-        (asked(share(0, 1000), service_class=LATENCY), "class latency without a guarantee"),
-        (asked(service_class="gold"), "no class 'gold'"),
-        (asked(uid="../../etc"), "not the uid of a ResourceClaim"),
-        (asked(pods=tuple(f"p{n}" for n in range(257))), "is for 257 pods"),
+        (prepare_event(share(300), share(300)), "distinctAttribute"),
+        (prepare_event(share(800, 500)), "max 0.5 is below min 0.8"),
+        (prepare_event(share(0, 0)), "on a device: raise it"),
+        (prepare_event(replace(share(), mem_min_bytes=9 * GIB)), "mem-max 8GiB is below mem-min 9GiB"),
+        (prepare_event(share(0, 1000), service_class=LATENCY), "class latency without a guarantee"),
+        (prepare_event(service_class="gold"), "no class 'gold'"),
+        (prepare_event(uid="../../etc"), "not the uid of a ResourceClaim"),
+        (prepare_event(pods=tuple(f"p{n}" for n in range(257))), "is for 257 pods"),
     ],
 )
-def test_contradictions_are_refused_whatever_the_node_has(event: ev.PrepareClaim, said: str) -> None:
+def test_contradictions_are_refused_whatever_the_node_has(event: ev.PrepareClaim, message: str) -> None:
     state = kubernetes()
-    assert said in denied(send(state, event), Reason.INVALID)
+    assert message in denial(send(state, event), Reason.INVALID)
     assert not state.slices
 
 
 def test_a_borrower_without_a_guarantee_has_a_slice() -> None:
-    made = prepared(kubernetes(), replace(share(0, 1000), mem_min_bytes=0))
+    made = prepare_slice(kubernetes(), replace(share(0, 1000), mem_min_bytes=0))
     assert (made.shares[0].min_milli, made.shares[0].max_milli, made.spec.gpus_milli) == (0, 1000, 1000)
 
 
 def test_a_stored_claim_is_read_again(tmp_path: Path) -> None:
     state = kubernetes()
-    made = prepared(state, pods=(POD, POD_2))
+    made = prepare_slice(state, pods=(POD, POD_2))
     store = Store(tmp_path)
     store.apply([ev.SaveSlice(made)])
     store.close()
@@ -136,10 +138,10 @@ def test_a_stored_claim_is_read_again(tmp_path: Path) -> None:
 
 def test_the_slice_ends_with_the_claim_and_not_before() -> None:
     state = kubernetes()
-    prepared(state)
+    prepare_slice(state)
     send(state, asks(join=NAME, pod=POD), starts(), ev.ContainerEnded(ID, "stopped"), ev.Tick())
     assert NAME in state.slices
-    assert "of the ResourceClaim team/half" in denied(send(state, ev.DeleteSlice("", NAME, True)), Reason.PRECONDITION)
+    assert "of the ResourceClaim team/half" in denial(send(state, ev.DeleteSlice("", NAME, True)), Reason.PRECONDITION)
     commands = send(state, ev.UnprepareClaim(UID))
     assert ev.CloseDevice in command_types(commands) and NAME not in state.slices
     assert answer(send(state, ev.UnprepareClaim(UID))) is None
@@ -150,7 +152,7 @@ def test_the_slice_ends_with_the_claim_and_not_before() -> None:
 
 def test_containers_of_the_claims_pods_join_one_after_another_and_together() -> None:
     state = kubernetes()
-    prepared(state, pods=(POD, POD_2))
+    prepare_slice(state, pods=(POD, POD_2))
     for container, pod in ((ID, POD), (OTHER, POD_2)):
         assert isinstance(answer(send(state, asks(container, join=NAME, pod=pod))), Slice)
     send(state, ev.ContainerEnded(ID, "crashed"))
@@ -160,19 +162,19 @@ def test_containers_of_the_claims_pods_join_one_after_another_and_together() -> 
 
 def test_another_pod_is_refused_until_the_claim_is_reserved_for_it() -> None:
     state = kubernetes()
-    prepared(state)
+    prepare_slice(state)
     commands = send(state, asks(join=NAME, pod=POD_2))
-    assert "not reserved for pod" in denied(commands, Reason.DENIED)
+    assert "not reserved for pod" in denial(commands, Reason.DENIED)
     (log_entry,) = [c for c in commands if isinstance(c, ev.Log)]
     assert (log_entry.kind, log_entry.slice_name) == ("claim.pod_unknown", NAME)
-    prepared(state, pods=(POD, POD_2))
+    prepare_slice(state, pods=(POD, POD_2))
     assert isinstance(answer(send(state, asks(join=NAME, pod=POD_2))), Slice)
 
 
 def test_a_container_outside_kubernetes_cannot_join() -> None:
     state = kubernetes()
-    prepared(state)
-    assert "is in none" in denied(send(state, asks(join=NAME)), Reason.DENIED)
+    prepare_slice(state)
+    assert "is in none" in denial(send(state, asks(join=NAME)), Reason.DENIED)
 
 
 U_ = POD.replace("-", "_")
@@ -240,10 +242,10 @@ def test_the_pod_by_proc_of_cgroups_version_1_and_2(text: str, pod: str) -> None
 def test_a_pod_that_names_another_claims_cdi_device_is_refused_each_time() -> None:
     """By an annotation for the engine, or VGPU_SLICE in its environment: both come here as `join`."""
     state = kubernetes()
-    prepared(state)
-    prepared(state, share(300), uid=ANOTHER, pods=(POD_2,))
+    prepare_slice(state)
+    prepare_slice(state, share(300), uid=ANOTHER, pods=(POD_2,))
     for _ in range(3):
-        text = denied(send(state, asks(OTHER, join=NAME, pod=POD_2)), Reason.DENIED)
+        text = denial(send(state, asks(OTHER, join=NAME, pod=POD_2)), Reason.DENIED)
         assert text == f"the ResourceClaim team/half is not reserved for pod {POD_2}: name the claim in the pod's spec"
     assert not state.containers
     assert isinstance(answer(send(state, asks(OTHER, join=f"k-{ANOTHER}", pod=POD_2))), Slice)
@@ -252,19 +254,19 @@ def test_a_pod_that_names_another_claims_cdi_device_is_refused_each_time() -> No
 
 def test_a_pod_that_has_left_cannot_start_another_container_and_those_that_run_go_on() -> None:
     state = kubernetes()
-    prepared(state, pods=(POD, POD_2))
+    prepare_slice(state, pods=(POD, POD_2))
     send(state, asks(ID, join=NAME, pod=POD), starts())
-    prepared(state, pods=(POD_2,))
+    prepare_slice(state, pods=(POD_2,))
     assert ID in state.containers
-    assert "is not reserved for pod" in denied(send(state, asks(OTHER, join=NAME, pod=POD)), Reason.DENIED)
+    assert "is not reserved for pod" in denial(send(state, asks(OTHER, join=NAME, pod=POD)), Reason.DENIED)
     assert isinstance(answer(send(state, asks(OTHER, join=NAME, pod=POD_2))), Slice)
 
 
 def test_an_ordinary_container_cannot_take_a_claims_name_or_slice() -> None:
     state = kubernetes()
-    prepared(state)
+    prepare_slice(state)
     state.policy = replace(state.policy, kubernetes_devices=())
-    assert "is for the pods of the ResourceClaim" in denied(send(state, asks(OTHER, join=NAME)), Reason.DENIED)
+    assert "is for the pods of the ResourceClaim" in denial(send(state, asks(OTHER, join=NAME)), Reason.DENIED)
     own = answer(send(state, asks(OTHER, milli=100, name=f"k-{ANOTHER}")))
     assert isinstance(own, Denied) and "Kubernetes claim's slice" in own.message
 
@@ -281,7 +283,7 @@ def update(state: State, **fields: Any) -> list[ev.Command]:
 
 def test_maximum_weight_and_class_move_freely_and_the_minimum_only_down() -> None:
     state = kubernetes(2)
-    prepared(state, share(600), share(300, device=1))
+    prepare_slice(state, share(600), share(300, device=1))
     made = answer(update(state, max_milli=1800, weight=7, service_class=LATENCY))
     assert isinstance(made, Slice)
     assert ([s.max_milli for s in made.shares], made.spec.weight) == ([1000, 800], 7)
@@ -290,13 +292,13 @@ def test_maximum_weight_and_class_move_freely_and_the_minimum_only_down() -> Non
     made = answer(update(state, min_milli=900, mem_min_bytes=4 * GIB, mem_max_bytes=32 * GIB))
     assert isinstance(made, Slice) and [s.min_milli for s in made.shares] == [600, 300]
     assert [(s.mem_min_bytes, s.mem_max_bytes) for s in made.shares] == [(2 * GIB, 16 * GIB)] * 2
-    assert "above the 0.9 of the ResourceClaim team/half" in denied(update(state, min_milli=901), Reason.PRECONDITION)
-    assert "above the 16GiB" in denied(update(state, mem_min_bytes=17 * GIB), Reason.PRECONDITION)
+    assert "above the 0.9 of the ResourceClaim team/half" in denial(update(state, min_milli=901), Reason.PRECONDITION)
+    assert "above the 16GiB" in denial(update(state, mem_min_bytes=17 * GIB), Reason.PRECONDITION)
 
 
 def test_reset_fields_go_back_to_what_was_granted() -> None:
     state = kubernetes()
-    first = prepared(state)
+    first = prepare_slice(state)
     update(state, max_milli=900, min_milli=100)
     made = answer(update(state, max_milli=None, min_milli=None))
     assert isinstance(made, Slice) and made.shares == first.shares
@@ -305,23 +307,23 @@ def test_reset_fields_go_back_to_what_was_granted() -> None:
 @pytest.mark.parametrize("fields", [{"gpus_milli": 900}, {"spread": 2}, {"device_uuids": ("GPU-1",)}])
 def test_devices_and_size_are_the_claims(fields: dict[str, Any]) -> None:
     state = kubernetes(2)
-    prepared(state)
-    assert "is fixed by the ResourceClaim team/half" in denied(update(state, **fields), Reason.PRECONDITION)
+    prepare_slice(state)
+    assert "is fixed by the ResourceClaim team/half" in denial(update(state, **fields), Reason.PRECONDITION)
 
 
 def test_what_a_claim_does_not_use_stays_its_own() -> None:
     state = kubernetes()
-    prepared(state, share(600))
+    prepare_slice(state, share(600))
     update(state, min_milli=100, mem_min_bytes=0)
     assert state.reserved("GPU-0") == (600, 8 * GIB)
-    assert "has 0.4 GPU and" in denied(send(state, asked(share(600), uid=ANOTHER)), Reason.NO_CAPACITY)
-    prepared(state, share(400), uid=ANOTHER)
+    assert "has 0.4 GPU and" in denial(send(state, prepare_event(share(600), uid=ANOTHER)), Reason.NO_CAPACITY)
+    prepare_slice(state, share(400), uid=ANOTHER)
     assert isinstance(answer(update(state, min_milli=600, mem_min_bytes=8 * GIB)), Slice)
 
 
 def test_memory_is_divided_into_whole_granules_of_each_device() -> None:
     state = kubernetes(3)
-    prepared(state, share(300), share(200, device=1), share(100, device=2))
+    prepare_slice(state, share(300), share(200, device=1), share(100, device=2))
     made = answer(update(state, mem_min_bytes=4 * GIB, mem_max_bytes=7 * GIB))
     assert isinstance(made, Slice)
     granule = 2 << 20
@@ -331,18 +333,18 @@ def test_memory_is_divided_into_whole_granules_of_each_device() -> None:
 
 def test_a_resize_that_no_restart_would_find_capacity_for_is_refused() -> None:
     state = kubernetes()
-    before = prepared(state)
+    before = prepare_slice(state)
     small = update(state, mem_min_bytes=1 << 20, mem_max_bytes=4 << 20)
-    assert "memory 4MiB is less than one context needs on device 0 (512MiB)" in denied(small, Reason.INVALID)
+    assert "memory 4MiB is less than one context needs on device 0 (512MiB)" in denial(small, Reason.INVALID)
     large = update(state, mem_max_bytes=90 * GIB)
-    assert "memory 90GiB is more than device 0 has (80GiB)" in denied(large, Reason.INVALID)
+    assert "memory 90GiB is more than device 0 has (80GiB)" in denial(large, Reason.INVALID)
     assert state.slices[NAME] == before
-    tiny = asked(share(100, memory=1 << 20), uid=ANOTHER)
-    assert "is less than one context needs on device 0" in denied(send(state, tiny), Reason.INVALID)
+    tiny = prepare_event(share(100, memory=1 << 20), uid=ANOTHER)
+    assert "is less than one context needs on device 0" in denial(send(state, tiny), Reason.INVALID)
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"weight": 10_001}, "weight 10001 is out of range"),
         ({"priority": -1}, "priority -1 is out of range"),
@@ -352,18 +354,18 @@ def test_a_resize_that_no_restart_would_find_capacity_for_is_refused() -> None:
         ({"mem_max_bytes": 0}, "mem_max_bytes 0 is not an amount of memory"),
     ],
 )
-def test_words_out_of_range_are_refused(fields: dict[str, Any], said: str) -> None:
+def test_words_out_of_range_are_refused(fields: dict[str, Any], message: str) -> None:
     state = kubernetes()
-    before = prepared(state)
-    assert said in denied(update(state, **fields), Reason.INVALID)
+    before = prepare_slice(state)
+    assert message in denial(update(state, **fields), Reason.INVALID)
     assert state.slices[NAME] == before
 
 
 def test_numbers_that_contradict_each_other_are_refused_and_change_nothing() -> None:
     state = kubernetes()
-    before = prepared(state)
-    assert "below min 0.5" in denied(update(state, max_milli=400), Reason.INVALID)
-    assert "more than the 1 device(s)" in denied(update(state, max_milli=1001), Reason.INVALID)
+    before = prepare_slice(state)
+    assert "below min 0.5" in denial(update(state, max_milli=400), Reason.INVALID)
+    assert "more than the 1 device(s)" in denial(update(state, max_milli=1001), Reason.INVALID)
     assert state.slices[NAME] == before
 
 
@@ -371,19 +373,19 @@ def test_numbers_that_contradict_each_other_are_refused_and_change_nothing() -> 
 
 
 def test_devices_of_kubernetes_are_for_claims_alone_and_other_devices_never() -> None:
-    state = started(2)
+    state = make_state(2)
     state.policy = replace(state.policy, kubernetes_devices=("1",))
     made = answer(step(state, create("mine", 1000), 0))
     assert isinstance(made, Slice) and made.shares[0].device_uuid == "GPU-0"
-    refused = denied(step(state, create("second", 500), 0), Reason.NO_CAPACITY)
+    refused = denial(step(state, create("second", 500), 0), Reason.NO_CAPACITY)
     assert "0.5" in refused or "Kubernetes" in refused
     by_name = ev.CreateSlice("", User("third", "x"), Spec(500, device_uuids=("1",)), 0, "u3", 1)
-    assert "device 1 belongs to Kubernetes here" in denied(step(state, by_name, 0), Reason.PRECONDITION)
-    assert "not given to Kubernetes" in denied(send(state, asked(share(100))), Reason.PRECONDITION)
-    assert isinstance(answer(send(state, asked(share(100, device=1)))), Slice)
+    assert "device 1 belongs to Kubernetes here" in denial(step(state, by_name, 0), Reason.PRECONDITION)
+    assert "not given to Kubernetes" in denial(send(state, prepare_event(share(100))), Reason.PRECONDITION)
+    assert isinstance(answer(send(state, prepare_event(share(100, device=1)))), Slice)
 
 
 def test_only_the_driver_makes_slices_with_names_of_claims() -> None:
-    state = started()
+    state = make_state()
     found = answer(step(state, create(NAME, 500), 0))
     assert isinstance(found, Denied) and "Kubernetes claim's slice" in found.message

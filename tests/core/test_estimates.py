@@ -20,10 +20,10 @@ WANTED = (LOW_PPM, MEDIAN_PPM, HIGH_PPM)
 SEEN = st.lists(st.tuples(st.integers(1, 10**15), st.booleans()), min_size=1, max_size=JOBS_MAX)
 
 
-def known(*rows: tuple[str, int], ended: bool = True) -> Estimates:
+def make_estimates(*rows: tuple[str, int], has_completed: bool = True) -> Estimates:
     found = Estimates()
     for kind, seconds in rows:
-        found.learn((kind,), seconds, has_completed=ended)
+        found.learn((kind,), seconds, has_completed=has_completed)
     return found
 
 
@@ -31,21 +31,21 @@ def known(*rows: tuple[str, int], ended: bool = True) -> Estimates:
 
 
 @given(SEEN)
-def test_quantiles_rise_and_are_durations_that_were_seen_or_twice_the_longest(seen: list[tuple[int, bool]]) -> None:
-    low, middle, high = quantiles(seen, WANTED)
+def test_quantiles_rise_and_are_durations_that_were_seen_or_twice_the_longest(samples: list[tuple[int, bool]]) -> None:
+    low, middle, high = quantiles(samples, WANTED)
     rising = [ns or 1 << 80 for ns in (low, middle, high)]
     assert all(early <= late for early, late in pairwise(rising))
-    ended = {ns for ns, done in seen if done}
-    longest = max(ns for ns, _ in seen)
+    ended = {ns for ns, done in samples if done}
+    longest = max(ns for ns, _ in samples)
     assert {low, middle, high} <= ended | {0, 2 * longest}
-    if all(done for _, done in seen):
+    if all(done for _, done in samples):
         assert 0 not in (low, middle, high)
 
 
 @given(SEEN, st.integers(2, 1000))
-def test_quantiles_have_no_unit(seen: list[tuple[int, bool]], factor: int) -> None:
-    assert quantiles([(ns * factor, done) for ns, done in seen], WANTED) == [
-        ns * factor for ns in quantiles(seen, WANTED)
+def test_quantiles_have_no_unit(samples: list[tuple[int, bool]], factor: int) -> None:
+    assert quantiles([(ns * factor, done) for ns, done in samples], WANTED) == [
+        ns * factor for ns in quantiles(samples, WANTED)
     ]
 
 
@@ -75,7 +75,7 @@ def test_who_ran_out_of_time_says_at_least() -> None:
     done, cut = [(10, True), (20, True), (30, True)], [(30, False)] * 3
     assert quantiles(done, (MEDIAN_PPM,)) == [20]
     assert quantiles(done + cut, (MEDIAN_PPM,)) == [0], "half of them take longer than 30, nobody knows how long"
-    found = known(*[("a", 30)] * 3, ended=False).of(("a",), 0)
+    found = make_estimates(*[("a", 30)] * 3, has_completed=False).of(("a",), 0)
     assert found is not None and (found.median_ns, found.high_ns, found.least_ns) == (0, 0, 30)
 
 
@@ -84,7 +84,7 @@ def test_who_ran_out_of_time_says_at_least() -> None:
 
 def test_the_narrowest_class_with_enough_jobs_wins() -> None:
     rows = [("narrow", 10), ("narrow", 10), ("wide", 50), ("wide", 50), ("wide", 50)]
-    found = known(*rows)
+    found = make_estimates(*rows)
     wide = found.of(("narrow", "wide"), 0)
     assert wide is not None and (wide.class_name, wide.jobs, wide.median_ns) == ("wide", 3, 50)
     found.learn(("narrow",), 10, has_completed=True)
@@ -96,7 +96,7 @@ def test_the_narrowest_class_with_enough_jobs_wins() -> None:
 
 def test_memory_is_bounded_and_the_last_used_classes_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(estimates, "CLASSES_MAX", 10)
-    found = known(*[("kept", 7)] * 1000)
+    found = make_estimates(*[("kept", 7)] * 1000)
     kept = found.of(("kept",), 0)
     assert kept is not None and kept.jobs == JOBS_MAX
     for number in range(100):
@@ -184,7 +184,7 @@ def test_a_job_that_is_stopped_and_continues_counts_what_it_ran() -> None:
 
 @pytest.mark.parametrize("asks", [False, True])
 def test_an_answer_does_not_depend_on_who_asked_before(asks: bool) -> None:
-    found = known(*[("train", 600 * SECOND_NS)] * 3)
+    found = make_estimates(*[("train", 600 * SECOND_NS)] * 3)
     found.add_running_job(1, ("train",), 10 * SECOND_NS)
     for seconds in range(700, 795, 5) if asks else ():
         found.of(("train",), seconds * SECOND_NS)

@@ -40,16 +40,16 @@ def device(index: int) -> Device:
     return Device(f"GPU-{index}", index, "fake", f"0:{index}", 80 * GIB, 132, True, 512 << 20, 2 << 20)
 
 
-def started(count: int = 1, **policy: Any) -> State:
+def make_state(count: int = 1, **policy: Any) -> State:
     state = State()
     step(state, ev.Started(SiteLimits(**policy), tuple(device(i) for i in range(count)), (), ()), 0)
     return state
 
 
-def create(name: str = "a", milli: int = 500, request_id: str = "", **more: Any) -> ev.CreateSlice:
-    flags = {flag: more.pop(flag) for flag in ("ephemeral", "cdi_device") if flag in more}
-    origin = User(name, more.pop("spare_name", "spare"), **flags)
-    fields = {"origin": origin, "owner_uid": 1000, "uid": f"uid-{name}", "wall_ns": 1} | more
+def create(name: str = "a", milli: int = 500, request_id: str = "", **options: Any) -> ev.CreateSlice:
+    flags = {flag: options.pop(flag) for flag in ("ephemeral", "cdi_device") if flag in options}
+    origin = User(name, options.pop("spare_name", "spare"), **flags)
+    fields = {"origin": origin, "owner_uid": 1000, "uid": f"uid-{name}", "wall_ns": 1} | options
     return ev.CreateSlice(request_id, spec=Spec(milli), **fields)
 
 
@@ -58,7 +58,7 @@ def answer(commands: list[ev.Command]) -> Slice | Denied | None:
     return one.result
 
 
-def denied(commands: list[ev.Command], reason: Reason) -> str:
+def denial(commands: list[ev.Command], reason: Reason) -> str:
     result = answer(commands)
     assert isinstance(result, Denied)
     assert result.reason is reason
@@ -74,7 +74,7 @@ def process(number: int = 1, slice_name: str = "a", uid: int = 1000, holder: boo
 
 
 def test_create_saves_before_it_answers() -> None:
-    state = started()
+    state = make_state()
     commands = step(state, create(request_id="r"), 0)
     order = [ev.SaveSlice, ev.ApplySlice, ev.OpenSocket, ev.Log, ev.SaveRequest, ev.Answer]
     assert command_types(commands) == order
@@ -82,49 +82,49 @@ def test_create_saves_before_it_answers() -> None:
 
 
 def test_refusal_changes_nothing() -> None:
-    state = started()
+    state = make_state()
     step(state, create(), 0)
     before = state.copy()
-    assert "0.5" in denied(step(state, create("b", 600), 0), Reason.NO_CAPACITY)
+    assert "0.5" in denial(step(state, create("b", 600), 0), Reason.NO_CAPACITY)
     assert state == before
 
 
 def test_same_name_twice() -> None:
-    state = started()
+    state = make_state()
     step(state, create(), 0)
-    assert "slice a exists" in denied(step(state, create(milli=100), 0), Reason.EXISTS)
+    assert "slice a exists" in denial(step(state, create(milli=100), 0), Reason.EXISTS)
 
 
 def test_names_become_directories() -> None:
     for name in ("../x", "A", "-a", "a-", "a b", "a/b", ".", "x" * 41, "é"):
-        assert repr(name) in denied(step(started(), create(name), 0), Reason.INVALID)
-    made = answer(step(started(), create(""), 0))
+        assert repr(name) in denial(step(make_state(), create(name), 0), Reason.INVALID)
+    made = answer(step(make_state(), create(""), 0))
     assert isinstance(made, Slice)
     assert made.name == "spare"
 
 
 def test_request_id_gets_the_first_answer_for_ten_minutes() -> None:
-    state = started()
+    state = make_state()
     first = answer(step(state, create(request_id="r"), 0))
     again = step(state, create(request_id="r", uid="other", spare_name="other"), 599 * S)
     assert again == [ev.Answer(first)]
     step(state, ev.Tick(), 601 * S)
-    assert denied(step(state, create(request_id="r"), 601 * S), Reason.EXISTS)
+    assert denial(step(state, create(request_id="r"), 601 * S), Reason.EXISTS)
 
 
 def test_request_ids_are_each_users_own() -> None:
-    state = started()
+    state = make_state()
     alice, bob = Asker(1000, (), False), Asker(1001, (), False)
     step(state, create(request_id="r", owner_uid=1000, asker=alice), 0)
     other = answer(step(state, create("b", request_id="r", owner_uid=1001, asker=bob), 0))
     assert isinstance(other, Slice)
     assert other.name == "b", "what another has asked for under this id is nothing to bob"
     deleted = step(state, ev.DeleteSlice("r", "a", False, asker_uid=1001), 0)
-    assert "'r'" in denied(deleted, Reason.INVALID), "bob's own id"
+    assert "'r'" in denial(deleted, Reason.INVALID), "bob's own id"
 
 
 def test_many_requests_push_out_their_own_users_first() -> None:
-    state = started(requests_max=3)
+    state = make_state(requests_max=3)
     alice, bob = Asker(1000, (), False), Asker(1001, (), False)
     step(state, create("a", 10, request_id="first", asker=alice), 0)
     for number in range(9):
@@ -133,28 +133,28 @@ def test_many_requests_push_out_their_own_users_first() -> None:
 
 
 def test_request_id_is_not_for_another_request() -> None:
-    state = started()
+    state = make_state()
     step(state, create(request_id="r"), 0)
-    assert "'r'" in denied(step(state, create("b", request_id="r"), 0), Reason.INVALID)
+    assert "'r'" in denial(step(state, create("b", request_id="r"), 0), Reason.INVALID)
 
 
 def test_remembered_requests_are_bounded() -> None:
-    state = started(requests_max=3)
+    state = make_state(requests_max=3)
     for number in range(9):
         step(state, create(f"s{number}", 10, request_id=f"r{number}"), 0)
     assert list(state.requests) == ["0/r6", "0/r7", "0/r8"]
 
 
 def test_refusals_are_not_remembered() -> None:
-    state = started()
+    state = make_state()
     step(state, create(), 0)
-    denied(step(state, create("b", 600, request_id="r"), 0), Reason.NO_CAPACITY)
+    denial(step(state, create("b", 600, request_id="r"), 0), Reason.NO_CAPACITY)
     step(state, ev.DeleteSlice("", "a", False), 0)
     assert isinstance(answer(step(state, create("b", 600, request_id="r"), 0)), Slice)
 
 
 def test_resize_of_a_running_slice() -> None:
-    state = started(2)
+    state = make_state(2)
     step(state, create(), 0)
     step(state, ev.ProcessAttached(process()), 0)
     home = state.slices["a"].shares[0].device_uuid
@@ -166,11 +166,11 @@ def test_resize_of_a_running_slice() -> None:
 
 
 def test_resize_that_does_not_fit_where_it_runs() -> None:
-    state = started(2)
+    state = make_state(2)
     step(state, create("a", 500), 0)
     step(state, create("b", 400), 0)
     step(state, ev.ProcessAttached(process()), 0)
-    assert denied(step(state, ev.UpdateSlice("", "a", Spec(900), ("gpus_milli",)), 0), Reason.NO_CAPACITY)
+    assert denial(step(state, ev.UpdateSlice("", "a", Spec(900), ("gpus_milli",)), 0), Reason.NO_CAPACITY)
     step(state, ev.ProcessGone(1), 0)
     moved = answer(step(state, ev.UpdateSlice("", "a", Spec(900), ("gpus_milli",)), 0))
     assert isinstance(moved, Slice), "an idle slice may move to the other device"
@@ -178,20 +178,20 @@ def test_resize_that_does_not_fit_where_it_runs() -> None:
 
 
 def test_a_running_slice_keeps_its_number_of_devices() -> None:
-    state = started(3)
+    state = make_state(3)
     step(state, create(), 0)
     step(state, ev.ProcessAttached(process()), 0)
-    assert "cannot move" in denied(
+    assert "cannot move" in denial(
         step(state, ev.UpdateSlice("", "a", Spec(1500), ("gpus_milli",)), 0), Reason.PRECONDITION
     )
 
 
 def test_a_running_slice_is_not_spread_over_more_devices() -> None:
-    state = started(3)
+    state = make_state(3)
     step(state, create(milli=1000), 0)
     step(state, ev.ProcessAttached(process()), 0)
     wider = ev.UpdateSlice("", "a", Spec(0, spread=2), ("spread",))
-    assert "cannot move" in denied(step(state, wider, 0), Reason.PRECONDITION)
+    assert "cannot move" in denial(step(state, wider, 0), Reason.PRECONDITION)
     step(state, ev.ProcessGone(1), 0)
     spread = answer(step(state, wider, 0))
     assert isinstance(spread, Slice)
@@ -202,7 +202,7 @@ def test_a_running_slice_is_not_spread_over_more_devices() -> None:
 
 
 def test_how_a_slice_shares_changes_while_it_runs() -> None:
-    state = started()
+    state = make_state()
     step(state, create(), 0)
     step(state, ev.ProcessAttached(process()), 0)
     patch = Spec(0, weight=3, priority=9, service_class="latency")
@@ -211,13 +211,13 @@ def test_how_a_slice_shares_changes_while_it_runs() -> None:
     spec = applied.slice.spec
     assert (spec.weight, spec.priority, spec.service_class, spec.gpus_milli) == (3, 9, "latency", 500)
     nothing = ev.UpdateSlice("", "a", Spec(0, min_milli=0), ("min_milli",))
-    assert "class latency with min 0" in denied(step(state, nothing, 0), Reason.INVALID)
+    assert "class latency with min 0" in denial(step(state, nothing, 0), Reason.INVALID)
 
 
 @pytest.mark.parametrize("end", ["removed", "forced", "left", "unused"])
 def test_a_change_comes_too_late(end: str) -> None:
     """Whichever way a slice went: one clear refusal, and nothing of it comes back."""
-    state = started(grace_ns=S)
+    state = make_state(grace_ns=S)
     step(state, create(ephemeral=end in ("left", "unused")), 0)
     if end in ("forced", "left"):
         step(state, ev.ProcessAttached(process()), 0)
@@ -226,12 +226,12 @@ def test_a_change_comes_too_late(end: str) -> None:
         step(state, ev.DeleteSlice("", "a", end == "forced"), 0)
     before = state.copy()
     commands = step(state, ev.UpdateSlice("r", "a", Spec(800), ("gpus_milli",)), 0)
-    assert "no slice 'a' on this node: `vgpu slice ls`" in denied(commands, Reason.NOT_FOUND)
+    assert "no slice 'a' on this node: `vgpu slice ls`" in denial(commands, Reason.NOT_FOUND)
     assert state == before and len(commands) == 1
 
 
 def test_move_drops_the_old_device() -> None:
-    state = started(2)
+    state = make_state(2)
     step(state, create("a", 500), 0)
     step(state, create("b", 400), 0)
     commands = step(state, ev.UpdateSlice("", "a", Spec(900), ("gpus_milli",)), 0)
@@ -240,7 +240,7 @@ def test_move_drops_the_old_device() -> None:
 
 
 def test_memory_may_be_lowered_below_use() -> None:
-    state = started()
+    state = make_state()
     step(state, create(), 0)
     step(state, ev.ProcessAttached(process()), 0)
     patch = Spec(0, mem_min_bytes=GIB, mem_max_bytes=GIB)
@@ -250,10 +250,10 @@ def test_memory_may_be_lowered_below_use() -> None:
 
 
 def test_delete_needs_force_while_programs_run() -> None:
-    state = started()
+    state = make_state()
     step(state, create(), 0)
     step(state, ev.ProcessAttached(process()), 0)
-    refused = denied(step(state, ev.DeleteSlice("", "a", False), 0), Reason.PRECONDITION)
+    refused = denial(step(state, ev.DeleteSlice("", "a", False), 0), Reason.PRECONDITION)
     assert "pid 101" in refused and refused.endswith("`vgpu slice rm --force a`")
     commands = step(state, ev.DeleteSlice("", "a", True), 0)
     assert command_types(commands) == [
@@ -268,15 +268,15 @@ def test_delete_needs_force_while_programs_run() -> None:
 
 
 def test_unknown_slice() -> None:
-    state = started()
+    state = make_state()
     events: tuple[ev.Event, ...] = (ev.UpdateSlice("", "x", Spec(1), ("gpus_milli",)), ev.DeleteSlice("", "x", False))
     for event in events:
-        assert "'x'" in denied(step(state, event, 0), Reason.NOT_FOUND)
-    assert denied(step(state, ev.ProcessAttached(process(1, "x")), 0), Reason.NOT_FOUND)
+        assert "'x'" in denial(step(state, event, 0), Reason.NOT_FOUND)
+    assert denial(step(state, ev.ProcessAttached(process(1, "x")), 0), Reason.NOT_FOUND)
 
 
 def test_ephemeral_slice_ends_with_its_last_program() -> None:
-    state = started()
+    state = make_state()
     step(state, create(ephemeral=True), 0)
     step(state, ev.ProcessAttached(process(1)), 0)
     step(state, ev.ProcessAttached(process(2)), 0)
@@ -286,7 +286,7 @@ def test_ephemeral_slice_ends_with_its_last_program() -> None:
 
 
 def test_holder_keeps_an_ephemeral_slice_between_programs() -> None:
-    state = started()
+    state = make_state()
     step(state, create(ephemeral=True), 0)
     step(state, ev.ProcessAttached(process(1, holder=True)), 0)
     step(state, ev.ProcessAttached(process(2)), 0)
@@ -298,7 +298,7 @@ def test_holder_keeps_an_ephemeral_slice_between_programs() -> None:
 
 
 def test_ephemeral_slice_that_no_process_attaches_to() -> None:
-    state = started(grace_ns=60 * S)
+    state = make_state(grace_ns=60 * S)
     step(state, create(ephemeral=True), 0)
     step(state, ev.Tick(), 59 * S)
     assert "a" in state.slices
@@ -307,7 +307,7 @@ def test_ephemeral_slice_that_no_process_attaches_to() -> None:
 
 
 def test_created_slice_stays() -> None:
-    state = started()
+    state = make_state()
     step(state, create(), 0)
     step(state, ev.ProcessAttached(process()), 0)
     step(state, ev.ProcessGone(1), 0)
@@ -316,25 +316,25 @@ def test_created_slice_stays() -> None:
 
 
 def test_who_may_attach() -> None:
-    state = started(daemon_uid=77)
+    state = make_state(daemon_uid=77)
     step(state, create(owner_uid=1000), 0)
     step(state, create("open", 100, owner_uid=-1), 0)
     for uid in (0, 77, 1000):
         assert ev.AdmitProcess in command_types(step(state, ev.ProcessAttached(process(uid + 1, uid=uid)), 0))
-    assert "uid 1001" in denied(step(state, ev.ProcessAttached(process(5, uid=1001)), 0), Reason.DENIED)
+    assert "uid 1001" in denial(step(state, ev.ProcessAttached(process(5, uid=1001)), 0), Reason.DENIED)
     assert ev.AdmitProcess in command_types(step(state, ev.ProcessAttached(process(6, "open", uid=1001)), 0))
 
 
 def test_processes_are_bounded() -> None:
-    state = started(processes_per_slice_max=2)
+    state = make_state(processes_per_slice_max=2)
     step(state, create(), 0)
     for number in (1, 2):
         step(state, ev.ProcessAttached(process(number)), 0)
-    assert "2 programs" in denied(step(state, ev.ProcessAttached(process(3)), 0), Reason.NO_CAPACITY)
+    assert "2 programs" in denial(step(state, ev.ProcessAttached(process(3)), 0), Reason.NO_CAPACITY)
 
 
 def test_resumed_memory_is_believed_only_up_to_the_limit() -> None:
-    state = started()
+    state = make_state()
     step(state, create(), 0)
     event = ev.ProcessAttached(process(), (("GPU-0", 50 * GIB), ("GPU-9", GIB)), (("GPU-0", 40 * GIB),))
     commands = step(state, event, 0)
@@ -344,7 +344,7 @@ def test_resumed_memory_is_believed_only_up_to_the_limit() -> None:
 
 
 def test_restart_takes_slices_over() -> None:
-    state = started()
+    state = make_state()
     step(state, create(request_id="r"), 0)
     step(state, create("e", 100, ephemeral=True), 0)
     fresh = State()
@@ -358,7 +358,7 @@ def test_restart_takes_slices_over() -> None:
 
 
 def test_slice_of_a_lost_device_waits() -> None:
-    state = started(2)
+    state = make_state(2)
     step(state, create("a", 1000), 0)
     step(state, create("b", 1000), 0)
     fresh = State()
@@ -377,7 +377,7 @@ def test_slice_of_a_lost_device_waits() -> None:
 
 
 def test_slice_of_a_shrunk_device_waits() -> None:
-    state = started()
+    state = make_state()
     step(state, create("a", 500), 0)
     step(state, create("b", 500), 0)
     fresh = State()
@@ -389,13 +389,13 @@ def test_slice_of_a_shrunk_device_waits() -> None:
 
 
 def test_limits_of_the_node() -> None:
-    state = started(slices_max=2)
+    state = make_state(slices_max=2)
     for name in ("a", "b"):
         step(state, create(name, 10), 0)
-    assert "2 slices" in denied(step(state, create("c", 10), 0), Reason.NO_CAPACITY)
-    assert "128 bytes" in denied(step(state, create("c", 10, request_id="x" * 129), 0), Reason.INVALID)
+    assert "2 slices" in denial(step(state, create("c", 10), 0), Reason.NO_CAPACITY)
+    assert "128 bytes" in denial(step(state, create("c", 10, request_id="x" * 129), 0), Reason.INVALID)
     for uid in (-2, 1 << 32):  # which the state database's checks would not believe after a restart
-        assert str(uid) in denied(step(state, create("c", 10, owner_uid=uid), 0), Reason.INVALID)
+        assert str(uid) in denial(step(state, create("c", 10, owner_uid=uid), 0), Reason.INVALID)
     commands = step(state, ev.PolicyChanged(SiteLimits(slices_max=3)), 0)
     assert command_types(commands) == [ev.Log]
     assert isinstance(answer(step(state, create("c", 10), 0)), Slice)
@@ -403,7 +403,7 @@ def test_limits_of_the_node() -> None:
 
 def test_broken_promises_are_noticed() -> None:
     """The invariants themselves can fail: each of these states breaks one."""
-    state = started()
+    state = make_state()
     made = answer(step(state, create(), 0))
     assert isinstance(made, Slice)
     twice = replace(made, origin=User("b"), uid="b", serial=2)
@@ -453,7 +453,7 @@ class Machine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.state = started(
+        self.state = make_state(
             3, slices_max=4, processes_per_slice_max=3, containers_max=3, requests_max=2, grace_ns=10 * S
         )
         self.now_ns = 0
@@ -477,9 +477,9 @@ class Machine(RuleBasedStateMachine):
         origin = User(name, f"n{self.number}", ephemeral=ephemeral)
         self.send(ev.CreateSlice(request_id, origin, spec, -1, f"u{self.number}", 0))
 
-    @rule(name=NAMES, patch=SPECS, changed=st.sets(FIELDS), request_id=REQUESTS)
-    def update(self, name: str, patch: Spec, changed: set[str], request_id: str) -> None:
-        self.send(ev.UpdateSlice(request_id, name, patch, tuple(sorted(changed))))
+    @rule(name=NAMES, patch=SPECS, fields=st.sets(FIELDS), request_id=REQUESTS)
+    def update(self, name: str, patch: Spec, fields: set[str], request_id: str) -> None:
+        self.send(ev.UpdateSlice(request_id, name, patch, tuple(sorted(fields))))
 
     @rule(name=NAMES, force=st.booleans(), request_id=REQUESTS)
     def delete(self, name: str, force: bool, request_id: str) -> None:
@@ -494,9 +494,9 @@ class Machine(RuleBasedStateMachine):
         self.number += 1
         self.send(ev.ProcessAttached(process(self.number, name, holder=holder)))
 
-    @rule(back=st.integers(0, 5))
-    def gone(self, back: int) -> None:
-        self.send(ev.ProcessGone(self.number - back))
+    @rule(distance=st.integers(0, 5))
+    def end_process(self, distance: int) -> None:
+        self.send(ev.ProcessGone(self.number - distance))
 
     @rule(number=IDS, name=NAMES, spec=SPECS, join=st.booleans(), caller=st.sampled_from([0, 7, 1000]))
     def container(self, number: int, name: str, spec: Spec, join: bool, caller: int) -> None:
@@ -531,12 +531,12 @@ class Machine(RuleBasedStateMachine):
         uid = f"u{self.number}"
         self.send(ev.CreateSlice("", User(name, f"n{self.number}", ephemeral=True), spec, -1, uid, 0, pending=True))
 
-    @rule(name=NAMES, named=st.lists(st.sampled_from(["GPU-0", "GPU-1", "GPU-9"]), max_size=3), resumed=st.booleans())
-    def attach_on(self, name: str, named: list[str], resumed: bool) -> None:
+    @rule(name=NAMES, uuids=st.lists(st.sampled_from(["GPU-0", "GPU-1", "GPU-9"]), max_size=3), resume=st.booleans())
+    def attach_on(self, name: str, uuids: list[str], resume: bool) -> None:
         self.number += 1
-        coming = replace(process(self.number, name), is_resumed=resumed)
-        held = tuple((uuid, GIB) for uuid in dict.fromkeys(named)) if resumed else ()
-        self.send(ev.ProcessAttached(coming, held, named_uuids=tuple(named)))
+        coming = replace(process(self.number, name), is_resumed=resume)
+        held = tuple((uuid, GIB) for uuid in dict.fromkeys(uuids)) if resume else ()
+        self.send(ev.ProcessAttached(coming, held, named_uuids=tuple(uuids)))
 
     @rule(seconds=st.sampled_from([1, 20, 700]))
     def time(self, seconds: int) -> None:
@@ -563,7 +563,7 @@ TestMachine.settings = settings(max_examples=examples(60), stateful_step_count=4
 
 def random_run(seed: int) -> list[ev.Command]:
     choose = random.Random(seed)
-    state, trace = started(4, grace_ns=5 * S), list[ev.Command]()
+    state, trace = make_state(4, grace_ns=5 * S), list[ev.Command]()
     for number in range(300):
         name = choose.choice("abcdef")
         milli = choose.choice([100, 300, 500, 1500])

@@ -26,9 +26,9 @@ ONE_OF_EACH: tuple[Origin, ...] = (
 )
 
 
-def message(denied: Denied | None) -> str:
-    assert denied and denied.reason in (Reason.PRECONDITION, Reason.DENIED, Reason.INVALID), denied
-    return denied.message
+def message(denial: Denied | None) -> str:
+    assert denial and denial.reason in (Reason.PRECONDITION, Reason.DENIED, Reason.INVALID), denial
+    return denial.message
 
 
 def test_each_kind_is_known() -> None:

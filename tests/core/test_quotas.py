@@ -43,7 +43,7 @@ def test_what_is_no_member(member: str) -> None:
     assert "is not a member: write uid:1000 or gid:1000" in queue_quota.member_refusal(member)
 
 
-def started(direct: str = QUOTA, *queues: Quota) -> State:
+def make_state(direct: str = QUOTA, *queues: Quota) -> State:
     state = State()
     devices = tuple(map(make_device, range(3)))
     step(state, ev.Started(SiteLimits(direct=direct), devices, (), ()), 0)
@@ -51,16 +51,16 @@ def started(direct: str = QUOTA, *queues: Quota) -> State:
     return state
 
 
-def create(state: State, name: str, milli: int, asker: Asker = ANN, **more: object) -> Slice | Denied:
-    origin = more.pop("origin", User(name, "spare"))
-    event = ev.CreateSlice("", origin, Spec(milli), -1, f"uid-{name}", 1, asker=asker, **more)  # type: ignore[arg-type]
+def create(state: State, name: str, milli: int, asker: Asker = ANN, **options: object) -> Slice | Denied:
+    origin = options.pop("origin", User(name, "spare"))
+    event = ev.CreateSlice("", origin, Spec(milli), -1, f"uid-{name}", 1, asker=asker, **options)  # type: ignore[arg-type]
     (answer,) = [c.result for c in step(state, event, 0) if isinstance(c, ev.Answer)]
     invariants.check(state)
     assert answer is not None
     return answer
 
 
-def refused(answer: object, reason: Reason) -> str:
+def denial(answer: object, reason: Reason) -> str:
     assert isinstance(answer, Denied), answer
     assert answer.reason is reason
     return answer.message
@@ -72,64 +72,64 @@ def queue_of(answer: object) -> str:
 
 
 def test_a_users_own_queue_overrides_that_of_a_group() -> None:
-    state = started()
+    state = make_state()
     assert queue_of(create(state, "a", 100, ANN)) == "ann"
     assert queue_of(create(state, "b", 100, BOB)) == "team"
     assert queue_of(create(state, "c", 100, Asker(7))) == "default"
 
 
 def test_queues_with_members_are_theirs() -> None:
-    state = started()
-    other = started(QUOTA, OPEN, TEAM, Quota("eve", members=("uid:5",)))
-    assert "use team" in refused(create(other, "a", 100, BOB, queue="eve"), Reason.DENIED)
+    state = make_state()
+    other = make_state(QUOTA, OPEN, TEAM, Quota("eve", members=("uid:5",)))
+    assert "use team" in denial(create(other, "a", 100, BOB, queue="eve"), Reason.DENIED)
     assert queue_of(create(state, "a", 100, Asker(0, admin=True), queue="ann")) == "ann"
     assert queue_of(create(state, "b", 100, ANN, queue="default")) == "default"
-    assert "'nix'" in refused(create(state, "c", 100, ANN, queue="nix"), Reason.NOT_FOUND)
-    text = refused(create(other, "c", 100, BOB, queue="nix"), Reason.NOT_FOUND)
+    assert "'nix'" in denial(create(state, "c", 100, ANN, queue="nix"), Reason.NOT_FOUND)
+    text = denial(create(other, "c", 100, BOB, queue="nix"), Reason.NOT_FOUND)
     assert text == "no queue 'nix': the queues are default, team", "others' queues are not told of"
 
 
 def test_the_limit_names_queue_holders_and_what_is_left() -> None:
-    state = started()
+    state = make_state()
     create(state, "a", 700, ANN)
-    text = refused(create(state, "b", 400, ANN), Reason.NO_CAPACITY)
+    text = denial(create(state, "b", 400, ANN), Reason.NO_CAPACITY)
     assert "queue ann has a limit of 1 GPUs and 0.7 in use (slice a 0.7), 0.4 more" in text
     assert "ask for 0.3 or less" in text
     assert queue_of(create(state, "b", 300, ANN)) == "ann"
 
 
 def test_a_parents_limit_counts_its_children() -> None:
-    state = started()
+    state = make_state()
     create(state, "a", 1000, ANN)
-    assert "queue team has a limit of 1.5" in refused(create(state, "b", 600, BOB), Reason.NO_CAPACITY)
+    assert "queue team has a limit of 1.5" in denial(create(state, "b", 600, BOB), Reason.NO_CAPACITY)
     assert queue_of(create(state, "b", 500, BOB)) == "team"
     assert queue_quota.used_milli(state) == {"ann": 1000, "team": 500}
 
 
 def test_counted_but_not_limited_where_the_site_allows() -> None:
-    state = started(ALLOW)
+    state = make_state(ALLOW)
     for name in ("a", "b"):
         assert queue_of(create(state, name, 1000, ANN)) == "ann"
     assert queue_quota.used_milli(state) == {"ann": 2000}
 
 
 def test_only_jobs_and_admins_where_the_site_denies() -> None:
-    state = started(DENY)
-    assert "vgpu submit" in refused(create(state, "a", 100, ANN), Reason.DENIED)
+    state = make_state(DENY)
+    assert "vgpu submit" in denial(create(state, "a", 100, ANN), Reason.DENIED)
     assert queue_of(create(state, "a", 100, Asker(0, admin=True))) == "default"
     share = Share("GPU-1", 100, 100, GIB, GIB)
     assert queue_of(create(state, "j-7", 100, ANN, origin=Job(7), queue="ann", shares=(share,))) == "ann"
     assert state.slices["j-7"].shares == (share,)
     event = ev.ContainerCreated("c" * 64, Spec(100), "", Container("ctr"), 1000, 1, 1, "u-ctr", 1)
     (answer,) = [c.result for c in step(state, event, 0) if isinstance(c, ev.Answer)]
-    refused(answer, Reason.DENIED)
+    denial(answer, Reason.DENIED)
 
 
 def test_slices_keep_to_reservations_that_are_in_force() -> None:
-    state = started(ALLOW)
+    state = make_state(ALLOW)
     what = "reservation course (for queue team)"
     step(state, ev.DevicesReserved(tuple((uuid, "team", what) for uuid in state.devices)), 0)
-    said = refused(create(state, "a", 500, Asker(9, (9,))), Reason.PRECONDITION)
+    said = denial(create(state, "a", 500, Asker(9, (9,))), Reason.PRECONDITION)
     assert what in said
     assert isinstance(create(state, "b", 500, queue="team"), Slice)
     assert isinstance(create(state, "c", 250, queue="ann"), Slice), "a queue below it"
@@ -138,15 +138,15 @@ def test_slices_keep_to_reservations_that_are_in_force() -> None:
 
 
 def test_containers_count_too() -> None:
-    state = started()
+    state = make_state()
     create(state, "a", 900, ANN)
     event = ev.ContainerCreated("c" * 64, Spec(200), "", Container("ctr"), 1000, 1, 1, "u-ctr", 1)
     (answer,) = [c.result for c in step(state, event, 0) if isinstance(c, ev.Answer)]
-    assert "queue ann" in refused(answer, Reason.NO_CAPACITY)
+    assert "queue ann" in denial(answer, Reason.NO_CAPACITY)
 
 
 def test_growth_is_held_to_the_limit_and_shrinking_is_not() -> None:
-    state = started()
+    state = make_state()
     create(state, "a", 900, ANN)
 
     def resize(milli: int) -> object:
@@ -154,44 +154,44 @@ def test_growth_is_held_to_the_limit_and_shrinking_is_not() -> None:
         return next(c.result for c in commands if isinstance(c, ev.Answer))
 
     step(state, ev.QuotasChanged((OPEN, TEAM, Quota("ann", "team", 500, ("uid:1000",)))), 0)
-    refused(resize(950), Reason.NO_CAPACITY)
+    denial(resize(950), Reason.NO_CAPACITY)
     assert queue_of(resize(800)) == "ann"
 
 
 def test_what_is_paused_counts_for_nothing() -> None:
-    state = started()
+    state = make_state()
     create(state, "a", 1000, ANN)
     state.slices["a"] = replace(state.slices["a"], suspended=PAUSED)
     assert queue_of(create(state, "b", 1000, ANN)) == "ann"
 
 
 def test_only_the_queue_changes_a_jobs_slice() -> None:
-    state = started()
+    state = make_state()
     create(state, "j-7", 100, origin=Job(7), queue="ann", shares=(Share("GPU-0", 100, 100, GIB, GIB),))
     for event in (ev.UpdateSlice("", "j-7", Spec(200), ("gpus_milli",)), ev.DeleteSlice("", "j-7", True)):
         (answer,) = [c.result for c in step(state, event, 0) if isinstance(c, ev.Answer)]
-        assert "job 7" in refused(answer, Reason.PRECONDITION)
+        assert "job 7" in denial(answer, Reason.PRECONDITION)
         assert isinstance(event, ev.DeleteSlice) or "`vgpu job set 7 --gpus N`" in answer.message
-    refused(create(state, "j-8", 100), Reason.INVALID)
-    refused(create(state, "j-8-1", 100), Reason.INVALID)
+    denial(create(state, "j-8", 100), Reason.INVALID)
+    denial(create(state, "j-8-1", 100), Reason.INVALID)
     step(state, ev.DeleteSlice("", "j-7", True, job_id=7), 0)
     assert "j-7" not in state.slices
 
 
 def test_chosen_shares_are_refused_where_there_is_no_capacity() -> None:
-    state = started()
+    state = make_state()
     create(state, "a", 600, Asker(7))
     used = state.slices["a"].shares[0].device_uuid
     given = (Share(used, 500, 500, GIB, GIB),)
     job = {"origin": Job(1), "queue": "default"}
-    assert "0.4" in refused(create(state, "", 500, shares=given, **job), Reason.NO_CAPACITY)
+    assert "0.4" in denial(create(state, "", 500, shares=given, **job), Reason.NO_CAPACITY)
     given = (Share("GPU-9", 500, 500, GIB, GIB),)
-    assert "GPU-9" in refused(create(state, "", 500, shares=given, **job), Reason.NO_CAPACITY)
+    assert "GPU-9" in denial(create(state, "", 500, shares=given, **job), Reason.NO_CAPACITY)
 
 
 def test_limits_hold_whatever_comes() -> None:
     chance = random.Random(6)
-    state = started()
+    state = make_state()
     for number in range(600):
         name = f"s{chance.randrange(12)}"
         if chance.random() < 0.5:

@@ -12,10 +12,10 @@ POSITIVE = st.floats(min_value=0, exclude_min=True, allow_infinity=False, allow_
 WORD = st.text("abkptv0123456789", min_size=1, max_size=4)
 
 
-@pytest.mark.parametrize("written", ["resnet50", "ResNet-50", "RESNET_50", "resnet 50"])
-def test_a_model_is_written_in_many_ways(written: str) -> None:
-    assert model_key(written) == "resnet50"
-    assert model_key(f"{written} (batch size 16)") == "resnet50batchsize16"
+@pytest.mark.parametrize("spelling", ["resnet50", "ResNet-50", "RESNET_50", "resnet 50"])
+def test_a_model_is_written_in_many_ways(spelling: str) -> None:
+    assert model_key(spelling) == "resnet50"
+    assert model_key(f"{spelling} (batch size 16)") == "resnet50batchsize16"
 
 
 @pytest.mark.parametrize("gpu", ["v100", "V100", "Tesla V100-SXM2-16GB", "tesla_v100-pcie-32gb", "nvidia_v100"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.core.test_containers import ID, OTHER, asks, device, messages, starts
-from tests.core.test_machine import S, answer, create, denied, started
+from tests.core.test_machine import S, answer, create, denial, make_state
 from vgpud.core import events as ev
 from vgpud.core.model import Reason, Slice, Spec, State
 from vgpud.core.origins import User
@@ -25,7 +25,7 @@ def at(state: State, now_s: float, *events: ev.Event) -> list[ev.Command]:
 
 def full(grace_s: int = 60) -> State:
     """A container that has the only device."""
-    state = started(restart_grace_ns=grace_s * S)
+    state = make_state(restart_grace_ns=grace_s * S)
     at(state, 0, asks(milli=1000), starts())
     return state
 
@@ -35,7 +35,7 @@ def test_its_place_is_not_given_away_while_it_is_away() -> None:
     made = state.slices[NAME]
     away = messages(at(state, 10, AGAIN), "container.away")
     assert away == [f"container {ID[:12]}: ended; its slice is kept for 60 s, since its engine starts it again"]
-    denied(at(state, 11, create("job", 500)), Reason.NO_CAPACITY)
+    denial(at(state, 11, create("job", 500)), Reason.NO_CAPACITY)
     assert answer(at(state, 12, asks(milli=1000))) == made
     at(state, 12, starts(cgroup="/docker/again"))
     assert state.slices == {NAME: made} and state.containers[ID].cgroup == "/docker/again"
@@ -98,16 +98,16 @@ def test_no_grace_no_waiting() -> None:
 
 
 def test_one_that_never_started_keeps_nothing() -> None:
-    state = started()
+    state = make_state()
     at(state, 0, asks(), AGAIN)
     assert not state.slices
 
 
 def test_its_one_time_device_is_its_own_again() -> None:
-    state = started()
+    state = make_state()
     at(state, 0, device(), asks(join="alloc-1"), starts())
     at(state, 10, AGAIN)
-    denied(at(state, 11, asks(OTHER, join="alloc-1")), Reason.PRECONDITION)
+    denial(at(state, 11, asks(OTHER, join="alloc-1")), Reason.PRECONDITION)
     again = answer(at(state, 12, asks(join="alloc-1")))
     assert isinstance(again, Slice) and again.name == "alloc-1"
     assert isinstance(again.origin, User) and again.origin.cdi_used

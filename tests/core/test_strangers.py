@@ -44,9 +44,9 @@ class Charged:
         return sum(b for (p, uuid), b in self._bytes.items() if (p.slice_name, uuid) == (slice_name, device_uuid))
 
 
-def look(watch: Watch, state: State, running: Running, ledger: Running, seen: Strangers) -> Findings:
+def look(watch: Watch, state: State, running: Running, ledger: Running, strangers: Strangers) -> Findings:
     attached = attached_by_pid(state.processes.values())
-    return watch.look(state, running, attached, Charged(state, ledger), seen)
+    return watch.look(state, running, attached, Charged(state, ledger), strangers)
 
 
 def node() -> State:
@@ -67,9 +67,9 @@ def log_kinds(watch: Watch, running: Running, times: int, ledger: Running | None
     return [entry.kind for _ in range(times) for entry in look(watch, node(), running, ledger or {}, {}).log]
 
 
-def last(watch: Watch, state: State, running: Running, times: int, ledger: Running, seen: Strangers) -> Findings:
+def last(watch: Watch, state: State, running: Running, times: int, ledger: Running, strangers: Strangers) -> Findings:
     """What the last of so many readings shows."""
-    return [look(watch, state, running, ledger, seen) for _ in range(times)][-1]
+    return [look(watch, state, running, ledger, strangers) for _ in range(times)][-1]
 
 
 def stranger(cgroups: tuple[str, ...]) -> tuple[str, str]:
@@ -176,7 +176,7 @@ def test_a_lowered_limit_makes_no_overhead_an_offence() -> None:
     ledger = {"GPU-0": {100: 2 * GIB}}
     little, much = {"GPU-0": {100: 2 * GIB + GIB // 4}}, {"GPU-0": {100: 3 * GIB + 1}}
     assert log_kinds(Watch(), little, 10, ledger) == ["memory.unattributed"]
-    assert last(Watch(), policed(on_excess="kill"), little, 10, ledger, {}).acts == []
+    assert last(Watch(), node_with_policy(on_excess="kill"), little, 10, ledger, {}).acts == []
     assert log_kinds(Watch(), much, 10, ledger) == ["memory.unattributed", "memory.past_ledger"]
 
 
@@ -210,17 +210,17 @@ def test_a_charge_follows_no_single_reading() -> None:
     """It rises to what so many readings in a row have shown at least, and falls to what they have shown at most."""
     watch, state = Watch(), node()
 
-    def charged(*readings: int) -> int:
+    def read_charge(*readings: int) -> int:
         for size in readings:
             found = look(watch, state, {"GPU-0": {100: size * GIB}}, {}, {})
         return found.charges.get(("a", "GPU-0"), 0) // GIB
 
-    assert charged(2, 2, 0, 2, 2) == 0
-    assert charged(3) == 2
-    assert charged(0, 9, 0, 5, 1) == 2
-    assert charged(1, 1) == 1
-    assert charged(0, 0) == 1
-    assert charged(0) == 0
+    assert read_charge(2, 2, 0, 2, 2) == 0
+    assert read_charge(3) == 2
+    assert read_charge(0, 9, 0, 5, 1) == 2
+    assert read_charge(1, 1) == 1
+    assert read_charge(0, 0) == 1
+    assert read_charge(0) == 0
 
 
 class Churning(Charged):
@@ -240,21 +240,21 @@ def test_what_is_taken_and_freed_between_two_looks_is_in_the_ledger() -> None:
     state = node()
     attached = attached_by_pid(state.processes.values())
 
-    def charged(used: int, taken: int) -> int:
-        watch, ledger = Watch(), Churning(taken)
+    def read_charge(used: int, taken_bytes: int) -> int:
+        watch, ledger = Watch(), Churning(taken_bytes)
         for _ in range(10):
             found = watch.look(state, {"GPU-0": {100: used}}, attached, ledger, {})
         return found.charges.get(("a", "GPU-0"), 0)
 
-    assert charged(GIB // 2, GIB // 2) == 0
-    assert charged(GIB, 20 * GIB) == 0
-    assert charged(3 * GIB, 20 * GIB) == 2 * GIB
-    assert charged(GIB, GIB // 2) == GIB // 2
+    assert read_charge(GIB // 2, GIB // 2) == 0
+    assert read_charge(GIB, 20 * GIB) == 0
+    assert read_charge(3 * GIB, 20 * GIB) == 2 * GIB
+    assert read_charge(GIB, GIB // 2) == GIB // 2
 
 
 def test_a_program_that_attaches_again_and_again_is_the_same_one() -> None:
     """It has a new life each time, and would have no past."""
-    watch, state = Watch(), policed(on_excess="kill")
+    watch, state = Watch(), node_with_policy(on_excess="kill")
     for number in range(10):
         state.processes.clear()
         state.processes[number] = Process(number, "a", 100, 0, "p", 0, True)
@@ -265,23 +265,23 @@ def test_a_program_that_attaches_again_and_again_is_the_same_one() -> None:
 
 def test_credit_that_goes_to_and_fro_covers_a_slice_once() -> None:
     """Each of its programs may have had the limit at the moment at which the driver was asked, but not all of them."""
-    state = policed(on_excess="kill")
+    state = node_with_policy(on_excess="kill")
     state.processes[2] = Process(2, "a", 101, 0, "p", 0, False)
     attached = attached_by_pid(state.processes.values())
 
-    def shown(first: int, second: int) -> tuple[int, set[str], int]:
+    def read_findings(first: int, second: int) -> tuple[int, set[str], int]:
         watch, ledger, found_kinds = Watch(), Churning(20 * GIB), set()
         for _ in range(10):
             found = watch.look(state, {"GPU-0": {100: first, 101: second}}, attached, ledger, {})
             found_kinds |= {entry.kind for entry in found.log}
         return found.charges.get(("a", "GPU-0"), 0), found_kinds, len(found.acts)
 
-    assert shown(GIB // 2, GIB // 2 + 2 * SLACK_BYTES) == (0, set(), 0)
-    assert shown(GIB, GIB) == (GIB - SLACK_BYTES, {"memory.unattributed", "memory.past_ledger"}, 0)
+    assert read_findings(GIB // 2, GIB // 2 + 2 * SLACK_BYTES) == (0, set(), 0)
+    assert read_findings(GIB, GIB) == (GIB - SLACK_BYTES, {"memory.unattributed", "memory.past_ledger"}, 0)
 
 
 def test_who_is_in_two_slices_is_above_the_limit_of_one_by_what_it_has_there() -> None:
-    state = policed(on_excess="kill")
+    state = node_with_policy(on_excess="kill")
     state.slices["b"] = replace(state.slices["a"], origin=User("b"))
     state.processes[2] = Process(2, "b", 100, 0, "p", 0, False)
     held = {1: Credit(GIB // 2, GIB // 2), 2: Credit(GIB, GIB)}
@@ -324,16 +324,16 @@ def test_who_has_the_pid_of_a_program_that_has_ended_is_a_stranger() -> None:
 
 
 def test_another_program_with_a_strangers_pid_is_another_stranger() -> None:
-    watch, state, running = awake(), policed(on_stranger="kill"), {"GPU-0": {200: GIB}}
+    watch, state, running = awake(), node_with_policy(on_stranger="kill"), {"GPU-0": {200: GIB}}
 
-    def seen(started: int) -> Strangers:
-        return {200: Seen("thief", (), start_ticks=started)}
+    def make_strangers(start_ticks: int) -> Strangers:
+        return {200: Seen("thief", (), start_ticks=start_ticks)}
 
-    last(watch, state, running, PATIENCE, {}, seen(7))
+    last(watch, state, running, PATIENCE, {}, make_strangers(7))
     assert look(watch, state, running, {}, {}).acts, "one that cannot be seen any more is the same"
-    found = look(watch, state, running, {}, seen(8))
+    found = look(watch, state, running, {}, make_strangers(8))
     assert [entry.kind for entry in found.log] == ["stranger.gone"] and not found.acts
-    (act,) = last(watch, state, running, PATIENCE - 1, {}, seen(8)).acts
+    (act,) = last(watch, state, running, PATIENCE - 1, {}, make_strangers(8)).acts
     assert act.start_ticks == 8
 
 
@@ -350,14 +350,14 @@ def test_a_stranger_in_a_container_can_put_its_slice_above_its_limit() -> None:
     assert [entry.kind for entry in found.log] == ["device.stranger", "memory.unattributed", "memory.past_ledger"]
 
 
-def policed(**policy: str) -> State:
+def node_with_policy(**policy: str) -> State:
     return replace(node(), policy=SiteLimits(**policy))  # type: ignore[arg-type]
 
 
 def test_strangers_are_acted_upon_by_policy() -> None:
     running = {"GPU-0": {200: GIB}}
-    assert last(awake(), policed(), running, 10, {}, {}).acts == [], "by default it is only said"
-    watch, state = awake(), policed(on_stranger="kill", on_excess="freeze")
+    assert last(awake(), node_with_policy(), running, 10, {}, {}).acts == [], "by default it is only said"
+    watch, state = awake(), node_with_policy(on_stranger="kill", on_excess="freeze")
     assert last(watch, state, running, PATIENCE - 1, {}, {}).acts == []
     assert look(watch, state, running, {}, {}).acts == [Act(KILL, STRANGER, 200, "", "GPU-0", first=True)]
     assert look(watch, state, running, {}, {}).acts == [Act(KILL, STRANGER, 200, "", "GPU-0", first=False)]
@@ -365,14 +365,14 @@ def test_strangers_are_acted_upon_by_policy() -> None:
 
 
 def test_one_that_was_there_before_the_daemon_has_longer() -> None:
-    watch, state, running = Watch(), policed(on_stranger="kill"), {"GPU-0": {200: GIB}}
+    watch, state, running = Watch(), node_with_policy(on_stranger="kill"), {"GPU-0": {200: GIB}}
     assert last(watch, state, running, RETURN_MERCY - 1, {}, {}).acts == []
     assert look(watch, state, running, {}, {}).acts
 
 
 def test_one_that_was_there_before_the_daemon_and_stands_still_could_not_come_back() -> None:
     """As in a paused container. One that has come later has no such excuse."""
-    state, running = policed(on_stranger="kill"), {"GPU-0": {200: GIB}}
+    state, running = node_with_policy(on_stranger="kill"), {"GPU-0": {200: GIB}}
     stopped, runs = {200: Seen("p", (), is_stopped=True, start_ticks=7)}, {200: Seen("p", (), start_ticks=7)}
     watch = Watch()
     assert last(watch, state, running, 2 * RETURN_MERCY, {}, stopped).acts == []
@@ -383,7 +383,7 @@ def test_one_that_was_there_before_the_daemon_and_stands_still_could_not_come_ba
 
 def test_a_reading_that_fails_tells_nothing() -> None:
     """Neither that no process was there before us, nor that one has gone."""
-    state, running = policed(on_stranger="kill"), {"GPU-0": {200: GIB}}
+    state, running = node_with_policy(on_stranger="kill"), {"GPU-0": {200: GIB}}
     for fails_at in (0, 3):
         watch = Watch()
         last(watch, state, running, fails_at, {}, {}) if fails_at else None
@@ -395,7 +395,7 @@ def test_a_reading_that_fails_tells_nothing() -> None:
 def test_excess_is_acted_upon_where_the_slice_is_past_its_limit() -> None:
     """And only those of its programs that are past their own ledgers."""
     honest = Process(2, "a", 101, 0, "p", 0, False)
-    state = policed(on_stranger="kill", on_excess="freeze")
+    state = node_with_policy(on_stranger="kill", on_excess="freeze")
     state.processes[2] = honest
     ledger = {"GPU-0": {100: 0, 101: GIB // 2}}
     below, over = {"GPU-0": {100: GIB // 2, 101: GIB // 2}}, {"GPU-0": {100: GIB, 101: GIB // 2}}
@@ -407,7 +407,7 @@ def test_excess_is_acted_upon_where_the_slice_is_past_its_limit() -> None:
 
 def test_who_is_attached_does_not_pay_for_a_stranger() -> None:
     """What the stranger has puts the slice above its limit, and the policy for strangers is another one."""
-    state, seen = policed(on_excess="kill"), {200: Seen("thief", ("/docker/x",))}
+    state, seen = node_with_policy(on_excess="kill"), {200: Seen("thief", ("/docker/x",))}
     watch, running = awake(), {"GPU-0": {100: GIB // 2, 200: GIB}}
     found = [look(watch, state, running, {}, seen) for _ in range(10)]
     assert {entry.kind for one in found for entry in one.log} >= {"memory.past_ledger"} and found[-1].process_charges

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.core.test_machine import GIB, answer, create, denied, device, process, started
+from tests.core.test_machine import GIB, answer, create, denial, device, make_state, process
 from vgpud.core import events as ev
 from vgpud.core.model import EVICTED, EVICTING, PAUSED, RESTORING, Quota, Reason, SiteLimits, Slice, Spec, State
 from vgpud.core.origins import Job, User
@@ -23,7 +23,7 @@ def to(state: State, *steps: str, name: str = "a", job_id: int = 0) -> Slice:
 
 def half() -> State:
     """Slice a: 0.6 of the device and half of its memory."""
-    state = started()
+    state = make_state()
     spec = Spec(600, mem_min_bytes=40 * GIB, mem_max_bytes=40 * GIB)
     step(state, ev.CreateSlice("", User("a", "x"), spec, 1000, "uid-a", 1), 0)
     return state
@@ -55,7 +55,7 @@ def test_it_continues_when_there_is_capacity_again(steps: tuple[str, ...]) -> No
     to(state, *steps)
     step(state, create("b", 500), 0)
     onwards = RESTORING if EVICTED in steps else ""
-    said = denied(step(state, ev.SuspendSlice("a", onwards), 0), Reason.NO_CAPACITY)
+    said = denial(step(state, ev.SuspendSlice("a", onwards), 0), Reason.NO_CAPACITY)
     assert "needs 0.6" in said and "device 0" in said and "has 0.5" in said
     assert state.slices["a"].suspended == steps[-1]
     step(state, ev.DeleteSlice("", "b", False), 0)
@@ -66,7 +66,7 @@ def test_an_evicted_slice_needs_its_memory_again() -> None:
     state = half()
     to(state, EVICTING, EVICTED)
     step(state, ev.CreateSlice("", User("b", "x"), Spec(100, mem_min_bytes=60 * GIB), 0, "uid-b", 1), 0)
-    said = denied(step(state, ev.SuspendSlice("a", RESTORING), 0), Reason.NO_CAPACITY)
+    said = denial(step(state, ev.SuspendSlice("a", RESTORING), 0), Reason.NO_CAPACITY)
     assert "40GiB" in said and "20GiB left" in said
 
 
@@ -74,21 +74,21 @@ def test_an_eviction_that_fails_takes_no_slices_time_back() -> None:
     state = half()
     to(state, EVICTING)
     step(state, create("b", 500), 0)
-    assert "has 0.5 left" in denied(step(state, ev.SuspendSlice("a", ""), 0), Reason.NO_CAPACITY)
+    assert "has 0.5 left" in denial(step(state, ev.SuspendSlice("a", ""), 0), Reason.NO_CAPACITY)
     to(state, PAUSED)
 
 
 @pytest.mark.parametrize("now", STEPS)
-@pytest.mark.parametrize("wanted", STEPS)
-def test_only_the_steps_of_the_table(now: str, wanted: str) -> None:
+@pytest.mark.parametrize("target", STEPS)
+def test_only_the_steps_of_the_table(now: str, target: str) -> None:
     path = {"": (), PAUSED: (PAUSED,), EVICTING: (EVICTING,), EVICTED: (EVICTING, EVICTED)}
     path[RESTORING] = (*path[EVICTED], RESTORING)
     state = half()
     to(state, *path[now])
     before = state.copy()
-    result = answer(step(state, ev.SuspendSlice("a", wanted), 0))
-    assert isinstance(result, Slice) == (wanted in STEPS[now] or wanted == now)
-    if wanted not in STEPS[now]:
+    result = answer(step(state, ev.SuspendSlice("a", target), 0))
+    assert isinstance(result, Slice) == (target in STEPS[now] or target == now)
+    if target not in STEPS[now]:
         assert state == before
 
 
@@ -96,29 +96,29 @@ def test_only_one_program_can_be_moved_and_none_may_join_meanwhile() -> None:
     state = half()
     for number in (1, 2):
         step(state, ev.ProcessAttached(process(number)), 0)
-    assert "2 programs" in denied(step(state, ev.SuspendSlice("a", EVICTING), 0), Reason.PRECONDITION)
+    assert "2 programs" in denial(step(state, ev.SuspendSlice("a", EVICTING), 0), Reason.PRECONDITION)
     step(state, ev.ProcessGone(2), 0)
     to(state, EVICTING)
-    assert "evicted" in denied(step(state, ev.ProcessAttached(process(3)), 0), Reason.PRECONDITION)
+    assert "evicted" in denial(step(state, ev.ProcessAttached(process(3)), 0), Reason.PRECONDITION)
     to(state, "", PAUSED)
     step(state, ev.ProcessAttached(process(3)), 0)
     assert 3 in state.processes
 
 
 def test_a_jobs_slice_is_the_queues_business() -> None:
-    state = started()
+    state = make_state()
     step(state, create(origin=Job(7)), 0)
-    assert "job 7" in denied(step(state, ev.SuspendSlice("j-7", PAUSED), 0), Reason.PRECONDITION)
+    assert "job 7" in denial(step(state, ev.SuspendSlice("j-7", PAUSED), 0), Reason.PRECONDITION)
     to(state, PAUSED, "", name="j-7", job_id=7)
 
 
 def test_resuming_counts_against_the_queues_limit_again() -> None:
-    state = started(2, direct="quota")
+    state = make_state(2, direct="quota")
     step(state, ev.QuotasChanged((Quota("default", limit_milli=1000),)), 0)
     step(state, create(), 0)
     to(state, PAUSED)
     step(state, create("b", 800), 0)
-    assert "limit" in denied(step(state, ev.SuspendSlice("a", ""), 0), Reason.NO_CAPACITY)
+    assert "limit" in denial(step(state, ev.SuspendSlice("a", ""), 0), Reason.NO_CAPACITY)
 
 
 def test_after_a_restart_it_is_as_it_was_and_takes_no_capacity() -> None:

@@ -110,7 +110,7 @@ class Engine:
         state = {"ociVersion": "1.0.2", "id": container_id, "status": "created", "pid": pid, "bundle": str(bundle)}
         return ask(self.socket, message(operation, json.dumps(state).encode(), id=container_id, bundle=bundle))
 
-    def started(self, cgroup: Path, *env: str, container_id: str = ID) -> subprocess.Popen[bytes]:
+    def start_container(self, cgroup: Path, *env: str, container_id: str = ID) -> subprocess.Popen[bytes]:
         """A whole start: its first process, which sleeps in the cgroup."""
         status, body, runtime = self.create(*env, container_id=container_id)
         assert status == "config", body

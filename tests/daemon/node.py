@@ -26,7 +26,7 @@ HERE = Path(__file__).parent
 PATIENCE_S = 30.0
 
 
-def eventually(condition: Callable[[], Any], what: str = "condition") -> Any:
+def wait_until(condition: Callable[[], Any], what: str = "condition") -> Any:
     """Returns the condition's first true value; fails after PATIENCE_S."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
@@ -46,7 +46,7 @@ def settled_descriptors(table: Path) -> int:
         counts.append(len(list(table.iterdir())))
         return counts[-1] == counts[-2]
 
-    eventually(stays, "a constant number of descriptors")
+    wait_until(stays, "a constant number of descriptors")
     return counts[-1]
 
 
@@ -96,7 +96,7 @@ class Node:
         env = os.environ | self.own_device | self.env
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(self.command(*extra), env=env, stdout=log, stderr=log, preexec_fn=preexec)
-        eventually(self._answers, f"the daemon's socket; its log: {self.log.read_text()}")
+        wait_until(self._answers, f"the daemon's socket; its log: {self.log.read_text()}")
         return self
 
     def _answers(self) -> bool:
@@ -201,7 +201,7 @@ def shared(fake_driver: Path) -> Iterator[Node]:
 
 
 @pytest.fixture
-def emptied(shared: Node) -> Node:
+def empty_node(shared: Node) -> Node:
     """The running daemon of the module, without slices: for tests that neither stop nor configure it."""
     for name in shared.names():
         shared.slices.DeleteSlice(pb.DeleteSliceRequest(name=name, force=True))

@@ -15,8 +15,8 @@ import pytest
 
 from tests.daemon import engine
 from tests.daemon.engine import ID, OTHER, Engine, end
-from tests.daemon.node import Node, eventually
-from tests.daemon.test_containers import made, site, with_device  # noqa: F401  fixtures
+from tests.daemon.node import Node, wait_until
+from tests.daemon.test_containers import fake_engine, site, with_device  # noqa: F401  fixtures
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 from vgpud.v1alpha1 import vgpud_pb2_grpc as stubs
 
@@ -48,9 +48,9 @@ def tree() -> Iterator[Enter]:
     with engine.cgroup() as top:
         paths: list[Path] = []
 
-        def enter(below: str) -> Path:
+        def enter(subpath: str) -> Path:
             path = top
-            for part in below.split("/"):
+            for part in subpath.split("/"):
                 path /= part
                 if not path.exists():
                     path.mkdir()
@@ -63,7 +63,7 @@ def tree() -> Iterator[Enter]:
             for path in reversed(paths):
                 for pid in pids(path):
                     os.kill(pid, signal.SIGKILL)
-                eventually(lambda path=path: not pids(path), f"an empty {path}")
+                wait_until(lambda path=path: not pids(path), f"an empty {path}")
                 path.rmdir()
 
 
@@ -88,11 +88,11 @@ def cdi_hooks(node: Node) -> list[dict[str, Any]]:
     return [{"stage": one["hookName"], "hook": {"path": one["path"], "args": one["args"]}} for one in edits["hooks"]]
 
 
-def join(made: Engine, cgroup: Path, container_id: str = ID) -> str:  # noqa: F811
+def join(fake_engine: Engine, cgroup: Path, container_id: str = ID) -> str:  # noqa: F811
     """Starts a container with the claim's CDI device in a cgroup; returns why not."""
-    made.bundle(JOIN, container_id=container_id)
-    init = made.process(cgroup, "sleep", "600")
-    status, body = made.hook("started", container_id, init.pid)
+    fake_engine.bundle(JOIN, container_id=container_id)
+    init = fake_engine.process(cgroup, "sleep", "600")
+    status, body = fake_engine.hook("started", container_id, init.pid)
     if status != "ok":
         end(init)
     return body.decode()
@@ -131,7 +131,7 @@ def test_the_slice_outlives_its_containers_and_ends_with_the_claim(
     for _ in range(3):  # a container that crashes
         assert join(with_device, enter(f"kubepods/pod{POD}/{ID}")) == ""
         end(with_device.running[-1])
-        eventually(lambda: members(kubernetes) == [], "its end")
+        wait_until(lambda: members(kubernetes) == [], "its end")
     with pytest.raises(grpc.RpcError) as error:
         kubernetes.slices.DeleteSlice(pb.DeleteSliceRequest(name=NAME, force=True))
     assert "of the ResourceClaim team/half: delete its pods" in str(error.value.details())

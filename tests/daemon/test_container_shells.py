@@ -201,12 +201,12 @@ def test_the_metric_has_a_bounded_label() -> None:
 # ---- CDI files ----
 
 
-def collected(**more: Any) -> cdi.Collected:
+def make_collected(**fields: Any) -> cdi.Collected:
     nodes = [
         {"path": path, "type": "c", "permissions": "rw"} for path in ("/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia1")
     ]
     own = {"GPU-0": frozenset({"/dev/nvidia0"}), "GPU-1": frozenset({"/dev/nvidia1"})}
-    return replace(cdi.Collected({"deviceNodes": nodes, "mounts": []}, ("0.5", "1"), own), **more)
+    return replace(cdi.Collected({"deviceNodes": nodes, "mounts": []}, ("0.5", "1"), own), **fields)
 
 
 def test_instances_of_a_gpu_have_its_node_in_common(tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ def test_a_one_time_device_has_the_nodes_of_its_slice(tmp_path: Path) -> None:
     files = cdi.Cdi(tmp_path)
     files.open("early", ["GPU-1"])
     assert files.why_not and not list(tmp_path.iterdir()), "nothing before the devices are known"
-    assert files.set(collected()) and not files.why_not
+    assert files.set(make_collected()) and not files.why_not
     files.open("late", ["GPU-0", "GPU-1"])
     nodes = {
         name: [n["path"] for n in read(tmp_path, f"vgpu.dev-gpu_{name}.json")["containerEdits"]["deviceNodes"]]
@@ -270,15 +270,15 @@ def test_a_one_time_device_has_the_nodes_of_its_slice(tmp_path: Path) -> None:
 
 def test_files_are_written_when_something_changes(tmp_path: Path) -> None:
     files = cdi.Cdi(tmp_path / "made")
-    assert files.set(collected())
-    assert not files.set(collected())
+    assert files.set(make_collected())
+    assert not files.set(make_collected())
     file = tmp_path / "made" / "vgpu.dev-gpu.json"
     assert file.stat().st_mode & 0o777 == 0o644
     file.unlink()
-    assert files.set(collected()), "somebody emptied /var/run/cdi"
-    assert files.set(collected(sizes=("0.5",)))
+    assert files.set(make_collected()), "somebody emptied /var/run/cdi"
+    assert files.set(make_collected(sizes=("0.5",)))
     assert [d["name"] for d in read(file.parent, file.name)["devices"]] == ["0.5"]
-    assert files.set(collected(sizes=())), "a file without devices is invalid"
+    assert files.set(make_collected(sizes=())), "a file without devices is invalid"
     assert not file.exists()
     files.open("x", [])
     assert files.set(None, "no driver") and files.why_not == "no driver"
@@ -312,7 +312,7 @@ def test_a_driver_on_a_hanging_disk_takes_one_thread_and_is_said_once(
     def hang(_facts: object) -> cdi.Collected:
         looks.append(1)
         go_on.wait(60)
-        return collected()
+        return make_collected()
 
     monkeypatch.setattr(daemon_cdi, "collect", hang)
     monkeypatch.setattr(daemon_cdi, "COLLECT_S", 0.1)
@@ -340,18 +340,18 @@ class Backend:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.known: dict[str, Container] = {}
-        self.ended: list[str] = []
+        self.containers: dict[str, Container] = {}
+        self.end_reasons: list[str] = []
         self.notes: list[str] = []
 
     def site(self) -> Site:
         return Site(self.folder, self.folder, Path("/d"), None, "/sim", (), "coast", Limits(4000))
 
     def container(self, container_id: str) -> Container | None:
-        return self.known.get(container_id)
+        return self.containers.get(container_id)
 
     async def create_container(self, event: ContainerCreated) -> Slice | Denied:
-        self.known[event.container_id] = Container(
+        self.containers[event.container_id] = Container(
             event.container_id, "a", True, event.pid, event.pid_start, "", event.wall_ns
         )
         return SLICE
@@ -360,10 +360,10 @@ class Backend:
         return SLICE
 
     def end_container(self, container_id: str, why: str, restarts: bool = False) -> None:
-        self.known.pop(container_id, None)
-        self.ended.append(why)
+        self.containers.pop(container_id, None)
+        self.end_reasons.append(why)
 
-    def indices(self, made: Slice) -> tuple[int, ...]:
+    def indices(self, slice_: Slice) -> tuple[int, ...]:
         return (0,)
 
     def container_note(self, kind: str, container_id: str, text: str) -> None:
@@ -390,7 +390,7 @@ async def talk(path: Path, request: bytes) -> tuple[str, bytes]:
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"),
+    ("fault", "message"),
     [
         (ZeroDivisionError(), b"see its log"),
         (
@@ -402,7 +402,7 @@ async def talk(path: Path, request: bytes) -> tuple[str, bytes]:
     ],
 )
 def test_whatever_fails_is_answered_and_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception, said: bytes
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception, message: bytes
 ) -> None:
     def fail(*_: object) -> Path:
         raise fault
@@ -415,8 +415,8 @@ def test_whatever_fails_is_answered_and_leaves_nothing(
         made = Containers(backend)
         made.start(tmp_path / "runtime.sock", tmp_path / "private.sock", 0o660, -1)
         status, body = await talk(tmp_path / "runtime.sock", engine.message("create", config, id="c", bundle="/b"))
-        assert status == "refused" and said in body, body
-        assert not backend.known and backend.ended == ["it could not be prepared"]
+        assert status == "refused" and message in body, body
+        assert not backend.containers and backend.end_reasons == ["it could not be prepared"]
         await made.stop()
 
     asyncio.run(scenario())
@@ -537,14 +537,14 @@ def test_a_hanging_disk_stops_neither_the_loop_nor_other_requests(
             asyncio.create_task(talk(path, engine.message("create", config, id=f"c{number}", bundle="/b")))
             for number in range(disk_work.ACTIVE_MAX)
         ]
-        while len(backend.known) < disk_work.ACTIVE_MAX:
+        while len(backend.containers) < disk_work.ACTIVE_MAX:
             await asyncio.sleep(0.01)
         state = json.dumps({"id": "c0", "bundle": "/b", "pid": 0}).encode()
         assert await talk(path, engine.message("stopped", state)) == ("ok", b""), "answered while all workers hang"
         assert not any(task.done() for task in stuck)
         for status, body in await asyncio.gather(*stuck):
             assert status == "refused" and b"longer than 3 s" in body, body
-        assert not backend.known, "nothing is kept for containers that could not be prepared"
+        assert not backend.containers, "nothing is kept for containers that could not be prepared"
         plain = json.dumps({"ociVersion": "1.0.2", "process": {"env": ["VGPU=none"]}}).encode()
         assert (await talk(path, engine.message("create", plain, id="d", bundle="/b")))[0] == "pass", (
             "what hangs is left"

@@ -20,7 +20,7 @@ import pytest
 from tests.attach import client
 from tests.daemon import engine
 from tests.daemon.engine import ID, OTHER, Engine, end
-from tests.daemon.node import Node, eventually
+from tests.daemon.node import Node, wait_until
 from vgpud.containers import disk_work
 from vgpud.core.checksums import unseal
 from vgpud.v1alpha1 import vgpud_pb2 as pb
@@ -47,7 +47,7 @@ def site(node: Node) -> Node:
 
 
 @pytest.fixture
-def made(site: Node) -> Iterator[Engine]:
+def fake_engine(site: Node) -> Iterator[Engine]:
     site.start()
     yield from _engine(site)
 
@@ -69,15 +69,15 @@ def events(site: Node, kind: str) -> list[str]:
     return [event.message for event in found if event.kind == kind]
 
 
-def attach_from(made: Engine, cgroup: Path, socket_path: str, who: str = "") -> tuple[int, subprocess.Popen[bytes]]:
+def attach_from(engine: Engine, cgroup: Path, socket_path: str, who: str = "") -> tuple[int, subprocess.Popen[bytes]]:
     """The attach status that a program in the cgroup gets, and the program."""
-    process = made.process(cgroup, sys.executable, str(CLIENT), socket_path, who=who)
+    process = engine.process(cgroup, sys.executable, str(CLIENT), socket_path, who=who)
     assert process.stdout
     return int(process.stdout.readline()), process
 
 
-def test_a_request_becomes_a_slice_and_a_configuration(made: Engine, site: Node) -> None:
-    status, body, _runtime = made.create(HALF, "VGPU_MEM=1g")
+def test_a_request_becomes_a_slice_and_a_configuration(fake_engine: Engine, site: Node) -> None:
+    status, body, _runtime = fake_engine.create(HALF, "VGPU_MEM=1g")
     assert status == "config"
     config = json.loads(body)
     mounts = {mount["destination"]: mount["source"] for mount in config["mounts"]}
@@ -89,60 +89,60 @@ def test_a_request_becomes_a_slice_and_a_configuration(made: Engine, site: Node)
     assert [(c.id, c.pid, c.cgroup) for c in found.containers] == [(ID, 0, "")]
 
 
-def test_no_request_passes_and_one_for_nvidia_alone_is_refused(made: Engine, site: Node) -> None:
-    assert made.create("VGPU=none")[:2] == ("pass", b"")
-    path = made.bundle()
+def test_no_request_passes_and_one_for_nvidia_alone_is_refused(fake_engine: Engine, site: Node) -> None:
+    assert fake_engine.create("VGPU=none")[:2] == ("pass", b"")
+    path = fake_engine.bundle()
     config = json.loads((path / "config.json").read_text())
     config["hooks"] = {"prestart": [{"path": "/usr/bin/nvidia-container-runtime-hook"}]}
-    status, body = engine.ask(made.socket, engine.message("create", json.dumps(config).encode(), bundle=path))
+    status, body = engine.ask(fake_engine.socket, engine.message("create", json.dumps(config).encode(), bundle=path))
     assert status == "refused" and b"set VGPU=1" in body
     assert site.names() == []
 
 
-def test_refusals_reach_the_user_and_leave_nothing(made: Engine, site: Node) -> None:
+def test_refusals_reach_the_user_and_leave_nothing(fake_engine: Engine, site: Node) -> None:
     for env, said in ((("VGPU=abc",), b"abc"), (("VGPU=2",), b"2 devices"), (("VGPU=9",), b"--annotation")):
-        status, body, _runtime = made.create(*env)
+        status, body, _runtime = fake_engine.create(*env)
         assert status == "refused" and said in body and b"\n" not in body, body
     assert site.names() == []
     assert any(f"container {ID[:12]}" in text for text in events(site, "container.refused"))
 
 
-def test_the_engine_gives_up_before_the_start(made: Engine, site: Node) -> None:
-    _status, _body, runtime = made.create(HALF)
+def test_the_engine_gives_up_before_the_start(fake_engine: Engine, site: Node) -> None:
+    _status, _body, runtime = fake_engine.create(HALF)
     assert site.names() == [NAME]
     end(runtime)
-    eventually(lambda: site.names() == [], "the slice's end")
+    wait_until(lambda: site.names() == [], "the slice's end")
     assert "gave up" in events(site, "container.ended")[0]
-    eventually(lambda: list((site.runtime / "containers").iterdir()) == [], "the end of its files")
+    wait_until(lambda: list((site.runtime / "containers").iterdir()) == [], "the end of its files")
 
 
-def test_it_lives_with_its_first_process(made: Engine, site: Node, cgroups: list[Path]) -> None:
-    init = made.started(cgroups[0], HALF)
+def test_it_lives_with_its_first_process(fake_engine: Engine, site: Node, cgroups: list[Path]) -> None:
+    init = fake_engine.start_container(cgroups[0], HALF)
     (known,) = site.get(NAME).containers
     assert (known.id, known.pid, Path(known.cgroup).name) == (ID, init.pid, cgroups[0].name)
     end(init)
-    eventually(lambda: site.names() == [], "the slice's end")
-    assert made.hook("stopped") == ("ok", b""), "the hook may come late"
+    wait_until(lambda: site.names() == [], "the slice's end")
+    assert fake_engine.hook("stopped") == ("ok", b""), "the hook may come late"
 
 
-def test_the_hook_ends_it_as_well(made: Engine, site: Node, cgroups: list[Path]) -> None:
-    made.started(cgroups[0], HALF)
-    assert made.hook("stopped") == ("ok", b"")
+def test_the_hook_ends_it_as_well(fake_engine: Engine, site: Node, cgroups: list[Path]) -> None:
+    fake_engine.start_container(cgroups[0], HALF)
+    assert fake_engine.hook("stopped") == ("ok", b"")
     assert site.names() == []
 
 
-def test_others_in_its_cgroup_keep_it(made: Engine, site: Node, cgroups: list[Path]) -> None:
+def test_others_in_its_cgroup_keep_it(fake_engine: Engine, site: Node, cgroups: list[Path]) -> None:
     """A container with the host's pid namespace: its programs do not die with the first one."""
-    init = made.started(cgroups[0], HALF)
-    other = made.process(cgroups[0], "sleep", "600")
+    init = fake_engine.start_container(cgroups[0], HALF)
+    other = fake_engine.process(cgroups[0], "sleep", "600")
     end(init)
     with pytest.raises(AssertionError, match="did not come"):
-        _soon(lambda: site.names() == [])
+        _wait_briefly(lambda: site.names() == [])
     end(other)
-    eventually(lambda: site.names() == [], "the slice's end")
+    wait_until(lambda: site.names() == [], "the slice's end")
 
 
-def _soon(condition: object) -> None:
+def _wait_briefly(condition: object) -> None:
     """Looks several times longer than the daemon takes between two looks at a cgroup; for what must not happen."""
     import time
 
@@ -155,33 +155,33 @@ def _soon(condition: object) -> None:
     raise AssertionError("it did not come")
 
 
-def test_the_cgroup_says_whose_a_program_is(made: Engine, site: Node, cgroups: list[Path]) -> None:
-    made.started(cgroups[0], "VGPU=0.25")
+def test_the_cgroup_says_whose_a_program_is(fake_engine: Engine, site: Node, cgroups: list[Path]) -> None:
+    fake_engine.start_container(cgroups[0], "VGPU=0.25")
     site.create("anyone", 250)
-    status, _program = attach_from(made, cgroups[0], site.socket(NAME), CONTAINER_USER)
+    status, _program = attach_from(fake_engine, cgroups[0], site.socket(NAME), CONTAINER_USER)
     assert status == client.OK, "any user of the container"
-    (listed,) = eventually(site.processes, "the program in the list")
+    (listed,) = wait_until(site.processes, "the program in the list")
     assert (listed.container, listed.slice, listed.uid) == (ID, NAME, 12345)
-    status, _program = attach_from(made, cgroups[0], site.socket("anyone"))
+    status, _program = attach_from(fake_engine, cgroups[0], site.socket("anyone"))
     assert status == client.DENIED, "no other slice, though it is root and the slice is anyone's"
-    status, _program = attach_from(made, cgroups[1], site.socket(NAME), CONTAINER_USER)
+    status, _program = attach_from(fake_engine, cgroups[1], site.socket(NAME), CONTAINER_USER)
     assert status == client.DENIED, "a stranger outside"
 
 
-def test_below_its_cgroup_is_inside(made: Engine, site: Node, cgroups: list[Path]) -> None:
-    made.started(cgroups[0], HALF)
+def test_below_its_cgroup_is_inside(fake_engine: Engine, site: Node, cgroups: list[Path]) -> None:
+    fake_engine.start_container(cgroups[0], HALF)
     with engine.cgroup(cgroups[0]) as below:
-        status, program = attach_from(made, below, site.socket(NAME), CONTAINER_USER)
+        status, program = attach_from(fake_engine, below, site.socket(NAME), CONTAINER_USER)
         assert status == client.OK
         end(program)
 
 
-def test_the_shared_socket_finds_the_slice(made: Engine, site: Node, cgroups: list[Path]) -> None:
-    made.started(cgroups[0], HALF)
+def test_the_shared_socket_finds_the_slice(fake_engine: Engine, site: Node, cgroups: list[Path]) -> None:
+    fake_engine.start_container(cgroups[0], HALF)
     shared = str(site.runtime / "cdi" / "attach.sock")
-    status, _program = attach_from(made, cgroups[0], shared, CONTAINER_USER)
+    status, _program = attach_from(fake_engine, cgroups[0], shared, CONTAINER_USER)
     assert status == client.OK
-    assert [p.slice for p in eventually(site.processes, "the program in the list")] == [NAME]
+    assert [p.slice for p in wait_until(site.processes, "the program in the list")] == [NAME]
     outside = client.attach(shared)
     assert outside.status == client.NO_SLICE and "--device vgpu.dev/gpu=" in outside.text
     outside.close()
@@ -198,105 +198,107 @@ time.sleep(600)
 """
 
 
-def test_silent_programs_of_one_container_keep_no_other_out(made: Engine, site: Node, cgroups: list[Path]) -> None:
-    made.started(cgroups[0], "VGPU=0.25")
-    made.started(cgroups[1], "VGPU=0.25", container_id=OTHER)
+def test_silent_programs_of_one_container_keep_no_other_out(
+    fake_engine: Engine, site: Node, cgroups: list[Path]
+) -> None:
+    fake_engine.start_container(cgroups[0], "VGPU=0.25")
+    fake_engine.start_container(cgroups[1], "VGPU=0.25", container_id=OTHER)
     shared = str(site.runtime / "cdi" / "attach.sock")
-    flood = made.process(cgroups[0], sys.executable, "-c", FLOOD, shared)
+    flood = fake_engine.process(cgroups[0], sys.executable, "-c", FLOOD, shared)
     assert flood.stdout and flood.stdout.readline() == b"there\n"
-    status, _program = attach_from(made, cgroups[1], shared)
+    status, _program = attach_from(fake_engine, cgroups[1], shared)
     assert status == client.OK
 
 
-def test_restart_of_a_container(made: Engine, site: Node, cgroups: list[Path]) -> None:
+def test_restart_of_a_container(fake_engine: Engine, site: Node, cgroups: list[Path]) -> None:
     """The id is the same; leftovers of the old life do not touch the new one."""
-    old = made.started(cgroups[0], "VGPU=1")
-    straggler = made.process(cgroups[0], "sleep", "600")
+    old = fake_engine.start_container(cgroups[0], "VGPU=1")
+    straggler = fake_engine.process(cgroups[0], "sleep", "600")
     first = site.get(NAME).uid
     end(old)
-    new = made.started(cgroups[1], "VGPU=1")
+    new = fake_engine.start_container(cgroups[1], "VGPU=1")
     end(straggler)
     assert site.get(NAME).uid != first
     with pytest.raises(AssertionError, match="did not come"):
-        _soon(lambda: site.names() == [])
+        _wait_briefly(lambda: site.names() == [])
     end(new)
-    eventually(lambda: site.names() == [], "the slice's end")
+    wait_until(lambda: site.names() == [], "the slice's end")
 
 
-def _never(condition: Callable[[], bool]) -> None:
+def _check_never(condition: Callable[[], bool]) -> None:
     with pytest.raises(AssertionError, match="did not come"):
-        _soon(condition)
+        _wait_briefly(condition)
 
 
-def test_a_container_that_runs_keeps_its_id(made: Engine, site: Node, cgroups: list[Path]) -> None:
+def test_a_container_that_runs_keeps_its_id(fake_engine: Engine, site: Node, cgroups: list[Path]) -> None:
     """`runc run` with the id of another bundle's container: the low-level runtime would refuse it after us."""
-    init = made.started(cgroups[0], HALF)
+    init = fake_engine.start_container(cgroups[0], HALF)
     before = site.get(NAME).uid
-    status, body, _runtime = made.create("VGPU=1")
+    status, body, _runtime = fake_engine.create("VGPU=1")
     assert status == "refused" and b"is already running" in body
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as hasty:  # the same, and does not wait for the answer
-        hasty.connect(made.socket)
-        hasty.sendall(engine.message("create", (made.bundle(HALF) / "config.json").read_bytes()))
-    eventually(lambda: len(events(site, "container.refused")) == 2, "the second refusal")
-    _never(lambda: site.names() != [NAME])
+        hasty.connect(fake_engine.socket)
+        hasty.sendall(engine.message("create", (fake_engine.bundle(HALF) / "config.json").read_bytes()))
+    wait_until(lambda: len(events(site, "container.refused")) == 2, "the second refusal")
+    _check_never(lambda: site.names() != [NAME])
     assert site.get(NAME).uid == before and site.get(NAME).spec.gpus_milli == 500
     assert init.poll() is None
 
 
-def test_names_and_joining(made: Engine, site: Node, cgroups: list[Path]) -> None:
-    made.started(cgroups[0], "VGPU=0.25", "VGPU_NAME=train")
-    status, body, _runtime = made.create("VGPU=0.25", "VGPU_NAME=train", container_id=OTHER)
+def test_names_and_joining(fake_engine: Engine, site: Node, cgroups: list[Path]) -> None:
+    fake_engine.start_container(cgroups[0], "VGPU=0.25", "VGPU_NAME=train")
+    status, body, _runtime = fake_engine.create("VGPU=0.25", "VGPU_NAME=train", container_id=OTHER)
     assert status == "refused" and ID[:12].encode() in body and b"VGPU_SLICE=train" in body
-    made.started(cgroups[1], "VGPU_SLICE=train", container_id=OTHER)
+    fake_engine.start_container(cgroups[1], "VGPU_SLICE=train", container_id=OTHER)
     assert [c.id for c in site.get("train").containers] == [ID, OTHER]
 
 
-def test_a_user_of_the_sockets_group_reads_to_have_a_daemon(made: Engine, site: Node) -> None:
+def test_a_user_of_the_sockets_group_reads_to_have_a_daemon(fake_engine: Engine, site: Node) -> None:
     """What they name would be read with root's rights, in a world of mounts that they may have made themselves."""
     who = f"12345:{os.getgid()}"
-    status, body, _runtime = made.create(HALF, who=who)
+    status, body, _runtime = fake_engine.create(HALF, who=who)
     assert status == "refused" and b"not those of uid 12345: start a vgpud as that user" in body
     assert site.names() == []
     assert any("uid 12345" in text for text in events(site, "container.refused"))
 
 
-def test_who_may_not_use_the_socket(made: Engine) -> None:
+def test_who_may_not_use_the_socket(fake_engine: Engine) -> None:
     program = "import client, socket, sys; client.become('12345:12345'); s = socket.socket(socket.AF_UNIX);"
     program += "sys.exit(s.connect_ex(sys.argv[1]))"
-    done = subprocess.run([sys.executable, "-c", program, made.socket], cwd=CLIENT.parent, check=False)
+    done = subprocess.run([sys.executable, "-c", program, fake_engine.socket], cwd=CLIENT.parent, check=False)
     assert done.returncode == errno.EACCES
 
 
-def test_removing_a_containers_slice(made: Engine, site: Node, cgroups: list[Path]) -> None:
-    init = made.started(cgroups[0], HALF)
+def test_removing_a_containers_slice(fake_engine: Engine, site: Node, cgroups: list[Path]) -> None:
+    init = fake_engine.start_container(cgroups[0], HALF)
     with pytest.raises(grpc.RpcError, match=ID[:12]):
         site.slices.DeleteSlice(pb.DeleteSliceRequest(name=NAME))
     site.slices.DeleteSlice(pb.DeleteSliceRequest(name=NAME, force=True))
     assert site.names() == []
     assert "lost its slice" in events(site, "container.warning")[-1]
     end(init)
-    assert made.hook("stopped") == ("ok", b"")
+    assert fake_engine.hook("stopped") == ("ok", b"")
 
 
-def test_containers_survive_the_daemon(made: Engine, site: Node, cgroups: list[Path]) -> None:
-    kept = made.started(cgroups[0], "VGPU=0.25")
-    gone = made.started(cgroups[1], "VGPU=0.25", container_id=OTHER)
-    pending = made.create("VGPU=0.25", container_id="pending")[2]
+def test_containers_survive_the_daemon(fake_engine: Engine, site: Node, cgroups: list[Path]) -> None:
+    kept = fake_engine.start_container(cgroups[0], "VGPU=0.25")
+    gone = fake_engine.start_container(cgroups[1], "VGPU=0.25", container_id=OTHER)
+    pending = fake_engine.create("VGPU=0.25", container_id="pending")[2]
     before = site.get(NAME).uid
     site.stop(signal.SIGKILL)
     end(gone)
     site.start()
-    eventually(lambda: len(site.names()) == 2, "the end of the one that died meanwhile")
+    wait_until(lambda: len(site.names()) == 2, "the end of the one that died meanwhile")
     assert site.get(NAME).uid == before
     assert [(c.id, c.pid) for c in site.get(NAME).containers] == [(ID, kept.pid)]
     end(pending)
-    eventually(lambda: site.names() == [NAME], "the end of the one that never started")
+    wait_until(lambda: site.names() == [NAME], "the end of the one that never started")
     end(kept)
-    eventually(lambda: site.names() == [], "the end of the one that lived")
+    wait_until(lambda: site.names() == [], "the end of the one that lived")
 
 
-def test_a_pid_that_was_used_again_is_another_process(made: Engine, site: Node, cgroups: list[Path]) -> None:
-    init = made.started(cgroups[0], HALF)
+def test_a_pid_that_was_used_again_is_another_process(fake_engine: Engine, site: Node, cgroups: list[Path]) -> None:
+    init = fake_engine.start_container(cgroups[0], HALF)
     site.stop(signal.SIGKILL)
     database = sqlite3.connect(site.state / "vgpud.sqlite3")
     with database:
@@ -308,27 +310,27 @@ def test_a_pid_that_was_used_again_is_another_process(made: Engine, site: Node, 
         database.execute("UPDATE containers SET body = ?", (json.dumps(changed),))
     database.close()
     site.start()
-    eventually(lambda: site.names() == [], "the end of a container whose pid is another's")
+    wait_until(lambda: site.names() == [], "the end of a container whose pid is another's")
     assert init.poll() is None
 
 
-def test_its_files_go_with_it_also_while_no_daemon_ran(made: Engine, site: Node) -> None:
-    bundle = made.bundle(HALF)
+def test_its_files_go_with_it_also_while_no_daemon_ran(fake_engine: Engine, site: Node) -> None:
+    bundle = fake_engine.bundle(HALF)
     (bundle / "rootfs/etc/ld.so.preload").write_text("/lib/theirs.so\n")
-    _status, _body, runtime = made.create(HALF)
+    _status, _body, runtime = fake_engine.create(HALF)
     assert len(list((site.runtime / "containers").glob("*/ld.so.preload"))) == 1
     site.stop(signal.SIGKILL)
     end(runtime)
     site.start()
-    eventually(lambda: site.names() == [], "the slice's end")
-    eventually(lambda: list((site.runtime / "containers").iterdir()) == [], "the end of its files")
+    wait_until(lambda: site.names() == [], "the slice's end")
+    wait_until(lambda: list((site.runtime / "containers").iterdir()) == [], "the end of its files")
 
 
 # ---- peers that behave badly ----
 
 
 @pytest.mark.parametrize(
-    ("request_bytes", "said"),
+    ("request_bytes", "message"),
     [
         (b"GET / HTTP/1.1\r\n\r\nx\n\n", b"vgpu-runtime and vgpud of one release"),
         (b"vgpu-runtime 2\nop create\n\n", b"vgpu-runtime and vgpud of one release"),
@@ -347,59 +349,59 @@ def test_its_files_go_with_it_also_while_no_daemon_ran(made: Engine, site: Node)
         (b"vgpu-runtime 1\n\xff\xfe 1\n\n", b"UTF-8"),
     ],
 )
-def test_garbage_is_answered(shared: Node, request_bytes: bytes, said: bytes) -> None:
+def test_garbage_is_answered(shared: Node, request_bytes: bytes, message: bytes) -> None:
     status, body = engine.ask(str(shared.runtime / "runtime.sock"), request_bytes)
-    assert status == "refused" and said in body and b"\n" not in body, body
+    assert status == "refused" and message in body and b"\n" not in body, body
 
 
-def test_silent_peers_do_not_keep_others_out(made: Engine, site: Node) -> None:
+def test_silent_peers_do_not_keep_others_out(fake_engine: Engine, site: Node) -> None:
     silent = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(100)]
     try:
         for sock in silent:
-            sock.connect(made.socket)
+            sock.connect(fake_engine.socket)
         assert site.names() == [], "the API answers meanwhile"
-        assert made.create(HALF)[0] == "config"
+        assert fake_engine.create(HALF)[0] == "config"
     finally:
         for sock in silent:
             sock.close()
 
 
-def test_the_bound_by_environment_is_live(made: Engine, site: Node) -> None:
-    assert made.create("VGPU=1")[0] == "config"
+def test_the_bound_by_environment_is_live(fake_engine: Engine, site: Node) -> None:
+    assert fake_engine.create("VGPU=1")[0] == "config"
     site.settings["container_gpus_max"] = '"0.5"'
     site.write_config()
     assert site.process
     site.process.send_signal(signal.SIGHUP)
-    eventually(lambda: "config.reloaded" in site.event_kinds(), "the new configuration")
-    status, body, _runtime = made.create("VGPU=1", container_id=OTHER)
+    wait_until(lambda: "config.reloaded" in site.event_kinds(), "the new configuration")
+    status, body, _runtime = fake_engine.create("VGPU=1", container_id=OTHER)
     assert status == "refused" and b"--annotation dev.vgpu/gpus=1" in body
 
 
-def test_class_and_priority_by_environment_as_the_site_allows(made: Engine, site: Node) -> None:
+def test_class_and_priority_by_environment_as_the_site_allows(fake_engine: Engine, site: Node) -> None:
     asked = ("VGPU=0.5", "VGPU_CLASS=latency", "VGPU_PRIORITY=5")
-    status, body, _runtime = made.create(*asked)
+    status, body, _runtime = fake_engine.create(*asked)
     assert status == "refused" and b"VGPU_PRIORITY=5 is more than" in body and site.names() == []
     site.settings |= {"container_priority_max": "5", "container_latency": "true"}
     site.write_config()
     assert site.process
     site.process.send_signal(signal.SIGHUP)
-    eventually(lambda: "config.reloaded" in site.event_kinds(), "the new configuration")
-    assert made.create(*asked)[0] == "config"
+    wait_until(lambda: "config.reloaded" in site.event_kinds(), "the new configuration")
+    assert fake_engine.create(*asked)[0] == "config"
     (name,) = site.names()
     spec = site.get(name).spec
     assert (spec.service_class, spec.priority) == (pb.SERVICE_CLASS_LATENCY, 5)
 
 
-def test_many_at_once(made: Engine, site: Node) -> None:
+def test_many_at_once(fake_engine: Engine, site: Node) -> None:
     """More than may be worked on at once: every call is answered, and what was granted is exactly what fits."""
     ids = [f"{number:012x}" + "0" * 52 for number in range(70)]
-    path = made.bundle("VGPU=0.1")
+    path = fake_engine.bundle("VGPU=0.1")
     body = (path / "config.json").read_bytes()
     socks = []
     for container_id in ids:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         sock.settimeout(60)
-        sock.connect(made.socket)
+        sock.connect(fake_engine.socket)
         sock.sendall(engine.message("create", body, id=container_id, bundle=path))
         sock.shutdown(socket.SHUT_WR)
         socks.append(sock)
@@ -410,20 +412,20 @@ def test_many_at_once(made: Engine, site: Node) -> None:
     assert len(site.names()) == 10
 
 
-def test_a_removed_socket_comes_back(made: Engine, site: Node) -> None:
-    os.unlink(made.socket)
-    eventually(lambda: "socket.repaired" in site.event_kinds(), "the notice")
-    assert made.create(HALF)[0] == "config"
+def test_a_removed_socket_comes_back(fake_engine: Engine, site: Node) -> None:
+    os.unlink(fake_engine.socket)
+    wait_until(lambda: "socket.repaired" in site.event_kinds(), "the notice")
+    assert fake_engine.create(HALF)[0] == "config"
 
 
 # ---- CDI ----
 
 
 @pytest.fixture
-def with_device(made: Engine, site: Node) -> Engine:
+def with_device(fake_engine: Engine, site: Node) -> Engine:
     """Its bundles are those of containers with one of our CDI devices."""
-    made.mounts.append({"source": str(site.runtime / "cdi"), "destination": "/run/vgpu"})
-    return made
+    fake_engine.mounts.append({"source": str(site.runtime / "cdi"), "destination": "/run/vgpu"})
+    return fake_engine
 
 
 def cdi(site: Node, name: str = "vgpu.dev-gpu.json") -> dict[str, object]:
@@ -432,12 +434,12 @@ def cdi(site: Node, name: str = "vgpu.dev-gpu.json") -> dict[str, object]:
     return found
 
 
-def one_time(site: Node, **more: int) -> pb.Slice:
+def one_time(site: Node, **fields: int) -> pb.Slice:
     spec = pb.SliceSpec(gpus_milli=350)
     return site.slices.CreateSlice(pb.CreateSliceRequest(name="job", spec=spec, cdi_device=True, every_user=True)).slice
 
 
-def test_the_sizes_file(made: Engine, site: Node) -> None:
+def test_the_sizes_file(fake_engine: Engine, site: Node) -> None:
     file = cdi(site)
     assert (file["cdiVersion"], file["kind"]) == ("0.5.0", "vgpu.dev/gpu")
     devices = file["devices"]
@@ -462,32 +464,32 @@ def test_a_container_with_a_size(with_device: Engine, site: Node, cgroups: list[
     assert with_device.hook("started", pid=init.pid) == ("ok", b"")
     assert [c.pid for c in site.get(NAME).containers] == [init.pid]
     end(init)
-    eventually(lambda: site.names() == [], "the slice's end")
+    wait_until(lambda: site.names() == [], "the slice's end")
 
 
-@pytest.mark.parametrize(("by_device", "meanwhile"), [(False, "served"), (True, "served"), (False, "away")])
+@pytest.mark.parametrize(("by_device", "daemon_state"), [(False, "served"), (True, "served"), (False, "away")])
 def test_the_hosts_run_that_a_container_mounts_is_as_it_was(
-    made: Engine, site: Node, cgroups: list[Path], by_device: bool, meanwhile: str
+    fake_engine: Engine, site: Node, cgroups: list[Path], by_device: bool, daemon_state: str
 ) -> None:
     run = site.directory / "host-run"
     run.mkdir()
-    made.mounts.append({"source": str(run), "destination": "/run", "type": "bind", "options": ["rbind"]})
+    fake_engine.mounts.append({"source": str(run), "destination": "/run", "type": "bind", "options": ["rbind"]})
     if by_device:
-        made.mounts.append({"source": str(site.runtime / "cdi"), "destination": "/run/vgpu"})
+        fake_engine.mounts.append({"source": str(site.runtime / "cdi"), "destination": "/run/vgpu"})
         (run / "vgpu").mkdir()  # by the engine, before it calls the hook
-        made.bundle(HALF)
-        init = made.process(cgroups[0], "sleep", "600")
-        assert made.hook("started", pid=init.pid) == ("ok", b"")
+        fake_engine.bundle(HALF)
+        init = fake_engine.process(cgroups[0], "sleep", "600")
+        assert fake_engine.hook("started", pid=init.pid) == ("ok", b"")
     else:
-        init = made.started(cgroups[0], HALF)
+        init = fake_engine.start_container(cgroups[0], HALF)
         (run / "vgpu").mkdir()
-    if meanwhile == "away":
+    if daemon_state == "away":
         site.stop(signal.SIGKILL)
     end(init)
-    if meanwhile == "away":
+    if daemon_state == "away":
         site.start()
-    eventually(lambda: site.names() == [], "the slice's end")
-    eventually(lambda: list(run.iterdir()) == [], "the end of what was made in it")
+    wait_until(lambda: site.names() == [], "the slice's end")
+    wait_until(lambda: list(run.iterdir()) == [], "the end of what was made in it")
 
 
 def test_refusals_of_the_hook(with_device: Engine, site: Node, cgroups: list[Path]) -> None:
@@ -514,13 +516,13 @@ def test_a_bundle_of_a_hook_is_not_waited_for(with_device: Engine, site: Node, c
     assert with_device.create(HALF, container_id=OTHER)[0] == "config"
 
 
-def test_an_engine_with_other_pids_is_refused(made: Engine, site: Node) -> None:
+def test_an_engine_with_other_pids_is_refused(fake_engine: Engine, site: Node) -> None:
     """In a pid namespace of its own it would name processes of ours as its containers'."""
-    path = made.bundle(HALF)
+    path = fake_engine.bundle(HALF)
     request = engine.message("create", (path / "config.json").read_bytes(), bundle=path)
-    command = ["unshare", "--pid", "--fork", "--kill-child", sys.executable, engine.__file__, made.socket]
+    command = ["unshare", "--pid", "--fork", "--kill-child", sys.executable, engine.__file__, fake_engine.socket]
     apart = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    made.running.append(apart)
+    fake_engine.running.append(apart)
     assert apart.stdin and apart.stdout
     apart.stdin.write(request)
     apart.stdin.close()
@@ -529,11 +531,13 @@ def test_an_engine_with_other_pids_is_refused(made: Engine, site: Node) -> None:
     assert site.names() == []
 
 
-def test_a_slice_removed_during_the_creation_is_not_made_again(made: Engine, site: Node, cgroups: list[Path]) -> None:
-    made.create(HALF)
+def test_a_slice_removed_during_the_creation_is_not_made_again(
+    fake_engine: Engine, site: Node, cgroups: list[Path]
+) -> None:
+    fake_engine.create(HALF)
     site.slices.DeleteSlice(pb.DeleteSliceRequest(name=NAME, force=True))
-    init = made.process(cgroups[0], "sleep", "600")
-    status, body = made.hook("started", pid=init.pid)
+    init = fake_engine.process(cgroups[0], "sleep", "600")
+    status, body = fake_engine.hook("started", pid=init.pid)
     assert status == "refused" and b"start it again" in body
     assert site.names() == []
 
@@ -551,7 +555,7 @@ def test_a_one_time_device(with_device: Engine, site: Node, cgroups: list[Path])
     status, body = with_device.hook("started", OTHER, second.pid)
     assert status == "refused" and b"is for one container" in body
     end(init)
-    eventually(lambda: site.names() == [], "the slice's end")
+    wait_until(lambda: site.names() == [], "the slice's end")
     assert not (site.directory / "cdi/vgpu.dev-gpu_job.json").exists()
 
 
@@ -559,7 +563,7 @@ def test_an_unused_device_ends(site: Node) -> None:
     site.settings["grace_s"] = "1"
     site.start()
     one_time(site)
-    eventually(lambda: site.names() == [], "its end")
+    wait_until(lambda: site.names() == [], "its end")
     assert not (site.directory / "cdi/vgpu.dev-gpu_job.json").exists()
 
 

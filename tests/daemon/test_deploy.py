@@ -85,22 +85,22 @@ def test_every_alert_says_what_and_how_bad() -> None:
 # ---- the dashboard ----
 
 
-def differences(given: Any, understood: Any, where: str = "") -> Iterator[str]:
+def differences(document: Any, read_back: Any, where: str = "") -> Iterator[str]:
     """What Grafana's schema has dropped or changed."""
-    if isinstance(given, dict) and isinstance(understood, dict):
-        for key, value in given.items():
-            if key in understood:
-                yield from differences(value, understood[key], f"{where}.{key}")
+    if isinstance(document, dict) and isinstance(read_back, dict):
+        for key, value in document.items():
+            if key in read_back:
+                yield from differences(value, read_back[key], f"{where}.{key}")
             else:
                 yield f"{where}.{key} is not in the schema"
-    elif isinstance(given, list) and isinstance(understood, list) and len(given) == len(understood):
-        for index, (one, other) in enumerate(zip(given, understood, strict=True)):
+    elif isinstance(document, list) and isinstance(read_back, list) and len(document) == len(read_back):
+        for index, (one, other) in enumerate(zip(document, read_back, strict=True)):
             yield from differences(one, other, f"{where}[{index}]")
-    elif given != understood:
-        yield f"{where}: {given!r} is read as {understood!r}"
+    elif document != read_back:
+        yield f"{where}: {document!r} is read as {read_back!r}"
 
 
-def understood(document: Any) -> Any:
+def read_dashboard(document: Any) -> Any:
     """The document as Grafana's own types hold it."""
     encoder = pytest.importorskip("grafana_foundation_sdk.cog.encoder")
     from grafana_foundation_sdk.cog.plugins import register_default_plugins
@@ -111,10 +111,10 @@ def understood(document: Any) -> Any:
 
 
 def test_the_dashboard_is_of_grafanas_schema() -> None:
-    assert list(differences(dashboard(), understood(dashboard()))) == []
+    assert list(differences(dashboard(), read_dashboard(dashboard()))) == []
     wrong = dashboard()
     wrong["panels"][0]["titel"] = wrong["panels"][0].pop("title")
-    assert list(differences(wrong, understood(wrong))) == [".panels[0].titel is not in the schema"]
+    assert list(differences(wrong, read_dashboard(wrong))) == [".panels[0].titel is not in the schema"]
 
 
 def test_panels_are_numbered_named_and_do_not_overlap() -> None:

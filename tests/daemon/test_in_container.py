@@ -33,10 +33,10 @@ class Proc:
         (path / str(os.getppid()) / "root").symlink_to("/")
         self.mounts(ROOT_LINE, RUN_LINE)
 
-    def namespaces(self, who: str, found: dict[str, int]) -> None:
+    def namespaces(self, who: str, inodes: dict[str, int]) -> None:
         folder = self.path / who / "ns"
         folder.mkdir(parents=True, exist_ok=True)
-        for kind, inode in found.items():
+        for kind, inode in inodes.items():
             (folder / kind).unlink(missing_ok=True)
             (folder / kind).symlink_to(f"{kind}:[{inode}]")
 
@@ -115,11 +115,9 @@ def test_hooks_are_the_hosts_files(tmp_path: Path) -> None:
         assert paths.front(here) == (installed if installed.exists() else paths.lib_dir() / "vgpu-runtime")
 
 
-@pytest.mark.parametrize(
-    ("line", "wanted"), [("", paths.INSTALLED_FRONT), ('front = "/opt/front"', Path("/opt/front"))]
-)
+@pytest.mark.parametrize(("line", "front"), [("", paths.INSTALLED_FRONT), ('front = "/opt/front"', Path("/opt/front"))])
 def test_in_a_container_hooks_need_no_look_at_the_hosts_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, wanted: Path
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, front: Path
 ) -> None:
     """Where pid 1's root may not be opened, too: then the package's own file would be named, which no node has."""
     served: list[configuration.Config] = []
@@ -129,7 +127,7 @@ def test_in_a_container_hooks_need_no_look_at_the_hosts_files(
     (tmp_path / "vgpud.toml").write_text(line)
     words = ["serve", "--config", str(tmp_path / "vgpud.toml"), "--in-container"]
     assert CliRunner().invoke(serve.main, words, standalone_mode=False).exception is None
-    assert [Path(config.front) for config in served] == [wanted]
+    assert [Path(config.front) for config in served] == [front]
 
 
 #: vgpud in a pid namespace of its own; ends with the one that started it, and as it ends

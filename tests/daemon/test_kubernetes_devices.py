@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.command_line import ask, call
-from tests.daemon.node import Node, eventually
+from tests.daemon.node import Node, wait_until
 from vgpud.cli.demo.private_system import OwnSystem
 from vgpud.errors import ExitCode
 
@@ -73,7 +73,7 @@ def test_a_reload_changes_nothing_before_a_restart(node: Node) -> None:
     node.write_config()
     assert node.process
     node.process.send_signal(signal.SIGHUP)
-    eventually(lambda: "needs a restart: devices" in node.log.read_text(), "the reload")
+    wait_until(lambda: "needs a restart: devices" in node.log.read_text(), "the reload")
     node.create("b", 100)
     node.stop()
     node.start()

@@ -48,7 +48,7 @@ DID = SliceStats(
 )
 
 
-def scraped(now: SliceStats = DID) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+def scrape_metrics(now: SliceStats = DID) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
     metrics = Metrics()
     devices = tuple(DeviceSample(f"GPU-{i}", i, "H200", True, 1 << 36, None, None, 0.5) for i in range(2))
     slices = (SliceSample("train", "GPU-0", 0, 0.25, 0.75, 8 << 30, now),)
@@ -62,7 +62,7 @@ def scraped(now: SliceStats = DID) -> dict[tuple[str, frozenset[tuple[str, str]]
 
 
 def test_what_the_arbiter_tells_is_there_in_base_units() -> None:
-    found = scraped()
+    found = scrape_metrics()
     for name, value in {
         "compute_entitlement_gpus": 0.45,
         "compute_share_ratio": 0.4,
@@ -105,7 +105,7 @@ def test_slices_of_claims_are_labelled_as_kube_state_metrics_labels_pods() -> No
 
 
 def test_waits_are_a_histogram_of_prometheus() -> None:
-    found = scraped()
+    found = scrape_metrics()
     buckets = {
         dict(labels)["le"]: value for (name, labels), value in found.items() if name == "vgpu_slice_wait_seconds_bucket"
     }
@@ -117,7 +117,7 @@ def test_waits_are_a_histogram_of_prometheus() -> None:
 
 
 def test_a_device_is_in_one_regime() -> None:
-    found = scraped()
+    found = scrape_metrics()
 
     def regimes(index: int) -> dict[str, float]:
         device = {"gpu_uuid": f"GPU-{index}", "gpu_index": str(index)}
@@ -128,7 +128,7 @@ def test_a_device_is_in_one_regime() -> None:
 
 
 def test_how_an_arbiters_thread_is_scheduled() -> None:
-    found = scraped()
+    found = scrape_metrics()
     device = {"gpu_uuid": "GPU-0", "gpu_index": "0"}
     ways = {
         way: found["vgpu_arbiter_scheduling", frozenset((device | {"scheduling": way}).items())] for way in SCHEDULING

@@ -55,18 +55,18 @@ class World:
         )
         self.log: list[Log] = []
         self.events: Any = SimpleNamespace(note=self.log.append)
-        self.attached = AttachedProcesses(self.machine, tenants)
+        self.processes = AttachedProcesses(self.machine, tenants)
         self.readings = Readings()
 
     def enforcer(self) -> Enforcer:
-        return Enforcer(self.devices, self.attached, self.events)
+        return Enforcer(self.devices, self.processes, self.events)
 
     def reader(self, listener: Any = None) -> DeviceReader:
-        return DeviceReader(self.machine, self.events, self.devices, self.attached, self.readings, listener)
+        return DeviceReader(self.machine, self.events, self.devices, self.processes, self.readings, listener)
 
     def monitor(self) -> UsageMonitor:
         none: Any = None
-        return UsageMonitor(self.machine, none, self.events, none, none, self.devices, self.attached, self.readings)
+        return UsageMonitor(self.machine, none, self.events, none, none, self.devices, self.processes, self.readings)
 
 
 def is_still(
@@ -75,12 +75,12 @@ def is_still(
     processes: list[Process],
     running: dict[int, int] | None,
     *,
-    started: int = STARTED,
+    start_ticks: int = STARTED,
     dead: bool = False,
 ) -> bool:
     async def ask() -> bool:
         enforcer = World(processes, running, dead).enforcer()
-        return enforcer._is_still(Act(KILL, cause, PID, slice_name, UUID, True, started))
+        return enforcer._is_still(Act(KILL, cause, PID, slice_name, UUID, True, start_ticks))
 
     return asyncio.run(ask())
 
@@ -101,12 +101,12 @@ def test_a_program_that_closed_its_connection_is_a_stranger_unless_it_soon_comes
 
 
 def test_who_has_a_strangers_pid_is_another_one() -> None:
-    assert not is_still(STRANGER, "", [], {PID: 1}, started=STARTED - 1)
+    assert not is_still(STRANGER, "", [], {PID: 1}, start_ticks=STARTED - 1)
 
 
 def test_who_is_attached_is_listed_again_only_after_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World([process("a")])
-    known, made = world.machine.state.processes, world.attached
+    known, made = world.machine.state.processes, world.processes
     before = made.by_pid()
     assert before == {PID: [process("a")]} and made.by_pid() is before
     known[2] = replace(process("a"), process_id=2)
@@ -154,7 +154,7 @@ def test_a_reading_that_goes_wrong_does_not_end_the_readings(monkeypatch: pytest
 
 
 def test_pids_that_mean_nothing_are_said() -> None:
-    async def said(knows_pids: bool) -> list[str]:
+    async def collect_log_kinds(knows_pids: bool) -> list[str]:
         world = World()
         world.devices.knows_pids = knows_pids
         made = world.monitor()
@@ -162,11 +162,11 @@ def test_pids_that_mean_nothing_are_said() -> None:
         made.start()
         return [entry.kind for entry in world.log]
 
-    assert (asyncio.run(said(True)), asyncio.run(said(False))) == ([], ["device.unwatched"])
+    assert (asyncio.run(collect_log_kinds(True)), asyncio.run(collect_log_kinds(False))) == ([], ["device.unwatched"])
 
 
 def test_a_device_that_has_come_is_said_once() -> None:
-    async def said() -> list[str]:
+    async def collect_log_lines() -> list[str]:
         world = World()
         made = world.reader()
         for seen in ({}, {"a": "GPU a"}, {"a": "GPU a"}, {"a": "GPU a", "b": "GPU b"}, {}, {"a": "GPU a"}):
@@ -176,7 +176,7 @@ def test_a_device_that_has_come_is_said_once() -> None:
         return [f"{entry.kind}: {entry.message}" for entry in world.log]
 
     why = "has come since the start of vgpud and is not shared: restart vgpud, programs continue"
-    assert asyncio.run(said()) == [f"device.new: GPU {name} {why}" for name in ("a", "b", "a")]
+    assert asyncio.run(collect_log_lines()) == [f"device.new: GPU {name} {why}" for name in ("a", "b", "a")]
 
 
 def test_nothing_is_looked_at_after_the_end() -> None:
@@ -192,7 +192,7 @@ def test_nothing_is_looked_at_after_the_end() -> None:
 
 
 def test_what_takes_long_is_not_begun_again() -> None:
-    async def begun() -> list[int]:
+    async def collect_pids() -> list[int]:
         made, go_on, pids = World().enforcer(), threading.Event(), []
 
         def carry_out(act: Act) -> None:
@@ -210,7 +210,7 @@ def test_what_takes_long_is_not_begun_again() -> None:
             await asyncio.sleep(0.01)
         return pids
 
-    assert sorted(asyncio.run(begun())) == [1, 1, 2]
+    assert sorted(asyncio.run(collect_pids())) == [1, 1, 2]
 
 
 def test_a_driver_that_hangs_delays_no_other() -> None:

@@ -26,17 +26,17 @@ class Backend:
     """The core, as far as it answers here: the events that it got."""
 
     def __init__(self, container: Container | None) -> None:
-        self.known = container
+        self.stored_container = container
         self.end_calls: list[tuple[str, bool]] = []
         self.forget: Callable[[str], None] = lambda _: None
 
     def container(self, container_id: str) -> Container | None:
-        return self.known
+        return self.stored_container
 
     def end_container(self, container_id: str, why: str, restarts: bool = False) -> None:
         self.end_calls.append((why, restarts))
         if not restarts:
-            self.known = None
+            self.stored_container = None
             self.forget(container_id)
 
 
@@ -65,17 +65,17 @@ def test_docker_is_asked_until_it_changes_its_mind(monkeypatch: pytest.MonkeyPat
         found = make_restarts(backend)
         found.end(ID, "ended")
         found.end(ID, "stopped")  # the hook says so, too
-        await asyncio.wait_for(until(lambda: backend.known is None), 60)
+        await asyncio.wait_for(until(lambda: backend.stored_container is None), 60)
         return backend.end_calls
 
     again = "its engine does not start it again"
     assert asyncio.run(scenario()) == [("ended", True), (again, True), (again, False)]
 
 
-@pytest.mark.parametrize("known", [replace(OF_DOCKER, engine_dir=""), replace(OF_DOCKER, started=False), None])
-def test_what_no_engine_starts_again_ends_at_once(known: Container | None) -> None:
+@pytest.mark.parametrize("container", [replace(OF_DOCKER, engine_dir=""), replace(OF_DOCKER, started=False), None])
+def test_what_no_engine_starts_again_ends_at_once(container: Container | None) -> None:
     async def scenario() -> list[tuple[str, bool]]:
-        backend = Backend(known)
+        backend = Backend(container)
         make_restarts(backend).end(ID, "ended")
         return backend.end_calls
 
@@ -94,7 +94,7 @@ def test_a_container_that_is_created_again_is_not_looked_at_any_more(monkeypatch
         found.forget(ID)
         before = len(asked)
         await asyncio.sleep(0.1)
-        assert len(asked) <= before + 1 and backend.known is OF_DOCKER
+        assert len(asked) <= before + 1 and backend.stored_container is OF_DOCKER
 
     asyncio.run(scenario())
 
@@ -111,7 +111,7 @@ def test_podman_is_waited_for_while_its_monitor_lives(monkeypatch: pytest.Monkey
             assert all(waits for _, waits in backend.end_calls)
             monitor.kill()
             await asyncio.to_thread(monitor.wait)
-            await asyncio.wait_for(until(lambda: backend.known is None), 60)
+            await asyncio.wait_for(until(lambda: backend.stored_container is None), 60)
         return backend.end_calls
 
     assert asyncio.run(scenario())[-1] == ("its engine does not start it again", False)

@@ -21,7 +21,7 @@ import grpc
 import pytest
 
 from tests.attach import client
-from tests.daemon.node import Node, eventually
+from tests.daemon.node import Node, wait_until
 from tests.ports import find_free_ports
 from vgpud._shim import ffi
 from vgpud.errors import ExitCode
@@ -309,7 +309,7 @@ def test_full_disk_refuses_new_slices_only(node: Node) -> None:
     node.start()
     node.create("a", 100)
     tenant = client.attach(node.socket())
-    eventually(node.processes, "the program in the list")
+    wait_until(node.processes, "the program in the list")
     assert node.process
     unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
     resource.prlimit(node.process.pid, resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
@@ -337,15 +337,15 @@ def test_new_numbers_do_not_wait_for_the_disk(node: Node) -> None:
     control, _report = tenant.map()
     limits = client.PAGE + ffi.offsetof("struct vg_control_device", "min_milli")
 
-    def shown() -> tuple[int, int]:
+    def read_limits() -> tuple[int, int]:
         return struct.unpack_from("<II", control, limits)
 
-    eventually(lambda: shown() == (500, 500), "the first numbers")
+    wait_until(lambda: read_limits() == (500, 500), "the first numbers")
     request = pb.UpdateSliceRequest(name="a", spec=pb.SliceSpec(min_milli=200, max_milli=800))
     with contextlib.closing(sqlite3.connect(node.state / "vgpud.sqlite3", isolation_level=None)) as busy:
         busy.execute("BEGIN IMMEDIATE")
         waiting = node.slices.UpdateSlice.future(request)
-        eventually(lambda: shown() == (200, 800), "the change in force")
+        wait_until(lambda: read_limits() == (200, 800), "the change in force")
         assert not waiting.done(), "what is answered is saved"
         busy.execute("COMMIT")
         (device,) = waiting.result().slice.devices
@@ -357,7 +357,7 @@ def test_new_numbers_do_not_wait_for_the_disk(node: Node) -> None:
         assert error.value.code() is grpc.StatusCode.UNAVAILABLE
         assert "nothing was changed" in error.value.details()
         busy.execute("COMMIT")
-    eventually(lambda: shown() == (200, 800), "the old numbers again")
+    wait_until(lambda: read_limits() == (200, 800), "the old numbers again")
     assert node.get().devices[0].max_milli == 800
 
 
@@ -412,18 +412,18 @@ def test_reload(node: Node) -> None:
     node.write_config()
     assert node.process
     node.process.send_signal(signal.SIGHUP)
-    eventually(lambda: "config.reloaded" in node.event_kinds(), "the reload")
+    wait_until(lambda: "config.reloaded" in node.event_kinds(), "the reload")
     assert node.create("b", 100).devices[0].max_milli == 1000
     control, _report = tenant.map()
     assert control[12] == 2, "attached tenants learn the new mode"
     assert node.nodes.GetNode(pb.GetNodeRequest()).node.mode == pb.TENANT_MODE_CLOSED
     assert "needs a restart: events_max" in node.log.read_text()
     node.process.send_signal(signal.SIGHUP)
-    eventually(lambda: node.log.read_text().count("needs a restart: events_max") == 2, "it still does")
+    wait_until(lambda: node.log.read_text().count("needs a restart: events_max") == 2, "it still does")
     node.settings["nonsense"] = "1"
     node.write_config()
     node.process.send_signal(signal.SIGHUP)
-    eventually(lambda: "configuration not changed" in node.log.read_text(), "the refusal")
+    wait_until(lambda: "configuration not changed" in node.log.read_text(), "the refusal")
     assert node.create("c", 100).devices[0].max_milli == 1000
 
 
@@ -455,7 +455,7 @@ def test_metrics(node: Node) -> None:
     def page() -> str:
         return str(urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode())
 
-    text = eventually(lambda: page() if "vgpu_hook_clients 1.0" in page() else "", "the client in the metrics")
+    text = wait_until(lambda: page() if "vgpu_hook_clients 1.0" in page() else "", "the client in the metrics")
     uuid = node.nodes.ListDevices(pb.ListDevicesRequest()).devices[0].uuid
     for line in (
         f'vgpu_gpu_info{{gpu_index="0",gpu_uuid="{uuid}",name="FAKE 0",simulated="false"}} 1.0',
@@ -476,16 +476,16 @@ def test_nvml_that_is_lost_is_a_value(node: Node) -> None:
     node.env = {"FAKE_LOST": str(flag)}
     node.start()
     device = lambda: node.nodes.ListDevices(pb.ListDevicesRequest()).devices[0]  # noqa: E731
-    eventually(lambda: device().utilization_ratio == 0.5, "the first reading")
+    wait_until(lambda: device().utilization_ratio == 0.5, "the first reading")
     flag.touch()
-    eventually(lambda: device().utilization_ratio == 0 and not device().offered, "the loss")
+    wait_until(lambda: device().utilization_ratio == 0 and not device().offered, "the loss")
     why = "lost: NVML says that the GPU is lost: see dmesg, then reset it or boot the machine"
     assert device().taken_by == why
     assert node.messages("device.lost") == [f"device 0 is {why}: nothing new is placed there"]
     with pytest.raises(grpc.RpcError, match="lost: NVML says"):
         node.create()
     flag.unlink()
-    eventually(lambda: device().utilization_ratio == 0.5 and device().offered, "the return")
+    wait_until(lambda: device().utilization_ratio == 0.5 and device().offered, "the return")
     assert node.create().name == "a", "the daemon went on"
 
 

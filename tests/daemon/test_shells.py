@@ -28,7 +28,7 @@ from vgpud.store.database import Store
 SHARE = Share("GPU-0", 250, 1000, 1 << 30, 2 << 30)
 
 
-def made(name: str = "a", revision: int = 1) -> Slice:
+def make_slice(name: str = "a", revision: int = 1) -> Slice:
     spec = Spec(250, None, 1000, 1 << 30, 2 << 30, 5, 7, ("GPU-0",))
     return Slice(User(name, ephemeral=True), f"uid-{name}", 3, spec, (SHARE,), 1000, 123, revision)
 
@@ -39,15 +39,17 @@ def entry(sequence: int) -> Entry:
 
 def test_store_keeps_everything(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    remembered = Remembered("print", made(), 99)
-    store.apply([SaveSlice(made()), SaveRequest("r", remembered), SaveSlice(made("b"))])
-    store.apply([SaveSlice(made(revision=2)), ForgetSlice("uid-b"), SaveRequest("d", Remembered("gone", None, 1))])
+    remembered = Remembered("print", make_slice(), 99)
+    store.apply([SaveSlice(make_slice()), SaveRequest("r", remembered), SaveSlice(make_slice("b"))])
+    store.apply(
+        [SaveSlice(make_slice(revision=2)), ForgetSlice("uid-b"), SaveRequest("d", Remembered("gone", None, 1))]
+    )
     store.append_events([entry(1), entry(2)], 10)
     store.close()
     loaded = Store(tmp_path).load(10)
-    assert loaded.slices == (made(revision=2),)
+    assert loaded.slices == (make_slice(revision=2),)
     assert [(key, r.fingerprint, r.answer) for key, r in loaded.requests] == [
-        ("r", "print", made()),
+        ("r", "print", make_slice()),
         ("d", "gone", None),
     ]
     assert loaded.events == (entry(1), entry(2))

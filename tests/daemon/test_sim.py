@@ -12,7 +12,7 @@ import grpc
 import pytest
 
 from tests.attach import client
-from tests.daemon.node import Node, eventually
+from tests.daemon.node import Node, wait_until
 from vgpud import paths
 from vgpud.errors import ExitCode
 from vgpud.simdevice.process import SimulatedDevice
@@ -81,7 +81,7 @@ def test_devices_of_a_simulator_that_ended_are_not_offered_until_it_is_back(
     stopped = command_line(node, "sim", "stop", "--force", "--dir", str(device.directory))
     assert stopped.returncode == ExitCode.OK, stopped
     device.stop()
-    eventually(lambda: not any(d.offered for d in devices()), "the loss")
+    wait_until(lambda: not any(d.offered for d in devices()), "the loss")
     why = f"lost: its simulator has ended: run `vgpu sim start --dir {device.directory}`"
     assert [d.taken_by for d in devices()] == [why] * 2
     assert [text.split(": ")[0] for text in node.messages("device.lost")] == ["device 0 is lost", "device 1 is lost"]
@@ -89,7 +89,7 @@ def test_devices_of_a_simulator_that_ended_are_not_offered_until_it_is_back(
     with pytest.raises(grpc.RpcError, match="lost: its simulator has ended"):
         node.create("b", 100)
     device.start()
-    eventually(lambda: all(d.offered for d in devices()), "the return")
+    wait_until(lambda: all(d.offered for d in devices()), "the return")
     assert len([text for text in node.messages("device.free") if "lost" in text]) == 2
     assert node.create("b", 100).name == "b"
     assert command_line(node, "doctor").stdout.count("lost:") == 0

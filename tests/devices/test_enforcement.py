@@ -13,7 +13,7 @@ import pytest
 
 from tests.attach import client
 from tests.attach.test_server import borrow
-from tests.daemon.node import PATIENCE_S, Node, eventually
+from tests.daemon.node import PATIENCE_S, Node, wait_until
 from vgpud import paths
 from vgpud.core.devices.enforce import FREEZE, KILL, STRANGER, Act
 from vgpud.devices import enforcement
@@ -79,7 +79,7 @@ def test_what_is_past_the_ledger_is_the_slices(
     honest = client.attach(node.socket())
     report = borrow(honest, 512 * MIB)
     pid = past(device, started, GIB, node.socket())
-    shown = eventually(lambda: (d := node.get().devices[0]).mem_unattributed_bytes and d, "the charge")
+    shown = wait_until(lambda: (d := node.get().devices[0]).mem_unattributed_bytes and d, "the charge")
     assert shown.mem_unattributed_bytes == GIB + CONTEXT_BYTES
     assert shown.mem_used_bytes == 512 * MIB + GIB + CONTEXT_BYTES
     rows = {p.pid: p.devices[0] for p in node.processes()}
@@ -90,7 +90,7 @@ def test_what_is_past_the_ledger_is_the_slices(
     second = client.attach(node.socket())
     assert not asks(second, 512 * MIB), "256 MiB are left"
     started[-1].kill()
-    eventually(lambda: not node.get().devices[0].mem_unattributed_bytes, "its end")
+    wait_until(lambda: not node.get().devices[0].mem_unattributed_bytes, "its end")
     assert asks(second, 512 * MIB)
     report.close()
     honest.close()
@@ -110,7 +110,7 @@ def asks(tenant: client.Tenant, size: int) -> bool:
     struct.pack_into("<I", report, at("vg_report_device", "want_seq"), wanted)
     tenant.ring()
     answered = at("vg_control_device", "want_answered")
-    eventually(lambda: struct.unpack_from("<I", control, answered)[0] == wanted, "an answer")
+    wait_until(lambda: struct.unpack_from("<I", control, answered)[0] == wanted, "an answer")
     granted = struct.unpack_from("<Q", control, at("vg_control_device", "granted_bytes"))[0] - before
     report.close()
     return bool(granted)
@@ -121,7 +121,7 @@ def test_a_stranger_is_only_reported_by_default(
 ) -> None:
     serve(node, device)
     pid = past(device, started, GIB)
-    eventually(lambda: node.messages("device.stranger"), "the notice")
+    wait_until(lambda: node.messages("device.stranger"), "the notice")
     assert not processes.is_stopped(pid) and started[-1].poll() is None
 
 
@@ -136,8 +136,8 @@ def test_a_stranger_is_killed(
     if stands_still:
         os.kill(pid, signal.SIGSTOP)
     assert started[-1].wait(PATIENCE_S) == -signal.SIGKILL
-    assert eventually(lambda: node.messages("stranger.kill"), "the event") == [f"pid {pid} ({comm()}) was killed"]
-    assert eventually(lambda: node.messages("stranger.gone"), "its end")[0].startswith(f"pid {pid} ")
+    assert wait_until(lambda: node.messages("stranger.kill"), "the event") == [f"pid {pid} ({comm()}) was killed"]
+    assert wait_until(lambda: node.messages("stranger.gone"), "its end")[0].startswith(f"pid {pid} ")
     assert len(node.processes()) == 1, "the tenant lives"
     tenant.close()
 
@@ -150,9 +150,9 @@ def test_a_stranger_is_frozen(node: Node, device: SimulatedDevice, started: list
     """And again when a user lets it continue; said once."""
     serve(node, device, on_stranger="freeze")
     pid = past(device, started, GIB)
-    eventually(lambda: processes.is_stopped(pid), "the stop")
+    wait_until(lambda: processes.is_stopped(pid), "the stop")
     os.kill(pid, signal.SIGCONT)
-    eventually(lambda: processes.is_stopped(pid), "the next stop")
+    wait_until(lambda: processes.is_stopped(pid), "the next stop")
     assert "was stopped: `kill -CONT" in node.messages("stranger.freeze")[0]
     assert len(node.messages("stranger.freeze")) == 1
 
@@ -164,7 +164,7 @@ def test_what_root_runs_itself_is_left_alone(
     monkeypatch.setattr(f"{__name__}.OTHER_UID", 0)
     serve(node, device, on_stranger="kill")
     past(device, started, GIB)
-    assert "root's own" in eventually(lambda: node.messages("stranger.kill"), "the event")[0]
+    assert "root's own" in wait_until(lambda: node.messages("stranger.kill"), "the event")[0]
     assert started[-1].poll() is None
 
 
@@ -176,8 +176,8 @@ def test_excess_is_killed(node: Node, device: SimulatedDevice, started: list[sub
     past(device, started, 2 * GIB, node.socket())
     assert started[-1].wait(PATIENCE_S) == -signal.SIGKILL
     assert node.messages("memory.past_ledger")
-    assert eventually(lambda: node.messages("excess.kill"), "the event")
-    assert eventually(lambda: len(node.processes()) == 1, "its end"), "the other one lives"
+    assert wait_until(lambda: node.messages("excess.kill"), "the event")
+    assert wait_until(lambda: len(node.processes()) == 1, "its end"), "the other one lives"
     tenant.close()
 
 
@@ -234,7 +234,7 @@ def test_a_containers_program_is_frozen_by_its_cgroup(
     act = Act(FREEZE, STRANGER, pid, "", "GPU-0", first=True)
     assert "was stopped" in enforcement.carry_out(act, lambda: True, ())
     os.kill(pid, signal.SIGCONT)
-    eventually(lambda: not processes.is_stopped(pid))
+    wait_until(lambda: not processes.is_stopped(pid))
     (folder / "cgroup.procs").write_text(f"1\n{pid}\n")
     assert "with its container" in enforcement.carry_out(act, lambda: True, ())
     assert (folder / "cgroup.freeze").read_text() == "1" and not processes.is_stopped(pid)

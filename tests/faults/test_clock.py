@@ -13,7 +13,7 @@ import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from tests.daemon.jobs.queue_node import MISSING, QueueNode, queue_node
-from tests.daemon.node import Node, eventually
+from tests.daemon.node import Node, wait_until
 from tests.faults.programs import HERE, ROOT
 from tests.ports import find_free_ports
 from vgpud.v1alpha1 import vgpud_pb2 as pb
@@ -64,7 +64,7 @@ def metrics(machine: Machine) -> dict[str, float]:
 def test_times_of_jobs_do_not_follow_a_clock_that_is_set(machine: Machine, off_s: int) -> None:
     queue = machine.queue
     (ended,) = queue.submit("true")
-    queue.ended(ended)
+    queue.wait_for_end(ended)
     (limited,) = queue.submit("sleep 1000", 500, time_limit={"seconds": 1800})
     (short,) = queue.submit("sleep 1000", 500, time_limit={"seconds": 6})
     for job in (limited, short):
@@ -74,12 +74,12 @@ def test_times_of_jobs_do_not_follow_a_clock_that_is_set(machine: Machine, off_s
     begin.FromNanoseconds(time.time_ns() + 3_000_000_000)
     (later,) = queue.submit("true", 1000, begin_time=begin)
     machine.set_clock(off_s)
-    eventually(machine.clock_messages, "the event")
+    wait_until(machine.clock_messages, "the event")
     assert ("ahead of" if off_s > 0 else "behind") in machine.clock_messages()[0]
     assert queue.get(limited).state == pb.JOB_STATE_RUNNING
     assert queue.until(short, "timed_out", "failed").state == pb.JOB_STATE_TIMED_OUT
     assert time.monotonic() - begun_s > 5, "not before its time"
-    queue.ended(later)
+    queue.wait_for_end(later)
     queue.restart(15)
     assert queue.get(limited).state == pb.JOB_STATE_RUNNING, "also for the next daemon"
     assert queue.get(ended).state == pb.JOB_STATE_COMPLETED, "nothing is forgotten earlier"

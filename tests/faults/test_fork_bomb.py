@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon.node import eventually, settled_descriptors
+from tests.daemon.node import settled_descriptors, wait_until
 from tests.faults.programs import HERE, TENANT, build
 from vgpud.cli.demo.private_system import OwnSystem, Part
 from vgpud.client import calls
@@ -54,10 +54,10 @@ def test_a_fork_bomb_is_bounded_and_harms_no_other_tenant(
     page = system.sim_dir / state_page.PAGE_NAME
     table = Path(f"/proc/{system.daemon.process.pid}/fd")
     neighbour = system.run("neighbour", ["--gpus", "0.5", "--mem", "1G"], [str(built / "tenant"), "250"])
-    eventually(lambda: newest(neighbour) > 0, "the neighbour's first kernel")
+    wait_until(lambda: newest(neighbour) > 0, "the neighbour's first kernel")
     system.run("short", ["--gpus", "0.1", "--mem", "256M"], ["cat"], talk=True)
     bomb = system.run("bomb", ["--gpus", "0.3", "--mem", "32G"], ["sh", "-c", "cat; cat"], talk=True)
-    eventually(lambda: {"short", "bomb"} <= {one.name for one in slices(system)}, "the slices")
+    wait_until(lambda: {"short", "bomb"} <= {one.name for one in slices(system)}, "the slices")
 
     def run_short() -> None:
         """Programs of another slice start meanwhile."""
@@ -72,20 +72,20 @@ def test_a_fork_bomb_is_bounded_and_harms_no_other_tenant(
     meanwhile = run_short if bound == "processes_per_slice_max" else lambda: time.sleep(2)
     quiet = kernels_of(neighbour, meanwhile)
     explosion = system.run("bomb", [], [str(built / "bomb"), str(PROCESSES)], talk=True)
-    eventually(lambda: len(explosion.output_file.read_text().split()) >= PROCESSES, "all answers")
+    wait_until(lambda: len(explosion.output_file.read_text().split()) >= PROCESSES, "all answers")
     answers = explosion.output_file.read_text().split()
     attached = answers.count("0")
     said = explosion.error_file.read_text()
     # fewer on a busy host: one that waits too long for its context's memory ends, and its place is free again
     assert BOUND // 2 <= attached <= BOUND, f"{Counter(answers)}: {said[-3000:]}"
     assert bound in said and "Traceback" not in said, said[-2000:]
-    eventually(lambda: len(processes(system, "bomb")) == attached, "those that stay")
+    wait_until(lambda: len(processes(system, "bomb")) == attached, "those that stay")
     assert kernels_of(neighbour, meanwhile) > quiet / 4, "the neighbour's kernels while the others are there"
     assert explosion.process.stdin
     explosion.process.stdin.close()
-    eventually(lambda: not processes(system, "bomb"), "the places")
-    eventually(lambda: state_page.read(page).devices[0].used_bytes == quiet_bytes, "the device's memory")
-    eventually(lambda: len(os.listdir(table)) <= quiet_fds + 8, "the daemon's descriptors")
+    wait_until(lambda: not processes(system, "bomb"), "the places")
+    wait_until(lambda: state_page.read(page).devices[0].used_bytes == quiet_bytes, "the device's memory")
+    wait_until(lambda: len(os.listdir(table)) <= quiet_fds + 8, "the daemon's descriptors")
     run_short()
     (again,) = [one for one in slices(system) if one.name == "bomb"]
     assert again.devices[0].mem_used_bytes == 0

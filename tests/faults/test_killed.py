@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon.node import eventually
+from tests.daemon.node import wait_until
 from tests.examples import is_nightly
 from tests.faults.programs import HERE, ROOT, TENANT, build
 from vgpud.cli.demo.private_system import OwnSystem
@@ -50,11 +50,11 @@ class Victims:
     def __init__(self, system: OwnSystem, built: Path) -> None:
         self.system, self._built = system, built
         self.neighbour = system.run("neighbour", ["--gpus", "0.5", "--mem", "4G"], [str(built / "tenant"), "250"])
-        eventually(lambda: self.completed() > 0, "the neighbour's first kernel")
+        wait_until(lambda: self.completed() > 0, "the neighbour's first kernel")
         self.keeper = system.run(
             "victim", ["--gpus", "0.25", "--mem", f"{SLICE_BYTES}"], ["sh", "-c", "env; exec cat"], talk=True
         )
-        eventually(lambda: "VGPU_SOCKET=" in self.keeper.output_file.read_text(), "the slice's environment")
+        wait_until(lambda: "VGPU_SOCKET=" in self.keeper.output_file.read_text(), "the slice's environment")
         lines = [line.partition("=") for line in self.keeper.output_file.read_text().splitlines() if "=" in line]
         self.env = {name: value for name, _, value in lines} | {"LD_PRELOAD": str(built / "libvgpu.so")}
         self.quiet_bytes = self.device().used_bytes
@@ -81,18 +81,18 @@ class Victims:
 
     def check_given_back(self, what: str) -> None:
         """Nothing of the dead is left, and nothing is charged for it any more."""
-        eventually(lambda: self.device().used_bytes == self.quiet_bytes, f"the device's memory ({what})")
+        wait_until(lambda: self.device().used_bytes == self.quiet_bytes, f"the device's memory ({what})")
 
         def is_free() -> bool:
             with self.system.client() as client:
                 slice_ = client.send(calls.get_slice("victim"))
             return not slice_.processes and not slice_.devices[0].mem_used_bytes
 
-        eventually(is_free, f"the slice's memory and places ({what})")
+        wait_until(is_free, f"the slice's memory and places ({what})")
         with self.system.client() as client:
             charged_ns = client.send(calls.get_slice("victim")).devices[0].charged_ns
         before = self.completed()
-        eventually(lambda: self.completed() >= before + 200, f"the neighbour's kernels ({what})")
+        wait_until(lambda: self.completed() >= before + 200, f"the neighbour's kernels ({what})")
         with self.system.client() as client:
             assert client.send(calls.get_slice("victim")).devices[0].charged_ns == charged_ns, what
 

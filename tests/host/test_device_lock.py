@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders import make_device
-from tests.daemon.node import Node, eventually, own_node
+from tests.daemon.node import Node, own_node, wait_until
 from vgpud import paths
 from vgpud.core.model import Device
 from vgpud.errors import ConflictError, ExitCode
@@ -169,4 +169,4 @@ def test_one_simulator_has_one_daemon_and_two_have_two(node: Node, second: Node)
         done = second.run("--device", "sim", "--sim-dir", str(one.directory))
         assert (done.returncode, "is owned by pid" in done.stderr) == (ExitCode.CONFLICT, True)
         second.start("--device", "sim", "--sim-dir", str(two.directory))
-        eventually(lambda: second.nodes.ListDevices(_every_device()).devices)
+        wait_until(lambda: second.nodes.ListDevices(_every_device()).devices)

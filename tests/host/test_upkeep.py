@@ -14,7 +14,7 @@ import pytest
 
 from tests.attach import client
 from tests.attach.test_server import kill, spawn
-from tests.daemon.node import Node, eventually
+from tests.daemon.node import Node, wait_until
 from vgpud.core.events import Log
 from vgpud.errors import ConflictError, ExitCode
 from vgpud.host.directories import DirectoryLock, RuntimeDirectory
@@ -121,16 +121,16 @@ def test_a_removed_runtime_directory_comes_back_whole(node: Node) -> None:
     node.start()
     node.create()
     program = spawn(node)
-    attached = eventually(node.processes, "the program in the list")[0].process_id
+    attached = wait_until(node.processes, "the program in the list")[0].process_id
     for _ in range(2):  # what was repaired can be repaired
         shutil.rmtree(node.runtime)
-        eventually(lambda: _answers(node), "the API")
-        eventually(Path(node.socket()).exists, "the slice's socket")
-        eventually(lambda: _knows(node, attached), "the program")
+        wait_until(lambda: _answers(node), "the API")
+        wait_until(Path(node.socket()).exists, "the slice's socket")
+        wait_until(lambda: _knows(node, attached), "the program")
         assert client.attach(node.socket()).status == client.OK
-        eventually((node.runtime / "runtime.sock").exists, "the runtime's socket")
-        eventually((node.runtime / "cdi" / "attach.sock").exists, "the socket that containers share")
-        eventually((node.runtime / "vgpud.lock").exists, "the lock")
+        wait_until((node.runtime / "runtime.sock").exists, "the runtime's socket")
+        wait_until((node.runtime / "cdi" / "attach.sock").exists, "the socket that containers share")
+        wait_until((node.runtime / "vgpud.lock").exists, "the lock")
     node.create("b", 100)
     assert client.attach(node.socket("b")).status == client.OK
     assert (node.runtime.stat().st_mode & 0o777, (node.runtime / "private").stat().st_mode & 0o777) == (0o755, 0o700)
@@ -138,7 +138,7 @@ def test_a_removed_runtime_directory_comes_back_whole(node: Node) -> None:
     assert node.run().returncode == ExitCode.CONFLICT
     assert "socket.repaired" in node.event_kinds()
     kill(program)
-    eventually(lambda: all(p.process_id != attached for p in node.processes()), "the end of the program")
+    wait_until(lambda: all(p.process_id != attached for p in node.processes()), "the end of the program")
     assert node.stop(signal.SIGTERM) == ExitCode.OK
 
 
@@ -150,10 +150,10 @@ def test_what_cannot_be_repaired_keeps_nothing_else_waiting(node: Node) -> None:
     slices = node.runtime / "slices"
     shutil.rmtree(slices / "a")
     (slices / "a").write_text("in the way")
-    eventually(lambda: "upkeep.failed" in node.event_kinds(), "the event")
+    wait_until(lambda: "upkeep.failed" in node.event_kinds(), "the event")
     assert any(text.startswith("the attach socket of slice a failed") for text in node.messages("upkeep.failed"))
     shutil.rmtree(slices / "b")
-    eventually(Path(node.socket("b")).exists, "the other slice's socket")
+    wait_until(Path(node.socket("b")).exists, "the other slice's socket")
     (slices / "a").unlink()
-    eventually(Path(node.socket("a")).exists, "the slice's socket")
-    eventually(lambda: "the attach socket of slice a: works again" in node.messages("upkeep.worked"), "the event")
+    wait_until(Path(node.socket("a")).exists, "the slice's socket")
+    wait_until(lambda: "the attach socket of slice a: works again" in node.messages("upkeep.worked"), "the event")

@@ -44,10 +44,10 @@ class SilentBackend:
     def worker_ended(self, job_id: int, attempt: int, worker: int, result: Result) -> None: ...
 
 
-def adopted(folder: Path, *known: tuple[int, int]) -> dict[tuple[int, ...], object]:
+def adopt_attempts(folder: Path, *attempt_ids: tuple[int, int]) -> dict[tuple[int, ...], object]:
     async def run() -> dict[tuple[int, ...], object]:
         jobs = Jobs(folder, SilentBackend())
-        found = await jobs.adopt(known)
+        found = await jobs.adopt(attempt_ids)
         jobs.close()
         return dict(found)
 
@@ -62,7 +62,7 @@ def test_a_damaged_file_of_an_attempt_is_one_lost_attempt(tmp_path: Path, name: 
         for file, text in files.items():
             (tmp_path / f"{number}.1" / file).write_text(text)
     (tmp_path / "1.1" / name).write_bytes(DAMAGED[what])
-    found = adopted(tmp_path, (1, 1), (2, 1))
+    found = adopt_attempts(tmp_path, (1, 1), (2, 1))
     other = found[2, 1]
     assert isinstance(other, Result) and (other.exit_code, other.member_codes) == (3, (3, -1))
     first = found[1, 1]
@@ -74,13 +74,13 @@ def test_a_damaged_file_of_an_attempt_is_one_lost_attempt(tmp_path: Path, name: 
 def test_a_name_that_is_no_attempts_keeps_nothing_from_starting(tmp_path: Path, name: str) -> None:
     (tmp_path / name).touch()
     (tmp_path / ".boot").write_bytes(b"\xff\xfe not a boot")
-    adopted(tmp_path)
+    adopt_attempts(tmp_path)
 
 
 @given(st.text(max_size=80), st.sampled_from(SOUND.split("\n")), st.sampled_from((SOUND, BEGUN)))
-def test_whatever_is_in_a_file_is_read_or_refused(text: str, line: str, whole: str) -> None:
+def test_whatever_is_in_a_file_is_read_or_refused(text: str, line: str, sound_text: str) -> None:
     key = line.partition(" ")[0]
-    for damaged in (text, whole.replace(line, text), whole.replace(line, f"{key} {text}")):
+    for damaged in (text, sound_text.replace(line, text), sound_text.replace(line, f"{key} {text}")):
         for parse in (parse_result, parse_begun):
             try:
                 parse(damaged)

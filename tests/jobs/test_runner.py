@@ -58,11 +58,11 @@ class Place:
         self.home.mkdir()
         os.chown(self.home, USER, USER)
 
-    def attempt(self, script: str, job_id: int = 0, **given: Any) -> Attempt:
+    def attempt(self, script: str, job_id: int = 0, **fields: Any) -> Attempt:
         """A shell's script, as the user; job ids are this test run's own, since cgroups are the machine's."""
         member = Member(("sh", "-c", script), ENVIRONMENT, str(self.home / "log"))
         made = Attempt(os.getpid() * 1000 + job_id, 1, USER, USER, (), str(self.home), 0o022, (member,))
-        return replace(made, **given)
+        return replace(made, **fields)
 
     def read(self, name: str) -> str:
         path = self.home / name
@@ -79,12 +79,12 @@ def place() -> Iterator[Place]:
 
 @contextlib.asynccontextmanager
 async def daemon(
-    place: Place, *known: tuple[int, int], **given: Any
+    place: Place, *attempt_ids: tuple[int, int], **options: Any
 ) -> AsyncIterator[tuple[Jobs, Ends, dict[Any, Any]]]:
     """A daemon's life: it adopts what it knows; its jobs continue after it."""
     ends = Ends()
-    jobs = Jobs(place.jobs, ends, **given)
-    found = await jobs.adopt(known)
+    jobs = Jobs(place.jobs, ends, **options)
+    found = await jobs.adopt(attempt_ids)
     try:
         yield jobs, ends, found
     finally:
@@ -95,8 +95,8 @@ def on_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., N
     """Runs a test's coroutine."""
 
     @wraps(test)
-    def run(*arguments: Any, **named: Any) -> None:
-        asyncio.run(asyncio.wait_for(test(*arguments, **named), 4 * WAIT_S))
+    def run(*arguments: Any, **options: Any) -> None:
+        asyncio.run(asyncio.wait_for(test(*arguments, **options), 4 * WAIT_S))
 
     return run
 
@@ -374,11 +374,11 @@ async def test_a_supervisor_whose_answer_is_late_is_adopted(place: Place, monkey
     async with daemon(place) as (jobs, ends, _):
         ask = jobs._ask
 
-        async def lost(words: bytes) -> bytes:
+        async def lose_answer(words: bytes) -> bytes:
             await ask(words)
             raise asyncio.TimeoutError
 
-        monkeypatch.setattr(jobs, "_ask", lost)
+        monkeypatch.setattr(jobs, "_ask", lose_answer)
         assert isinstance(await jobs.start(attempt), Started)
         assert (await ends.next())[2].exit_code == 0
     assert place.read("count") == "ran\n"

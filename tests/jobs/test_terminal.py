@@ -23,8 +23,8 @@ PATIENCE_S = 60.0
 
 def on_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
     @wraps(test)
-    def run(*arguments: Any, **named: Any) -> None:
-        asyncio.run(asyncio.wait_for(test(*arguments, **named), PATIENCE_S))
+    def run(*arguments: Any, **options: Any) -> None:
+        asyncio.run(asyncio.wait_for(test(*arguments, **options), PATIENCE_S))
 
     return run
 
@@ -37,7 +37,7 @@ def pair() -> tuple[Terminal, socket.socket]:
 
 
 @pytest.mark.parametrize(
-    ("message", "heard"),
+    ("message", "parsed_message"),
     [
         (b"Rtext", Heard(Kind.REPLAY, b"text")),
         (b"A", Heard(Kind.JOINED)),
@@ -47,8 +47,8 @@ def pair() -> tuple[Terminal, socket.socket]:
         (b"", Heard(Kind.ENDED)),
     ],
 )
-def test_messages(message: bytes, heard: Heard) -> None:
-    assert wire.parse(message) == heard
+def test_messages(message: bytes, parsed_message: Heard) -> None:
+    assert wire.parse(message) == parsed_message
 
 
 @pytest.mark.parametrize("message", [b"X", b"Atext", b"Ttext", b"L", b"L1234567", b"L123456789", b"O" + b"x" * 16385])

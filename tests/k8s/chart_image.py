@@ -21,7 +21,7 @@ PACKAGES_AT = f"usr/local/lib/python{images.PYTHON}/dist-packages"
 COMMANDS = {"vgpu": "vgpud.cli.main:main", "vgpud": "vgpud.serve:main", "vgpud-k8s": "vgpud.k8s.main:main"}
 
 
-def needed() -> list[importlib.metadata.Distribution]:
+def find_packages() -> list[importlib.metadata.Distribution]:
     """The packages that `pip install vgpud[k8s]` brings, as they are installed here."""
     names, found = ["vgpud"], {"vgpud": importlib.metadata.distribution("vgpud")}
     for name in names:
@@ -39,7 +39,7 @@ def needed() -> list[importlib.metadata.Distribution]:
 def write_layer(path: Path) -> None:
     with tarfile.open(path, "w") as archive:
         archive.add(ROOT / "vgpud", f"{PACKAGES_AT}/vgpud", filter=_without_caches)
-        for package in needed():
+        for package in find_packages():
             for file in package.files or []:
                 if ".." not in file.parts and file.locate().is_file():  # type: ignore[attr-defined]
                     archive.add(file.locate(), f"{PACKAGES_AT}/{file}")

@@ -34,29 +34,33 @@ def template(*settings: str, version: str = VERSION, namespace: str = "vgpu-syst
     return done.stdout
 
 
-def rendered(*settings: str) -> list[dict[str, Any]]:
+def render_objects(*settings: str) -> list[dict[str, Any]]:
     return [one for one in yaml.safe_load_all(template(*settings)) if one]
 
 
-def wrong(given: dict[str, Any]) -> list[str]:
+def wrong(manifest: dict[str, Any]) -> list[str]:
     """What Kubernetes' types say against an object: unknown fields, missing ones, values of another type."""
-    if given.get("kind") in FOREIGN:
+    if manifest.get("kind") in FOREIGN:
         return []
-    group, _, version = str(given["apiVersion"]).rpartition("/")
+    group, _, version = str(manifest["apiVersion"]).rpartition("/")
     # the models alone: lightkube's resources are in one table of the process with those that vgpud declares
     module = importlib.import_module(f"lightkube.models.{group.split('.')[0] or 'core'}_{version}")
     try:
-        made = msgspec.convert(given, getattr(module, given["kind"]))
+        made = msgspec.convert(manifest, getattr(module, manifest["kind"]))
     except msgspec.ValidationError as error:
         return [str(error)]
-    return lost(given, msgspec.to_builtins(made))
+    return find_lost_fields(manifest, msgspec.to_builtins(made))
 
 
-def lost(given: Any, kept: Any, path: str = "$") -> list[str]:
+def find_lost_fields(original: Any, read_back: Any, path: str = "$") -> list[str]:
     """Fields that a type does not have: they do not come back."""
-    if isinstance(given, dict) and isinstance(kept, dict):
-        return [name for key, value in given.items() for name in lost(value, kept.get(key), f"{path}.{key}")]
-    if isinstance(given, list) and isinstance(kept, list):
-        pairs: Sequence[tuple[Any, Any]] = list(zip(given, kept, strict=True))
-        return [name for n, (a, b) in enumerate(pairs) for name in lost(a, b, f"{path}[{n}]")]
-    return [path] if given is not None and kept is None else []
+    if isinstance(original, dict) and isinstance(read_back, dict):
+        return [
+            name
+            for key, value in original.items()
+            for name in find_lost_fields(value, read_back.get(key), f"{path}.{key}")
+        ]
+    if isinstance(original, list) and isinstance(read_back, list):
+        pairs: Sequence[tuple[Any, Any]] = list(zip(original, read_back, strict=True))
+        return [name for n, (a, b) in enumerate(pairs) for name in find_lost_fields(a, b, f"{path}[{n}]")]
+    return [path] if original is not None and read_back is None else []

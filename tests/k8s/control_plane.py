@@ -66,12 +66,12 @@ ResourceSlice, ResourceClaim = kind_of(_DRA, "ResourceSlice"), kind_of(_DRA, "Re
 Pod, Node, Namespace, Event = (kind_of("v1", kind) for kind in ("Pod", "Node", "Namespace", "Event"))
 
 
-def missing(*more: str) -> str:
+def missing(*programs: str) -> str:
     """Why no control plane can be started here, "" when one can."""
     folder = os.environ.get(VARIABLE)
     if not folder:
-        return f"{VARIABLE} names no folder with {', '.join((*PROGRAMS, *more))}"
-    absent = [name for name in (*PROGRAMS, *more) if not os.access(Path(folder) / name, os.X_OK)]
+        return f"{VARIABLE} names no folder with {', '.join((*PROGRAMS, *programs))}"
+    absent = [name for name in (*PROGRAMS, *programs) if not os.access(Path(folder) / name, os.X_OK)]
     return f"{folder} has no {', '.join(absent)}" if absent else ""
 
 
@@ -185,10 +185,10 @@ class ControlPlane:
             if given:
                 self.create(given)
 
-    def create(self, given: dict[str, Any], token: str = ADMIN) -> dict[str, Any]:
-        kind = kind_of(given["apiVersion"], given["kind"])
-        made = kind.from_dict(given)
-        namespace = given["metadata"].get("namespace", "default")
+    def create(self, manifest: dict[str, Any], token: str = ADMIN) -> dict[str, Any]:
+        kind = kind_of(manifest["apiVersion"], manifest["kind"])
+        made = kind.from_dict(manifest)
+        namespace = manifest["metadata"].get("namespace", "default")
         where = {"namespace": namespace} if issubclass(kind, GenericNamespacedResource) else {}
         return dict(self.client(token).create(made, **where))
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import grpc
 
-from tests.daemon.node import eventually
+from tests.daemon.node import wait_until
 from vgpud.k8s.kubelet_api import device_plugin_pb2 as dp
 from vgpud.k8s.kubelet_api import device_plugin_pb2_grpc as dp_grpc
 from vgpud.k8s.kubelet_api import pod_resources_pb2 as pr
@@ -26,7 +26,7 @@ class DeviceManager(dp_grpc.RegistrationServicer, pr_grpc.PodResourcesListerServ
         self.plugins, self._pods = kubelet_dir / "device-plugins", kubelet_dir / "pod-resources"
         for directory in (self.plugins, self._pods):
             directory.mkdir(parents=True, exist_ok=True)
-        self.registered: queue.Queue[dp.RegisterRequest] = queue.Queue()
+        self.registrations: queue.Queue[dp.RegisterRequest] = queue.Queue()
         self.devices: dict[str, str] = {}  # health by id, as listed last
         self._server: grpc.Server | None = None
         self._channel: grpc.Channel | None = None
@@ -50,7 +50,7 @@ class DeviceManager(dp_grpc.RegistrationServicer, pr_grpc.PodResourcesListerServ
 
     def Register(self, request: dp.RegisterRequest, context: Any) -> dp.Empty:
         self._watch(request.endpoint)
-        self.registered.put(request)
+        self.registrations.put(request)
         return dp.Empty()
 
     def List(self, request: pr.ListPodResourcesRequest, context: Any) -> pr.ListPodResourcesResponse:
@@ -72,8 +72,8 @@ class DeviceManager(dp_grpc.RegistrationServicer, pr_grpc.PodResourcesListerServ
 
     def registration(self) -> dp.RegisterRequest:
         """The next one, and the devices that follow it."""
-        request = self.registered.get(timeout=30)
-        eventually(lambda: self.devices, "the devices")
+        request = self.registrations.get(timeout=30)
+        wait_until(lambda: self.devices, "the devices")
         return request
 
     @property
@@ -87,7 +87,7 @@ class DeviceManager(dp_grpc.RegistrationServicer, pr_grpc.PodResourcesListerServ
         (answer,) = self.stub.Allocate(request, timeout=60).container_responses
         return answer
 
-    def preferred(self, available: Sequence[str], size: int) -> list[str]:
+    def get_preferred_ids(self, available: Sequence[str], size: int) -> list[str]:
         one = dp.ContainerPreferredAllocationRequest(available_deviceIDs=available, allocation_size=size)
         request = dp.PreferredAllocationRequest(container_requests=[one])
         (answer,) = self.stub.GetPreferredAllocation(request, timeout=60).container_responses

@@ -26,16 +26,16 @@ _SUBDOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 class FakeApi:
     """Use as a context manager. objects: by path. writes: (verb, path) of every changing request."""
 
-    def __init__(self, dropped: Iterable[str] = ()) -> None:
+    def __init__(self, dropped_fields: Iterable[str] = ()) -> None:
         self.objects: dict[str, dict[str, Any]] = {}
         self.writes: list[tuple[str, str]] = []
         self.reads: list[str] = []
-        self.dropped = set(dropped)
+        self.dropped_fields = set(dropped_fields)
         self.broken = False
         self.version = "v1.36.2"
         self.has_no_paths = False  # what is not there is unknown as a path, as while a server starts
         self.token = ""  # that every request must bring
-        self.forgotten = 0  # versions up to this one: a watch of what came after them is answered with "gone"
+        self.forgotten_version = 0  # versions up to this one: a watch of what came after them is answered with "gone"
         self.watches = 0
         self._version = 1
         self._log: list[tuple[int, str, dict[str, Any]]] = []
@@ -58,11 +58,11 @@ class FakeApi:
 
     # ---- what tests do ----
 
-    def put(self, path: str, given: dict[str, Any]) -> dict[str, Any]:
+    def put(self, path: str, manifest: dict[str, Any]) -> dict[str, Any]:
         """Stores an object as some other client would."""
         with self._changed:
             kind = "MODIFIED" if path in self.objects else "ADDED"
-            return self._store(path, copy.deepcopy(given), kind)
+            return self._store(path, copy.deepcopy(manifest), kind)
 
     def remove(self, path: str) -> None:
         with self._changed:
@@ -84,27 +84,27 @@ class FakeApi:
 
     # ---- storage; the lock is held ----
 
-    def _store(self, path: str, given: dict[str, Any], kind: str) -> dict[str, Any]:
+    def _store(self, path: str, manifest: dict[str, Any], kind: str) -> dict[str, Any]:
         self._version += 1
-        metadata = given.setdefault("metadata", {})
+        metadata = manifest.setdefault("metadata", {})
         metadata.setdefault("uid", str(uuid.uuid4()))
         metadata["resourceVersion"] = str(self._version)
-        self.objects[path] = self._as_stored(given)
+        self.objects[path] = self._as_stored(manifest)
         self._note(kind, self.objects[path])
         return copy.deepcopy(self.objects[path])
 
-    def _as_stored(self, given: Any) -> Any:
-        if isinstance(given, dict):
-            return {key: self._as_stored(value) for key, value in given.items() if key not in self.dropped}
-        if isinstance(given, list):
-            return [self._as_stored(value) for value in given]
-        if isinstance(given, str) and given.isdigit() and given.endswith("000") and len(given) > 3:
-            return f"{given[:-3]}k"  # as the server shortens quantities
-        return given
+    def _as_stored(self, field: Any) -> Any:
+        if isinstance(field, dict):
+            return {key: self._as_stored(value) for key, value in field.items() if key not in self.dropped_fields}
+        if isinstance(field, list):
+            return [self._as_stored(value) for value in field]
+        if isinstance(field, str) and field.isdigit() and field.endswith("000") and len(field) > 3:
+            return f"{field[:-3]}k"  # as the server shortens quantities
+        return field
 
-    def _refused(self, given: dict[str, Any]) -> str:
+    def _find_refusal(self, manifest: dict[str, Any]) -> str:
         """Before 1.35 a counter that a device consumes had to be in the device's own ResourceSlice."""
-        spec = given.get("spec", {})
+        spec = manifest.get("spec", {})
         known = {one["name"] for one in spec.get("sharedCounters", [])}
         used = {one["counterSet"] for device in spec.get("devices", []) for one in device.get("consumesCounters", [])}
         is_old = self.version.startswith("v1.34.")
@@ -116,41 +116,41 @@ class FakeApi:
 
     # ---- requests ----
 
-    def create(self, path: str, given: dict[str, Any]) -> tuple[int, Any]:
+    def create(self, path: str, manifest: dict[str, Any]) -> tuple[int, Any]:
         with self._changed:
-            if wrong := self._refused(given):
+            if wrong := self._find_refusal(manifest):
                 return 422, status(422, wrong)
-            metadata = given["metadata"]
+            metadata = manifest["metadata"]
             # as a real one: what it is a prefix of must be a name
             if not _SUBDOMAIN.fullmatch(metadata.get("name") or re.sub("-$", "a", metadata["generateName"])):
                 return 422, status(422, f"metadata.generateName: Invalid value: {metadata}")
             name = metadata.get("name") or metadata["generateName"] + uuid.uuid4().hex[:5]
             metadata["name"] = name
             self.writes.append(("create", f"{path}/{name}"))
-            return 201, self._store(f"{path}/{name}", given, "ADDED")
+            return 201, self._store(f"{path}/{name}", manifest, "ADDED")
 
-    def replace(self, path: str, given: dict[str, Any]) -> tuple[int, Any]:
+    def replace(self, path: str, manifest: dict[str, Any]) -> tuple[int, Any]:
         with self._changed:
             old = self.objects.get(path)
             if old is None:
                 return 404, status(404, "not found")
-            if given["metadata"].get("resourceVersion") not in (None, old["metadata"]["resourceVersion"]):
+            if manifest["metadata"].get("resourceVersion") not in (None, old["metadata"]["resourceVersion"]):
                 return 409, status(409, "the object has been modified")
-            if wrong := self._refused(given):
+            if wrong := self._find_refusal(manifest):
                 return 422, status(422, wrong)
             self.writes.append(("replace", path))
-            return 200, self._store(path, given, "MODIFIED")
+            return 200, self._store(path, manifest, "MODIFIED")
 
-    def patch(self, path: str, given: dict[str, Any]) -> tuple[int, Any]:
+    def patch(self, path: str, manifest: dict[str, Any]) -> tuple[int, Any]:
         with self._changed:
             base = path.removesuffix("/status")
             if base not in self.objects:
                 return 404, status(404, "not found")
             self.writes.append(("patch", path))
             kept = self.objects[base].setdefault("status", {})
-            drivers = {one["driver"] for one in given["status"]["devices"]}
+            drivers = {one["driver"] for one in manifest["status"]["devices"]}
             others = [one for one in kept.get("devices", []) if one["driver"] not in drivers]
-            kept["devices"] = [*others, *given["status"]["devices"]]
+            kept["devices"] = [*others, *manifest["status"]["devices"]]
             return 200, copy.deepcopy(self.objects[base])
 
     def delete(self, path: str) -> tuple[int, Any]:
@@ -167,7 +167,7 @@ class FakeApi:
             if path in self.objects:
                 return 200, copy.deepcopy(self.objects[path])
             if path == SLICES:
-                found = [one for key, one in self.objects.items() if key.startswith(SLICES) and selected(one, query)]
+                found = [one for key, one in self.objects.items() if key.startswith(SLICES) and is_selected(one, query)]
                 return 200, {"kind": "List", "metadata": {"resourceVersion": str(self._version)}, "items": found}
             if self.has_no_paths:
                 return 404, status(404, "the server could not find the requested resource")
@@ -178,12 +178,12 @@ class FakeApi:
         """Watch events after a version, for a while."""
         after = int(query.get("resourceVersion") or 0)
         self.watches += 1
-        if after < self.forgotten:
+        if after < self.forgotten_version:
             yield {"type": "ERROR", "object": status(410, "too old resource version")}
             return
         while time.monotonic() < until_s and not self.broken:
             with self._changed:
-                found = [(v, kind, one) for v, kind, one in self._log if v > after and selected(one, query)]
+                found = [(v, kind, one) for v, kind, one in self._log if v > after and is_selected(one, query)]
                 if not found:
                     self._changed.wait(0.1)
             for version, kind, one in found:
@@ -191,7 +191,7 @@ class FakeApi:
                 yield {"type": kind, "object": one}
 
 
-def selected(one: dict[str, Any], query: dict[str, str]) -> bool:
+def is_selected(one: dict[str, Any], query: dict[str, str]) -> bool:
     wanted = dict(part.split("=", 1) for part in query.get("fieldSelector", "").replace("==", "=").split(",") if part)
     spec = one.get("spec", {})
     return bool(spec) and all(spec.get(name.removeprefix("spec.")) == value for name, value in wanted.items())

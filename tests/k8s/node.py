@@ -99,7 +99,7 @@ class RealNode:
             except PartError as error:
                 raise PartError(f"{error}: {self.events(name)}") from error
 
-    def ended(self, name: str) -> None:
+    def wait_for_end(self, name: str) -> None:
         """Waits until all containers of a pod have ended."""
         wait_for(f"the end of pod {name}", lambda: self.phase(name) in ("Succeeded", "Failed"), READY_S)
 
@@ -108,7 +108,7 @@ class RealNode:
         events = self.api.client().list(plane.Event, namespace="default")
         return [str(one.get("message", "")) for one in events if one["involvedObject"].get("name") == name]
 
-    def said(self, name: str, container: str = "c0") -> list[dict[str, Any]]:
+    def read_output(self, name: str, container: str = "c0") -> list[dict[str, Any]]:
         """The JSON lines of a container's newest run."""
         logs = sorted(self._logs.glob(f"default_{name}_*/{container}/*.log"), key=lambda path: int(path.stem))
         lines = logs[-1].read_text().splitlines() if logs else []
@@ -151,7 +151,7 @@ class RealNode:
         """Waits until each pod has kernels done, in the slice of the claim of its name; returns the programs' pids."""
         self.running(*names)
         for name in names:
-            wait_for(f"kernels of {name}", lambda name=name: _works(self.said(name)), READY_S)  # type: ignore[misc]
+            wait_for(f"kernels of {name}", lambda name=name: _works(self.read_output(name)), READY_S)  # type: ignore[misc]
         return [pid for name in names for pid in self.pids(name)]
 
     # ---- start and end ----
@@ -329,10 +329,10 @@ Root = "{folder / "runc"}"
         with contextlib.suppress(ApiError):
             node = self.api.client().get(plane.Node, NAME)
             ready = any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"].get("conditions", []))
-            return ready and not node["spec"].get("taints") and self.published()
+            return ready and not node["spec"].get("taints") and self.has_resource_slices()
         return False
 
-    def published(self) -> bool:
+    def has_resource_slices(self) -> bool:
         """Whether the node's ResourceSlices are there."""
         pools = [one["spec"]["pool"] for one in self.api.client().list(plane.ResourceSlice)]
         return bool(pools) and len(pools) == pools[0]["resourceSliceCount"]

@@ -14,7 +14,7 @@ from typing import Any
 import grpc
 import yaml
 
-from tests.daemon.node import eventually
+from tests.daemon.node import wait_until
 from vgpud.cli.demo.private_system import OwnSystem
 from vgpud.k8s.core.names import DRIVER
 from vgpud.k8s.kubelet_api import dra_v1_pb2 as dra
@@ -39,7 +39,7 @@ class Kubelet:
 
     def register(self) -> registration_pb2.PluginInfo:
         """As when the registration's socket appears: GetInfo, then the verdict."""
-        eventually(self.registration.exists, "the registration's socket")
+        wait_until(self.registration.exists, "the registration's socket")
         with grpc.insecure_channel(f"unix:{self.registration}") as channel:
             stub = registration_pb2_grpc.RegistrationStub(channel)
             info = stub.GetInfo(registration_pb2.InfoRequest(), timeout=20, wait_for_ready=True)
@@ -49,17 +49,17 @@ class Kubelet:
     def prepare(self, *claims: dict[str, Any]) -> dict[str, dra.NodePrepareResourceResponse]:
         with grpc.insecure_channel(f"unix:{self.endpoint}") as channel:
             stub = dra_v1_pb2_grpc.DRAPluginStub(channel)
-            request = dra.NodePrepareResourcesRequest(claims=[_named(claim) for claim in claims])
+            request = dra.NodePrepareResourcesRequest(claims=[_grpc_claim(claim) for claim in claims])
             return dict(stub.NodePrepareResources(request, timeout=60, wait_for_ready=True).claims)
 
     def unprepare(self, *claims: dict[str, Any]) -> dict[str, dra.NodeUnprepareResourceResponse]:
         with grpc.insecure_channel(f"unix:{self.endpoint}") as channel:
             stub = dra_v1_pb2_grpc.DRAPluginStub(channel)
-            request = dra.NodeUnprepareResourcesRequest(claims=[_named(claim) for claim in claims])
+            request = dra.NodeUnprepareResourcesRequest(claims=[_grpc_claim(claim) for claim in claims])
             return dict(stub.NodeUnprepareResources(request, timeout=60, wait_for_ready=True).claims)
 
 
-def _named(claim: dict[str, Any]) -> dra.Claim:
+def _grpc_claim(claim: dict[str, Any]) -> dra.Claim:
     metadata = claim["metadata"]
     return dra.Claim(namespace=metadata["namespace"], uid=metadata["uid"], name=metadata["name"])
 
@@ -69,7 +69,7 @@ def allocated(
     *devices: tuple[str, dict[str, str]],
     pods: Sequence[str] = (),
     config: Sequence[dict[str, Any]] = (),
-    **more: Any,
+    **fields: Any,
 ) -> dict[str, Any]:
     """A claim as the scheduler leaves it. devices: (device, consumed capacity); an empty one consumes nothing."""
     results = []
@@ -78,7 +78,7 @@ def allocated(
         if consumed:
             full = {"slices": "1", "smMax": "0", "memoryMax": "0"} | consumed
             one |= {"shareID": str(uuid.uuid4()), "consumedCapacity": full}
-        results.append(one | more)
+        results.append(one | fields)
     configs = [{"source": "FromClaim", "opaque": {"driver": DRIVER, "parameters": one}} for one in config]
     allocation = {"devices": {"results": results, "config": configs}}
     reserved = [{"resource": "pods", "name": "p", "uid": pod} for pod in pods]
@@ -113,9 +113,9 @@ class Cluster:
         self.log = directory / "driver.log"
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self, *more: str) -> None:
+    def start(self, *options: str) -> None:
         command = [self._python, "-m", "vgpud.k8s", "--node", NODE, "--kubelet-dir", str(self.kubelet.directory)]
-        command += ["--socket", self.system.host.removeprefix("unix://"), "--kubeconfig", str(self._config), *more]
+        command += ["--socket", self.system.host.removeprefix("unix://"), "--kubeconfig", str(self._config), *options]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, env=dict(os.environ))
 

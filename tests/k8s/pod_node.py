@@ -64,13 +64,13 @@ class PodNode(RealNode):
                 self.api.create(self._with_network(one))
         wait_for("the node", self._ready, READY_S)
 
-    def _with_network(self, given: dict[str, Any]) -> dict[str, Any]:
-        if given["metadata"]["name"] == "x-vgpud-driver" and given["kind"] == "DaemonSet":
-            spec = given["spec"]["template"]["spec"]
+    def _with_network(self, manifest: dict[str, Any]) -> dict[str, Any]:
+        if manifest["metadata"]["name"] == "x-vgpud-driver" and manifest["kind"] == "DaemonSet":
+            spec = manifest["spec"]["template"]["spec"]
             spec["hostNetwork"] = True
             server = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(self.api.port)}
             spec["containers"][0]["env"] += [{"name": name, "value": value} for name, value in server.items()]
-        return given
+        return manifest
 
     def _settings(self) -> list[str]:
         folder = self.system.folder

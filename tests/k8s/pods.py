@@ -34,9 +34,9 @@ def build_programs(folder: Path) -> None:
     harness.spin_model(folder, [KERNEL_US])
 
 
-def amounts(sm: int, memory: str, **more: str) -> dict[str, Any]:
+def amounts(sm: int, memory: str, **quantities: str) -> dict[str, Any]:
     """What one device of a request consumes: milli-GPU, and memory as a quantity."""
-    return {"capacity": {"requests": {"sm": str(sm), "memory": memory, **more}}}
+    return {"capacity": {"requests": {"sm": str(sm), "memory": memory, **quantities}}}
 
 
 def on_gpu(index: int) -> dict[str, Any]:
@@ -44,13 +44,13 @@ def on_gpu(index: int) -> dict[str, Any]:
     return {"selectors": [{"cel": {"expression": f"device.attributes['gpu.vgpu.dev'].index == {index}"}}]}
 
 
-def claim(name: str, *requests: dict[str, Any], **more: Any) -> dict[str, Any]:
+def claim(name: str, *requests: dict[str, Any], **fields: Any) -> dict[str, Any]:
     """A ResourceClaim with a request for each of these, r0, r1 ..."""
     made = [
         {"name": f"r{n}", "exactly": {"deviceClassName": "vgpu", "count": 1, **request}}
         for n, request in enumerate(requests)
     ]
-    spec = {"devices": {"requests": made, **more}}
+    spec = {"devices": {"requests": made, **fields}}
     return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": name}, "spec": spec}
 
 

@@ -60,15 +60,15 @@ class RenderedPod:
         for path in filter(Path.exists, (Path("/etc") / name for name in _ETC)):
             shutil.copy(path, self._image / "etc")
 
-    def _volume(self, given: Object, configs: Mapping[str, Mapping[str, str]]) -> Path:
-        if "configMap" in given:
-            source = self._folder / given["name"]
+    def _volume(self, volume: Object, configs: Mapping[str, Mapping[str, str]]) -> Path:
+        if "configMap" in volume:
+            source = self._folder / volume["name"]
             source.mkdir()
-            for name, text in configs[given["configMap"]["name"]].items():
+            for name, text in configs[volume["configMap"]["name"]].items():
                 (source / name).write_text(text)
             return source
-        at = self._node / str(given["hostPath"]["path"]).lstrip("/")
-        if given["hostPath"]["type"] == "DirectoryOrCreate":
+        at = self._node / str(volume["hostPath"]["path"]).lstrip("/")
+        if volume["hostPath"]["type"] == "DirectoryOrCreate":
             at.mkdir(mode=0o755, parents=True, exist_ok=True)
         return at
 
@@ -108,14 +108,14 @@ class RenderedPod:
             yield f"{one['name']}={one.get('value', 'n1')}"  # what is no value is the node's name
 
     @staticmethod
-    def words(given: list[str]) -> list[str]:
-        return [word.replace("$(NODE_NAME)", "n1") for word in given]
+    def words(arguments: list[str]) -> list[str]:
+        return [word.replace("$(NODE_NAME)", "n1") for word in arguments]
 
-    def _system_mounts(self, privileged: bool) -> Iterator[Object]:
+    def _system_mounts(self, is_privileged: bool) -> Iterator[Object]:
         yield {"destination": "/proc", "type": "proc", "source": "proc"}
         yield {"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "mode=755"]}
         yield {"destination": "/dev/shm", "type": "tmpfs", "source": "shm", "options": ["nosuid", "mode=1777"]}
-        rights = "rw" if privileged else "ro"
+        rights = "rw" if is_privileged else "ro"
         yield {"destination": "/sys", "type": "bind", "source": "/sys", "options": ["rbind", rights]}
         for path in dict.fromkeys((Path("/usr"), ROOT, Path(sys.base_prefix))):
             yield {"destination": str(path), "type": "bind", "source": str(path), "options": ["rbind", "ro"]}

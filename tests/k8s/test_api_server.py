@@ -32,10 +32,10 @@ def api() -> Iterator[FakeApi]:
 def connect(api: FakeApi, tmp_path: Path) -> Callable[[], AsyncClient]:
     config = kubeconfig(tmp_path, api.url)
 
-    def made() -> AsyncClient:
+    def make_client() -> AsyncClient:
         return AsyncClient(KubeConfig.from_file(config), trust_env=False)
 
-    return made
+    return make_client
 
 
 @pytest.fixture(autouse=True)
@@ -56,26 +56,26 @@ class Watched:
     """What the driver's watch has reported."""
 
     def __init__(self) -> None:
-        self.seen: list[PoolSeen] = []
+        self.events: list[PoolSeen] = []
 
     async def until(self, *names: str) -> None:
         """Until these ResourceSlices, and no others, were reported last."""
 
         async def wait() -> None:
-            while not self.seen or {one["metadata"]["name"] for one in self.seen[-1].slices} != set(names):
+            while not self.events or {one["metadata"]["name"] for one in self.events[-1].slices} != set(names):
                 await asyncio.sleep(0.005)
 
         await asyncio.wait_for(wait(), 30)
 
     @property
     def lists(self) -> int:
-        return sum(event.is_from_list for event in self.seen)
+        return sum(event.is_from_list for event in self.events)
 
 
 @asynccontextmanager
 async def watching(connect: Callable[[], AsyncClient]) -> AsyncIterator[Watched]:
     server, watched = ApiServer(connect, NODE), Watched()
-    task = asyncio.create_task(server.watch_pool(watched.seen.append))
+    task = asyncio.create_task(server.watch_pool(watched.events.append))
     try:
         yield watched
         assert not task.done()
@@ -92,7 +92,7 @@ def test_only_the_nodes_own_slices_are_watched(api: FakeApi, connect: Callable[[
             add(api, "another")
             name = add(api)
             await watched.until(name)
-            assert len(watched.seen) == 2
+            assert len(watched.events) == 2
 
     asyncio.run(story())
 
@@ -114,18 +114,18 @@ def test_a_claim_is_gone_only_if_the_server_says_so_of_that_claim(
 
 
 @pytest.mark.parametrize(
-    ("version", "seen"),
+    ("version", "server_version"),
     [("v1.34.1", (1, 34)), ("v1.35.2-gke.1", (1, 35)), ("", None), ("unknown", None)],
 )
 def test_a_list_says_the_servers_version(
-    api: FakeApi, connect: Callable[[], AsyncClient], version: str, seen: tuple[int, int] | None
+    api: FakeApi, connect: Callable[[], AsyncClient], version: str, server_version: tuple[int, int] | None
 ) -> None:
     api.version = version
 
     async def story() -> None:
         async with watching(connect) as watched:
             await watched.until()
-            assert watched.seen[0].server == seen
+            assert watched.events[0].server == server_version
 
     asyncio.run(story())
 
@@ -158,7 +158,7 @@ def test_a_version_that_the_server_has_forgotten_is_read_again(
             await watched.until()
             name = add(api, "another")
             api.remove(f"{SLICES}/{name}")
-            api.forgotten = int(api.put("/x", {})["metadata"]["resourceVersion"])
+            api.forgotten_version = int(api.put("/x", {})["metadata"]["resourceVersion"])
             while watched.lists < 2:
                 await asyncio.sleep(0.01)
             name = add(api)
@@ -206,7 +206,7 @@ def test_another_token_on_disk_is_taken_when_the_old_one_is_refused(api: FakeApi
         async with watching(connect) as watched:
             await watched.until()
             issue()
-            api.forgotten = int(api.put("/x", {})["metadata"]["resourceVersion"])
+            api.forgotten_version = int(api.put("/x", {})["metadata"]["resourceVersion"])
             api.broken = True
             await asyncio.sleep(0.3)
             api.broken = False

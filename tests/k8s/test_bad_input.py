@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.daemon.node import eventually
+from tests.daemon.node import wait_until
 from tests.k8s.fake_api import FakeApi
 from tests.k8s.parts import NODE, allocated
 from tests.k8s.test_driver import POD, FakeCluster, cluster  # noqa: F401  a fixture
@@ -92,7 +92,7 @@ def test_a_claim_of_another_boot(cluster: FakeCluster) -> None:  # noqa: F811
     store.close()
     shutil.rmtree(cluster.directory / "cdi")
     system.start_daemon()
-    eventually(cdi_file(cluster, one).exists, "the CDI file")
+    wait_until(cdi_file(cluster, one).exists, "the CDI file")
     edits = json.loads(cdi_file(cluster, one).read_text())["devices"][0]["containerEdits"]
     assert edits["env"] == [f"VGPU_SLICE=k-{one['metadata']['uid']}"]
     assert prepare(cluster, one) == before and prepare(cluster, one) == before
@@ -119,15 +119,15 @@ def test_a_claim_for_two_drivers_keeps_the_others_status(cluster: FakeCluster) -
     def list_status_drivers() -> list[str]:
         return [d["driver"] for d in cluster.api.objects[cluster.api.claim_path("team", "both")]["status"]["devices"]]
 
-    eventually(lambda: list_status_drivers() == ["nic.example.com", "gpu.vgpu.dev"], "the status")
+    wait_until(lambda: list_status_drivers() == ["nic.example.com", "gpu.vgpu.dev"], "the status")
 
 
 def test_an_api_server_that_is_away(cluster: FakeCluster) -> None:  # noqa: F811
     kept, late = claim(cluster, "kept", sm="100"), claim(cluster, "late", sm="100")
     assert not prepare(cluster, kept).error
-    eventually(lambda: ("patch", cluster.api.claim_path("team", "kept") + "/status") in cluster.api.writes, "a status")
+    wait_until(lambda: ("patch", cluster.api.claim_path("team", "kept") + "/status") in cluster.api.writes, "a status")
     events = "/apis/events.k8s.io/v1/namespaces/team/events/"
-    eventually(lambda: sum(path.startswith(events) for _, path in cluster.api.writes) == 2, "its Events")
+    wait_until(lambda: sum(path.startswith(events) for _, path in cluster.api.writes) == 2, "its Events")
     writes = list(cluster.api.writes)
     cluster.api.broken = True
     begin_s = time.monotonic()
@@ -178,7 +178,7 @@ def test_a_device_that_is_given_while_a_slice_is_there_is_tainted_until_it_ends(
             node.kubelet.register()
 
             def taints() -> list[Any]:
-                devices = node.published(2)[1]["spec"]["devices"]
+                devices = node.wait_for_slices(2)[1]["spec"]["devices"]
                 return [one.get("taints") for one in devices if one["name"] == "gpu-1"]
 
             wanted = {"key": "vgpu.dev/taken", "value": "slice-mine", "effect": "NoSchedule"}
@@ -190,7 +190,7 @@ def test_a_device_that_is_given_while_a_slice_is_there_is_tainted_until_it_ends(
                 "claim team/other: device 0 is not given to Kubernetes (devices.kubernetes): see `vgpu gpu ls`"
             )
             system.vgpu("slice", "rm", "mine")
-            eventually(lambda: taints() == [None], "the end of the taint")
+            wait_until(lambda: taints() == [None], "the end of the taint")
         finally:
             node.close()
 
@@ -204,7 +204,7 @@ def test_a_device_in_mig_mode_gets_no_claim(cluster: FakeCluster) -> None:  # no
         found = [one for made in cluster.api.slices() for one in made["spec"].get("devices", [])]
         return [one.get("taints") for one in found if one["name"] in ("gpu-0", "gpu-1")]
 
-    eventually(lambda: taints() == [[wanted], None], "the taint")
+    wait_until(lambda: taints() == [[wanted], None], "the taint")
     said = "claim team/half: device 0 is taken by MIG mode: see `vgpu gpu ls`"
     assert prepare(cluster, claim(cluster)).error == said
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.k8s.charts import CHART, IMAGE, VERSION, helm, rendered, template, wrong
+from tests.k8s.charts import CHART, IMAGE, VERSION, helm, render_objects, template, wrong
 from vgpud import __version__
 from vgpud import config as configuration
 from vgpud.host.beat import write_beat
@@ -40,7 +40,7 @@ def one(objects: list[Object], kind: str, name: str = "") -> Object:
 
 
 def pod(*settings: str, component: str) -> Object:
-    spec: Object = one(rendered(*settings), "DaemonSet", f"-{component}")["spec"]["template"]["spec"]
+    spec: Object = one(render_objects(*settings), "DaemonSet", f"-{component}")["spec"]["template"]["spec"]
     return spec
 
 
@@ -63,7 +63,7 @@ def mounts(spec: Object, container: Object) -> dict[str, tuple[str, bool]]:
     ids=["default", "pod", "all on", "all off", "device plugin"],
 )
 def test_every_object_is_one_of_kubernetes(settings: tuple[str, ...]) -> None:
-    objects = rendered(*settings)
+    objects = render_objects(*settings)
     assert not {o["metadata"]["name"]: wrong(o) for o in objects if wrong(o)}
     names_ = [(o["kind"], o["metadata"]["name"]) for o in objects]
     assert len(set(names_)) == len(names_)
@@ -75,7 +75,7 @@ def test_every_object_is_one_of_kubernetes(settings: tuple[str, ...]) -> None:
 
 def test_what_is_wrong_is_found() -> None:
     """The check of types itself."""
-    given = one(rendered(), "DaemonSet")
+    given = one(render_objects(), "DaemonSet")
     container = given["spec"]["template"]["spec"]["containers"][0]
     container["volumMounts"] = []
     assert wrong(given) == ["$.spec.template.spec.containers[0].volumMounts"]
@@ -96,7 +96,7 @@ def test_versions_are_the_packages() -> None:
 
 @pytest.mark.parametrize("settings", [(), (POD_MODE,)])
 def test_selectors_select_their_own_pods_only(settings: tuple[str, ...]) -> None:
-    sets = [o for o in rendered(*settings) if o["kind"] == "DaemonSet"]
+    sets = [o for o in render_objects(*settings) if o["kind"] == "DaemonSet"]
     for o in sets:
         wanted = o["spec"]["selector"]["matchLabels"].items()
         fitting = [p["metadata"]["name"] for p in sets if wanted <= p["spec"]["template"]["metadata"]["labels"].items()]
@@ -106,7 +106,7 @@ def test_selectors_select_their_own_pods_only(settings: tuple[str, ...]) -> None
 def test_an_image_by_digest() -> None:
     digest = "sha256:" + "a" * 64
     for settings in ((), (POD_MODE,)):
-        objects = rendered(f"image.digest={digest}", *settings)
+        objects = render_objects(f"image.digest={digest}", *settings)
         specs = [o["spec"]["template"]["spec"] for o in objects if o["kind"] == "DaemonSet"]
         images = {c["image"] for spec in specs for c in spec["containers"] + spec.get("initContainers", [])}
         assert images == {f"registry.example/vgpud-k8s@{digest}"}
@@ -117,7 +117,7 @@ def test_an_image_by_digest() -> None:
 
 @pytest.mark.parametrize("settings", [(), ALL_ON])
 def test_the_role_is_exactly_this(settings: tuple[str, ...]) -> None:
-    objects = rendered(*settings)
+    objects = render_objects(*settings)
     role = one(objects, "ClusterRole")
     rules = {
         (group, resource): (rule["verbs"], rule.get("resourceNames"))
@@ -140,7 +140,7 @@ def test_the_role_is_exactly_this(settings: tuple[str, ...]) -> None:
 
 
 def test_nothing_of_the_role_is_a_star() -> None:
-    for o in rendered(*ALL_ON):
+    for o in render_objects(*ALL_ON):
         if "rules" in o:
             assert "*" not in str(o["rules"])
 
@@ -216,7 +216,7 @@ def test_the_probe_of_life_sees_how_old_the_beat_is(tmp_path: Path, age_s: int |
 
 def test_a_driver_is_replaced_without_a_gap_and_what_can_run_only_once_is_not() -> None:
     def strategy(component: str, *settings: str) -> Object:
-        found: Object = one(rendered(*settings), "DaemonSet", f"-{component}")["spec"]["updateStrategy"]
+        found: Object = one(render_objects(*settings), "DaemonSet", f"-{component}")["spec"]["updateStrategy"]
         return found
 
     once = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
@@ -253,7 +253,7 @@ def test_the_device_plugins_pod_has_kubelets_folders_for_it_and_no_capability() 
 
 
 def test_the_device_plugins_role_is_exactly_this() -> None:
-    objects = rendered(PLUGIN)
+    objects = render_objects(PLUGIN)
     assert one(objects, "ClusterRole")["rules"] == [
         {"apiGroups": ["resource.k8s.io"], "resources": ["resourceslices"], "verbs": ["list", "delete"]}
     ]
@@ -263,7 +263,7 @@ def test_the_device_plugins_role_is_exactly_this() -> None:
 @pytest.mark.parametrize("version", ["1.28.0", "1.33.4-gke.1"])
 def test_a_cluster_before_1_34_gets_only_objects_that_it_knows(version: str) -> None:
     made = [o for o in yaml.safe_load_all(template(PLUGIN, version=version)) if o]
-    assert made == rendered(PLUGIN)
+    assert made == render_objects(PLUGIN)
     assert {o["apiVersion"] for o in made} == {"v1", "apps/v1", "rbac.authorization.k8s.io/v1"}
 
 
@@ -271,7 +271,7 @@ def test_a_cluster_before_1_34_gets_only_objects_that_it_knows(version: str) -> 
 
 
 def test_with_the_daemon_on_the_host_there_is_no_privileged_pod() -> None:
-    objects = rendered()
+    objects = render_objects()
     assert [o["metadata"]["name"] for o in objects if o["kind"] == "DaemonSet"] == [f"{ACCOUNT}"]
     assert "privileged" not in str(objects)
 
@@ -298,7 +298,7 @@ def test_the_daemons_pod_has_the_hosts_processes_and_folders() -> None:
 
 def test_both_pods_and_the_configuration_name_the_same_socket(tmp_path: Path) -> None:
     settings = (POD_MODE, "daemon.runtimeDir=/run/other", "cdiDir=/etc/other", "daemon.kubernetesDevices={0,1}")
-    objects = rendered(*settings)
+    objects = render_objects(*settings)
     (tmp_path / "vgpud.toml").write_text(one(objects, "ConfigMap")["data"]["vgpud.toml"])
     config = configuration.load(tmp_path / "vgpud.toml")
     assert str(config.runtime) == "/run/other" and str(config.cdi_dir) == "/etc/other"
@@ -310,29 +310,29 @@ def test_both_pods_and_the_configuration_name_the_same_socket(tmp_path: Path) ->
     assert daemon["initContainers"][0]["command"][-1] == "/run/other/runtime.sock"
 
 
-def configured(tmp_path: Path, *settings: str) -> configuration.Config:
-    (tmp_path / "vgpud.toml").write_text(one(rendered(POD_MODE, *settings), "ConfigMap")["data"]["vgpud.toml"])
+def render_config(tmp_path: Path, *settings: str) -> configuration.Config:
+    (tmp_path / "vgpud.toml").write_text(one(render_objects(POD_MODE, *settings), "ConfigMap")["data"]["vgpud.toml"])
     return configuration.load(tmp_path / "vgpud.toml")
 
 
 def test_prometheus_keeps_the_labels_of_pods() -> None:
     """Else it would rename those of the metrics, in favour of the daemon's own namespace and pod."""
-    (endpoint,) = one(rendered(*ALL_ON), "ServiceMonitor")["spec"]["endpoints"]
+    (endpoint,) = one(render_objects(*ALL_ON), "ServiceMonitor")["spec"]["endpoints"]
     assert endpoint["honorLabels"] is True
 
 
 def test_metrics_leave_the_node_only_where_prometheus_is_to_have_them(tmp_path: Path) -> None:
-    assert configured(tmp_path).metrics == "127.0.0.1:9419"
-    assert configured(tmp_path, "serviceMonitor.create=true").metrics == "0.0.0.0:9419"
+    assert render_config(tmp_path).metrics == "127.0.0.1:9419"
+    assert render_config(tmp_path, "serviceMonitor.create=true").metrics == "0.0.0.0:9419"
 
 
 def test_further_lines_of_the_configuration(tmp_path: Path) -> None:
-    assert configured(tmp_path, 'daemon.config=on_stranger = "kill"').on_stranger == "kill"
+    assert render_config(tmp_path, 'daemon.config=on_stranger = "kill"').on_stranger == "kill"
 
 
 def test_a_changed_configuration_starts_the_daemon_again() -> None:
     def checksum(*settings: str) -> str:
-        template = one(rendered(POD_MODE, *settings), "DaemonSet", "-daemon")["spec"]["template"]
+        template = one(render_objects(POD_MODE, *settings), "DaemonSet", "-daemon")["spec"]["template"]
         return str(template["metadata"]["annotations"]["checksum/config"])
 
     assert checksum() == checksum() != checksum("daemon.config=slices_max = 3")
@@ -342,7 +342,7 @@ def test_a_changed_configuration_starts_the_daemon_again() -> None:
 
 
 def test_classes_are_those_that_claims_name() -> None:
-    classes = {o["metadata"]["name"]: o["spec"] for o in rendered() if o["kind"] == "DeviceClass"}
+    classes = {o["metadata"]["name"]: o["spec"] for o in render_objects() if o["kind"] == "DeviceClass"}
     assert set(DEVICE_CLASS.values()) <= set(classes)
     fixed = {f"vgpu-{size}": f"vgpu.dev/{size}" for size in names.FIXED_MILLI}
     assert {name: spec.get("extendedResourceName") for name, spec in classes.items() if name in fixed} == fixed
@@ -358,7 +358,7 @@ def test_classes_are_those_that_claims_name() -> None:
 
 
 def test_each_policy_denies_and_fails_closed() -> None:
-    objects = rendered()
+    objects = render_objects()
     policies = [o for o in objects if o["kind"] == "ValidatingAdmissionPolicy"]
     bound = {o["spec"]["policyName"]: o["spec"] for o in objects if o["kind"] == "ValidatingAdmissionPolicyBinding"}
     assert {o["metadata"]["name"] for o in policies} == set(bound) and len(policies) == 4
@@ -373,39 +373,39 @@ def test_each_policy_denies_and_fails_closed() -> None:
     assert rule["operations"] == ["CREATE", "UPDATE", "DELETE"]
 
 
-@pytest.mark.parametrize(("version", "there"), [("1.34.7", False), ("1.35.0-eks-1", True), ("1.36.2", True)])
-def test_fixed_sizes_begin_with_kubernetes_1_35(tmp_path: Path, version: str, there: bool) -> None:
+@pytest.mark.parametrize(("version", "has_fixed_sizes"), [("1.34.7", False), ("1.35.0-eks-1", True), ("1.36.2", True)])
+def test_fixed_sizes_begin_with_kubernetes_1_35(tmp_path: Path, version: str, has_fixed_sizes: bool) -> None:
     """Before, counters had to be in the ResourceSlice of their devices."""
     made = [one for one in yaml.safe_load_all(template(version=version)) if one]
     arguments = one(made, "DaemonSet", "-driver")["spec"]["template"]["spec"]["containers"][0]["args"]
-    assert ("--fixed-sizes" in arguments, "--no-fixed-sizes" in arguments) == (there, not there)
+    assert ("--fixed-sizes" in arguments, "--no-fixed-sizes" in arguments) == (has_fixed_sizes, not has_fixed_sizes)
     classes = [o["metadata"]["name"] for o in made if o["kind"] == "DeviceClass"]
-    assert ("vgpu-half" in classes) is there and "vgpu" in classes
-    notes = noted(tmp_path, version)
-    assert ("need Kubernetes 1.35: they are left out" in notes) is not there
-    assert ("PartitionableDevices" in notes) is there and "DRA(ConsumableCapacity" in notes
+    assert ("vgpu-half" in classes) is has_fixed_sizes and "vgpu" in classes
+    notes = render_notes(tmp_path, version)
+    assert ("need Kubernetes 1.35: they are left out" in notes) is not has_fixed_sizes
+    assert ("PartitionableDevices" in notes) is has_fixed_sizes and "DRA(ConsumableCapacity" in notes
 
 
 def test_no_extended_resources_without_fixed_sizes() -> None:
-    classes = [o["metadata"]["name"] for o in rendered("driver.fixedSizes=false") if o["kind"] == "DeviceClass"]
+    classes = [o["metadata"]["name"] for o in render_objects("driver.fixedSizes=false") if o["kind"] == "DeviceClass"]
     assert classes == ["vgpu", "vgpu-latency", "vgpu-mig", "vgpu-monitor"]
 
 
 def test_monitors_are_the_sites_choice() -> None:
     (container,) = pod("driver.monitors=false", component="driver")["containers"]
     assert "--no-monitors" in container["args"]
-    assert "vgpu-monitor" not in [o["metadata"]["name"] for o in rendered("driver.monitors=false")]
-    spec = one(rendered(), "DeviceClass", "vgpu-monitor")["spec"]
+    assert "vgpu-monitor" not in [o["metadata"]["name"] for o in render_objects("driver.monitors=false")]
+    spec = one(render_objects(), "DeviceClass", "vgpu-monitor")["spec"]
     assert f"size == '{names.MONITOR}'" in spec["selectors"][0]["cel"]["expression"]
 
 
 def test_a_quota_limits_what_it_does_not_name_to_nothing() -> None:
-    quota = one(rendered("quotas.research.vgpu=8", "quotas.research.vgpu-mig=5000000"), "ResourceQuota")
+    quota = one(render_objects("quotas.research.vgpu=8", "quotas.research.vgpu-mig=5000000"), "ResourceQuota")
     assert not wrong(quota) and quota["metadata"]["namespace"] == "research"
     hard = quota["spec"]["hard"]
     assert hard.pop("vgpu-mig.deviceclass.resource.k8s.io/devices") == "5000000"
     assert hard.pop("vgpu.deviceclass.resource.k8s.io/devices") == "8" and set(hard.values()) == {"0"}
-    (plugins,) = [o for o in rendered(PLUGIN, "quotas.research.vgpu-tenth=10") if o["kind"] == "ResourceQuota"]
+    (plugins,) = [o for o in render_objects(PLUGIN, "quotas.research.vgpu-tenth=10") if o["kind"] == "ResourceQuota"]
     assert plugins["spec"]["hard"]["requests.vgpu.dev/tenth"] == "10"
     assert not [name for name in plugins["spec"]["hard"] if "deviceclass" in name]
 
@@ -414,7 +414,7 @@ def test_a_quota_limits_what_it_does_not_name_to_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "said"),
+    ("setting", "message"),
     [
         ("image.repository=", "image.repository is not set: build the image"),
         ("image.registry=x", "Additional property registry is not allowed"),
@@ -446,25 +446,25 @@ def test_a_quota_limits_what_it_does_not_name_to_nothing() -> None:
         ("rbac.create=false", "Additional property rbac is not allowed"),
     ],
 )
-def test_values_that_are_refused(setting: str, said: str) -> None:
+def test_values_that_are_refused(setting: str, message: str) -> None:
     done = helm("template", "x", str(CHART), "--kube-version", VERSION, "--set", IMAGE, "--set", setting)
-    assert done.returncode != 0 and said in done.stderr, done.stderr
+    assert done.returncode != 0 and message in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize(
-    ("version", "settings", "said"),
+    ("version", "settings", "message"),
     [
         ("1.33.0", (), "Kubernetes before 1.34 has no ResourceClaims of version v1: set devicePlugin.enabled=true"),
         ("1.27.9", (PLUGIN,), "requires kubeVersion: >=1.28"),
     ],
 )
-def test_clusters_without_the_api_are_refused(version: str, settings: tuple[str, ...], said: str) -> None:
+def test_clusters_without_the_api_are_refused(version: str, settings: tuple[str, ...], message: str) -> None:
     given = [w for s in (IMAGE, *settings) for w in ("--set", s)]
     done = helm("template", "x", str(CHART), "--kube-version", version, *given)
-    assert done.returncode != 0 and said in done.stderr
+    assert done.returncode != 0 and message in done.stderr
 
 
-def noted(tmp_path: Path, version: str, *settings: str) -> str:
+def render_notes(tmp_path: Path, version: str, *settings: str) -> str:
     """helm shows the notes on installing alone, so here they are a text in an object."""
     copy = tmp_path / "chart"
     shutil.copytree(CHART, copy)
@@ -475,16 +475,16 @@ def noted(tmp_path: Path, version: str, *settings: str) -> str:
     return str(yaml.safe_load(helm(*words).stdout)["text"])
 
 
-@pytest.mark.parametrize(("version", "off"), [("1.35.1", True), ("1.36.2", False)])
-def test_the_notes_ask_for_the_feature_gates(tmp_path: Path, version: str, off: bool) -> None:
-    notes = noted(tmp_path, version)
-    assert ("has the features that shared GPUs need switched off" in notes) is off
+@pytest.mark.parametrize(("version", "gates_are_off"), [("1.35.1", True), ("1.36.2", False)])
+def test_the_notes_ask_for_the_feature_gates(tmp_path: Path, version: str, gates_are_off: bool) -> None:
+    notes = render_notes(tmp_path, version)
+    assert ("has the features that shared GPUs need switched off" in notes) is gates_are_off
     assert "kubectl get --raw /metrics" in notes and "logs ds/x-vgpud-driver" in notes
     assert "vgpud itself is expected on the nodes" in notes and "tenth" not in notes
 
 
 def test_the_notes_of_the_device_plugin_are_about_tenths_alone(tmp_path: Path) -> None:
-    notes = noted(tmp_path, "1.30.0", PLUGIN)
+    notes = render_notes(tmp_path, "1.30.0", PLUGIN)
     assert "limits: {vgpu.dev/tenth: 5}" in notes and "vgpud itself is expected on the nodes" in notes
     assert not [word for word in ("resourceslices", "gpu.vgpu.dev", "vgpu claim", "DRA") if word in notes]
 

@@ -16,7 +16,7 @@ import yaml
 from lightkube import ApiError
 from lightkube.types import PatchType
 
-from tests.daemon.node import eventually
+from tests.daemon.node import wait_until
 from tests.k8s import control_plane as plane
 from tests.k8s.charts import template
 from tests.k8s.control_plane import ControlPlane, control_plane
@@ -52,7 +52,7 @@ def token_of(api: ControlPlane, node: str) -> str:
 def cluster(cluster_api: ControlPlane, short_dir: Path, make_system: Callable[..., OwnSystem]) -> Iterator[Cluster]:
     config = [f'cdi_dir = "{short_dir / "cdi"}"', "[devices]", 'kubernetes = ["all"]']
     system = make_system({"devices": "3", "memory_bytes": "4G"}, config)
-    token = eventually(lambda: token_of(cluster_api, NODE), "a token of the driver's pod")
+    token = wait_until(lambda: token_of(cluster_api, NODE), "a token of the driver's pod")
     made = Cluster(short_dir, system, cluster_api.kubeconfig_for("driver", token))
     try:
         made.start()
@@ -65,8 +65,8 @@ def cluster(cluster_api: ControlPlane, short_dir: Path, make_system: Callable[..
                 cluster_api.remove(kind, one["metadata"]["name"])
 
 
-def amounts(**given: str) -> dict[str, Any]:
-    return {"capacity": {"requests": given}}
+def amounts(**quantities: str) -> dict[str, Any]:
+    return {"capacity": {"requests": quantities}}
 
 
 def pod(name: str, claim_name: str = "", **limits: str) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def pod(name: str, claim_name: str = "", **limits: str) -> dict[str, Any]:
 
 def devices(api: ControlPlane, name: str) -> list[str]:
     """On what a claim was allocated, once it was."""
-    found: list[dict[str, Any]] = eventually(lambda: api.allocated(name), f"the allocation of {name}")
+    found: list[dict[str, Any]] = wait_until(lambda: api.allocated(name), f"the allocation of {name}")
     return [one["device"] for one in found]
 
 
@@ -90,14 +90,16 @@ def devices(api: ControlPlane, name: str) -> list[str]:
 
 
 def test_the_server_stores_all_that_is_published(cluster: Cluster, cluster_api: ControlPlane) -> None:
-    def published() -> list[Any]:
+    def list_slices() -> list[Any]:
         return list(cluster_api.client().list(plane.ResourceSlice))
 
-    eventually(lambda: len(published()) == 2, "two ResourceSlices")
+    wait_until(lambda: len(list_slices()) == 2, "two ResourceSlices")
     time.sleep(2)  # for a second write, if there were any
-    assert {one["spec"]["pool"]["generation"] for one in published()} == {published()[0]["spec"]["pool"]["generation"]}
+    assert {one["spec"]["pool"]["generation"] for one in list_slices()} == {
+        list_slices()[0]["spec"]["pool"]["generation"]
+    }
     assert "does not store" not in cluster.log.read_text()
-    versions = {one["metadata"]["name"]: one["metadata"]["generation"] for one in published()}
+    versions = {one["metadata"]["name"]: one["metadata"]["generation"] for one in list_slices()}
     assert set(versions.values()) == {1}
 
 
@@ -108,10 +110,10 @@ def test_the_documented_command_shows_the_gpus(cluster: Cluster, cluster_api: Co
     (command,) = re.findall(r"kubectl (get resourceslices -o .*)$", (plane.ROOT / text).read_text(), re.MULTILINE)
     words = [plane.find_kubectl(), "--kubeconfig", str(cluster_api.kubeconfig), *shlex.split(command)]
 
-    def shown() -> str:
+    def run_command() -> str:
         return subprocess.run(words, capture_output=True, text=True, check=False).stdout
 
-    said: str = eventually(lambda: "gpu-0" in shown() and shown(), "the devices")
+    said: str = wait_until(lambda: "gpu-0" in run_command() and run_command(), "the devices")
     assert "gpu-2-quarter-3" in said and "SIMULATED" in said and NODE in said
 
 
@@ -123,12 +125,12 @@ def test_five_fifths_of_each_gpu_are_allocated_and_no_sixth(cluster: Cluster, cl
         cluster_api.create(claim(f"fifth-{n}", amounts(sm="200", memory="700Mi")))
         cluster_api.create(pod(f"fifth-{n}", f"fifth-{n}"))
 
-    def placed() -> list[str]:
+    def list_devices() -> list[str]:
         found = [cluster_api.allocated(f"fifth-{n}") for n in range(16)]
         return [one[0]["device"] for one in found if one]
 
-    eventually(lambda: len(placed()) == 15, "15 allocations")
-    assert sorted(placed()) == ["gpu-0"] * 5 + ["gpu-1"] * 5 + ["gpu-2"] * 5
+    wait_until(lambda: len(list_devices()) == 15, "15 allocations")
+    assert sorted(list_devices()) == ["gpu-0"] * 5 + ["gpu-1"] * 5 + ["gpu-2"] * 5
     (last,) = [n for n in range(16) if not cluster_api.allocated(f"fifth-{n}")]
     gone = next(n for n in range(16) if n != last)
     cluster_api.remove(plane.Pod, f"fifth-{gone}")
@@ -146,7 +148,7 @@ def test_two_and_a_half_gpus_are_three(cluster: Cluster, cluster_api: ControlPla
     assert not answer.error and len(answer.devices) == 3
     (made,) = cluster.slices().values()
     assert sorted(one.min_milli for one in made.devices) == [500, 1000, 1000]
-    status = eventually(lambda: cluster_api.claim("many")["status"].get("devices"), "the claim's status")
+    status = wait_until(lambda: cluster_api.claim("many")["status"].get("devices"), "the claim's status")
     assert [one["conditions"][0]["type"] for one in status] == ["Ready"] * 3
     assert {one["data"]["slice"] for one in status} == {made.name}
 
@@ -172,7 +174,7 @@ def test_an_extended_resource_is_a_fixed_part(cluster: Cluster, cluster_api: Con
         pods = cluster_api.client().list(plane.Pod, namespace="default")
         return {one["metadata"]["name"] for one in pods if one.get("spec", {}).get("nodeName")}
 
-    eventually(lambda: len(bound()) == 6, "six pods with halves of three GPUs")
+    wait_until(lambda: len(bound()) == 6, "six pods with halves of three GPUs")
     claims = list(cluster_api.client().list(plane.ResourceClaim, namespace="default"))
     assert len(claims) == 6
     answers = cluster.kubelet.prepare(*(dict(one) for one in claims))
@@ -184,7 +186,7 @@ def test_an_extended_resource_is_a_fixed_part(cluster: Cluster, cluster_api: Con
     used = next(one for one in claims if one["metadata"]["ownerReferences"][0]["name"] == gone)
     cluster_api.remove(plane.Pod, gone)
     cluster_api.remove(plane.ResourceClaim, used["metadata"]["name"])
-    eventually(lambda: last in bound(), "the seventh pod")
+    wait_until(lambda: last in bound(), "the seventh pod")
 
 
 def test_two_halves_for_a_pod_may_be_of_one_gpu(cluster: Cluster, cluster_api: ControlPlane) -> None:
@@ -198,7 +200,7 @@ def test_two_halves_for_a_pod_may_be_of_one_gpu(cluster: Cluster, cluster_api: C
         found = [dict(one) for one in cluster_api.client().list(plane.ResourceClaim, namespace="default")]
         return found if len(found) == 2 and all("allocation" in one.get("status", {}) for one in found) else []
 
-    found = eventually(claims, "two allocations")
+    found = wait_until(claims, "two allocations")
     for one in found:
         results = one["status"]["allocation"]["devices"]["results"]
         assert len({result["device"].rpartition("-half-")[0] for result in results}) == 1 < len(results)
@@ -225,12 +227,12 @@ def test_a_drained_gpu_gets_no_claim(cluster: Cluster, cluster_api: ControlPlane
     for index in ("0", "1"):
         cluster.nodes.DrainDevice(pb.DrainDeviceRequest(device_uuid=index, reason="tried"))
 
-    def tainted() -> int:
+    def count_tainted() -> int:
         found = cluster_api.client().list(plane.ResourceSlice)
         named = [one for s in found for one in s["spec"].get("devices", []) if one["name"] in ("gpu-0", "gpu-1")]
         return sum(bool(one.get("taints")) for one in named)
 
-    eventually(lambda: tainted() == 2, "two tainted devices")
+    wait_until(lambda: count_tainted() == 2, "two tainted devices")
     cluster_api.create(claim("kept", amounts(sm="500", memory="1Gi")))
     cluster_api.create(pod("kept", "kept"))
     assert devices(cluster_api, "kept") == ["gpu-2"]
@@ -246,10 +248,10 @@ def test_a_resize_is_written_into_the_claim_once(cluster: Cluster, cluster_api: 
     def list_status_maxima() -> list[int]:
         return [one["data"]["smMilli"]["max"] for one in cluster_api.claim("resized")["status"].get("devices", [])]
 
-    eventually(lambda: list_status_maxima() == [500], "the claim's status")
+    wait_until(lambda: list_status_maxima() == [500], "the claim's status")
     (name,) = cluster.slices()
     cluster.system.vgpu("slice", "set", name, "--max", "0.9")
-    eventually(lambda: list_status_maxima() == [900], "the new maximum in the claim's status")
+    wait_until(lambda: list_status_maxima() == [900], "the new maximum in the claim's status")
     version = cluster_api.claim("resized")["metadata"]["resourceVersion"]
     cluster.stop()
     cluster.start()
@@ -285,8 +287,8 @@ def test_a_monitor_sees_gpus_that_are_full(cluster: Cluster, cluster_api: Contro
 LATENCY = {"deviceClassName": "vgpu-latency"}
 
 
-def alternatives(*given: dict[str, Any]) -> dict[str, Any]:
-    named = [{"name": f"s{n}", "deviceClassName": "vgpu", **one} for n, one in enumerate(given)]
+def alternatives(*requests: dict[str, Any]) -> dict[str, Any]:
+    named = [{"name": f"s{n}", "deviceClassName": "vgpu", **one} for n, one in enumerate(requests)]
     return {"firstAvailable": named}
 
 
@@ -306,7 +308,7 @@ def test_claims_that_some_gpu_can_satisfy_are_let_through(cluster_api: ControlPl
 
 
 @pytest.mark.parametrize(
-    ("request_", "said"),
+    ("request_", "message"),
     [
         (amounts(sm="500"), "sm below 1000 needs memory"),
         (amounts(sm="500m", memory="1Gi"), "whole thousandths"),
@@ -328,13 +330,13 @@ def test_claims_that_some_gpu_can_satisfy_are_let_through(cluster_api: ControlPl
     ],
 )
 def test_claims_that_would_wait_for_ever_are_refused(
-    cluster_api: ControlPlane, request_: dict[str, Any], said: str
+    cluster_api: ControlPlane, request_: dict[str, Any], message: str
 ) -> None:
     given = claim("wrong", request_)
     if "firstAvailable" in request_:
         given["spec"]["devices"]["requests"] = [{"name": "r0", **request_}]
 
-    def refused() -> str:
+    def catch_refusal() -> str:
         try:
             cluster_api.create(given)
         except ApiError as error:
@@ -342,7 +344,7 @@ def test_claims_that_would_wait_for_ever_are_refused(
         cluster_api.remove(plane.ResourceClaim, "wrong")
         return ""
 
-    assert said in eventually(refused, "the policy's refusal")
+    assert message in wait_until(catch_refusal, "the policy's refusal")
 
 
 def test_templates_are_held_to_the_same(cluster_api: ControlPlane) -> None:
@@ -371,7 +373,7 @@ def slice_of(node: str, pool: str, driver: str = "gpu.vgpu.dev") -> dict[str, An
 
 def test_a_driver_writes_its_own_nodes_slices_only(cluster_api: ControlPlane) -> None:
     """Neither another node's, nor its pool with a higher generation, nor another driver's devices."""
-    token = eventually(lambda: token_of(cluster_api, NODE), "a token")
+    token = wait_until(lambda: token_of(cluster_api, NODE), "a token")
     with pytest.raises(ApiError, match="may not write ResourceSlices of node another"):
         cluster_api.create(slice_of("another", "another"), token=token)
     with pytest.raises(ApiError, match=r"may not write pool another of gpu\.vgpu\.dev"):
@@ -387,7 +389,7 @@ def test_a_driver_writes_its_own_nodes_slices_only(cluster_api: ControlPlane) ->
 
 
 def test_a_driver_writes_its_own_entries_of_a_claims_status_only(cluster_api: ControlPlane) -> None:
-    token = eventually(lambda: token_of(cluster_api, NODE), "a token")
+    token = wait_until(lambda: token_of(cluster_api, NODE), "a token")
     cluster_api.create(claim("watched", amounts(sm="500", memory="1Gi")))
     result = {"request": "r0", "driver": "gpu.vgpu.dev", "pool": NODE, "device": "gpu-0"}
     elsewhere = result | {"pool": "another"}
@@ -413,7 +415,7 @@ def test_a_driver_writes_its_own_entries_of_a_claims_status_only(cluster_api: Co
 
 
 def test_a_driver_writes_events_of_its_own_about_claims_and_pods_only(cluster_api: ControlPlane) -> None:
-    token = eventually(lambda: token_of(cluster_api, NODE), "a token")
+    token = wait_until(lambda: token_of(cluster_api, NODE), "a token")
     regarding = {"apiVersion": "v1", "kind": "Pod", "namespace": "default", "name": "p", "uid": "u"}
     event: dict[str, Any] = {
         "apiVersion": "events.k8s.io/v1",

@@ -11,8 +11,8 @@ import pytest
 
 import vgpud
 from benchmarks import engine
-from tests.daemon.node import eventually
-from tests.k8s.charts import rendered
+from tests.daemon.node import wait_until
+from tests.k8s.charts import render_objects
 from tests.k8s.rendered_pod import RenderedPod
 from vgpud import paths
 from vgpud.setup.install import LIBRARIES, RUNTIME
@@ -36,7 +36,7 @@ def node(short_dir: Path) -> Path:
 
 @pytest.fixture
 def pod(short_dir: Path, node: Path) -> RenderedPod:
-    objects = rendered(*SETTINGS)
+    objects = render_objects(*SETTINGS)
     (daemon,) = [o for o in objects if o["kind"] == "DaemonSet" and o["metadata"]["name"].endswith("-daemon")]
     configs = {o["metadata"]["name"]: o["data"] for o in objects if o["kind"] == "ConfigMap"}
     return RenderedPod(short_dir, daemon["spec"]["template"]["spec"], node, configs)
@@ -49,7 +49,7 @@ def device(node: Path, pod: RenderedPod) -> Iterator[None]:
     folder.mkdir(mode=0o755)
     command = [str(paths.sim_lib_dir() / "vgpu-simd"), "--dir", str(folder), "--foreground"]
     process = subprocess.Popen(command)
-    eventually((folder / "sock").exists, "the simulated device")
+    wait_until((folder / "sock").exists, "the simulated device")
     yield
     process.kill()
     process.wait()
@@ -65,7 +65,7 @@ def test_it_starts_on_a_clean_node(pod: RenderedPod, node: Path, device: None) -
     conf = (node / FRONT / "current" / "vgpu-runtime.conf").read_text()
     assert "socket = /run/vgpud/runtime.sock\n" in conf
     with pod.running() as daemon:
-        eventually(lambda: daemon.passes("startupProbe"), f"the daemon; {daemon.log.read_text()}")
+        wait_until(lambda: daemon.passes("startupProbe"), f"the daemon; {daemon.log.read_text()}")
         assert daemon.passes("livenessProbe")
         assert (node / "run" / "vgpud" / "runtime.sock").is_socket()
 
@@ -74,8 +74,8 @@ def test_hooks_of_its_devices_are_the_nodes_files(pod: RenderedPod, node: Path, 
     start(pod)
     files = node / "var" / "run" / "cdi"
     with pod.running() as daemon:
-        eventually(lambda: daemon.passes("startupProbe"), "the daemon")
-        eventually(lambda: list(files.glob("*.json")), f"a CDI file; {daemon.log.read_text()}")
+        wait_until(lambda: daemon.passes("startupProbe"), "the daemon")
+        wait_until(lambda: list(files.glob("*.json")), f"a CDI file; {daemon.log.read_text()}")
     for file in files.glob("*.json"):
         edits = json.loads(file.read_text())["containerEdits"]
         assert {hook["path"] for hook in edits["hooks"]} == {f"/{FRONT}/current/{RUNTIME}"}

@@ -10,7 +10,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from tests.daemon.node import eventually
+from tests.daemon.node import wait_until
 from tests.k8s.device_plugin_parts import DeviceManager, device_manager
 from tests.k8s.fake_api import FakeApi
 from tests.k8s.parts import NODE, Cluster, kubeconfig
@@ -49,13 +49,13 @@ def kubelet(node: Cluster) -> Iterator[DeviceManager]:
 
 
 def tenths(kubelet: DeviceManager, count: int) -> list[str]:
-    return kubelet.preferred(sorted(kubelet.devices), count)
+    return kubelet.get_preferred_ids(sorted(kubelet.devices), count)
 
 
 def test_it_registers_ten_devices_for_each_gpu_and_publishes_nothing(node: Cluster, api: FakeApi) -> None:
     node.start()
     node.kubelet.register()
-    eventually(lambda: len(api.slices()) == 2, "the ResourceSlices")
+    wait_until(lambda: len(api.slices()) == 2, "the ResourceSlices")
     node.stop()
     with device_manager(node.kubelet.directory) as kubelet:
         node.start(PLUGIN)
@@ -63,7 +63,7 @@ def test_it_registers_ten_devices_for_each_gpu_and_publishes_nothing(node: Clust
         assert (request.version, request.resource_name) == ("v1beta1", RESOURCE)
         assert request.options.get_preferred_allocation_available and not request.options.pre_start_required
         assert list(kubelet.devices.values()) == ["Healthy"] * 20
-        eventually(lambda: not api.slices(), "no ResourceSlices any more")
+        wait_until(lambda: not api.slices(), "no ResourceSlices any more")
         assert not node.kubelet.registration.exists()
 
 
@@ -89,7 +89,7 @@ def test_tenths_of_two_gpus_are_refused_with_the_reason(node: Cluster, kubelet: 
 
 def test_a_drained_device_is_unhealthy(node: Cluster, kubelet: DeviceManager) -> None:
     node.nodes.DrainDevice(pb.DrainDeviceRequest(device_uuid="0", reason="a fan is broken"))
-    eventually(lambda: list(kubelet.devices.values()).count("Unhealthy") == 10, "ten unhealthy devices")
+    wait_until(lambda: list(kubelet.devices.values()).count("Unhealthy") == 10, "ten unhealthy devices")
 
 
 def test_kubelet_that_starts_again_gets_the_plugin_and_slices_stay(node: Cluster, kubelet: DeviceManager) -> None:

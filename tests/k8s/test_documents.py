@@ -15,7 +15,7 @@ import yaml
 from click.testing import CliRunner
 from lightkube import ApiError
 
-from tests.daemon.node import eventually
+from tests.daemon.node import wait_until
 from tests.k8s import control_plane as plane
 from tests.k8s.charts import CHART, ROOT, VERSION, helm, template, wrong
 from tests.k8s.control_plane import ControlPlane, control_plane
@@ -93,10 +93,10 @@ def test_there_is_something_to_check() -> None:
     assert len(commands()) == 3 and len(KUEUE) == 3
 
 
-@pytest.mark.parametrize(("command", "shown"), commands(), ids=[command for command, _ in commands()])
-def test_vgpu_claim_prints_what_is_shown(command: str, shown: str) -> None:
+@pytest.mark.parametrize(("command", "output"), commands(), ids=[command for command, _ in commands()])
+def test_vgpu_claim_prints_what_is_shown(command: str, output: str) -> None:
     done = CliRunner().invoke(cli, shlex.split(command)[1:])
-    assert done.exit_code == 0 and done.output.strip() == shown.strip()
+    assert done.exit_code == 0 and done.output.strip() == output.strip()
 
 
 @pytest.mark.parametrize("one", objects(), ids=name_of)
@@ -240,7 +240,7 @@ OTHERS = (
 )
 
 
-def quoted() -> Iterator[str]:
+def quoted_sentences() -> Iterator[str]:
     """The sentences of the table of symptoms, first column."""
     section = DOCUMENT.split("## When something is wrong\n")[1].split("\n## ")[0]
     for row in re.findall(r"^\| (.+?) \|", section, re.MULTILINE):
@@ -251,8 +251,8 @@ def test_sentences_are_quoted_as_they_are() -> None:
     said = literals("vgpud/k8s", "vgpud/core", "vgpud/oci").replace(
         "another driver of ...", f"another driver of {DRIVER}"
     )
-    assert len(list(quoted())) > 15
-    assert not [text for text in quoted() if text not in said]
+    assert len(list(quoted_sentences())) > 15
+    assert not [text for text in quoted_sentences() if text not in said]
 
 
 def test_reasons_of_events_are_those_of_the_driver() -> None:
@@ -284,12 +284,12 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 
 def test_a_real_server_takes_every_object(api: ControlPlane) -> None:
-    def refused(asked: dict[str, Any], why: str) -> bool:
+    def is_refused(fields: dict[str, Any], why: str) -> bool:
         """Whether a claim that differs from the documented one is refused for that reason."""
         given = next(one for one in objects() if one["kind"] == "ResourceClaim")
         bad = yaml.safe_load(yaml.safe_dump(given))
         bad["metadata"]["name"] = f"bad-{time.monotonic_ns()}"
-        bad["spec"]["devices"]["requests"][0]["exactly"] |= asked
+        bad["spec"]["devices"]["requests"][0]["exactly"] |= fields
         try:
             api.create(bad)
         except ApiError as error:
@@ -297,12 +297,12 @@ def test_a_real_server_takes_every_object(api: ControlPlane) -> None:
         return False
 
     too_little = {"capacity": {"requests": {"sm": "500"}}}
-    eventually(lambda: refused(too_little, "sm below 1000 needs memory"), "the chart's policy")
+    wait_until(lambda: is_refused(too_little, "sm below 1000 needs memory"), "the chart's policy")
     order = ["Namespace", "", "ResourceQuota"]
     shown = [one for one in objects() if one["kind"] not in LATER]
     for one in sorted(shown, key=lambda one: order.index(one["kind"] if one["kind"] in order else "")):
         api.create(one)
-    eventually(lambda: refused({"deviceClassName": "vgpu-latency"}, "exceeded quota: gpus"), "the documented quota")
+    wait_until(lambda: is_refused({"deviceClassName": "vgpu-latency"}, "exceeded quota: gpus"), "the documented quota")
     quarter = next(one for one in objects() if one["kind"] == "Pod" and "vgpu.dev/half" in str(one))
     quarter = yaml.safe_load(yaml.safe_dump(quarter).replace("vgpu.dev/half", "vgpu.dev/quarter"))
     quarter["metadata"]["name"] = "quarter"

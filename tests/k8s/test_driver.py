@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.daemon.node import eventually
+from tests.daemon.node import wait_until
 from tests.k8s.charts import wrong
 from tests.k8s.fake_api import SLICES, FakeApi
 from tests.k8s.parts import MIB, NODE, Cluster, allocated, kubeconfig
@@ -32,7 +32,7 @@ class FakeCluster(Cluster):
         super().__init__(directory, system, kubeconfig(directory, api.url))
         self.api = api
 
-    def published(self, count: int) -> list[dict[str, Any]]:
+    def wait_for_slices(self, count: int) -> list[dict[str, Any]]:
         """The ResourceSlices, once there are so many of one generation."""
 
         def complete() -> list[dict[str, Any]]:
@@ -40,7 +40,7 @@ class FakeCluster(Cluster):
             pools = {str(one["spec"]["pool"]) for one in found}
             return found if len(found) == count and len(pools) == 1 else []
 
-        made: list[dict[str, Any]] = eventually(complete, f"{count} ResourceSlices; {self.log.read_text()}")
+        made: list[dict[str, Any]] = wait_until(complete, f"{count} ResourceSlices; {self.log.read_text()}")
         return made
 
     def add(self, claim: dict[str, Any]) -> dict[str, Any]:
@@ -52,12 +52,12 @@ class FakeCluster(Cluster):
 @pytest.fixture
 def cluster(short_dir: Path, make_system: Callable[..., OwnSystem]) -> Iterator[FakeCluster]:
     """A node with two devices whose driver kubelet has registered."""
-    with registered(short_dir, make_system) as made:
+    with registered_cluster(short_dir, make_system) as made:
         yield made
 
 
 @contextlib.contextmanager
-def registered(
+def registered_cluster(
     short_dir: Path, make_system: Callable[..., OwnSystem], sim: Mapping[str, Any] | None = None
 ) -> Iterator[FakeCluster]:
     """A node with two publishable ResourceSlices, on simulated devices as `sim` says or the usual two."""
@@ -69,18 +69,18 @@ def registered(
         try:
             made.start()
             made.kubelet.register()
-            made.published(2)
+            made.wait_for_slices(2)
             yield made
         finally:
             made.close()
 
 
-def half(cluster: FakeCluster, name: str = "half", **more: Any) -> dict[str, Any]:
-    return cluster.add(allocated(name, ("gpu-0", {"sm": "500", "memory": f"{1024}Mi"}), pods=(POD,), **more))
+def half(cluster: FakeCluster, name: str = "half", **fields: Any) -> dict[str, Any]:
+    return cluster.add(allocated(name, ("gpu-0", {"sm": "500", "memory": f"{1024}Mi"}), pods=(POD,), **fields))
 
 
 def test_devices_are_published_once_and_nothing_is_written_while_nothing_changes(cluster: FakeCluster) -> None:
-    counters, devices = cluster.published(2)
+    counters, devices = cluster.wait_for_slices(2)
     assert counters["spec"]["sharedCounters"][0]["name"] == "gpu-0"
     first = devices["spec"]["devices"][0]
     assert (first["name"], first["allowMultipleAllocations"]) == ("gpu-0", True)
@@ -96,10 +96,10 @@ def test_kubernetes_1_34_gets_what_it_can_store(cluster: FakeCluster) -> None:
         cluster.api.remove(f"{SLICES}/{one['metadata']['name']}")
     cluster.start()
     cluster.kubelet.register()
-    (made,) = cluster.published(1)
+    (made,) = cluster.wait_for_slices(1)
     assert [one["name"] for one in made["spec"]["devices"]] == ["gpu-0", "gpu-1"]
     assert "consumesCounters" not in made["spec"]["devices"][0] and "sharedCounters" not in made["spec"]
-    eventually(lambda: "Kubernetes 1.34 cannot store halves" in cluster.log.read_text(), "a sentence about it")
+    wait_until(lambda: "Kubernetes 1.34 cannot store halves" in cluster.log.read_text(), "a sentence about it")
 
 
 def test_a_claim_is_prepared_and_released(cluster: FakeCluster) -> None:
@@ -125,13 +125,13 @@ def test_events_are_written_about_the_claim_and_its_pod(cluster: FakeCluster) ->
     claim = half(cluster)
     cluster.kubelet.prepare(claim)
 
-    def written() -> dict[str, Any]:
+    def read_events() -> dict[str, Any]:
         prefix = "/apis/events.k8s.io/v1/namespaces/team/events/"
         found = [one for path, one in list(cluster.api.objects.items()) if path.startswith(prefix)]
         return {one["regarding"]["kind"]: one for one in found}
 
-    eventually(lambda: len(written()) == 2, "the Events")
-    event = written()["ResourceClaim"]
+    wait_until(lambda: len(read_events()) == 2, "the Events")
+    event = read_events()["ResourceClaim"]
     assert event["regarding"] | {"apiVersion": ""} == {
         "apiVersion": "",
         "kind": "ResourceClaim",
@@ -145,7 +145,7 @@ def test_events_are_written_about_the_claim_and_its_pod(cluster: FakeCluster) ->
         event | {"apiVersion": "events.k8s.io/v1", "kind": "Event"}
     )
     assert datetime.datetime.fromisoformat(event["eventTime"].replace("Z", "+00:00")).microsecond >= 0
-    assert written()["Pod"]["regarding"]["uid"] == POD
+    assert read_events()["Pod"]["regarding"]["uid"] == POD
 
 
 def test_an_alternative_is_answered_by_the_name_of_its_request(cluster: FakeCluster) -> None:
@@ -178,7 +178,7 @@ def test_a_kubelet_that_starts_deletes_the_slices_and_they_come_back(cluster: Fa
     for one in cluster.api.slices():
         cluster.api.remove(f"/apis/resource.k8s.io/v1/resourceslices/{one['metadata']['name']}")
     cluster.kubelet.register()
-    cluster.published(2)
+    cluster.wait_for_slices(2)
 
 
 def test_each_claim_of_a_call_has_its_own_answer(cluster: FakeCluster) -> None:
@@ -222,7 +222,7 @@ def test_after_a_boot_the_cdi_files_are_there_before_kubelet_asks(cluster: FakeC
     cluster.system.daemon.kill()
     file.unlink()
     cluster.system.start_daemon()
-    eventually(file.exists, "the CDI file")
+    wait_until(file.exists, "the CDI file")
     assert file.read_text() == text and cluster.kubelet.prepare(claim) == before
 
 
@@ -233,7 +233,7 @@ def test_a_drained_device_is_tainted(cluster: FakeCluster) -> None:
         return [one.get("taints") for one in cluster.api.slices()[-1]["spec"].get("devices", [])]
 
     wanted = {"key": "vgpu.dev/drained", "value": "a-fan-is-broken", "effect": "NoSchedule"}
-    eventually(lambda: [wanted] in taints() and taints().count([wanted]) == 7, "the taints")  # a tenth is too small
+    wait_until(lambda: [wanted] in taints() and taints().count([wanted]) == 7, "the taints")  # a tenth is too small
     (refused,) = cluster.kubelet.prepare(half(cluster, "strict")).values()
     assert "drained: a fan is broken" in refused.error
     tolerations = [{"key": "vgpu.dev/drained", "operator": "Exists", "effect": "NoSchedule"}]
@@ -255,7 +255,7 @@ def test_a_monitor_gets_no_slice(cluster: FakeCluster) -> None:
 
 
 @pytest.mark.parametrize(
-    ("devices", "said"),
+    ("devices", "message"),
     [
         ([("gpu-0", {"sm": "500", "smMax": "300"})], "smMax 0.3 is below sm 0.5"),
         ([("gpu-0", {"sm": "500m"})], "not a whole number"),
@@ -265,10 +265,10 @@ def test_a_monitor_gets_no_slice(cluster: FakeCluster) -> None:
     ],
 )
 def test_a_claim_that_cannot_be_prepared_says_why(
-    cluster: FakeCluster, devices: list[tuple[str, dict[str, str]]], said: str
+    cluster: FakeCluster, devices: list[tuple[str, dict[str, str]]], message: str
 ) -> None:
     (answer,) = cluster.kubelet.prepare(cluster.add(allocated("wrong", *devices))).values()
-    assert said in answer.error
+    assert message in answer.error
     assert not cluster.slices()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.k8s.parts import MIB, allocated
-from tests.k8s.test_driver import POD, FakeCluster, registered
+from tests.k8s.test_driver import POD, FakeCluster, registered_cluster
 from vgpud.cli.demo.private_system import OwnSystem
 from vgpud.k8s.core.quantities import parse_quantity
 
@@ -17,12 +17,12 @@ SIM = {"devices": "2", "memory_bytes": "8G", "context_bytes": "32M", "device.0.m
 
 @pytest.fixture
 def cluster(short_dir: Path, make_system: Callable[..., OwnSystem]) -> Iterator[FakeCluster]:
-    with registered(short_dir, make_system, SIM) as made:
+    with registered_cluster(short_dir, make_system, SIM) as made:
         yield made
 
 
 def test_instances_are_published_and_claims_on_them_prepared(cluster: FakeCluster) -> None:
-    counters, published = cluster.published(2)
+    counters, published = cluster.wait_for_slices(2)
     devices = {one["name"]: one for one in published["spec"]["devices"]}
     assert {name for name in devices if name.count("-") == 1} == {"gpu-1", "mig-100", "mig-101"}
     assert [one["name"] for one in counters["spec"]["sharedCounters"]] == ["gpu-1"]

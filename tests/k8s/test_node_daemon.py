@@ -18,9 +18,9 @@ from vgpud.k8s.shell.node_daemon import POD_UNKNOWN, NodeDaemon, node_seen
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 
-def seen(**more: Any) -> Gpu:
+def read_gpu(**fields: Any) -> Gpu:
     device = pb.Device(uuid="GPU-0", name="H200", mem_total_bytes=8 << 30, granule_bytes=2 << 20, kubernetes=True)
-    device.MergeFrom(pb.Device(**more))
+    device.MergeFrom(pb.Device(**fields))
     return node_seen(pb.WatchSlicesResponse(devices=[device]), "580.95.05").gpus[0]
 
 
@@ -31,17 +31,17 @@ def taints(gpu: Gpu, **policy: bool) -> list[tuple[str, str]]:
 
 def test_a_gpu_that_is_lost_is_faulty() -> None:
     """Its pods can be evicted; others that hold a GPU only keep new ones away."""
-    lost = seen(taken_by="lost: NVML says that the GPU is lost")
+    lost = read_gpu(taken_by="lost: NVML says that the GPU is lost")
     assert (lost.fault, lost.taken_by) == ("lost: NVML says that the GPU is lost", "")
     assert taints(lost) == [("vgpu.dev/faulty", "NoSchedule")]
     assert taints(lost, evict_on_fault=True) == [("vgpu.dev/faulty", "NoExecute")]
-    held = seen(taken_by="MPS (pid 7)")
+    held = read_gpu(taken_by="MPS (pid 7)")
     assert (held.fault, held.taken_by) == ("", "MPS (pid 7)")
     assert taints(held, evict_on_fault=True) == [("vgpu.dev/taken", "NoSchedule")]
 
 
 def test_a_drain_by_a_fault_is_that_fault_also_when_the_gpu_is_lost_then() -> None:
-    both = seen(taken_by="lost: gone", drained="Xid 79", drained_by_fault=True)
+    both = read_gpu(taken_by="lost: gone", drained="Xid 79", drained_by_fault=True)
     assert (both.fault, both.drained, both.taken_by) == ("Xid 79", "Xid 79", "")
 
 
@@ -52,15 +52,15 @@ def test_what_the_kernel_knows_of_a_gpu(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "bus").mkdir()
     (tmp_path / "bus" / "0000:41:00.0").symlink_to(real)
     (real / "numa_node").write_text("1\n")
-    gpu = seen(pci_bus_id="00000000:41:00.0", context_bytes=5)
+    gpu = read_gpu(pci_bus_id="00000000:41:00.0", context_bytes=5)
     assert (gpu.pci_root, gpu.numa_node, gpu.driver_version, gpu.context_bytes) == ("pci0000:40", 1, "580.95.05", 5)
     (real / "numa_node").write_text("-1\n")
-    assert seen(pci_bus_id="00000000:41:00.0").numa_node is None
-    assert (seen(pci_bus_id="00000000:42:00.0").numa_node, seen().pci_root) == (None, "")
+    assert read_gpu(pci_bus_id="00000000:41:00.0").numa_node is None
+    assert (read_gpu(pci_bus_id="00000000:42:00.0").numa_node, read_gpu().pci_root) == (None, "")
 
 
 def test_an_nvlink_group_may_be_zero_or_not_there() -> None:
-    assert (seen(nvlink_group=0).nvlink_group, seen().nvlink_group) == (0, None)
+    assert (read_gpu(nvlink_group=0).nvlink_group, read_gpu().nvlink_group) == (0, None)
 
 
 def test_events_are_read_from_the_first_one_when_vgpud_was_started_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,10 +40,10 @@ def test_an_upgrade_fails_no_pod_and_keeps_none_waiting(node: PodNode) -> None:
     node.running(*names)
     waited = [waits_s(node.pod(name)) for name in names]
 
-    def replaced() -> bool:
+    def are_replaced() -> bool:
         return all(len(pods) == 1 and pods != old[name] for name, pods in node.system_pods().items())
 
-    wait_for("the next pods of both", replaced, nodes.READY_S)
+    wait_for("the next pods of both", are_replaced, nodes.READY_S)
     assert {node.phase(name) for name in (*before, *names)} == {"Running"}
     assert max(waited) <= undisturbed + 10, (undisturbed, sorted(waited))
     print(f"longest wait: {undisturbed} s without an upgrade, {max(waited)} s with it: {sorted(waited)}")

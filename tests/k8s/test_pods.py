@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from benchmarks import engine
-from tests.daemon.node import eventually
+from tests.daemon.node import wait_until
 from tests.k8s import node as nodes
 from tests.k8s.node import RealNode, cluster
 from tests.k8s.pods import IMAGE, LOAD, VIEW, amounts, claim, on_gpu, pod
@@ -43,15 +43,15 @@ def node(whole_node: RealNode) -> Iterator[RealNode]:
     whole_node.clear()
 
 
-def seen(node: RealNode, name: str, container: str = "c0") -> dict[str, Any]:
+def read_view(node: RealNode, name: str, container: str = "c0") -> dict[str, Any]:
     """What VIEW has said in a pod."""
-    lines: list[dict[str, Any]] = eventually(lambda: node.said(name, container), f"what {name} sees")
+    lines: list[dict[str, Any]] = wait_until(lambda: node.read_output(name, container), f"what {name} sees")
     return lines[0]
 
 
-def use(node: RealNode, name: str, *requests: dict[str, Any], **more: Any) -> None:
+def use(node: RealNode, name: str, *requests: dict[str, Any], **fields: Any) -> None:
     """A claim, and a pod of the same name that views and loads its devices."""
-    node.api.create(claim(name, *requests, **more))
+    node.api.create(claim(name, *requests, **fields))
     node.run(pod(name, VIEW_AND_LOAD, claim_name=name))
 
 
@@ -67,7 +67,7 @@ def test_five_fifths_of_a_gpu_have_a_fifth_each(node: RealNode) -> None:
     names = fifths(node, *range(5))
     pids = node.at_work(*names)
     for name in names:
-        found = seen(node, name)
+        found = read_view(node, name)
         assert (found["count"], found["cuda_bytes"], found["nvml_bytes"]) == (1, 700 * MIB, [700 * MIB]), found
     check_shares_sum(node.system, pids, 3, lambda *all_: all(abs(share - 0.2) <= 0.01 for share in all_))
 
@@ -76,25 +76,25 @@ def test_a_sixth_fifth_waits_until_one_ends(node: RealNode) -> None:
     names = fifths(node, *range(5))
     node.running(*names)
     (last,) = fifths(node, 5)
-    eventually(lambda: any("cannot allocate all claims" in text for text in node.events(last)), "the scheduler's word")
+    wait_until(lambda: any("cannot allocate all claims" in text for text in node.events(last)), "the scheduler's word")
     assert node.phase(last) == "Pending"
     node.delete(names[0])
     node.running(last)
-    assert seen(node, last)["cuda_bytes"] == 700 * MIB
+    assert read_view(node, last)["cuda_bytes"] == 700 * MIB
 
 
 def test_two_and_a_half_gpus(node: RealNode) -> None:
     distinct = [{"distinctAttribute": "gpu.vgpu.dev/uuid"}]
     use(node, "many", {"count": 2}, amounts(500, "2Gi"), constraints=distinct)
     node.running("many")
-    found = seen(node, "many")
+    found = read_view(node, "many")
     assert found["count"] == 3
     made = node.slices()[node.slice_of("many")]
     by_size = sorted((one.min_milli, one.mem_max_bytes) for one in made.devices)
     assert [milli for milli, _ in by_size] == [500, 1000, 1000]
     assert sorted(found["nvml_bytes"]) == [size for _, size in by_size]
     assert by_size[0][1] == 2048 * MIB
-    status = eventually(lambda: node.api.claim("many")["status"].get("devices"), "the claim's status")
+    status = wait_until(lambda: node.api.claim("many")["status"].get("devices"), "the claim's status")
     status_sizes = sorted((one["data"]["smMilli"]["min"], one["data"]["memoryBytes"]["max"]) for one in status)
     assert status_sizes == by_size and {one["data"]["slice"] for one in status} == {made.name}
 
@@ -122,8 +122,8 @@ def test_two_containers_of_a_pod_are_in_one_slice(node: RealNode) -> None:
     node.api.create(claim("pair", amounts(500, "2Gi")))  # enough for a context of each
     node.run(pod("pair", VIEW_AND_LOAD, VIEW_AND_LOAD, claim_name="pair"))
     node.running("pair")
-    assert [seen(node, "pair", name)["cuda_bytes"] for name in ("c0", "c1")] == [2048 * MIB] * 2
-    eventually(lambda: len(node.pids("pair")) == 2, "two programs in the slice")
+    assert [read_view(node, "pair", name)["cuda_bytes"] for name in ("c0", "c1")] == [2048 * MIB] * 2
+    wait_until(lambda: len(node.pids("pair")) == 2, "two programs in the slice")
     assert len(node.slices()[node.slice_of("pair")].containers) == 2
 
 
@@ -134,7 +134,7 @@ def test_fixed_parts_of_a_pods_containers_are_one_slice(node: RealNode) -> None:
         container["resources"] = {"limits": {"vgpu.dev/half": "1"}}
     node.run(given)
     node.running("parts")
-    first, second = (seen(node, "parts", name) for name in ("c0", "c1"))
+    first, second = (read_view(node, "parts", name) for name in ("c0", "c1"))
     (made,) = node.slices().values()
     (share,) = made.devices
     assert (share.min_milli, share.max_milli, len(made.containers)) == (1000, 1000, 2)
@@ -152,7 +152,7 @@ def test_a_container_gets_the_alternative_that_the_scheduler_took(node: RealNode
     given["spec"]["containers"][0]["resources"] = {"claims": [{"name": "gpu", "request": "gpu"}]}
     node.run(given)
     node.running("either")
-    assert seen(node, "either")["cuda_bytes"] == 1024 * MIB
+    assert read_view(node, "either")["cuda_bytes"] == 1024 * MIB
 
 
 def test_a_container_that_restarts_is_in_its_slice_again(node: RealNode) -> None:
@@ -163,8 +163,8 @@ def test_a_container_that_restarts_is_in_its_slice_again(node: RealNode) -> None
         statuses = node.pod("crash")["status"].get("containerStatuses", [])
         return sum(one["restartCount"] for one in statuses)
 
-    eventually(lambda: restarts() >= 2, "two restarts")
-    assert seen(node, "crash")["cuda_bytes"] == 1024 * MIB
+    wait_until(lambda: restarts() >= 2, "two restarts")
+    assert read_view(node, "crash")["cuda_bytes"] == 1024 * MIB
     assert list(node.slices()) == [node.slice_of("crash")]
 
 
@@ -173,7 +173,7 @@ def test_a_claims_error_is_an_event_of_its_pod(node: RealNode) -> None:
     config = [{"opaque": {"driver": "gpu.vgpu.dev", "parameters": parameters}}]
     use(node, "wrong", amounts(500, "1Gi"), config=config)
     said = "claim default/wrong, class: 'gold' is no class: write batch or latency"
-    eventually(
+    wait_until(
         lambda: any(said in text for text in node.events("wrong")), f"the event; there are {node.events('wrong')}"
     )
 
@@ -203,9 +203,9 @@ def test_a_pod_that_mounts_all_of_anothers_device_gets_no_slice(node: RealNode) 
         where = {"name": f"m{number}", "mountPath": mount["containerPath"], "readOnly": True}
         container["volumeMounts"] = [*container["volumeMounts"], where]
     node.run(given, volumes=volumes)
-    node.ended("thief")
+    node.wait_for_end("thief")
     assert node.phase("thief") == "Failed"
-    assert not node.said("thief")
+    assert not node.read_output("thief")
     assert len(node.slices()[node.slice_of("owner")].containers) == 1
 
 
@@ -246,14 +246,14 @@ def test_pods_do_not_notice_the_restart_of(node: RealNode, part: str) -> None:
     pids = node.at_work("stays")
     slices = node.slices()
     node.restart(part)
-    eventually(node.published, "the ResourceSlices")
+    wait_until(node.has_resource_slices, "the ResourceSlices")
     use(node, "later", amounts(400, "1Gi"))
     node.at_work("later")
-    eventually(lambda: node.pids("stays") == pids, "the same program in its slice, to a vgpud that was started again")
+    wait_until(lambda: node.pids("stays") == pids, "the same program in its slice, to a vgpud that was started again")
     (status,) = node.pod("stays")["status"]["containerStatuses"]
     assert status["restartCount"] == 0
-    done = node.said("stays")[-1]["completed"]
-    eventually(lambda: node.said("stays")[-1]["completed"] > done, "more kernels")
+    done = node.read_output("stays")[-1]["completed"]
+    wait_until(lambda: node.read_output("stays")[-1]["completed"] > done, "more kernels")
     assert node.slices().keys() == {*slices, node.slice_of("later")}
     node.delete("stays")
-    eventually(lambda: len(node.slices()) == 1, "the end of the first slice")
+    wait_until(lambda: len(node.slices()) == 1, "the end of the first slice")

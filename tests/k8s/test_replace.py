@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon.node import eventually
+from tests.daemon.node import wait_until
 from tests.k8s.fake_api import FakeApi
 from tests.k8s.parts import NODE, Kubelet
 from tests.k8s.test_driver import FakeCluster, half
@@ -49,7 +49,7 @@ def two(short_dir: Path, make_system: Callable[..., OwnSystem]) -> Iterator[list
         try:
             made[0].begin()
             made[0].kubelet.register()
-            made[0].published(2)
+            made[0].wait_for_slices(2)
             yield made
         finally:
             for one in made:
@@ -62,13 +62,13 @@ def is_drained(api: FakeApi) -> bool:
 
 def test_the_next_one_answers_before_the_former_one_ends(two: list[Instance]) -> None:
     former, following = two
-    assert eventually(lambda: former.is_ready, "the former one's readiness")
+    assert wait_until(lambda: former.is_ready, "the former one's readiness")
     writes = len(former.api.writes)
     following.begin()
-    eventually(following.kubelet.registration.exists, "the next one's registration")
+    wait_until(following.kubelet.registration.exists, "the next one's registration")
     assert not following.is_ready, "kubelet does not know it yet"
     following.kubelet.register()
-    eventually(lambda: following.is_ready, f"the next one's readiness; {following.log.read_text()}")
+    wait_until(lambda: following.is_ready, f"the next one's readiness; {following.log.read_text()}")
     for one in two:
         claim = half(one, one.uid[:8])
         (answer,) = one.kubelet.prepare(claim).values()
@@ -77,12 +77,12 @@ def test_the_next_one_answers_before_the_former_one_ends(two: list[Instance]) ->
     def list_writes() -> list[str]:
         return [write[0] for write in former.api.writes[writes:] if "/events/" not in write[1]]
 
-    eventually(lambda: len(list_writes()) >= 2, "the claims' status, which is written behind the answer")
+    wait_until(lambda: len(list_writes()) >= 2, "the claims' status, which is written behind the answer")
     assert former.stop(signal.SIGTERM) == 0
     assert list_writes() == ["patch"] * 2, "one of them publishes"
     assert not former.kubelet.registration.exists() and following.kubelet.registration.exists()
     following.nodes.DrainDevice(pb.DrainDeviceRequest(device_uuid="0", reason="a fan"))
-    eventually(lambda: is_drained(following.api), "what the next one publishes")
+    wait_until(lambda: is_drained(following.api), "what the next one publishes")
 
 
 def test_one_that_ends_answers_the_calls_under_way(two: list[Instance]) -> None:
@@ -105,11 +105,11 @@ def test_sockets_of_one_that_was_killed_are_removed_by_the_next(two: list[Instan
     """kubelet would try to register it again and again."""
     former, following = two
     following.begin()
-    eventually(following.kubelet.registration.exists, "the next one's registration")
+    wait_until(following.kubelet.registration.exists, "the next one's registration")
     former.stop(signal.SIGKILL)
     dead = (former.kubelet.registration, former.kubelet.endpoint)
     assert all(path.exists() for path in dead)
-    eventually(lambda: not any(path.exists() for path in dead), "the end of the dead sockets")
+    wait_until(lambda: not any(path.exists() for path in dead), "the end of the dead sockets")
     assert following.kubelet.registration.exists() and following.kubelet.endpoint.exists()
 
 
@@ -117,8 +117,8 @@ def test_it_says_that_it_works_and_not_when_its_sockets_are_gone(two: list[Insta
     """By a file that a shell compares with the time since boot; the probe of the chart: test_chart.py."""
     former, _ = two
     beat = former.health / "beat"
-    first = int(eventually(lambda: beat.exists() and beat.read_text(), "its beat"))
-    eventually(lambda: int(beat.read_text()) > first, "another beat")
+    first = int(wait_until(lambda: beat.exists() and beat.read_text(), "its beat"))
+    wait_until(lambda: int(beat.read_text()) > first, "another beat")
     former.kubelet.registration.unlink()
     time.sleep(1.5)  # one that was under way
     last = beat.read_text()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.command_line import ask, call
-from tests.daemon.node import eventually
+from tests.daemon.node import wait_until
 from tests.k8s.parts import MIB, allocated
 from tests.k8s.test_driver import POD, FakeCluster, cluster  # noqa: F401  a fixture
 from vgpud.v1alpha1 import vgpud_pb2 as pb
@@ -51,9 +51,9 @@ class Resized:
         sizes = [(one["smMilli"], one["memoryBytes"]) for one in data]
         return [(sm["min"], sm["max"], size["min"] // MIB, size["max"] // MIB) for sm, size in sizes]
 
-    def becomes(self, *wanted: Numbers) -> None:
-        assert self.numbers == list(wanted)
-        eventually(lambda: self.read_status_numbers() == list(wanted), f"{wanted} in the claim's status")
+    def becomes(self, *numbers: Numbers) -> None:
+        assert self.numbers == list(numbers)
+        wait_until(lambda: self.read_status_numbers() == list(numbers), f"{numbers} in the claim's status")
 
 
 @pytest.fixture

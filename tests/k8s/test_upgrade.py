@@ -13,7 +13,7 @@ import pytest
 import yaml
 from lightkube.types import PatchType
 
-from tests.daemon.node import eventually
+from tests.daemon.node import wait_until
 from tests.k8s import control_plane as plane
 from tests.k8s import node as nodes
 from tests.k8s.node import RealNode, cluster
@@ -61,7 +61,7 @@ def replace(node: RealNode, uid: str) -> None:
     """As the DaemonSet does: the old driver ends when the next one is ready."""
     old = node.driver
     node.start_driver(uid)
-    eventually((node.directory / uid / "ready").exists, "the next driver's readiness")
+    wait_until((node.directory / uid / "ready").exists, "the next driver's readiness")
     assert old and old.stop(signal.SIGTERM, 30) == 0
 
 
@@ -100,8 +100,8 @@ def deployment() -> dict[str, Any]:
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "whole"}, "spec": spec}
 
 
-def updated(node: RealNode, **more: Any) -> None:
-    patch = {"spec": {"template": {"metadata": {"annotations": {"version": "2"}}}, **more}}
+def update_deployment(node: RealNode, **fields: Any) -> None:
+    patch = {"spec": {"template": {"metadata": {"annotations": {"version": "2"}}}, **fields}}
     node.api.client().patch(Deployment, "whole", patch, namespace="default", patch_type=PatchType.MERGE)
 
 
@@ -117,11 +117,11 @@ def test_the_documented_strategy_updates_a_deployment_of_whole_gpus(node: RealNo
     wanted = claim("whole", on_gpu(0))
     node.api.create({**wanted, "kind": "ResourceClaimTemplate", "spec": {"spec": wanted["spec"]}})
     node.api.create(deployment())
-    eventually(lambda: replicas(node, "readyReplicas") == 1, "the first pod")
-    updated(node)
-    eventually(lambda: replicas(node, "unavailableReplicas") == 1, "a pod too many")
+    wait_until(lambda: replicas(node, "readyReplicas") == 1, "the first pod")
+    update_deployment(node)
+    wait_until(lambda: replicas(node, "unavailableReplicas") == 1, "a pod too many")
     time.sleep(5)
     assert (replicas(node, "readyReplicas"), replicas(node, "unavailableReplicas")) == (1, 1), "it stands still"
-    updated(node, **yaml.safe_load(text))
-    eventually(lambda: replicas(node, "updatedReplicas") == replicas(node, "readyReplicas") == 1, "the update")
+    update_deployment(node, **yaml.safe_load(text))
+    wait_until(lambda: replicas(node, "updatedReplicas") == replicas(node, "readyReplicas") == 1, "the update")
     node.api.remove(Deployment, "whole")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.daemon.node import eventually
+from tests.daemon.node import wait_until
 from vgpud.cli.demo.private_system import OwnSystem
 from vgpud.client import calls
 from vgpud.errors import ExitCode, VgpudError
@@ -93,7 +93,7 @@ def test_its_slice_is_bound_when_it_has_its_device(system: OwnSystem, start: Cal
     (share,) = made.devices
     assert (share.device_uuid, share.min_milli, share.max_milli, share.mem_max_bytes) == (devices[1], 500, 1000, GIB)
     worker.process.kill()
-    eventually(lambda: slices(system) == [], "the end of the slice")
+    wait_until(lambda: slices(system) == [], "the end of the slice")
 
 
 def test_a_worker_that_never_uses_cuda_takes_nothing(system: OwnSystem, start: Callable[..., Worker]) -> None:
@@ -104,7 +104,7 @@ def test_a_worker_that_never_uses_cuda_takes_nothing(system: OwnSystem, start: C
         assert [device.reserved_milli for device in client.all(calls.devices())] == [0, 0]
     assert len(slices(system)) == 3
     workers[0].process.communicate()  # it ends with its standard input
-    eventually(lambda: len(slices(system)) == 2, "the end of the first one's slice")
+    wait_until(lambda: len(slices(system)) == 2, "the end of the first one's slice")
 
 
 def test_a_full_device_is_refused_and_the_other_is_not(system: OwnSystem, start: Callable[..., Worker]) -> None:
@@ -142,7 +142,7 @@ def test_its_children_end_the_slice_with_it(system: OwnSystem, start: Callable[.
     worker.process.wait()
     assert slices(system), "a process that it has forked may use the device"
     os.kill(child, signal.SIGKILL)
-    eventually(lambda: slices(system) == [], "the end of the slice")
+    wait_until(lambda: slices(system) == [], "the end of the slice")
 
 
 def test_a_restart_of_the_daemon(system: OwnSystem, start: Callable[..., Worker]) -> None:
@@ -154,7 +154,7 @@ def test_a_restart_of_the_daemon(system: OwnSystem, start: Callable[..., Worker]
     system.daemon.kill()
     assert idle.task(devices[1])["code"] == NOT_PERMITTED, "without a daemon nothing would limit it"
     system.start_daemon()
-    eventually(lambda: idle.task(devices[1])["code"] == 0, "the daemon again")
+    wait_until(lambda: idle.task(devices[1])["code"] == 0, "the daemon again")
     placed = {made.spec.gpus_milli: [part.device_uuid for part in made.devices] for made in slices(system)}
     assert placed == {250: [devices[0]], 500: [devices[1]]}
 

@@ -35,8 +35,9 @@ NOUNS = frozenset(
 VERBS = frozenset(["apply", "comply", "exceed", "imply", "multiply", "proceed", "rely", "succeed", "supply"])
 FOLDERS = (
     *("benchmarks/", "docker/", "integrations/", "models/", "protos/", "shim/", "tools/", "vgpud/"),
-    *("tests/benchmarks/", "tests/conformance/", "tests/host/", "tests/kubectl/", "tests/libraries/", "tests/oci/"),
-    *("tests/ray/", "tests/simulate/", "tests/tools/", "tests/userfiles/"),
+    *("tests/benchmarks/", "tests/cli/", "tests/client/", "tests/conformance/", "tests/core/", "tests/daemon/"),
+    *("tests/host/", "tests/jobs/", "tests/k8s/", "tests/kubectl/", "tests/libraries/", "tests/oci/", "tests/ray/"),
+    *("tests/simulate/", "tests/system/", "tests/tools/", "tests/userfiles/"),
 )
 #: not chosen here: made from the API's fields
 GENERATED = ("vgpud/client/model.py",)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon.node import eventually
+from tests.daemon.node import wait_until
 from tests.sim.conftest import MakeDevice
 from vgpud.simdevice import control, state_page
 from vgpud.simdevice.process import SimulatedDevice
@@ -65,7 +65,7 @@ def test_a_silent_client_is_disconnected_and_no_other(device: MakeDevice) -> Non
     other.send(control.REQUEST.pack(state_page.MAGIC, state_page.VERSION, control.MODE, 0, 0, 0, 0))
     assert control.REPLY.unpack(other.recv(control.REPLY.size))[1] == 0
     silent = connect(made, 40)
-    eventually(lambda: alive(silent) == 0, "the end of the silent ones")
+    wait_until(lambda: alive(silent) == 0, "the end of the silent ones")
     assert alive([other]) == 1
     assert descriptors(made) <= before + 2
     control.tell_xid(made.directory, 0, 8)
@@ -81,7 +81,7 @@ def test_one_user_has_a_share(device: MakeDevice) -> None:
     def hoard() -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
         socks = connect(made, share + 200)
-        eventually(lambda: alive(socks) <= share, "the refusals")
+        wait_until(lambda: alive(socks) <= share, "the refusals")
         return alive(socks)
 
     assert as_user(SOME_USER, hoard) == share
@@ -93,8 +93,8 @@ def test_a_server_without_descriptors_refuses_and_rests(device: MakeDevice) -> N
     made = device()
     resource.prlimit(made.pid, resource.RLIMIT_NOFILE, (descriptors(made) + 20,) * 2)
     socks = connect(made, 60)
-    eventually(lambda: alive(socks) <= 10, "the refusals")
+    wait_until(lambda: alive(socks) <= 10, "the refusals")
     before_s = made.cpu_seconds()
-    eventually(lambda: alive(socks) == 0, "the end of the silent ones")
+    wait_until(lambda: alive(socks) == 0, "the end of the silent ones")
     assert made.cpu_seconds() - before_s < 0.3, "it sleeps most of two seconds"
     control.tell_xid(made.directory, 0, 8)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.daemon.node import eventually
+from tests.daemon.node import wait_until
 from tests.slurm import cluster as slurm
 from tests.slurm.cluster import HAS_LUA, NODES, Cluster
 from vgpud.client import calls
@@ -48,7 +48,7 @@ def running(site: Cluster, *command: str, user: str = "", node: str = "n1") -> t
         assert made.poll() is None, (made.stdout.read() if made.stdout else "") + site.logs()
         return next(iter(set(site.names(node)) - before), "")
 
-    return made, str(eventually(new, "the step's slice"))
+    return made, str(wait_until(new, "the step's slice"))
 
 
 def end(site: Cluster, step: subprocess.Popen[str], name: str) -> None:
@@ -62,7 +62,7 @@ def test_a_step_sees_its_part_and_nothing_else(site: Cluster, programs: Path) ->
     found = seen(done.stdout)
     assert (found["count"], found["cuda_bytes"], found["nvml_bytes"]) == (1, GIB, [GIB])
     assert found["alloc"] == 2, "the context has taken some of it"
-    eventually(lambda: site.names("n1") == [], "the slice's end")
+    wait_until(lambda: site.names("n1") == [], "the slice's end")
 
 
 def test_the_numbers_of_a_slice(site: Cluster, programs: Path) -> None:
@@ -73,10 +73,10 @@ def test_the_numbers_of_a_slice(site: Cluster, programs: Path) -> None:
     assert (device.min_milli, device.max_milli) == (500, 800)
     assert made.owner_uid == pwd.getpwnam(ANN).pw_uid and made.spec.service_class == pb.SERVICE_CLASS_LATENCY
     with site.systems["n1"].client() as client:
-        (process,) = eventually(lambda: client.all(calls.processes(name)), "the program")
+        (process,) = wait_until(lambda: client.all(calls.processes(name)), "the program")
     assert process.uid == made.owner_uid
     end(site, step, name)
-    eventually(lambda: site.names("n1") == [], "the slice's end")
+    wait_until(lambda: site.names("n1") == [], "the slice's end")
 
 
 def test_each_job_has_the_device_that_slurm_gave_it(site: Cluster, programs: Path) -> None:
@@ -86,7 +86,7 @@ def test_each_job_has_the_device_that_slurm_gave_it(site: Cluster, programs: Pat
     indices = {slice_of(site, "n1", name).devices[0].device_index for name in (one, two)}
     assert indices == {0, 1}
     with site.systems["n1"].client() as client:
-        eventually(lambda: {p.slice for p in client.all(calls.processes())} == {one, two}, "both programs")
+        wait_until(lambda: {p.slice for p in client.all(calls.processes())} == {one, two}, "both programs")
     end(site, first, one)
     end(site, second, two)
 
@@ -100,7 +100,7 @@ def test_a_whole_device_is_none_with_shards_in_use(site: Cluster, programs: Path
     words = ("--gres=gpu:1", "--output=/dev/null", f"--wrap=exec {programs}/tenant")
     whole = site.call("sbatch", "--parsable", "-w", "n1", *words).stdout.strip()
     other = f"slurm-{whole}.batch"
-    eventually(lambda: other in site.names("n1"), "the slice of the whole device")
+    wait_until(lambda: other in site.names("n1"), "the slice of the whole device")
     made = [slice_of(site, "n1", name).devices[0] for name in (two, other)]
     assert {device.device_index for device in made} == {0, 1} and made[1].min_milli == 1000
     site.call("scancel", whole)
@@ -111,14 +111,14 @@ def test_a_job_on_two_nodes_and_whole_devices(site: Cluster, programs: Path) -> 
     done = site.call("srun", "-N2", "--ntasks-per-node=2", "--gres=gpu:2", str(programs / "view"))
     found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert [one["count"] for one in found] == [2] * 4
-    eventually(lambda: not any(site.names(name) for name in NODES), "the end of both slices")
+    wait_until(lambda: not any(site.names(name) for name in NODES), "the end of both slices")
 
 
 def test_steps_of_a_batch_script_share_its_slice(site: Cluster, programs: Path) -> None:
     script, output = site.folder / "job.sh", site.folder / "job.out"
     script.write_text(f"#!/bin/sh\n{programs}/view\nsrun --gres=shard:700 {programs}/view\necho over\n")
     site.call("sbatch", "-w", "n1", "--gres=shard:700", "--vgpu-mem=1G", f"--output={output}", str(script))
-    eventually(lambda: output.exists() and "over\n" in output.read_text(), "the end of the script")
+    wait_until(lambda: output.exists() and "over\n" in output.read_text(), "the end of the script")
     found = [json.loads(line) for line in output.read_text().splitlines() if line.startswith("{")]
     assert len(found) == 2, output.read_text() + site.logs()
     assert {one["cuda_bytes"] for one in found} == {GIB}
@@ -140,7 +140,7 @@ def test_a_batch_script_without_a_gpu_is_left_alone(site: Cluster) -> None:
     script.write_text("#!/bin/sh\nenv\necho over\n")
     lies = "--export=ALL,SLURM_STEP_GPUS=0,SLURM_JOB_GPUS=0,SLURM_SHARDS_ON_NODE=900"
     site.call("sbatch", "-w", "n1", lies, f"--output={output}", str(script))
-    eventually(lambda: output.exists() and "over\n" in output.read_text(), "the end of the script")
+    wait_until(lambda: output.exists() and "over\n" in output.read_text(), "the end of the script")
     assert "VGPU_SOCKET" not in output.read_text()
 
 
@@ -149,7 +149,7 @@ def test_a_step_without_a_gpu_in_a_job_with_options(site: Cluster) -> None:
     script, output = site.folder / "mixed.sh", site.folder / "mixed.out"
     script.write_text("#!/bin/sh\nsrun --gres=none echo without\necho over\n")
     site.call("sbatch", "-w", "n1", HALF, "--vgpu-max=.8", f"--output={output}", str(script))
-    eventually(lambda: output.exists() and "over\n" in output.read_text(), "the end of the script")
+    wait_until(lambda: output.exists() and "over\n" in output.read_text(), "the end of the script")
     assert "without\n" in output.read_text(), output.read_text()
 
 
@@ -173,19 +173,19 @@ def test_steps_that_overlap_share_a_slice(site: Cluster, programs: Path) -> None
     first, name = running(site, f"--jobid={job}", HALF, tenant)
     second = site.begin("srun", f"--jobid={job}", "--overlap", HALF, tenant)
     with site.systems["n1"].client() as client:
-        eventually(lambda: len(client.all(calls.processes(name))) == 2, "both programs in one slice")
+        wait_until(lambda: len(client.all(calls.processes(name))) == 2, "both programs in one slice")
         assert sum(device.reserved_milli for device in client.all(calls.devices())) == 500
         none = site.call("srun", f"--jobid={job}", "--overlap", "--gres=none", "env")
         assert "VGPU_SOCKET" not in none.stdout and site.names("n1") == [name]
         site.call("scancel", f"{job}.0")
         first.communicate(timeout=60)
-        eventually(lambda: len(client.all(calls.processes(name))) == 1, "the end of the first")
+        wait_until(lambda: len(client.all(calls.processes(name))) == 1, "the end of the first")
         assert sum(device.reserved_milli for device in client.all(calls.devices())) == 500, "the other one keeps it"
     third = site.call("srun", f"--jobid={job}", "--overlap", HALF, str(programs / "view"))
     assert seen(third.stdout)["cuda_bytes"] == 2 * GIB
     assert site.names("n1") == [name]
     end(site, second, name)
-    eventually(lambda: site.names("n1") == [], "the slice's end")
+    wait_until(lambda: site.names("n1") == [], "the slice's end")
 
 
 def test_steps_beside_each_other_have_their_own(site: Cluster, programs: Path) -> None:
@@ -195,7 +195,7 @@ def test_steps_beside_each_other_have_their_own(site: Cluster, programs: Path) -
     assert found == [200, 300] and [name for _, name in steps] == [f"slurm-{job}.0", f"slurm-{job}.1"]
     for step, name in steps:
         end(site, step, name)
-    eventually(lambda: site.names("n1") == [], "the end of both slices")
+    wait_until(lambda: site.names("n1") == [], "the end of both slices")
 
 
 def test_the_used_time_is_in_the_jobs_comment(site: Cluster, programs: Path) -> None:
@@ -241,7 +241,7 @@ def test_installation(tmp_path: Path) -> None:
 def test_bad_options(site: Cluster, options: tuple[str, ...], said: str) -> None:
     done = site.call("srun", "-w", "n1", *options, "true", check=False)
     assert done.returncode != 0 and said in done.stderr, done.stderr + site.logs()
-    assert site.states() == dict.fromkeys(NODES, "idle") or eventually(lambda: site.states()["n1"] == "idle")
+    assert site.states() == dict.fromkeys(NODES, "idle") or wait_until(lambda: site.states()["n1"] == "idle")
     assert site.names("n1") == []
 
 
@@ -264,7 +264,7 @@ def test_vgpud_is_away(site: Cluster) -> None:
     site.systems["n1"].daemon.stop()  # type: ignore[union-attr]
     done = site.call("srun", "-w", "n1", HALF, "true", check=False)
     assert done.returncode != 0 and "vgpud is not running" in done.stderr, done.stderr
-    eventually(lambda: site.states()["n1"] == "idle", "an idle node")
+    wait_until(lambda: site.states()["n1"] == "idle", "an idle node")
 
 
 def test_the_slice_of_another_user(site: Cluster, programs: Path) -> None:
@@ -291,10 +291,10 @@ def test_slurms_daemons_may_restart(site: Cluster, programs: Path, daemon: str) 
         site.start_controller()
     else:
         site.start_node("n1")
-    eventually(lambda: site.states().get("n1") in ("mix", "alloc"), "the node with its job")
+    wait_until(lambda: site.states().get("n1") in ("mix", "alloc"), "the node with its job")
     assert slice_of(site, "n1", name).uid == uid
     end(site, step, name)
-    eventually(lambda: site.names("n1") == [], "the slice's end")
+    wait_until(lambda: site.names("n1") == [], "the slice's end")
 
 
 def test_a_node_that_goes_down_with_jobs_on_it(site: Cluster, programs: Path) -> None:
@@ -303,11 +303,11 @@ def test_a_node_that_goes_down_with_jobs_on_it(site: Cluster, programs: Path) ->
     script.write_text(f"#!/bin/sh\nexec {programs}/tenant\n")
     options = ("--parsable", "--requeue", "-w", "n1", HALF, "--output=/dev/null")
     job = site.call("sbatch", *options, str(script)).stdout.strip()
-    eventually(lambda: site.names("n1") == [f"slurm-{job}.batch"], "the job's slice")
+    wait_until(lambda: site.names("n1") == [f"slurm-{job}.batch"], "the job's slice")
     try:
         site.call("scontrol", "update", "NodeName=n1", "State=DOWN", "Reason=test")
-        eventually(lambda: site.names("n1") == [], "the slice's end")
-        eventually(lambda: site.call("squeue", "-h", "-j", job, "-o", "%T").stdout.strip() == "PENDING", "its requeue")
+        wait_until(lambda: site.names("n1") == [], "the slice's end")
+        wait_until(lambda: site.call("squeue", "-h", "-j", job, "-o", "%T").stdout.strip() == "PENDING", "its requeue")
         site.call("scancel", job)
     finally:
         site.call("scontrol", "update", "NodeName=n1", "State=RESUME", check=False)  # it may be back by itself
@@ -317,7 +317,7 @@ def test_a_slurmstepd_that_is_killed(site: Cluster, programs: Path) -> None:
     step, _name = running(site, HALF, str(programs / "tenant"))
     for stepd in site.stepds():
         os.kill(stepd, signal.SIGKILL)
-    eventually(lambda: site.names("n1") == [], "the slice's end")
+    wait_until(lambda: site.names("n1") == [], "the slice's end")
     step.kill()
     step.communicate()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon.node import eventually
+from tests.daemon.node import wait_until
 
 ROOT = Path(__file__).resolve().parents[2] / "integrations" / "slurm"
 SCRIPTS = sorted([*ROOT.glob("*.sh"), *ROOT.glob("enroot/*.sh")])
@@ -231,7 +231,7 @@ def test_comment(site: Site, nodes: int) -> None:
     site.program("squeue", shown)
     site.run("comment.sh", "12", "slice=slurm-12.0 used_ms=3204")
     added = "update JobId=12 AdminComment=by hand; vgpu n1 slurm-12.0 3.204 GPU-s"
-    eventually(lambda: [call for call in site.calls("scontrol") if call.startswith("update")] == [added] * nodes, added)
+    wait_until(lambda: [call for call in site.calls("scontrol") if call.startswith("update")] == [added] * nodes, added)
 
 
 @pytest.mark.parametrize("arguments", [(), ("12",), ("x", "slice=a used_ms=1"), ("12", "slice=a used_ms=-1")])

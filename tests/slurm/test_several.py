@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon.node import eventually
+from tests.daemon.node import wait_until
 from tests.slurm import cluster as slurm
 from tests.slurm.cluster import Cluster, cluster
 from tests.slurm.test_cluster import end, running, slice_of
@@ -63,7 +63,7 @@ def test_a_whole_gpu_is_none_with_shards_in_use(site: Cluster, programs: Path) -
     whole, three = running(site, "--gres=gpu:1", str(programs / "tenant"))
     assert minima(site, two) == {0: 250} and minima(site, three) == {1: 1000}
     both = site.begin("srun", "-w", "n1", "--gres=gpu:1", "true")
-    eventually(lambda: site.call("squeue", "-h", "--states=PENDING", "-o", "%r").stdout == "Resources\n", "its wait")
+    wait_until(lambda: site.call("squeue", "-h", "--states=PENDING", "-o", "%r").stdout == "Resources\n", "its wait")
     end(site, second, two)
     assert both.wait(timeout=60) == 0
     end(site, whole, three)

@@ -15,7 +15,7 @@ import pytest
 from benchmarks.engine import install_front
 from tests.attach import client
 from tests.daemon import engine
-from tests.daemon.node import Node, eventually, own_node
+from tests.daemon.node import Node, own_node, wait_until
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 #: another user, for a daemon of root
@@ -129,7 +129,7 @@ def test_a_slurmstepd_that_is_killed_ends_the_step(slurm: Slurm, node: Node) -> 
     stepd = slurm.stepd()
     slurm.begin(stepd)
     engine.end(stepd)
-    eventually(lambda: node.names() == [], "the slice's end")
+    wait_until(lambda: node.names() == [], "the slice's end")
 
 
 def test_steps_within_a_batch_script_join_its_slice(slurm: Slurm, node: Node) -> None:
@@ -208,7 +208,7 @@ def test_steps_survive_a_restart_of_the_daemon(slurm: Slurm, node: Node) -> None
     node.start()
     assert node.names() == ["slurm-12.0"]
     engine.end(stepd)
-    eventually(lambda: node.names() == [], "the end that nothing reported")
+    wait_until(lambda: node.names() == [], "the end that nothing reported")
 
 
 def test_a_step_that_ended_while_vgpud_was_away(slurm: Slurm, node: Node) -> None:
@@ -218,7 +218,7 @@ def test_a_step_that_ended_while_vgpud_was_away(slurm: Slurm, node: Node) -> Non
     node.stop(signal.SIGKILL)
     engine.end(stepd)
     node.start()
-    eventually(lambda: node.names() == [], "the slice's end")
+    wait_until(lambda: node.names() == [], "the slice's end")
 
 
 def test_a_job_by_prolog_and_epilog(slurm: Slurm, node: Node) -> None:
@@ -299,7 +299,7 @@ def test_a_program_belongs_to_the_step_whose_cgroup_it_is_in(slurm: Slurm, node:
             assert _status(theirs, f"{OTHER}:{OTHER}", step) == client.DENIED
             engine.end(slurm.running.pop(0))
             slurm.close()
-    eventually(lambda: node.names() == [], "the end of both")
+    wait_until(lambda: node.names() == [], "the end of both")
 
 
 class _named:
@@ -315,7 +315,7 @@ class _named:
     def __exit__(self, *_: object) -> None:
         for pid in (self.path / "cgroup.procs").read_text().split():
             os.kill(int(pid), signal.SIGKILL)
-        eventually(lambda: not (self.path / "cgroup.procs").read_text().split(), "an empty cgroup")
+        wait_until(lambda: not (self.path / "cgroup.procs").read_text().split(), "an empty cgroup")
         self.path.rmdir()
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.daemon.node import Node
-from tests.daemon.test_shells import made
+from tests.daemon.test_shells import make_slice
 from tests.store.test_damaged_state import change, contents, database, filled
 from tests.store.test_jobs import S, job
 from tests.store.test_private_state import SECRET, mode, secret_job
@@ -71,7 +71,7 @@ def test_a_copy_is_private_of_one_file_and_says_where_it_is_from(state: Path, tm
 def test_what_is_in_the_log_alone_is_copied(tmp_path: Path) -> None:
     """As a running daemon has it: the newest changes are not in the file alone."""
     store = Store(tmp_path)
-    store.apply([SaveSlice(made("in-the-log"))])
+    store.apply([SaveSlice(make_slice("in-the-log"))])
     found = manual_backup.make(tmp_path, tmp_path / "copy")
     shutil.copyfile(tmp_path / stores.FILE_NAME, tmp_path / "file-alone")
     store.close()
@@ -82,11 +82,11 @@ def test_what_is_in_the_log_alone_is_copied(tmp_path: Path) -> None:
 
 def test_a_copy_is_of_one_moment_while_another_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(tmp_path)
-    store.apply([SaveSlice(made("a")), SaveSlice(made("b"))])
+    store.apply([SaveSlice(make_slice("a")), SaveSlice(make_slice("b"))])
     real = backups.copy_to
 
     def while_it_copies(*given: object) -> None:
-        store.apply([ForgetSlice("uid-a"), SaveSlice(made("c"))])  # is not kept waiting either
+        store.apply([ForgetSlice("uid-a"), SaveSlice(make_slice("c"))])  # is not kept waiting either
         real(*given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(backups, "copy_to", while_it_copies)
@@ -175,7 +175,7 @@ def test_the_replaced_state_is_kept_and_can_be_restored(state: Path, copy: Path)
 def test_a_replaced_state_is_kept_with_its_log(state: Path, copy: Path) -> None:
     """Of a daemon that was killed: its newest changes are in the log alone."""
     store = Store(state)
-    store.apply([SaveSlice(made("newest"))])
+    store.apply([SaveSlice(make_slice("newest"))])
     for end in ("", "-wal"):
         shutil.copyfile(state / f"{stores.FILE_NAME}{end}", state.parent / f"killed{end}")
     store.close()

@@ -18,7 +18,7 @@ import pytest
 
 from tests.attach import client
 from tests.daemon.node import Node
-from tests.daemon.test_shells import entry, made
+from tests.daemon.test_shells import entry, make_slice
 from tests.store.test_jobs import S, job
 from tests.store.test_private_state import SECRET, holding, mode, secret_job
 from vgpud.core.checksums import seal, unseal
@@ -40,8 +40,10 @@ CONTAINER = Container("c" * 64, "a", False, 5, 6, "/c", 7)
 def filled(directory: Path) -> None:
     """A database with something in every table that matters."""
     store = Store(directory)
-    slices = [SaveSlice(made(name)) for name in "abcd"]
-    store.apply([*slices, SaveContainer(CONTAINER), SaveDrain(DRAIN), SaveRequest("r", Remembered("f", made(), 0))])
+    slices = [SaveSlice(make_slice(name)) for name in "abcd"]
+    store.apply(
+        [*slices, SaveContainer(CONTAINER), SaveDrain(DRAIN), SaveRequest("r", Remembered("f", make_slice(), 0))]
+    )
     store.append_events([entry(number) for number in range(1, 40)], 100)
     jobs = JobStore(store)
     jobs.save([job(n) for n in range(1, 9)], [Request(1000, "r", "f", (1, 2), 5)], next_id=20)
@@ -330,7 +332,7 @@ def test_a_flipped_bit_in_the_log_is_said(tmp_path: Path) -> None:
     source.mkdir()
     store = Store(source)
     for name in "abcdef":
-        store.apply([SaveSlice(made(name))])
+        store.apply([SaveSlice(make_slice(name))])
     crash = tmp_path / "crash"
     shutil.copytree(source, crash)
     store.close()
@@ -358,7 +360,7 @@ def test_a_damaged_log_that_cannot_be_copied_leaves_nothing_behind(
     source, state = tmp_path / "source", tmp_path / "state"
     source.mkdir()
     store = Store(source)
-    store.apply([SaveSlice(made("a"))])
+    store.apply([SaveSlice(make_slice("a"))])
     shutil.copytree(source, state)
     store.close()
     log = state / f"{stores.FILE_NAME}-wal"

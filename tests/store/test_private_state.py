@@ -17,7 +17,7 @@ import grpc
 import pytest
 
 from tests.daemon.jobs.queue_node import MISSING, queue_node
-from tests.daemon.node import Node, eventually
+from tests.daemon.node import Node, wait_until
 from tests.store.test_jobs import S, job, launch
 from vgpud.core.jobs.model import Job, JobState
 from vgpud.core.model import SiteLimits
@@ -267,9 +267,9 @@ def test_nothing_of_an_environment_is_left_by_a_daemon_that_runs(node: Node) -> 
         assert queue.get(job_id).spec.environment["API_KEY"] == SECRET, "to its owner"
         assert {name.partition("-")[0] for name in holding(node.state)} == {"vgpud.sqlite3"}
         (queue.work / "go").touch()
-        ended = queue.ended(job_id)
+        ended = queue.wait_for_end(job_id)
         assert not ended.spec.environment and list(ended.spec.command) == ["sh", "-c", script]
-        eventually(lambda: not holding(node.state), "the environment gone from all files")
+        wait_until(lambda: not holding(node.state), "the environment gone from all files")
         with pytest.raises(grpc.RpcError) as error:
             queue.jobs.RequeueJob(pb.RequeueJobRequest(job_id=job_id))
         assert "its environment was deleted when it ended, submit it again" in error.value.details()

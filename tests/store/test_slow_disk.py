@@ -21,7 +21,7 @@ import pytest
 
 from tests.attach import client
 from tests.builders import make_slice
-from tests.daemon.node import Node, eventually
+from tests.daemon.node import Node, wait_until
 from vgpud._shim import ffi
 from vgpud.core import events as ev
 from vgpud.core.events import SaveSlice
@@ -90,15 +90,15 @@ def test_nothing_waits_for_a_disk_that_another_request_waits_for(node: Node, slo
     a, b = numbers(node, "a"), numbers(node, "b")
     slow.touch()
     waiting = [change(node, "a", 300)]
-    eventually(lambda: a() == (300, 300), "the first change in force")
+    wait_until(lambda: a() == (300, 300), "the first change in force")
     waiting.append(change(node, "b", 400))
-    eventually(lambda: b() == (400, 400), "the second change in force")
+    wait_until(lambda: b() == (400, 400), "the second change in force")
     waiting.append(change(node, "a", 100))
-    eventually(lambda: a() == (100, 100), "the third change in force")
+    wait_until(lambda: a() == (100, 100), "the third change in force")
     assert client.attach(node.socket("b")).status == client.OK
     assert node.get("a").revision == 3
     made = node.slices.CreateSlice.future(pb.CreateSliceRequest(name="c", spec=pb.SliceSpec(gpus_milli=100)))
-    eventually(lambda: "c" in node.names(), "the new slice")
+    wait_until(lambda: "c" in node.names(), "the new slice")
     assert not made.done() and not any(one.done() for one in waiting), "what is answered is on the disk"
     slow.unlink()
     assert [one.result(30).slice.revision for one in waiting] == [2, 2, 3]
@@ -112,7 +112,7 @@ def test_a_repeated_request_waits_for_the_disk_as_the_first_did(node: Node, slow
     slow.touch()
     request = pb.CreateSliceRequest(name="c", spec=pb.SliceSpec(gpus_milli=100), request_id="r")
     first = node.slices.CreateSlice.future(request)
-    eventually(lambda: "c" in node.names(), "the new slice")
+    wait_until(lambda: "c" in node.names(), "the new slice")
     with pytest.raises(grpc.RpcError) as error:
         node.slices.CreateSlice(request, timeout=0.3)
     assert error.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
@@ -145,20 +145,20 @@ def test_who_holds_the_database_delays_no_other(node: Node) -> None:
     with contextlib.closing(sqlite3.connect(node.state / stores.FILE_NAME, isolation_level=None)) as busy:
         busy.execute("BEGIN IMMEDIATE")
         waiting = [change(node, "a", 300)]
-        eventually(lambda: a() == (300, 300), "the first change in force")
+        wait_until(lambda: a() == (300, 300), "the first change in force")
         waiting.append(change(node, "b", 400))
-        eventually(lambda: b() == (400, 400), "the second change in force")
+        wait_until(lambda: b() == (400, 400), "the second change in force")
         assert not any(one.done() for one in waiting)
         assert node.get("a").revision == 1, "not saved, not changed"
         impatient = node.slices.UpdateSlice.future(pb.UpdateSliceRequest(name="a", spec=pb.SliceSpec(max_milli=900)))
-        eventually(lambda: a() == (250, 900), "the third change in force")
+        wait_until(lambda: a() == (250, 900), "the third change in force")
         impatient.cancel()  # type: ignore[no-untyped-call]
-        eventually(lambda: a() != (250, 900), "that change taken back")
+        wait_until(lambda: a() != (250, 900), "that change taken back")
         brief.close()
-        eventually(lambda: node.names() == ["a", "b"], "the end of the slice that nobody holds any more")
+        wait_until(lambda: node.names() == ["a", "b"], "the end of the slice that nobody holds any more")
         busy.execute("COMMIT")
     assert [one.result(30).slice.revision for one in waiting] == [2, 2]
-    eventually(lambda: (a(), b()) == ((300, 300), (400, 400)), "what was saved in force")
+    wait_until(lambda: (a(), b()) == ((300, 300), (400, 400)), "what was saved in force")
     node.stop(signal.SIGKILL)
     node.start()
     assert node.names() == ["a", "b"]

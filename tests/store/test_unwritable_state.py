@@ -18,8 +18,8 @@ import grpc
 import pytest
 
 from tests.attach import client
-from tests.daemon.node import Node, eventually
-from tests.daemon.test_shells import entry, made
+from tests.daemon.node import Node, wait_until
+from tests.daemon.test_shells import entry, make_slice
 from vgpud import paths
 from vgpud.core.events import SaveSlice
 from vgpud.errors import ExitCode, StoreUnwritableError
@@ -96,7 +96,7 @@ def check_serves_without_writing(node: Node, why: str) -> None:
 
 
 def check_recovers(node: Node) -> None:
-    eventually(lambda: "state.writable" in node.event_kinds(), "the disk found writable")
+    wait_until(lambda: "state.writable" in node.event_kinds(), "the disk found writable")
     assert node.create("b", 100).name == "b"
     submit(node)
     node.stop(signal.SIGKILL)
@@ -158,7 +158,7 @@ def test_the_first_start_may_be_on_a_full_disk(disk: Disk) -> None:
     assert "check that its disk has free space" in refusal(lambda: node.create("a", 100))
     assert node.run().returncode == ExitCode.CONFLICT
     disk.free_space()
-    eventually(lambda: "state.writable" in node.event_kinds(), "the disk found writable")
+    wait_until(lambda: "state.writable" in node.event_kinds(), "the disk found writable")
     assert node.create("a", 100).name == "a"
 
 
@@ -223,7 +223,7 @@ def test_space_for_a_copy_is_not_needed(tmp_path: Path, monkeypatch: pytest.Monk
 def test_what_cannot_be_written_is_served_from_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without root: the error is injected."""
     store = Store(tmp_path)
-    store.apply([SaveSlice(made())])
+    store.apply([SaveSlice(make_slice())])
     store.close()
     really = opening._open_file
 
@@ -233,9 +233,9 @@ def test_what_cannot_be_written_is_served_from_memory(tmp_path: Path, monkeypatc
     monkeypatch.setattr(opening, "_open_file", full)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
     store = Store(tmp_path)
-    assert store.load(1).slices == (made(),)
+    assert store.load(1).slices == (make_slice(),)
     for write in (
-        lambda: store.apply([SaveSlice(made("b"))]),
+        lambda: store.apply([SaveSlice(make_slice("b"))]),
         lambda: store.append_events([entry(1)], 5),
         lambda: store.forget_request("r"),
         store.flush,
@@ -246,7 +246,7 @@ def test_what_cannot_be_written_is_served_from_memory(tmp_path: Path, monkeypatc
     assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
     monkeypatch.setattr(opening, "_open_file", really)
     assert store.recover() and not store.unwritable
-    store.apply([SaveSlice(made("b"))])
+    store.apply([SaveSlice(make_slice("b"))])
     store.close()
     assert [one.name for one in Store(tmp_path).load(1).slices] == ["a", "b"]
     assert not [path for path in os.listdir("/dev/shm") if path.startswith("vgpud-")], "no copy is left"

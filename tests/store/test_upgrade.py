@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import vgpud
-from tests.daemon.test_shells import made
+from tests.daemon.test_shells import make_slice
 from tests.older import Sources, older_sources, versions_of
 from tests.rules.tree import ROOT
 from tests.store.test_damaged_state import contents, filled
@@ -64,7 +64,7 @@ def test_from_the_release_before_and_back(older: Sources, tmp_path: Path) -> Non
     notes = list(store.notes)
     names = sorted(one.name for one in store.load(10).slices)
     assert f"{names} {len(JobStore(store).load().jobs)}" == as_it_was and len(names) == 4
-    store.apply([SaveSlice(made("later"))])
+    store.apply([SaveSlice(make_slice("later"))])
     store.close()
     if version == len(MIGRATIONS):
         pytest.skip("the release before has the same version of the database: nothing to go back to")

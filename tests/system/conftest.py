@@ -39,7 +39,7 @@ def last(part: Part) -> dict[str, int] | None:
     return getattr(part, "newest", None)
 
 
-def started(part: Part) -> dict[str, int]:
+def wait_for_work(part: Part) -> dict[str, int]:
     """Waits until a tenant computes and returns its newest line."""
 
     def ready() -> bool:

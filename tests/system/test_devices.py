@@ -15,7 +15,7 @@ from tests.shares import check_shares_sum
 from vgpud.cli.demo.private_system import OwnSystem
 from vgpud.client import calls
 
-from .conftest import started
+from .conftest import wait_for_work
 
 GIB = 1 << 30
 
@@ -31,7 +31,7 @@ def five(make_system: Callable[..., OwnSystem]) -> OwnSystem:
     return system
 
 
-def seen(system: OwnSystem, program: str, visible: str | None = None) -> Any:
+def list_devices(system: OwnSystem, program: str, visible: str | None = None) -> Any:
     """What the program says of its devices when it is started in the slice."""
     choice = [] if visible is None else ["env", f"CUDA_VISIBLE_DEVICES={visible}"]
     command = [sys.executable, "-m", "vgpud.cli.main", "run", "--slice", "team", "--", *choice, program]
@@ -45,22 +45,26 @@ def uuid_of(system: OwnSystem, index: int) -> str:
 
 
 def test_two_and_a_half_devices_of_five(five: OwnSystem, programs: dict[str, str]) -> None:
-    devices = seen(five, programs["seen"])["devices"]
+    devices = list_devices(five, programs["seen"])["devices"]
     assert [d["uuid"] for d in devices] == [uuid_of(five, i) for i in (1, 3, 4)]
     assert [d["ordinal"] for d in devices] == [0, 1, 2]
     assert sorted(d["bytes"] for d in devices) == [2 * GIB, 4 * GIB, 4 * GIB]
 
 
 def test_the_users_choice_counts_within_the_slice(five: OwnSystem, programs: dict[str, str]) -> None:
-    assert [d["uuid"] for d in seen(five, programs["seen"], "2,0")["devices"]] == [uuid_of(five, i) for i in (4, 1)]
-    assert [d["uuid"] for d in seen(five, programs["seen"], "1,7,0")["devices"]] == [uuid_of(five, 3)]
+    assert [d["uuid"] for d in list_devices(five, programs["seen"], "2,0")["devices"]] == [
+        uuid_of(five, i) for i in (4, 1)
+    ]
+    assert [d["uuid"] for d in list_devices(five, programs["seen"], "1,7,0")["devices"]] == [uuid_of(five, 3)]
 
 
 def test_foreign_devices_are_refused(five: OwnSystem, programs: dict[str, str]) -> None:
     with five.client() as client:
         foreign, own = client.all(calls.devices())[0].uuid, client.all(calls.devices())[3].uuid
-    assert seen(five, programs["seen"], foreign)["devices"] == []
-    assert [d["uuid"] for d in seen(five, programs["seen"], f"{own},{foreign}")["devices"]] == [uuid_of(five, 3)]
+    assert list_devices(five, programs["seen"], foreign)["devices"] == []
+    assert [d["uuid"] for d in list_devices(five, programs["seen"], f"{own},{foreign}")["devices"]] == [
+        uuid_of(five, 3)
+    ]
 
 
 def test_the_programs_environment_is_as_it_was(five: OwnSystem, tmp_path: Any) -> None:
@@ -82,7 +86,7 @@ def test_a_process_that_hides_a_device_does_not_blur_its_slices_drain(
     system.vgpu("slice", "create", "both", "--gpus", "1.5", "--mem", "2G")
     command = [programs["tenant"], "250"]
     sharing, hiding = (system.run("both", [], ["env", f"CUDA_VISIBLE_DEVICES={seen}", *command]) for seen in ("1", "0"))
-    started(hiding)
+    wait_for_work(hiding)
     other = system.run("other", ["--gpus", "0.5", "--mem", "1G"], command)
-    pids = [started(other)["pid"], started(sharing)["pid"]]
+    pids = [wait_for_work(other)["pid"], wait_for_work(sharing)["pid"]]
     check_shares_sum(system, pids, 2, lambda others, own: others < 1.4 * own, most=0.56, device=1)

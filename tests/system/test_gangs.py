@@ -15,7 +15,7 @@ from benchmarks import harness
 from vgpud.cli.demo.private_system import OwnSystem, Part, wait_for
 from vgpud.client import calls
 
-from .conftest import started
+from .conftest import wait_for_work
 
 HALVES = ("--gpus", "1", "--spread", "2", "--mem", "2G")
 SECONDS = 1.0
@@ -36,9 +36,9 @@ def gang(request: pytest.FixtureRequest, system: OwnSystem, program: str) -> Gan
     at one gate keeps both devices in step. A meeting takes 100 us, and there is 1 ms of other kernels before it."""
     processes = getattr(request, "param", 2)
 
-    def start(name: str, *more: str, most: str = "2") -> Part:
+    def start(name: str, *options: str, max_gpus: str = "2") -> Part:
         work = ("--own", "4", "--own-us", "250", "--report-ms", "20", "--seconds", "600")
-        return system.run(name, (*HALVES, "--max", most), [program, *work, "--processes", str(processes), *more])
+        return system.run(name, (*HALVES, "--max", max_gpus), [program, *work, "--processes", str(processes), *options])
 
     return start
 
@@ -49,30 +49,30 @@ def pair(gang: Gang) -> tuple[Part, Part, int]:
     one = gang("one")
     (alone,) = meetings(one)
     two = gang("two")
-    started(two)
+    wait_for_work(two)
     return one, two, alone
 
 
 def meetings(*gangs: Part) -> list[int]:
     """What each of them completes in the next SECONDS."""
-    before = [started(part)["completed"] for part in gangs]
+    before = [wait_for_work(part)["completed"] for part in gangs]
     time.sleep(SECONDS)
-    return [started(part)["completed"] - first for part, first in zip(gangs, before, strict=True)]
+    return [wait_for_work(part)["completed"] - first for part, first in zip(gangs, before, strict=True)]
 
 
-def check_shares(shown: Callable[[list[int]], bool], *gangs: Part) -> None:
-    """Waits for SECONDS in which they complete what `shown` says: a busy machine starves them for longer than that."""
+def check_shares(is_enough: Callable[[list[int]], bool], *gangs: Part) -> None:
+    """Waits for SECONDS of which `is_enough` is true: a busy machine starves them for longer than that."""
     seen = []
     for _ in range(WINDOWS):
         seen.append(meetings(*gangs))
-        if shown(seen[-1]):
+        if is_enough(seen[-1]):
             return
     raise AssertionError(seen)
 
 
-def they_share(alone: int, *gangs: Part) -> None:
+def they_share(solo_count: int, *gangs: Part) -> None:
     """Wide, since test machines are busy: 0.5 each is what is to be had."""
-    check_shares(lambda done: sum(done) > 0.6 * alone and min(done) > 0.25 * alone, *gangs)
+    check_shares(lambda done: sum(done) > 0.6 * solo_count and min(done) > 0.25 * solo_count, *gangs)
 
 
 def tell(system: OwnSystem, slice_name: str, number: signal.Signals) -> None:
@@ -98,7 +98,7 @@ def check_unknown_shares(part: float, gang: Gang, **amounts: str) -> None:
 
 def test_kernels_of_no_known_name_meet_within_a_maximum(gang: Gang) -> None:
     """Its gates close all the time. They met a hundredth as often."""
-    check_unknown_shares(0.6, gang, most="1")
+    check_unknown_shares(0.6, gang, max_gpus="1")
 
 
 def test_kernels_of_no_known_name_meet_beside_others(system: OwnSystem, gang: Gang, programs: dict[str, str]) -> None:
@@ -106,7 +106,7 @@ def test_kernels_of_no_known_name_meet_beside_others(system: OwnSystem, gang: Ga
     for device in ("0", "1"):
         name = f"on{device}"
         system.vgpu("slice", "create", name, "--gpus", "0.5", "--max", "1", "--mem", "2G", "--device", device)
-        started(system.run(name, (), [programs["tenant"], "250"]))
+        wait_for_work(system.run(name, (), [programs["tenant"], "250"]))
     check_unknown_shares(0.4, gang)
 
 

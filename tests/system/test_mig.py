@@ -12,7 +12,7 @@ from tests.shares import check_shares_sum
 from vgpud.cli.demo.private_system import OwnSystem, Part, wait_for
 from vgpud.client import calls
 
-from .conftest import started
+from .conftest import wait_for_work
 
 #: the instances are the simulator's devices 1 and 2
 SIM = {"devices": "1", "memory_bytes": "8G", "context_bytes": "64M", "device.0.mig": "3g.4gb, 3g.4gb"}
@@ -30,7 +30,7 @@ def test_an_instance_is_divided_like_a_gpu_and_the_other_one_is_its_own(
     for name, gpus, device in (("quarter", "0.25", "100"), ("rest", "0.75", "100"), ("other", "1", "101")):
         system.vgpu("slice", "create", name, "--gpus", gpus, "--device", device, *MEMORY)
     parts = [tenant("quarter"), tenant("rest"), tenant("other")]
-    small, big, other = (started(part)["pid"] for part in parts)
+    small, big, other = (wait_for_work(part)["pid"] for part in parts)
     check_shares_sum(system, [small, big], 2, lambda a, b: a + b > 0.7 and 2 * a < b < 4.5 * a, device=1)
     check_shares_sum(system, [other], 1, lambda alone: alone > 0.7, device=2)
     assert system.daemon

@@ -8,7 +8,7 @@ from tests.shares import check_shares_sum
 from vgpud.cli.demo.private_system import OwnSystem, Part, wait_for
 from vgpud.client import calls
 
-from .conftest import started
+from .conftest import wait_for_work
 
 MEMORY = ("--mem", "1G")
 
@@ -17,7 +17,7 @@ def test_tenants_survive_a_killed_daemon_and_return(system: OwnSystem, tenant: C
     system.vgpu("slice", "create", "quarter", "--gpus", "0.25", *MEMORY)
     system.vgpu("slice", "create", "rest", "--gpus", "0.75", *MEMORY)
     parts = [tenant("quarter"), tenant("rest")]
-    pids = [started(part)["pid"] for part in parts]
+    pids = [wait_for_work(part)["pid"] for part in parts]
     assert system.daemon
     system.daemon.kill()
     check_shares_sum(system, pids, 2, lambda small, big: small > 0.08 and big > 0.35 and 1.5 * small < big < 6 * small)
@@ -32,7 +32,7 @@ def test_tenants_survive_a_killed_daemon_and_return(system: OwnSystem, tenant: C
 
 def test_a_stopped_daemon_is_coasted_over_and_believed_again(system: OwnSystem, tenant: Callable[..., Part]) -> None:
     part = tenant("alone", "--gpus", "0.5", "--max", "1", *MEMORY)
-    pid = started(part)["pid"]
+    pid = wait_for_work(part)["pid"]
     assert system.daemon
     system.daemon.stop()  # an orderly end
     check_shares_sum(system, [pid], 1, lambda alone: alone > 0.6)  # alone with max 1: coasting is free

@@ -13,7 +13,7 @@ import pytest
 from tests.shares import shares
 from vgpud.cli.demo.private_system import OwnSystem, Part
 
-from .conftest import started
+from .conftest import wait_for_work
 
 MEMORY = ("--mem", "1G")
 STOPPED_S = 3
@@ -27,7 +27,7 @@ def test_a_capped_slice_computes_at_its_share_after_the_daemon_was_stopped(
 ) -> None:
     """In the second after the stop it has about what it had in the second before. When the daemon is stopped the slice
     may be at work, which hides the defect, or wait at its gate: it is stopped several times."""
-    pid = started(tenant("capped", "--gpus", "0.1", *MEMORY))["pid"]
+    pid = wait_for_work(tenant("capped", "--gpus", "0.1", *MEMORY))["pid"]
     assert system.daemon
     seen: list[tuple[float, float]] = []
     for _ in range(TRIES):

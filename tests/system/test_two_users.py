@@ -51,9 +51,9 @@ class Site:
         self.secrets = {what: f"{what}-{uuid.uuid4().hex}" for what in ("environment", "command", "name")}
         self.alice, self.bob = (Asker(system.host, f"{uid}:{uid}") for uid in (ALICE, BOB))
         self.slice_name = f"s-{self.secrets['name'][-12:]}"
-        self.hidden = {**self.secrets, "slice": self.slice_name}
+        self.hidden_values = {**self.secrets, "slice": self.slice_name}
         self.job_ids = [self.submit(), self.submit(image="registry.invalid/alice")]
-        self.attached = self._attach()
+        self.client_program = self._attach()
 
     @property
     def folders(self) -> list[Path]:
@@ -177,7 +177,7 @@ def _answers(site: Site, who: Asker, path: str) -> list[tuple[str, str, bytes]]:
 @pytest.mark.parametrize("path", RPCS, ids=[path.rpartition("/")[2] for path in RPCS])
 def test_bob_learns_nothing_from_the_api(site: Site, path: str) -> None:
     for code, message, raw in _answers(site, site.bob, path):
-        leaks = [what for what, secret in site.hidden.items() if secret in message or secret.encode() in raw]
+        leaks = [what for what, secret in site.hidden_values.items() if secret in message or secret.encode() in raw]
         # what Bob has asked for by its name may be in the refusal
         assert [what for what in leaks if what != "slice" or code == "OK"] == [], (code, message)
 
@@ -186,7 +186,7 @@ def test_bob_learns_nothing_from_the_api(site: Site, path: str) -> None:
 def test_alice_learns_what_is_hers(site: Site) -> None:
     """The same requests: Bob's could have been answered."""
     raw_answers = b"".join(raw for path in RPCS for _code, _message, raw in _answers(site, site.alice, path))
-    assert [what for what, secret in site.hidden.items() if secret.encode() not in raw_answers] == []
+    assert [what for what, secret in site.hidden_values.items() if secret.encode() not in raw_answers] == []
 
 
 @in_a_new_folder
@@ -213,8 +213,8 @@ def test_environments_are_gone_when_the_jobs_have_ended(site: Site) -> None:
     for job_id in site.job_ids:
         request = pb.CancelJobRequest(job_id=job_id)
         assert site.alice.ask(JOBS + "CancelJob", "unary_unary", request)[0] == "OK"
-    eventually(lambda: all(site.job(job_id).state == pb.JOB_STATE_CANCELLED for job_id in site.job_ids))
-    eventually(lambda: not _holding(site), lambda: f"still in {_holding(site)}")
+    wait_until(lambda: all(site.job(job_id).state == pb.JOB_STATE_CANCELLED for job_id in site.job_ids))
+    wait_until(lambda: not _holding(site), lambda: f"still in {_holding(site)}")
 
 
 def _holding(site: Site) -> list[str]:
@@ -222,7 +222,7 @@ def _holding(site: Site) -> list[str]:
     return [path for path in files_below(str(site.system.folder)) if secret in (content(path) or b"")]
 
 
-def eventually(look: Callable[[], bool], why: Callable[[], str] = lambda: "") -> None:
+def wait_until(look: Callable[[], bool], why: Callable[[], str] = lambda: "") -> None:
     deadline = time.monotonic() + 20
     while not look():
         assert time.monotonic() < deadline, why()

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests.daemon.node import eventually
+from tests.daemon.node import wait_until
 from tests.examples import QUICK
 from tests.older import Sources, older_sources
 from tests.rules.tree import ROOT
@@ -56,7 +56,7 @@ class Host:
 
     def serve(self, release: Sources) -> None:
         self._daemon = release.start(*self.daemon_words, output=self.log)
-        eventually(lambda: self._answers(release), f"the daemon's answer; {self.log.read_text()}")
+        wait_until(lambda: self._answers(release), f"the daemon's answer; {self.log.read_text()}")
 
     def _answers(self, release: Sources) -> bool:
         assert self._daemon and self._daemon.poll() is None, self.log.read_text()
@@ -71,7 +71,7 @@ class Host:
     def vgpu(self, release: Sources, *words: object) -> str:
         return release.run(*self.vgpu_words, *words)
 
-    def listed(self, release: Sources, *words: object) -> Any:
+    def list_rows(self, release: Sources, *words: object) -> Any:
         (rows,) = (v for v in json.loads(self.vgpu(release, *words, "-o", "json")).values() if isinstance(v, list))
         return rows
 
@@ -93,18 +93,18 @@ def test_a_program_and_a_job_run_through_it(host: Host, older: Sources, short_di
     try:
         host.vgpu(older, "submit", "--gpus", "0.25", "--log", short_dir / "job.log", "--", "sleep", "600")
 
-        def here(release: Sources) -> bool:
+        def is_running(release: Sources) -> bool:
             """The program is attached and continues, and the job runs."""
             before = len(printed.read_text().splitlines())
-            eventually(lambda: len(printed.read_text().splitlines()) > before, "a further second of the program")
-            states = [job["state"] for job in host.listed(release, "job", "ls")]
-            return bool(host.listed(release, "ps")) and states == ["running"]
+            wait_until(lambda: len(printed.read_text().splitlines()) > before, "a further second of the program")
+            states = [job["state"] for job in host.list_rows(release, "job", "ls")]
+            return bool(host.list_rows(release, "ps")) and states == ["running"]
 
-        eventually(lambda: here(older), "program and job")
+        wait_until(lambda: is_running(older), "program and job")
         host.stop()
 
         host.serve(newer)
-        eventually(lambda: here(newer), "program and job after the upgrade")
+        wait_until(lambda: is_running(newer), "program and job after the upgrade")
         host.vgpu(newer, "slice", "create", "later", "--gpus", "0.1")
         host.stop()
 
@@ -113,8 +113,8 @@ def test_a_program_and_a_job_run_through_it(host: Host, older: Sources, short_di
             assert "newer vgpud" in older.run(*host.daemon_words, code=ExitCode.OTHER)
             newer.run("-m", "vgpud.cli.main", "restore", "--state-dir", host.state, copies[-1])
         host.serve(older)
-        eventually(lambda: here(older), "program and job after the way back")
-        names = {one["name"] for one in host.listed(older, "slice", "ls")}
+        wait_until(lambda: is_running(older), "program and job after the way back")
+        names = {one["name"] for one in host.list_rows(older, "slice", "ls")}
         assert "kept" in names and ("later" in names) == (not copies)
         host.vgpu(older, "job", "cancel", "1")
     finally:

@@ -11,7 +11,7 @@ from vgpud.view.fit import Cell, Grid, cells_of, lines_of, wrap_text
 REASON = "queue a has reached its limit of 2 GPUs, of which 1.5 are in use by job 3 (1) and job 4 (0.5)"
 
 
-def drawn(grid: Grid, width: int | None, headers: bool = True) -> list[str]:
+def draw_lines(grid: Grid, width: int | None, headers: bool = True) -> list[str]:
     return ["".join(text for text, _ in line) for line in lines_of(grid, headers, width)]
 
 
@@ -25,14 +25,14 @@ def jobs(reason: str = REASON) -> Grid:
 
 
 def test_a_pipe_gets_every_column_in_one_line() -> None:
-    lines = drawn(jobs(), None)
+    lines = draw_lines(jobs(), None)
     assert lines[0] == "JOB  NAME     USER   STATE    WHY"
     assert lines[1] == f"  7  train-a  alice  pending  {REASON}"
     assert lines[2] == " 12  b        bob    running  device 0"
 
 
 def test_a_long_reason_gets_its_own_lines_and_a_short_one_stays() -> None:
-    lines = drawn(jobs(), 60)
+    lines = draw_lines(jobs(), 60)
     assert lines[0] == "JOB  NAME     USER   STATE    WHY"
     assert lines[1] == "  7  train-a  alice  pending"
     assert " ".join(line.strip() for line in lines[2:-1]) == REASON
@@ -41,7 +41,7 @@ def test_a_long_reason_gets_its_own_lines_and_a_short_one_stays() -> None:
 
 
 def test_columns_go_in_their_order() -> None:
-    lines = drawn(jobs(), 24)
+    lines = draw_lines(jobs(), 24)
     assert lines[0].split() == ["JOB", "USER", "STATE"]
     assert lines[1].split() == ["7", "alice", "pending"]
     assert "device 0" in lines[-1]
@@ -52,13 +52,13 @@ def test_one_long_name_costs_no_column_and_no_reason_its_place() -> None:
     rows = [("1", "n" * 60, "alice", "running", "device 0"), ("2", "train", "bob", "pending", "device 0 has 0.25 free")]
     titles = (">JOB", "NAME", "USER", "STATE", "WHY")
     grid = Grid(titles, rows, first_to_go=("NAME",), own_line_columns=("WHY",), names=("NAME", "USER"))
-    assert drawn(grid, 80) == [
+    assert draw_lines(grid, 80) == [
         "JOB  NAME                         USER   STATE    WHY",
         "  1  " + "n" * 26 + "~  alice  running  device 0",
         "  2  train                        bob    pending  device 0 has 0.25 free",
     ]
-    assert drawn(grid, 40)[0].split() == ["JOB", "NAME", "USER", "STATE"]
-    assert drawn(grid, None)[1].split()[1] == "n" * 60, "a pipe gets all of it"
+    assert draw_lines(grid, 40)[0].split() == ["JOB", "NAME", "USER", "STATE"]
+    assert draw_lines(grid, None)[1].split()[1] == "n" * 60, "a pipe gets all of it"
 
 
 def test_a_second_text_is_named_by_its_title() -> None:
@@ -67,7 +67,7 @@ def test_a_second_text_is_named_by_its_title() -> None:
         [("fail", "x " * 20, "do this"), ("ok", "fine", "-")],
         own_line_columns=("FOUND", "FIX"),
     )
-    assert drawn(grid, 30) == [
+    assert draw_lines(grid, 30) == [
         "RESULT  FOUND",
         "fail",
         "    x x x x x x x x x x x x x",
@@ -78,13 +78,13 @@ def test_a_second_text_is_named_by_its_title() -> None:
 
 
 def test_a_name_that_is_wider_than_the_terminal_is_cut_and_marked() -> None:
-    (line,) = drawn(Grid(("SLICE", "GATE"), [("x" * 60, "count")]), 40, headers=False)
+    (line,) = draw_lines(Grid(("SLICE", "GATE"), [("x" * 60, "count")]), 40, headers=False)
     assert line == f"{'x' * 32}~  count"
     assert len(line) == 40
 
 
 def test_control_characters_of_names_are_escaped() -> None:
-    assert drawn(Grid(("A",), [("a\x1b[2Jb",)]), None, headers=False) == ["a\\x1b[2Jb"]
+    assert draw_lines(Grid(("A",), [("a\x1b[2Jb",)]), None, headers=False) == ["a\\x1b[2Jb"]
 
 
 @hypothesis.given(
@@ -96,7 +96,7 @@ def test_control_characters_of_names_are_escaped() -> None:
 def test_no_line_is_wider_than_the_terminal(rows: list[tuple[str, ...]], width: int) -> None:
     words = [tuple(" ".join(word[:20] for word in text.split()) for text in row) for row in rows]
     grid = Grid((">A", "B", "C", "D"), list(words), first_to_go=("C",), own_line_columns=("D",))
-    lines = drawn(grid, width)
+    lines = draw_lines(grid, width)
     assert all(cells_of(line) <= width for line in lines)
     assert all(line == line.rstrip() for line in lines)
 
@@ -109,4 +109,4 @@ def test_texts_break_between_words() -> None:
 
 @pytest.mark.parametrize("width", [20, 40, 80])
 def test_the_number_the_user_and_the_state_are_kept(width: int) -> None:
-    assert drawn(jobs(), max(width, 24))[1].split()[0] == "7"
+    assert draw_lines(jobs(), max(width, 24))[1].split()[0] == "7"

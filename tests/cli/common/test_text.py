@@ -8,7 +8,7 @@ from vgpud.view.text import duration, natural_key
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "text"),
     [
         (-5, "0s"),
         (0.4, "0s"),
@@ -24,8 +24,8 @@ from vgpud.view.text import duration, natural_key
         (86_400 * 2 - 60, "2d"),
     ],
 )
-def test_durations_are_rounded(seconds: float, said: str) -> None:
-    assert duration(seconds) == said
+def test_durations_are_rounded(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
 
 
 def test_a_longer_duration_never_reads_as_a_shorter_one() -> None:

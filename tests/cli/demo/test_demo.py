@@ -22,7 +22,7 @@ demo_command = importlib.import_module("vgpud.cli.demo.demo")
 EXACT = Wanted(0.25, 0.25, 0.25, 0.25)
 
 
-def trained(samples_per_s: int = 100, seconds: int = 10) -> Trainer:
+def make_trainer(samples_per_s: int = 100, seconds: int = 10) -> Trainer:
     trainer = Trainer("t")
     lines = [
         {"event": "start", "pid": 7, "time_ns": 0, "device": "SIMULATED X"},
@@ -35,12 +35,12 @@ def trained(samples_per_s: int = 100, seconds: int = 10) -> Trainer:
     return trainer
 
 
-def row(wanted: Wanted, got: float) -> Row:
-    return Row("phase", "t", wanted, got, 50.0, 100.0, 1 << 30, 1 << 29)
+def row(target: Wanted, share: float) -> Row:
+    return Row("phase", "t", target, share, 50.0, 100.0, 1 << 30, 1 << 29)
 
 
 def test_a_rate_is_measured_between_reports() -> None:
-    trainer = trained()
+    trainer = make_trainer()
     assert trainer.training and trainer.pid == 7
     assert trainer.rate(1_500_000_000, 3_250_000_000) == pytest.approx(100)
     assert trainer.rate(9 * SECOND_NS, 12 * SECOND_NS) == pytest.approx(100)  # reports reach to 10 s
@@ -50,13 +50,13 @@ def test_a_rate_is_measured_between_reports() -> None:
 
 def test_share_by_busy_log_or_by_completed_work() -> None:
     spans = [Span(i * 10_000_000, i * 10_000_000 + 2_500_000, 7) for i in range(1000)]
-    assert demo_measure.share_of_phase(trained(), spans, 0, 10 * SECOND_NS, 400) == pytest.approx(0.25)
-    assert demo_measure.share_of_phase(trained(), None, 0, 10 * SECOND_NS, 400) == pytest.approx(0.25)
+    assert demo_measure.share_of_phase(make_trainer(), spans, 0, 10 * SECOND_NS, 400) == pytest.approx(0.25)
+    assert demo_measure.share_of_phase(make_trainer(), None, 0, 10 * SECOND_NS, 400) == pytest.approx(0.25)
 
 
-@pytest.mark.parametrize(("got", "off_pp"), [(0.25, 0), (0.20, 5), (0.29, 4)])
-def test_an_exact_promise_is_broken_on_both_sides(got: float, off_pp: float) -> None:
-    assert row(EXACT, got).off_pp() == pytest.approx(off_pp)
+@pytest.mark.parametrize(("share", "off_pp"), [(0.25, 0), (0.20, 5), (0.29, 4)])
+def test_an_exact_promise_is_broken_on_both_sides(share: float, off_pp: float) -> None:
+    assert row(EXACT, share).off_pp() == pytest.approx(off_pp)
 
 
 def test_a_borrower_may_have_more_but_not_less() -> None:
@@ -94,7 +94,7 @@ def test_the_bar_shows_share_minimum_and_maximum() -> None:
 
 
 def test_the_series_is_a_mean_over_half_a_second() -> None:
-    points = demo_measure.series(trained(), None, 0, 10 * SECOND_NS, 400)
+    points = demo_measure.series(make_trainer(), None, 0, 10 * SECOND_NS, 400)
     assert points[0] == pytest.approx((0.5, 0.25))
     assert len(points) == 39
 
@@ -140,7 +140,7 @@ def mark(
 
 
 @pytest.mark.parametrize(
-    ("end", "lost"),
+    ("end", "denied_cpus"),
     [
         (mark(10, 0.1, 8, 8), 0.0),  # a free host: the parts wait only for each other
         (mark(10, 5, 20, 20), 0.0),  # too small a host is no excuse
@@ -151,13 +151,13 @@ def mark(
         (mark(10, 1, 9, 8), 0.0),  # ticks are coarser than what threads count
     ],
 )
-def test_what_the_host_denied(end: Mark, lost: float) -> None:
-    assert demo_host.count_denied_cpus(mark(0, 0, 0, 0), end) == pytest.approx(lost)
+def test_what_the_host_denied(end: Mark, denied_cpus: float) -> None:
+    assert demo_host.count_denied_cpus(mark(0, 0, 0, 0), end) == pytest.approx(denied_cpus)
     assert demo_host.count_denied_cpus(None, end) is None
 
 
-def denied_row(got: float, denied: float | None, wanted: Wanted = EXACT) -> Row:
-    return Row("phase", "t", wanted, got, 50.0, 100.0, 1 << 30, 1 << 29, denied)
+def denied_row(share: float, denied_part: float | None, target: Wanted = EXACT) -> Row:
+    return Row("phase", "t", target, share, 50.0, 100.0, 1 << 30, 1 << 29, denied_part)
 
 
 def test_a_share_is_excused_by_as_much_processor_as_the_host_denied() -> None:
@@ -173,7 +173,7 @@ def test_a_share_is_excused_by_as_much_processor_as_the_host_denied() -> None:
     assert {cell.style for cell in fine} == {""} and "-" in [cell.text for cell in fine]
 
 
-def reported(rows: list[Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[bool, str]:
+def print_report(rows: list[Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[bool, str]:
     """The verdict of the demo's report on these rows, and what it says of shares that are off."""
     said = io.StringIO()
     run = demo_command._Demo(
@@ -185,20 +185,20 @@ def reported(rows: list[Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_demo_fails_only_where_the_host_was_not_the_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    good, said = reported([denied_row(0.25, 0.0)], tmp_path, monkeypatch)
+    good, said = print_report([denied_row(0.25, 0.0)], tmp_path, monkeypatch)
     assert good and "points outside" not in said
-    good, said = reported([denied_row(0.12, 0.34)], tmp_path, monkeypatch)
+    good, said = print_report([denied_row(0.12, 0.34)], tmp_path, monkeypatch)
     assert good and "other programs of this machine denied the demo 34% of a processor" in said
-    good, said = reported([denied_row(0.12, 0.34), denied_row(0.12, 0.01)], tmp_path, monkeypatch)
+    good, said = print_report([denied_row(0.12, 0.34), denied_row(0.12, 0.01)], tmp_path, monkeypatch)
     assert not good and "see docs/limits.md" in said
     assert json.loads((tmp_path / "demo.json").read_text())["rows"][0]["denied_part"] == 0.34
 
 
 def test_threads_are_followed_to_their_end(tmp_path: Path) -> None:
-    def thread(pid: int, tid: int, ran: int, waited: int) -> Path:
+    def thread(pid: int, tid: int, run_ns: int, wait_ns: int) -> Path:
         folder = tmp_path / str(pid) / "task" / str(tid)
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "schedstat").write_text(f"{ran} {waited} 7\n")
+        (folder / "schedstat").write_text(f"{run_ns} {wait_ns} 7\n")
         return folder
 
     (tmp_path / "stat").write_text("cpu  10 20 30 1000 5 1 2 4 0 0\ncpu0 ...\n")
@@ -223,12 +223,12 @@ def test_threads_are_followed_to_their_end(tmp_path: Path) -> None:
 # ---- what is installed ----
 
 
-def without(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+def hide_packages(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     monkeypatch.setattr(demo_programs, "is_installed", lambda name: name not in names)
 
 
 def test_without_tinygrad_the_demo_says_what_it_shows_instead(monkeypatch: pytest.MonkeyPatch) -> None:
-    without(monkeypatch, "tinygrad")
+    hide_packages(monkeypatch, "tinygrad")
     chosen = demo_programs.choose(is_simulated=True)
     assert chosen.command[1:6] == ["-m", "vgpud.cli.main", "sim", "load", "trainer"]
     (remark,) = chosen.remarks
@@ -236,7 +236,7 @@ def test_without_tinygrad_the_demo_says_what_it_shows_instead(monkeypatch: pytes
 
 
 def test_without_the_sources_there_is_a_demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    without(monkeypatch, "matplotlib")
+    hide_packages(monkeypatch, "matplotlib")
     monkeypatch.setattr(demo_programs, "KERNEL_MODEL", tmp_path / "none")
     chosen = demo_programs.choose(is_simulated=True)
     assert "load" in chosen.command
@@ -244,7 +244,7 @@ def test_without_the_sources_there_is_a_demo(monkeypatch: pytest.MonkeyPatch, tm
 
 
 def test_with_everything_a_network_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
-    without(monkeypatch)
+    hide_packages(monkeypatch)
     chosen = demo_programs.choose(is_simulated=True)
     assert demo_programs.TRAINER in chosen.command and not chosen.remarks
     assert "VGPU_SIM_KERNELS" in chosen.env and "VGPU_SIM_KERNELS" not in demo_programs.choose(is_simulated=False).env

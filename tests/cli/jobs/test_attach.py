@@ -12,7 +12,7 @@ from vgpud.cli.jobs.screen import Modes, shown_again
 
 
 @pytest.mark.parametrize(
-    ("text", "keys", "said"),
+    ("text", "keys", "description"),
     [
         (DEFAULT, b"\x1cd", "Ctrl-\\ d"),
         ("ctrl-p,ctrl-q", b"\x10\x11", "Ctrl-P Ctrl-Q"),
@@ -22,9 +22,9 @@ from vgpud.cli.jobs.screen import Modes, shown_again
         ("ctrl-x,.", b"\x18.", "Ctrl-X ."),
     ],
 )
-def test_keys_are_read(text: str, keys: bytes, said: str) -> None:
+def test_keys_are_read(text: str, keys: bytes, description: str) -> None:
     assert parse(text) == keys
-    assert words(keys) == said
+    assert words(keys) == description
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_the_option(vgpu: Any, daemon: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "typed", "passed", "leaves"),
+    ("keys", "typed_bytes", "passed_bytes", "leaves"),
     [
         (b"\x1cd", b"ls\n", b"ls\n", False),
         (b"\x1cd", b"ls\x1cdrest", b"ls", True),
@@ -63,15 +63,15 @@ def test_the_option(vgpu: Any, daemon: Any) -> None:
         (b"\x01\x01\x02", b"\x01\x01\x03", b"\x01\x01\x03", False),
     ],
 )
-def test_keys_are_found_however_they_arrive(keys: bytes, typed: bytes, passed: bytes, leaves: bool) -> None:
+def test_keys_are_found_however_they_arrive(keys: bytes, typed_bytes: bytes, passed_bytes: bytes, leaves: bool) -> None:
     for seed in range(20):
-        dice, finder, left = random.Random(seed), Finder(keys), typed
+        dice, finder, left = random.Random(seed), Finder(keys), typed_bytes
         found, done = b"", False
         while left and not done:
             count = dice.randint(1, len(left))
             part, done = finder.feed(left[:count])
             found, left = found + part, left[count:]
-        assert (found, done) == (passed, leaves)
+        assert (found, done) == (passed_bytes, leaves)
 
 
 def test_modes_are_undone() -> None:
@@ -87,7 +87,7 @@ def test_modes_are_undone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "back", "undone"),
+    ("set_sequence", "reset_sequence", "undone"),
     [
         (b"\x1b[>4;2m", b"\x1b[>4;0m", b"\x1b[>4m"),  # keys with modifiers, xterm's
         (b"\x1b[>1u", b"\x1b[<u", b"\x1b[<1u"),  # kitty's, a stack
@@ -99,16 +99,16 @@ def test_modes_are_undone() -> None:
         (b"\x0e", b"\x0f", b"\x0f"),
     ],
 )
-def test_what_else_is_undone(changed: bytes, back: bytes, undone: bytes) -> None:
+def test_what_else_is_undone(set_sequence: bytes, reset_sequence: bytes, undone: bytes) -> None:
     modes = Modes()
-    modes.see(b"a" + changed + b"b")
+    modes.see(b"a" + set_sequence + b"b")
     assert modes.undo() == undone + b"\x1b[0m"
-    modes.see(b"c" + back + b"d")
+    modes.see(b"c" + reset_sequence + b"d")
     assert modes.undo() == b"\x1b[0m", "the program has done it by itself"
-    for at in range(len(changed)):
+    for at in range(len(set_sequence)):
         modes = Modes()
-        modes.see(changed[:at])
-        modes.see(changed[at:])
+        modes.see(set_sequence[:at])
+        modes.see(set_sequence[at:])
         assert modes.undo() == undone + b"\x1b[0m"
 
 

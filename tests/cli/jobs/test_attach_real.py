@@ -57,9 +57,9 @@ def screens(short_dir: Path, monkeypatch: pytest.MonkeyPatch, system: OwnSystem)
             monkeypatch.setenv(name, value)
     made: list[Screen] = []
 
-    def one(*words: str, user: str = "", **given: Any) -> Screen:
+    def one(*words: str, user: str = "", **settings: Any) -> Screen:
         start = ("-c", user) if user else ("-m", "vgpud.cli.main")
-        made.append(Screen(*start, *words, **given))
+        made.append(Screen(*start, *words, **settings))
         return made[-1]
 
     yield one
@@ -76,9 +76,9 @@ def words_of(*words: str) -> str:
     return done.stdout
 
 
-def new_shell(screens: Any, *options: str, **given: Any) -> tuple[Screen, str]:
+def new_shell(screens: Any, *options: str, **settings: Any) -> tuple[Screen, str]:
     """A shell at its prompt, and its job's number."""
-    screen = screens("submit", "--pty", "--gpus", "0.2", *options, "--", *SHELL, **given)
+    screen = screens("submit", "--pty", "--gpus", "0.2", *options, "--", *SHELL, **settings)
     screen.until(PROMPT)
     found = re.search(r"vgpu: job (\d+) is running; Ctrl-\\ d leaves its terminal", screen.text)
     assert found, screen.text

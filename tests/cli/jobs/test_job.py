@@ -14,7 +14,7 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from tests.cli.fake_queue import NODE, SUBMITTED_S, eventually
+from tests.cli.fake_queue import NODE, SUBMITTED_S, wait_until
 from vgpud.cli.jobs import top, wait
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 from vgpud.view import job_tables
@@ -105,7 +105,7 @@ def test_ls_sends_its_filters(vgpu: Any, daemon: Any, queue: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "named"),
+    ("words", "message"),
     [
         (("job", "ls", "--state", "lost"), "there is no state 'lost': choose from pending, held"),
         (("job", "ls", "-u", "no-such-user"), "there is no user 'no-such-user': give a user name or a uid"),
@@ -117,10 +117,10 @@ def test_ls_sends_its_filters(vgpu: Any, daemon: Any, queue: Any) -> None:
         (("usage", "--state", "failed"), "--state is for single jobs: add --by job"),
     ],
 )
-def test_filters_that_are_refused(vgpu: Any, daemon: Any, words: tuple[str, ...], named: str) -> None:
+def test_filters_that_are_refused(vgpu: Any, daemon: Any, words: tuple[str, ...], message: str) -> None:
     result = vgpu(*words, host=daemon.host)
     assert result.code == USAGE
-    assert named in one_line(result.stderr)
+    assert message in one_line(result.stderr)
 
 
 def test_set_sends_what_changes(vgpu: Any, daemon: Any, queue: Any) -> None:
@@ -139,7 +139,7 @@ def test_set_sends_what_changes(vgpu: Any, daemon: Any, queue: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "named"),
+    ("words", "message"),
     [
         ((), "specify a change: for example --priority 5"),
         (("--priority", "1001"), "1001"),
@@ -148,10 +148,10 @@ def test_set_sends_what_changes(vgpu: Any, daemon: Any, queue: Any) -> None:
         (("--mem", "4G", "--mem-max", "5G"), "--mem sets both limits"),
     ],
 )
-def test_changes_that_are_refused(vgpu: Any, daemon: Any, queue: Any, words: tuple[str, ...], named: str) -> None:
+def test_changes_that_are_refused(vgpu: Any, daemon: Any, queue: Any, words: tuple[str, ...], message: str) -> None:
     result = vgpu("job", "set", "4", *words, host=daemon.host)
     assert result.code == USAGE
-    assert named in one_line(result.stderr)
+    assert message in one_line(result.stderr)
 
 
 def test_json_has_integers_and_times(vgpu: Any, daemon: Any, queue: Any) -> None:
@@ -219,9 +219,9 @@ def test_what_is_done_about_jobs(vgpu: Any, daemon: Any, queue: Any, command: st
     assert "job 1 has completed" in result.stderr
 
 
-@pytest.mark.parametrize("named", ["7", "7-9"])
-def test_cancel_an_array(vgpu: Any, daemon: Any, queue: Any, named: str) -> None:
-    assert vgpu("job", "cancel", "--array", named, host=daemon.host).code == 0
+@pytest.mark.parametrize("job_range", ["7", "7-9"])
+def test_cancel_an_array(vgpu: Any, daemon: Any, queue: Any, job_range: str) -> None:
+    assert vgpu("job", "cancel", "--array", job_range, host=daemon.host).code == 0
     assert queue.requests[-1] == pb.CancelJobRequest(job_id=7, array=True)
 
 
@@ -256,11 +256,11 @@ def test_wait_exits_with_the_greatest_code(vgpu: Any, daemon: Any, queue: Any) -
     assert (answer.code, answer.stderr, [job["job_id"] for job in answer.json["jobs"]]) == (3, "", [2, 1])
 
 
-@pytest.mark.parametrize(("words", "named"), [(("99",), "no job 99"), (("x",), "'x'"), ((), "JOB")])
-def test_what_fails_in_wait_itself_is_125(vgpu: Any, daemon: Any, words: tuple[str, ...], named: str) -> None:
+@pytest.mark.parametrize(("words", "message"), [(("99",), "no job 99"), (("x",), "'x'"), ((), "JOB")])
+def test_what_fails_in_wait_itself_is_125(vgpu: Any, daemon: Any, words: tuple[str, ...], message: str) -> None:
     result = vgpu("job", "wait", *words, host=daemon.host)
     assert result.code == 125
-    assert named in one_line(result.stderr)
+    assert message in one_line(result.stderr)
 
 
 def test_wait_without_a_daemon_is_125(vgpu: Any, tmp_path: Path) -> None:
@@ -269,7 +269,7 @@ def test_wait_without_a_daemon_is_125(vgpu: Any, tmp_path: Path) -> None:
 
 def test_who_may_not_watch_asks(vgpu: Any, daemon: Any, queue: Any) -> None:
     """A user's twentieth `vgpu submit --wait` waits as well as the first."""
-    queue.crowded = True
+    queue.has_too_many_watchers = True
 
     def end() -> None:
         time.sleep(0.3)
@@ -431,7 +431,7 @@ def test_a_log_that_another_process_writes_is_read_as_it_grows(tmp_path: Path) -
     assert b"".join(log.read()) == b"b"
     path.unlink()
     assert list(log.read()) == []
-    eventually(lambda: log.is_open)
+    wait_until(lambda: log.is_open)
 
 
 def test_jobs_are_separated_by_blanks(vgpu: Any, daemon: Any, queue: Any) -> None:

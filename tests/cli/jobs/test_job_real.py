@@ -50,7 +50,7 @@ print(total.value)
 """
 
 
-def eventually(look: Callable[[], Any]) -> None:
+def wait_until(look: Callable[[], Any]) -> None:
     until_ns = time.monotonic_ns() + 120 * 10**9
     while not look():
         assert time.monotonic_ns() < until_ns
@@ -203,7 +203,7 @@ def test_what_the_submission_of_an_array_prints_is_all_of_it(real: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "named", "code"),
+    ("words", "message", "code"),
     [
         (("--gpus", "2.5"), "2.5", 2),
         (("--gpus", "1", "--gang", "3"), "3 members of 1 GPU each: this node holds 2 when nothing else runs", 2),
@@ -216,11 +216,11 @@ def test_what_the_submission_of_an_array_prints_is_all_of_it(real: Any) -> None:
         (("--gpus", "0.5", "--log", "out/"), "'out/' is a folder", 2),
     ],
 )
-def test_what_can_never_run_is_refused(real: Any, words: tuple[str, ...], named: str, code: int) -> None:
+def test_what_can_never_run_is_refused(real: Any, words: tuple[str, ...], message: str, code: int) -> None:
     before = real("job", "ls", "-a", "-o", "name").stdout
     result = real("submit", *words, "--", "true")
     assert result.code == code, result
-    assert named in result.stderr and result.stderr.count("\n") == 1
+    assert message in result.stderr and result.stderr.count("\n") == 1
     assert real("job", "ls", "-a", "-o", "name").stdout == before
 
 
@@ -230,7 +230,7 @@ def test_logs_follow_over_a_requeue(real: Any, home: Path, system: OwnSystem) ->
     log = home / f"vgpu-{job_id}.log"
 
     def requeue() -> None:
-        eventually(lambda: log.exists() and log.read_text())
+        wait_until(lambda: log.exists() and log.read_text())
         system.vgpu("job", "requeue", job_id)
 
     thread = threading.Thread(target=requeue)
@@ -329,17 +329,17 @@ def test_no_user_sees_or_changes_anothers_job(real: Any, as_other_user: Any) -> 
 
 def test_a_running_job_is_resized(real: Any) -> None:
     job_id = submit(real, "--gpus", "0.5", "--mem", "8G", "--", "sleep", "600")
-    eventually(lambda: job(real, job_id)["state"] == "running")
+    wait_until(lambda: job(real, job_id)["state"] == "running")
     (name,) = job(real, job_id)["slices"]
 
     def shares() -> set[int]:
         return {part["min_milli"] for part in real("slice", "show", name, "-o", "json").json["slice"]["devices"]}
 
     assert real("job", "set", job_id, "--gpus", "0.25").code == 0
-    eventually(lambda: shares() == {250})
+    wait_until(lambda: shares() == {250})
     assert (job(real, job_id)["gpus_milli"], job(real, job_id)["attempt"]) == (250, 1)
     assert real("job", "set", job_id, "--gpus", "0.75").code == 0
-    eventually(lambda: shares() == {750})
+    wait_until(lambda: shares() == {750})
     facts = real("explain", job_id, "-o", "json").json["facts"]
     resized = [fact["text"] for fact in facts if fact["kind"] == "resize"]
     assert resized[-1] == "from 0.25 GPU to 0.75 GPU: its user, or an admin, has asked for it"
@@ -353,12 +353,12 @@ def test_an_elastic_slice_grows_gives_capacity_back_and_says_why(real: Any) -> N
     try:
         big = submit(real, "--gpus", "1", "--", "sleep", "600")
         tune = submit(real, "--gpus", "0.25..1", "--mem", "8G", "--name", "tune", "--", "sleep", "600")
-        eventually(lambda: job(real, tune)["gpus_milli"] == 1000)
+        wait_until(lambda: job(real, tune)["gpus_milli"] == 1000)
         first = job(real, tune)
         late = submit(real, "--gpus", "0.5", "--mem", "8G", "--", "sleep", "600")
         said = real("explain", late).stdout
         assert "is pending" in said and "elastic jobs can give 0.75 GPU" in " ".join(said.split())
-        eventually(lambda: job(real, late)["state"] == "running")
+        wait_until(lambda: job(real, late)["state"] == "running")
         shrunk = job(real, tune)
         assert (shrunk["gpus_milli"], shrunk["gpus_milli_min"], shrunk["gpus_milli_max"]) == (500, 250, 1000)
         assert (shrunk["attempt"], shrunk["start_time"], shrunk["slices"]) == (1, first["start_time"], first["slices"])
@@ -367,7 +367,7 @@ def test_an_elastic_slice_grows_gives_capacity_back_and_says_why(real: Any) -> N
         assert resized[0].startswith("from 0.25 GPU to 1 GPU: ") and f"shrinks for job {late}" in resized[1]
         assert any(fact["kind"] == "neighbour" and f"job {late} " in fact["text"] for fact in facts)
         assert real("job", "cancel", late, big).code == 0
-        eventually(lambda: job(real, tune)["gpus_milli"] == 1000)
+        wait_until(lambda: job(real, tune)["gpus_milli"] == 1000)
     finally:
         assert real("queue", "set", "default", "--elastic-wait", "default", "--elastic-idle", "default").code == 0
 

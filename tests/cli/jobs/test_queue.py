@@ -84,11 +84,13 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("words", "named"), BAD)
-def test_bad_quotas_are_one_line_and_nothing_is_set(vgpu: Any, daemon: Any, words: tuple[str, ...], named: str) -> None:
+@pytest.mark.parametrize(("words", "message"), BAD)
+def test_bad_quotas_are_one_line_and_nothing_is_set(
+    vgpu: Any, daemon: Any, words: tuple[str, ...], message: str
+) -> None:
     result = vgpu("queue", "set", "team", *words, host=daemon.host)
     assert result.code == USAGE, result
-    assert named in one_line(result.stderr)
+    assert message in one_line(result.stderr)
     assert daemon.queue.requests == []
 
 
@@ -168,7 +170,7 @@ def test_a_month_of_jobs_is_one_answer(vgpu: Any, daemon: Any, rows: list[pb.Usa
     assert (result.code, result.stdout.count("\n")) == (0, 50_000)
 
 
-def _written(folder: Path, text: str) -> Path:
+def _write_csv(folder: Path, text: str) -> Path:
     (folder / "month.csv").write_text(text)
     return folder / "month.csv"
 
@@ -182,7 +184,7 @@ def test_csv_is_a_trace(vgpu: Any, daemon: Any, rows: list[pb.Usage], tmp_path: 
     first, second, direct = csv.DictReader(io.StringIO(result.stdout))
     assert (direct["slice"], direct["state"], direct["job_id"], direct["duration_s"]) == ("run-1", "slice", "", "")
     assert float(direct["gpu_seconds_granted"]) == HOUR, "what containers and `vgpu run` had is not left out"
-    jobs = readers.read(_written(tmp_path, result.stdout))
+    jobs = readers.read(_write_csv(tmp_path, result.stdout))
     assert [job.spec.name for job in jobs] == ["7"], "and the simulator passes over it: it was not queued"
     assert (first["job_id"], first["queue"], first["uid"], first["state"]) == (
         "7",
@@ -249,7 +251,7 @@ def test_moments(vgpu: Any, daemon: Any, rows: list[pb.Usage]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "named"),
+    ("words", "message"),
     [
         (("--since", "0001-01-01"), "is not a point in time"),
         (("--since", "yesterday"), "yesterday"),
@@ -259,10 +261,10 @@ def test_moments(vgpu: Any, daemon: Any, rows: list[pb.Usage]) -> None:
         (("-o", "xml"), "xml"),
     ],
 )
-def test_bad_usage(vgpu: Any, daemon: Any, words: tuple[str, ...], named: str) -> None:
+def test_bad_usage(vgpu: Any, daemon: Any, words: tuple[str, ...], message: str) -> None:
     result = vgpu("usage", *words, host=daemon.host)
     assert result.code == USAGE
-    assert named in one_line(result.stderr)
+    assert message in one_line(result.stderr)
 
 
 def test_what_is_not_known_is_null() -> None:

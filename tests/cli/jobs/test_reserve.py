@@ -39,7 +39,7 @@ def test_one_without_a_begin_begins_now(vgpu: Any, daemon: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "named"),
+    ("words", "message"),
     [
         (("--device", "0"), "specify the end: either --for 4h or --end 16:00"),
         (("--device", "0", "--for", "1h", "--end", "16:00"), "specify the end: either --for 4h or --end 16:00"),
@@ -50,7 +50,7 @@ def test_one_without_a_begin_begins_now(vgpu: Any, daemon: Any) -> None:
         (("--device", "0", "--begin", "2h", "--end", "1h"), "--end is before --begin: swap them"),
     ],
 )
-def test_reservations_that_are_refused(vgpu: Any, daemon: Any, words: tuple[str, ...], named: str) -> None:
+def test_reservations_that_are_refused(vgpu: Any, daemon: Any, words: tuple[str, ...], message: str) -> None:
     result = vgpu("reserve", "create", "a", *words, host=daemon.host)
     assert result.code == USAGE
-    assert named in result.stderr and result.stderr.count("\n") == 1
+    assert message in result.stderr and result.stderr.count("\n") == 1

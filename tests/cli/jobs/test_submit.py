@@ -14,7 +14,7 @@ from typing import Any
 import click
 import pytest
 
-from tests.cli.fake_queue import eventually
+from tests.cli.fake_queue import wait_until
 from vgpud.cli.common.client import Client
 from vgpud.cli.jobs import job_file, submit
 from vgpud.core.queue import check
@@ -32,7 +32,7 @@ def one_line(text: str) -> str:
     return text
 
 
-def submitted(daemon: Any) -> Any:
+def submitted_spec(daemon: Any) -> Any:
     (request,) = daemon.queue.requests
     assert request.request_id
     return request.spec
@@ -40,7 +40,7 @@ def submitted(daemon: Any) -> Any:
 
 @pytest.mark.parametrize("words", [(), ("--array", "1-3"), ("--wait",)])
 def test_a_lost_answer_is_asked_for_again_under_the_same_id(vgpu: Any, daemon: Any, words: tuple[str, ...]) -> None:
-    daemon.queue.lost = 6
+    daemon.queue.lost_answers = 6
     daemon.queue.first_state = "completed"
     result = vgpu("submit", "--gpus", "0.5", *words, "--", "true", host=daemon.host)
     assert (result.code, result.stdout) == (0, "1-3\n" if "--array" in words else "1\n"), result
@@ -53,14 +53,14 @@ def test_a_lost_answer_is_asked_for_again_under_the_same_id(vgpu: Any, daemon: A
 def test_a_client_that_gives_up_says_how_to_ask_again(
     vgpu: Any, daemon: Any, words: tuple[str, ...], codes: tuple[int, ...]
 ) -> None:
-    daemon.queue.lost = 10_000
+    daemon.queue.lost_answers = 10_000
     command = ("--gpus", "0.5", *words, "--", "true")
     result = vgpu("--timeout", "0.5", "submit", *command, host=daemon.host)
     assert result.code in codes, result
     (request_id,) = {request.request_id for request in daemon.queue.requests}
     hint = f"it may have been accepted: `vgpu submit --request-id {request_id} ...` asks again"
     assert hint in one_line(result.stderr)
-    daemon.queue.lost = 0
+    daemon.queue.lost_answers = 0
     daemon.queue.change(1, state="completed")
     again = vgpu("submit", "--request-id", request_id, *command, host=daemon.host)
     assert (again.code, again.stdout) == (0, "1\n")
@@ -106,7 +106,7 @@ def test_all_options_reach_the_api(vgpu: Any, daemon: Any, tmp_path: Path) -> No
     words = f"{share} {job} {more} -C {tmp_path} --image my/image:1".split()
     result = vgpu("submit", *words, "--", "python", "-c", "print( 1 )", host=daemon.host)
     assert (result.code, result.stdout) == (0, "1-8\n")
-    spec = submitted(daemon)
+    spec = submitted_spec(daemon)
     slice_ = spec.slice
     assert (slice_.gpus_milli, slice_.min_milli, slice_.max_milli) == (500, 300, 800)
     assert (slice_.mem_min_bytes, slice_.mem_max_bytes, slice_.service_class) == (
@@ -139,7 +139,7 @@ def test_only_what_is_said_is_sent(vgpu: Any, daemon: Any, monkeypatch: pytest.M
     finally:
         assert os.umask(mask) == 0o027
     assert result.code == 0
-    spec = submitted(daemon)
+    spec = submitted_spec(daemon)
     assert (spec.members, spec.umask, spec.directory, spec.queue) == (1, 0o027, os.getcwd(), "")
     assert not spec.HasField("time_limit") and not spec.slice.HasField("min_milli")
     assert spec.environment["FROM_HERE"] == "yes"
@@ -150,7 +150,7 @@ def test_no_env_leaves_little(vgpu: Any, daemon: Any, monkeypatch: pytest.Monkey
     monkeypatch.setenv("SECRET", "x")
     monkeypatch.setenv("HOME", "/home/a")
     assert vgpu("submit", "--gpus", "1", "--no-env", "--env", "B=2", "true", host=daemon.host).code == 0
-    environment = submitted(daemon).environment
+    environment = submitted_spec(daemon).environment
     assert (environment["HOME"], environment["B"]) == ("/home/a", "2")
     assert "SECRET" not in environment
 
@@ -159,7 +159,7 @@ def test_an_image_gets_named_variables_only(vgpu: Any, daemon: Any, monkeypatch:
     monkeypatch.setenv("TOKEN", "from here")
     words = ("--image", "my/image", "--env", "A=1", "--env", "TOKEN")
     assert vgpu("submit", "--gpus", "1", *words, host=daemon.host).code == 0
-    assert submitted(daemon).environment == {"A": "1", "TOKEN": "from here"}
+    assert submitted_spec(daemon).environment == {"A": "1", "TOKEN": "from here"}
 
 
 def test_a_variable_that_is_no_text_is_left_out_and_said(
@@ -169,7 +169,7 @@ def test_a_variable_that_is_no_text_is_left_out_and_said(
     result = vgpu("submit", "-q", "--gpus", "1", "true", host=daemon.host)
     assert result.code == 0
     assert "ODD" in one_line(result.stderr)
-    assert "ODD" not in submitted(daemon).environment
+    assert "ODD" not in submitted_spec(daemon).environment
 
 
 def test_what_is_said_of_a_job_that_waits_and_of_one_that_runs(vgpu: Any, daemon: Any) -> None:
@@ -257,13 +257,13 @@ BAD: list[tuple[tuple[str, ...], str, int]] = [
 ]
 
 
-@pytest.mark.parametrize(("words", "named", "code"), BAD)
+@pytest.mark.parametrize(("words", "message", "code"), BAD)
 def test_bad_input_is_one_line_and_nothing_is_queued(
-    vgpu: Any, daemon: Any, words: tuple[str, ...], named: str, code: int
+    vgpu: Any, daemon: Any, words: tuple[str, ...], message: str, code: int
 ) -> None:
     result = vgpu("submit", *words, "--", "true", host=daemon.host)
     assert result.code == code, result
-    assert named in one_line(result.stderr)
+    assert message in one_line(result.stderr)
     assert (result.stdout, daemon.queue.jobs) == ("", {})
 
 
@@ -312,7 +312,7 @@ def test_a_job_file_is_the_options_and_flags_win(vgpu: Any, daemon: Any, tmp_pat
     words = ("-f", str(path), "--gpus", "2", "--name", "mine", "--env", "B=flag", "--array", "1-2")
     result = vgpu("submit", *words, host=daemon.host)
     assert result.code == 0, result
-    spec = submitted(daemon)
+    spec = submitted_spec(daemon)
     assert (spec.slice.gpus_milli, spec.name, list(spec.array_indices)) == (2000, "mine", [1, 2])
     assert (spec.slice.mem_min_bytes, spec.members, spec.time_limit.seconds, spec.retries) == (8 * GIB, 2, 3600, 1)
     assert (list(spec.after), spec.hold, spec.after_any, spec.not_preemptible) == ([3, 4], True, False, True)
@@ -321,14 +321,14 @@ def test_a_job_file_is_the_options_and_flags_win(vgpu: Any, daemon: Any, tmp_pat
     assert list(spec.command) == ["python", "train.py"]
     daemon.queue.requests.clear()
     assert vgpu("submit", "-f", str(path), "--", "other", host=daemon.host).code == 0
-    assert list(submitted(daemon).command) == ["other"]
+    assert list(submitted_spec(daemon).command) == ["other"]
 
 
 def test_a_command_as_a_text_is_the_shells(vgpu: Any, daemon: Any, tmp_path: Path) -> None:
     path = tmp_path / "job.toml"
     path.write_text("gpus = '0.25'\ncommand = 'make && ./train | tee log'\n")
     assert vgpu("submit", "-f", str(path), host=daemon.host).code == 0
-    assert list(submitted(daemon).command) == ["/bin/sh", "-c", "make && ./train | tee log"]
+    assert list(submitted_spec(daemon).command) == ["/bin/sh", "-c", "make && ./train | tee log"]
 
 
 def test_the_documents_job_file_has_every_key_and_are_valid(vgpu: Any, daemon: Any, tmp_path: Path) -> None:
@@ -341,7 +341,7 @@ def test_the_documents_job_file_has_every_key_and_are_valid(vgpu: Any, daemon: A
     path.write_text(block)
     daemon.queue.queues["team"] = pb.Queue(name="team")
     assert vgpu("submit", "-f", str(path), host=daemon.host).code == 0
-    spec = submitted(daemon)
+    spec = submitted_spec(daemon)
     assert (spec.name, spec.members, spec.environment) == ("train", 4, {"BATCH": "64"})
 
 
@@ -372,13 +372,13 @@ BAD_FILES = [
 ]
 
 
-@pytest.mark.parametrize(("text", "named"), BAD_FILES)
-def test_a_wrong_job_file_names_its_line(vgpu: Any, daemon: Any, tmp_path: Path, text: str, named: str) -> None:
+@pytest.mark.parametrize(("text", "message"), BAD_FILES)
+def test_a_wrong_job_file_names_its_line(vgpu: Any, daemon: Any, tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "job.toml"
     path.write_text(text)
     result = vgpu("submit", "-f", str(path), "--", "true", host=daemon.host)
     assert result.code == USAGE, result
-    assert named in one_line(result.stderr)
+    assert message in one_line(result.stderr)
     assert str(path) in result.stderr
     assert daemon.queue.jobs == {}
 
@@ -421,7 +421,7 @@ def test_times_are_shown_exactly() -> None:
 
 def end_later(daemon: Any, job_id: int, **how: Any) -> threading.Thread:
     def act() -> None:
-        eventually(lambda: job_id in daemon.queue.jobs)
+        wait_until(lambda: job_id in daemon.queue.jobs)
         daemon.queue.change(job_id, state="running", reason="")
         daemon.queue.end(job_id, **how)
 
@@ -457,7 +457,7 @@ def test_wait_with_a_failure_of_its_own_is_125(vgpu: Any, daemon: Any) -> None:
 def test_ctrl_c_leaves_the_job_and_says_how_to_end_it(daemon: Any) -> None:
     command = [sys.executable, "-m", "vgpud.cli.main", "--host", daemon.host, "submit", "--wait", "--gpus", "1", "true"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    eventually(lambda: 1 in daemon.queue.jobs)
+    wait_until(lambda: 1 in daemon.queue.jobs)
     assert process.stdout is not None
     assert process.stdout.readline() == "1\n"
     assert process.stderr is not None
@@ -498,14 +498,14 @@ def test_help_imports_neither_grpc_nor_protobuf() -> None:
 def test_elastic_gpus_reach_the_api(vgpu: Any, daemon: Any) -> None:
     result = vgpu("submit", "--gpus", "0.25..1.0", "--", "x", host=daemon.host)
     assert (result.code, result.stdout) == (0, "1\n")
-    spec = submitted(daemon)
+    spec = submitted_spec(daemon)
     assert (spec.slice.gpus_milli, spec.members) == (250, 1)
     assert (spec.elastic.gpus_milli_min, spec.elastic.gpus_milli_max, spec.elastic.workers_max) == (250, 1000, 0)
 
 
 def test_equal_bounds_are_not_elastic(vgpu: Any, daemon: Any) -> None:
     assert vgpu("submit", "--gpus", "0.5..0.5", "--", "x", host=daemon.host).code == 0
-    spec = submitted(daemon)
+    spec = submitted_spec(daemon)
     assert spec.slice.gpus_milli == 500
     assert not spec.HasField("elastic")
 
@@ -521,7 +521,7 @@ def test_equal_bounds_are_not_elastic(vgpu: Any, daemon: Any) -> None:
 def test_workers_reach_the_api(vgpu: Any, daemon: Any, words: str, heuristic: str) -> None:
     asked = f"--gpus 1 --workers 2-8 --batch 64 --batch-max 512 {words}".split()
     assert vgpu("submit", *asked, "--", "x", host=daemon.host).code == 0
-    spec = submitted(daemon)
+    spec = submitted_spec(daemon)
     elastic = spec.elastic
     assert (spec.slice.gpus_milli, spec.members) == (1000, 2)
     assert (elastic.workers_min, elastic.workers_max, elastic.gpus_milli_max) == (2, 8, 0)
@@ -532,12 +532,12 @@ def test_a_job_file_makes_elastic_jobs_too(vgpu: Any, daemon: Any, tmp_path: Pat
     path = tmp_path / "job.toml"
     path.write_text("gpus = 0.5\nworkers = '1-4'\nbatch = 32\nheuristic = 'fixed(2)'\ncommand = ['x']\n")
     assert vgpu("submit", "-f", str(path), host=daemon.host).code == 0
-    elastic = submitted(daemon).elastic
+    elastic = submitted_spec(daemon).elastic
     assert (elastic.workers_min, elastic.workers_max, elastic.batch, elastic.heuristic) == (1, 4, 32, "fixed(2)")
     daemon.queue.requests.clear()
     path.write_text("gpus = '0.25..1'\ncommand = ['x']\n")
     assert vgpu("submit", "-f", str(path), host=daemon.host).code == 0
-    assert submitted(daemon).elastic.gpus_milli_max == 1000
+    assert submitted_spec(daemon).elastic.gpus_milli_max == 1000
 
 
 INVALID_ELASTIC_SIZES = [
@@ -581,16 +581,16 @@ def test_elastic_sizes_that_are_invalid_are_refused_before_anything_is_sent(
 
 
 def test_what_was_predicted_is_said_and_goes_along(vgpu: Any, daemon: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fill(settings: Any, given: dict[str, Any]) -> str:
-        given["gpus"], given["mem"] = 350, 8 * GIB
-        given["prediction"] = pb.Prediction(model=given.pop("predict"), utilisation=pb.Range(value=0.35, high=0.5))
+    def fill(settings: Any, fields: dict[str, Any]) -> str:
+        fields["gpus"], fields["mem"] = 350, 8 * GIB
+        fields["prediction"] = pb.Prediction(model=fields.pop("predict"), utilisation=pb.Range(value=0.35, high=0.5))
         return "net:make uses 35 % of one h200: --gpus 0.35"
 
     monkeypatch.setattr(submit, "fill", fill)
     result = vgpu("submit", "--predict", "net:make", "--", "x", host=daemon.host)
     assert result.code == 0
     assert result.stderr.startswith("vgpu: net:make uses 35 % of one h200: --gpus 0.35\n")
-    spec = submitted(daemon)
+    spec = submitted_spec(daemon)
     assert (spec.slice.gpus_milli, spec.slice.mem_min_bytes, spec.slice.mem_max_bytes) == (350, 8 * GIB, 8 * GIB)
     assert (spec.prediction.model, spec.prediction.utilisation.value) == ("net:make", 0.35)
     daemon.queue.requests.clear()

@@ -122,8 +122,8 @@ def test_curves_that_cover_each_other_are_seen_and_named(hours: int, unit: str) 
 def test_costs_and_neighbours_cost(vgpu: Any) -> None:
     args = ("whatif", "--trace", MURI, "--cluster", "8x8", "--policy", "srtf", "-o", "json")
 
-    def mean(*more: str) -> float:
-        result = vgpu(*args, *more)
+    def mean(*options: str) -> float:
+        result = vgpu(*args, *options)
         assert result.code == 0, result
         return float(json.loads(result.stdout)["runs"][0]["jct_s"]["mean"])
 
@@ -148,8 +148,8 @@ def test_speeds_of_gpus(vgpu: Any, tmp_path: Path) -> None:
     mine.write_text("model,gpu,rate\nResNet-50,V100,1\nResNet-50,K80,1\n")
     args = ("whatif", "--trace", str(trace), "--cluster", "4x8:tesla_k80+4x8:Tesla-V100-SXM2-16GB", "-o", "json")
 
-    def mean(*more: str) -> float:
-        return float(vgpu(*args, *more).json["runs"][0]["jct_s"]["mean"])
+    def mean(*options: str) -> float:
+        return float(vgpu(*args, *options).json["runs"][0]["jct_s"]["mean"])
 
     equal = mean()
     blind, knowing = mean("--rates", "gavel"), mean("--rates", "gavel", "--placement", "throughput")
@@ -209,7 +209,7 @@ def test_who_can_never_run_is_named(vgpu: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         (("--policy", "magic"), "there is no policy 'magic': choose one of fifo"),
         (("--compare", "2d-las(9,3)"), "thresholds must rise"),
@@ -226,10 +226,10 @@ def test_who_can_never_run_is_named(vgpu: Any) -> None:
         (("--cluster", "1x2", "--scaling", "4:1,2:2"), "--scaling: 2:2 after 4:1: sizes rise, rates do not fall"),
     ],
 )
-def test_refused_in_one_line(vgpu: Any, args: tuple[str, ...], said: str) -> None:
+def test_refused_in_one_line(vgpu: Any, args: tuple[str, ...], message: str) -> None:
     result = vgpu("whatif", "--trace", SIXTY, "--cluster", "2x4", *args)
     assert result.code == USAGE, result
-    assert said in result.stderr and result.stderr.count("\n") == 1
+    assert message in result.stderr and result.stderr.count("\n") == 1
     assert result.stdout == ""
 
 

@@ -26,13 +26,15 @@ with Window() as window:
 """
 
 
-def started(out: int, *words: str) -> tuple[subprocess.Popen[bytes], int, list[Any]]:
+def start_program(stdout_fd: int, *words: str) -> tuple[subprocess.Popen[bytes], int, list[Any]]:
     """A program that has given its terminal to a job; the terminal's other side, and its settings of before."""
     ours, theirs = pty.openpty()
     before = termios.tcgetattr(ours)
-    process = subprocess.Popen([sys.executable, "-c", SCRIPT, *words], stdin=theirs, stdout=out, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, *words], stdin=theirs, stdout=stdout_fd, stderr=subprocess.PIPE
+    )
     os.close(theirs)
-    os.close(out)
+    os.close(stdout_fd)
     assert process.stderr and process.stderr.read(5) == b"given"
     assert termios.tcgetattr(ours)[3] != before[3], "it is raw"
     return process, ours, before
@@ -42,7 +44,7 @@ def started(out: int, *words: str) -> tuple[subprocess.Popen[bytes], int, list[A
 def test_a_stdout_that_no_process_reads(how: str) -> None:
     """`vgpu queue attach 7 | head`"""
     reader, writer = os.pipe()
-    process, terminal, before = started(writer, how, "1")
+    process, terminal, before = start_program(writer, how, "1")
     os.close(reader)
     os.write(terminal, b".")
     _, said = process.communicate()
@@ -54,7 +56,7 @@ def test_a_stdout_that_no_process_reads(how: str) -> None:
 def test_a_stdout_that_does_not_wait() -> None:
     """Nothing is lost where it is full for a moment."""
     reader, writer = os.pipe()
-    process, terminal, before = started(writer, "non-blocking", "300")
+    process, terminal, before = start_program(writer, "non-blocking", "300")
     got: list[bytes] = []
 
     def read() -> None:

@@ -27,7 +27,7 @@ def test_as_data_and_as_name(vgpu: Any, daemon: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         (["abc"], 2, "abc"),
         (["0"], 2, "0"),
@@ -36,10 +36,10 @@ def test_as_data_and_as_name(vgpu: Any, daemon: Any) -> None:
         ([], 2, "GPUS"),
     ],
 )
-def test_what_is_invalid(vgpu: Any, daemon: Any, words: list[str], code: int, said: str) -> None:
+def test_what_is_invalid(vgpu: Any, daemon: Any, words: list[str], code: int, message: str) -> None:
     result = vgpu("alloc", *words, host=daemon.host)
     assert result.code == code, result
-    assert said in result.stderr
+    assert message in result.stderr
     assert result.stdout == ""
 
 

@@ -192,7 +192,7 @@ def test_every_row_of_a_simulated_device_says_so(vgpu: Any, slices: Any) -> None
 def test_a_real_device_does_not_say_simulated(vgpu: Any, tmp_path: Any) -> None:
     from tests.cli.fake_server import FakeDaemon
 
-    with FakeDaemon(tmp_path, simulated=False) as real:
+    with FakeDaemon(tmp_path, is_simulated=False) as real:
         vgpu("slice", "create", "a", "--gpus", "0.5", host=real.host)
         for command in (("gpu", "ls"), ("slice", "ls"), ("slice", "show", "a"), ("status",)):
             assert "SIMULATED" not in vgpu(*command, host=real.host).stdout
@@ -332,13 +332,13 @@ def test_ctrl_c_is_no_fault_of_a_library_that_it_interrupts(
 ) -> None:
     from vgpud.cli.common.client import Client
 
-    def interrupted(*_: Any) -> Any:
+    def raise_interrupt(*_: Any) -> Any:
         try:
             raise KeyboardInterrupt
         finally:
             raise RuntimeError("cannot release a lock that is not held")
 
-    monkeypatch.setattr(Client, "watch", interrupted)
+    monkeypatch.setattr(Client, "watch", raise_interrupt)
     result = vgpu(*command, host=slices.host)
     assert (result.code, result.stderr) == (code, "")
 

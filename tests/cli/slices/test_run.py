@@ -136,9 +136,9 @@ def test_joining_leaves_the_slice(vgpu: Any, run: Any, daemon: Any) -> None:
     assert "team" in daemon.slices
 
 
-@pytest.mark.parametrize("more", [["--gpus", "0.5"], ["--mem", "1G"], ["--name", "x"]])
-def test_joining_takes_no_amounts(vgpu: Any, daemon: Any, more: list[str]) -> None:
-    result = vgpu("run", "--slice", "team", *more, "--", "true", host=daemon.host)
+@pytest.mark.parametrize("options", [["--gpus", "0.5"], ["--mem", "1G"], ["--name", "x"]])
+def test_joining_takes_no_amounts(vgpu: Any, daemon: Any, options: list[str]) -> None:
+    result = vgpu("run", "--slice", "team", *options, "--", "true", host=daemon.host)
     assert result.code == 125
     assert "--slice" in result.stderr
 

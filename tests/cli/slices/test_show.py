@@ -73,10 +73,10 @@ def test_waits_are_a_histogram(vgpu: Any, daemon_with_slice: Any) -> None:
     assert bars["< 33ms"] == ["0"]
 
 
-@pytest.mark.parametrize(("lag_ns", "said"), [(0, "0"), (70_000_000, "70ms owed to it")])
-def test_the_balance_says_who_owes(vgpu: Any, daemon_with_slice: Any, lag_ns: int, said: str) -> None:
+@pytest.mark.parametrize(("lag_ns", "balance"), [(0, "0"), (70_000_000, "70ms owed to it")])
+def test_the_balance_says_who_owes(vgpu: Any, daemon_with_slice: Any, lag_ns: int, balance: str) -> None:
     daemon_with_slice.slices["train"].devices[0].lag_ns = lag_ns
-    assert lines_of(vgpu, daemon_with_slice)["balance"] == said
+    assert lines_of(vgpu, daemon_with_slice)["balance"] == balance
 
 
 def test_a_slice_that_never_ran_is_shown_without_nonsense(vgpu: Any, daemon: Any) -> None:

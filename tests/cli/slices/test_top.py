@@ -38,8 +38,8 @@ def slice_of(name: str, processes: int = 1, **fields: Any) -> dict[str, Any]:
     return {"name": name, "uid": name, "processes": processes, "devices": [device_of(**fields)], **holders}
 
 
-def drawn(
-    slices: list[dict[str, Any]], width: int, height: int = 24, encoding: str = "utf-8", **more: Any
+def draw_lines(
+    slices: list[dict[str, Any]], width: int, height: int = 24, encoding: str = "utf-8", **options: Any
 ) -> list[str]:
     """The lines of a frame, after a minute of the same view every second."""
     device = views.device_view(pb.Device(uuid=UUID, name="H200", simulated=True, mem_total_bytes=1 << 36))
@@ -48,7 +48,7 @@ def drawn(
         history.add(float(second), slices)
     written = io.BytesIO()
     out = Console(file=io.TextIOWrapper(written, encoding), width=width, height=height)
-    out.print(frame(out, {"devices": [device], "slices": slices}, history, "12:34:56", **more))
+    out.print(frame(out, {"devices": [device], "slices": slices}, history, "12:34:56", **options))
     out.file.flush()
     return written.getvalue().decode(encoding).split("\n")
 
@@ -159,7 +159,7 @@ def test_counters_that_begin_again_and_slices_that_went_are_forgotten() -> None:
 
 @pytest.mark.parametrize("width", [60, 80, 100, 120, 200])
 def test_lines_fit_and_wide_terminals_show_more(width: int) -> None:
-    lines = drawn([slice_of("a-name-that-is-rather-long-for-a-slice", share_ratio=0.5)], width)
+    lines = draw_lines([slice_of("a-name-that-is-rather-long-for-a-slice", share_ratio=0.5)], width)
     assert max(map(len, lines)) <= width
     titles = lines[2].split()
     assert {"SLICE", "DUE%", "GOT%", "WAIT%", "p99", "BALANCE", "MEM%"} <= set(titles)
@@ -172,7 +172,7 @@ def test_lines_fit_and_wide_terminals_show_more(width: int) -> None:
 def test_a_line_says_what_the_slice_is_due_got_and_waited() -> None:
     fields = {"entitlement_milli": 250, "share_ratio": 0.253, "lag_ns": -3_000_000, "gate": pb.GATE_CLOSED}
     limits = {"min_milli": 250, "max_milli": 750, "mem_max_bytes": 8 << 30, "mem_used_bytes": 2 << 30}
-    lines = drawn([slice_of("train", regime=pb.REGIME_ARBITRATED, **fields, **limits)], 120)
+    lines = draw_lines([slice_of("train", regime=pb.REGIME_ARBITRATED, **fields, **limits)], 120)
     assert "arbitrated" in lines[0] and "SIMULATED" in lines[0]
     shown = dict(zip(lines[2].replace("LAST MINUTE", "MINUTE").split(), lines[3].split(), strict=False))
     assert (shown["DUE%"], shown["GOT%"], shown["LIMITS"]) == ("25.0", "25.3", "0.25..0.75")
@@ -183,17 +183,17 @@ def test_a_line_says_what_the_slice_is_due_got_and_waited() -> None:
 
 def test_lines_stay_where_they_are_and_idle_slices_come_last() -> None:
     slices = [slice_of("c", share_ratio=0.9), slice_of("a", processes=0), slice_of("b", share_ratio=0.1)]
-    assert [line[0] for line in drawn(slices, 80)[3:6]] == ["b", "c", "a"]
+    assert [line[0] for line in draw_lines(slices, 80)[3:6]] == ["b", "c", "a"]
 
 
 def test_what_does_not_fit_is_counted() -> None:
-    lines = drawn([slice_of(f"s{i:02d}", processes=i % 2) for i in range(40)], 80, height=12)
+    lines = draw_lines([slice_of(f"s{i:02d}", processes=i % 2) for i in range(40)], 80, height=12)
     assert len([line for line in lines if line]) <= 12
     assert lines[-4] == "and 34 more, 20 of them without a program"
 
 
 def test_a_slice_without_a_program_is_due_nothing() -> None:
-    lines = drawn([slice_of("a", processes=0, entitlement_milli=250, lag_ns=500_000)], 80)
+    lines = draw_lines([slice_of("a", processes=0, entitlement_milli=250, lag_ns=500_000)], 80)
     assert lines[3].split()[1:3] == ["root", "-"]
     assert "500us" not in lines[3]
 
@@ -208,15 +208,15 @@ def test_a_waiting_slice_below_its_entitlement_is_coloured(share: float, throttl
 
 
 @pytest.mark.parametrize(
-    ("wanted", "room", "given"),
+    ("needed_lines", "room", "granted_lines"),
     [([3, 1], 20, [3, 1]), ([40, 1], 10, [9, 1]), ([9, 8, 2], 12, [5, 5, 2]), ([5], 0, [1])],
 )
-def test_devices_share_the_lines_that_there_are(wanted: list[int], room: int, given: list[int]) -> None:
-    assert _divide_lines(wanted, room) == given
+def test_devices_share_the_lines_that_there_are(needed_lines: list[int], room: int, granted_lines: list[int]) -> None:
+    assert _divide_lines(needed_lines, room) == granted_lines
 
 
 def test_a_terminal_without_block_characters_gets_ascii() -> None:
-    text = "\n".join(drawn([slice_of("a", share_ratio=0.5)], 120, encoding="ascii"))
+    text = "\n".join(draw_lines([slice_of("a", share_ratio=0.5)], 120, encoding="ascii"))
     assert "======" in text and text.isascii()
 
 
@@ -231,10 +231,10 @@ def test_a_terminal_of_the_c_locale_gets_ascii(monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_an_old_view_says_why() -> None:
-    assert "the daemon does not answer" in drawn([], 80, problem="the daemon does not answer")[-2]
+    assert "the daemon does not answer" in draw_lines([], 80, problem="the daemon does not answer")[-2]
 
 
-def shown(screen: Screen, slices: list[dict[str, Any]], **fields: Any) -> list[str]:
+def draw_screen(screen: Screen, slices: list[dict[str, Any]], **fields: Any) -> list[str]:
     """The lines of a view on a terminal of 80 columns; fields: of the device."""
     processes = fields.pop("processes", [])
     device = views.device_view(pb.Device(uuid=UUID, name="H200", simulated=True, mem_total_bytes=1 << 36, **fields))
@@ -248,9 +248,9 @@ def shown(screen: Screen, slices: list[dict[str, Any]], **fields: Any) -> list[s
 
 def test_a_device_shows_memory_temperature_power_and_faults() -> None:
     fields = {"mem_used_bytes": 1 << 35, "temperature_celsius": 41, "power_milliwatts": 312_400}
-    line = shown(Screen(), [], power_limit_milliwatts=700_000, xids=3, last_xid=79, **fields)[1]
+    line = draw_screen(Screen(), [], power_limit_milliwatts=700_000, xids=3, last_xid=79, **fields)[1]
     assert line.strip() == "memory [█████     ] 32GiB of 64GiB  41 C  312 of 700 W  XIDs: 3, last 79"
-    bare = shown(Screen(), [])[1]
+    bare = draw_screen(Screen(), [])[1]
     assert bare.strip() == "memory [          ] 0B of 64GiB", "what NVML does not report is left out"
 
 
@@ -262,7 +262,7 @@ def test_keys_choose_the_order_of_the_slices() -> None:
     ]
     screen, orders = Screen(), {}
     for _ in SORTS:
-        orders[screen.sort] = "".join(line[0] for line in shown(screen, slices)[3:6])
+        orders[screen.sort] = "".join(line[0] for line in draw_screen(screen, slices)[3:6])
         screen.press("s")
     assert orders == {"name": "abc", "got": "bca", "wait": "abc", "memory": "cba"}
     assert screen.sort == "name"
@@ -276,13 +276,13 @@ def test_a_filter_is_typed_kept_and_cleared() -> None:
     assert (screen.filter, screen.has_ended) == ("q", False), "while typing q is a letter"
     for key in "\x7fTRA\r":
         screen.press(key)
-    lines = shown(screen, slices)
+    lines = draw_screen(screen, slices)
     assert lines[3].startswith("train-a") and not any(line.startswith("infer") for line in lines)
     assert "f filter: TRA" in lines[-2]
     screen.press("\x1b")
     assert screen.filter == ""
     assert Screen(filter="root").shows("a", "root")
-    assert "no slice passes the filter" in shown(Screen(filter="none"), slices)[2]
+    assert "no slice passes the filter" in draw_screen(Screen(filter="none"), slices)[2]
 
 
 def test_processes_stand_below_their_slice() -> None:
@@ -290,9 +290,9 @@ def test_processes_stand_below_their_slice() -> None:
     process.devices.add(device_uuid=UUID, mem_used_bytes=3 << 30)
     rows = [views.process_view(process, frozenset())]
     screen = Screen()
-    assert not any("4321" in line for line in shown(screen, [slice_of("a"), slice_of("b")], processes=rows))
+    assert not any("4321" in line for line in draw_screen(screen, [slice_of("a"), slice_of("b")], processes=rows))
     screen.press("p")
-    lines = shown(screen, [slice_of("a"), slice_of("b")], processes=rows)
+    lines = draw_screen(screen, [slice_of("a"), slice_of("b")], processes=rows)
     assert lines[3].startswith("a ") and lines[5].startswith("b ")
     assert lines[4].split() == ["4321", "root", "3GiB", "python\\x1b", "train.py"]
 
@@ -300,15 +300,15 @@ def test_processes_stand_below_their_slice() -> None:
 def test_help_and_pause_are_said() -> None:
     screen = Screen()
     screen.press(" ")
-    assert "PAUSED" in shown(screen, [])[-2]
+    assert "PAUSED" in draw_screen(screen, [])[-2]
     screen.press("h")
-    text = "\n".join(shown(screen, []))
+    text = "\n".join(draw_screen(screen, []))
     assert all(f"{key} " in text for key, _ in HELP) and "device 0" not in text
     screen.press("\x1b")
     assert not screen.help and screen.is_paused
     screen.press("q")
     assert screen.has_ended
-    assert "Ctrl-C ends" in shown(Screen(keys=False), [])[-2]
+    assert "Ctrl-C ends" in draw_screen(Screen(keys=False), [])[-2]
 
 
 def test_arrow_keys_are_no_letters() -> None:

@@ -22,12 +22,12 @@ MS = 1_000_000
 BEGIN_NS = 5_000_000_000_000
 
 
-def at(ms: float, kind: str, name: str = "train", value: int = 0, text: str = "", **more: Any) -> pb.TraceEvent:
+def at(ms: float, kind: str, name: str = "train", value: int = 0, text: str = "", **fields: Any) -> pb.TraceEvent:
     number = words.TRACE_EVENT_KIND.to_number(kind)
-    return pb.TraceEvent(time_ns=BEGIN_NS + round(ms * MS), slice=name, kind=number, value=value, text=text, **more)
+    return pb.TraceEvent(time_ns=BEGIN_NS + round(ms * MS), slice=name, kind=number, value=value, text=text, **fields)
 
 
-def traced(*events: pb.TraceEvent) -> list[dict[str, Any]]:
+def make_trace_events(*events: pb.TraceEvent) -> list[dict[str, Any]]:
     """The trace events of slice train, after a look at the rules of the format."""
     document = json.loads(json.dumps(chrome_trace(events, "train", {0: "device 0 SIMULATED H200"})))
     check(document)
@@ -68,7 +68,7 @@ def bars(events: list[dict[str, Any]], name: str = "train") -> list[tuple[str, f
 
 
 def test_a_lease_its_drain_and_an_overlap() -> None:
-    events = traced(
+    events = make_trace_events(
         at(0, "regime", "", text="arbitrated"),
         at(1, "open", text="count"),
         at(11, "close", text="closed"),
@@ -83,35 +83,35 @@ def test_a_lease_its_drain_and_an_overlap() -> None:
 
 
 def test_what_continues_is_cut_at_the_end_and_what_was_closed_begins_nothing() -> None:
-    events = traced(at(0, "close", text="closed"), at(2, "open", text="count"), at(9, "waits", value=1))
+    events = make_trace_events(at(0, "close", text="closed"), at(2, "open", text="count"), at(9, "waits", value=1))
     assert bars(events) == [("gate count", 2, 9)]
 
 
 def test_a_lease_that_is_extended_is_one_bar_and_another_gate_another() -> None:
-    events = traced(
+    events = make_trace_events(
         at(0, "open", text="count"), at(5, "open", text="count"), at(8, "open", text="solo"), at(9, "waits", value=1)
     )
     assert bars(events) == [("gate count", 0, 8), ("gate solo", 8, 9)]
 
 
 def test_a_gate_that_closes_on_nothing_has_no_drain() -> None:
-    events = traced(at(0, "open", text="count"), at(10.999, "drained"), at(11, "close"), at(20, "waits"))
+    events = make_trace_events(at(0, "open", text="count"), at(10.999, "drained"), at(11, "close"), at(20, "waits"))
     assert [name for name, _, _ in bars(events)] == ["gate count"]
 
 
 def test_a_drain_that_began_before_the_trace_is_cut() -> None:
-    assert bars(traced(at(0, "waits"), at(3, "drained", value=7 * MS))) == [("drain", 0, 3)]
+    assert bars(make_trace_events(at(0, "waits"), at(3, "drained", value=7 * MS))) == [("drain", 0, 3)]
 
 
 def test_an_overlap_ends_at_the_next_opening() -> None:
-    events = traced(
+    events = make_trace_events(
         at(0, "open", text="count"), at(5, "close"), at(7, "overlap"), at(9, "open", text="count"), at(10, "waits")
     )
     assert bars(events) == [("gate count", 0, 5), ("overlap", 7, 9), ("gate count", 9, 10)]
 
 
 def test_an_overlap_that_was_seen_after_the_drain_had_ended_is_none() -> None:
-    events = traced(
+    events = make_trace_events(
         at(0, "open", text="count"),
         at(5, "close"),
         at(7, "drained", value=2 * MS),
@@ -131,12 +131,12 @@ def test_an_overlap_that_was_seen_after_the_drain_had_ended_is_none() -> None:
 
 
 def test_an_overlap_that_continues_is_cut_at_the_end() -> None:
-    events = traced(at(0, "open", text="count"), at(5, "close"), at(7, "overlap"), at(10, "waits"))
+    events = make_trace_events(at(0, "open", text="count"), at(5, "close"), at(7, "overlap"), at(10, "waits"))
     assert bars(events) == [("gate count", 0, 5), ("overlap", 7, 10)]
 
 
 def test_counters_begin_at_nothing_and_carry_the_slices_name() -> None:
-    events = traced(
+    events = make_trace_events(
         at(0, "launches", value=1000),
         at(1, "charged", value=7 * MS),
         at(2, "launches", value=1250),
@@ -156,7 +156,7 @@ def test_counters_begin_at_nothing_and_carry_the_slices_name() -> None:
 
 
 def test_devices_are_processes_and_the_slice_comes_before_its_neighbours() -> None:
-    events = traced(
+    events = make_trace_events(
         at(0, "open", "a-neighbour", text="count"),
         at(1, "regime", "", text="open"),
         at(2, "open", text="count"),
@@ -171,12 +171,12 @@ def test_devices_are_processes_and_the_slice_comes_before_its_neighbours() -> No
 
 
 def test_lost_events_are_marked() -> None:
-    events = traced(at(0, "open", text="count"), at(1, "waits", lost=12))
+    events = make_trace_events(at(0, "open", text="count"), at(1, "waits", lost=12))
     assert [e["name"] for e in events if e["ph"] == "i"] == ["12 events lost before this point"]
 
 
 def test_nothing_is_a_whole_trace_too() -> None:
-    assert traced() == []
+    assert make_trace_events() == []
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -190,7 +190,7 @@ def test_any_events_in_any_order_keep_the_rules(seed: int) -> None:
         text = rng.choice(["count", "solo"]) if kind == "open" else ""
         device = rng.randrange(2)
         events.append(at(rng.random() * 100, kind, name, value=value, text=text, device_index=device))
-    assert traced(*events)
+    assert make_trace_events(*events)
 
 
 # ---- the command ----
@@ -228,7 +228,7 @@ def recording(traced_slice: Any, tmp_path: Path) -> Iterator[Any]:
     process.communicate()
 
 
-def whole(file: Path) -> list[tuple[str, float, float]]:
+def read_bars(file: Path) -> list[tuple[str, float, float]]:
     document = json.loads(file.read_text())
     check(document)
     return bars(document["traceEvents"])
@@ -244,7 +244,7 @@ def test_a_file_is_as_it_was_until_the_trace_is_whole(vgpu: Any, daemon: Any, tm
     assert (tmp_path / "keep").read_text() == "precious"
     daemon.trace_denied = ""
     assert vgpu("trace", "train", "-s", "0.1", "--out", str(tmp_path / "link"), host=daemon.host).code == 0
-    assert whole(tmp_path / "keep") and (tmp_path / "link").is_symlink()
+    assert read_bars(tmp_path / "keep") and (tmp_path / "link").is_symlink()
     assert not [file for file in tmp_path.iterdir() if file.name.startswith(".")], "nothing is left beside it"
 
 
@@ -253,7 +253,7 @@ def test_who_is_asked_to_end_keeps_what_was_recorded(recording: Any, number: int
     process, file = recording
     process.send_signal(number)
     assert process.wait(30) == 0
-    assert whole(file)
+    assert read_bars(file)
 
 
 def test_it_ends_by_itself_and_says_where_to_look(vgpu: Any, traced_slice: Any, tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ def test_it_ends_by_itself_and_says_where_to_look(vgpu: Any, traced_slice: Any, 
     result = vgpu("trace", "train", "--seconds", "0.1", "--out", str(file), host=traced_slice.host)
     assert result.code == 0 and not result.stdout
     assert f"{file}: 3 events" in result.stderr and "perfetto" in result.stderr
-    assert whole(file) == [("gate count", 0, 3), ("gate count", 4, 6)]
+    assert read_bars(file) == [("gate count", 0, 3), ("gate count", 4, 6)]
 
 
 def test_a_name_is_found_if_none_is_given(
@@ -269,7 +269,7 @@ def test_a_name_is_found_if_none_is_given(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert vgpu("trace", "train", "-s", "0.1", host=traced_slice.host).code == 0
-    assert whole(tmp_path / "train.trace.json")
+    assert read_bars(tmp_path / "train.trace.json")
 
 
 def test_stdout_has_nothing_but_the_trace(vgpu: Any, traced_slice: Any) -> None:
@@ -282,7 +282,7 @@ def test_interrupted_it_writes_what_it_has(recording: Any) -> None:
     process, file = recording
     process.send_signal(signal.SIGINT)
     assert process.wait(30) == 0
-    assert whole(file) == [("gate count", 0, 3), ("gate count", 4, 6)]
+    assert read_bars(file) == [("gate count", 0, 3), ("gate count", 4, 6)]
 
 
 def test_it_ends_with_the_slice_and_says_so(recording: Any, traced_slice: Any) -> None:
@@ -290,7 +290,7 @@ def test_it_ends_with_the_slice_and_says_so(recording: Any, traced_slice: Any) -
     del traced_slice.slices["train"]
     assert process.wait(30) == 0
     assert "until the slice was removed" in process.stderr.read()
-    assert whole(file)
+    assert read_bars(file)
 
 
 def test_what_was_recorded_outlives_the_daemon(recording: Any, traced_slice: Any) -> None:

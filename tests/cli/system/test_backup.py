@@ -62,11 +62,11 @@ def test_no_such_state_and_no_such_copy(vgpu: Any, tmp_path: Path) -> None:
     assert vgpu("restore", str(tmp_path / "copy"), "--state-dir", str(tmp_path / "s")).code == ExitCode.NOT_FOUND
 
 
-@pytest.mark.parametrize("chosen", ["unix:///elsewhere/vgpud.sock", "/elsewhere/vgpud.sock", "node7:7070"])
+@pytest.mark.parametrize("host", ["unix:///elsewhere/vgpud.sock", "/elsewhere/vgpud.sock", "node7:7070"])
 @pytest.mark.parametrize("command", ["backup", "restore"])
 @pytest.mark.parametrize("by", ["--host", "VGPU_HOST"])
 def test_the_state_of_another_daemon_than_the_chosen_one_stays(
-    vgpu: Any, state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: str, command: str, by: str
+    vgpu: Any, state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str, command: str, by: str
 ) -> None:
     """Every other command would connect to that one."""
     config, copy = tmp_path / "vgpud.toml", tmp_path / "copy"
@@ -81,8 +81,8 @@ def test_the_state_of_another_daemon_than_the_chosen_one_stays(
         monkeypatch.setenv("VGPU_HOST", host)
         return vgpu(command, str(copy))
 
-    refused = call(chosen)
-    assert refused.code == ExitCode.USAGE and f"is not of the daemon at {chosen.removeprefix('unix://')}" in (
+    refused = call(host)
+    assert refused.code == ExitCode.USAGE and f"is not of the daemon at {host.removeprefix('unix://')}" in (
         refused.stderr.replace("unix://", "")
     )
     assert sorted(state.iterdir()) == before and "--state-dir" in refused.stderr

@@ -76,7 +76,7 @@ def test_the_simulated_devices_server_is_tried(daemon: Any) -> None:
 
 def test_a_daemon_that_cannot_see_who_goes_past_it(daemon: Any) -> None:
     assert "pids" not in by_check(checks.daemon(look(daemon)))
-    daemon.unwatched = True
+    daemon.is_unwatched = True
     found = by_check(checks.daemon(look(daemon)))["pids"]
     assert found.level == "warn" and "--pid=host" in found.remedy
 
@@ -181,7 +181,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "found", "remedy"),
+    ("variable", "value", "text", "remedy"),
     [
         ("FAKE_COMPUTE_MODE", "3", "exclusive-process", "nvidia-smi -i 0 -c DEFAULT"),
         ("FAKE_MIG", "1", "MIG mode", "-mig 0"),
@@ -189,14 +189,14 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_devices_that_cannot_be_shared(
-    library: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, found: str, remedy: str
+    library: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, text: str, remedy: str
 ) -> None:
     monkeypatch.delenv("VGPU_SIM_DIR", raising=False)
     assert [f.level for f in checks._shareable(checks.Look(Settings()), library, library)] == ["ok"]
     monkeypatch.setenv(variable, value)
     finding = next(checks._shareable(checks.Look(Settings()), library, library))
     assert (finding.check, finding.level) == ("shareable", "fail")
-    assert found in finding.text
+    assert text in finding.text
     assert remedy in finding.remedy
 
 

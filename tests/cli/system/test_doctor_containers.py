@@ -57,8 +57,8 @@ def lib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "lib"
 
 
-def levels(found: dict[str, Finding]) -> dict[str, str]:
-    return {name: finding.level for name, finding in found.items()}
+def levels(findings: dict[str, Finding]) -> dict[str, str]:
+    return {name: finding.level for name, finding in findings.items()}
 
 
 # ---- the front ----
@@ -108,18 +108,18 @@ def test_a_front_that_another_daemon_serves(lib: Path, short_dir: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("runtime", "said", "remedy"),
+    ("runtime", "message", "remedy"),
     [
         ("nvidia-container-runtime", "mounts the driver over the shim", "--runtime runc"),
         ("/no/such/runc", "no /no/such/runc", "install runc"),
         ("no-such-runtime", "no no-such-runtime in /usr/local/sbin", "install runc"),
     ],
 )
-def test_low_level_runtimes_that_cannot_be(lib: Path, runtime: str, said: str, remedy: str) -> None:
+def test_low_level_runtimes_that_cannot_be(lib: Path, runtime: str, message: str, remedy: str) -> None:
     (lib / "current/vgpu-runtime.conf").write_text(conf_text(lib, runtime))
     found = by_check(checks_containers.front(look()))["low-level-runtime"]
     assert found.level == "fail"
-    assert said in found.text
+    assert message in found.text
     assert remedy in found.remedy
 
 
@@ -165,18 +165,18 @@ def test_a_daemon_in_a_pid_namespace_of_its_own(tmp_path: Path) -> None:
 
 
 def test_our_cdi_file(tmp_path: Path) -> None:
-    def found() -> Finding:
+    def check_our_cdi() -> Finding:
         return by_check(checks_containers.our_cdi(look(cdi_dir=str(tmp_path))))["our-cdi"]
 
     path = tmp_path / "vgpu.dev-gpu.json"
-    assert found().level == "fail"
+    assert check_our_cdi().level == "fail"
     path.write_text("{")
-    assert "is not a CDI file of vgpud" in found().text
+    assert "is not a CDI file of vgpud" in check_our_cdi().text
     device = {"name": "0.5", "containerEdits": {"hooks": [{"hookName": "createRuntime", "path": "/gone/vgpu-runtime"}]}}
     path.write_text(json.dumps({"cdiVersion": "0.5.0", "kind": "vgpu.dev/gpu", "devices": [device]}))
-    assert "/gone/vgpu-runtime, which cannot be executed" in found().text
+    assert "/gone/vgpu-runtime, which cannot be executed" in check_our_cdi().text
     path.write_text(path.read_text().replace("/gone/vgpu-runtime", "/bin/sh"))
-    assert found().level == "ok"
+    assert check_our_cdi().level == "ok"
 
 
 NVIDIA = {
@@ -194,20 +194,20 @@ def test_nvidias_specification(lib: Path, monkeypatch: pytest.MonkeyPatch) -> No
     config.write_text(f'nvidia_cdi_dirs = ["{folder}"]\n')
     monkeypatch.setattr(paths, "config_file", lambda: config)
 
-    def found(*uuids: str) -> dict[str, Finding]:
+    def check_nvidia_cdi(*uuids: str) -> dict[str, Finding]:
         there = look(simulated=False)
         there.device_uuids, there.device_indices = uuids, tuple(range(len(uuids)))
         return by_check(checks_containers.nvidia_cdi(there))
 
-    assert "nvidia-ctk cdi generate" in found("GPU-1")["nvidia-cdi"].remedy
+    assert "nvidia-ctk cdi generate" in check_nvidia_cdi("GPU-1")["nvidia-cdi"].remedy
     (folder / "nvidia.json").write_text(json.dumps(NVIDIA))
-    assert found("GPU-1")["nvidia-cdi"].level == "ok"
-    missing = found("GPU-1", "GPU-2")["nvidia-cdi"]
+    assert check_nvidia_cdi("GPU-1")["nvidia-cdi"].level == "ok"
+    missing = check_nvidia_cdi("GPU-1", "GPU-2")["nvidia-cdi"]
     assert (missing.level, "GPU-2" in missing.text) == ("fail", True)
     (folder / "nvidia.json").write_text(
         json.dumps(NVIDIA).replace('"hostPath": "/bin/sh"', '"hostPath": "/gone/libcuda"')
     )
-    assert "/gone/libcuda, which does not exist" in found("GPU-1")["nvidia-cdi"].text
+    assert "/gone/libcuda, which does not exist" in check_nvidia_cdi("GPU-1")["nvidia-cdi"].text
     simulated = look(simulated=True)
     simulated.device_uuids, simulated.device_indices = ("GPU-2",), (0,)
     assert by_check(checks_containers.nvidia_cdi(simulated)) == {}
@@ -252,21 +252,21 @@ def test_docker_that_does_not_know_us(docker: dict[str, Any], tmp_path: Path) ->
 
 
 def test_what_docker_has_registered(docker: dict[str, Any], lib: Path) -> None:
-    def found(path: str) -> Finding:
+    def check_runtime(path: str) -> Finding:
         docker["Runtimes"]["vgpu"] = {"path": path}
         return by_check(checks_engines.docker_engine(look()))["docker-runtime"]
 
     front = lib / "current/vgpu-runtime"
-    assert found(str(front)).level == "ok"
-    assert "which is not vgpud's" in found("/usr/bin/runc").text
-    assert "which does not exist" in found(str(lib / "gone/vgpu-runtime")).text
+    assert check_runtime(str(front)).level == "ok"
+    assert "which is not vgpud's" in check_runtime("/usr/bin/runc").text
+    assert "which does not exist" in check_runtime(str(lib / "gone/vgpu-runtime")).text
     if os.geteuid() != 0:
         front.chmod(0o644)
-        assert "cannot be executed" in found(str(front)).text
+        assert "cannot be executed" in check_runtime(str(front)).text
         front.chmod(0o755)
     (lib / "0.0.1").mkdir()
     shutil.copy2(front, lib / "0.0.1/vgpu-runtime")
-    older = found(str(lib / "0.0.1/vgpu-runtime"))
+    older = check_runtime(str(lib / "0.0.1/vgpu-runtime"))
     assert (older.level, "0.0.1" in older.text) == ("warn", True)
 
 

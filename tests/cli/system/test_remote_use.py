@@ -64,7 +64,7 @@ def site() -> Iterator[Site]:
 
 
 @pytest.fixture
-def here(site: Site, vgpu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def vgpu_by_context(site: Site, vgpu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """`vgpu ARGS` of this user, with a context for the daemon."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     file = tmp_path / "me.json"
@@ -75,42 +75,49 @@ def here(site: Site, vgpu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert vgpu("slice", "rm", name).code == 0
 
 
-def test_commands_of_this_machine_and_of_another_see_the_same(site: Site, here: Any, vgpu: Any) -> None:
-    assert here("slice", "create", "far", "--gpus", "0.25").code == 0
+def test_commands_of_this_machine_and_of_another_see_the_same(site: Site, vgpu_by_context: Any, vgpu: Any) -> None:
+    assert vgpu_by_context("slice", "create", "far", "--gpus", "0.25").code == 0
     near = vgpu("slice", "ls", "-o", "name", host=site.system.host)
-    far = here("slice", "ls", "-o", "name")
-    by_host = here("slice", "ls", "-o", "name", host=site.host)
+    far = vgpu_by_context("slice", "ls", "-o", "name")
+    by_host = vgpu_by_context("slice", "ls", "-o", "name", host=site.host)
     assert near.stdout == far.stdout == by_host.stdout == "far\n"
-    (owner,) = [one["owner_uid"] for one in here("slice", "ls", "-o", "json").json["slices"]]
+    (owner,) = [one["owner_uid"] for one in vgpu_by_context("slice", "ls", "-o", "json").json["slices"]]
     assert owner == os.geteuid()
-    assert here("status").code == here("doctor").code == here("job", "ls", "--mine").code == 0
-    checks = [one["check"] for one in here("doctor", "-o", "json").json["checks"]]
+    assert (
+        vgpu_by_context("status").code
+        == vgpu_by_context("doctor").code
+        == vgpu_by_context("job", "ls", "--mine").code
+        == 0
+    )
+    checks = [one["check"] for one in vgpu_by_context("doctor", "-o", "json").json["checks"]]
     assert checks[-1] == "machine", "the files of this machine say nothing of the daemon's"
-    assert here("context", "ls", "-o", "json").json["contexts"][0] | {"expires": 0} == {
+    assert vgpu_by_context("context", "ls", "-o", "json").json["contexts"][0] | {"expires": 0} == {
         "name": "lab", "host": site.host, "user": ME, "uid": os.geteuid(), "expires": 0, "in_use": True,
     }  # fmt: skip
 
 
-def test_a_job_from_another_machine(site: Site, here: Any) -> None:
-    made = here("submit", "--gpus", "0.2", "--directory", "/tmp", "--log", "/dev/null", "--wait", "--", "true")
+def test_a_job_from_another_machine(site: Site, vgpu_by_context: Any) -> None:
+    made = vgpu_by_context(
+        "submit", "--gpus", "0.2", "--directory", "/tmp", "--log", "/dev/null", "--wait", "--", "true"
+    )
     assert made.code == 0, made
     job = made.stdout.strip()
-    logs = here("job", "logs", job)
+    logs = vgpu_by_context("job", "logs", job)
     assert logs.code == 2
     assert f"the output of job {job} is /dev/null on " in logs.stderr and "log in there to read it" in logs.stderr
-    run = here("run", "--gpus", "0.2", "--", "true")
+    run = vgpu_by_context("run", "--gpus", "0.2", "--", "true")
     assert run.code == 125
     assert f"vgpu run needs the daemon of this machine, and {site.host} is another one's" in run.stderr
 
 
-def test_a_terminal_on_another_machine(site: Site, here: Any) -> None:
+def test_a_terminal_on_another_machine(site: Site, vgpu_by_context: Any) -> None:
     """Typed at, left and joined again over TLS."""
     words = ("submit", "--pty", "--gpus", "0.2", "--directory", "/tmp", "--log", "/dev/null", "--", *SHELL)
     first = Screen("-m", "vgpud.cli.main", *words)
     second: Screen | None = None
     try:
         first.run("here=$$; stty size", "30 90")
-        (job_id,) = here("job", "ls", "-o", "name").stdout.split()
+        (job_id,) = vgpu_by_context("job", "ls", "-o", "name").stdout.split()
         first.type("\x1cd")
         assert first.wait() == 0
         second = Screen("-m", "vgpud.cli.main", "job", "attach", job_id, size=(20, 70))
@@ -123,19 +130,19 @@ def test_a_terminal_on_another_machine(site: Site, here: Any) -> None:
                 screen.end()
 
 
-def test_addresses_without_a_certificate_or_a_daemon(site: Site, here: Any, tmp_path: Path) -> None:
-    other = here("status", host="127.0.0.1:1")
+def test_addresses_without_a_certificate_or_a_daemon(site: Site, vgpu_by_context: Any, tmp_path: Path) -> None:
+    other = vgpu_by_context("status", host="127.0.0.1:1")
     assert (other.code, "there is no certificate for 127.0.0.1:1" in other.stderr) == (5, True)
-    assert here("context", "add", "dead", str(tmp_path / "me.json"), "--host", "127.0.0.1:1").code == 0
-    dead = here("status", host="127.0.0.1:1")
+    assert vgpu_by_context("context", "add", "dead", str(tmp_path / "me.json"), "--host", "127.0.0.1:1").code == 0
+    dead = vgpu_by_context("status", host="127.0.0.1:1")
     assert dead.code == 3
     assert dead.stderr == (
         "vgpu: nothing listens on 127.0.0.1:1: start the daemon with `vgpud serve --listen HOST:PORT`, "
         "or correct the port\n"
     )
-    assert here("context", "use", "--none").code == 0
-    assert here("context", "use", "gone").code == 4
-    assert here("context", "use").code == here("context", "use", "lab", "--none").code == 2
+    assert vgpu_by_context("context", "use", "--none").code == 0
+    assert vgpu_by_context("context", "use", "gone").code == 4
+    assert vgpu_by_context("context", "use").code == vgpu_by_context("context", "use", "lab", "--none").code == 2
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user: only root can")

@@ -93,7 +93,7 @@ def test_an_empty_daemon_json_is_none(setup: Any, host: Path, text: str | None) 
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ('{"runtimes": {,}}', "is not JSON: Expecting property name enclosed in double quotes at line 1, column 15"),
         ('{"log-driver": "local",}', "line 1"),
@@ -109,13 +109,13 @@ def test_an_empty_daemon_json_is_none(setup: Any, host: Path, text: str | None) 
     ],
 )
 def test_what_is_wrong_is_one_line_and_changes_nothing(
-    everything: Any, setup: Any, host: Path, text: Any, said: str
+    everything: Any, setup: Any, host: Path, text: Any, message: str
 ) -> None:
     (host / "etc/docker/daemon.json").write_bytes(text if isinstance(text, bytes) else text.encode())
     before = everything(host)
     result = setup("docker")
     assert (result.code, result.stdout) == (1, "")
-    assert said in result.stderr
+    assert message in result.stderr
     assert "daemon.json" in result.stderr
     assert result.stderr.count("\n") == 1
     assert everything(host) == before
@@ -407,17 +407,17 @@ def test_the_sockets_of_this_site(setup: Any, host: Path, monkeypatch: Any, tmp_
 def test_a_socket_named_before_is_kept_while_it_is_there(setup: Any, host: Path) -> None:
     """The second engine that is set up does not take the first one's daemon away."""
 
-    def named() -> str:
+    def read_socket() -> str:
         return install.read_conf((host / "usr/lib/vgpu/current/vgpu-runtime.conf").read_text())["socket"]
 
     (host / "srv").mkdir()
     (host / "srv/runtime.sock").touch()
     setup("docker", "--socket", "/srv/runtime.sock")
     setup("podman")
-    assert named() == "/srv/runtime.sock"
+    assert read_socket() == "/srv/runtime.sock"
     (host / "srv/runtime.sock").unlink()
     setup("podman")
-    assert named() == "/run/vgpud/runtime.sock"
+    assert read_socket() == "/run/vgpud/runtime.sock"
 
 
 @pytest.mark.parametrize(("runtime", "code"), [("/usr/bin/nvidia-container-runtime", 1), ("./runc", 2)])

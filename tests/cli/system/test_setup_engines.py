@@ -105,7 +105,7 @@ def test_version_3_of_containerds_file(setup: Any, containerd_toml: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ('disabled_plugins = ["cri"]\n', "is of version 1, but 2 or 3 is needed"),
         ("version = 2\n[plugins\n", "is not TOML"),
@@ -116,11 +116,11 @@ def test_version_3_of_containerds_file(setup: Any, containerd_toml: Path) -> Non
         ),
     ],
 )
-def test_files_of_containerd_that_cannot_be_changed(setup: Any, containerd_toml: Path, text: str, said: str) -> None:
+def test_files_of_containerd_that_cannot_be_changed(setup: Any, containerd_toml: Path, text: str, message: str) -> None:
     containerd_toml.write_text(text)
     result = setup("containerd")
     assert (result.code, containerd_toml.read_text()) == (1, text)
-    assert said in result.stderr
+    assert message in result.stderr
 
 
 # ---- systemd ----

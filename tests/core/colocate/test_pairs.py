@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.core.placement.world import GIB, at, job, node, on
+from tests.core.placement.world import GIB, at, devices_of, job, node
 from vgpud.core.colocate.pairs import PAIRS_MAX, Pairs
 from vgpud.core.jobs.model import Ask, Elastic, Job, JobSpec, Placement
 from vgpud.core.model import Spec
@@ -29,11 +29,11 @@ def put(cluster: Cluster, *jobs: Job) -> list[str]:
         placement = cluster.place(one)
         assert placement is not None
         cluster.take(placement)
-        found.append(on(placement)[0][0])
+        found.append(devices_of(placement)[0][0])
     return found
 
 
-def made(gpus: int = 3, rule: str = "colocate(120,2)", spread: bool = False) -> Cluster:
+def make_cluster(gpus: int = 3, rule: str = "colocate(120,2)", spread: bool = False) -> Cluster:
     cluster = Cluster([node("a", gpus)])
     cluster.rules({"default": (rule, spread)})
     return cluster
@@ -44,33 +44,33 @@ def made(gpus: int = 3, rule: str = "colocate(120,2)", spread: bool = False) -> 
 
 @pytest.mark.parametrize(("spread", "fourth"), [(False, "a/1"), (True, "a/2")])
 def test_empty_devices_first_then_the_fullest_below_the_limit(spread: bool, fourth: str) -> None:
-    cluster = made(spread=spread)
+    cluster = make_cluster(spread=spread)
     assert put(cluster, uses(80), uses(60), uses(30)) == ["a/0", "a/1", "a/2"]
     assert put(cluster, uses(50)) == [fourth]
 
 
 def test_the_sum_is_a_soft_limit_and_memory_a_hard_one() -> None:
-    cluster = made(1)
+    cluster = make_cluster(1)
     put(cluster, uses(60, gib=50))
     assert cluster.place(uses(61)) is None
     assert cluster.place(uses(20, gib=31)) is None
-    assert on(cluster.place(uses(60, gib=30))) == [("a/0",)]
+    assert devices_of(cluster.place(uses(60, gib=30))) == [("a/0",)]
 
 
 def test_alone_a_job_may_use_more_than_the_limit() -> None:
-    cluster = made(2, "colocate(80,2)")
+    cluster = make_cluster(2, "colocate(80,2)")
     assert put(cluster, uses(95), uses(100)) == ["a/0", "a/1"]
     assert cluster.place(uses(1)) is None
 
 
 def test_what_is_not_known_counts_as_all_that_it_may_use() -> None:
-    cluster = made(1)
+    cluster = make_cluster(1)
     put(cluster, uses(-1, max_milli=1000))
     assert cluster.place(uses(21)) is None and cluster.place(uses(20)) is not None
-    quarter = made(1, "colocate(120,4)")
+    quarter = make_cluster(1, "colocate(120,4)")
     for _ in range(4):
         put(quarter, job(250))
-    assert on(made(1).place(job(300))) == [("a/0",)]
+    assert devices_of(make_cluster(1).place(job(300))) == [("a/0",)]
 
 
 def test_nodes_that_differ_in_who_is_there_are_not_alike() -> None:
@@ -81,28 +81,28 @@ def test_nodes_that_differ_in_who_is_there_are_not_alike() -> None:
 
 
 def test_no_more_jobs_than_may_share() -> None:
-    cluster = made(1, "colocate(1000,3)")
+    cluster = make_cluster(1, "colocate(1000,3)")
     put(cluster, *[uses(5, min_milli=100)] * 3)
     assert cluster.place(uses(5, min_milli=100)) is None
 
 
 def test_whole_devices_are_shared_with_no_other() -> None:
-    cluster = made(2)
+    cluster = make_cluster(2)
     put(cluster, uses(10, min_milli=1000))
     assert put(cluster, uses(10)) == ["a/1"]
     assert cluster.place(uses(10, min_milli=1000)) is None, "a minimum that was asked for is not divided"
 
 
 def test_members_of_a_gang_see_each_other() -> None:
-    cluster = made(2)
+    cluster = make_cluster(2)
     gang = replace(uses(70).spec, members=2)
     assert at(cluster.place(Job(1, gang, 0))) == ["a", "a"]
-    assert len({*on(cluster.place(Job(1, gang, 0)))}) == 2
+    assert len({*devices_of(cluster.place(Job(1, gang, 0)))}) == 2
     assert cluster.place(Job(1, replace(gang, members=3), 0)) is None
 
 
 def test_slices_that_are_no_jobs_count_with_their_guarantee() -> None:
-    cluster = made(1)
+    cluster = make_cluster(1)
     cluster.change("a", (("a/0", 400, 0),), ("a/0",))
     assert cluster.place(uses(81)) is None and cluster.place(uses(80)) is not None
     cluster.change("a", (), ("a/0",))
@@ -110,7 +110,7 @@ def test_slices_that_are_no_jobs_count_with_their_guarantee() -> None:
 
 
 def test_who_is_paused_uses_nothing() -> None:
-    cluster = made(1)
+    cluster = make_cluster(1)
     (place,) = cluster.place(uses(90)) or ()
     paused: Placement = (replace(place, shares=(replace(place.shares[0], min_milli=0),), utilisation_milli=-1),)
     cluster.take(paused)
@@ -132,11 +132,13 @@ def test_other_rules_do_not_look_at_who_is_there() -> None:
 
 
 def test_pairs_that_lose_are_kept_apart_from_then_on() -> None:
-    cluster = made(2)
+    cluster = make_cluster(2)
     put(cluster, uses(50, "a"), uses(50, "b"))
-    assert on(cluster.place(uses(50, "b"))) == [("a/0",)], "ranked before it is known, and no node changes after"
+    assert devices_of(cluster.place(uses(50, "b"))) == [("a/0",)], (
+        "ranked before it is known, and no node changes after"
+    )
     cluster.lose("b", "a")
-    assert on(cluster.place(uses(50, "b"))) == [("a/1",)]
+    assert devices_of(cluster.place(uses(50, "b"))) == [("a/1",)]
     cluster.lose("b", "b")
     assert cluster.place(uses(50, "b")) is None
     assert cluster.place(uses(50, "c")) is not None
@@ -173,7 +175,7 @@ def test_pairs_are_remembered_up_to_a_bound() -> None:
     ],
 )
 def test_why_there_is_no_capacity(job_: Job, why: str) -> None:
-    cluster = made(2)
+    cluster = make_cluster(2)
     put(cluster, uses(115), uses(55, "other"))
     cluster.lose("k", "other")
     cluster.lose("k", "")
@@ -190,7 +192,7 @@ def test_why_there_is_no_capacity(job_: Job, why: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "jobs", "least"),
+    ("spec", "jobs", "min_milli"),
     [
         (Spec(1000), 2, 500),
         (Spec(1000), 3, 333),
@@ -204,9 +206,9 @@ def test_why_there_is_no_capacity(job_: Job, why: str) -> None:
         (Spec(0), 2, None),
     ],
 )
-def test_guarantees(spec: Spec, jobs: int, least: int | None) -> None:
+def test_guarantees(spec: Spec, jobs: int, min_milli: int | None) -> None:
     found = shared(JobSpec(Ask(spec)), jobs)
-    assert found.ask.spec.min_milli == least
+    assert found.ask.spec.min_milli == min_milli
     assert shared(found, jobs) == found, "once is enough"
 
 
@@ -248,9 +250,11 @@ def test_what_is_invalid_is_refused_in_one_line(text: str, why: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "most", "jobs"), [("colocate", 1200, 2), ("colocate(90)", 900, 2), (" colocate( 80 , 3 ) ", 800, 3)]
+    ("text", "limit_milli", "jobs"), [("colocate", 1200, 2), ("colocate(90)", 900, 2), (" colocate( 80 , 3 ) ", 800, 3)]
 )
-def test_parameters(text: str, most: int, jobs: int) -> None:
+def test_parameters(text: str, limit_milli: int, jobs: int) -> None:
     sharing = registry.make(text).sharing
     assert sharing is not None and sharing.jobs_per_device == jobs
-    assert sharing.welcome((most - 100, ""), [(100, "")]) and not sharing.welcome((most - 99, ""), [(100, "")])
+    assert sharing.welcome((limit_milli - 100, ""), [(100, "")]) and not sharing.welcome(
+        (limit_milli - 99, ""), [(100, "")]
+    )

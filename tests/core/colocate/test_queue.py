@@ -25,7 +25,7 @@ def uses(percent: int, kind: str = "", gib: int = 8, min_milli: int | None = Non
     return JobSpec(Ask(wanted, utilisation_milli=known_milli), kinds=classes, **fields)  # type: ignore[arg-type]
 
 
-def started(
+def make_shell(
     gpus: int = 1, *queues: QueueSpec, hows: tuple[How, ...] = (How.PAUSE, How.EVICT, How.REQUEUE), moves: bool = False
 ) -> Shell:
     queues = queues or (queue(placement=RULE),)
@@ -45,7 +45,7 @@ def separate_pair(at: Shell, job_id: int, other_id: int) -> list[StopJob]:
 
 
 def test_two_jobs_share_what_one_asked_for() -> None:
-    at = started()
+    at = make_shell()
     first, second, third = at.submit(uses(60)), at.submit(uses(50)), at.submit(uses(5))
     assert [at.state(j) for j in (first, second, third)] == ["running", "running", "pending"]
     share = at.job(first).placement[0].shares[0]
@@ -56,10 +56,10 @@ def test_two_jobs_share_what_one_asked_for() -> None:
 
 
 def test_a_minimum_that_was_asked_for_is_kept() -> None:
-    at = started()
+    at = make_shell()
     whole, other = at.submit(uses(10, min_milli=1000)), at.submit(uses(10))
     assert (at.state(whole), at.state(other)) == ("running", "pending")
-    at = started()
+    at = make_shell()
     large, small = at.submit(uses(10, min_milli=700)), at.submit(uses(10))
     assert at.state(small) == "pending", "the sum of what is guaranteed is never more than a device"
     at.end(large)
@@ -67,7 +67,7 @@ def test_a_minimum_that_was_asked_for_is_kept() -> None:
 
 
 def test_the_limit_of_a_queue_counts_what_is_guaranteed() -> None:
-    at = started(2, queue(placement=RULE, limit_milli=500))
+    at = make_shell(2, queue(placement=RULE, limit_milli=500))
     assert at.machine.check(uses(10)) is None
     first, second = at.submit(uses(10)), at.submit(uses(10))
     assert (at.state(first), at.state(second)) == ("running", "pending")
@@ -76,14 +76,14 @@ def test_the_limit_of_a_queue_counts_what_is_guaranteed() -> None:
 
 
 def test_why_it_waits() -> None:
-    at = started()
+    at = make_shell()
     at.submit(uses(90))
     waits = at.submit(uses(35))
     assert at.reason(waits).startswith("no device can be shared with this job: device 0 of n would be 125 % used")
 
 
 def test_a_job_that_frees_capacity_is_not_kept_beside_one_it_may_not_share_with() -> None:
-    at = started(1, queue(placement=RULE, policy="priority"))
+    at = make_shell(1, queue(placement=RULE, policy="priority"))
     first, second = at.submit(uses(90)), at.submit(uses(90, priority=5))
     assert [at.state(j) for j in (first, second)] == ["suspended", "running"]
     assert at.job(first).suspended_how is How.PAUSE, "its memory fits beside"
@@ -96,7 +96,7 @@ def test_a_job_that_frees_capacity_is_not_kept_beside_one_it_may_not_share_with(
 
 
 def test_what_is_measured_replaces_what_was_predicted() -> None:
-    at = started()
+    at = make_shell()
     first, second = at.submit(uses(90)), at.submit(uses(60))
     assert at.state(second) == "pending"
     at.send(Measured(first, 555))
@@ -108,7 +108,7 @@ def test_what_is_measured_replaces_what_was_predicted() -> None:
 
 
 def test_who_uses_more_than_was_said_keeps_others_out_but_stays() -> None:
-    at = started()
+    at = make_shell()
     first, second = at.submit(uses(20)), at.submit(uses(60))
     at.send(Measured(first, 1000))
     assert [at.state(j) for j in (first, second)] == ["running", "running"], "the limit is a soft one"
@@ -117,7 +117,7 @@ def test_who_uses_more_than_was_said_keeps_others_out_but_stays() -> None:
 
 
 def test_measured_too_late_is_nothing() -> None:
-    at = started()
+    at = make_shell()
     job, waits = at.submit(uses(30)), at.submit(uses(100))
     at.send(Measured(waits, 5))
     assert at.job(waits).spec.ask.utilisation_milli == 1000
@@ -126,7 +126,7 @@ def test_measured_too_late_is_nothing() -> None:
 
 
 def test_other_placements_take_no_notice() -> None:
-    at = started(1, queue(placement="best-fit"))
+    at = make_shell(1, queue(placement="best-fit"))
     job = at.submit(uses(90))
     before = at.job(job).placement
     at.send(Measured(job, 10))
@@ -138,7 +138,7 @@ def test_other_placements_take_no_notice() -> None:
 
 
 def test_the_one_that_is_named_continues_elsewhere() -> None:
-    at = started(2, moves=True)
+    at = make_shell(2, moves=True)
     first, filler = at.submit(uses(50, "a")), at.submit(uses(110, "x"))
     second = at.submit(uses(40, "b"))
     at.end(filler)
@@ -152,7 +152,7 @@ def test_the_one_that_is_named_continues_elsewhere() -> None:
 
 
 def test_on_one_device_it_waits_until_the_other_has_gone() -> None:
-    at = started()
+    at = make_shell()
     first, second = at.submit(uses(50, "a")), at.submit(uses(40, "b"))
     separate_pair(at, second, first)
     assert at.state(second) == "suspended", "its work is kept, and it is not put beside the other again"
@@ -163,7 +163,7 @@ def test_on_one_device_it_waits_until_the_other_has_gone() -> None:
 
 
 def test_without_a_checkpoint_it_starts_again() -> None:
-    at = started(hows=(How.PAUSE, How.REQUEUE))
+    at = make_shell(hows=(How.PAUSE, How.REQUEUE))
     first, second = at.submit(uses(50, "a")), at.submit(uses(40, "b"))
     (stop,) = separate_pair(at, second, first)
     assert stop.how is How.REQUEUE and at.state(second) == "pending"
@@ -172,11 +172,11 @@ def test_without_a_checkpoint_it_starts_again() -> None:
 
 
 def test_such_jobs_are_kept_apart_from_then_on_also_after_a_restart() -> None:
-    at = started(2)
+    at = make_shell(2)
     at.submit(uses(50, "a"))
     separate_pair(at, at.submit(uses(10, "a")), 1)  # on another device: nothing to part
     assert at.machine.pairs() == () and where(at, 2) == "n/1"
-    again = started()
+    again = make_shell()
     again.send(PairsKnown((("a", "b"), ("b", "b"))))
     first, second = again.submit(uses(10, "b")), again.submit(uses(10, "a"))
     assert (again.state(first), again.state(second)) == ("running", "pending")
@@ -187,7 +187,7 @@ def test_such_jobs_are_kept_apart_from_then_on_also_after_a_restart() -> None:
 @pytest.mark.parametrize("what", ["not preemptible", "min run", "no kinds", "best-fit"])
 def test_who_is_not_separated(what: str) -> None:
     rules: dict[str, object] = {"min_run_ns": 10**12} if what == "min run" else {}
-    at = started(1, queue(placement="best-fit" if what == "best-fit" else RULE, **rules))
+    at = make_shell(1, queue(placement="best-fit" if what == "best-fit" else RULE, **rules))
     fields = {"preemptible": False} if what == "not preemptible" else {}
     kind = "" if what == "no kinds" else "k"
     half = 500 if what == "best-fit" else None
@@ -199,7 +199,7 @@ def test_who_is_not_separated(what: str) -> None:
 
 
 def test_what_has_gone_meanwhile_is_not_separated() -> None:
-    at = started(1)
+    at = make_shell(1)
     at.slow = True
     first, second = at.submit(uses(30, "a")), at.submit(uses(30, "b"))
     separate_pair(at, second, first)
@@ -210,7 +210,7 @@ def test_what_has_gone_meanwhile_is_not_separated() -> None:
 
 
 def test_it_is_reported_to_its_user() -> None:
-    at = started()
+    at = make_shell()
     first, second = at.submit(uses(50, "a")), at.submit(uses(40, "b"))
     separate_pair(at, second, first)
     notes = [command for command in at.log if isinstance(command, Note) and command.kind == "job.preempted"]
@@ -218,10 +218,10 @@ def test_it_is_reported_to_its_user() -> None:
 
 
 def test_a_restart_finds_them_where_they_were() -> None:
-    at = started()
+    at = make_shell()
     first, second = at.submit(uses(50, "a")), at.submit(uses(40, "b"))
     at.send(Measured(first, 700))
-    again = started()
+    again = make_shell()
     again.running |= {first, second}
     again.next_id = 3
     again.restore([replace(job) for job in at.machine.jobs.values()])
@@ -231,7 +231,7 @@ def test_a_restart_finds_them_where_they_were() -> None:
 
 
 def test_an_elastic_slice_grows_only_as_far_as_its_rule_lets_it_beside_others() -> None:
-    at = started()
+    at = make_shell()
     other = at.submit(uses(80, min_milli=100))
     wanted = Spec(250, mem_min_bytes=GIB, mem_max_bytes=GIB)
     grows = at.submit(JobSpec(Ask(wanted), elastic=Elastic(least_milli=250, most_milli=900)))
@@ -244,7 +244,7 @@ def test_an_elastic_slice_grows_only_as_far_as_its_rule_lets_it_beside_others() 
 
 
 def test_workers_that_were_measured_are_resized_whatever_their_shell_knew_of_them() -> None:
-    at = started(4)
+    at = make_shell(4)
     wanted = Spec(1000, mem_min_bytes=GIB, mem_max_bytes=GIB)
     workers = Elastic(least_members=1, most_members=3)
     job_id = at.submit(JobSpec(Ask(wanted), kinds=("k",), elastic=workers))

@@ -27,7 +27,7 @@ class Runner:
     used_ns: int = 0
     started_ns: int = 0
 
-    def seen(self) -> Seen:
+    def observe_job(self) -> Seen:
         done = self.done if self.unit else -1
         return Seen(
             self.job_id, self.kind, self.started_ns, done, self.unit, self.used_ns, self.alone_milli, self.owner
@@ -40,25 +40,25 @@ class Device:
 
     watch: Watch = field(default_factory=Watch)
     now_s: int = 0
-    on: list[Runner] = field(default_factory=list)
-    said: list[tuple[int, PairLoses]] = field(default_factory=list)
+    runners: list[Runner] = field(default_factory=list)
+    reports: list[tuple[int, PairLoses]] = field(default_factory=list)
 
     def come(self, *runners: Runner) -> None:
         for runner in runners:
             runner.started_ns = self.now_s * SECOND_NS
-            self.on.append(runner)
+            self.runners.append(runner)
 
     def sleep(self, seconds: int) -> list[PairLoses]:
         """What is said meanwhile."""
-        before = len(self.said)
+        before = len(self.reports)
         for _ in range(seconds // 5):
             self.now_s += 5
-            for runner in self.on:
+            for runner in self.runners:
                 runner.done += 5 * runner.steps_per_s
                 runner.used_ns += 5 * SECOND_NS * runner.used_milli // 1000
-            found = self.watch.look("d", [runner.seen() for runner in self.on], self.now_s * SECOND_NS)
-            self.said += [(self.now_s, one) for one in found]
-        return [one for _, one in self.said[before:]]
+            found = self.watch.look("d", [runner.observe_job() for runner in self.runners], self.now_s * SECOND_NS)
+            self.reports += [(self.now_s, one) for one in found]
+        return [one for _, one in self.reports[before:]]
 
 
 def alone_then_together(first: tuple[int, int], second: tuple[int, int], **of_second: object) -> Device:
@@ -67,7 +67,7 @@ def alone_then_together(first: tuple[int, int], second: tuple[int, int], **of_se
     earlier, one = Runner(9, "b", second[0]), Runner(1, "a", first[0])
     device.come(earlier)
     device.sleep(90)
-    device.on.clear()
+    device.runners.clear()
     device.watch.forget_job(9)
     device.come(one)
     device.sleep(90)
@@ -110,17 +110,17 @@ def test_it_takes_two_windows_after_they_have_settled() -> None:
     device.sleep(300)
     patience = Patience()
     least_s = (patience.settle_ns + patience.windows * patience.window_ns) // SECOND_NS
-    assert [at_s - came for at_s, _ in device.said] == [pytest.approx(least_s, abs=10)]
+    assert [at_s - came for at_s, _ in device.reports] == [pytest.approx(least_s, abs=10)]
 
 
 def test_one_bad_minute_between_good_ones_is_forgiven() -> None:
     device = alone_then_together((100, 80), (40, 30))
     device.sleep(20)
     for _ in range(4):
-        for runner, good in zip(device.on, (80, 30), strict=True):
+        for runner, good in zip(device.runners, (80, 30), strict=True):
             runner.steps_per_s = good // 4
         assert device.sleep(60) == []
-        for runner, good in zip(device.on, (80, 30), strict=True):
+        for runner, good in zip(device.runners, (80, 30), strict=True):
             runner.steps_per_s = good
         assert device.sleep(120) == []
 
@@ -128,7 +128,7 @@ def test_one_bad_minute_between_good_ones_is_forgiven() -> None:
 def test_who_stays_is_not_named_again_at_once() -> None:
     device = alone_then_together((100, 30), (40, 12))
     device.sleep(1000)
-    first, second = (at_s for at_s, _ in device.said)
+    first, second = (at_s for at_s, _ in device.reports)
     assert second - first >= Patience().again_ns // SECOND_NS
 
 
@@ -137,10 +137,10 @@ def test_who_stays_is_not_named_again_at_once() -> None:
 
 def test_its_own_speed_alone_comes_before_its_similarity_classes() -> None:
     device = alone_then_together((100, 80), (40, 10))
-    device.on[0].kind = "b"  # such jobs make 40 steps a second, it makes 100 alone
+    device.runners[0].kind = "b"  # such jobs make 40 steps a second, it makes 100 alone
     assert [one.job_id for one in device.sleep(200)] == []
     device = alone_then_together((100, 30), (40, 10))
-    device.on[0].kind = "b"  # by its kind it would be at 75 %, 100 % together
+    device.runners[0].kind = "b"  # by its kind it would be at 75 %, 100 % together
     assert [one.job_id for one in device.sleep(200)] == [2]
 
 
@@ -159,7 +159,7 @@ def test_without_any_of_these_nothing_is_said() -> None:
 
 def test_another_unit_is_not_compared() -> None:
     device = alone_then_together((100, 1), (40, 1))
-    for runner in device.on:
+    for runner in device.runners:
         runner.unit = "samples"
     assert device.sleep(600) == []
 
@@ -172,7 +172,7 @@ def test_a_job_that_says_nothing_is_estimated_too() -> None:
 
 def test_a_job_that_waits_for_something_else_says_nothing_of_the_other() -> None:
     device = alone_then_together((100, 80), (40, 0))
-    device.on[1].used_milli = 0
+    device.runners[1].used_milli = 0
     assert device.sleep(600) == []
 
 
@@ -180,9 +180,9 @@ def test_a_restarted_job_begins_again() -> None:
     device = alone_then_together((100, 30), (40, 12))
     for _ in range(10):
         device.sleep(100)
-        device.on[1].done = device.on[1].used_ns = 0
-        device.on[1].started_ns = device.now_s * SECOND_NS
-    assert device.said == []
+        device.runners[1].done = device.runners[1].used_ns = 0
+        device.runners[1].started_ns = device.now_s * SECOND_NS
+    assert device.reports == []
 
 
 # ---- which job leaves ----
@@ -199,7 +199,7 @@ def test_what_a_program_says_of_itself_does_not_evict_another_users(liar: int) -
     rates = [(100, 80), (40, 35)]
     rates[liar] = (rates[liar][0], 0)
     device = alone_then_together(*rates)
-    device.on[1].owner = 1000
+    device.runners[1].owner = 1000
     assert device.sleep(600) == []
     device = alone_then_together(*rates)
     assert device.sleep(600), "of one user it is believed"
@@ -208,8 +208,8 @@ def test_what_a_program_says_of_itself_does_not_evict_another_users(liar: int) -
 def test_another_users_job_is_separated_from_when_the_device_says_so() -> None:
     """Both get a third of what they use alone, and come as far."""
     device = alone_then_together((100, 30), (40, 12))
-    device.on[1].owner = 1000
-    for one in device.on:
+    device.runners[1].owner = 1000
+    for one in device.runners:
         one.used_milli, one.alone_milli = 300, 900
     assert [one.job_id for one in device.sleep(200)] == [2]
 
@@ -239,7 +239,7 @@ def test_a_short_time_alone_is_enough_to_know_it() -> None:
     for number in (1, 2):
         device.come(Runner(number, "k", 100))
         device.sleep(25)
-        device.on.clear()
+        device.runners.clear()
     device.come(Runner(3, "k", 40), Runner(4, "k", 40))
     assert [one.job_id for one in device.sleep(200)] == [4]
 
@@ -248,7 +248,7 @@ def test_a_short_time_alone_is_enough_to_know_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("used", "device", "predicted", "measured"),
+    ("used", "device", "predicted_milli", "measured_milli"),
     [
         (400, 400, 700, 400),  # alone
         (1000, 1000, 300, 1000),  # alone, and the device is full
@@ -260,5 +260,5 @@ def test_a_short_time_alone_is_enough_to_know_it() -> None:
         (1004, 1004, -1, 1000),
     ],
 )
-def test_utilisation_from_a_minute(used: int, device: int, predicted: int, measured: int) -> None:
-    assert utilisation_milli(used, device, predicted) == measured
+def test_utilisation_from_a_minute(used: int, device: int, predicted_milli: int, measured_milli: int) -> None:
+    assert utilisation_milli(used, device, predicted_milli) == measured_milli

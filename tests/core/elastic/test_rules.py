@@ -19,7 +19,7 @@ MICRO = 10**6
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "found"),
+    ("old", "new", "expected_efficiency"),
     [
         ((4, 400), (5, 480), Fraction(4, 5)),  # of the founding slides
         ((16, 2200), (32, 4000), Fraction(9, 11)),
@@ -29,8 +29,8 @@ MICRO = 10**6
         ((8, 800), (9, 700), Fraction(-1)),
     ],
 )
-def test_scaling_efficiency(old: tuple[int, int], new: tuple[int, int], found: Fraction) -> None:
-    assert efficiency(Point(*old), Point(*new)) == found
+def test_scaling_efficiency(old: tuple[int, int], new: tuple[int, int], expected_efficiency: Fraction) -> None:
+    assert efficiency(Point(*old), Point(*new)) == expected_efficiency
 
 
 def test_utility_against_cost_by_hand() -> None:
@@ -99,7 +99,7 @@ def test_parameters_are_kept_in_the_name(text: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("tea", "there is no heuristic 'tea': choose one of efficiency, utility, fixed"),
         ("efficiency(0.1", "no closing bracket"),
@@ -117,8 +117,8 @@ def test_parameters_are_kept_in_the_name(text: str, name: str) -> None:
         ("utility(100,0.5,samples=9)", "write utility(linear,100,0.5,samples=N)"),
     ],
 )
-def test_what_is_invalid_is_refused(text: str, said: str) -> None:
+def test_what_is_invalid_is_refused(text: str, message: str) -> None:
     with pytest.raises(InvalidSpec) as refused:
         registry.make(text)
-    assert said in str(refused.value) and "\n" not in str(refused.value)
+    assert message in str(refused.value) and "\n" not in str(refused.value)
     assert registry.check(text) == str(refused.value)

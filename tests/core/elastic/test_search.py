@@ -41,12 +41,12 @@ def test_goes_up_by_four_and_down_by_one() -> None:
 
 @given(st.lists(st.integers(10_000, 100_000), min_size=12, max_size=12), st.integers(1, 4))
 @settings(max_examples=examples(60), deadline=None)
-def test_every_search_ends_soon_within_the_bounds(curve: list[int], least: int) -> None:
+def test_every_search_ends_soon_within_the_bounds(curve: list[int], least_members: int) -> None:
     """Whatever the curve: each size is asked for rarely, and then it stays."""
-    program = Program(least, 11, members=least)
+    program = Program(least_members, 11, members=least_members)
     program.settle([0, *curve], 11 * 2 * SETTLE_STEPS)
     asked = [target.members for target in program.targets]
-    assert all(least <= members <= 11 for members in asked)
+    assert all(least_members <= members <= 11 for members in asked)
     assert max(map(asked.count, asked), default=0) <= 4  # to look, to settle, to be sure, and that it stays
 
 

@@ -37,7 +37,7 @@ def test_the_first_membership_is_of_all_and_sent_twice() -> None:
     world.meet(0, 1, 2)
     assert world.group.members == (0, 1, 2)
     assert world.group.store == "127.0.0.1:5"
-    assert world.joined == [(0, 1, 2)]
+    assert world.joins == [(0, 1, 2)]
     assert len(world.notes) == 1 and "3 workers work together" in world.notes[0][1]
 
 
@@ -57,7 +57,7 @@ def test_newcomers_are_notified_when_all_of_them_are_ready_and_survivors_keep_th
     world = World(2, batch=8, batch_max=20)
     world.begin(0, 1)
     world.send(we.Resize(places("aabb"), "there is capacity"))
-    assert world.started == [2, 3]
+    assert world.started_workers == [2, 3]
     world.hello(3)
     assert not world.mail
     world.hello(2)
@@ -73,15 +73,15 @@ def test_a_leaving_worker_is_notified_and_has_time_until_the_others_continue() -
     for worker in (0, 1, 2):
         assert world.take_membership(worker).workers == (0, 1)
     world.sleep(LEAVE_NS / SECOND_NS)
-    assert world.stopped == []
+    assert world.stopped_workers == []
     world.say(0, store="127.0.0.1:5")
     for worker in (0, 1):
         world.say(worker, has_joined=True)
     world.sleep(LEAVE_NS / SECOND_NS)
-    assert world.stopped == [2], "they work without it"
+    assert world.stopped_workers == [2], "they work without it"
     world.ends(2)
     assert world.group.generation == 2, "that it has gone by now is nothing new"
-    assert world.resized == [(places("aa"), "")]
+    assert world.resizes == [(places("aa"), "")]
 
 
 def test_a_leaving_worker_is_notified_although_the_membership_changes_again_at_once() -> None:
@@ -90,7 +90,7 @@ def test_a_leaving_worker_is_notified_although_the_membership_changes_again_at_o
     world.slow_disk = True
     world.send(we.Resize(places("aa"), "another job waits"))
     world.ends(1, 3)
-    assert world.announced == [2, 3] and not world.mail
+    assert world.unsaved_generations == [2, 3] and not world.mail
     for command in world.disk_has():
         world._carry_out(command)
     assert world.take_membership(0).workers == world.take_membership(2).workers == (0,)
@@ -101,16 +101,16 @@ def test_a_leaving_worker_that_the_others_wait_for_is_stopped_in_the_end() -> No
     world.begin(0, 1)
     world.send(we.Resize(places("a"), "another job waits"))
     world.sleep(LEAVE_MAX_NS / SECOND_NS - 1)
-    assert world.stopped == []
+    assert world.stopped_workers == []
     world.sleep(1)
-    assert world.stopped == [1]
+    assert world.stopped_workers == [1]
 
 
 def test_one_that_leaves_and_never_said_a_word_is_ended_at_once() -> None:
     world = World(2)
     world.send(we.Resize(places("a"), "another job waits"))
     world.sleep(0)
-    assert world.stopped == [1]
+    assert world.stopped_workers == [1]
     world.hello(0)
     assert world.take_membership(0).workers == (0,)
 
@@ -119,7 +119,7 @@ def test_a_death_makes_a_new_membership_and_an_old_loss_none() -> None:
     world = World(3, retries=1)
     world.begin(0, 1, 2)
     world.ends(0, 3)
-    (made,) = world.started
+    (made,) = world.started_workers
     membership = world.take_membership(1)
     assert (membership.workers, membership.reason) == ((1, 2), "worker 0 has ended")
     world.say(1, generation=1, has_lost_peers=True)
@@ -141,12 +141,12 @@ def test_a_death_makes_a_new_membership_and_an_old_loss_none() -> None:
 def test_after_a_restart_nothing_is_sent_to_those_who_work() -> None:
     before = World(2)
     before.begin(0, 1)
-    world = World(2, kept=before.disk)
+    world = World(2, record=before.disk)
     world.send(we.Adopted(running=(0, 1)))
     world.hello(0, 1)
     world.hello(1, 1)
     assert not world.mail
-    assert world.joined == [(0, 1)]
+    assert world.joins == [(0, 1)]
     assert world.group.generation == 1
 
 
@@ -154,7 +154,7 @@ def test_a_worker_that_has_not_heard_of_the_newest_membership_is_notified_again(
     before = World(2)
     before.begin(0, 1)
     before.group.renew((0, 1))
-    world = World(2, kept=group_record.dump(before.group))
+    world = World(2, record=group_record.dump(before.group))
     world.send(we.Adopted(running=(0, 1)))
     world.hello(0, 1)
     assert world.take_membership(0).generation == 2
@@ -192,12 +192,12 @@ def test_silent_workers_are_started_again() -> None:
     world.say(0, has_joined=True)
     world.job.state = JobState.SUSPENDED
     world.sleep(JOIN_MAX_NS / SECOND_NS)
-    assert world.stopped == [], "all stand still: that is no fault of theirs"
+    assert world.stopped_workers == [], "all stand still: that is no fault of theirs"
     world.job.state = JobState.RUNNING
     world.sleep(JOIN_MAX_NS / SECOND_NS)
-    assert 1 in world.stopped and 0 not in world.stopped
+    assert 1 in world.stopped_workers and 0 not in world.stopped_workers
     world.ends(1, 143, is_stopped=True)
-    assert world.started == [2]
+    assert world.started_workers == [2]
     world.hello(2)
     assert world.take_membership(0).workers == (0, 2)
 
@@ -231,7 +231,7 @@ def test_a_stand_in_that_works_relieves_the_straggler_and_the_queue_is_notified_
     world.begin(0, 1, 2)
     straggling(world, 1)
     straggling(world, 2)
-    assert world.started == [3], "one at a time"
+    assert world.started_workers == [3], "one at a time"
     world.hello(3)
     assert world.group.members == (0, 1, 2, 3), "the straggler works until its stand-in does"
     world.mail.clear()
@@ -239,9 +239,9 @@ def test_a_stand_in_that_works_relieves_the_straggler_and_the_queue_is_notified_
     for worker in (0, 1, 2, 3):
         world.say(worker, has_joined=True)
     assert world.group.members == (0, 2, 3)
-    assert world.resized == []
+    assert world.resizes == []
     world.ends(1)
-    assert world.resized == [(places("aab"), "")]
+    assert world.resizes == [(places("aab"), "")]
 
 
 def test_a_stand_in_that_does_not_work_is_dismissed_in_time() -> None:
@@ -249,9 +249,9 @@ def test_a_stand_in_that_does_not_work_is_dismissed_in_time() -> None:
     world.begin(0, 1)
     straggling(world, 1)
     world.sleep(STAND_IN_NS / SECOND_NS - 1)
-    assert world.stopped == []
+    assert world.stopped_workers == []
     world.sleep(1)
-    assert set(world.stopped) == {2}
+    assert set(world.stopped_workers) == {2}
     assert world.worker(2).state is WorkerState.LEAVING and world.worker(2).replaces < 0
     assert [worker.number for worker in world.group.retained_workers] == [0, 1], "the straggler stays"
     assert "has not begun to work" in world.notes[-1][1]
@@ -267,7 +267,7 @@ def test_a_stand_in_that_works_is_not_dismissed() -> None:
         world.say(worker, has_joined=True)
     world.ends(1)
     world.sleep(STAND_IN_NS / SECOND_NS)
-    assert world.stopped == [] and world.worker(2).state is WorkerState.ACTIVE
+    assert world.stopped_workers == [] and world.worker(2).state is WorkerState.ACTIVE
 
 
 @pytest.mark.parametrize("unstartable", [False, True])
@@ -291,8 +291,8 @@ def test_a_straggler_that_ends_before_its_stand_in_works_gets_no_second_one(sile
     if silent:
         world.group.apply(1, WorkerEvent.RESPAWN)
     world.ends(1, 3)
-    assert world.started == [2] and world.worker(2).state is WorkerState.ACTIVE
-    assert world.resized == [(places("ab"), "")]
+    assert world.started_workers == [2] and world.worker(2).state is WorkerState.ACTIVE
+    assert world.resizes == [(places("ab"), "")]
 
 
 def test_while_a_job_is_suspended_no_worker_of_it_begins() -> None:
@@ -304,7 +304,7 @@ def test_while_a_job_is_suspended_no_worker_of_it_begins() -> None:
                 straggling(world, 1, None)
             world.job.state = state
             world.ends(1, 3)
-            assert world.started == begins
+            assert world.started_workers == begins
             assert world.group.worker(1) is None, "it has gone"
 
 
@@ -312,15 +312,15 @@ def test_a_worker_that_fails_is_replaced_as_often_as_the_job_may_be_tried() -> N
     world = World(2, retries=1)
     world.begin(0, 1)
     world.ends(1, 3, why="killed by signal 9")
-    assert world.started == [2]
+    assert world.started_workers == [2]
     assert world.notes[-1] == (
         "job.worker_failed",
         "worker 1 ended with exit code 3: killed by signal 9; worker 2 takes its place",
     )
     world.ends(2, 3)
-    assert world.group.ending and world.stopped == [0]
+    assert world.group.ending and world.stopped_workers == [0]
     world.ends(0, 143, is_stopped=True)
-    assert world.ended == 1
+    assert world.end_count == 1
     assert (world.group.code, world.group.why, world.group.stopped) == (3, "worker 2 ended with it", False)
 
 
@@ -330,7 +330,7 @@ def test_a_replacement_that_cannot_be_started_fails_the_attempt() -> None:
     world.begin(0, 1)
     world.ends(1, 3)
     assert world.group.why == "worker 1 could not be replaced: the disk is full"
-    assert world.stopped == [0]
+    assert world.stopped_workers == [0]
 
 
 def test_what_cannot_be_started_is_reported_to_the_queue() -> None:
@@ -338,7 +338,7 @@ def test_what_cannot_be_started_is_reported_to_the_queue() -> None:
     world.unstartable = {2}
     world.begin(0)
     world.send(we.Resize(places("abc"), "there is capacity"))
-    assert world.resized == [(places("ab"), "the disk is full")]
+    assert world.resizes == [(places("ab"), "the disk is full")]
 
 
 # ---- stopping, and restarts ----
@@ -348,11 +348,11 @@ def test_a_group_that_is_stopped_ends_when_its_last_worker_has() -> None:
     world = World(2)
     world.begin(0, 1)
     world.send(we.StopAll())
-    assert world.stopped == [0, 1]
+    assert world.stopped_workers == [0, 1]
     world.ends(0, 143, is_stopped=True)
-    assert world.ended == 0
+    assert world.end_count == 0
     world.ends(1, 0, is_stopped=True, cpu_ns=5, ram_peak_bytes=7)
-    assert (world.ended, world.group.stopped, world.group.code) == (1, True, 143)
+    assert (world.end_count, world.group.stopped, world.group.code) == (1, True, 143)
     assert (world.group.cpu_ns, world.group.ram_peak_bytes) == (5, 7)
 
 
@@ -361,7 +361,7 @@ def test_an_attempt_of_which_nothing_has_begun_begins_as_a_new_one() -> None:
     world.send(we.Adopted(unstarted_workers=(0, 1)))
     assert world.begun_again
     world.send(we.Begin())
-    assert world.started == [0, 1]
+    assert world.started_workers == [0, 1]
 
 
 def test_one_that_was_to_start_starts_after_a_restart() -> None:
@@ -369,13 +369,13 @@ def test_one_that_was_to_start_starts_after_a_restart() -> None:
     world.running = {0}
     world.send(we.Adopted(running=(0,), unstarted_workers=(1,)))
     world.send(we.Unstarted(1))
-    assert world.started == [1]
+    assert world.started_workers == [1]
     world.job.state = JobState.SUSPENDED
-    other = World(2, kept=world.disk)
+    other = World(2, record=world.disk)
     other.job.state = JobState.SUSPENDED
     other.send(we.Adopted(running=(0,), unstarted_workers=(1,)))
     other.send(we.Unstarted(1))
-    assert other.started == [] and other.group.worker(1) is None
+    assert other.started_workers == [] and other.group.worker(1) is None
 
 
 def test_when_none_runs_after_a_restart_and_one_has_failed_none_is_replaced() -> None:
@@ -385,7 +385,7 @@ def test_when_none_runs_after_a_restart_and_one_has_failed_none_is_replaced() ->
     world.send(we.Adopted(ended_workers=tuple(lost)))
     for event in lost:
         world.send(event)
-    assert (world.started, world.ended) == ([], 1)
+    assert (world.started_workers, world.end_count) == ([], 1)
     assert (world.group.code, world.group.lost, world.group.why) == (1, True, "the machine was restarted")
 
 
@@ -393,24 +393,24 @@ def test_a_queue_that_knows_another_place_is_notified() -> None:
     world = World(2)
     world.begin(0, 1)
     world.send(we.Reconcile())
-    assert world.resized == []
+    assert world.resizes == []
     world.job.placement = places("ac")
     world.send(we.Reconcile())
-    assert world.resized == [(places("aa"), "it was found so")]
+    assert world.resizes == [(places("aa"), "it was found so")]
 
 
 # ---- groups as data ----
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=8), st.lists(st.sampled_from("abc"), max_size=8))
-def test_who_stays_stays_and_places_add_up(before: list[str], after: list[str]) -> None:
+def test_who_stays_stays_and_places_add_up(old_devices: list[str], new_devices: list[str]) -> None:
     group = WorkerGroup(1, 1)
-    for device in before:
+    for device in old_devices:
         group.add(place(device))
-    leaving, missing = difference(group.retained_workers, tuple(map(place, after)))
+    leaving, missing = difference(group.retained_workers, tuple(map(place, new_devices)))
     staying = [worker.place for worker in group.workers if worker not in leaving]
     devices = [where.shares[0].device_uuid for where in [*staying, *missing]]
-    assert sorted(devices) == sorted(after)
+    assert sorted(devices) == sorted(new_devices)
     assert not {w.place for w in leaving} & set(missing), "no worker is exchanged for the like"
 
 

@@ -18,12 +18,12 @@ steps = st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 7)), max_siz
 
 
 class Chance(World):
-    """What may happen, whenever it may. `wanted`: as many workers as the queue counts, while nothing has failed."""
+    """What may happen, whenever it may. `worker_target`: workers that the queue counts, while nothing has failed."""
 
     def __init__(self) -> None:
         super().__init__(2, retries=3)
-        self.wanted = 2
-        self.disturbed = False  # a start has failed, or a worker went while no other could start
+        self.worker_target = 2
+        self.is_disturbed = False  # a start has failed, or a worker went while no other could start
 
     def act(self, action: str, number: int) -> None:
         running = sorted(self.running)
@@ -37,15 +37,15 @@ class Chance(World):
                 self.say(worker, has_lost_peers=True)
             case "fail" if worker >= 0:
                 self.ends(worker, 3)
-            case "die" if worker >= 0 and worker in self.stopped:
+            case "die" if worker >= 0 and worker in self.stopped_workers:
                 self.ends(worker, 143, is_stopped=True)
             case "leave" if worker >= 0 and self.worker(worker).leaving:
                 self.ends(worker, 0)
             case "straggle" if worker >= 0:
                 self.send(we.Straggling(worker, "slow", place("b") if number % 2 else None))
             case "resize" if self.job.state is JobState.RUNNING and not self.group.ending:
-                self.wanted = LEAST + number % MOST
-                self.send(we.Resize(places("abcde"[: self.wanted]), "x"))
+                self.worker_target = LEAST + number % MOST
+                self.send(we.Resize(places("abcde"[: self.worker_target]), "x"))
             case "unstartable":
                 self.unstartable.add(self.group.next_number)
             case "suspend" | "resume":
@@ -65,7 +65,7 @@ class Chance(World):
 
     def restart(self) -> None:
         """Another daemon finds what the disk has, and the processes; their streams come back."""
-        other = World(2, kept=self.disk, retries=3)
+        other = World(2, record=self.disk, retries=3)
         assert other.group == self.group, "nothing is decided that is not saved"
         other.job = self.job
         self.live, self.mail = other.live, {}
@@ -94,7 +94,7 @@ def test_groups_keep_their_promises(steps: list[tuple[str, int]]) -> None:
     for action, number in steps:
         if not world.running:
             break
-        started = len(world.started)
+        started = len(world.started_workers)
         world.act(action, number)
         group = world.group
         numbers = [worker.number for worker in group.workers]
@@ -103,21 +103,23 @@ def test_groups_keep_their_promises(steps: list[tuple[str, int]]) -> None:
         generation = group.generation
         assert set(group.members) <= set(range(group.next_number))
         assert sum(worker.state is WorkerState.STAND_IN for worker in group.workers) <= 1, "one stand-in at a time"
-        if len(world.started) > started:
+        if len(world.started_workers) > started:
             assert world.job.state is JobState.RUNNING, "none starts while the job is suspended"
-        world.disturbed |= bool(world.unstartable & set(world.started)) or world.job.state is not JobState.RUNNING
-        if not (world.disturbed or group.ending or group.is_finished):
-            assert len(group.retained_workers) == world.wanted, (
+        world.is_disturbed |= (
+            bool(world.unstartable & set(world.started_workers)) or world.job.state is not JobState.RUNNING
+        )
+        if not (world.is_disturbed or group.ending or group.is_finished):
+            assert len(group.retained_workers) == world.worker_target, (
                 "never fewer than the queue counts, unless something failed"
             )
-        for worker in world.started:
+        for worker in world.started_workers:
             assert (
                 worker in world.unstartable
                 or worker in world.running
                 or group.worker(worker) is None
                 or group.is_finished
             )
-    ended_before = world.ended
+    ended_before = world.end_count
     world.carry_on()
     group = world.group
     if world.running:
@@ -129,4 +131,4 @@ def test_groups_keep_their_promises(steps: list[tuple[str, int]]) -> None:
         assert world.live.resize_problem is None, "the queue has its answer"
     else:
         assert group.ending or group.is_finished or not group.workers
-        assert world.ended >= 1 or ended_before
+        assert world.end_count >= 1 or ended_before

@@ -30,23 +30,23 @@ def job_of(workers: int, batch: int = 0, batch_max: int = 0, **spec: Any) -> Job
 
 
 class World:
-    def __init__(self, workers: int, batch: int = 0, batch_max: int = 0, kept: str = "", **spec: Any) -> None:
+    def __init__(self, workers: int, batch: int = 0, batch_max: int = 0, record: str = "", **spec: Any) -> None:
         self.job = job_of(workers, batch, batch_max, **spec)
-        self.live = LiveGroup(self.job, group_record.parse(kept) if kept else new_group(self.job))
+        self.live = LiveGroup(self.job, group_record.parse(record) if record else new_group(self.job))
         self.now_ns = 0
-        self.disk = kept or group_record.dump(self.group)
+        self.disk = record or group_record.dump(self.group)
         self.mail: dict[int, Membership] = {}  # by worker: sent, and not read yet
         self.unstartable: set[int] = set()
         self.slow_disk = False
-        self.announced: list[int] = []  # generations that the disk does not have yet
-        self.started: list[int] = []
+        self.unsaved_generations: list[int] = []  # generations that the disk does not have yet
+        self.started_workers: list[int] = []
         self.running: set[int] = {worker.number for worker in self.group.live}
-        self.stopped: list[int] = []
+        self.stopped_workers: list[int] = []
         self.notes: list[tuple[str, str]] = []
-        self.resized: list[tuple[Placement, str]] = []
+        self.resizes: list[tuple[Placement, str]] = []
         self.progress: list[ProgressReport] = []
-        self.joined: list[tuple[int, ...]] = []
-        self.ended = 0
+        self.joins: list[tuple[int, ...]] = []
+        self.end_count = 0
         self.begun_again = False
 
     @property
@@ -71,40 +71,42 @@ class World:
                 self.disk = group_record.dump(self.group)
             case we.Start(worker):
                 assert group_record.parse(self.disk).worker(worker), "it is saved before it is carried out"
-                assert worker not in self.started, "no number is used twice"
-                self.started.append(worker)
+                assert worker not in self.started_workers, "no number is used twice"
+                self.started_workers.append(worker)
                 if worker in self.unstartable:
                     return step(self.live, we.StartFailed(worker, "the disk is full"), self.now_ns)
                 self.running.add(worker)
                 return step(self.live, we.Started(worker), self.now_ns)
             case we.Stop(worker):
-                self.stopped.append(worker)
+                self.stopped_workers.append(worker)
             case we.Tell(worker, membership):
                 assert worker in self.live.streams
                 self.mail[worker] = membership
             case we.Announce(generation):
                 assert group_record.parse(self.disk).generation == generation, "it is saved before it is told"
-                self.announced.append(generation)
+                self.unsaved_generations.append(generation)
                 return [] if self.slow_disk else self.disk_has()
             case we.Resized(placement, why):
-                self.resized.append((placement, why))
+                self.resizes.append((placement, why))
             case we.Note(kind, text):
                 self.notes.append((kind, text))
             case we.Progress(report):
                 self.progress.append(report)
             case we.Joined(members):
-                self.joined.append(members)
+                self.joins.append(members)
             case we.StartAll():
                 self.begun_again = True
             case we.Ended():
                 assert not self.running
-                self.ended += 1
+                self.end_count += 1
         return []
 
     def disk_has(self) -> list[we.Command]:
         """What was announced is on the disk now."""
-        found = [step(self.live, we.MembershipSaved(generation), self.now_ns) for generation in self.announced]
-        self.announced.clear()
+        found = [
+            step(self.live, we.MembershipSaved(generation), self.now_ns) for generation in self.unsaved_generations
+        ]
+        self.unsaved_generations.clear()
         return [command for commands in found for command in commands]
 
     def sleep(self, seconds: float) -> None:
@@ -115,11 +117,11 @@ class World:
             self.send(we.Tick())
         self.now_ns = until_ns
 
-    def ends(self, number: int, exit_code: int = 0, **more: Any) -> None:
+    def ends(self, number: int, exit_code: int = 0, **fields: Any) -> None:
         self.running.discard(number)
         self.live.streams.discard(number)
         self.mail.pop(number, None)
-        self.send(we.WorkerEnded(number, exit_code, **more))
+        self.send(we.WorkerEnded(number, exit_code, **fields))
 
     # ---- what workers send, and receive ----
 

@@ -10,15 +10,20 @@ class Program:
     """Its workers report after each step, all at once."""
 
     def __init__(
-        self, least: int = 1, most: int = 8, heuristic: str = "", members: int = 0, step_ns: int = SECOND_NS
+        self,
+        least_members: int = 1,
+        most_members: int = 8,
+        heuristic: str = "",
+        members: int = 0,
+        step_ns: int = SECOND_NS,
     ) -> None:
         self.step_ns = step_ns
-        self.elastic = Elastic(least_members=least, most_members=most, heuristic=heuristic)
+        self.elastic = Elastic(least_members=least_members, most_members=most_members, heuristic=heuristic)
         self.scaler = Autoscaler(self.elastic)
         self.now_ns = 0
         self.targets: list[WorkerTarget] = []
         self.workers: tuple[int, ...] = ()
-        self.change(members or least)
+        self.change(members or least_members)
 
     def change(self, members: int) -> None:
         self.workers = tuple(range(members))

@@ -14,9 +14,9 @@ def spec(milli: int = 500, members: int = 1, elastic: Elastic | None = None) -> 
 
 
 def of(
-    command: str, name: str = "train", image: str = "", uid: int = 1000, made: JobSpec | None = None
+    command: str, name: str = "train", image: str = "", uid: int = 1000, job_spec: JobSpec | None = None
 ) -> tuple[str, ...]:
-    return classes(name, image, command.split(), uid, made or spec())
+    return classes(name, image, command.split(), uid, job_spec or spec())
 
 
 def common(one: tuple[str, ...], other: tuple[str, ...]) -> set[str]:
@@ -85,12 +85,14 @@ def test_launchers_are_looked_through(one: str, other: str) -> None:
 
 def test_size_and_user() -> None:
     assert common(of("x"), of("x", uid=1001)) == {"size"}
-    assert common(of("x"), of("x", made=spec(1000))) == {"name"}
-    assert common(of("x"), of("x", made=spec(members=2))) == {"name"}
+    assert common(of("x"), of("x", job_spec=spec(1000))) == {"name"}
+    assert common(of("x"), of("x", job_spec=spec(members=2))) == {"name"}
     elastic_spec = spec(250, elastic=Elastic(250, 1000))
-    assert common(of("x", made=spec(250)), of("x", made=elastic_spec)) == {"name"}
+    assert common(of("x", job_spec=spec(250)), of("x", job_spec=elastic_spec)) == {"name"}
     grown = spec(750, elastic=Elastic(250, 1000))
-    assert common(of("x", made=elastic_spec), of("x", made=grown)) == set(WORDS), "as it was submitted, whatever it has"
+    assert common(of("x", job_spec=elastic_spec), of("x", job_spec=grown)) == set(WORDS), (
+        "as it was submitted, whatever it has"
+    )
 
 
 def test_words_that_cannot_be_confused() -> None:

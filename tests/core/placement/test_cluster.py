@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.core.placement.world import GIB, ask, at, fresh, job, node, on, state
+from tests.core.placement.world import GIB, ask, at, devices_of, fresh, job, node, state
 from tests.examples import examples
 from vgpud.core.jobs.model import DEFAULT_QUEUE, Ask, Job, JobSpec, Node, Place, Placement
 from vgpud.core.model import Denied, SiteLimits, Slice, Spec, State
@@ -59,7 +59,7 @@ def clusters(draw: st.DrawFn) -> list[Node]:
     return nodes
 
 
-def ruled(nodes: list[Node], rule: str) -> Cluster:
+def make_cluster(nodes: list[Node], rule: str) -> Cluster:
     cluster = Cluster(nodes)
     cluster.rules({"default": (rule, False)})
     return cluster
@@ -74,9 +74,9 @@ class World:
     held: list[tuple[JobSpec, Placement]]
     changes: dict[str, tuple[tuple[tuple[str, int, int], ...], tuple[str, ...]]]
 
-    def again(self) -> Cluster:
+    def rebuild_cluster(self) -> Cluster:
         """One that remembers nothing, in the same state."""
-        other = ruled(fresh(self.cluster.nodes), self.rule)
+        other = make_cluster(fresh(self.cluster.nodes), self.rule)
         for name, (direct, offered) in self.changes.items():
             other.change(name, direct, offered)
         for _, placement in self.held:
@@ -116,11 +116,11 @@ def as_asked(cluster: Cluster, spec: JobSpec, placement: Placement) -> None:
         assert not names or {share.device_uuid for share in place.shares} == set(names)
 
 
-def fits_somewhere(cluster: Cluster, wanted: Ask) -> bool:
+def fits_somewhere(cluster: Cluster, request: Ask) -> bool:
     """One member, by trying every choice of devices."""
-    shape = Shape(wanted, SiteLimits())
+    shape = Shape(request, SiteLimits())
     for n in cluster.nodes:
-        if wanted.gpu_models and n.gpu_model not in wanted.gpu_models:
+        if request.gpu_models and n.gpu_model not in request.gpu_models:
             continue
         for chosen in itertools.permutations(n.devices, len(shape.parts)):
             shares = tuple(part.compute_share(d) for part, d in zip(shape.parts, chosen, strict=True))
@@ -133,8 +133,8 @@ def fits_somewhere(cluster: Cluster, wanted: Ask) -> bool:
             least = [capacity.smallest_limit_bytes(d.context_bytes, d.granule_bytes) for d in chosen]
             if any(s.mem_max_bytes < size for s, size in zip(shares, least, strict=True)):
                 continue
-            place = Place(n.name, shares, wanted.cpu_milli, wanted.ram_bytes)
-            if cluster.suits(one := job(wanted), cluster.annotate_placement(one, (place,))):
+            place = Place(n.name, shares, request.cpu_milli, request.ram_bytes)
+            if cluster.suits(one := job(request), cluster.annotate_placement(one, (place,))):
                 return True
     return False
 
@@ -143,7 +143,7 @@ def fits_somewhere(cluster: Cluster, wanted: Ask) -> bool:
 @given(st.data(), clusters(), st.sampled_from([*registry.NAMES, "colocate(100,3)"]))
 def test_any_sequence(data: st.DataObject, nodes: list[Node], rule: str) -> None:
     """Never too much, all or nothing, nothing overlooked, and as if nothing had been remembered."""
-    world = World(ruled(nodes, rule), rule, [], {})
+    world = World(make_cluster(nodes, rule), rule, [], {})
     empty = state(world.cluster.nodes)
     for _ in range(data.draw(st.integers(1, 14))):
         cluster = world.cluster
@@ -168,7 +168,7 @@ def test_any_sequence(data: st.DataObject, nodes: list[Node], rule: str) -> None
             before_state, versions = state(cluster.nodes), [n.version for n in cluster.nodes]
             found = cluster.place(Job(1, spec, 0))
             assert (state(cluster.nodes), [n.version for n in cluster.nodes]) == (before_state, versions)
-            assert found == world.again().place(Job(1, spec, 0))
+            assert found == world.rebuild_cluster().place(Job(1, spec, 0))
             if spec.members == 1:
                 assert bool(cluster.why_not(Job(1, spec, 0))) == (found is None)
             if found is None:
@@ -221,16 +221,16 @@ def test_a_gang_is_all_or_nothing() -> None:
 def test_two_and_a_half_devices_are_of_one_node() -> None:
     cluster = Cluster([node("a", 2), node("b", 3)])
     found = cluster.place(job(2500))
-    assert on(found) == [("b/0", "b/1", "b/2")]
+    assert devices_of(found) == [("b/0", "b/1", "b/2")]
     assert found is not None and [share.min_milli for share in found[0].shares] == [1000, 1000, 500]
     cluster.take(found)
     assert cluster.place(job(2500)) is None
-    assert on(cluster.place(job(500))) == [("b/2",)]
+    assert devices_of(cluster.place(job(500))) == [("b/2",)]
 
 
 def test_named_devices_and_models() -> None:
     cluster = Cluster([node("a", 2, model="T4"), node("b", 2, model="H100")])
-    assert on(cluster.place(job(ask(500, device_uuids=("b/1",))))) == [("b/1",)]
+    assert devices_of(cluster.place(job(ask(500, device_uuids=("b/1",))))) == [("b/1",)]
     assert at(cluster.place(job(ask(500, models=("H100",))))) == ["b"]
     assert cluster.place(job(ask(500, models=("H100",), device_uuids=("a/0",)))) is None
     assert cluster.place(job(ask(1000, device_uuids=("a/0", "a/1")))) is None  # two named, one needed
@@ -239,14 +239,14 @@ def test_named_devices_and_models() -> None:
 def test_what_is_not_offered_or_reserved_otherwise_is_not_given() -> None:
     cluster = Cluster([node("a", 2)])
     cluster.change("a", (), ("a/1",))
-    assert on(cluster.place(job(300))) == [("a/1",)]
+    assert devices_of(cluster.place(job(300))) == [("a/1",)]
     assert cluster.place(job(2000)) is None
     cluster.change("a", (("a/1", 800, 0),), ("a/1",))
     assert cluster.place(job(300)) is None
     assert (cluster.total_milli(), cluster.free_milli()) == (1000, 200)
     cluster.change("a", (("a/1", 300, 79 * GIB),), ("a/0", "a/1"))
     assert (cluster.total_milli(), cluster.free_milli()) == (2000, 1700)
-    assert on(cluster.place(job(ask(300, mem_min_bytes=2 * GIB)))) == [("a/0",)]
+    assert devices_of(cluster.place(job(ask(300, mem_min_bytes=2 * GIB)))) == [("a/0",)]
 
 
 def test_capacity_of_a_suspended_job_is_asked_for_exactly() -> None:
@@ -255,7 +255,7 @@ def test_capacity_of_a_suspended_job_is_asked_for_exactly() -> None:
     assert mine is not None
     kept = tuple(replace(p, shares=tuple(replace(s, min_milli=0) for s in p.shares)) for p in mine)
     cluster.take(kept)  # paused: its memory stays
-    assert on(cluster.place(job(ask(1000, mem_min_bytes=30 * GIB)))) == [("b/0",)]
+    assert devices_of(cluster.place(job(ask(1000, mem_min_bytes=30 * GIB)))) == [("b/0",)]
     other = cluster.place(job(ask(500, mem_min_bytes=GIB, device_uuids=("a/0",))))
     assert other is not None
     cluster.take(other)
@@ -299,12 +299,12 @@ def test_only_skewed_jobs_are_kept_together(skew_ppm: int, nodes: int) -> None:
 def test_linked_devices_go_together() -> None:
     split = node("split", 4, groups=(0, 1, 0, 1))
     cluster = Cluster([split])
-    assert on(cluster.place(job(2000))) == [("split/0", "split/2")]
+    assert devices_of(cluster.place(job(2000))) == [("split/0", "split/2")]
     held = cluster.place(job(ask(1000, device_uuids=("split/0",))))
     assert held is not None
     cluster.take(held)
-    assert on(cluster.place(job(2000))) == [("split/1", "split/3")]
-    assert on(cluster.place(job(3000))) == [("split/1", "split/2", "split/3")]
+    assert devices_of(cluster.place(job(2000))) == [("split/1", "split/3")]
+    assert devices_of(cluster.place(job(3000))) == [("split/1", "split/2", "split/3")]
 
 
 def test_a_node_where_they_are_linked_comes_first() -> None:
@@ -319,8 +319,8 @@ def test_each_queue_has_its_rule() -> None:
     held = cluster.place(job(200))
     assert held is not None
     cluster.take(held)
-    assert on(cluster.place(job(200, queue="packed"))) == [("a/0",)]
-    assert on(cluster.place(job(200, queue="wide"))) == [("b/0",)]
+    assert devices_of(cluster.place(job(200, queue="packed"))) == [("a/0",)]
+    assert devices_of(cluster.place(job(200, queue="wide"))) == [("b/0",)]
     assert sorted(at(cluster.place(job(200, 3, queue="wide")))) == ["a", "b", "b"]
 
 

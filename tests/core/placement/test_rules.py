@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.core.placement.world import GIB, ask, at, job, node, on
+from tests.core.placement.world import GIB, ask, at, devices_of, job, node
 from tests.examples import examples
 from vgpud.core.jobs.model import Node
 from vgpud.core.model import SiteLimits
@@ -33,18 +33,20 @@ def shape(gpus_milli: int, cpu_milli: int = 0) -> Shape:
 # ---- best fit, worst fit ----
 
 
-@pytest.mark.parametrize(("rule", "half", "whole"), [("best-fit", "b/1", "b/0"), ("worst-fit", "a/0", "a/0")])
-def test_full_or_empty_first(rule: str, half: str, whole: str) -> None:
+@pytest.mark.parametrize(
+    ("rule", "half_device", "whole_device"), [("best-fit", "b/1", "b/0"), ("worst-fit", "a/0", "a/0")]
+)
+def test_full_or_empty_first(rule: str, half_device: str, whole_device: str) -> None:
     cluster = Cluster([node("a", 4), node("b", 2)], rule=registry.make(rule))
     put(cluster, "b/1", 300)
-    assert on(cluster.place(job(500))) == [(half,)]
-    assert on(cluster.place(job(1000))) == [(whole,)]
+    assert devices_of(cluster.place(job(500))) == [(half_device,)]
+    assert devices_of(cluster.place(job(1000))) == [(whole_device,)]
 
 
 def test_equal_nodes_go_by_index() -> None:
     for rule in registry.NAMES:
         cluster = Cluster([node("b", 2), node("a", 2)], rule=registry.make(rule))
-        assert on(cluster.place(job(400))) == [("b/0",)]
+        assert devices_of(cluster.place(job(400))) == [("b/0",)]
 
 
 def test_nodes_that_differ_in_one_thing_are_not_alike() -> None:

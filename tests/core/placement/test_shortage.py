@@ -30,7 +30,7 @@ def make_cluster() -> Cluster:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "sentence"),
+    ("new_job", "sentence"),
     [
         (job(500), ""),
         (job(1000), "no device has 1 GPU and 16GiB free: device 1 of a has the most free: 0.7 GPU and 11.2GiB"),
@@ -58,8 +58,8 @@ def make_cluster() -> Cluster:
         (job(500, 3), "there is free capacity for 2 of 3 members of 0.5 GPU each"),
     ],
 )
-def test_what_is_missing_now(wanted: Job, sentence: str) -> None:
-    assert make_cluster().why_not(wanted) == sentence
+def test_what_is_missing_now(new_job: Job, sentence: str) -> None:
+    assert make_cluster().why_not(new_job) == sentence
 
 
 def test_a_sentence_holds_until_something_changes() -> None:
@@ -87,7 +87,7 @@ def test_devices_that_are_not_offered_are_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "sentence"),
+    ("new_job", "sentence"),
     [
         (job(2000, 2), ""),
         (job(1000, 4), ""),
@@ -105,8 +105,8 @@ def test_devices_that_are_not_offered_are_said() -> None:
         (job(ask(500, mem_max_bytes=1)), "is less than one context needs"),
     ],
 )
-def test_what_could_never_be(wanted: Job, sentence: str) -> None:
-    found = make_cluster().never_fits_reason(wanted)
+def test_what_could_never_be(new_job: Job, sentence: str) -> None:
+    found = make_cluster().never_fits_reason(new_job)
     assert sentence in found if sentence else found == ""
     assert "\n" not in found
 

@@ -41,12 +41,12 @@ def ask(gpus_milli: int, cpu_milli: int = 0, ram_bytes: int = 0, models: tuple[s
     return Ask(Spec(gpus_milli, **spec), cpu_milli, ram_bytes, models)  # type: ignore[arg-type]
 
 
-def job(wanted: Ask | int, members: int = 1, **spec: object) -> Job:
-    wanted = ask(wanted) if isinstance(wanted, int) else wanted
-    return Job(1, JobSpec(wanted, members, **spec), 0)  # type: ignore[arg-type]
+def job(amount: Ask | int, members: int = 1, **spec: object) -> Job:
+    amount = ask(amount) if isinstance(amount, int) else amount
+    return Job(1, JobSpec(amount, members, **spec), 0)  # type: ignore[arg-type]
 
 
-def on(placement: Placement | None) -> list[tuple[str, ...]]:
+def devices_of(placement: Placement | None) -> list[tuple[str, ...]]:
     """The devices of each member."""
     assert placement is not None
     return [tuple(share.device_uuid for share in place.shares) for place in placement]

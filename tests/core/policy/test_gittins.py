@@ -14,32 +14,32 @@ from vgpud.core.policy.gittins import ONE, UNKNOWN, Gittins, costs
 from vgpud.core.policy.registry import make
 
 
-def by_definition(needed: list[int], attained: int) -> Fraction:
+def by_definition(needs: list[int], attained_service: int) -> Fraction:
     """sup over d of P(S - a <= d | S > a) / E[min(S - a, d) | S > a]; the best d ends where a job ends."""
-    left = [service - attained for service in needed if service > attained]
+    left = [service - attained_service for service in needs if service > attained_service]
     return max(Fraction(sum(x <= d for x in left), sum(min(x, d) for x in left)) for d in left)
 
 
 @settings(deadline=None)
 @given(st.lists(st.integers(1, 1000), min_size=1, max_size=40))
-def test_index_of_a_table_is_its_definition(needed: list[int]) -> None:
-    policy = Gittins("", by_width=False, table=[Fraction(value) for value in needed])
+def test_index_of_a_table_is_its_definition(needs: list[int]) -> None:
+    policy = Gittins("", by_width=False, table=[Fraction(value) for value in needs])
     for level, edge in enumerate(policy.edges[:-1]):
-        index = by_definition(needed, edge // SECOND_NS)
+        index = by_definition(needs, edge // SECOND_NS)
         assert SECOND_NS / policy.all.costs[level] == pytest.approx(float(index), rel=1e-6)
     assert policy.all.costs[-1] == UNKNOWN
 
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 9), st.just(10)), min_size=1, max_size=30), st.booleans())
-def test_hull_finds_what_trying_all_finds(ends: list[tuple[int, int]], evenly: bool) -> None:
+def test_hull_finds_what_trying_all_finds(ends: list[tuple[int, int]], has_even_ends: bool) -> None:
     edges = [0, *(1000 << level for level in range(len(ends)))]
     alive, spent = [ONE], [0]
     for level, (dividend, divisor) in enumerate(ends):
         alive.append(alive[-1] - alive[-1] * dividend // divisor)
-        working = (alive[-2] + alive[-1]) // 2 if evenly else alive[-2]
+        working = (alive[-2] + alive[-1]) // 2 if has_even_ends else alive[-2]
         spent.append(spent[-1] + working * (edges[level + 1] - edges[level]))
-    for level, found in enumerate(costs(edges, ends, has_even_ends=evenly)):
+    for level, found in enumerate(costs(edges, ends, has_even_ends=has_even_ends)):
         tried = [
             (spent[then] - spent[level]) // (alive[level] - alive[then])
             for then in range(level + 1, len(edges))
@@ -82,7 +82,7 @@ def test_narrow_ones_cost_less(policy: str) -> None:
     assert narrow != wide
 
 
-def ended(policy: Gittins, job_id: int, seconds: float) -> None:
+def run_to_end(policy: Gittins, job_id: int, seconds: float) -> None:
     """As the machine does it: the job runs, is touched at each level, ends."""
     job = make_job(job_id, 1, seconds)
     job.state, job.started_ns = JobState.RUNNING, 0
@@ -101,7 +101,7 @@ def test_learns_what_jobs_need() -> None:
     policy = Gittins("", by_width=False)
     before = policy.all.costs
     for job_id in range(200):
-        ended(policy, job_id, 1000)
+        run_to_end(policy, job_id, 1000)
     assert policy.epoch > 0
     assert policy.all.costs[1] < policy.all.costs[0] < policy.all.costs[2]
     assert before[1] > before[0]
@@ -142,7 +142,7 @@ def test_keys_change_only_with_the_epoch() -> None:
     watched, epochs = make_job(0, 1, 10), set()
     for job_id in range(1, 400):
         before = policy.epoch, policy.key(watched, 0)
-        ended(policy, job_id, 50 * job_id)
+        run_to_end(policy, job_id, 50 * job_id)
         assert policy.epoch > before[0] or policy.key(watched, 0) == before[1]
         epochs.add(policy.epoch)
     assert 16 < len(epochs) < 100

@@ -44,7 +44,7 @@ def test_parameters_are_kept_in_the_name(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("lottery", "there is no policy 'lottery': choose one of fifo, priority, srtf"),
         ("", "there is no policy '': choose one of"),
@@ -73,10 +73,10 @@ def test_parameters_are_kept_in_the_name(text: str) -> None:
         ("las(" + ",".join(map(str, range(99))) + ")", "99 parameters: at most 64 are allowed"),
     ],
 )
-def test_what_is_invalid_is_refused(text: str, said: str) -> None:
+def test_what_is_invalid_is_refused(text: str, message: str) -> None:
     with pytest.raises(PolicyError) as refused:
         make(text)
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert "\n" not in str(refused.value)
 
 

@@ -181,12 +181,12 @@ def test_a_lease_is_kept_and_then_the_worst_off_has_its_turn() -> None:
 
 
 def test_it_narrows_the_gap_between_the_slowdowns() -> None:
-    def worst(policy: str) -> float:
+    def worst_slowdown(policy: str) -> float:
         jobs = [make_job(i, 1, 4000 if i % 2 else 400, at=i) for i in range(1, 21)]
         World(make(policy), 2).run(jobs)
         return max((job.ended_ns - job.submitted_ns) / job.spec.duration_ns for job in jobs)
 
-    assert worst("ftf(lease=100)") < 0.5 * worst("fifo")
+    assert worst_slowdown("ftf(lease=100)") < 0.5 * worst_slowdown("fifo")
 
 
 def test_leases_do_not_swap_equals_at_every_event() -> None:

@@ -21,7 +21,7 @@ class Job:
     watch: Anomalies
     now: Sample = field(default_factory=lambda: Sample(0, 0, done=0))
 
-    def run(self, seconds: int, *, used: float = 0, waited: float = 0, steps: float = 0) -> list[str]:
+    def run(self, seconds: int, *, used: float = 0, waited_part: float = 0, steps: float = 0) -> list[str]:
         """So many parts of each second used and waited for, so many steps."""
         texts = []
         begin = self.now
@@ -29,7 +29,7 @@ class Job:
             self.now = Sample(
                 begin.at_ns + second * SECOND_NS,
                 begin.used_ns + int(second * used * SECOND_NS),
-                begin.waited_ns + int(second * waited * SECOND_NS),
+                begin.waited_ns + int(second * waited_part * SECOND_NS),
                 done=begin.done + int(second * steps),
             )
             texts += self.watch.look(self.now)
@@ -65,7 +65,7 @@ def test_it_is_reported_again_after_it_was_well() -> None:
 def test_a_slice_that_waits_at_its_gate_wants_as_much_as_before() -> None:
     one = job()
     one.run(600, used=0.9)
-    assert one.run(600, used=0.1, waited=0.8) == [], "a neighbour has come"
+    assert one.run(600, used=0.1, waited_part=0.8) == [], "a neighbour has come"
 
 
 @pytest.mark.parametrize("used", [0.0, 0.02, 0.04])

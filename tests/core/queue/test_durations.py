@@ -10,7 +10,7 @@ S = 1_000_000_000
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "text"),
     [
         (0, "0 s"),
         (0.2, "1 s"),
@@ -23,5 +23,5 @@ S = 1_000_000_000
         (86_400 + 5_000, "1 d 1 h"),
     ],
 )
-def test_the_second_unit_is_rounded(seconds: float, said: str) -> None:
-    assert duration(int(seconds * S)) == said
+def test_the_second_unit_is_rounded(seconds: float, text: str) -> None:
+    assert duration(int(seconds * S)) == text

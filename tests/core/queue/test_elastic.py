@@ -30,14 +30,18 @@ from vgpud.core.queue.record import decode, encode, from_plain, to_plain
 GIB = 1 << 30
 
 
-def workers(least: int, most: int, width: float = 1, **fields: object) -> JobSpec:
+def workers(least_members: int, most_members: int, width: float = 1, **fields: object) -> JobSpec:
     """An elastic job of so many workers."""
-    return gpus(width, members=least, elastic=Elastic(least_members=least, most_members=most), **fields)
+    return gpus(
+        width, members=least_members, elastic=Elastic(least_members=least_members, most_members=most_members), **fields
+    )
 
 
-def make_elastic_spec(least: float, most: float, **fields: object) -> JobSpec:
+def make_elastic_spec(least_gpus: float, most_gpus: float, **fields: object) -> JobSpec:
     """A job with an elastic slice."""
-    return gpus(least, elastic=Elastic(least_milli=round(least * 1000), most_milli=round(most * 1000)), **fields)
+    return gpus(
+        least_gpus, elastic=Elastic(least_milli=round(least_gpus * 1000), most_milli=round(most_gpus * 1000)), **fields
+    )
 
 
 def size(at: Shell, job_id: int) -> int:
@@ -250,16 +254,16 @@ def test_a_job_that_is_about_to_be_helped_keeps_others_from_growing() -> None:
 # ---- what the shell answers ----
 
 
-def grown(least: int = 1, most: int = 8, total: float = 8) -> tuple[Shell, int]:
+def start_grown_job(least_members: int = 1, most_members: int = 8, total: float = 8) -> tuple[Shell, int]:
     at = shell(total)
-    job = at.submit(workers(least, most))
+    job = at.submit(workers(least_members, most_members))
     at.sleep(60)
     at.slow = True
     return at, job
 
 
 def test_who_it_shrinks_for_starts_when_it_has_shrunk() -> None:
-    at, job = grown()
+    at, job = start_grown_job()
     waiting = at.submit(gpus(3))
     at.sleep(30)
     assert at.state(waiting) == "pending" and size(at, job) == 5 and len(at.job(job).placement) == 8
@@ -271,7 +275,7 @@ def test_who_it_shrinks_for_starts_when_it_has_shrunk() -> None:
 
 
 def test_a_smaller_one_that_arrives_meanwhile_does_not_take_the_capacity() -> None:
-    at, job = grown()
+    at, job = start_grown_job()
     waiting = at.submit(gpus(3))
     at.sleep(30)
     small = at.submit(gpus(1))
@@ -285,7 +289,7 @@ def test_a_smaller_one_that_arrives_meanwhile_does_not_take_the_capacity() -> No
 
 @pytest.mark.parametrize("end", ["cancelled", "ended", "requeued"])
 def test_a_stop_wins(end: str) -> None:
-    at, job = grown()
+    at, job = start_grown_job()
     waiting = at.submit(gpus(3))
     at.sleep(30)
     (resize,) = at.resizes
@@ -319,7 +323,7 @@ def test_a_stop_while_it_grows_counts_all_that_it_may_have() -> None:
 
 
 def test_a_shrink_that_fails_leaves_the_capacity_where_it_is() -> None:
-    at, job = grown()
+    at, job = start_grown_job()
     waiting = at.submit(gpus(3))
     at.sleep(30)
     at.resizes.clear()
@@ -346,7 +350,7 @@ def test_a_growth_that_succeeds_in_part() -> None:
 
 
 def test_a_worker_that_is_lost_gives_its_capacity_back_unasked() -> None:
-    at, job = grown(total=9)
+    at, job = start_grown_job(total=9)
     other = at.submit(gpus(2))
     at.send(Resized(job, 1, at.job(job).placement[1:], "worker 0 is lost"))
     assert size(at, job) == 7 and at.state(other) == "running"
@@ -443,7 +447,7 @@ def test_after_a_restart_it_is_ordered_again(change: str) -> None:
 
 
 def test_events_and_commands_are_plain_data() -> None:
-    at, job = grown()
+    at, job = start_grown_job()
     for said in [c for c in at.log if isinstance(c, ResizeJob)]:
         assert from_plain(to_plain(said)) == said
     event = Resized(job, 1, at.job(job).placement, "why")
@@ -463,7 +467,7 @@ def test_bounds_of_a_queue_can_change_while_jobs_run() -> None:
 
 
 def test_an_elastic_job_that_is_started_again_has_its_least() -> None:
-    at, job = grown()
+    at, job = start_grown_job()
     at.slow = False
     at.send(Requeued(job))
     assert size(at, job) == 1 and at.job(job).attempt == 2

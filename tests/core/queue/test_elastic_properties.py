@@ -42,7 +42,7 @@ def elastic_happenings(draw: st.DrawFn) -> list[tuple[Any, ...]]:
 class ElasticDriver(Driver):
     """Also of elastic jobs."""
 
-    lost: frozenset[int] = frozenset()
+    lost_jobs: frozenset[int] = frozenset()
     queues = QUICK
 
     def machine(self, capacity: Any) -> Machine:
@@ -70,7 +70,7 @@ class ElasticDriver(Driver):
         elif what[0] == "lost":
             for job in self.list_resizable_jobs():
                 if not job.resizing and len(job.placement) > 1:
-                    self.lost |= {job.job_id}
+                    self.lost_jobs |= {job.job_id}
                     at.send(Resized(job.job_id, job.attempt, job.placement[1:], "it is lost"))
                     break
         elif what[0] == "wish":
@@ -127,7 +127,7 @@ def check_elastic_jobs(driver: ElasticDriver) -> None:
             continue
         least, most = sizes.min_size(spec), spec.elastic.most_members or spec.elastic.most_milli
         assert sizes.size(spec) <= most, job
-        assert sizes.size(spec) >= least or job.job_id in driver.lost, job
+        assert sizes.size(spec) >= least or job.job_id in driver.lost_jobs, job
         if job.state is JobState.RUNNING and job.job_id not in world.stopping:
             assert sizes.has(spec, world.held[job.job_id]) == sizes.size(spec), job
             assert world.held[job.job_id] == (job.resizing or job.placement), job

@@ -161,7 +161,7 @@ class Driver:
         self.slices(self.direct)
 
 
-def there(job: Job) -> Placement:
+def largest_placement(job: Job) -> Placement:
     """What a running job may have in fact: all of what it has and what it becomes."""
     if job.resizing and sizes.subtract_placement(job.spec, job.resizing, job.placement):
         return job.resizing
@@ -169,7 +169,7 @@ def there(job: Job) -> Placement:
 
 
 def width_milli(job: Job) -> int:
-    return sum(share.min_milli for place in there(job) for share in place.shares)
+    return sum(share.min_milli for place in largest_placement(job) for share in place.shares)
 
 
 def sound(driver: Driver) -> None:
@@ -183,7 +183,7 @@ def sound(driver: Driver) -> None:
         job = machine.jobs[job_id]
         assert job.state is JobState.RUNNING or (job.state is JobState.SUSPENDED and job.stop_to), job
         if job.state is JobState.RUNNING:
-            for place in there(job):
+            for place in largest_placement(job):
                 for share in place.shares:
                     used[share.device_uuid] = used.get(share.device_uuid, 0) + share.min_milli
             for account in world.lines[job.spec.queue].account.chain:
@@ -192,7 +192,7 @@ def sound(driver: Driver) -> None:
         assert job.state is not JobState.RUNNING or job.resizing or len(job.placement) in (1, job.spec.members)
     for job in machine.jobs.values():
         if job.job_id in at.running or (job.state is JobState.SUSPENDED and job.suspended_how is How.PAUSE):
-            for share in (share for place in there(job) for share in place.shares):
+            for share in (share for place in largest_placement(job) for share in place.shares):
                 memory[share.device_uuid] = memory.get(share.device_uuid, 0) + share.mem_min_bytes
     assert all(size <= 16 * GIB for size in memory.values()), memory
     for uuid, milli in used.items():
@@ -228,10 +228,10 @@ def sound(driver: Driver) -> None:
         ) + sum(width_milli(j) - j.width_milli for j in jobs if j.job_id in world.shrinking)
         assert line.account.claimed_amount.milli == sum(j.width_milli for j in jobs if j.job_id in world.claims)
     if not world.stopping and not any(job.resizing for job in machine.jobs.values()):
-        conserved(driver)
+        check_work_conservation(driver)
 
 
-def conserved(driver: Driver) -> None:
+def check_work_conservation(driver: Driver) -> None:
     """Nothing that fits waits, and guarantees are met."""
     world = driver.shell.machine._world
     assert not world.claims

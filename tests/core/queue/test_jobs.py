@@ -423,18 +423,18 @@ def test_one_users_many_shapes_do_not_hold_a_decision_up(policy: str, looked_at:
     """Each would be tried in every decision, and have those that run put aside to see whether it fits then."""
 
     class Counting(CountedCluster):
-        asked: ClassVar[set[int]] = set()
+        asked_jobs: ClassVar[set[int]] = set()
 
         def place(self, job: Job) -> Placement | None:
             if job.spec.uid != 1:
                 return super().place(job)
-            self.asked.add(job.job_id)
+            self.asked_jobs.add(job.job_id)
             return None
 
     at = Shell(Machine((queue(policy=policy),), Counting(1000), make_policy, tries_max=40))
     at.submit(gpus(0.1, priority=-1, uid=3), 8)
-    Counting.asked.clear()
+    Counting.asked_jobs.clear()
     many = [Submitted((job_id,), gpus(job_id / 1000, uid=1)) for job_id in range(101, 141)]
     at.send(*many, Submitted((200,), gpus(0.1, uid=2)))
     assert 200 in at.running, "others' jobs are looked at all the same"
-    assert len(Counting.asked) == looked_at
+    assert len(Counting.asked_jobs) == looked_at

@@ -22,7 +22,7 @@ def test_every_answer_is_that_of_a_sorted_list(length: int, monkeypatch: pytest.
 
     @settings(max_examples=examples(150), deadline=None)
     @given(OPERATIONS, st.integers(0, 31), st.integers(0, 30))
-    def same(operations: list[tuple[str, int, int]], skip: int, asked: int) -> None:
+    def same(operations: list[tuple[str, int, int]], skip: int, key: int) -> None:
         tested = Order()
         plain: dict[int, tuple[Entry, int, int]] = {}
         for what, job_id, number in operations:
@@ -40,7 +40,7 @@ def test_every_answer_is_that_of_a_sorted_list(length: int, monkeypatch: pytest.
         entries = sorted(plain.values())
         assert list(tested) == [entry[1] for entry, _, _ in entries]
         assert len(tested) == len(plain) and tested.weight == sum(weight for _, _, weight in entries)
-        point = ((asked % 10,), asked)
+        point = ((key % 10,), key)
         left = [entry for entry, bit, _ in entries if not bit & skip]
         assert tested.next(None, skip) == (left[0] if left else None)
         assert tested.next(point, skip) == next((entry for entry in left if entry > point), None)

@@ -22,14 +22,14 @@ COMMANDS = get_args(events.Command)
 def test_comes_back(kind: type) -> None:
     @settings(max_examples=examples(20), deadline=None)
     @given(st.from_type(kind))
-    def check(said: Any) -> None:
-        plain = json.loads(json.dumps(record.to_plain(said)))
+    def check(entry: Any) -> None:
+        plain = json.loads(json.dumps(record.to_plain(entry)))
         again = record.from_plain(plain)
         assert type(again) is kind
         assert record.to_plain(again) == plain
         # a Job or a Node is only equal to itself; `run` is not kept
         if kind not in (events.SaveJob, events.Submitted, events.Changed, events.NodesChanged):
-            assert again == said
+            assert again == entry
 
     check()
 
@@ -43,7 +43,7 @@ def test_parts_come_back(job: Job, queue: QueueSpec, node: Node) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "message"),
     [
         ({"type": "Exploded"}, "Exploded"),
         ({"type": "Held"}, "job_id"),
@@ -53,6 +53,6 @@ def test_parts_come_back(job: Job, queue: QueueSpec, node: Node) -> None:
         ({"type": "RoomChanged", "node": "n", "direct": [["u", 1]], "offered": []}, "2 items, not 3"),
     ],
 )
-def test_refused(data: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_refused(data: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         record.from_plain(data)

@@ -20,8 +20,8 @@ def shell(devices: int = 2, **fields: bool) -> Shell:
     return Shell(Machine(queues, cluster, make_policy, hows=(How.REQUEUE,)))
 
 
-def reserve(at: Shell, *found: Reservation) -> None:
-    at.send(ReservationsChanged(found))
+def reserve(at: Shell, *reservations: Reservation) -> None:
+    at.send(ReservationsChanged(reservations))
 
 
 def window(*devices: int, begin_s: int = 100, end_s: int = 200, **fields: str) -> Reservation:

@@ -22,7 +22,7 @@ from vgpud.core.queue.machine import Machine
 GIB = 1 << 30
 
 
-def refused(at: Shell, job_id: int, amount: float, *, by_admin: bool = False, **fields: Any) -> str:
+def refusal_message(at: Shell, job_id: int, amount: float, *, by_admin: bool = False, **fields: Any) -> str:
     spec = replace(at.job(job_id).spec, ask=gpus(amount).ask, **fields)
     denied = at.machine.refusal(Changed(job_id, spec, by_admin))
     assert isinstance(denied, Denied)
@@ -48,7 +48,7 @@ def test_what_is_given_is_free_when_the_slice_is_smaller() -> None:
     change(at, job, ask=gpus(0.5).ask)
     resize = [command for command in at.log if isinstance(command, ResizeJob)][-1]
     assert at.running == {job} and at.job(job).resizing == resize.placement
-    assert refused(at, job, 0.25) == f"job {job} is being resized: try again in a moment"
+    assert refusal_message(at, job, 0.25) == f"job {job} is being resized: try again in a moment"
     at.send(Resized(job, resize.attempt, resize.placement))
     assert at.running == {job, waits}
 
@@ -101,7 +101,8 @@ def test_a_waiting_job_is_not_overtaken() -> None:
     job, _ = at.submit(gpus(0.5)), at.submit(gpus(1))
     at.submit(gpus(1))
     assert (
-        refused(at, job, 0.75) == f"job {job} cannot grow while other jobs wait: only an admin may let it overtake them"
+        refusal_message(at, job, 0.75)
+        == f"job {job} cannot grow while other jobs wait: only an admin may let it overtake them"
     )
     change(at, job, ask=gpus(0.25).ask)
     change(at, job, by_admin=True, ask=gpus(1).ask)
@@ -119,14 +120,14 @@ def test_only_jobs_that_could_run_are_overtaken() -> None:
     evicting = shell(1, queue(policy="priority"))
     low, high = evicting.submit(gpus(1)), evicting.submit(gpus(0.5, priority=9))
     assert evicting.running == {high} and evicting.state(low) == "suspended"
-    assert "while other jobs wait" in refused(evicting, high, 0.75, priority=9)
+    assert "while other jobs wait" in refusal_message(evicting, high, 0.75, priority=9)
 
 
 def test_a_reserved_device_is_not_grown_on() -> None:
     at = shell(1, queue(), queue("team"))
     job = at.submit(gpus(0.25, preemptible=False))
     at.send(ReservationsChanged((Reservation("exam", "n", ("all",), 0, 10**6 * SECOND_NS, "team"),)))
-    assert "its device is reserved" in refused(at, job, 0.5, preemptible=False)
+    assert "its device is reserved" in refusal_message(at, job, 0.5, preemptible=False)
 
 
 def test_memory_that_followed_the_gpus_stays() -> None:
@@ -145,7 +146,7 @@ def test_a_smaller_job_is_one_even_where_a_new_one_of_its_size_would_be_refused(
     job = at.submit(gpus(1))
     at.send(QueuesChanged((queue(limit_milli=500),)))
     change(at, job, ask=gpus(0.75).ask)
-    assert "it needs a part of a GPU" in refused(at, job, 0)
+    assert "it needs a part of a GPU" in refusal_message(at, job, 0)
 
 
 def test_what_is_learned_of_jobs_like_it_follows_its_size() -> None:
@@ -164,27 +165,27 @@ def test_growth_that_is_refused() -> None:
     at = shell(2, queue(limit_milli=900), queue("team", guarantee_milli=1500))
     job = at.submit(gpus(0.5))
     fixed = at.submit(gpus(0.25, preemptible=False))
-    assert "queue default has 0.75 of its limit" in refused(at, job, 0.8)
-    assert "would take what other queues are guaranteed" in refused(at, fixed, 0.65)
+    assert "queue default has 0.75 of its limit" in refusal_message(at, job, 0.8)
+    assert "would take what other queues are guaranteed" in refusal_message(at, fixed, 0.65)
     full = shell(1)
     one = full.submit(gpus(0.5))
     full.submit(gpus(0.25))
-    assert refused(full, one, 0.8) == f"job {one} cannot grow: its device has less than 0.3 GPU free"
+    assert refusal_message(full, one, 0.8) == f"job {one} cannot grow: its device has less than 0.3 GPU free"
 
 
 def test_jobs_that_are_not_resized() -> None:
     at = shell(4, queue(policy="priority"), slow=True)
     wide = at.submit(gpus(1))
-    assert "runs on one device: queue it again" in refused(at, wide, 2)
+    assert "runs on one device: queue it again" in refusal_message(at, wide, 2)
     held = replace(gpus(0.5), ask=replace(gpus(0.5).ask, spec=replace(gpus(0.5).ask.spec, min_milli=250)))
     bounded = at.submit(held)
     smaller = replace(held.ask, spec=replace(held.ask.spec, gpus_milli=400))
     denied = at.machine.refusal(Changed(bounded, replace(held, ask=smaller), True))
     assert denied is not None and "has several slices, or a minimum of its own" in denied.message
-    assert "only its time limit and GPUs can be changed" in refused(at, wide, 0.5, priority=3)
+    assert "only its time limit and GPUs can be changed" in refusal_message(at, wide, 0.5, priority=3)
     goes = at.submit(gpus(0.5))
     at.submit(gpus(4, priority=9))
-    assert "is being stopped" in refused(at, goes, 0.25) or "is suspended" in refused(at, goes, 0.25)
+    assert "is being stopped" in refusal_message(at, goes, 0.25) or "is suspended" in refusal_message(at, goes, 0.25)
 
 
 @pytest.mark.parametrize("amount", [0.001, 0.3, 0.999])

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.core.queue.test_vain import cluster, offering, on
+from tests.core.queue.test_vain import cluster, offering, spec_on_device
 from tests.core.queue.world import Shell, gpus, make_policy, queue
 from vgpud.core.jobs.events import Event, NodesChanged, QueuesChanged, RoomChanged
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, How, JobSpec, QueueSpec
@@ -20,15 +20,15 @@ def shell(*queues: QueueSpec) -> Shell:
 
 #: what takes a device away -> a job that cannot start then
 LOSSES: dict[str, tuple[Event, JobSpec]] = {
-    "drained": (offering("n0", "0-0"), on("0-1")),
-    "both of a node": (RoomChanged("n0", (), ()), on("0-0")),
+    "drained": (offering("n0", "0-0"), spec_on_device("0-1")),
+    "both of a node": (RoomChanged("n0", (), ()), spec_on_device("0-0")),
     "one of each node": (offering("n0", "0-0"), gpus(2, one_per_node=True, members=2)),
-    "the node is gone": (NodesChanged(tuple(cluster(nodes=1))), on("1-0")),
+    "the node is gone": (NodesChanged(tuple(cluster(nodes=1))), spec_on_device("1-0")),
     "the device is lost": (
         NodesChanged(tuple(replace(node, devices=node.devices[:1]) for node in cluster(nodes=2))),
         gpus(2),
     ),
-    "less memory": (NodesChanged(tuple(cluster(nodes=2, memory_bytes=1 << 30))), on("0-0")),
+    "less memory": (NodesChanged(tuple(cluster(nodes=2, memory_bytes=1 << 30))), spec_on_device("0-0")),
     "a lowered limit": (QueuesChanged((queue(strict=True, limit_milli=1000),)), gpus(2)),
 }
 
@@ -58,7 +58,7 @@ def test_a_strict_queue_does_not_wait_for_what_cannot_start(loss: str, backfill:
 def test_the_queue_waits_for_it_again_when_its_device_is_back() -> None:
     at = shell(queue(strict=True))
     blocker = at.submit(gpus(2, members=2))
-    first = at.submit(on("0-1"))
+    first = at.submit(spec_on_device("0-1"))
     at.send(offering("n0", "0-0"))
     at.end(blocker)
     passing = at.submit(gpus(1))
@@ -70,7 +70,7 @@ def test_the_queue_waits_for_it_again_when_its_device_is_back() -> None:
 def test_a_suspended_job_whose_device_is_drained_delays_no_other() -> None:
     at = shell(queue(strict=True, policy="priority"))
     small = {"mem_min_bytes": 4 << 30, "mem_max_bytes": 4 << 30}
-    spec = on("0-0")
+    spec = spec_on_device("0-0")
     spec = replace(spec, ask=replace(spec.ask, spec=replace(spec.ask.spec, **small)))
     low, high = at.submit(spec), at.submit(replace(spec, priority=5))
     at.answer_stops()

@@ -37,11 +37,11 @@ def machine(*queues: QueueSpec, nodes: list[Node] | None = None, hows: tuple[How
     return Shell(Machine(queues, Cluster(nodes or cluster()), registry.make, hows=hows), slow=True)
 
 
-def stopped(at: Shell) -> list[int]:
+def stopped_jobs(at: Shell) -> list[int]:
     return [stop.job_id for stop in at.stops]
 
 
-def on(device: str, amount: float = 1, **fields: object) -> JobSpec:
+def spec_on_device(device: str, amount: float = 1, **fields: object) -> JobSpec:
     spec = gpus(amount, **fields)
     return replace(spec, ask=Ask(replace(spec.ask.spec, device_uuids=(device,))))
 
@@ -51,19 +51,19 @@ def on(device: str, amount: float = 1, **fields: object) -> JobSpec:
 
 def test_no_job_on_a_drained_device_stops_for_one_that_cannot_start() -> None:
     at = machine(queue(policy="priority(preempt)"), nodes=cluster(nodes=1))
-    at.submit(on("0-0")), at.submit(on("0-1"))
+    at.submit(spec_on_device("0-0")), at.submit(spec_on_device("0-1"))
     at.send(offering("n0", "0-0"))
     high = at.submit(gpus(2, priority=10))
-    assert stopped(at) == []
+    assert stopped_jobs(at) == []
     assert at.state(high) == "pending"
 
 
 def test_no_job_on_a_drained_device_stops_for_one_that_starts_elsewhere() -> None:
     at = machine(queue(policy="priority(preempt)"), nodes=cluster(nodes=1))
-    there, drained = at.submit(on("0-0")), at.submit(on("0-1"))
+    there, drained = at.submit(spec_on_device("0-0")), at.submit(spec_on_device("0-1"))
     at.send(offering("n0", "0-0"))
     at.submit(gpus(1, priority=10))
-    assert stopped(at) == [there]
+    assert stopped_jobs(at) == [there]
     assert drained in at.running
 
 
@@ -72,21 +72,21 @@ def test_no_job_on_a_drained_device_stops_for_another_queues_guarantee() -> None
     at.submit(gpus(1), count=2)
     at.send(offering("n0", "0-0"))
     at.submit(gpus(2, queue="team"))
-    assert stopped(at) == []
+    assert stopped_jobs(at) == []
 
 
 def test_no_suspended_job_gives_up_what_it_has_on_a_drained_device() -> None:
     hows = (How.PAUSE, How.EVICT, How.REQUEUE)
     at = machine(queue(policy="priority(preempt)"), nodes=cluster(nodes=1), hows=hows)
     size = {"mem_min_bytes": 8 * GIB, "mem_max_bytes": 8 * GIB}
-    low, middle = on("0-0", priority=0), on("0-0", priority=5)
+    low, middle = spec_on_device("0-0", priority=0), spec_on_device("0-0", priority=5)
     first = at.submit(replace(low, ask=Ask(replace(low.ask.spec, **size))))
     at.submit(replace(middle, ask=Ask(replace(middle.ask.spec, **size))))
     at.answer_stops()
     assert at.state(first) == "suspended"
     at.send(offering("n0", "0-1"))
     at.submit(gpus(2, priority=10))
-    assert stopped(at) == []
+    assert stopped_jobs(at) == []
 
 
 def preempting(jobs: int = 3, **fields: object) -> QueueSpec:
@@ -116,9 +116,9 @@ def test_what_runs_fits_where_it_runs(change: str) -> None:
     at.send(CHANGES[change])
     at.send(offering("n0", "0-1"))
     small = {"min_milli": 100, "mem_min_bytes": GIB, "mem_max_bytes": GIB}
-    high = on("0-0", priority=10)
+    high = spec_on_device("0-0", priority=10)
     at.submit(replace(high, ask=Ask(replace(high.ask.spec, **small))))
-    assert stopped(at) == []
+    assert stopped_jobs(at) == []
 
 
 # ---- whatever happens ----
@@ -198,7 +198,7 @@ class World:
         self.at.send(event)
 
 
-def judged(at: Shell) -> list[str]:
+def collect_useless_preemptions(at: Shell) -> list[str]:
     """Looks at every decision of this shell from now on: what is vain in it."""
     found: list[str] = []
     carry = at.carry
@@ -249,7 +249,7 @@ def test_a_job_that_is_stopped_frees_capacity_for_one_that_starts(
     preemptions, seed = 0, 0
     while preemptions < (1000 if is_nightly() else 30):
         world = World(seed, policy, placement, hows)
-        found = judged(world.at)
+        found = collect_useless_preemptions(world.at)
         for _ in range(60):
             world.happens()
             assert not found, (seed, found)

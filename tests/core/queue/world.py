@@ -157,13 +157,13 @@ class Rank(Plain):
 
     name = "rank"
     dynamic = True
-    least = 0
+    least_attained_ns = 0
 
     def before_all(self, jobs: list[Job], now_ns: int) -> None:
-        self.least = min((job.attained_at(now_ns) for job in jobs), default=0)
+        self.least_attained_ns = min((job.attained_at(now_ns) for job in jobs), default=0)
 
     def key(self, job: Job, now_ns: int) -> tuple[int, ...]:
-        return (job.attained_at(now_ns) - self.least,)
+        return (job.attained_at(now_ns) - self.least_attained_ns,)
 
 
 class Learning(Plain):

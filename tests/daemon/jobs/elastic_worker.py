@@ -32,7 +32,7 @@ WHO = {
 class Worker:
     def __init__(self) -> None:
         self.generation = 0
-        self.left = threading.Event()
+        self.leave_event = threading.Event()
 
     def say(self, what: str) -> None:
         with (DIRECTORY / "log").open("a") as log:
@@ -40,7 +40,7 @@ class Worker:
 
     def talk(self) -> None:
         """One stream after another, as long as it lives."""
-        while not self.left.is_set():
+        while not self.leave_event.is_set():
             said: queue.SimpleQueue[pb.WorkRequest | None] = queue.SimpleQueue()
             said.put(pb.WorkRequest(generation=self.generation, **WHO))
             try:
@@ -53,14 +53,14 @@ class Worker:
             said.put(None)
             time.sleep(0.1)
 
-    def handle_membership(self, response: pb.WorkResponse, said: queue.SimpleQueue[pb.WorkRequest | None]) -> None:
+    def handle_membership(self, response: pb.WorkResponse, requests: queue.SimpleQueue[pb.WorkRequest | None]) -> None:
         if WORKER not in response.workers:
             self.say(f"leaves {response.generation}")
-            self.left.set()
+            self.leave_event.set()
             return
         if not response.store:
             if response.workers[0] == WORKER:
-                said.put(
+                requests.put(
                     pb.WorkRequest(
                         generation=response.generation, store=f"127.0.0.1:{1000 + response.generation}", **WHO
                     )
@@ -70,9 +70,9 @@ class Worker:
             self.generation = response.generation
             members = ",".join(map(str, response.workers))
             self.say(f"works {response.generation} {members} at {response.store} batch {response.batch}")
-            said.put(pb.WorkRequest(generation=response.generation, joined=True, idle_seconds=0.01, **WHO))
+            requests.put(pb.WorkRequest(generation=response.generation, joined=True, idle_seconds=0.01, **WHO))
             for report in self.reports(response.generation):
-                said.put(report)
+                requests.put(report)
 
     def reports(self, generation: int) -> Iterator[pb.WorkRequest]:
         speed = 10 if (DIRECTORY / f"slow-{WORKER}").exists() else 100
@@ -86,7 +86,7 @@ def main() -> None:
     worker.say("starts")
     if not (DIRECTORY / f"mute-{WORKER}").exists():
         threading.Thread(target=worker.talk, daemon=True).start()
-    while not worker.left.is_set() and not (DIRECTORY / "done").exists():
+    while not worker.leave_event.is_set() and not (DIRECTORY / "done").exists():
         if (DIRECTORY / f"fail-{WORKER}").exists():
             worker.say("fails")
             os._exit(3)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.daemon.node import Node, eventually
+from tests.daemon.node import Node, wait_until
 from vgpud import paths
 from vgpud.host import processes
 from vgpud.simdevice.process import SimulatedDevice
@@ -72,17 +72,17 @@ class QueueNode:
     def until(self, job_id: int, *states: str) -> pb.Job:
         """The job as soon as it is in one of these states."""
 
-        def there() -> pb.Job | None:
+        def find_job() -> pb.Job | None:
             job = self.get(job_id)
             return job if words.JOB_STATE.to_word(job.state) in states else None
 
-        found: pb.Job = eventually(there, f"job {job_id} {' or '.join(states)}; it is {self.get(job_id)}")
+        found: pb.Job = wait_until(find_job, f"job {job_id} {' or '.join(states)}; it is {self.get(job_id)}")
         return found
 
-    def ended(self, job_id: int) -> pb.Job:
+    def wait_for_end(self, job_id: int) -> pb.Job:
         return self.until(job_id, *ENDED)
 
-    def written(self, name: str) -> str:
+    def read_file(self, name: str) -> str:
         path = self.work / name
         return path.read_text() if path.exists() else ""
 
@@ -111,4 +111,4 @@ def end_jobs(directory: Path) -> None:
         (begun.parent / "stop").write_text("grace_ms 0\n")
         with contextlib.suppress(ProcessLookupError):
             os.kill(supervisor, signal.SIGTERM)
-        eventually(lambda pid=supervisor: not processes.runs(pid), "the end of a job")
+        wait_until(lambda pid=supervisor: not processes.runs(pid), "the end of a job")

@@ -31,7 +31,7 @@ class Jobs:
     def __init__(self, workers: int) -> None:
         self.job = job_of(workers)
         self.machine = SimpleNamespace(jobs={1: self.job})
-        self.saved: list[str | None] = []
+        self.saved_groups: list[str | None] = []
         self.notes: list[str] = []
         self.disk = asyncio.Event()
         self.disk.set()
@@ -41,7 +41,7 @@ class Jobs:
         self.elastic = ElasticController(self, {1: group_record.dump(new_group(self.job))})  # type: ignore[arg-type]
 
     def save_group(self, job_id: int, text: str | None) -> None:
-        self.saved.append(text)
+        self.saved_groups.append(text)
 
     async def on_disk(self, job_ids: object) -> None:
         await self.disk.wait()
@@ -70,34 +70,34 @@ async def take_message(mailbox: Mailbox) -> Membership | Denied | None:
     return await asyncio.wait_for(mailbox.take(), 10)
 
 
-def alone(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+def run_on_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
     @wraps(test)
-    def run(*given_: Any, **named: Any) -> None:
-        asyncio.run(test(*given_, **named))
+    def run(*arguments: Any, **options: Any) -> None:
+        asyncio.run(test(*arguments, **options))
 
     return run
 
 
-@alone
+@run_on_loop
 async def test_a_membership_is_sent_when_the_disk_has_it() -> None:
     jobs = Jobs(1)
     jobs.disk.clear()
     mailbox = jobs.hello(0)
     await asyncio.sleep(0.05)
     assert mailbox._message is None
-    assert jobs.saved and jobs.saved[-1] and group_record.parse(jobs.saved[-1]).generation == 1
+    assert jobs.saved_groups and jobs.saved_groups[-1] and group_record.parse(jobs.saved_groups[-1]).generation == 1
     jobs.disk.set()
     assert await take_message(mailbox) == Membership(1, (0,), reason="all started workers are ready")
 
 
-@alone
+@run_on_loop
 async def test_a_disk_that_is_full_does_not_keep_workers_apart() -> None:
     jobs = Jobs(1)
     jobs.full = True
     assert isinstance(await take_message(jobs.hello(0)), Membership)
 
 
-@alone
+@run_on_loop
 async def test_another_stream_of_a_worker_takes_the_place_of_the_first() -> None:
     jobs = Jobs(1)
     first = jobs.hello(0)
@@ -109,7 +109,7 @@ async def test_another_stream_of_a_worker_takes_the_place_of_the_first() -> None
     assert isinstance(await take_message(second), Membership)
 
 
-@alone
+@run_on_loop
 async def test_streams_end_with_their_attempt() -> None:
     jobs = Jobs(1)
     mailbox = jobs.hello(0)
@@ -117,12 +117,12 @@ async def test_streams_end_with_their_attempt() -> None:
     jobs.elastic.forget(1)
     denied = await take_message(mailbox)
     assert isinstance(denied, Denied) and "attempt 1 of job 1 has ended" in denied.message
-    assert jobs.saved[-1] is None
+    assert jobs.saved_groups[-1] is None
     jobs.job.state = JobState.COMPLETED
     assert isinstance(jobs.elastic.open_stream(ProgressReport(1, 1, 0)), Denied)
 
 
-@alone
+@run_on_loop
 async def test_memberships_without_end_leave_no_timers_behind() -> None:
     jobs = Jobs(1)
     loop = asyncio.get_running_loop()
@@ -132,7 +132,7 @@ async def test_memberships_without_end_leave_no_timers_behind() -> None:
     assert len(timers) < 10
 
 
-@alone
+@run_on_loop
 async def test_after_a_failure_later_deadlines_are_still_met() -> None:
     jobs = Jobs(1)
     await take_message(jobs.hello(0))
@@ -145,12 +145,12 @@ async def test_after_a_failure_later_deadlines_are_still_met() -> None:
     assert list(jobs.elastic._timers) == [1]
 
 
-@alone
+@run_on_loop
 async def test_a_stream_that_cannot_be_read_any_more_ends() -> None:
     workers: Any = SimpleNamespace()
     calls, box = WorkCalls(workers, {1: 7}.get), Mailbox(1, 0)
 
-    def fails(said: ProgressReport) -> None:
+    def fails(report: ProgressReport) -> None:
         raise ZeroDivisionError
 
     async def requests() -> AsyncIterator[pb.WorkRequest]:
@@ -162,7 +162,7 @@ async def test_a_stream_that_cannot_be_read_any_more_ends() -> None:
     assert await asyncio.wait_for(box.take(), 10) is None
 
 
-@alone
+@run_on_loop
 async def test_streams_that_say_nothing_are_not_without_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api_workers, "caller", lambda: SimpleNamespace(uid=7))
     no_workers: Any = None

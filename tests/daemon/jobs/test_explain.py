@@ -34,7 +34,7 @@ class Explainer(Shell):
     def __init__(self, devices: int = 1, **rules: object) -> None:
         self.node = node("n1", devices)
         super().__init__(Machine((queue(**rules),), Cluster([self.node]), registry.make))
-        self.known = State(devices={device.uuid: device for device in self.node.devices})
+        self.node_state = State(devices={device.uuid: device for device in self.node.devices})
 
     def ask(self, job_id: int, uid: int | None = ANN, trail: Sequence[Fact] | None = None) -> list[tuple[str, str]]:
         """(kind, text) of each fact."""
@@ -52,7 +52,7 @@ class Explainer(Shell):
             estimated_start_ns=NEVER_NS if job.state.is_final else machine.estimated_start(job_id, self.now_ns),
             measured_milli=job.spec.ask.utilisation_milli or -1,
         )
-        return explain(machine, self.known, shown, Known(facts, said, anomalies, self.now_ns, uid))
+        return explain(machine, self.node_state, shown, Known(facts, said, anomalies, self.now_ns, uid))
 
 
 def spec(gpus: float = 0.5, mem: int = 8 * GIB, uid: int = ANN, name: str = "train", **fields: object) -> JobSpec:
@@ -118,21 +118,21 @@ def test_what_helps_is_true() -> None:
     st.tuples(st.integers(1, 20), st.integers(1, 80)),
     st.booleans(),
 )
-def test_whatever_helps_starts_it(rows: list[tuple[int, int]], wanted: tuple[int, int], elastic: bool) -> None:
+def test_whatever_helps_starts_it(rows: list[tuple[int, int]], request: tuple[int, int], elastic: bool) -> None:
     """Jobs of twentieths of a device and GiB: each piece of advice, followed in the same world, is true."""
 
     def world() -> tuple[Explainer, int]:
         explainer = Explainer(2)
         for twentieths, gib in rows:
             explainer.submit(spec(twentieths / 20, gib * GIB))
-        made = spec(wanted[0] / 20, wanted[1] * GIB)
-        return explainer, explainer.submit(replace(made, elastic=Elastic(wanted[0] * 50, 1000)) if elastic else made)
+        made = spec(request[0] / 20, request[1] * GIB)
+        return explainer, explainer.submit(replace(made, elastic=Elastic(request[0] * 50, 1000)) if elastic else made)
 
     explainer, job_id = world()
     for text in texts(explainer.ask(job_id), "help"):
         found = re.fullmatch(r"with --(gpus|mem) ([\d.]+?)(G|\.\.1)? it would start now", text)
         assert found, text
-        gpus, gib = (float(found[2]), wanted[1]) if found[1] == "gpus" else (wanted[0] / 20, int(found[2]))
+        gpus, gib = (float(found[2]), request[1]) if found[1] == "gpus" else (request[0] / 20, int(found[2]))
         other, _ = world()
         before = {j for j in other.machine.jobs if other.state(j) == "running"}
         started = other.submit(spec(gpus, gib * GIB))
@@ -212,7 +212,7 @@ def test_neighbours_of_others_have_neither_names_nor_owners() -> None:
     explainer.submit(spec(0.25, uid=BEN, name="secret"))
     share = Share("n1/0", 100, 100, GIB, GIB)
     made = Slice(User("theirs"), "u", 1, Spec(100), (share,), BEN, 0)
-    explainer.known.slices["theirs"] = made
+    explainer.node_state.slices["theirs"] = made
     assert texts(explainer.ask(own), "neighbour") == [
         "job 2 (second) has 0.25 GPU and 8GiB of device 0",
         "job 3 has 0.25 GPU and 8GiB of device 0",
@@ -281,7 +281,7 @@ def test_one_that_has_ended_and_is_known_by_the_store_alone() -> None:
     job = Job(77, spec(), 0, executed_ns=MINUTE_NS)
     job.state = job.state.FAILED
     job.reason = "it ended with exit code 3"
-    facts = explain(explainer.machine, explainer.known, job, Known(Facts(), [], (), 0, ANN))
+    facts = explain(explainer.machine, explainer.node_state, job, Known(Facts(), [], (), 0, ANN))
     assert [(fact.kind, fact.text) for fact in facts] == [
         ("queue", "it ended with exit code 3"),
         ("size", "0.5 GPU, as submitted; 8GiB of memory, as submitted"),

@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from tests.daemon.jobs.queue_node import MISSING, QueueNode, queue_node
-from tests.daemon.node import Node, eventually
+from tests.daemon.node import Node, wait_until
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 from vgpud.v1alpha1 import words
 
@@ -22,27 +22,27 @@ def queue(node: Node) -> Iterator[QueueNode]:
         yield made.start()
 
 
-def explained(queue: QueueNode, job_id: int) -> list[tuple[str, str]]:
+def explain_job(queue: QueueNode, job_id: int) -> list[tuple[str, str]]:
     answer = queue.jobs.ExplainJob(pb.ExplainJobRequest(job_id=job_id))
     assert answer.job.job_id == job_id
     return [(words.FACT_KIND.to_word(fact.kind), fact.text) for fact in answer.facts]
 
 
 def estimates(queue: QueueNode, job_id: int) -> list[str]:
-    return [text for kind, text in explained(queue, job_id) if kind == "estimate"]
+    return [text for kind, text in explain_job(queue, job_id) if kind == "estimate"]
 
 
 def test_what_was_learnt_and_decided_outlives_the_daemon(queue: QueueNode) -> None:
     for _ in range(3):
-        queue.ended(queue.submit("sleep 0.2", 500)[0])
+        queue.wait_for_end(queue.submit("sleep 0.2", 500)[0])
     (job_id,) = queue.submit("while [ ! -e go ]; do sleep 0.05; done", 1000)
     (alike,) = queue.submit("sleep 0.2", 500)
-    eventually(lambda: queue.get(alike).state == pb.JOB_STATE_COMPLETED, "it has room beside")
+    wait_until(lambda: queue.get(alike).state == pb.JOB_STATE_COMPLETED, "it has room beside")
     queue.until(job_id, "running")
-    before = [fact for fact in explained(queue, job_id) if fact[0] == "device"]
+    before = [fact for fact in explain_job(queue, job_id) if fact[0] == "device"]
     assert len(before) == 1 and "GPU on device " in before[0][1] and "best-fit" in before[0][1]
     queue.restart(signal.SIGKILL)
-    assert [fact for fact in explained(queue, job_id) if fact[0] == "device"] == before
+    assert [fact for fact in explain_job(queue, job_id) if fact[0] == "device"] == before
     (waiting,) = queue.submit("sleep 0.2", 500, hold=True)
     (text,) = estimates(queue, waiting)
     assert text.startswith("the last 4 jobs with the same command and size took about 1 s")
@@ -55,15 +55,15 @@ def test_one_that_waits_starts_when_it_does_what_would_help(queue: QueueNode) ->
     for job_id in held:
         queue.until(job_id, "running")
     (waiting,) = queue.submit("true", 500)
-    facts = explained(queue, waiting)
+    facts = explain_job(queue, waiting)
     assert facts[0][0] == "queue" and "no device has 0.5 GPU" in facts[0][1]
     assert ("help", "with --gpus 0.3 it would start now") in facts
-    assert queue.ended(queue.submit("true", 300)[0]).state == pb.JOB_STATE_COMPLETED
+    assert queue.wait_for_end(queue.submit("true", 300)[0]).state == pb.JOB_STATE_COMPLETED
 
 
 def test_who_is_not_there_is_refused(queue: QueueNode) -> None:
     with pytest.raises(grpc.RpcError) as caught:
-        explained(queue, 99)
+        explain_job(queue, 99)
     assert (caught.value.code(), caught.value.details()) == (
         grpc.StatusCode.NOT_FOUND,
         "no job 99: `vgpu job ls --all` lists yours",

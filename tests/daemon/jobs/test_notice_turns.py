@@ -36,14 +36,14 @@ def test_one_users_slow_notifications_delay_no_other(tmp_path: Path, monkeypatch
         never = asyncio.Event()
         slow: list[str] = []
 
-        async def posted(words: object, environment: dict[str, str]) -> str:
+        async def post_webhook(words: object, environment: dict[str, str]) -> str:
             if environment["VGPU_NOTICE_URL"].endswith("/9"):
                 return "quick"
             slow.append(environment["VGPU_NOTICE_URL"])
             await never.wait()
             return ""
 
-        monkeypatch.setattr(shell.Notifier, "_post_webhook", staticmethod(posted))
+        monkeypatch.setattr(shell.Notifier, "_post_webhook", staticmethod(post_webhook))
         notifier = shell.Notifier(notes, tmp_path / "notices", tmp_path / "none.sock")
         held = [asyncio.create_task(notifier.notify(job_of(uid), "end")) for uid in (1, 2, 3) for _ in range(400)]
         for _ in range(5):

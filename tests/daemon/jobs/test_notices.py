@@ -46,7 +46,7 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(made, ignore_errors=True)
 
 
-def notified(folder: Path, notice: NoticeTo) -> list[tuple[str, str]]:
+def run_notices(folder: Path, notice: NoticeTo) -> list[tuple[str, str]]:
     """What was noted until its programs have ended, and all of them forgotten."""
     launch = Launch(USER, USER, (), ("true",), "", "/", (), 0o22, (), "/l", notice=notice)
     job = Job(os.getpid() * 1000, JobSpec(Ask(Spec(500)), name="a; id", run=launch), 0, state=JobState.COMPLETED)
@@ -67,20 +67,20 @@ def notified(folder: Path, notice: NoticeTo) -> list[tuple[str, str]]:
 def test_a_command_runs_as_the_user_with_the_jobs_fields(folder: Path) -> None:
     out = folder / "home/out"
     script = f'echo "$(id -u) $VGPU_EVENT $VGPU_JOB_STATE $VGPU_JOB_NAME" > {out}'
-    assert notified(folder, NoticeTo(command=("/bin/sh", "-c", script))) == []
+    assert run_notices(folder, NoticeTo(command=("/bin/sh", "-c", script))) == []
     assert out.read_text() == f"{USER} end completed a; id\n"
     assert out.stat().st_uid == USER
 
 
 def test_a_command_that_fails_is_noted(folder: Path) -> None:
-    assert notified(folder, NoticeTo(command=("/bin/sh", "-c", "exit 7"))) == [
+    assert run_notices(folder, NoticeTo(command=("/bin/sh", "-c", "exit 7"))) == [
         ("job.notify_failed", "/bin/sh ended with exit code 7")
     ]
 
 
 def test_a_command_that_does_not_end_is_ended(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shell, "DEADLINE_S", 0.2)
-    (notification,) = notified(folder, NoticeTo(command=("/bin/sh", "-c", "trap '' TERM; sleep 600 & sleep 600")))
+    (notification,) = run_notices(folder, NoticeTo(command=("/bin/sh", "-c", "trap '' TERM; sleep 600 & sleep 600")))
     assert notification == ("job.notify_failed", "/bin/sh was ended after 0 s")
 
 
@@ -100,12 +100,12 @@ def test_a_webhook_gets_the_fields_as_json(folder: Path) -> None:
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        assert notified(folder, NoticeTo(webhook=f"http://127.0.0.1:{server.server_port}/hook")) == []
+        assert run_notices(folder, NoticeTo(webhook=f"http://127.0.0.1:{server.server_port}/hook")) == []
     finally:
         server.shutdown()
         server.server_close()
     gone = ("job.notify_failed", "the webhook could not be reached, or refused it")
-    assert notified(folder, NoticeTo(webhook=f"http://127.0.0.1:{server.server_port}/hook")) == [gone]
+    assert run_notices(folder, NoticeTo(webhook=f"http://127.0.0.1:{server.server_port}/hook")) == [gone]
     assert [(one["event"], one["job_state"], one["job_name"]) for one in got] == [("end", "completed", "a; id")]
 
 
@@ -114,7 +114,7 @@ def test_mail_goes_through_sendmail(folder: Path, monkeypatch: pytest.MonkeyPatc
     program.write_text(f'#!/bin/sh\n{{ echo "$@"; cat; }} > {out}\n')
     program.chmod(0o755)
     monkeypatch.setattr(notices, "SENDMAIL", (os.fspath(program),))
-    assert notified(folder, NoticeTo(mail="ann@example.org")) == []
+    assert run_notices(folder, NoticeTo(mail="ann@example.org")) == []
     lines = out.read_text().splitlines()
     assert lines[:2] == ["-i -- ann@example.org", f"Subject: vgpu job {os.getpid() * 1000} is completed"]
     assert out.stat().st_uid == USER

@@ -25,8 +25,8 @@ DAY = 24 * 3600 * S
 NOW_NS = 400 * DAY
 
 
-def events_into(said: list[Log]) -> Any:
-    return SimpleNamespace(note=said.append)
+def events_into(log: list[Log]) -> Any:
+    return SimpleNamespace(note=log.append)
 
 
 def world(folder: Path) -> tuple[Past, JobStore, list[Log]]:

@@ -139,11 +139,11 @@ def test_a_look_costs_as_much_as_there_are_jobs_and_not_their_square(jobs: Jobs,
     pass_time(jobs, progress, 70, **names)
     asked, counters = [0], jobs.host.counters.of_slice
 
-    def counted(made: Slice) -> list[SliceStats]:
+    def count_query(slice_: Slice) -> list[SliceStats]:
         asked[0] += 1
-        return counters(made)  # type: ignore[no-any-return]
+        return counters(slice_)  # type: ignore[no-any-return]
 
-    jobs.host.counters.of_slice = counted
+    jobs.host.counters.of_slice = count_query
     pass_time(jobs, progress, 5, **names)
     assert 0 < asked[0] < 10 * count
 

@@ -22,8 +22,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from tests.api.asker import Asker
 from tests.daemon.jobs.queue_node import MISSING, QueueNode, queue_node
-from tests.daemon.jobs.test_queue_live import refused
-from tests.daemon.node import Node, eventually
+from tests.daemon.jobs.test_queue_live import catch_refusal
+from tests.daemon.node import Node, wait_until
 from vgpud.core import events as ev
 from vgpud.core import origins
 from vgpud.core.jobs.model import Ask, Job, JobSpec, JobState, QueueSpec
@@ -70,11 +70,11 @@ def test_a_decision_to_start_that_was_saved_and_no_more_is_carried_out_once(queu
     jobs.close()
     change(queue, job_id, state=JobState.RUNNING, attempt=1, started_ns=placed.started_ns, placement=placed.placement)
     queue.start()
-    assert queue.ended(job_id).state == pb.JOB_STATE_COMPLETED
+    assert queue.wait_for_end(job_id).state == pb.JOB_STATE_COMPLETED
     queue.restart(signal.SIGKILL)
-    assert queue.written("ran") == "1\n"
+    assert queue.read_file("ran") == "1\n"
     (queue.work / "go").touch()
-    assert queue.ended(first).state == pb.JOB_STATE_COMPLETED
+    assert queue.wait_for_end(first).state == pb.JOB_STATE_COMPLETED
     assert queue.node.names() == []
 
 
@@ -82,18 +82,18 @@ def test_one_that_was_ordered_to_end_is_ordered_again(queue: QueueNode) -> None:
     (job_id,) = queue.submit("sleep 1000", 500)
     (again,) = queue.submit("echo $VGPU_JOB_ATTEMPT >> ran; while [ ! -e go ]; do sleep 0.02; done", 500)
     queue.until(job_id, "running")
-    eventually(lambda: queue.written("ran"), "its first attempt")
+    wait_until(lambda: queue.read_file("ran"), "its first attempt")
     queue.node.stop(signal.SIGKILL)
     change(queue, job_id, stopping="cancelled by its owner", stop_to=JobState.CANCELLED)
     change(queue, again, stopping="job 9 needs the room", stop_to=JobState.SUSPENDED)
     queue.start()
-    job = queue.ended(job_id)
+    job = queue.wait_for_end(job_id)
     assert (job.state, job.reason) == (pb.JOB_STATE_CANCELLED, "cancelled by its owner")
-    eventually(lambda: queue.get(again).preemptions == 1, "it makes room, although nobody needs it any more")
+    wait_until(lambda: queue.get(again).preemptions == 1, "it makes room, although nobody needs it any more")
     assert queue.until(again, "running").attempt == 1
     (queue.work / "go").touch()
-    assert queue.ended(again).state == pb.JOB_STATE_COMPLETED
-    assert queue.written("ran") == "1\n"
+    assert queue.wait_for_end(again).state == pb.JOB_STATE_COMPLETED
+    assert queue.read_file("ran") == "1\n"
 
 
 @pytest.mark.parametrize("code", [0, 9])
@@ -102,22 +102,22 @@ def test_one_that_ends_because_the_former_daemon_stopped_it_is_started_again(que
     its state then exits with 0, and has not completed."""
     tidies = f'trap "sleep 1.5; exit {code}" TERM; while :; do sleep 0.05; done'
     (job_id,) = queue.submit(f"echo $VGPU_JOB_ATTEMPT >> ran; [ $VGPU_JOB_ATTEMPT = 2 ] || {{ {tidies}; }}", 500)
-    eventually(lambda: queue.written("ran"), "its first attempt")
+    wait_until(lambda: queue.read_file("ran"), "its first attempt")
     queue.node.stop(signal.SIGKILL)
     begun = (queue.node.state / "jobs" / f"{job_id}.1" / "begun").read_text()
     (supervisor,) = [int(line.split()[1]) for line in begun.splitlines() if line.startswith("pid ")]
     os.kill(supervisor, signal.SIGTERM)
     change(queue, job_id, stopping="job 9 needs the room", stop_to=JobState.SUSPENDED)
     queue.start()
-    job = queue.ended(job_id)
+    job = queue.wait_for_end(job_id)
     assert (job.state, job.attempt) == (pb.JOB_STATE_COMPLETED, 2)
-    assert queue.written("ran") == "1\n2\n"
+    assert queue.read_file("ran") == "1\n2\n"
 
 
 def test_slices_without_their_job_go_at_the_next_start(queue: QueueNode) -> None:
     (job_id,) = queue.submit("while [ ! -e go ]; do sleep 0.02; done", 500)
     queue.until(job_id, "running")
-    eventually(lambda: queue.node.names(), "its slice")
+    wait_until(lambda: queue.node.names(), "its slice")
     queue.node.stop(signal.SIGKILL)
     (queue.work / "go").touch()
     change(queue, job_id, state=JobState.COMPLETED, ended_ns=1 << 61, placement=())
@@ -128,7 +128,7 @@ def test_slices_without_their_job_go_at_the_next_start(queue: QueueNode) -> None
 
 def test_what_cannot_be_started_fails_with_the_reason(queue: QueueNode) -> None:
     (job_id,) = queue.submit("true", 500, directory="/nonexistent")
-    job = queue.ended(job_id)
+    job = queue.wait_for_end(job_id)
     assert job.state == pb.JOB_STATE_FAILED
     assert "/nonexistent" in job.reason
     assert queue.node.names() == []
@@ -138,12 +138,12 @@ def test_no_user_fills_the_daemons_memory(node: Node) -> None:
     with queue_node(node, jobs_per_user_max="5") as queue:
         queue.start()
         queue.submit("true", 100, hold=True, array_indices=range(1, 5))
-        code, text = refused(lambda: queue.submit("true", 100, array_indices=[1, 2]))
+        code, text = catch_refusal(lambda: queue.submit("true", 100, array_indices=[1, 2]))
         assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert "4 jobs that have not ended" in text
         queue.restart(signal.SIGKILL)
         queue.submit("true", 100, hold=True)
-        assert refused(lambda: queue.submit("true", 100))[0] is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert catch_refusal(lambda: queue.submit("true", 100))[0] is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 def test_nothing_new_is_placed_on_a_drained_device(queue: QueueNode) -> None:
@@ -154,7 +154,7 @@ def test_nothing_new_is_placed_on_a_drained_device(queue: QueueNode) -> None:
     assert list(queue.until(one, "running").device_indices) in ([], [1])
     assert queue.get(two).state == pb.JOB_STATE_PENDING
     queue.node.nodes.UndrainDevice(pb.UndrainDeviceRequest(device_uuid=device.uuid))
-    assert queue.ended(two).state == pb.JOB_STATE_COMPLETED
+    assert queue.wait_for_end(two).state == pb.JOB_STATE_COMPLETED
     (queue.work / "go").touch()
 
 
@@ -273,7 +273,7 @@ def test_what_an_attempt_used_is_counted_once(tmp_path: Path) -> None:
 
 def test_fair_shares_outlive_the_daemon(queue: QueueNode) -> None:
     (job_id,) = queue.submit("sleep 1.5", 2000)
-    queue.ended(job_id)
+    queue.wait_for_end(job_id)
 
     def history() -> float:
         return queue.queues.ListQueues(pb.ListQueuesRequest()).queues[0].history_gpu_seconds
@@ -331,25 +331,27 @@ def test_nothing_is_half_queued_while_the_database_cannot_be_written(queue: Queu
     """What is asked for is refused and never runs; what ends meanwhile is kept in mind, and written when it can be."""
     (running,) = queue.submit("while [ ! -e go ]; do sleep 0.02; done; exit 4", 500)
     queue.until(running, "running")
-    eventually(lambda: queue.node.names(), "its slice")
+    wait_until(lambda: queue.node.names(), "its slice")
     with held_database(queue):
-        code, text = refused(lambda: queue.submit("touch ran", 500, "again", array_indices=[1, 2, 3]))
+        code, text = catch_refusal(lambda: queue.submit("touch ran", 500, "again", array_indices=[1, 2, 3]))
         assert code is grpc.StatusCode.UNAVAILABLE
         assert "nothing was changed" in text
         (queue.work / "go").touch()
-        assert queue.ended(running).exit_code == 4
-    eventually(
+        assert queue.wait_for_end(running).exit_code == 4
+    wait_until(
         lambda: all(job.state == pb.JOB_STATE_CANCELLED for job_id, job in queue.all().items() if job_id != running),
         "the end of what was refused",
     )
-    eventually(lambda: not queue.node.names(), "the end of its slice")
+    wait_until(lambda: not queue.node.names(), "the end of its slice")
     (after,) = queue.submit("touch after", 500)
-    assert queue.ended(after).state == pb.JOB_STATE_COMPLETED
+    assert queue.wait_for_end(after).state == pb.JOB_STATE_COMPLETED
     queue.restart(signal.SIGKILL)
     assert queue.get(running).exit_code == 4
     assert not (queue.work / "ran").exists()
     again = queue.submit("touch ran", 500, "again", array_indices=[1, 2, 3])
-    assert {queue.ended(job_id).state for job_id in again} == {pb.JOB_STATE_COMPLETED}, "as clients do by themselves"
+    assert {queue.wait_for_end(job_id).state for job_id in again} == {pb.JOB_STATE_COMPLETED}, (
+        "as clients do by themselves"
+    )
     assert again == queue.submit("touch ran", 500, "again", array_indices=[1, 2, 3])
 
 
@@ -371,7 +373,7 @@ def test_who_is_held_up_for_a_moment_notices_nothing(queue: QueueNode) -> None:
                 time.sleep(0.3)
                 assert not asked.done()
             asked.result(30)
-    eventually(lambda: queue.written("ran") == "" and (queue.work / "ran").exists(), "the job's end")
+    wait_until(lambda: queue.read_file("ran") == "" and (queue.work / "ran").exists(), "the job's end")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to ask as another user")
@@ -393,6 +395,6 @@ def test_users_make_slices_as_the_site_says_and_jobs_anyway(node: Node) -> None:
         finally:
             asker.close()
         (job_id,) = pb.SubmitJobResponse.FromString(raw).job_ids
-        assert queue.ended(job_id).state == pb.JOB_STATE_COMPLETED, queue.get(job_id).reason
-        assert queue.written("who") == "64001\n"
+        assert queue.wait_for_end(job_id).state == pb.JOB_STATE_COMPLETED, queue.get(job_id).reason
+        assert queue.read_file("who") == "64001\n"
         assert queue.node.create("admins", 100).queue == "default"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.daemon.jobs.queue_node import MISSING, QueueNode, queue_node
-from tests.daemon.node import Node, eventually
+from tests.daemon.node import Node, wait_until
 from vgpud.core.jobs.model import JobState
 from vgpud.simulate import replay
 from vgpud.v1alpha1 import vgpud_pb2 as pb
@@ -55,7 +55,7 @@ def submit_mixed(queue: QueueNode, policy: str) -> list[int]:
 def test_a_live_run_is_decided_again_in_the_same_way(queue: QueueNode, recording: Path, policy: str) -> None:
     ids = submit_mixed(queue, policy)
     assert len(ids) == JOBS
-    states = {words.JOB_STATE.to_word(queue.ended(job_id).state) for job_id in ids}
+    states = {words.JOB_STATE.to_word(queue.wait_for_end(job_id).state) for job_id in ids}
     assert {state.value for state in (JobState.COMPLETED, JobState.FAILED, JobState.TIMED_OUT)} <= states
     queue.node.stop()
     recorded = replay.read(recording)
@@ -71,8 +71,8 @@ def test_a_live_run_is_decided_again_in_the_same_way(queue: QueueNode, recording
 
 
 def test_what_was_decided_otherwise_is_found(queue: QueueNode, recording: Path) -> None:
-    queue.ended(queue.submit("true", 500)[0])
-    eventually(lambda: "JobEnded" in recording.read_text(), "the end in the recording")
+    queue.wait_for_end(queue.submit("true", 500)[0])
+    wait_until(lambda: "JobEnded" in recording.read_text(), "the end in the recording")
     queue.node.stop()
     text = recording.read_text()
     assert '"attempt": 1' in text

@@ -11,14 +11,14 @@ from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from tests.daemon.jobs.queue_node import MISSING, queue_node
-from tests.daemon.jobs.test_queue_live import refused
-from tests.daemon.node import Node, eventually
+from tests.daemon.jobs.test_queue_live import catch_refusal
+from tests.daemon.node import Node, wait_until
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 pytestmark = pytest.mark.skipif(MISSING, reason="the simulated driver or vgpu-job is not built")
 
 
-def later(seconds: int) -> Timestamp:
+def timestamp_in(seconds: int) -> Timestamp:
     return Timestamp(seconds=time.time_ns() // 10**9 + seconds)
 
 
@@ -26,7 +26,9 @@ def test_a_reservation_survives_a_restart_and_keeps_slices_and_jobs_away(node: N
     with queue_node(node) as queue:
         queue.start()
         devices = [device.uuid for device in queue.node.nodes.ListDevices(pb.ListDevicesRequest()).devices]
-        window = pb.Reservation(name="cabling", device_uuids=["0", *devices], end_time=later(3600), reason="new cables")
+        window = pb.Reservation(
+            name="cabling", device_uuids=["0", *devices], end_time=timestamp_in(3600), reason="new cables"
+        )
         made = queue.queues.CreateReservation(pb.CreateReservationRequest(reservation=window)).reservation
         assert made.begin_time.seconds and list(made.device_uuids) == devices, "UUIDs, each once"
         (job_id,) = queue.submit("true", 500)
@@ -35,11 +37,11 @@ def test_a_reservation_survives_a_restart_and_keeps_slices_and_jobs_away(node: N
         assert [one.name for one in listed] == ["cabling"]
         job = queue.get(job_id)
         assert (job.state, "reservation cabling (for no job: new cables)" in job.reason) == (pb.JOB_STATE_PENDING, True)
-        code, text = refused(lambda: queue.node.create("direct", 500))
+        code, text = catch_refusal(lambda: queue.node.create("direct", 500))
         assert code is grpc.StatusCode.FAILED_PRECONDITION
         assert "reservation cabling" in text
         queue.queues.DeleteReservation(pb.DeleteReservationRequest(name="cabling"))
-        assert queue.ended(job_id).state == pb.JOB_STATE_COMPLETED
+        assert queue.wait_for_end(job_id).state == pb.JOB_STATE_COMPLETED
         queue.node.create("direct", 500)
         queue.node.slices.DeleteSlice(pb.DeleteSliceRequest(name="direct"))
 
@@ -47,7 +49,7 @@ def test_a_reservation_survives_a_restart_and_keeps_slices_and_jobs_away(node: N
 def test_a_changed_job_and_a_later_begin_survive_a_restart(node: Node) -> None:
     with queue_node(node) as queue:
         queue.start()
-        (job_id,) = queue.submit("true", 500, begin_time=later(3600))
+        (job_id,) = queue.submit("true", 500, begin_time=timestamp_in(3600))
         assert "it was submitted to begin in" in queue.get(job_id).reason
         changed = pb.JobSpec(slice=pb.SliceSpec(gpus_milli=250), priority=-4)
         mask = FieldMask(paths=["slice.gpus_milli", "priority"])
@@ -56,7 +58,7 @@ def test_a_changed_job_and_a_later_begin_survive_a_restart(node: Node) -> None:
         job = queue.get(job_id)
         assert (job.state, job.gpus_milli, job.spec.priority) == (pb.JOB_STATE_PENDING, 250, -4)
         queue.jobs.UpdateJob(pb.UpdateJobRequest(job_id=job_id, update_mask=FieldMask(paths=["begin_time"])))
-        assert queue.ended(job_id).state == pb.JOB_STATE_COMPLETED
+        assert queue.wait_for_end(job_id).state == pb.JOB_STATE_COMPLETED
 
 
 def test_an_array_with_a_limit_and_a_notification(node: Node) -> None:
@@ -72,5 +74,5 @@ def test_an_array_with_a_limit_and_a_notification(node: Node) -> None:
         assert [queue.get(job_id).state for job_id in ids[1:]] == [pb.JOB_STATE_PENDING, pb.JOB_STATE_PENDING]
         assert "the array of job" in queue.get(ids[2]).reason
         (queue.work / "go").touch()
-        assert [queue.ended(job_id).state for job_id in ids] == [pb.JOB_STATE_COMPLETED] * 3
-        eventually(lambda: out.exists() and sorted(out.read_text().split()) == ["0", "4", "7"], "three notifications")
+        assert [queue.wait_for_end(job_id).state for job_id in ids] == [pb.JOB_STATE_COMPLETED] * 3
+        wait_until(lambda: out.exists() and sorted(out.read_text().split()) == ["0", "4", "7"], "three notifications")

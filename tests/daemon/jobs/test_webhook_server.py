@@ -12,7 +12,7 @@ import pytest
 
 from vgpud.core.jobs.facts import NoticeTo
 
-from .test_notices import folder, notified
+from .test_notices import folder, run_notices
 
 __all__ = ["folder"]
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="only root can run others' programs")]
@@ -27,7 +27,7 @@ class Hostile:
 
     def __init__(self, head: str) -> None:
         self.head = head
-        self.asked: list[str] = []
+        self.request_lines: list[str] = []
         self.sent_bytes = 0
         self.arguments: list[str] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -41,7 +41,7 @@ class Hostile:
             except OSError:
                 return
             with sock:
-                self.asked.append(sock.recv(65536).split(b"\r\n")[0].decode())
+                self.request_lines.append(sock.recv(65536).split(b"\r\n")[0].decode())
                 self.arguments += command_lines()
                 self._answer(sock)
 
@@ -81,14 +81,14 @@ OTHERS = ["HTTP/1.1 500 Broken\r\n\r\n", "HTTP/1.1 401 Who\r\nWWW-Authenticate: 
 
 @pytest.mark.parametrize("hostile", REDIRECTS + OTHERS, indirect=True)
 def test_a_refusal_of_any_kind_is_asked_once_and_not_read(folder: Path, hostile: Hostile) -> None:
-    assert notified(folder, NoticeTo(webhook=f"{hostile.url}/hook")) == [REFUSED]
-    assert hostile.asked == ["POST /hook HTTP/1.1"]
+    assert run_notices(folder, NoticeTo(webhook=f"{hostile.url}/hook")) == [REFUSED]
+    assert hostile.request_lines == ["POST /hook HTTP/1.1"]
     assert hostile.sent_bytes < MOST_BYTES, "what it sends is not read to its end"
 
 
 @pytest.mark.parametrize("hostile", ["HTTP/1.1 200 OK\r\n\r\n"], indirect=True)
 def test_a_success_is_not_read_and_its_address_not_shown(folder: Path, hostile: Hostile) -> None:
-    assert notified(folder, NoticeTo(webhook=f"{hostile.url}/secret-of-alice")) == []
+    assert run_notices(folder, NoticeTo(webhook=f"{hostile.url}/secret-of-alice")) == []
     assert hostile.sent_bytes < MOST_BYTES
     assert any("post.py" in line for line in hostile.arguments), "the program was running"
     assert not [line for line in hostile.arguments if "secret-of-alice" in line]

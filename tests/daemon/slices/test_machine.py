@@ -23,8 +23,8 @@ from vgpud.store.database import Store
 
 def on_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
     @wraps(test)
-    def run(*arguments: Any, **named: Any) -> None:
-        asyncio.run(asyncio.wait_for(test(*arguments, **named), 30))
+    def run(*arguments: Any, **options: Any) -> None:
+        asyncio.run(asyncio.wait_for(test(*arguments, **options), 30))
 
     return run
 

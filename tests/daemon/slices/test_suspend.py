@@ -58,27 +58,27 @@ class Driver:
     """What the helper says, once it is let go."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, state: str = AWAY) -> None:
-        self.asked: list[str] = []
+        self.actions: list[str] = []
         self.state = state
         self.go = asyncio.Event()
         monkeypatch.setattr(checkpoint_runner, "move", self._move)
 
     async def _move(self, action: str, *_: Any) -> Moved:
-        self.asked.append(action)
+        self.actions.append(action)
         await self.go.wait()
         return Moved(self.state, "" if self.state == AWAY else "the driver refused")
 
 
 def on_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
     @wraps(test)
-    def run(*arguments: Any, **named: Any) -> None:
-        asyncio.run(asyncio.wait_for(test(*arguments, **named), 30))
+    def run(*arguments: Any, **options: Any) -> None:
+        asyncio.run(asyncio.wait_for(test(*arguments, **options), 30))
 
     return run
 
 
-async def begun(driver: Driver) -> None:
-    while not driver.asked:
+async def wait_for_action(driver: Driver) -> None:
+    while not driver.actions:
         await asyncio.sleep(0)
 
 
@@ -87,7 +87,7 @@ async def test_who_goes_away_leaves_nothing_half_done(monkeypatch: pytest.Monkey
     node, driver = Node(), Driver(monkeypatch)
     controller = suspension_of(node)
     asked = asyncio.create_task(controller.suspend("a", True))
-    await begun(driver)
+    await wait_for_action(driver)
     asked.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asked
@@ -102,7 +102,7 @@ async def test_no_other_slice_comes_between(monkeypatch: pytest.MonkeyPatch) -> 
     node, driver = Node(), Driver(monkeypatch)
     controller = suspension_of(node)
     asked = asyncio.create_task(controller.suspend("a", True))
-    await begun(driver)
+    await wait_for_action(driver)
     for other in (controller.resume("a"), controller.suspend("a", False)):
         refused = await other
         assert isinstance(refused, Denied) and "wait for its end" in refused.message
@@ -112,7 +112,7 @@ async def test_no_other_slice_comes_between(monkeypatch: pytest.MonkeyPatch) -> 
     assert isinstance(evicted, Slice) and evicted.suspended == node.now == EVICTED
     driver.state = RUNS
     resumed = await controller.resume("a")
-    assert isinstance(resumed, Slice) and not resumed.suspended and driver.asked == ["evict", "restore"]
+    assert isinstance(resumed, Slice) and not resumed.suspended and driver.actions == ["evict", "restore"]
 
 
 @on_a_loop
@@ -126,17 +126,17 @@ async def test_no_user_keeps_the_queue_from_its_jobs_slices(monkeypatch: pytest.
     assert isinstance(paused, Slice) and paused.suspended == PAUSED
 
 
-@pytest.mark.parametrize("before", ["", PAUSED])
+@pytest.mark.parametrize("old_state", ["", PAUSED])
 @on_a_loop
 async def test_what_was_paused_is_so_again_when_it_cannot_be_evicted(
-    monkeypatch: pytest.MonkeyPatch, before: str
+    monkeypatch: pytest.MonkeyPatch, old_state: str
 ) -> None:
     node, driver = Node(), Driver(monkeypatch, RUNS)
-    to(node.state, before)
+    to(node.state, old_state)
     driver.go.set()
     refused = await suspension_of(node).suspend("a", True)
     assert isinstance(refused, Denied) and refused.message == "slice a is as before: the driver refused"
-    assert node.now == before
+    assert node.now == old_state
 
 
 @on_a_loop
@@ -144,7 +144,7 @@ async def test_whose_time_was_given_away_meanwhile_is_paused(monkeypatch: pytest
     """A driver that refuses late must not cost others what they are guaranteed."""
     node, driver = Node(), Driver(monkeypatch, RUNS)
     asked = asyncio.create_task(suspension_of(node).suspend("a", True))
-    await begun(driver)
+    await wait_for_action(driver)
     assert isinstance(await node.submit(create("b", 500)), Slice)
     driver.go.set()
     refused = await asked
@@ -159,7 +159,7 @@ async def test_what_the_driver_has_done_is_said_until_it_is_kept(monkeypatch: py
     monkeypatch.setattr(suspend, "AGAIN_S", 0.0)
     node, driver = Node(), Driver(monkeypatch)
     asked = asyncio.create_task(suspension_of(node).suspend("a", True))
-    await begun(driver)
+    await wait_for_action(driver)
     node.full = 3
     driver.go.set()
     evicted = await asked
@@ -174,11 +174,11 @@ async def test_what_a_former_daemon_was_at_is_found_out_first(monkeypatch: pytes
     controller = suspension_of(node)
     controller.settle()
     continues = asyncio.create_task(controller.resume("a"))
-    await begun(driver)
-    assert (driver.asked, node.now) == (["settle"], EVICTING)
+    await wait_for_action(driver)
+    assert (driver.actions, node.now) == (["settle"], EVICTING)
     driver.go.set()
-    while len(driver.asked) < 2:
+    while len(driver.actions) < 2:
         await asyncio.sleep(0)
         driver.state = RUNS if node.now != EVICTING else AWAY
     resumed = await continues
-    assert isinstance(resumed, Slice) and not node.now and driver.asked == ["settle", "restore"]
+    assert isinstance(resumed, Slice) and not node.now and driver.actions == ["settle", "restore"]

@@ -31,7 +31,7 @@ class Request:
     admin: bool = False
 
 
-def whole(text: str) -> int:
+def round_quantity_up(text: str) -> int:
     """Quantity.Value(): what is no whole number is rounded up."""
     try:
         return parse_quantity(text)
@@ -39,16 +39,16 @@ def whole(text: str) -> int:
         return math.ceil(int(text.removesuffix("m")) / 1000)
 
 
-def consumed(asked: str | None, capacity: Mapping[str, Any]) -> int | None:
+def compute_amount(quantity: str | None, capacity: Mapping[str, Any]) -> int | None:
     """What a request consumes of one capacity of a device; None: the device is passed over."""
     policy = capacity.get("requestPolicy")
-    if asked is None:
-        return whole(policy["default"] if policy else capacity["value"])
+    if quantity is None:
+        return round_quantity_up(policy["default"] if policy else capacity["value"])
     if not policy:
-        return whole(asked)
-    least, most = whole(policy["validRange"]["min"]), whole(policy["validRange"]["max"])
-    step = whole(policy["validRange"].get("step", "1"))
-    amount = max(whole(asked), least)
+        return round_quantity_up(quantity)
+    least, most = round_quantity_up(policy["validRange"]["min"]), round_quantity_up(policy["validRange"]["max"])
+    step = round_quantity_up(policy["validRange"].get("step", "1"))
+    amount = max(round_quantity_up(quantity), least)
     amount = least + -(-(amount - least) // step) * step
     return amount if amount <= most else None
 
@@ -78,23 +78,26 @@ class Allocator:
         return allocated(name, *given, pods=(pod,))
 
     def _solutions(
-        self, wanted: list[Request], taken: list[tuple[str, Amounts]], distinct: str
+        self, requests: list[Request], chosen_shares: list[tuple[str, Amounts]], distinct: str
     ) -> Iterator[list[tuple[str, Amounts]]]:
-        if not wanted:
-            yield taken
+        if not requests:
+            yield chosen_shares
             return
-        values = [self.devices[name]["attributes"][distinct] for name, _ in taken] if distinct else []
+        values = [self.devices[name]["attributes"][distinct] for name, _ in chosen_shares] if distinct else []
         for name, device in self.devices.items():
             if not distinct or device["attributes"][distinct] not in values:
-                amounts = self._share(name, wanted[0], taken)
+                amounts = self._share(name, requests[0], chosen_shares)
                 if amounts is not None:
-                    yield from self._solutions(wanted[1:], [*taken, (name, amounts)], distinct)
+                    yield from self._solutions(requests[1:], [*chosen_shares, (name, amounts)], distinct)
 
-    def _share(self, name: str, request: Request, taken: list[tuple[str, Amounts]]) -> Amounts | None:
+    def _share(self, name: str, request: Request, chosen_shares: list[tuple[str, Amounts]]) -> Amounts | None:
         device = self.devices[name]
         if device["attributes"][SIZE]["string"] != request.size or device.get("taints"):
             return None
-        shares = [*(share for name, claim in self.claims.items() if name not in self.admins for share in claim), *taken]
+        shares = [
+            *(share for name, claim in self.claims.items() if name not in self.admins for share in claim),
+            *chosen_shares,
+        ]
         others = [amounts for used, amounts in shares if used == name]
         shared = device.get("allowMultipleAllocations", False)
         capacities = device.get("capacity", {})
@@ -103,8 +106,8 @@ class Allocator:
             return None
         amounts: Amounts = {}
         for key, capacity in capacities.items():
-            amount = consumed(request.capacity.get(key), capacity)
-            if amount is None or sum(one.get(key, 0) for one in others) + amount > whole(capacity["value"]):
+            amount = compute_amount(request.capacity.get(key), capacity)
+            if amount is None or sum(one.get(key, 0) for one in others) + amount > round_quantity_up(capacity["value"]):
                 return None
             amounts[key] = amount
         if not self._has_counters({*(used for used, _ in shares), name}):
@@ -117,5 +120,5 @@ class Allocator:
             for one in self.devices[name].get("consumesCounters", []):
                 for key, counter in one["counters"].items():
                     at = (one["counterSet"], key)
-                    sums[at] = sums.get(at, 0) + whole(counter["value"])
-        return all(total <= whole(self._counters[at][key]["value"]) for (at, key), total in sums.items())
+                    sums[at] = sums.get(at, 0) + round_quantity_up(counter["value"])
+        return all(total <= round_quantity_up(self._counters[at][key]["value"]) for (at, key), total in sums.items())

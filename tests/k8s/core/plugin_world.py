@@ -44,7 +44,7 @@ class Pod:
     uid: str
     containers: list[Container]
     error: str = ""
-    ended: bool = False
+    has_ended: bool = False
     running: dict[str, str] = field(default_factory=dict)  # containers by name, and their ids
 
 
@@ -56,7 +56,7 @@ class World:
         self.node = NodeState()
         self._node(node_events.Started(SiteLimits(kubernetes_devices=(ALL_DEVICES,)), devices, (), ()))
         self.max_milli = max_milli
-        self.vgpud_is_there = self.watched = True
+        self.vgpud_is_there = self.is_watched = True
         self.logs: list[str] = []
         self.pods: dict[str, Pod] = {}
         self._numbers = count(1)
@@ -71,8 +71,8 @@ class World:
         self.state = State(self.max_milli)
         self.commands: deque[ev.Command] = deque()
         self.answers: dict[int, ev.Allocated] = {}
-        self.listed: dict[str, bool] = {}
-        self.registered = False
+        self.device_health: dict[str, bool] = {}
+        self.is_registered = False
         self.serving = True
         self.post(self.node_seen())
         self.seconds(1)
@@ -89,7 +89,7 @@ class World:
     def seconds(self, seconds: int) -> None:
         for _ in range(seconds):
             self.now_ns += SECOND_NS
-            self.post(ev.KubeletSeen(self._socket, self.serving, self.registered and self.watched))
+            self.post(ev.KubeletSeen(self._socket, self.serving, self.is_registered and self.is_watched))
             self.post(Tick())
             self.run()
 
@@ -98,14 +98,14 @@ class World:
             case ev.Allocated():
                 self.answers[command.call] = command
             case ev.ListDevices():
-                self.listed = dict(command.devices)
+                self.device_health = dict(command.devices)
             case ev.Register():
                 ok = command.socket == self._socket
-                self.registered = self.serving = ok or self.registered
+                self.is_registered = self.serving = ok or self.is_registered
                 self.registrations += ok
                 self.post(ev.Registered(command.socket, "" if ok else "kubelet has gone"))
             case ev.ListPods():
-                held = (c.ids for pod in self.pods.values() if not pod.ended for c in pod.containers if not c.init)
+                held = (c.ids for pod in self.pods.values() if not pod.has_ended for c in pod.containers if not c.init)
                 self.post(ev.PodsListed(frozenset(one for ids in held for one in ids)))
             case MakeSlice():
                 self.post(self._make(command))
@@ -157,7 +157,7 @@ class World:
     def restart_kubelet(self) -> None:
         """It removes the plugin's socket; its checkpoint says what containers have."""
         self._socket = (self._socket[0] + 1, self._socket[1])
-        self.registered = self.serving = False
+        self.is_registered = self.serving = False
 
     def admit(self, uid: str, *containers: Container, crash_after: int | None = None) -> Pod:
         """Allocates for all containers of a pod. crash_after: so many steps of the first call the plugin is killed."""
@@ -166,25 +166,25 @@ class World:
         for container in sorted(containers, key=lambda one: not one.init):
             ids = self._choose(container.tenths, reusable)
             if ids is None:
-                pod.error, pod.ended = "requested number of devices unavailable", True
+                pod.error, pod.has_ended = "requested number of devices unavailable", True
                 return pod
             answer = self._allocate(ids, crash_after)
             if answer.error:
-                pod.error, pod.ended = answer.error, True
+                pod.error, pod.has_ended = answer.error, True
                 return pod
             container.ids, container.slice_name = ids, answer.slice_name
             reusable = reusable | ids if container.init else reusable - ids
         return pod
 
-    def _choose(self, needed: int, reusable: set[str]) -> frozenset[str] | None:
-        kept = set(sorted(reusable)[:needed])
-        if len(kept) == needed:
+    def _choose(self, count: int, reusable: set[str]) -> frozenset[str] | None:
+        kept = set(sorted(reusable)[:count])
+        if len(kept) == count:
             return frozenset(kept)
-        taken = {one for pod in self.pods.values() if not pod.ended for c in pod.containers for one in c.ids}
-        free = {one for one, healthy in self.listed.items() if healthy} - taken
-        if not self.registered or len(free) + len(kept) < needed:
+        taken = {one for pod in self.pods.values() if not pod.has_ended for c in pod.containers for one in c.ids}
+        free = {one for one, healthy in self.device_health.items() if healthy} - taken
+        if not self.is_registered or len(free) + len(kept) < count:
             return None
-        return frozenset(choose_preferred_ids(free | kept, kept, needed))
+        return frozenset(choose_preferred_ids(free | kept, kept, count))
 
     def _allocate(self, ids: frozenset[str], crash_after: int | None) -> ev.Allocated:
         call = next(self._numbers)
@@ -235,7 +235,7 @@ class World:
     def end_pod(self, pod: Pod) -> None:
         for name in list(pod.running):
             self.end_container(pod, name)
-        pod.ended = True
+        pod.has_ended = True
 
     # ---- what must hold ----
 
@@ -259,9 +259,9 @@ def _granted(shares: Iterable[Share]) -> tuple[Granted, ...]:
     return tuple(Granted(s.device_uuid, s.min_milli, s.max_milli, s.mem_min_bytes, s.mem_max_bytes) for s in shares)
 
 
-def pod(world: World, uid: str, tenths: int, **more: int) -> Pod:
+def pod(world: World, uid: str, tenths: int, **options: int) -> Pod:
     """A pod with one container."""
-    return world.admit(uid, Container("main", tenths), **more)
+    return world.admit(uid, Container("main", tenths), **options)
 
 
 def init_and_main(world: World, uid: str, init: Sequence[int], main: Sequence[int]) -> Pod:

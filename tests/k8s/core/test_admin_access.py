@@ -17,9 +17,9 @@ from vgpud.k8s.core.model import Gpu, Ref
 POD, MONITOR = "pod-1", "pod-2"
 
 
-def ready(**more: Any) -> World:
+def ready(**fields: Any) -> World:
     world = World(2)
-    world.gpus = tuple(replace(gpu, **more) for gpu in world.gpus)
+    world.gpus = tuple(replace(gpu, **fields) for gpu in world.gpus)
     world.policy = Policy(published.Policy(monitors=True))
     world.start()
     assert world.run()

@@ -11,9 +11,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.core.test_containers import send
-from tests.core.test_machine import answer, device, started
+from tests.core.test_machine import answer, device, make_state
 from tests.examples import examples
-from tests.k8s.core.allocator import Allocator, Request, consumed
+from tests.k8s.core.allocator import Allocator, Request, compute_amount
 from vgpud.core import events as core
 from vgpud.core.model import ALL_DEVICES, Denied, Device, Share, Slice, State
 from vgpud.core.model import SiteLimits as NodePolicy
@@ -32,26 +32,26 @@ UUID = "uuid"
 
 
 def gpus(count: int) -> list[Gpu]:
-    return published([device(n) for n in range(count)])
+    return make_gpus([device(n) for n in range(count)])
 
 
 def allocator(count: int = 1, **policy: Any) -> Allocator:
     return Allocator(specs(gpus(count), NODE, Policy(**policy)))
 
 
-def part(milli: int, **more: str) -> Request:
-    return Request({"sm": str(milli), "memory": f"{MEMORY_MIB * milli // 1000}Mi"} | more)
+def part(milli: int, **amounts: str) -> Request:
+    return Request({"sm": str(milli), "memory": f"{MEMORY_MIB * milli // 1000}Mi"} | amounts)
 
 
-def places(made: list[tuple[str, dict[str, int]]] | None) -> list[str]:
-    return [name for name, _ in made or []]
+def places(allocation: list[tuple[str, dict[str, int]]] | None) -> list[str]:
+    return [name for name, _ in allocation or []]
 
 
 # ---- amounts ----
 
 
 @pytest.mark.parametrize(
-    ("name", "asked", "amount"),
+    ("name", "quantity", "amount"),
     [
         ("sm", None, 1000),
         ("sm", "0", 0),
@@ -75,8 +75,8 @@ def places(made: list[tuple[str, dict[str, int]]] | None) -> list[str]:
         ("memoryMax", "3Mi", 4 * MIB),
     ],
 )
-def test_what_an_amount_consumes(name: str, asked: str | None, amount: int | None) -> None:
-    assert consumed(asked, allocator().devices["gpu-0"]["capacity"][name]) == amount
+def test_what_an_amount_consumes(name: str, quantity: str | None, amount: int | None) -> None:
+    assert compute_amount(quantity, allocator().devices["gpu-0"]["capacity"][name]) == amount
 
 
 def test_a_capacity_that_no_device_has_is_never_allocated() -> None:
@@ -159,36 +159,36 @@ requests = st.builds(Request, amounts, st.integers(1, 2), st.sampled_from(["free
 )
 
 
-def consistent(asked: Request) -> bool:
+def consistent(request: Request) -> bool:
     """What the chart's policy lets through."""
-    low, high = int(asked.capacity.get("sm", "1000")), int(asked.capacity.get("smMax", "0"))
-    memory = int(asked.capacity.get("memory", f"{MEMORY_MIB}Mi").removesuffix("Mi"))
-    most = int(asked.capacity.get("memoryMax", "0Mi").removesuffix("Mi"))
+    low, high = int(request.capacity.get("sm", "1000")), int(request.capacity.get("smMax", "0"))
+    memory = int(request.capacity.get("memory", f"{MEMORY_MIB}Mi").removesuffix("Mi"))
+    most = int(request.capacity.get("memoryMax", "0Mi").removesuffix("Mi"))
     return (high == 0 or high >= low) and low + high > 0 and (most == 0 or most >= memory)
 
 
-def shares(asked: Asked) -> tuple[Share, ...]:
+def shares(claim: Asked) -> tuple[Share, ...]:
     return tuple(
-        Share(one.uuid, one.min_milli, one.max_milli, one.mem_min_bytes, one.mem_max_bytes) for one in asked.granted
+        Share(one.uuid, one.min_milli, one.max_milli, one.mem_min_bytes, one.mem_max_bytes) for one in claim.granted
     )
 
 
-def published(nodes: Sequence[Device]) -> list[Gpu]:
+def make_gpus(nodes: Sequence[Device]) -> list[Gpu]:
     """As the driver sees these devices."""
     return [
-        Gpu(one.uuid, one.index, one.name, whole(one), one.granule_bytes, context_bytes=one.context_bytes)
+        Gpu(one.uuid, one.index, one.name, usable_bytes(one), one.granule_bytes, context_bytes=one.context_bytes)
         for one in nodes
     ]
 
 
-def whole(one: Device) -> int:
+def usable_bytes(one: Device) -> int:
     return one.memory_bytes - one.memory_bytes % memory_unit_bytes(one.granule_bytes)
 
 
-def prepare(state: State, given_: Mapping[str, Any], gpus_: Sequence[Gpu]) -> tuple[Asked, Slice | Denied | None]:
+def prepare(state: State, claim_object: Mapping[str, Any], gpus_: Sequence[Gpu]) -> tuple[Asked, Slice | Denied | None]:
     """What the driver reads in an allocated claim, and what vgpud says to it."""
-    uid, name = given_["metadata"]["uid"], given_["metadata"]["name"]
-    read = read_claim(given_, Ref(uid, "team", name), offers(gpus_), NODE, 0)
+    uid, name = claim_object["metadata"]["uid"], claim_object["metadata"]["name"]
+    read = read_claim(claim_object, Ref(uid, "team", name), offers(gpus_), NODE, 0)
     claim = Claim(uid, "team", name, ("pod",), shares(read), "boot")
     event = core.PrepareClaim(claim, service_class="batch", weight=0, priority=0, uid=f"u-{uid}", wall_ns=1)
     event = replace(event, tolerates_drain=read.tolerates_drain)
@@ -200,7 +200,7 @@ def prepare(state: State, given_: Mapping[str, Any], gpus_: Sequence[Gpu]) -> tu
 @given(st.lists(st.tuples(requests.filter(consistent), st.integers(0, 3)), min_size=1, max_size=12))
 def test_the_node_admits_what_the_scheduler_allocates(steps: list[tuple[Request, int]]) -> None:
     """steps: a claim, and how many of the oldest are released before it."""
-    made, state = allocator(3), started(3, kubernetes_devices=(ALL_DEVICES,))
+    made, state = allocator(3), make_state(3, kubernetes_devices=(ALL_DEVICES,))
     uids: dict[str, str] = {}
     for number, (asked, ended) in enumerate(steps):
         for name in list(uids)[:ended]:
@@ -229,7 +229,7 @@ KIB = 1 << 10
     st.sampled_from(["free", "mig", "half", "quarter", "tenth"]),
 )
 def test_what_is_published_can_be_prepared_on_devices_of_any_size(
-    memory: int, context: int, granule: int, profile: str, asked: int | None, size: str
+    memory: int, context: int, granule: int, profile: str, request_kib: int | None, size: str
 ) -> None:
     one = replace(
         device(0),
@@ -241,9 +241,9 @@ def test_what_is_published_can_be_prepared_on_devices_of_any_size(
     )
     state = State()
     step(state, core.Started(NodePolicy(kubernetes_devices=(ALL_DEVICES,)), (one,), (), ()), 0)
-    given_gpus = [replace(gpu, profile=profile, parent_uuid=one.parent_uuid) for gpu in published([one])]
+    given_gpus = [replace(gpu, profile=profile, parent_uuid=one.parent_uuid) for gpu in make_gpus([one])]
     made = Allocator(specs(given_gpus, NODE, Policy()))
-    amounts_ = {"sm": "1"} | ({} if asked is None else {"memory": f"{asked}Ki"})
+    amounts_ = {"sm": "1"} | ({} if request_kib is None else {"memory": f"{request_kib}Ki"})
     claimed = made.allocate("c", Request({} if size in ("half", "quarter", "tenth") else amounts_, 1, size))
     if claimed is None:
         return

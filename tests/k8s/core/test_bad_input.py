@@ -24,15 +24,15 @@ def ready(gpus: int = 1) -> World:
     return world
 
 
-def half(world: World, name: str = "half", **more: Any) -> Ref:
-    return world.add(allocated(name, ("gpu-0", HALF), pods=(POD,), **more))
+def half(world: World, name: str = "half", **fields: Any) -> Ref:
+    return world.add(allocated(name, ("gpu-0", HALF), pods=(POD,), **fields))
 
 
 # ---- claims ----
 
 
 @pytest.mark.parametrize(
-    ("devices", "said"),
+    ("devices", "message"),
     [
         (
             [("gpu-0", {"cores": "500"})],
@@ -68,11 +68,11 @@ def half(world: World, name: str = "half", **more: Any) -> Ref:
     ],
 )
 def test_what_is_wrong_with_a_claim_is_said_and_makes_no_slice(
-    devices: list[tuple[str, dict[str, str]]], said: str
+    devices: list[tuple[str, dict[str, str]]], message: str
 ) -> None:
     world = ready(2)
     ref = world.add(allocated("half", *devices, pods=(POD,)))
-    assert world.prepare(ref).error == said
+    assert world.prepare(ref).error == message
     assert not world.slices and not world.state.work
 
 
@@ -126,7 +126,7 @@ def test_two_prepares_at_once_make_one_slice_and_get_one_answer() -> None:
     world = ready()
     ref = half(world)
     first, second = world.call(ref), world.call(ref)
-    assert world.run() and world.made == 1
+    assert world.run() and world.made_slices == 1
     one, two = world.answers[first], world.answers[second]
     assert (one.cdi_devices, one.results, one.error) == (two.cdi_devices, two.results, two.error)
 
@@ -159,20 +159,20 @@ def test_claims_in_one_call_do_not_wait_for_each_other() -> None:
 class Hour:
     """A node on which a claim is prepared when the API server goes."""
 
-    def __init__(self, meanwhile: Callable[[World], None] = lambda world: None) -> None:
+    def __init__(self, change_world: Callable[[World], None] = lambda world: None) -> None:
         self.world = world = ready()
-        self.kept = half(world, "kept")
-        assert not world.prepare(self.kept).error
-        self.before = (world.writes, len(world.status), len(world.logs))
+        self.old_claim = half(world, "kept")
+        assert not world.prepare(self.old_claim).error
+        self.old_counts = (world.writes, len(world.status), len(world.logs))
         world.api_is_there = False
-        self.asked = 0  # requests that the server would have had
+        self.request_count = 0  # requests that the server would have had
         for second in range(3600):
             if second % 60 == 0:
-                meanwhile(world)
+                change_world(world)
                 world.post(world.node_seen())
             world.tick(1)
             while world.commands:
-                self.asked += isinstance(world.commands[0], ev.ReadClaim | ev.Publish | ev.WriteStatus)
+                self.request_count += isinstance(world.commands[0], ev.ReadClaim | ev.Publish | ev.WriteStatus)
                 world.run(1)
 
     def ends(self) -> tuple[int, int]:
@@ -181,12 +181,12 @@ class Hour:
         for _ in range(1300):
             self.world.tick(1)
             assert self.world.run()
-        return self.world.writes - self.before[0], len(self.world.status) - self.before[1]
+        return self.world.writes - self.old_counts[0], len(self.world.status) - self.old_counts[1]
 
 
 def test_without_changes_it_is_asked_six_times_and_then_nothing_is_written() -> None:
     hour = Hour()
-    assert list(hour.world.slices) == [hour.kept.uid] and hour.asked <= 7
+    assert list(hour.world.slices) == [hour.old_claim.uid] and hour.request_count <= 7
     assert hour.ends() == (0, 0)
 
 
@@ -196,7 +196,7 @@ def test_prepare_says_so_at_once_and_unprepare_works() -> None:
     assert hour.world.prepare(late).error == (
         "the API server cannot be asked for claim team/late: the server is not there"
     )
-    assert not hour.world.unprepare(hour.kept).error and not hour.world.slices
+    assert not hour.world.unprepare(hour.old_claim).error and not hour.world.slices
     hour.ends()
     assert not hour.world.prepare(late).error
 
@@ -206,7 +206,7 @@ def test_changes_of_that_hour_are_written_once() -> None:
         world.gpus = tuple(replace(gpu, drained="" if gpu.drained else "hot") for gpu in world.gpus)
 
     hour = Hour(flap)
-    assert hour.asked < 3600
+    assert hour.request_count < 3600
     flap(hour.world)
     hour.world.post(hour.world.node_seen())
     assert hour.ends() == (2, 0), "a ResourceSlice of counters and one of devices"

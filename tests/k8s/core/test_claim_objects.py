@@ -21,10 +21,10 @@ GPUS = tuple(Gpu(f"GPU-{n}", n, "H200", 140_400 * MIB, 2 * MIB) for n in range(3
 OFFERS = offers(GPUS)
 
 
-def read(claim: dict[str, Any], **more: Any) -> Asked:
+def read(claim: dict[str, Any], **options: Any) -> Asked:
     metadata = claim["metadata"]
-    ref = Ref(more.pop("uid", metadata["uid"]), metadata["namespace"], metadata["name"])
-    return read_claim(claim, ref, OFFERS, more.pop("pool", NODE), more.pop("priority_max", 0))
+    ref = Ref(options.pop("uid", metadata["uid"]), metadata["namespace"], metadata["name"])
+    return read_claim(claim, ref, OFFERS, options.pop("pool", NODE), options.pop("priority_max", 0))
 
 
 def amounts(claim: dict[str, Any]) -> list[tuple[int, int, int, int]]:
@@ -51,10 +51,10 @@ def test_no_whole_number_is_refused(text: object) -> None:
         parse_quantity(text)
 
 
-@pytest.mark.parametrize("given_", [10**5000, "9" * 5000], ids=["number", "text"])
-def test_a_quantity_of_more_digits_than_python_reads(given_: object) -> None:
+@pytest.mark.parametrize("quantity", [10**5000, "9" * 5000], ids=["number", "text"])
+def test_a_quantity_of_more_digits_than_python_reads(quantity: object) -> None:
     with pytest.raises(QuantityError, match="is not a quantity: write for example 500 or 70200Mi") as caught:
-        parse_quantity(given_)
+        parse_quantity(quantity)
     assert len(str(caught.value)) < 200
 
 
@@ -128,7 +128,7 @@ def test_other_drivers_results_are_theirs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("devices", "said"),
+    ("devices", "message"),
     [
         ([("gpu-0", {"sm": "500", "smMax": "300"})], "smMax 0.3 is below sm 0.5: smMax is the maximum, 0 = as sm"),
         ([("gpu-0", {"sm": "0"})], "sm 0 without smMax allows nothing"),
@@ -145,10 +145,10 @@ def test_other_drivers_results_are_theirs() -> None:
         ([("gpu-0-half-0", {}), ("gpu-0", {"sm": "5"})], "has GPU gpu-0 twice"),
     ],
 )
-def test_wrong_amounts_say_what_is_wrong(devices: list[tuple[str, dict[str, str]]], said: str) -> None:
+def test_wrong_amounts_say_what_is_wrong(devices: list[tuple[str, dict[str, str]]], message: str) -> None:
     with pytest.raises(ClaimError) as error:
         read(allocated("half", *devices))
-    assert str(error.value).startswith("claim team/half") and said in str(error.value)
+    assert str(error.value).startswith("claim team/half") and message in str(error.value)
 
 
 def test_wrong_claims_say_what_is_wrong() -> None:
@@ -178,10 +178,10 @@ def test_wrong_claims_say_what_is_wrong() -> None:
         ),
     )
 )
-def test_whatever_the_server_sends_is_refused_with_a_sentence(found: Any) -> None:
-    if isinstance(found, dict):
+def test_whatever_the_server_sends_is_refused_with_a_sentence(answer: Any) -> None:
+    if isinstance(answer, dict):
         with pytest.raises(ClaimError):
-            read_claim(found, Ref("u", "n", "c"), OFFERS, NODE, 0)
+            read_claim(answer, Ref("u", "n", "c"), OFFERS, NODE, 0)
 
 
 def test_pods_are_those_it_is_reserved_for() -> None:
@@ -221,7 +221,7 @@ def test_the_claims_words_are_laid_over_the_classs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("fields", "message"),
     [
         ({"class": "gold"}, "class: 'gold' is no class: write batch or latency"),
         ({"weight": "4"}, "weight: '4' is out of range: write 0 to 10000"),
@@ -237,10 +237,10 @@ def test_the_claims_words_are_laid_over_the_classs() -> None:
         ({"weight": {"a": 1}}, "weight: an object is out of range"),
     ],
 )
-def test_wrong_words_name_the_field(given: dict[str, Any], said: str) -> None:
+def test_wrong_words_name_the_field(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ClaimError) as error:
-        read(with_config(("FromClaim", CONFIG | given)))
-    assert f"claim team/half, {said}" in str(error.value)
+        read(with_config(("FromClaim", CONFIG | fields)))
+    assert f"claim team/half, {message}" in str(error.value)
 
 
 def test_a_claim_in_a_class_of_class_latency_may_repeat_or_leave_it() -> None:

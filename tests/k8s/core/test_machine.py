@@ -47,7 +47,7 @@ def test_the_same_call_gets_the_same_answer() -> None:
     ref = claim(world)
     first = world.prepare(ref)
     second = world.prepare(ref)
-    assert replace(second, call=first.call) == first and world.made == 1
+    assert replace(second, call=first.call) == first and world.made_slices == 1
 
 
 def test_calls_about_one_claim_are_served_one_after_another() -> None:
@@ -58,7 +58,7 @@ def test_calls_about_one_claim_are_served_one_after_another() -> None:
     third = world.call(ref)
     assert world.run()
     assert not any(world.answers[n].error for n in (first, second, ending, third))
-    assert world.made == 2 and list(world.slices) == [ref.uid]
+    assert world.made_slices == 2 and list(world.slices) == [ref.uid]
 
 
 def test_an_unknown_claim_is_unprepared_with_success() -> None:
@@ -79,7 +79,7 @@ def test_the_scheduler_gave_a_device_away_twice() -> None:
     world = ready()
     assert not world.prepare(claim(world, "one", 600)).error
     assert "is full" in world.prepare(claim(world, "two", 600)).error
-    assert world.made == 1
+    assert world.made_slices == 1
 
 
 def test_a_claim_that_was_deleted_by_force_frees_capacity_at_once() -> None:
@@ -130,7 +130,7 @@ def test_memory_that_is_reckoned_stays_as_it_was_prepared(device: str) -> None:
     assert replace(world.prepare(ref), call=first.call) == first
     world.claims[ref.namespace, ref.name]["status"]["reservedFor"] = [{"resource": "pods", "uid": POD_2}]
     world.tick(600)
-    assert world.run() and world.made == 1, "the same allocation, for another pod"
+    assert world.run() and world.made_slices == 1, "the same allocation, for another pod"
     assert world.slices[ref.uid].requested_claim.pods == (POD_2,)
 
 
@@ -197,12 +197,12 @@ def _unprepare(world: World, ref: Ref) -> None:
     world.call(ref, ending=True)
 
 
-def _again(world: World, ref: Ref) -> None:
+def _prepare_twice(world: World, ref: Ref) -> None:
     world.prepare(ref)
     world.call(ref)
 
 
-@pytest.mark.parametrize("begin", [_prepare, _unprepare, _again])
+@pytest.mark.parametrize("begin", [_prepare, _unprepare, _prepare_twice])
 @pytest.mark.parametrize("steps", range(8))
 def test_a_driver_that_dies_after_any_step_is_made_good_by_kubelets_next_call(
     begin: Callable[[World, Ref], None], steps: int
@@ -220,7 +220,7 @@ def test_a_driver_that_dies_after_any_step_is_made_good_by_kubelets_next_call(
         return
     answer = world.prepare(ref)
     assert answer.cdi_devices == (f"vgpu.dev/gpu=k-{ref.uid}",) and list(world.slices) == [ref.uid]
-    assert world.made == 1
+    assert world.made_slices == 1
 
 
 @settings(max_examples=examples(300), deadline=None)
@@ -311,7 +311,7 @@ def test_a_vgpud_that_goes_takes_nothing_with_it() -> None:
     world.post(ev.NodeLost())
     world.tick(30)
     assert world.run() and world.writes == 2 and len(world.pool) == 2
-    assert not world.prepare(ref).error and world.made == 1
+    assert not world.prepare(ref).error and world.made_slices == 1
     world.remove(ref)
     world.tick(601)
     assert world.run() and not world.slices
@@ -334,10 +334,10 @@ def test_a_pod_that_came_later_is_brought_to_vgpud() -> None:
     world.claims[ref.namespace, ref.name]["status"]["reservedFor"].append({"resource": "pods", "uid": POD_2})
     world.post(ev.PodUnknown(f"k-{ref.uid}"))
     world.run()
-    assert world.slices[ref.uid].requested_claim.pods == (POD, POD_2) and world.made == 1
+    assert world.slices[ref.uid].requested_claim.pods == (POD, POD_2) and world.made_slices == 1
 
 
-def again(world: World, ref: Ref, milli: int, pods: tuple[str, ...]) -> None:
+def reallocate_claim(world: World, ref: Ref, milli: int, pods: tuple[str, ...]) -> None:
     """The claim's pods were deleted by force, and it was allocated again, for others."""
     status = world.claims[ref.namespace, ref.name]["status"]
     status |= allocated("x", ("gpu-0", {"sm": str(milli), "memory": "1Gi"}), pods=pods)["status"]
@@ -369,7 +369,7 @@ def test_a_claim_that_is_reserved_for_its_pod_keeps_its_slice_whatever_its_alloc
     del world.claims[ref.namespace, ref.name]["status"]["allocation"]
     world.tick(601)
     assert world.run() and list(world.slices) == [ref.uid]
-    again(world, ref, 700, (POD,))
+    reallocate_claim(world, ref, 700, (POD,))
     assert "other devices or amounts" in world.prepare(ref).error and list(world.slices) == [ref.uid]
 
 
@@ -382,7 +382,7 @@ def test_a_call_that_comes_while_an_unused_slice_is_ended_waits_for_that(steps: 
     world.claims[ref.namespace, ref.name]["status"] = {}
     world.tick(601)
     world.run(steps)
-    again(world, ref, 700, (POD_2,))
+    reallocate_claim(world, ref, 700, (POD_2,))
     number = world.call(ref)
     assert world.run()
     if world.answers[number].error:  # the claim had been read before
@@ -391,17 +391,17 @@ def test_a_call_that_comes_while_an_unused_slice_is_ended_waits_for_that(steps: 
     assert [one.min_milli for one in world.slices[ref.uid].requested_claim.granted] == [700]
 
 
-@pytest.mark.parametrize("known", [True, False])
-def test_a_claim_that_was_allocated_again_here_gets_a_new_slice(known: bool) -> None:
+@pytest.mark.parametrize("has_node_news", [True, False])
+def test_a_claim_that_was_allocated_again_here_gets_a_new_slice(has_node_news: bool) -> None:
     world = ready()
     ref = claim(world, milli=600)
     world.prepare(ref)
-    again(world, ref, 700, (POD_2,))
-    if known:
+    reallocate_claim(world, ref, 700, (POD_2,))
+    if has_node_news:
         world.post(world.node_seen())
-    assert not world.prepare(ref).error and world.made == 2
+    assert not world.prepare(ref).error and world.made_slices == 2
     assert [one.min_milli for one in world.slices[ref.uid].requested_claim.granted] == [700]
-    again(world, ref, 800, ("pod-3",))
+    reallocate_claim(world, ref, 800, ("pod-3",))
     world.post(world.node_seen())
     world.tick(601)
     assert world.run() and not world.slices, "and without a call it is ended"
@@ -460,7 +460,7 @@ def test_a_write_that_fails_is_tried_again_less_and_less_often_and_reported_once
     assert 120 <= world.attempts <= 130 and world.writes == 0
     assert len(world.logs) == 1 and "cannot be written, which is tried again: the server is not there" in world.logs[0]
     world.api_is_there = True
-    world.post(world.pool_seen(listed=True))  # the watch is there again, and need not wait
+    world.post(world.pool_seen(is_from_list=True))  # the watch is there again, and need not wait
     assert world.run() and world.writes == 2
 
 
@@ -567,7 +567,7 @@ def test_before_1_35_a_gpu_is_published_by_amounts_alone() -> None:
     assert not [one for one in world.pool.values() if "sharedCounters" in one["spec"]]
     said = "Kubernetes 1.34 cannot store halves, quarters and tenths, which begin with 1.35"
     assert [said in text for text in world.logs].count(True) == 1
-    world.post(world.pool_seen(listed=True))
+    world.post(world.pool_seen(is_from_list=True))
     assert world.run() and [said in text for text in world.logs].count(True) == 1
 
 
@@ -576,7 +576,7 @@ def test_a_server_that_was_upgraded_gets_the_fixed_sizes() -> None:
     assert world.run()
     world.server = (1, 35)
     world.tick(2)
-    world.post(world.pool_seen(listed=True))
+    world.post(world.pool_seen(is_from_list=True))
     world.tick(31)
     assert world.run() and len(names_of(world)) == 17 == len(world.health)
     assert any("Kubernetes 1.35 can store halves" in text for text in world.logs)

@@ -134,7 +134,7 @@ def test_vgpud_that_stays_away_fails_the_pod_with_a_sentence_and_devices_stay_he
     world.vgpud_is_there = False
     world.post(NodeLost())
     assert "vgpud" in pod(world, "one", 1).error and "does not answer" in world.pods["one"].error
-    assert all(world.listed.values()) and not world.state.work
+    assert all(world.device_health.values()) and not world.state.work
 
 
 def test_a_plugin_that_has_not_seen_vgpud_does_not_register() -> None:
@@ -151,7 +151,7 @@ def test_a_plugin_that_has_not_seen_vgpud_does_not_register() -> None:
 def test_whatever_happens_each_running_container_has_its_tenths_to_itself(data: st.DataObject) -> None:
     world = World(gpus=2)
     for number in range(data.draw(st.integers(5, 25))):
-        alive = [one for one in world.pods.values() if not one.ended]
+        alive = [one for one in world.pods.values() if not one.has_ended]
         act = data.draw(st.sampled_from(["admit", "start", "start", "stop", "end", "plugin", "kubelet", "vgpud"]))
         chosen = data.draw(st.sampled_from(alive)) if alive else None
         if act == "admit":
@@ -194,7 +194,7 @@ def test_it_registers_once_and_again_with_each_kubelet_that_starts() -> None:
     for restarts in (2, 3):
         world.restart_kubelet()
         world.seconds(7)
-        assert world.registrations == restarts and world.registered
+        assert world.registrations == restarts and world.is_registered
 
 
 def test_a_new_kubelet_is_registered_with_although_the_stream_of_the_former_one_has_not_ended() -> None:
@@ -208,10 +208,10 @@ def test_a_new_kubelet_is_registered_with_although_the_stream_of_the_former_one_
 def test_a_registration_that_kubelet_forgot_is_repeated_but_not_all_the_time() -> None:
     world = World()
     world.seconds(10)
-    world.watched = False
+    world.is_watched = False
     world.seconds(60)
     assert 5 <= world.registrations <= 13
-    world.watched = True
+    world.is_watched = True
     before = world.registrations
     world.seconds(60)
     assert world.registrations == before
@@ -240,7 +240,9 @@ def test_a_device_that_is_drained_is_unhealthy_and_pods_on_it_run_on() -> None:
     world.gpus = tuple(replace(gpu, drained="a fan" if gpu.uuid == uuid else "") for gpu in world.gpus)
     world.post(world.node_seen())
     world.run()
-    assert sum(world.listed.values()) == 10 and not any(ok for name, ok in world.listed.items() if uuid in name)
+    assert sum(world.device_health.values()) == 10 and not any(
+        ok for name, ok in world.device_health.items() if uuid in name
+    )
     world.end_container(one, "main")
     runs(world, one)
 
@@ -250,11 +252,11 @@ def test_a_gpu_with_slices_of_resource_claims_is_not_given_away() -> None:
     claim = Known("c", "team", "half", "k-c", ("p",), (Granted("GPU-1", 500, 500, 0, 0),))
     world.post(NodeSeen(world.gpus, (claim,)))
     world.run()
-    assert {name for name, ok in world.listed.items() if ok} == {f"GPU-0-tenth-{n}" for n in range(10)}
+    assert {name for name, ok in world.device_health.items() if ok} == {f"GPU-0-tenth-{n}" for n in range(10)}
     assert not world.state.allocations
     world.post(world.node_seen())
     world.run()
-    assert all(world.listed.values())
+    assert all(world.device_health.values())
 
 
 # ---- leftovers ----

@@ -30,11 +30,11 @@ MIB = 1 << 20
 NODE = "n1"
 
 
-def gpus(count: int = 1, **more: Any) -> list[Gpu]:
-    return [Gpu(f"GPU-{n}", n, "NVIDIA H200", 140_400 * MIB, 2 * MIB, **more) for n in range(count)]
+def gpus(count: int = 1, **fields: Any) -> list[Gpu]:
+    return [Gpu(f"GPU-{n}", n, "NVIDIA H200", 140_400 * MIB, 2 * MIB, **fields) for n in range(count)]
 
 
-def stored(writes: Sequence[Write]) -> list[dict[str, Any]]:
+def store_slices(writes: Sequence[Write]) -> list[dict[str, Any]]:
     """As an API server keeps them."""
     made = []
     for write in writes:
@@ -43,9 +43,9 @@ def stored(writes: Sequence[Write]) -> list[dict[str, Any]]:
     return made
 
 
-def published(count: int = 1, **more: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    wanted = specs(gpus(count, **more), NODE, Policy())
-    return wanted, stored(changes(wanted, [], NODE, ()).writes)
+def publish_gpus(count: int = 1, **fields: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    wanted = specs(gpus(count, **fields), NODE, Policy())
+    return wanted, store_slices(changes(wanted, [], NODE, ()).writes)
 
 
 # ---- what ----
@@ -86,12 +86,12 @@ def test_gpus_that_are_not_given_to_kubernetes_take_no_slices_from_those_that_ar
 
 
 @pytest.mark.parametrize(
-    ("context_mib", "least"), [(0, "2Mi"), (1, "4Mi"), (559, "562Mi"), (560, "562Mi"), (140_396, "140398Mi")]
+    ("context_mib", "least_memory"), [(0, "2Mi"), (1, "4Mi"), (559, "562Mi"), (560, "562Mi"), (140_396, "140398Mi")]
 )
-def test_the_least_memory_is_that_of_one_programs_context_and_a_granule(context_mib: int, least: str) -> None:
+def test_the_least_memory_is_that_of_one_programs_context_and_a_granule(context_mib: int, least_memory: str) -> None:
     (spec,) = specs(gpus(context_bytes=context_mib * MIB), NODE, Policy(fixed_sizes=False))
     policy = spec["devices"][0]["capacity"]["memory"]["requestPolicy"]
-    assert policy["validRange"] == {"min": least, "max": "140400Mi", "step": "2Mi"}
+    assert policy["validRange"] == {"min": least_memory, "max": "140400Mi", "step": "2Mi"}
 
 
 def test_a_device_that_holds_one_context_alone_is_given_away_as_a_whole() -> None:
@@ -156,11 +156,11 @@ def test_attributes_say_which_gpu_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "published_"), [("999.1", "999.1.0"), ("1", "1.0.0"), ("", ""), ("unknown", ""), ("1.2.3.4", "")]
+    ("version", "published_version"), [("999.1", "999.1.0"), ("1", "1.0.0"), ("", ""), ("unknown", ""), ("1.2.3.4", "")]
 )
-def test_a_driver_version_is_published_where_it_is_a_version(version: str, published_: str) -> None:
+def test_a_driver_version_is_published_where_it_is_a_version(version: str, published_version: str) -> None:
     (spec,) = specs(gpus(driver_version=version), NODE, Policy(fixed_sizes=False))
-    assert spec["devices"][0]["attributes"].get("driverVersion", {}).get("version", "") == published_
+    assert spec["devices"][0]["attributes"].get("driverVersion", {}).get("version", "") == published_version
 
 
 def test_the_bounds_of_the_api_are_kept() -> None:
@@ -212,12 +212,12 @@ def test_an_empty_server_gets_the_whole_pool_in_one_generation() -> None:
 
 
 def test_nothing_is_written_while_nothing_changes() -> None:
-    wanted, there = published(3)
+    wanted, there = publish_gpus(3)
     assert not changes(wanted, there, NODE, ())
 
 
 def test_quantities_in_another_form_and_times_of_taints_are_no_change() -> None:
-    wanted, there = published(drained="x")
+    wanted, there = publish_gpus(drained="x")
     device = there[1]["spec"]["devices"][0]
     device["capacity"]["sm"]["value"] = "1k"
     device["taints"][0]["timeAdded"] = "2026-11-01T00:00:00Z"
@@ -226,7 +226,7 @@ def test_quantities_in_another_form_and_times_of_taints_are_no_change() -> None:
 
 @pytest.mark.parametrize("what", ["value", "taint gone", "device gone", "name", "generation", "missing", "extra"])
 def test_every_difference_is_a_new_generation_of_the_whole_pool(what: str) -> None:
-    wanted, there = published(drained="x")
+    wanted, there = publish_gpus(drained="x")
     device = there[1]["spec"]["devices"][0]
     if what == "value":
         device["capacity"]["sm"]["value"] = "900"
@@ -246,17 +246,17 @@ def test_every_difference_is_a_new_generation_of_the_whole_pool(what: str) -> No
     assert len(found.writes) == 2 and len({str(write.spec["pool"]) for write in found.writes}) == 1
     assert found.writes[0].spec["pool"]["generation"] > 1
     assert found.deletions == (("9-x",) if what == "extra" else ())
-    after = stored(found.writes)
+    after = store_slices(found.writes)
     assert not changes(wanted, after, NODE, ())
 
 
 def test_a_taint_that_ends_is_a_change() -> None:
-    _, there = published(drained="x")
+    _, there = publish_gpus(drained="x")
     assert changes(specs(gpus(), NODE, Policy()), there, NODE, ())
 
 
 def test_fields_that_the_server_drops_are_reported_and_not_written_for_ever() -> None:
-    wanted, there = published()
+    wanted, there = publish_gpus()
     for device in there[1]["spec"]["devices"]:
         del device["consumesCounters"]
         device.pop("allowMultipleAllocations", None)
@@ -276,6 +276,6 @@ def test_a_server_that_adds_something_is_noticed() -> None:
 def test_names_begin_with_the_index_that_schedulers_go_by() -> None:
     writes = changes(specs(gpus(8), NODE, Policy()), [], NODE, ()).writes
     assert [generate_name(write.index, NODE)[:2] for write in writes] == ["0-", "1-", "2-", "3-"]
-    there = stored(writes)
+    there = store_slices(writes)
     again = changes(specs([replace(gpus(8)[0], drained="x"), *gpus(8)[1:]], NODE, Policy()), there, NODE, ())
     assert [write.name for write in again.writes] == [one["metadata"]["name"] for one in there]

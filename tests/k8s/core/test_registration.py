@@ -9,18 +9,18 @@ from vgpud.k8s.core import events as ev
 from vgpud.k8s.core.machine import REGISTER_NS, SECOND_NS, State
 
 
-def begun() -> World:
+def make_unregistered_world() -> World:
     """A driver that knows the node and the cluster, and that kubelet does not know."""
     world = World()
     world.state, world.commands = State(NODE), deque()
     world.post(world.node_seen())
-    world.post(world.pool_seen(listed=True))
+    world.post(world.pool_seen(is_from_list=True))
     return world
 
 
 def test_nothing_is_published_before_kubelet_knows_the_driver() -> None:
     """A pod that is placed in that gap would be tried again a minute later."""
-    world = begun()
+    world = make_unregistered_world()
     world.post(ev.Leads())
     for _ in range(100):
         world.tick(1)
@@ -30,7 +30,7 @@ def test_nothing_is_published_before_kubelet_knows_the_driver() -> None:
 
 
 def test_while_one_is_replaced_the_former_one_publishes() -> None:
-    world = begun()
+    world = make_unregistered_world()
     world.post(ev.Registered())
     world.tick(100)
     assert world.run() and world.writes == 0
@@ -45,7 +45,7 @@ def test_it_is_ready_without_vgpud_and_not_without_the_api_server() -> None:
     world.state, world.commands = State(NODE), deque()
     world.post(ev.Registered())
     assert not world.state.is_ready
-    world.post(world.pool_seen(listed=True))
+    world.post(world.pool_seen(is_from_list=True))
     assert world.state.is_ready
 
 

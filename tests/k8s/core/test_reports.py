@@ -61,7 +61,7 @@ def test_a_resized_slice_is_reported_with_its_numbers() -> None:
     world.prepare(ref)
     world.post(world.node_seen())
     take_reports(world)
-    world.resized[ref.uid] = tuple(
+    world.resized_shares[ref.uid] = tuple(
         replace(one, max_milli=1000) for one in world.slices[ref.uid].requested_claim.granted
     )
     world.post(world.node_seen())
@@ -134,29 +134,29 @@ def test_a_note_is_one_line_of_bounded_length(text: str) -> None:
     assert len(note.encode()) <= reports.NOTE_BYTES_MAX and note.isprintable()
 
 
-def passed(known: reports.ReportLog, numbers: range, now_s: float, namespaces: int = 1) -> int:
+def count_reports(report_log: reports.ReportLog, numbers: range, now_s: float, namespaces: int = 1) -> int:
     """How many of these events are said, of namespaces in turn."""
     made = [ev.Report("Pod", Ref(f"u{n}", f"team-{n % namespaces}", "p"), "Prepared", "x") for n in numbers]
-    return len(list(reports.limit_reports(known, [*made, ev.Log("x")], int(now_s * SECOND_NS)))) - 1
+    return len(list(reports.limit_reports(report_log, [*made, ev.Log("x")], int(now_s * SECOND_NS)))) - 1
 
 
 def test_a_node_says_no_more_than_its_share() -> None:
     known = reports.ReportLog()
-    assert passed(known, range(1000), 1000, 4) == reports.BURST
-    assert passed(known, range(1000, 2000), 1001, 4) == 0
-    assert passed(known, range(2000, 3000), 1010, 4) == 5, "one every two seconds"
-    assert passed(known, range(4000, 6000), 9000, 4) == reports.BURST
+    assert count_reports(known, range(1000), 1000, 4) == reports.BURST
+    assert count_reports(known, range(1000, 2000), 1001, 4) == 0
+    assert count_reports(known, range(2000, 3000), 1010, 4) == 5, "one every two seconds"
+    assert count_reports(known, range(4000, 6000), 9000, 4) == reports.BURST
     for n in range(100):
-        passed(known, range(10_000 + 1000 * n, 10_000 + 1000 * n + 100), 10_000 + 200 * n, 4)
+        count_reports(known, range(10_000 + 1000 * n, 10_000 + 1000 * n + 100), 10_000 + 200 * n, 4)
     assert len(known.until_ns) <= reports.KNOWN_MAX
-    passed(known, range(5000), 90_000, 5000)
+    count_reports(known, range(5000), 90_000, 5000)
     assert len(known.namespaces) <= reports.KNOWN_MAX
 
 
 def test_events_of_one_namespace_leave_the_others_theirs() -> None:
     """Its claims, made and deleted in a loop, used up the events of a node."""
     known = reports.ReportLog()
-    assert passed(known, range(1000), 1000) == reports.NAMESPACE_BURST
+    assert count_reports(known, range(1000), 1000) == reports.NAMESPACE_BURST
     other = [ev.Report("Pod", Ref(f"v{n}", "quiet", "p"), "Prepared", "x") for n in range(20)]
     assert len(list(reports.limit_reports(known, other, 1000 * SECOND_NS))) == 20
-    assert passed(known, range(1000, 2000), 1012) == 3, "one every four seconds"
+    assert count_reports(known, range(1000, 2000), 1012) == 3, "one every four seconds"

@@ -12,25 +12,25 @@ from vgpud.k8s.core.model import Granted, Ref
 POD = "pod-1"
 
 
-def prepared(world: World, *devices: str) -> Ref:
+def prepare_claim(world: World, *devices: str) -> Ref:
     assert world.run()
     taken = [(name, {"sm": "500", "memory": "1Gi"}) for name in devices or ("gpu-0",)]
     ref = world.add(allocated("half", *taken, pods=(POD,)))
     assert not world.prepare(ref).error
-    seen(world)
+    report_node(world)
     return ref
 
 
-def seen(world: World) -> None:
+def report_node(world: World) -> None:
     world.post(world.node_seen())
     assert world.run()
 
 
-def resize(world: World, ref: Ref, most: int) -> None:
-    world.resized[ref.uid] = tuple(
-        replace(one, max_milli=most) for one in world.slices[ref.uid].requested_claim.granted
+def resize(world: World, ref: Ref, max_milli: int) -> None:
+    world.resized_shares[ref.uid] = tuple(
+        replace(one, max_milli=max_milli) for one in world.slices[ref.uid].requested_claim.granted
     )
-    seen(world)
+    report_node(world)
 
 
 def maxima(world: World, ref: Ref) -> list[int]:
@@ -39,7 +39,7 @@ def maxima(world: World, ref: Ref) -> list[int]:
 
 def test_it_says_the_numbers_in_force_for_each_result() -> None:
     world = World(2)
-    ref = prepared(world, "gpu-1", "gpu-0")
+    ref = prepare_claim(world, "gpu-1", "gpu-0")
     first, second = world.claims[ref.namespace, ref.name]["status"]["devices"]
     assert (first["device"], second["device"]) == ("gpu-1", "gpu-0")
     assert first["data"] == {
@@ -56,10 +56,10 @@ def test_it_says_the_numbers_in_force_for_each_result() -> None:
 
 def test_a_resize_is_written_once_and_nothing_without_one() -> None:
     world = World()
-    ref = prepared(world)
+    ref = prepare_claim(world)
     for _ in range(100):
         world.tick(60)
-        seen(world)
+        report_node(world)
         assert not world.prepare(ref).error
     assert len(world.status) == 1
     resize(world, ref, 900)
@@ -71,7 +71,7 @@ def test_a_resize_is_written_once_and_nothing_without_one() -> None:
 
 def test_a_condition_keeps_the_time_from_which_on_it_was_so() -> None:
     world = World()
-    ref = prepared(world)
+    ref = prepare_claim(world)
     world.claims[ref.namespace, ref.name]["status"]["devices"][0]["conditions"][0]["lastTransitionTime"] = "then"
     resize(world, ref, 900)
     assert world.status[-1].devices[0]["conditions"][0]["lastTransitionTime"] == "then"
@@ -79,8 +79,10 @@ def test_a_condition_keeps_the_time_from_which_on_it_was_so() -> None:
 
 def test_a_driver_that_was_away_during_the_resize_writes_it() -> None:
     world = World()
-    ref = prepared(world)
-    world.resized[ref.uid] = tuple(replace(one, max_milli=700) for one in world.slices[ref.uid].requested_claim.granted)
+    ref = prepare_claim(world)
+    world.resized_shares[ref.uid] = tuple(
+        replace(one, max_milli=700) for one in world.slices[ref.uid].requested_claim.granted
+    )
     world.start()
     world.tick(1)
     assert world.run() and maxima(world, ref) == [700]
@@ -91,9 +93,9 @@ def test_a_driver_that_was_away_during_the_resize_writes_it() -> None:
 
 def test_resizes_while_it_is_being_written_end_with_the_last_numbers() -> None:
     world = World()
-    ref = prepared(world)
+    ref = prepare_claim(world)
     for most in (600, 700, 500, 800, 500):
-        world.resized[ref.uid] = tuple(
+        world.resized_shares[ref.uid] = tuple(
             replace(one, max_milli=most) for one in world.slices[ref.uid].requested_claim.granted
         )
         world.post(world.node_seen())
@@ -104,10 +106,12 @@ def test_resizes_while_it_is_being_written_end_with_the_last_numbers() -> None:
 
 def test_a_write_that_failed_is_made_when_the_claims_are_compared_again() -> None:
     world = World()
-    ref = prepared(world)
+    ref = prepare_claim(world)
     world.tick(1)
     assert world.run()
-    world.resized[ref.uid] = tuple(replace(one, max_milli=700) for one in world.slices[ref.uid].requested_claim.granted)
+    world.resized_shares[ref.uid] = tuple(
+        replace(one, max_milli=700) for one in world.slices[ref.uid].requested_claim.granted
+    )
     world.post(world.node_seen())
     world.run(1)  # the claim is read, and then the server goes
     world.api_is_there = False
@@ -120,7 +124,7 @@ def test_a_write_that_failed_is_made_when_the_claims_are_compared_again() -> Non
 
 def test_other_drivers_entries_are_not_ours() -> None:
     world = World()
-    ref = prepared(world)
+    ref = prepare_claim(world)
     status = world.claims[ref.namespace, ref.name]["status"]
     status["devices"].append({"driver": "nic.example.com", "pool": "n1", "device": "eth0"})
     world.start()
@@ -130,7 +134,7 @@ def test_other_drivers_entries_are_not_ours() -> None:
 
 def test_what_others_added_to_ours_is_left_alone() -> None:
     world = World()
-    ref = prepared(world)
+    ref = prepare_claim(world)
     (entry,) = world.claims[ref.namespace, ref.name]["status"]["devices"]
     entry["networkData"] = {"interfaceName": "x"}
     entry["conditions"] += [{"type": "Checked", "status": "True", "lastTransitionTime": "then"}]
@@ -142,7 +146,7 @@ def test_what_others_added_to_ours_is_left_alone() -> None:
 
 def test_what_others_wrote_into_ours_is_put_right() -> None:
     world = World()
-    ref = prepared(world)
+    ref = prepare_claim(world)
     for wrong in (None, [], [{"driver": "gpu.vgpu.dev"}], "text"):
         world.claims[ref.namespace, ref.name]["status"]["devices"] = wrong
         world.start()
@@ -152,8 +156,8 @@ def test_what_others_wrote_into_ours_is_put_right() -> None:
 
 def test_a_resize_seen_with_numbers_of_no_result_harms_nothing() -> None:
     world = World()
-    ref = prepared(world)
-    world.resized[ref.uid] = (Granted("GPU-9", 1, 2, 3, 4),)
-    seen(world)
+    ref = prepare_claim(world)
+    world.resized_shares[ref.uid] = (Granted("GPU-9", 1, 2, 3, 4),)
+    report_node(world)
     assert maxima(world, ref) == [500]
     assert isinstance(world.status[-1], ev.WriteStatus)

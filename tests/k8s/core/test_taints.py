@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.core.test_containers import send
-from tests.core.test_machine import answer, device, started
-from tests.k8s.core.test_allocator import prepare, published
+from tests.core.test_machine import answer, device, make_state
+from tests.k8s.core.test_allocator import make_gpus, prepare
 from tests.k8s.parts import allocated
 from vgpud.core import events as core
 from vgpud.core.model import ALL_DEVICES, Denied, Slice
@@ -20,12 +20,12 @@ DRAINED = {"key": "vgpu.dev/drained", "operator": "Exists", "effect": "NoSchedul
 FAULTY = {"key": "vgpu.dev/faulty", "operator": "Exists"}
 
 
-def gpu(**more: Any) -> Gpu:
-    return replace(published([device(0)])[0], **more)
+def gpu(**fields: Any) -> Gpu:
+    return replace(make_gpus([device(0)])[0], **fields)
 
 
 @pytest.mark.parametrize(
-    ("state", "tolerations", "tolerated"),
+    ("state", "tolerations", "is_tolerated"),
     [
         ({}, [DRAINED], False),  # nothing is to be tolerated
         ({"drained": "a fan"}, [DRAINED], True),
@@ -41,8 +41,8 @@ def gpu(**more: Any) -> Gpu:
         ({"drained": "Xid 79", "fault": "Xid 79"}, [DRAINED], False),
     ],
 )
-def test_a_drain_is_tolerated_by_its_taint(state: dict[str, Any], tolerations: Any, tolerated: bool) -> None:
-    assert tolerates_drain([({"tolerations": tolerations}, gpu(**state))]) is tolerated
+def test_a_drain_is_tolerated_by_its_taint(state: dict[str, Any], tolerations: Any, is_tolerated: bool) -> None:
+    assert tolerates_drain([({"tolerations": tolerations}, gpu(**state))]) is is_tolerated
 
 
 def test_each_device_of_a_claim_is_tolerated_by_its_own_request() -> None:
@@ -60,7 +60,7 @@ def test_taints_are_published_as_labels() -> None:
 @pytest.mark.parametrize("tolerations", [[], [DRAINED]], ids=["strict", "tolerant"])
 def test_the_node_takes_a_claim_on_a_drained_gpu_that_tolerates_it(tolerations: list[dict[str, Any]]) -> None:
     """Otherwise it would hold its capacity, and its pod be refused for ever."""
-    state = started(1, kubernetes_devices=(ALL_DEVICES,))
+    state = make_state(1, kubernetes_devices=(ALL_DEVICES,))
     send(state, core.DrainDevice("0", "a fan"))
     claim = allocated("c", ("gpu-0", {"sm": "500", "memory": "1Gi"}), pods=("pod",), tolerations=tolerations)
     _, result = prepare(state, claim, [gpu(drained="a fan")])
@@ -71,8 +71,8 @@ def test_the_node_takes_a_claim_on_a_drained_gpu_that_tolerates_it(tolerations: 
 
 
 def test_a_tolerated_drain_opens_no_device_that_is_taken() -> None:
-    assert "not given to Kubernetes" in started(1).closed("GPU-0", claim=True, tolerates_drain=True)
-    state = started(1, kubernetes_devices=(ALL_DEVICES,))
+    assert "not given to Kubernetes" in make_state(1).closed("GPU-0", claim=True, tolerates_drain=True)
+    state = make_state(1, kubernetes_devices=(ALL_DEVICES,))
     send(state, core.DrainDevice("0", "a fan"))
     assert state.closed("GPU-0", claim=True) == "drained: a fan"
     assert (

@@ -24,8 +24,8 @@ def ids(**tenths: Collection[int]) -> list[str]:
     return [device_id(f"GPU-{'abcd'.index(letter)}", n) for letter, numbers in tenths.items() for n in numbers]
 
 
-def counts(chosen: Collection[str]) -> list[int]:
-    on = [one.rpartition("-tenth-")[0] for one in chosen]
+def counts(device_ids: Collection[str]) -> list[int]:
+    on = [one.rpartition("-tenth-")[0] for one in device_ids]
     return sorted((on.count(uuid) for uuid in set(on)), reverse=True)
 
 
@@ -40,10 +40,10 @@ def test_memory_is_in_proportion_in_whole_granules_and_ten_tenths_fit() -> None:
     assert (whole.uuid, whole.min_milli, whole.mem_min_bytes) == ("GPU-1", 1000, 81_558 * MIB)
 
 
-@pytest.mark.parametrize(("most", "said"), [(0, 300), (200, 300), (1000, 1000)])
-def test_the_site_may_allow_more_time_than_tenths(most: int, said: int) -> None:
-    (one,) = granted(ids(a=range(3)), gpus(), most)
-    assert (one.min_milli, one.max_milli) == (300, said)
+@pytest.mark.parametrize(("site_max_milli", "max_milli"), [(0, 300), (200, 300), (1000, 1000)])
+def test_the_site_may_allow_more_time_than_tenths(site_max_milli: int, max_milli: int) -> None:
+    (one,) = granted(ids(a=range(3)), gpus(), site_max_milli)
+    assert (one.min_milli, one.max_milli) == (300, max_milli)
 
 
 def test_several_gpus_are_whole_ones_and_one_part() -> None:
@@ -52,7 +52,7 @@ def test_several_gpus_are_whole_ones_and_one_part() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         (ids(a=range(4), b=range(3)), "0.7 GPUs are free on this node only as 0.4 + 0.3 of 2 GPUs: use fewer tenths"),
         (ids(a=range(9), b=range(9)), "1.8 GPUs are free on this node only as 0.9 + 0.9"),
@@ -62,10 +62,10 @@ def test_several_gpus_are_whole_ones_and_one_part() -> None:
         ([], "no device was named"),
     ],
 )
-def test_what_cannot_be_given_away_says_why(wrong: list[str], said: str) -> None:
+def test_what_cannot_be_given_away_says_why(wrong: list[str], message: str) -> None:
     with pytest.raises(AllocationError) as caught:
         granted(wrong, gpus(), 0)
-    assert said in str(caught.value) and "\n" not in str(caught.value)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
 @settings(max_examples=examples(200), deadline=None)

@@ -31,11 +31,11 @@ class World:
         self.pool: dict[str, dict[str, Any]] = {}
         self.answers: dict[int, ev.Answer] = {}
         self.status: list[ev.WriteStatus] = []
-        self.resized: dict[str, tuple[Granted, ...]] = {}  # by `vgpu slice set`, by the claim's uid
+        self.resized_shares: dict[str, tuple[Granted, ...]] = {}  # by `vgpu slice set`, by the claim's uid
         self.logs: list[str] = []
         self.reports: list[ev.Report] = []
         self.health: tuple[tuple[str, bool, str], ...] = ()
-        self.made = 0  # slices in all: one that is found again does not count
+        self.made_slices = 0  # slices in all: one that is found again does not count
         self.writes = 0  # of ResourceSlices
         self.attempts = 0  # to write the pool
         self.watch_is_alive = True  # else what is written is not shown
@@ -53,7 +53,7 @@ class World:
         self.post(ev.Leads())
         self.post(ev.Registered())
         self.post(self.node_seen())
-        self.post(self.pool_seen(listed=True))
+        self.post(self.pool_seen(is_from_list=True))
 
     def post(self, event: ev.Event) -> None:
         self.commands.extend(step(self.state, event, self.now_ns))
@@ -74,11 +74,11 @@ class World:
         ]
         return ev.NodeSeen(self.gpus, tuple(claims))
 
-    def granted(self, asked: Asked) -> tuple[Granted, ...]:
-        return self.resized.get(asked.uid, asked.granted)
+    def granted(self, claim: Asked) -> tuple[Granted, ...]:
+        return self.resized_shares.get(claim.uid, claim.granted)
 
-    def pool_seen(self, listed: bool = False) -> ev.PoolSeen:
-        return ev.PoolSeen(tuple(self.pool.values()), listed, self.server if listed else None)
+    def pool_seen(self, is_from_list: bool = False) -> ev.PoolSeen:
+        return ev.PoolSeen(tuple(self.pool.values()), is_from_list, self.server if is_from_list else None)
 
     def run(self, steps: int = 1000) -> bool:
         """Carries out commands; returns whether all are done."""
@@ -133,7 +133,7 @@ class World:
         old = self.slices.get(asked.uid)
         if old and set(old.requested_claim.granted) != set(asked.granted):
             return ev.SliceMade(asked.uid, error="it was prepared here with other devices or amounts")
-        self.made += old is None
+        self.made_slices += old is None
         self.slices[asked.uid] = command
         return ev.SliceMade(asked.uid, f"k-{asked.uid}", self.granted(asked))
 
