@@ -25,7 +25,7 @@ from vgpud.v1alpha1 import vgpud_pb2 as pb
 GIB = 1 << 30
 
 
-def refused(call: Any, *args: Any) -> grpc.RpcError:
+def refusal(call: Any, *args: Any) -> grpc.RpcError:
     with pytest.raises(grpc.RpcError) as error:
         call(*args)
     assert "\n" not in error.value.details()
@@ -56,38 +56,38 @@ def test_node_and_devices(node: Node) -> None:
     assert not rest.next_page_token
 
 
-def test_four_numbers_are_answered_and_kept(emptied: Node) -> None:
-    made = emptied.create(milli=500, spec={"min_milli": 300, "max_milli": 800, "mem_max_bytes": 8 * GIB})
+def test_four_numbers_are_answered_and_kept(empty_node: Node) -> None:
+    made = empty_node.create(milli=500, spec={"min_milli": 300, "max_milli": 800, "mem_max_bytes": 8 * GIB})
     (share,) = made.devices
     assert (share.min_milli, share.max_milli, share.mem_min_bytes, share.mem_max_bytes) == (300, 800, 8 * GIB, 8 * GIB)
     assert made.node == share.node == "n1"
-    assert made.attach_socket == emptied.socket()
-    kept = emptied.get()
+    assert made.attach_socket == empty_node.socket()
+    kept = empty_node.get()
     assert (kept.uid, kept.revision, kept.spec) == (made.uid, made.revision, made.spec)
-    (device,) = emptied.nodes.ListDevices(pb.ListDevicesRequest()).devices
+    (device,) = empty_node.nodes.ListDevices(pb.ListDevicesRequest()).devices
     assert (device.reserved_milli, device.mem_reserved_bytes) == (300, 8 * GIB)
 
 
-def test_invalid_names_the_field(emptied: Node) -> None:
+def test_invalid_names_the_field(empty_node: Node) -> None:
     for milli, spec in ((0, {}), (-1000, {}), (2500, {}), (500, {"min_milli": 900, "max_milli": 800})):
-        error = refused(lambda m=milli, s=spec: emptied.create(milli=m, spec=s))
+        error = refusal(lambda m=milli, s=spec: empty_node.create(milli=m, spec=s))
         assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
         violation = detail(error, error_details_pb2.BadRequest).field_violations[0]
         assert violation.description == error.details()
         assert violation.field in ("gpus_milli", "min_milli")
-    over = refused(lambda: emptied.create(spec={"mem_max_bytes": 81 * GIB, "mem_min_bytes": 0}))
+    over = refusal(lambda: empty_node.create(spec={"mem_max_bytes": 81 * GIB, "mem_min_bytes": 0}))
     assert over.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert "81GiB" in over.details()
-    assert emptied.names() == []
+    assert empty_node.names() == []
 
 
-def test_connections_without_a_first_frame_are_ended(emptied: Node) -> None:
+def test_connections_without_a_first_frame_are_ended(empty_node: Node) -> None:
     """gRPC's own deadline is a minute."""
     begun = []
     for begin in (b"", b"PRI", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"):
         sock = socket.socket(socket.AF_UNIX)
         sock.settimeout(30)
-        sock.connect(str(emptied.runtime / "vgpud.sock"))
+        sock.connect(str(empty_node.runtime / "vgpud.sock"))
         sock.sendall(begin)
         begun.append(sock)
     for sock in begun:
@@ -96,34 +96,34 @@ def test_connections_without_a_first_frame_are_ended(emptied: Node) -> None:
                 continue
 
 
-def test_other_refusals(emptied: Node) -> None:
-    emptied.create("a", 700)
-    full = refused(lambda: emptied.create("b", 500))
+def test_other_refusals(empty_node: Node) -> None:
+    empty_node.create("a", 700)
+    full = refusal(lambda: empty_node.create("b", 500))
     assert full.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert detail(full, error_details_pb2.QuotaFailure).violations[0].subject.startswith("GPU-")
     assert detail(full, error_details_pb2.ErrorInfo).reason == "NO_CAPACITY"
-    assert refused(lambda: emptied.create("a", 100)).code() is grpc.StatusCode.ALREADY_EXISTS
+    assert refusal(lambda: empty_node.create("a", 100)).code() is grpc.StatusCode.ALREADY_EXISTS
     for call in (
-        lambda: emptied.get("nope"),
-        lambda: emptied.slices.DeleteSlice(pb.DeleteSliceRequest(name="nope")),
-        lambda: emptied.slices.UpdateSlice(pb.UpdateSliceRequest(name="nope")),
-        lambda: emptied.slices.ListProcesses(pb.ListProcessesRequest(slice="nope")),
+        lambda: empty_node.get("nope"),
+        lambda: empty_node.slices.DeleteSlice(pb.DeleteSliceRequest(name="nope")),
+        lambda: empty_node.slices.UpdateSlice(pb.UpdateSliceRequest(name="nope")),
+        lambda: empty_node.slices.ListProcesses(pb.ListProcessesRequest(slice="nope")),
     ):
-        error = refused(call)
+        error = refusal(call)
         assert error.code() is grpc.StatusCode.NOT_FOUND
         assert "'nope'" in error.details()
     for elsewhere in (
-        lambda: emptied.slices.GetSlice(pb.GetSliceRequest(node="n2", name="a")),
-        lambda: emptied.create("b", 100, node="n2"),
-        lambda: emptied.slices.UpdateSlice(pb.UpdateSliceRequest(node="n2", name="a")),
-        lambda: emptied.slices.DeleteSlice(pb.DeleteSliceRequest(node="n2", name="a")),
-        lambda: emptied.slices.ListProcesses(pb.ListProcessesRequest(node="n2", slice="a")),
+        lambda: empty_node.slices.GetSlice(pb.GetSliceRequest(node="n2", name="a")),
+        lambda: empty_node.create("b", 100, node="n2"),
+        lambda: empty_node.slices.UpdateSlice(pb.UpdateSliceRequest(node="n2", name="a")),
+        lambda: empty_node.slices.DeleteSlice(pb.DeleteSliceRequest(node="n2", name="a")),
+        lambda: empty_node.slices.ListProcesses(pb.ListProcessesRequest(node="n2", slice="a")),
     ):
-        error = refused(elsewhere)
+        error = refusal(elsewhere)
         assert error.code() is grpc.StatusCode.NOT_FOUND
         assert "not 'n2'" in error.details()
-    assert emptied.names() == ["a"]
-    token = refused(lambda: emptied.slices.ListSlices(pb.ListSlicesRequest(page_token="%%%")))  # noqa: S106
+    assert empty_node.names() == ["a"]
+    token = refusal(lambda: empty_node.slices.ListSlices(pb.ListSlicesRequest(page_token="%%%")))  # noqa: S106
     assert token.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
@@ -150,25 +150,25 @@ def test_what_names_a_device_a_slice_or_a_process_names_its_node() -> None:
             assert "node" in fields, message.name
 
 
-def test_repeated_request_gets_the_first_answer(emptied: Node) -> None:
-    first = emptied.create("a", 100, request_id="r1")
-    again = emptied.create("a", 100, request_id="r1")
+def test_repeated_request_gets_the_first_answer(empty_node: Node) -> None:
+    first = empty_node.create("a", 100, request_id="r1")
+    again = empty_node.create("a", 100, request_id="r1")
     assert (again.uid, again.revision, again.spec) == (first.uid, first.revision, first.spec)
-    error = refused(lambda: emptied.create("b", 100, request_id="r1"))
+    error = refusal(lambda: empty_node.create("b", 100, request_id="r1"))
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert emptied.names() == ["a"]
+    assert empty_node.names() == ["a"]
 
 
-def test_pages(emptied: Node) -> None:
+def test_pages(empty_node: Node) -> None:
     for name in ("c", "a", "b", "e", "d"):
-        emptied.create(name, 100)
+        empty_node.create(name, 100)
     shown: list[str] = []
     request = pb.ListSlicesRequest(page_size=2)
     while True:
-        answer = emptied.slices.ListSlices(request)
+        answer = empty_node.slices.ListSlices(request)
         shown += [s.name for s in answer.slices]
         if len(shown) == 2:
-            emptied.slices.DeleteSlice(pb.DeleteSliceRequest(name="b"))  # pages stay right while slices go
+            empty_node.slices.DeleteSlice(pb.DeleteSliceRequest(name="b"))  # pages stay right while slices go
         request.page_token = answer.next_page_token
         if not request.page_token:
             break
@@ -196,23 +196,23 @@ def test_an_update_tells_what_has_changed(node: Node) -> None:
     assert message.endswith("; weight 0 -> 10000; priority 0 -> 3; class batch -> latency")
 
 
-def test_what_is_too_long_to_be_repeated_is_cut(emptied: Node) -> None:
+def test_what_is_too_long_to_be_repeated_is_cut(empty_node: Node) -> None:
     for name in ("a" * 6000, "\u00fc" * 6000):
         with pytest.raises(grpc.RpcError) as error:
-            emptied.slices.GetSlice(pb.GetSliceRequest(name=name))
+            empty_node.slices.GetSlice(pb.GetSliceRequest(name=name))
         assert error.value.code() is grpc.StatusCode.NOT_FOUND
         assert rpc_status.from_call(error.value).code == grpc.StatusCode.NOT_FOUND.value[0]
 
 
-def test_update_changes_what_the_mask_names(emptied: Node) -> None:
-    emptied.create(
+def test_update_changes_what_the_mask_names(empty_node: Node) -> None:
+    empty_node.create(
         "a", 500, spec={"max_milli": 900, "weight": 5, "priority": 7, "service_class": pb.SERVICE_CLASS_LATENCY}
     )
 
     def update(*paths: str, **spec: Any) -> pb.Slice:
         mask = field_mask_pb2.FieldMask(paths=paths)
         request = pb.UpdateSliceRequest(name="a", spec=pb.SliceSpec(**spec), update_mask=mask)
-        return emptied.slices.UpdateSlice(request).slice
+        return empty_node.slices.UpdateSlice(request).slice
 
     back = update("max_milli", "weight", min_milli=100, priority=9)
     assert (back.devices[0].min_milli, back.devices[0].max_milli) == (500, 500)
@@ -232,10 +232,10 @@ def test_update_changes_what_the_mask_names(emptied: Node) -> None:
         ((), {"weight": 1 << 31}, f"weight {1 << 31}"),
         ((), {"gpus_milli": -1}, "-0.001 GPUs"),
     ):
-        error = refused(lambda p=paths, s=spec: update(*p, **s))
+        error = refusal(lambda p=paths, s=spec: update(*p, **s))
         assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
         assert word in error.details()
-    assert emptied.get("a").revision == 4
+    assert empty_node.get("a").revision == 4
 
 
 def test_class_and_spread_survive_a_restart(node: Node) -> None:
@@ -273,7 +273,7 @@ def test_watches_are_bounded(node: Node) -> None:
     streams = [node.slices.WatchSlices(pb.WatchSlicesRequest(interval_ms=60_000)) for _ in range(64)]
     for stream in streams:
         next(stream)
-    error = refused(next, node.slices.WatchSlices(pb.WatchSlicesRequest()))
+    error = refusal(next, node.slices.WatchSlices(pb.WatchSlicesRequest()))
     assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     for stream in streams:
         stream.cancel()
@@ -298,23 +298,23 @@ def test_arbiter_is_tuned_live(node: Node) -> None:
     assert now.lookahead_ns == 0, "not ahead at all"
     assert now.overrun_ns == ArbiterConfig().overrun_ns
     wrong = pb.SetArbiterParamsRequest(params=pb.ArbiterParams(overrun_ns=-1))
-    error = refused(lambda: node.nodes.SetArbiterParams(wrong))
+    error = refusal(lambda: node.nodes.SetArbiterParams(wrong))
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert "overrun_ns = -1" in error.details()
     assert node.nodes.SetArbiterParams(pb.SetArbiterParamsRequest()).params == now
 
 
-def test_health_and_reflection(emptied: Node) -> None:
-    health = health_pb2_grpc.HealthStub(emptied.channel())
+def test_health_and_reflection(empty_node: Node) -> None:
+    health = health_pb2_grpc.HealthStub(empty_node.channel())
     for service in ("", "vgpud.v1alpha1.SliceService"):
         assert health.Check(health_pb2.HealthCheckRequest(service=service)).status == 1
-    mirror = reflection_pb2_grpc.ServerReflectionStub(emptied.channel())
+    mirror = reflection_pb2_grpc.ServerReflectionStub(empty_node.channel())
     ask = reflection_pb2.ServerReflectionRequest(list_services="")
     (answer,) = mirror.ServerReflectionInfo(iter([ask]))
     listed = {s.name for s in answer.list_services_response.service}
     assert {"vgpud.v1alpha1.NodeService", "vgpud.v1alpha1.SliceService", "vgpud.v1alpha1.EventService"} <= listed
     request, response = reflection_pb2.ServerReflectionRequest, reflection_pb2.ServerReflectionResponse
-    newer = emptied.channel().stream_stream(
+    newer = empty_node.channel().stream_stream(
         "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", request.SerializeToString, response.FromString
     )
     assert list(newer(iter([ask]))) == [answer]
@@ -360,7 +360,7 @@ def test_garbage_is_answered(shared: Node, raw: bytes, method: str) -> None:
     assert shared.names() == before
 
 
-def test_oversized_request_is_refused(emptied: Node) -> None:
-    error = refused(lambda: emptied.create("x" * (1 << 20)))
+def test_oversized_request_is_refused(empty_node: Node) -> None:
+    error = refusal(lambda: empty_node.create("x" * (1 << 20)))
     assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-    assert emptied.names() == []
+    assert empty_node.names() == []

@@ -120,9 +120,9 @@ def test_control_page_cannot_be_written(node: Node) -> None:
     tenant.close()
 
 
-def test_descriptors_are_the_ones_listed(emptied: Node) -> None:
-    emptied.create()
-    tenant = client.attach(emptied.socket())
+def test_descriptors_are_the_ones_listed(empty_node: Node) -> None:
+    empty_node.create()
+    tenant = client.attach(empty_node.socket())
     names = [os.readlink(f"/proc/self/fd/{fd}").split(" ")[0] for fd in tenant.fds]
     assert names == ["/memfd:vgpu-control", "/memfd:vgpu-report", "anon_inode:[eventfd]"]
     tenant.close()
@@ -331,7 +331,7 @@ def test_killed_program_frees_its_memory(node: Node) -> None:
 
 
 @pytest.fixture
-def listed(node: Node) -> Path:
+def pids_file(node: Node) -> Path:
     """A daemon with a slice; the pids in this file are those that the driver lists."""
     path = node.directory / "listed"
     node.env = {"FAKE_LISTED": str(path)}
@@ -340,23 +340,23 @@ def listed(node: Node) -> Path:
     return path
 
 
-def test_memory_is_free_when_the_driver_has_let_go(node: Node, listed: Path) -> None:
+def test_memory_is_free_when_the_driver_has_let_go(node: Node, pids_file: Path) -> None:
     program = spawn(node)
     eventually(node.processes, "the program in the list")
-    listed.write_text(str(program.pid))
+    pids_file.write_text(str(program.pid))
     kill(program)
     time.sleep(0.3)
     assert len(node.processes()) == 1, "the driver still lists it"
-    listed.unlink()
+    pids_file.unlink()
     eventually(lambda: node.processes() == [], "the end of the process")
 
 
-def test_program_without_a_slice_is_noticed(node: Node, listed: Path) -> None:
+def test_program_without_a_slice_is_noticed(node: Node, pids_file: Path) -> None:
     """And it alone: what is looked at together is reported together."""
     ours = spawn(node)
-    written = listed.with_name("written")
+    written = pids_file.with_name("written")
     written.write_text(f"{ours.pid} 4242")
-    written.rename(listed)
+    written.rename(pids_file)
     eventually(lambda: "device.stranger" in node.event_kinds(), "the notice")
     assert [m for m in node.messages("device.stranger") if not m.startswith("pid 4242 ")] == []
     kill(ours)
@@ -424,28 +424,28 @@ def test_exec_replaces_the_old_program(node: Node) -> None:
     eventually(lambda: [p.process_id for p in node.processes()] == [new.process_id])
 
 
-def test_ephemeral_slice_ends_with_its_last_program(emptied: Node) -> None:
-    emptied.create(ephemeral=True)
-    programs = [spawn(emptied), spawn(emptied)]
+def test_ephemeral_slice_ends_with_its_last_program(empty_node: Node) -> None:
+    empty_node.create(ephemeral=True)
+    programs = [spawn(empty_node), spawn(empty_node)]
     for program in programs:
-        assert emptied.names() == ["a"]
+        assert empty_node.names() == ["a"]
         program.send_signal(signal.SIGKILL)
         program.wait()
-        eventually(lambda: len(emptied.processes()) < 2)
-    eventually(lambda: emptied.names() == [], "the end of the slice")
-    assert not Path(emptied.socket()).exists()
+        eventually(lambda: len(empty_node.processes()) < 2)
+    eventually(lambda: empty_node.names() == [], "the end of the slice")
+    assert not Path(empty_node.socket()).exists()
 
 
-def test_holder_keeps_the_slice(emptied: Node) -> None:
-    emptied.create(ephemeral=True)
-    holder = client.attach(emptied.socket(), client.request(client.HOLD))
+def test_holder_keeps_the_slice(empty_node: Node) -> None:
+    empty_node.create(ephemeral=True)
+    holder = client.attach(empty_node.socket(), client.request(client.HOLD))
     assert (holder.status, holder.fds) == (client.OK, [])
-    program = spawn(emptied)
+    program = spawn(empty_node)
     kill(program)
-    eventually(lambda: emptied.processes() == [])
-    assert emptied.names() == ["a"]
+    eventually(lambda: empty_node.processes() == [])
+    assert empty_node.names() == ["a"]
     holder.close()
-    eventually(lambda: emptied.names() == [], "the end of the slice")
+    eventually(lambda: empty_node.names() == [], "the end of the slice")
 
 
 def test_unattached_ephemeral_slice_ends(node: Node) -> None:
@@ -455,16 +455,16 @@ def test_unattached_ephemeral_slice_ends(node: Node) -> None:
     eventually(lambda: node.names() == [], "the end of the slice")
 
 
-def test_deleted_slice_lets_its_programs_go(emptied: Node) -> None:
+def test_deleted_slice_lets_its_programs_go(empty_node: Node) -> None:
     from vgpud.v1alpha1 import vgpud_pb2 as pb
 
-    emptied.create()
-    tenant = client.attach(emptied.socket())
-    emptied.slices.DeleteSlice(pb.DeleteSliceRequest(name="a", force=True))
+    empty_node.create()
+    tenant = client.attach(empty_node.socket())
+    empty_node.slices.DeleteSlice(pb.DeleteSliceRequest(name="a", force=True))
     tenant.sock.settimeout(PATIENCE_S)
     assert tenant.sock.recv(1) == b""
     with pytest.raises(OSError, match=r"No such file|refused"):
-        client.connect(emptied.socket())
+        client.connect(empty_node.socket())
 
 
 def test_socket_that_was_removed_comes_back(node: Node) -> None:

@@ -41,8 +41,8 @@ from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 
 @pytest.fixture
-def client(emptied: Node) -> Iterator[Client]:
-    with Client(f"unix://{emptied.runtime / 'vgpud.sock'}") as made:
+def client(empty_node: Node) -> Iterator[Client]:
+    with Client(f"unix://{empty_node.runtime / 'vgpud.sock'}") as made:
         yield made
 
 
@@ -299,8 +299,8 @@ def test_why_a_slice_cannot_be_held_is_said_although_it_has_gone(
         pass
 
 
-def test_a_token_makes_no_slice_for_a_while(emptied: Node) -> None:
-    with Client(f"unix://{emptied.runtime / 'vgpud.sock'}", token="not-a-token") as other:  # noqa: S106 - never sent
+def test_a_token_makes_no_slice_for_a_while(empty_node: Node) -> None:
+    with Client(f"unix://{empty_node.runtime / 'vgpud.sock'}", token="not-a-token") as other:  # noqa: S106 - never sent
         with pytest.raises(ClientError, match="use a client without a token") as refused, other.slice(0.5):
             pass
         assert refused.value.exit_code == ExitCode.USAGE

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.daemon.node import Node
-from tests.rules.tree import ROOT, tracked
+from tests.rules.tree import ROOT, source_files
 
 _TORCH = """
 import torch
@@ -41,12 +41,12 @@ def examples(name: str) -> list[str]:
 
 
 def test_all_documents_with_examples_are_listed() -> None:
-    with_examples = {name for name in tracked(".md") if examples(name)}
+    with_examples = {name for name in source_files(".md") if examples(name)}
     assert with_examples == set(AROUND)
 
 
 @pytest.mark.parametrize("name", AROUND)
-def test_an_example_runs_as_it_is_written(name: str, emptied: Node, tmp_path: Path) -> None:
+def test_an_example_runs_as_it_is_written(name: str, empty_node: Node, tmp_path: Path) -> None:
     before, after = AROUND[name]
     if name == "docs/ray.md":
         pytest.importorskip("ray")
@@ -54,7 +54,7 @@ def test_an_example_runs_as_it_is_written(name: str, emptied: Node, tmp_path: Pa
         file = tmp_path / "example.py"
         file.write_text(f"{before}\n{example}\n{after}\n")
         env = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "HOME": str(tmp_path)}
-        env["VGPU_HOST"] = f"unix://{emptied.runtime / 'vgpud.sock'}"
+        env["VGPU_HOST"] = f"unix://{empty_node.runtime / 'vgpud.sock'}"
         done = subprocess.run(
             [sys.executable, file], env=env, cwd=tmp_path, capture_output=True, text=True, check=False
         )

@@ -201,7 +201,7 @@ def shared(fake_driver: Path) -> Iterator[Node]:
 
 
 @pytest.fixture
-def emptied(shared: Node) -> Node:
+def empty_node(shared: Node) -> Node:
     """The running daemon of the module, without slices: for tests that neither stop nor configure it."""
     for name in shared.names():
         shared.slices.DeleteSlice(pb.DeleteSliceRequest(name=name, force=True))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from .tree import ROOT, tracked
+from .tree import ROOT, source_files
 
 #: words of the field, which need no noun
 ALLOWED = frozenset(
@@ -104,7 +104,7 @@ def bare_names(node: ast.AST, path: str = "") -> Iterator[str]:
 
 
 def test_no_name_is_a_bare_participle_or_adverb() -> None:
-    names = [name for name in (*tracked(".py", under=FOLDERS), "setup.py") if name not in GENERATED]
+    names = [name for name in (*source_files(".py", under=FOLDERS), "setup.py") if name not in GENERATED]
     found = {f"{name}: {bare}" for name in names for bare in bare_names(ast.parse((ROOT / name).read_text()))}
     assert not found - FORMATS, "say what it is (a noun), or what is done (a verb and its object)\n" + "\n".join(
         sorted(found - FORMATS)
