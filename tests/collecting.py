@@ -14,7 +14,7 @@ TESTS = Path(__file__).resolve().parent
 _PLACE = pytest.StashKey[dict[pytest.Item | pytest.Collector, int]]()
 
 
-def turned(length: int, worker: int, workers: int) -> list[int]:
+def rotate_places(length: int, worker: int, workers: int) -> list[int]:
     """Places 0 to length - 1, beginning with the first one of a worker's part."""
     begin = length * worker // workers
     return [*range(begin, length), *range(begin)]
@@ -29,7 +29,7 @@ def pytest_make_collect_report(
     if worker and collector.path == TESTS:
         found = report.result
         collector.config.stash[_PLACE] = {node: place for place, node in enumerate(found)}
-        order = turned(len(found), int(worker["workerid"].removeprefix("gw")), worker["workercount"])
+        order = rotate_places(len(found), int(worker["workerid"].removeprefix("gw")), worker["workercount"])
         report.result = [found[place] for place in order]
     return report
 

@@ -39,12 +39,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def _guard(send: Callable[[int, int], None]) -> Callable[[int, int], None]:
     """A pid that was not there is 0 in many a helper, and 0 means our own group: all tests, and what runs them."""
 
-    def guarded(pid: int, number: int) -> None:
+    def send_if_positive(pid: int, number: int) -> None:
         if pid <= 0:
             raise AssertionError(f"signal {number} for pid {pid}")
         send(pid, number)
 
-    return guarded
+    return send_if_positive
 
 
 def pytest_xdist_auto_num_workers() -> int:

@@ -22,12 +22,12 @@ def is_nightly() -> bool:
     return settings().max_examples > QUICK
 
 
-def examples(nightly: int) -> int:
+def examples(nightly_count: int) -> int:
     """max_examples of a test that needs more or fewer than others."""
-    return nightly if is_nightly() else min(nightly, QUICK)
+    return nightly_count if is_nightly() else min(nightly_count, QUICK)
 
 
-def combined(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:
+def combine_axes(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:
     """Cases of a test with several parameters: every value of each at least once, and `nightly` all combinations."""
     if is_nightly():
         return list(product(*axes))

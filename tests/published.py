@@ -14,7 +14,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 import build_wheel  # noqa: E402
 
 
-def published(factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def build_packages(factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """(source distribution, wheel), as `make wheel` makes them for this machine."""
     run = factory.getbasetemp().parent if "PYTEST_XDIST_WORKER" in os.environ else factory.getbasetemp()
     folder = run / "published"

@@ -52,7 +52,7 @@ LONG = {
 
 
 @functools.cache
-def _marked(path: str, mark: str) -> frozenset[str]:
+def _marked_functions(path: str, mark: str) -> frozenset[str]:
     """Functions of a file that have a mark; "" for all of it. The controller imports no tests: it reads the text."""
     text, wanted = Path(path).read_text(), f"pytest.mark.{mark}"
     if wanted not in text:
@@ -77,7 +77,7 @@ class ByFile(LoadScopeScheduling):
 
     def _has_mark(self, nodeid: str, mark: str) -> bool:
         path, _, test = nodeid.partition("::")
-        return bool(_marked(str(self.config.rootpath / path), mark) & {"", test.partition("[")[0]})
+        return bool(_marked_functions(str(self.config.rootpath / path), mark) & {"", test.partition("[")[0]})
 
     def _split_scope(self, nodeid: str) -> str:
         if self._has_mark(nodeid, ALONE):

@@ -30,19 +30,20 @@ def check_shares_sum(
     system: OwnSystem,
     pids: Sequence[int],
     seconds: float,
-    shown: Callable[..., bool],
+    is_expected: Callable[..., bool],
     *,
-    most: float = 1,
+    first_max: float = 1,
     device: int = 0,
 ) -> None:
-    """Waits for a window of so many seconds whose shares, one for each process, are as `shown` says.
+    """Waits for a window of so many seconds whose shares, one for each process, are as `is_expected` says.
 
-    most: of the device, that the first process may have in no window at all. AssertionError with all that was seen.
+    first_max: of the device, that the first process may have in no window at all. AssertionError with all that was
+    seen.
     """
     seen: list[list[float]] = []
     for _ in range(WINDOWS):
         seen.append(shares(system, pids, seconds, device))
-        assert seen[-1][0] <= most, seen
-        if shown(*seen[-1]):
+        assert seen[-1][0] <= first_max, seen
+        if is_expected(*seen[-1]):
             return
     raise AssertionError(f"never in {len(seen)} windows of {seconds:g} s: {seen}")

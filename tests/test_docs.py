@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules.tree import ROOT, tracked
+from tests.rules.tree import ROOT, source_files
 from vgpud.config import Config
 from vgpud.oci.request import RequestError, parse_request
 from vgpud.view.slice_tables import slices_grid
 
-DOCUMENTS = [name for name in tracked(".md") if not name.startswith("docker/wheels")]
+DOCUMENTS = [name for name in source_files(".md") if not name.startswith("docker/wheels")]
 #: folders of the repository; a name in backticks that begins so must be there
 OURS = ("benchmarks/", "docker/", "docs/", "models/", "protos/", "shim/", "tests/", "tools/", "vgpud/")
 ROW = re.compile(r"^\| `(VGPU[^`]*)` \| (.+) \|$", re.MULTILINE)
@@ -95,9 +95,9 @@ def test_journeys_name_files_and_functions(title: str) -> None:
 
 
 def test_architecture_has_a_row_for_each_package() -> None:
-    tops = {name.split("/")[1] for name in tracked("", under="vgpud/") if name.count("/") > 1}
-    inner = {name.split("/")[2] for name in tracked(".py", under="vgpud/core/") if name.count("/") > 2}
-    folders = {name.split("/")[1] for name in tracked("", under="shim/") if name.count("/") > 1}
+    tops = {name.split("/")[1] for name in source_files("", under="vgpud/") if name.count("/") > 1}
+    inner = {name.split("/")[2] for name in source_files(".py", under="vgpud/core/") if name.count("/") > 2}
+    folders = {name.split("/")[1] for name in source_files("", under="shim/") if name.count("/") > 1}
     wanted = {f"vgpud/{top}/" for top in tops} | {f"vgpud/core/{name}/" for name in inner} | {"vgpud/daemon/jobs/"}
     wanted |= {f"shim/{folder}/" for folder in folders}
     rows = re.findall(r"^\| (.+?) \|", (ROOT / "ARCHITECTURE.md").read_text(), re.MULTILINE)

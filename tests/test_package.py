@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests.examples import is_nightly
-from tests.published import published
+from tests.published import build_packages
 from vgpud.cli.demo.private_system import PartError, wait_for
 from vgpud.libraries import elf
 
@@ -86,7 +86,7 @@ def fresh_environment(venv: Path) -> Path:
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """As `make wheel` builds it: from the source distribution alone, so what MANIFEST.in forgets is missed here."""
-    archive, built = published(tmp_path_factory)
+    archive, built = build_packages(tmp_path_factory)
     with tarfile.open(archive) as tar:
         inside = {name.partition("/")[2] for name in tar.getnames()}
     assert not [name for name in inside if name.endswith((".so", ".so.1", ".pyc"))]
@@ -325,7 +325,7 @@ def dynamic(name: str) -> str:
     return run("readelf", "-d", "-W", LIB / name)
 
 
-def exported(name: str) -> set[str]:
+def exported_names(name: str) -> set[str]:
     lines = run("nm", "-D", "--defined-only", "-P", LIB / name).splitlines()
     return {line.split()[0].split("@")[0] for line in lines}
 
@@ -396,7 +396,7 @@ def test_other_names_of_newer_headers_are_repaired(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_exports_the_drivers_names_only(name: str) -> None:
-    names = exported(name)
+    names = exported_names(name)
     prefix = "nvml" if "ml" in Path(name).name else "cu"
     strangers = {n for n in names if not re.match(rf"{prefix}[A-Z]", n)} - EXPORTED_EXTRA[name]
     unknown = {n for n in strangers if not n.startswith(SPARE_PREFIX)}

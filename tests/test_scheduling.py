@@ -10,7 +10,7 @@ import pytest
 from xdist.workermanage import WorkerController
 
 from tests import collecting, scheduling
-from tests.collecting import turned
+from tests.collecting import rotate_places
 from tests.scheduling import ByFile
 
 BESIDE = [f"tests/test_{name}.py::test_{number}" for name in "abc" for number in range(3)]
@@ -110,7 +110,7 @@ def test_only_marked_tests_of_a_file_are_alone(tmp_path: Path) -> None:
     (tmp_path / path).write_text(
         "@pytest.mark.parametrize('x', [])\n@pytest.mark.alone\ndef test_shares(): ...\n\n\ndef test_other(): ...\n"
     )
-    scheduling._marked.cache_clear()
+    scheduling._marked_functions.cache_clear()
     units = {test: run.scheduler._split_scope(test) for test in run.ids}
     assert {test for test, unit in units.items() if unit == scheduling.ALONE} == set(run.ids[1:3])
 
@@ -141,7 +141,7 @@ def test_units_that_are_long_are_there(unit: str) -> None:
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
 def test_each_worker_begins_to_collect_at_another_place(workers: int) -> None:
-    orders = [turned(35, worker, workers) for worker in range(workers)]
+    orders = [rotate_places(35, worker, workers) for worker in range(workers)]
     assert all(sorted(order) == list(range(35)) for order in orders)
     assert len({order[0] for order in orders}) == workers
 

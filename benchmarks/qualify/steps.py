@@ -63,8 +63,8 @@ def client(row: matrix.Row, python: str) -> Callable[[OwnSystem], Found]:
 
     def check(own: OwnSystem) -> Found:
         outcome = matrix.Matrix(own, python).run(row)
-        if outcome.skipped:
-            return Found(skip_reason=outcome.skipped)
+        if outcome.skip_reason:
+            return Found(skip_reason=outcome.skip_reason)
         figures = {"seconds": outcome.seconds, "seen_bytes": outcome.seen_bytes, "launches": outcome.launches}
         return Found(figures, outcome.problems)
 

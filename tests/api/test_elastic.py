@@ -22,53 +22,53 @@ def make_spec(**fields: Any) -> pb.JobSpec:
     return pb.JobSpec(**(given | fields))
 
 
-def gpus(least: int, most: int, **more: Any) -> pb.JobSpec:
-    return make_spec(elastic=pb.ElasticSpec(gpus_milli_min=least, gpus_milli_max=most), **more)
+def gpus(minimum: int, maximum: int, **fields: Any) -> pb.JobSpec:
+    return make_spec(elastic=pb.ElasticSpec(gpus_milli_min=minimum, gpus_milli_max=maximum), **fields)
 
 
-def workers(least: int, most: int, **more: Any) -> pb.JobSpec:
-    elastic = {key: more.pop(key) for key in ("heuristic", "batch", "batch_max") if key in more}
-    return make_spec(elastic=pb.ElasticSpec(workers_min=least, workers_max=most, **elastic), **more)
+def workers(minimum: int, maximum: int, **fields: Any) -> pb.JobSpec:
+    elastic = {key: fields.pop(key) for key in ("heuristic", "batch", "batch_max") if key in fields}
+    return make_spec(elastic=pb.ElasticSpec(workers_min=minimum, workers_max=maximum, **elastic), **fields)
 
 
-def submitted(spec: pb.JobSpec, **more: Any) -> JobSpec:
+def parse_spec(spec: pb.JobSpec, **options: Any) -> JobSpec:
     launch = views.launch_from(spec, 1000, 1000, (), {})
-    return views.submission_from(pb.SubmitJobRequest(spec=spec), launch, "default", **more).spec
+    return views.submission_from(pb.SubmitJobRequest(spec=spec), launch, "default", **options).spec
 
 
 def refusal(spec: pb.JobSpec) -> str:
     with pytest.raises(RefusedError) as caught:
-        submitted(spec)
+        parse_spec(spec)
     text = str(caught.value)
     assert "\n" not in text and len(text) < 250
     assert caught.value.refusal.field
     return text
 
 
-def shown(spec: JobSpec, facts: Facts | None = None) -> pb.Job:
+def show_job(spec: JobSpec, facts: Facts | None = None) -> pb.Job:
     return views.job_view(Job(1, spec, 0), facts or Facts(), "n1", has_details=True, own=True)
 
 
 def test_an_elastic_slice_begins_with_its_least() -> None:
     for slice_milli in (0, 250):
-        spec = submitted(gpus(250, 1000, slice=pb.SliceSpec(gpus_milli=slice_milli)))
+        spec = parse_spec(gpus(250, 1000, slice=pb.SliceSpec(gpus_milli=slice_milli)))
         assert (spec.ask.spec.gpus_milli, spec.members, spec.elastic) == (250, 1, Elastic(250, 1000))
-    view = shown(spec)
+    view = show_job(spec)
     assert (view.spec.elastic.gpus_milli_min, view.spec.elastic.gpus_milli_max) == (250, 1000)
     assert (view.gpus_milli, view.workers) == (250, 1)
 
 
 def test_workers_begin_with_the_least() -> None:
-    spec = submitted(workers(2, 8, heuristic="efficiency(0.2)", batch=64, batch_max=512))
+    spec = parse_spec(workers(2, 8, heuristic="efficiency(0.2)", batch=64, batch_max=512))
     assert (spec.members, spec.elastic) == (2, Elastic(0, 0, 2, 8, "efficiency(0.2)"))
     assert isinstance(spec.run, Launch) and (spec.run.batch, spec.run.batch_max) == (64, 512)
-    elastic = shown(spec, Facts(samples_per_second=12.5)).spec.elastic
+    elastic = show_job(spec, Facts(samples_per_second=12.5)).spec.elastic
     assert (elastic.workers_min, elastic.workers_max, elastic.batch, elastic.batch_max) == (2, 8, 64, 512)
     assert elastic.heuristic == "efficiency(0.2)"
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "message"),
     [
         (make_spec(elastic=pb.ElasticSpec()), "neither GPUs nor workers"),
         (gpus(500, 250), "write the minimum first"),
@@ -98,11 +98,11 @@ def test_workers_begin_with_the_least() -> None:
         (workers(1, 4, batch=1 << 50), "is above"),
     ],
 )
-def test_elastic_sizes_that_are_invalid(spec: pb.JobSpec, said: str) -> None:
-    assert said in refusal(spec)
+def test_elastic_sizes_that_are_invalid(spec: pb.JobSpec, message: str) -> None:
+    assert message in refusal(spec)
 
 
-def predicted(**fields: Any) -> pb.JobSpec:
+def make_predicted_spec(**fields: Any) -> pb.JobSpec:
     part = pb.Range(value=0.431, low=0.3, high=0.6)
     given = {"model": "net:make", "device": "h200", "utilisation": part, "sm_activity": part}
     given |= {"mem_bytes": pb.Range(value=8 * GIB, low=7 * GIB, high=9 * GIB), "features": {"layers": 12}}
@@ -110,10 +110,10 @@ def predicted(**fields: Any) -> pb.JobSpec:
 
 
 def test_a_prediction_is_kept_and_shown_to_its_owner() -> None:
-    spec = submitted(predicted())
+    spec = parse_spec(make_predicted_spec())
     assert isinstance(spec.run, Launch) and spec.run.prediction is not None
     assert spec.run.prediction.features == (("layers", 12.0),)
-    view = shown(spec)
+    view = show_job(spec)
     assert view.spec.prediction.model == "net:make" and view.spec.prediction.mem_bytes.high == 9 * GIB
     assert (view.utilisation, view.utilisation_measured) == (0.431, False)
     listed = views.job_view(Job(1, spec, 0), Facts(), "n1", has_details=False, own=True)
@@ -122,21 +122,21 @@ def test_a_prediction_is_kept_and_shown_to_its_owner() -> None:
 
 def test_only_where_devices_are_shared_by_use_it_is_part_of_the_ask() -> None:
     """So that jobs with equal asks are looked at once elsewhere."""
-    plain, sharing = submitted(predicted()), submitted(predicted(), colocates=True)
+    plain, sharing = parse_spec(make_predicted_spec()), parse_spec(make_predicted_spec(), colocates=True)
     assert (plain.ask.utilisation_milli, plain.ask.kind) == (-1, "")
     assert sharing.ask.utilisation_milli == 431 and word_of(sharing.ask.kind) == "same"
-    out_of_range = submitted(predicted(out_of_range=True), colocates=True)
+    out_of_range = parse_spec(make_predicted_spec(out_of_range=True), colocates=True)
     assert out_of_range.ask.utilisation_milli == -1
-    assert submitted(make_spec(), colocates=True).ask.utilisation_milli == -1
+    assert parse_spec(make_spec(), colocates=True).ask.utilisation_milli == -1
 
 
 def test_jobs_have_classes() -> None:
-    assert tuple(map(word_of, submitted(make_spec()).kinds)) == tuple(WORDS)
-    assert submitted(make_spec()).kinds == submitted(make_spec(array_indices=[1, 2, 3])).kinds
+    assert tuple(map(word_of, parse_spec(make_spec()).kinds)) == tuple(WORDS)
+    assert parse_spec(make_spec()).kinds == parse_spec(make_spec(array_indices=[1, 2, 3])).kinds
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"utilisation": pb.Range(value=1.5, low=0, high=2)}, "prediction of utilisation"),
         ({"utilisation": pb.Range(value=0.5, low=0.6, high=0.7)}, "prediction of utilisation"),
@@ -150,12 +150,12 @@ def test_jobs_have_classes() -> None:
         ({"model": "a" * 1000}, "is too long"),
     ],
 )
-def test_predictions_that_are_invalid(fields: dict[str, Any], said: str) -> None:
-    assert said in refusal(predicted(**fields))
+def test_predictions_that_are_invalid(fields: dict[str, Any], message: str) -> None:
+    assert message in refusal(make_predicted_spec(**fields))
 
 
 def test_facts_of_a_job_that_runs() -> None:
-    view = shown(submitted(make_spec()), Facts(samples_per_second=99.5, measured_milli=700, estimated_ns=3 * 10**9))
+    view = show_job(parse_spec(make_spec()), Facts(samples_per_second=99.5, measured_milli=700, estimated_ns=3 * 10**9))
     assert (view.samples_per_second, view.utilisation_measured, view.utilisation) == (99.5, True, 0.7)
     assert view.estimated_duration.seconds == 3
-    assert not shown(submitted(make_spec())).HasField("estimated_duration")
+    assert not show_job(parse_spec(make_spec())).HasField("estimated_duration")

@@ -68,7 +68,7 @@ def test_a_job_is_changed_field_by_field(world: World) -> None:
 def test_changes_that_are_invalid(world: World, paths: list[str], fields: dict[str, Any], says: str) -> None:
     world.submit()
     request = pb.UpdateJobRequest(job_id=1, spec=pb.JobSpec(**fields), update_mask=FieldMask(paths=paths))
-    assert says in world.refused(world.jobs.UpdateJob, request)[1]
+    assert says in world.refusal(world.jobs.UpdateJob, request)[1]
     assert world.backend.done == []
 
 
@@ -78,19 +78,19 @@ def test_a_list_has_the_jobs_of_its_filter(world: World) -> None:
     world.backend.change(3, state=JobState.FAILED, ended_ns=5 * SECOND_NS)
     world.backend.change(4, state=JobState.COMPLETED, ended_ns=9 * SECOND_NS)
 
-    def listed(who: Caller = ALICE, **fields: Any) -> list[int]:
+    def list_ids(who: Caller = ALICE, **fields: Any) -> list[int]:
         answer = world.call(world.jobs.ListJobs, pb.ListJobsRequest(**fields), who)
         return [job.job_id for job in answer.jobs]
 
-    assert listed() == [1]
-    assert listed(ROOT, uid=BOB.uid) == [2]
-    assert listed(states=[pb.JOB_STATE_FAILED]) == [3], "a final state includes jobs that have ended"
-    assert listed(states=[pb.JOB_STATE_FAILED, pb.JOB_STATE_PENDING]) == [1, 3]
-    assert listed(since_time=Timestamp(seconds=6)) == [1, 4], "one that had ended before is not there"
-    refused = world.refused(world.jobs.ListJobs, pb.ListJobsRequest(uid=BOB.uid))
+    assert list_ids() == [1]
+    assert list_ids(ROOT, uid=BOB.uid) == [2]
+    assert list_ids(states=[pb.JOB_STATE_FAILED]) == [3], "a final state includes jobs that have ended"
+    assert list_ids(states=[pb.JOB_STATE_FAILED, pb.JOB_STATE_PENDING]) == [1, 3]
+    assert list_ids(since_time=Timestamp(seconds=6)) == [1, 4], "one that had ended before is not there"
+    refused = world.refusal(world.jobs.ListJobs, pb.ListJobsRequest(uid=BOB.uid))
     assert refused == ("PERMISSION_DENIED", f"only admins may list jobs or usage of uid {BOB.uid}: leave it out")
-    assert world.refused(world.queues.GetUsage, pb.GetUsageRequest(uid=BOB.uid))[0] == "PERMISSION_DENIED"
-    code, text = world.refused(world.jobs.ListJobs, pb.ListJobsRequest(states=[77]))
+    assert world.refusal(world.queues.GetUsage, pb.GetUsageRequest(uid=BOB.uid))[0] == "PERMISSION_DENIED"
+    code, text = world.refusal(world.jobs.ListJobs, pb.ListJobsRequest(states=[77]))
     assert code == "INVALID_ARGUMENT"
     assert "state 77 is none of a job: choose from pending, held" in text
 
@@ -103,7 +103,7 @@ def test_an_array_is_cancelled_by_its_first_job(world: World) -> None:
         job.spec = replace(job.spec, array=1)
     world.call(world.jobs.CancelJob, pb.CancelJobRequest(job_id=1, array=True))
     assert world.backend.done[0][1] == [1, 2, 3]
-    code, message = world.refused(world.jobs.CancelJob, pb.CancelJobRequest(job_id=2, array=True))
+    code, message = world.refusal(world.jobs.CancelJob, pb.CancelJobRequest(job_id=2, array=True))
     assert (code, "--array" in message) == ("INVALID_ARGUMENT", True)
 
 
@@ -123,7 +123,7 @@ def test_a_terminal_stays_one_programs(world: World) -> None:
         mask = FieldMask(paths=["members"])
         request = pb.UpdateJobRequest(job_id=1, spec=pb.JobSpec(members=members), update_mask=mask)
         if says:
-            assert says in world.refused(world.jobs.UpdateJob, request)[1]
+            assert says in world.refusal(world.jobs.UpdateJob, request)[1]
         else:
             world.call(world.jobs.UpdateJob, request)
     assert world.backend.table[1].spec.members == 1

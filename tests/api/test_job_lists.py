@@ -26,7 +26,7 @@ def job(job_id: int, state: JobState = JobState.PENDING) -> Job:
 class Listing:
     """Jobs of the machine, and those that the store has as ended."""
 
-    def __init__(self, live: Sequence[Job], kept: Sequence[Job]) -> None:
+    def __init__(self, live: Sequence[Job], stored_jobs: Sequence[Job]) -> None:
         self.looked_at: list[int] = []
         machine = SimpleNamespace(jobs=self, reason=lambda job_id, now_ns: "")
         store = SimpleNamespace(ended_after=self.ended_after)
@@ -34,10 +34,10 @@ class Listing:
             machine=machine,
             store=store,
             clock=SimpleNamespace(now_ns=lambda: 0),
-            saver=SimpleNamespace(next_id=len(live) + len(kept) + 1),
+            saver=SimpleNamespace(next_id=len(live) + len(stored_jobs) + 1),
         )
         self._live = {one.job_id: one for one in live}
-        self._kept = kept
+        self._kept = stored_jobs
         host: Any = SimpleNamespace(node=SimpleNamespace(name="n"))
         self.requests = JobRequests(host, backend)
 
@@ -51,27 +51,27 @@ class Listing:
     def ended_after(self, after: int, count: int, *_: object) -> list[Job]:
         return [one for one in self._kept if one.job_id > after][:count]
 
-    def listed(self, after: int, count: int = NEVER_NS, *, ended: bool = True) -> list[tuple[int, bool]]:
-        found = asyncio.run(self.requests.jobs(after, count, JobFilter(ended)))
+    def list_jobs(self, after: int, count: int = NEVER_NS, *, with_ended: bool = True) -> list[tuple[int, bool]]:
+        found = asyncio.run(self.requests.jobs(after, count, JobFilter(with_ended)))
         return [(one.job_id, one.state.is_final) for one in found]
 
 
 def test_a_job_that_ends_while_the_list_is_made_is_in_it_once() -> None:
     """It was seen as pending, and is in the store by the time that this is read."""
     world = Listing([job(1), job(2), job(3)], [job(2, JobState.COMPLETED)])
-    assert world.listed(0) == [(1, False), (2, True), (3, False)]
+    assert world.list_jobs(0) == [(1, False), (2, True), (3, False)]
 
 
 def test_a_job_whose_end_is_not_written_yet_is_in_the_list() -> None:
     world = Listing([job(1, JobState.FAILED), job(2)], [])
-    assert world.listed(0) == [(1, True), (2, False)]
-    assert world.listed(0, ended=False) == [(2, False)]
+    assert world.list_jobs(0) == [(1, True), (2, False)]
+    assert world.list_jobs(0, with_ended=False) == [(2, False)]
 
 
 def test_a_page_looks_at_its_own_jobs_only() -> None:
     """Jobs that were loaded after a restart may be out of order."""
     world = Listing([job(number) for number in (5, *range(10, 1000), 1)], [])
-    assert [number for number, _ in world.listed(5, 3)] == [10, 11, 12]
+    assert [number for number, _ in world.list_jobs(5, 3)] == [10, 11, 12]
     assert world.looked_at == [10, 11, 12]
 
 

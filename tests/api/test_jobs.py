@@ -70,8 +70,8 @@ class Backend:
     async def job(self, job_id: int) -> Job | None:
         return self.table.get(job_id)
 
-    async def jobs(self, after: int, count: int, wanted: JobFilter) -> Sequence[Job]:
-        return [j for j in self.table.values() if j.job_id > after and wanted.wants(j)][:count]
+    async def jobs(self, after: int, count: int, job_filter: JobFilter) -> Sequence[Job]:
+        return [j for j in self.table.values() if j.job_id > after and job_filter.wants(j)][:count]
 
     def is_settled(self, job: Job) -> bool:
         return job.state.is_final
@@ -127,9 +127,9 @@ class Backend:
     def reservations(self) -> Sequence[Reservation]:
         return self.reserved
 
-    async def create_reservation(self, given: Reservation) -> Reservation | Denied:
-        self.reserved.append(given)
-        return given
+    async def create_reservation(self, reservation: Reservation) -> Reservation | Denied:
+        self.reserved.append(reservation)
+        return reservation
 
     async def delete_reservation(self, name: str) -> Denied | None:
         self.reserved = [one for one in self.reserved if one.name != name]
@@ -168,7 +168,7 @@ class World:
 
         return asyncio.run(run())
 
-    def refused(self, method: Any, request: Any, who: Caller = ALICE) -> tuple[str, str]:
+    def refusal(self, method: Any, request: Any, who: Caller = ALICE) -> tuple[str, str]:
         with pytest.raises(AbortError) as error:
             self.call(method, request, who)
         assert "\n" not in str(error.value)
@@ -316,17 +316,17 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("fields", "code", "named"), BAD)
-def test_what_is_invalid(world: World, fields: dict[str, Any], code: str, named: str) -> None:
-    got, message = world.refused(world.jobs.SubmitJob, pb.SubmitJobRequest(spec=spec(**fields)))
+@pytest.mark.parametrize(("fields", "code", "part"), BAD)
+def test_what_is_invalid(world: World, fields: dict[str, Any], code: str, part: str) -> None:
+    got, message = world.refusal(world.jobs.SubmitJob, pb.SubmitJobRequest(spec=spec(**fields)))
     assert got == code
-    assert named in message
+    assert part in message
     assert world.backend.submissions == []
 
 
 def test_who_has_ended_submits_nothing(world: World) -> None:
     for gone in (Caller(1000, 1000, (), 0, admin=False), Caller(1000, 1000, (), PID, admin=False, start_ticks=1)):
-        code, message = world.refused(world.jobs.SubmitJob, pb.SubmitJobRequest(spec=spec()), gone)
+        code, message = world.refusal(world.jobs.SubmitJob, pb.SubmitJobRequest(spec=spec()), gone)
         assert code == "FAILED_PRECONDITION"
         assert "resource limits" in message
     assert world.backend.submissions == []
@@ -337,7 +337,7 @@ def test_after_a_job_that_will_never_complete(world: World) -> None:
     world.submit(after=[1])
     assert world.backend.submissions[-1].spec.after == (1,)
     world.backend.change(1, state=JobState.FAILED)
-    code, message = world.refused(world.jobs.SubmitJob, pb.SubmitJobRequest(spec=spec(after=[1])))
+    code, message = world.refusal(world.jobs.SubmitJob, pb.SubmitJobRequest(spec=spec(after=[1])))
     assert code == "FAILED_PRECONDITION"
     assert "has failed" in message and "--after-any" in message
     world.submit(after=[1], after_any=True)
@@ -388,13 +388,13 @@ def test_everyone_sees_and_changes_their_own(world: World) -> None:
         "SubmitJob": pb.SubmitJobRequest(spec=spec(after=[2])),
     }
     for method, request in calls.items():
-        assert world.refused(getattr(world.jobs, method), request)[0] == "PERMISSION_DENIED", method
+        assert world.refusal(getattr(world.jobs, method), request)[0] == "PERMISSION_DENIED", method
     assert world.backend.done == []
-    assert world.refused(world.jobs.GetJob, pb.GetJobRequest(job_id=9))[0] == "NOT_FOUND"
+    assert world.refusal(world.jobs.GetJob, pb.GetJobRequest(job_id=9))[0] == "NOT_FOUND"
     world.call(world.jobs.CancelJob, pb.CancelJobRequest(job_id=2), ROOT)
     world.call(world.jobs.CancelJob, pb.CancelJobRequest(job_id=2), BOB)
     assert world.backend.done == [("cancel", [2], "cancelled by uid 0"), ("cancel", [2], "cancelled by its owner")]
-    assert world.refused(world.jobs.HoldJob, pb.HoldJobRequest(job_id=2), BOB)[0] == "FAILED_PRECONDITION"
+    assert world.refusal(world.jobs.HoldJob, pb.HoldJobRequest(job_id=2), BOB)[0] == "FAILED_PRECONDITION"
 
 
 def test_pages_of_jobs_hold_all_and_none_twice(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -412,7 +412,7 @@ def test_pages_of_jobs_hold_all_and_none_twice(world: World, monkeypatch: pytest
             request.page_token = answer.next_page_token
         assert seen == list(range(1, 26))
         assert pages > 1
-    code, _ = world.refused(world.jobs.ListJobs, pb.ListJobsRequest(page_token="x"))  # noqa: S106
+    code, _ = world.refusal(world.jobs.ListJobs, pb.ListJobsRequest(page_token="x"))  # noqa: S106
     assert code == "INVALID_ARGUMENT"
 
 
@@ -450,7 +450,7 @@ def test_pages_of_usage_and_queues(world: World) -> None:
     rest = world.call(world.queues.ListQueues, queues, BOB)
     assert [queue.name for answer in (first, rest) for queue in answer.queues] == ["bob", "default"]
     assert not rest.next_page_token
-    code, _ = world.refused(world.queues.GetUsage, pb.GetUsageRequest(page_token="*"))  # noqa: S106
+    code, _ = world.refusal(world.queues.GetUsage, pb.GetUsageRequest(page_token="*"))  # noqa: S106
     assert code == "INVALID_ARGUMENT"
 
 
@@ -533,15 +533,15 @@ BAD_QUEUES: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("fields", "named"), BAD_QUEUES)
-def test_queues_that_are_invalid(world: World, fields: dict[str, Any], named: str) -> None:
+@pytest.mark.parametrize(("fields", "part"), BAD_QUEUES)
+def test_queues_that_are_invalid(world: World, fields: dict[str, Any], part: str) -> None:
     set_queue(world, name="high")
     set_queue(world, name="low", parent="high")
     before = dict(world.backend.tree)
     request = pb.SetQueueRequest(queue=pb.Queue(**{"name": "team", **fields}))
-    code, message = world.refused(world.queues.SetQueue, request, ROOT)
+    code, message = world.refusal(world.queues.SetQueue, request, ROOT)
     assert code == "INVALID_ARGUMENT"
-    assert named in message
+    assert part in message
     assert world.backend.tree == before
 
 
@@ -571,7 +571,7 @@ def test_users_see_the_queues_that_are_for_them_and_those_above(world: World) ->
 def test_queues_go(world: World) -> None:
     world.call(world.queues.DeleteQueue, pb.DeleteQueueRequest(name="bob"), ROOT)
     assert set(world.backend.tree) == {"default"}
-    assert world.refused(world.queues.DeleteQueue, pb.DeleteQueueRequest(name="bob"), ROOT)[0] == "NOT_FOUND"
+    assert world.refusal(world.queues.DeleteQueue, pb.DeleteQueueRequest(name="bob"), ROOT)[0] == "NOT_FOUND"
 
 
 def test_usage_is_the_callers_own(world: World) -> None:
@@ -587,9 +587,9 @@ def test_usage_is_the_callers_own(world: World) -> None:
         ("usage", 100 * SECOND_NS, NEVER_NS, "job", 1000),
         ("usage", 0, NEVER_NS, "user", None),
     ]
-    assert world.refused(world.queues.GetUsage, pb.GetUsageRequest(by=77))[0] == "INVALID_ARGUMENT"
+    assert world.refusal(world.queues.GetUsage, pb.GetUsageRequest(by=77))[0] == "INVALID_ARGUMENT"
     request.until_time.FromSeconds(50)
-    assert world.refused(world.queues.GetUsage, request)[0] == "INVALID_ARGUMENT"
+    assert world.refusal(world.queues.GetUsage, request)[0] == "INVALID_ARGUMENT"
 
 
 def test_times_and_numbers_that_the_store_cannot_hold_are_cut_off(world: World) -> None:

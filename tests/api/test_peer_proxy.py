@@ -53,7 +53,7 @@ class Inner:
 
 
 @asynccontextmanager
-async def opened(directory: Path, mode: int = 0o666) -> AsyncIterator[tuple[Inner, Path]]:
+async def open_proxy(directory: Path, mode: int = 0o666) -> AsyncIterator[tuple[Inner, Path]]:
     inner = Inner(directory / "inner.sock")
     inner.server = await asyncio.start_unix_server(inner._serve, str(inner.path))
     public = directory / "public.sock"
@@ -87,7 +87,7 @@ def test_peer_credentials(directory: Path, count: int) -> None:
     groups = tuple(range(2000, 2000 + count))
 
     async def main() -> None:
-        async with opened(directory) as (inner, public):
+        async with open_proxy(directory) as (inner, public):
             reply = await connect_as(public, 1234, 1235, groups)
             assert reply.startswith(f"Peer(uid=1234, gid=1235, gids={groups}, pid=")
             assert "pid=0" not in reply
@@ -103,7 +103,7 @@ def test_all_of_many_groups(directory: Path) -> None:
     """More than Python's getsockopt can answer."""
 
     async def main() -> None:
-        async with opened(directory) as (_inner, public):
+        async with open_proxy(directory) as (_inner, public):
             groups = tuple(range(2000, 2400))
             assert f"gids={groups}" in await connect_as(public, 1234, 1235, groups)
 
@@ -112,7 +112,7 @@ def test_all_of_many_groups(directory: Path) -> None:
 
 def test_a_connection_past_the_proxy_has_no_peer(directory: Path) -> None:
     async def main() -> None:
-        async with opened(directory) as (inner, public):
+        async with open_proxy(directory) as (inner, public):
             reader, writer = await asyncio.open_unix_connection(str(public))
             writer.write(b"hello")
             assert (await reader.read(500)).startswith(b"Peer(")
@@ -137,7 +137,7 @@ def test_bytes_both_ways_and_a_bound_on_them(directory: Path) -> None:
     size = 16 << 20
 
     async def main() -> None:
-        async with opened(directory) as (_inner, public):
+        async with open_proxy(directory) as (_inner, public):
             reader, writer = await asyncio.open_unix_connection(str(public), limit=1 << 16)
             data = os.urandom(size)
             writer.write(data)
@@ -164,7 +164,7 @@ def test_nothing_is_lost_where_python_reads_although_reading_is_paused(
     monkeypatch.setattr(asyncio.selector_events._SelectorSocketTransport, "pause_reading", lambda self: None)  # type: ignore[attr-defined]
 
     async def run() -> None:
-        async with opened(directory) as (_inner, public):
+        async with open_proxy(directory) as (_inner, public):
             reader, writer = await asyncio.open_unix_connection(str(public))
             for piece in (b"PRI", b" * HTTP/2.0"):
                 writer.write(piece)
@@ -183,7 +183,7 @@ def test_limits_count_open_connections_only(directory: Path, monkeypatch: pytest
     monkeypatch.setattr(peer_proxy.Peer, "is_trusted", False)
 
     async def main() -> None:
-        async with opened(directory) as (_inner, public):
+        async with open_proxy(directory) as (_inner, public):
             inside = [await asyncio.open_unix_connection(str(public)) for _ in range(3)]
             for reader, writer in inside:
                 writer.write(b"hello")
@@ -218,7 +218,7 @@ def test_silent_and_stalled_clients_are_disconnected(directory: Path, monkeypatc
     monkeypatch.setattr(peer_proxy, "STALLED_S", 0.3)
 
     async def main() -> None:
-        async with opened(directory) as (_inner, public):
+        async with open_proxy(directory) as (_inner, public):
             talker_in, talker = await asyncio.open_unix_connection(str(public))
             talker.write(b"hello")
             assert await talker_in.read(500)
@@ -240,7 +240,7 @@ def test_silent_and_stalled_clients_are_disconnected(directory: Path, monkeypatc
 
 def test_permissions_and_a_name_that_was_removed(directory: Path) -> None:
     async def main() -> None:
-        async with opened(directory, 0o640) as (inner, public):
+        async with open_proxy(directory, 0o640) as (inner, public):
             assert public.stat().st_mode & 0o777 == 0o640
             assert not await inner.proxy.repair()
             public.unlink()
@@ -263,7 +263,7 @@ def test_users_outside_our_namespace_have_no_peer(tmp_path: Path) -> None:
     assert processes.stand_in_uid(tmp_path) == 65534
 
     async def main() -> None:
-        async with opened(tmp_path) as (inner, public):
+        async with open_proxy(tmp_path) as (inner, public):
             inner.proxy._stand_in_uid = os.geteuid()
             reader, writer = await asyncio.open_unix_connection(str(public))
             writer.write(b"hello")
@@ -277,7 +277,7 @@ def test_nothing_is_left_of_closed_connections(directory: Path) -> None:
     """However they closed: descriptors, tasks and entries."""
 
     async def main() -> None:
-        async with opened(directory) as (inner, public):
+        async with open_proxy(directory) as (inner, public):
             before = len(os.listdir("/proc/self/fd"))
             for number in range(150):
                 _reader, writer = await asyncio.open_unix_connection(str(public))

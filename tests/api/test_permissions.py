@@ -80,7 +80,7 @@ class AllRoles:
         assert code == "OK", message
         return message_factory.GetMessageClass(RPCS[path].output_type).FromString(raw)
 
-    def refused(self, role: str, name: str, request: Any) -> str:
+    def refusal(self, role: str, name: str, request: Any) -> str:
         path = next(path for path in RPCS if path.endswith("/" + name))
         code, message, _ = self.ask(role, path, request)
         assert code == "PERMISSION_DENIED", (code, message)
@@ -129,12 +129,12 @@ def all_of_them(fake_driver: Path) -> Iterator[AllRoles]:
 
 
 @pytest.mark.parametrize(
-    ("admin", "asked", "owner"),
+    ("admin", "fields", "owner"),
     [(True, {}, 1000), (False, {}, 1000), (True, {"owner_uid": 0}, 0), (True, {"every_user": True}, ANYONE)],
 )
-def test_whose_a_slice_is(monkeypatch: pytest.MonkeyPatch, admin: bool, asked: dict[str, Any], owner: int) -> None:
+def test_whose_a_slice_is(monkeypatch: pytest.MonkeyPatch, admin: bool, fields: dict[str, Any], owner: int) -> None:
     monkeypatch.setattr(server, "caller", lambda: Caller(1000, 1000, (), 1, admin))
-    assert server._owner(pb.CreateSliceRequest(**asked)) == owner
+    assert server._owner(pb.CreateSliceRequest(**fields)) == owner
 
 
 def test_every_method_has_a_row_and_every_row_a_method() -> None:
@@ -173,7 +173,7 @@ def test_what_has_no_row_is_for_no_caller() -> None:
     assert authorize(Row(Who.ADMIN), admin, None, NoSite()) is None
 
 
-def expected(role: str, who: Who) -> bool:
+def is_allowed(role: str, who: Who) -> bool:
     if role == UNKNOWN:
         return False
     return (
@@ -224,7 +224,7 @@ def test_the_table_alone_decides(path: str) -> None:
     row = METHODS[path]
     for role, uid, admin in (("root", 0, True), ("owner", OWNER, False), ("other", OTHER, False)):
         who = Caller(uid, uid, (), 1, admin=admin)
-        at_once = row.who in NAMED_BY_STREAM or expected(role, row.who)
+        at_once = row.who in NAMED_BY_STREAM or is_allowed(role, row.who)
         assert (authorize(row, who, request_of(path, "s", 7), site) is None) == at_once, role
         if row.who is not Who.ADMIN:
             assert authorize(row, who, request_of(path, "none", 8), site) is None, "the method says that there is none"
@@ -238,10 +238,12 @@ def test_no_request_names_more_jobs_than_are_looked_up_at_once() -> None:
     assert denied is not None and denied.message == "10001 jobs are named: at most 10000 are allowed"
 
 
-@pytest.mark.parametrize(("priority", "most", "may"), [(0, 0, True), (-5, 0, True), (1, 0, False), (7, 7, True)])
-def test_users_do_not_say_how_important_they_are(priority: int, most: int, may: bool) -> None:
+@pytest.mark.parametrize(
+    ("priority", "priority_max", "may"), [(0, 0, True), (-5, 0, True), (1, 0, False), (7, 7, True)]
+)
+def test_users_do_not_say_how_important_they_are(priority: int, priority_max: int, may: bool) -> None:
     path = next(path for path in METHODS if path.endswith("/SubmitJob"))
-    site: Any = SimpleNamespace(user_limits=lambda: Limits(1000), job_priority_max=lambda: most)
+    site: Any = SimpleNamespace(user_limits=lambda: Limits(1000), job_priority_max=lambda: priority_max)
     request = pb.SubmitJobRequest(spec=pb.JobSpec(priority=priority))
     for uid, admin in ((0, True), (OWNER, False)):
         denied = authorize(METHODS[path], Caller(uid, uid, (), 1, admin=admin), request, site)
@@ -256,12 +258,12 @@ def test_every_method_by_every_role(all_of_them: AllRoles, path: str, role: str)
     job_id = all_of_them.submit() if row.who in (Who.JOB_OWNER, *NAMED_BY_STREAM) else 0
     with all_of_them.slice() as made:
         request = request_of(path, made.name, job_id)
-        deadline_s = 0.5 if RPCS[path].server_streaming and expected(role, row.who) else 30.0
+        deadline_s = 0.5 if RPCS[path].server_streaming and is_allowed(role, row.who) else 30.0
         code, message, _ = all_of_them.ask(role, path, request, deadline_s)
-        assert (code != "PERMISSION_DENIED") == expected(role, row.who), (code, message)
+        assert (code != "PERMISSION_DENIED") == is_allowed(role, row.who), (code, message)
         assert code not in ("UNKNOWN", "INTERNAL", "UNAVAILABLE"), message
         assert code != "UNIMPLEMENTED" or path in NOT_SERVED, message
-        if not expected(role, row.who):
+        if not is_allowed(role, row.who):
             still = all_of_them.call("root", "GetSlice", pb.GetSliceRequest(name=made.name)).slice
             assert (still.uid, still.revision) == (made.uid, made.revision)
 
@@ -300,7 +302,7 @@ def test_slices_are_shown_to_their_owners_and_admins(all_of_them: AllRoles) -> N
         assert names(all_of_them, "root") == {mine.name, others.name, opened.name}
         assert names(all_of_them, "member of the admins' group") == {mine.name, others.name, opened.name}
         assert all_of_them.call("other", "GetSlice", pb.GetSliceRequest(name=opened.name)).slice.name == opened.name
-        refusal = all_of_them.refused("other", "DeleteSlice", pb.DeleteSliceRequest(name=opened.name, force=True))
+        refusal = all_of_them.refusal("other", "DeleteSlice", pb.DeleteSliceRequest(name=opened.name, force=True))
         assert opened.name in refusal
         (device,) = all_of_them.call("other", "ListDevices", pb.ListDevicesRequest()).devices
         assert device.reserved_milli == 30  # of all, as a sum
@@ -310,7 +312,7 @@ def test_users_make_slices_for_themselves_and_within_bounds(all_of_them: AllRole
     spec = pb.SliceSpec(gpus_milli=10)
     for owner, named in (({"every_user": True}, "every_user"), ({"owner_uid": OTHER}, f"owner_uid {OTHER}")):
         request = pb.CreateSliceRequest(name="x", spec=spec, **owner)
-        assert f"{named}: what" in all_of_them.refused("owner", "CreateSlice", request)
+        assert f"{named}: what" in all_of_them.refusal("owner", "CreateSlice", request)
     for owner in ({"owner_uid": OWNER, "every_user": True}, {"owner_uid": -1}, {"owner_uid": 1 << 32}):
         request = pb.CreateSliceRequest(spec=spec, **owner)
         code, message, _ = all_of_them.ask("root", "/vgpud.v1alpha1.SliceService/CreateSlice", request)
@@ -321,9 +323,9 @@ def test_users_make_slices_for_themselves_and_within_bounds(all_of_them: AllRole
             pb.SliceSpec(gpus_milli=10, priority=1),
             pb.SliceSpec(gpus_milli=10, service_class=pb.SERVICE_CLASS_LATENCY),
         ):
-            refusal = all_of_them.refused("owner", "CreateSlice", pb.CreateSliceRequest(name="x", spec=greedy))
+            refusal = all_of_them.refusal("owner", "CreateSlice", pb.CreateSliceRequest(name="x", spec=greedy))
             assert "container_" in refusal
-            all_of_them.refused("owner", "UpdateSlice", pb.UpdateSliceRequest(name=made.name, spec=greedy))
+            all_of_them.refusal("owner", "UpdateSlice", pb.UpdateSliceRequest(name=made.name, spec=greedy))
             all_of_them.call("root", "UpdateSlice", pb.UpdateSliceRequest(name=made.name, spec=greedy))
         all_of_them.call("owner", "UpdateSlice", pb.UpdateSliceRequest(name=made.name, spec=spec))
 
@@ -337,14 +339,14 @@ def test_jobs_and_their_accounts_are_shown_to_their_owners_and_admins(all_of_the
         watched = {job.job_id for job in all_of_them.call(role, "WatchJobs", pb.WatchJobsRequest()).jobs}
         assert seen in watched
         assert hidden not in watched
-        assert str(hidden) in all_of_them.refused(role, "WatchJobs", pb.WatchJobsRequest(job_ids=[seen, hidden]))
+        assert str(hidden) in all_of_them.refusal(role, "WatchJobs", pb.WatchJobsRequest(job_ids=[seen, hidden]))
         uids = {row.uid for row in all_of_them.call(role, "GetUsage", pb.GetUsageRequest(by=pb.USAGE_BY_JOB)).usage}
         assert uids <= {OWNER if role == "owner" else OTHER}
     for admin in ("root", "member of the admins' group"):
         listed = {job.job_id for job in all_of_them.call(admin, "ListJobs", pb.ListJobsRequest(all=True)).jobs}
         assert {mine, others} <= listed
     greedy = pb.JobSpec(slice=pb.SliceSpec(gpus_milli=10, priority=1), command=["true"], directory="/", hold=True)
-    assert "container_priority_max" in all_of_them.refused("owner", "SubmitJob", pb.SubmitJobRequest(spec=greedy))
+    assert "container_priority_max" in all_of_them.refusal("owner", "SubmitJob", pb.SubmitJobRequest(spec=greedy))
 
 
 class Garbage:
@@ -435,7 +437,7 @@ def test_events_are_shown_to_the_slices_owner_also_when_it_is_gone(all_of_them: 
 
 
 def test_processes_are_shown_to_the_slices_owner_and_their_own_user(all_of_them: AllRoles) -> None:
-    def shown(role: str) -> list[int]:
+    def list_uids(role: str) -> list[int]:
         return [p.uid for p in all_of_them.call(role, "ListProcesses", pb.ListProcessesRequest()).processes]
 
     with all_of_them.slice() as mine, all_of_them.slice("root", every_user=True) as opened:
@@ -446,9 +448,9 @@ def test_processes_are_shown_to_the_slices_owner_and_their_own_user(all_of_them:
             tenants.append(subprocess.Popen(script, env=env, stdout=subprocess.PIPE, text=True))
             assert tenants[-1].stdout
             assert tenants[-1].stdout.readline() == "0\n"
-        assert sorted(shown("root")) == [OWNER, OTHER]
-        assert shown("owner") == [OWNER]
-        assert shown("other") == [OTHER]
+        assert sorted(list_uids("root")) == [OWNER, OTHER]
+        assert list_uids("owner") == [OWNER]
+        assert list_uids("other") == [OTHER]
         for tenant in tenants:
             tenant.kill()
             tenant.communicate()

@@ -34,7 +34,7 @@ from vgpud.v1alpha1 import vgpud_pb2_grpc as stubs
 _DAY_S = 86_400
 
 
-def served(site: Remote, work: Callable[[Remote], Awaitable[None]]) -> None:
+def run_while_serving(site: Remote, work: Callable[[Remote], Awaitable[None]]) -> None:
     async def main() -> None:
         async with site.serving():
             await work(site)
@@ -66,32 +66,32 @@ def test_a_certificate_stands_for_its_local_user_with_all_groups(site: Remote) -
             found = await site.who(site.certificate(name))
             assert (found["uid"], found["admin"]) == (site.users[name].uid, admin)
 
-    served(site, work)
+    run_while_serving(site, work)
 
 
 def test_what_is_wrong_with_a_certificate_is_said_in_one_sentence(site: Remote) -> None:
     alice, bob = site.certificate("alice"), site.certificate("bob")
 
     async def work(site: Remote) -> None:
-        async def refused(context: Context, *words: str) -> None:
+        async def check_refusal(context: Context, *words: str) -> None:
             code, message = await site.who(context)
             assert code == "UNAUTHENTICATED"
             assert all(word in message for word in words) and "\n" not in message, message
 
         site.clock.ahead_s = 31 * _DAY_S
-        await refused(alice, "the certificate of alice", " expired on ", "`vgpu cert user alice`")
+        await check_refusal(alice, "the certificate of alice", " expired on ", "`vgpu cert user alice`")
         site.clock.ahead_s = -_DAY_S
-        await refused(alice, "is valid from ", "the daemon's clock shows", "ask its admin to set that clock")
+        await check_refusal(alice, "is valid from ", "the daemon's clock shows", "ask its admin to set that clock")
         site.clock.ahead_s = 0
         assert (await site.who(alice))["uid"] == 61001
         site.users["alice"] = User("alice", 62000, 62000, ())
-        await refused(alice, "had uid 61001 when the certificate was issued and has 62000 now")
+        await check_refusal(alice, "had uid 61001 when the certificate was issued and has 62000 now")
         del site.users["alice"]
-        await refused(alice, "there is no user 'alice' on the daemon's machine", "create the user")
+        await check_refusal(alice, "there is no user 'alice' on the daemon's machine", "create the user")
         site.register.revoke("bob", site.clock())
-        await refused(bob, "was revoked on ", "ask the daemon's admin for a new one")
+        await check_refusal(bob, "was revoked on ", "ask the daemon's admin for a new one")
 
-    served(site, work)
+    run_while_serving(site, work)
 
 
 def test_a_forged_name_is_worth_nothing(site: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +108,7 @@ def test_a_forged_name_is_worth_nothing(site: Remote, monkeypatch: pytest.Monkey
         assert (await site.who(replace(alice, user="root", uid=0, name="root")))["uid"] == 61001
         assert (await site.who(server))[0] in ("UNAVAILABLE", "UNAUTHENTICATED")  # the server's is no client's
 
-    served(site, work)
+    run_while_serving(site, work)
 
 
 def test_a_list_that_cannot_be_read_admits_no_user(site: Remote) -> None:
@@ -125,7 +125,7 @@ def test_a_list_that_cannot_be_read_admits_no_user(site: Remote) -> None:
             issue._write(site.register.directory / "certificates.json", whole)
             assert (await site.who(alice))["uid"] == 61001
 
-    served(site, work)
+    run_while_serving(site, work)
 
 
 # ---- what ends in the handshake ----
@@ -148,7 +148,7 @@ def test_another_authority_is_refused_on_both_sides(site: Remote, tmp_path: Path
         assert "has a certificate of another authority than this context's" in await site.why(stranger)
         assert await site.why(alice) == ""
 
-    served(site, work)
+    run_while_serving(site, work)
 
 
 @pytest.mark.parametrize("attack", ["no certificate", "TLS 1.2", "plain text", "no ALPN"])
@@ -185,7 +185,7 @@ def test_no_connection_without_tls_1_3_and_a_certificate(site: Remote, tmp_path:
             assert not site.listener._open
         assert (await site.who(alice))["uid"] == 61001
 
-    served(site, work)
+    run_while_serving(site, work)
 
 
 def test_a_server_that_is_not_ours_gets_a_reason(site: Remote) -> None:
@@ -201,7 +201,7 @@ def test_a_server_that_is_not_ours_gets_a_reason(site: Remote) -> None:
             reason = await site.why(alice, f"127.0.0.1:{plain.sockets[0].getsockname()[1]}")
         assert "does not speak TLS 1.3 as vgpud does" in reason, reason
 
-    served(site, work)
+    run_while_serving(site, work)
 
 
 def test_a_name_that_the_certificate_does_not_have(site: Remote) -> None:
@@ -212,7 +212,7 @@ def test_a_name_that_the_certificate_does_not_have(site: Remote) -> None:
         reason = await site.why(alice)
         assert reason.startswith("the daemon's certificate is not for 127.0.0.1: "), reason
 
-    served(site, work)
+    run_while_serving(site, work)
 
 
 def test_a_clock_of_the_client_that_is_off(site: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,7 +230,7 @@ def test_a_clock_of_the_client_that_is_off(site: Remote, monkeypatch: pytest.Mon
         assert "set the clock of this machine, or have the certificate renewed" in reason
 
     monkeypatch.setattr(Register, "check", lambda self, now_s: None)
-    served(site, work)
+    run_while_serving(site, work)
 
 
 # ---- connections that are open ----
@@ -256,7 +256,7 @@ def test_open_connections_end_when_the_certificate_is_revoked_or_expires(site: R
             await site.listener.recheck()
             assert all(peer.refusal for peer in site.listener._open.values())  # of a client that tried again
 
-    served(site, work)
+    run_while_serving(site, work)
 
 
 def test_a_renewed_certificate_is_taken_over(site: Remote) -> None:
@@ -271,7 +271,7 @@ def test_a_renewed_certificate_is_taken_over(site: Remote) -> None:
         await site.listener.recheck()  # the one before stays in use
         assert "is not for 127.0.0.1" in await site.why(alice)
 
-    served(site, work)
+    run_while_serving(site, work)
 
 
 # ---- greedy and slow clients ----
@@ -295,7 +295,7 @@ def test_silent_connections_take_no_places_of_others(site: Remote, monkeypatch: 
             writer.close()
         assert not site.listener._handshakes.by_address
 
-    served(site, work)
+    run_while_serving(site, work)
 
 
 def test_messages_have_the_limit_of_the_socket(site: Remote) -> None:
@@ -309,7 +309,7 @@ def test_messages_have_the_limit_of_the_socket(site: Remote) -> None:
                 await call(b"x" * (MESSAGE_BYTES_MAX + 1))
             assert error.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
-    served(site, work)
+    run_while_serving(site, work)
 
 
 def test_users_have_the_accounts_and_the_number_of_connections_of_the_socket(
@@ -327,7 +327,7 @@ def test_users_have_the_accounts_and_the_number_of_connections_of_the_socket(
         accounts = site.proxy.turns._accounts._users
         assert {61001, 61002, tls.STRANGER} <= set(accounts)
 
-    served(site, work)
+    run_while_serving(site, work)
 
 
 def test_strangers_wait_for_strangers_only(site: Remote) -> None:
@@ -346,7 +346,7 @@ def test_strangers_wait_for_strangers_only(site: Remote) -> None:
             assert waits_ns[0] > 10 * waits_ns[1], waits_ns
             await asyncio.wait_for(call(b""), 30)
 
-    served(site, work)
+    run_while_serving(site, work)
 
 
 def test_handshakes_without_end_are_paid_by_who_makes_them(site: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -366,7 +366,7 @@ def test_handshakes_without_end_are_paid_by_who_makes_them(site: Remote, monkeyp
             took_s.append(time.monotonic() - began_s)
         assert took_s[2] < 50 * max(took_s[:2]), took_s  # it waits behind those that came before
 
-    served(site, work)
+    run_while_serving(site, work)
 
 
 def test_a_local_user_pays_for_handshakes_and_calls_from_one_account() -> None:
@@ -399,7 +399,7 @@ def test_a_connection_that_has_gone_costs_no_handshake(site: Remote, monkeypatch
         spent_ns = -site.proxy.turns._accounts._users[tls._account("127.0.0.9")].level_ns
         assert spent_ns < 100 * tls.HANDSHAKE_NS
 
-    served(site, work)
+    run_while_serving(site, work)
 
 
 # ---- starting ----

@@ -53,5 +53,5 @@ def test_a_reservation_is_the_cores_and_back(world: World) -> None:
 def test_reservations_that_are_invalid(world: World, fields: dict[str, Any], says: str) -> None:
     given = {"name": "course", "device_uuids": ["0"], "end_time": Timestamp(seconds=200), **fields}
     request = pb.CreateReservationRequest(reservation=pb.Reservation(**given))
-    assert says in world.refused(world.queues.CreateReservation, request, ROOT)[1]
+    assert says in world.refusal(world.queues.CreateReservation, request, ROOT)[1]
     assert world.backend.reserved == []

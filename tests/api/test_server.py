@@ -25,7 +25,7 @@ from vgpud.v1alpha1 import vgpud_pb2 as pb
 GIB = 1 << 30
 
 
-def refused(call: Any, *args: Any) -> grpc.RpcError:
+def refusal(call: Any, *args: Any) -> grpc.RpcError:
     with pytest.raises(grpc.RpcError) as error:
         call(*args)
     assert "\n" not in error.value.details()
@@ -70,12 +70,12 @@ def test_four_numbers_are_answered_and_kept(empty_node: Node) -> None:
 
 def test_invalid_names_the_field(empty_node: Node) -> None:
     for milli, spec in ((0, {}), (-1000, {}), (2500, {}), (500, {"min_milli": 900, "max_milli": 800})):
-        error = refused(lambda m=milli, s=spec: empty_node.create(milli=m, spec=s))
+        error = refusal(lambda m=milli, s=spec: empty_node.create(milli=m, spec=s))
         assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
         violation = detail(error, error_details_pb2.BadRequest).field_violations[0]
         assert violation.description == error.details()
         assert violation.field in ("gpus_milli", "min_milli")
-    over = refused(lambda: empty_node.create(spec={"mem_max_bytes": 81 * GIB, "mem_min_bytes": 0}))
+    over = refusal(lambda: empty_node.create(spec={"mem_max_bytes": 81 * GIB, "mem_min_bytes": 0}))
     assert over.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert "81GiB" in over.details()
     assert empty_node.names() == []
@@ -98,18 +98,18 @@ def test_connections_without_a_first_frame_are_ended(empty_node: Node) -> None:
 
 def test_other_refusals(empty_node: Node) -> None:
     empty_node.create("a", 700)
-    full = refused(lambda: empty_node.create("b", 500))
+    full = refusal(lambda: empty_node.create("b", 500))
     assert full.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert detail(full, error_details_pb2.QuotaFailure).violations[0].subject.startswith("GPU-")
     assert detail(full, error_details_pb2.ErrorInfo).reason == "NO_CAPACITY"
-    assert refused(lambda: empty_node.create("a", 100)).code() is grpc.StatusCode.ALREADY_EXISTS
+    assert refusal(lambda: empty_node.create("a", 100)).code() is grpc.StatusCode.ALREADY_EXISTS
     for call in (
         lambda: empty_node.get("nope"),
         lambda: empty_node.slices.DeleteSlice(pb.DeleteSliceRequest(name="nope")),
         lambda: empty_node.slices.UpdateSlice(pb.UpdateSliceRequest(name="nope")),
         lambda: empty_node.slices.ListProcesses(pb.ListProcessesRequest(slice="nope")),
     ):
-        error = refused(call)
+        error = refusal(call)
         assert error.code() is grpc.StatusCode.NOT_FOUND
         assert "'nope'" in error.details()
     for elsewhere in (
@@ -119,11 +119,11 @@ def test_other_refusals(empty_node: Node) -> None:
         lambda: empty_node.slices.DeleteSlice(pb.DeleteSliceRequest(node="n2", name="a")),
         lambda: empty_node.slices.ListProcesses(pb.ListProcessesRequest(node="n2", slice="a")),
     ):
-        error = refused(elsewhere)
+        error = refusal(elsewhere)
         assert error.code() is grpc.StatusCode.NOT_FOUND
         assert "not 'n2'" in error.details()
     assert empty_node.names() == ["a"]
-    token = refused(lambda: empty_node.slices.ListSlices(pb.ListSlicesRequest(page_token="%%%")))  # noqa: S106
+    token = refusal(lambda: empty_node.slices.ListSlices(pb.ListSlicesRequest(page_token="%%%")))  # noqa: S106
     assert token.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
@@ -154,7 +154,7 @@ def test_repeated_request_gets_the_first_answer(empty_node: Node) -> None:
     first = empty_node.create("a", 100, request_id="r1")
     again = empty_node.create("a", 100, request_id="r1")
     assert (again.uid, again.revision, again.spec) == (first.uid, first.revision, first.spec)
-    error = refused(lambda: empty_node.create("b", 100, request_id="r1"))
+    error = refusal(lambda: empty_node.create("b", 100, request_id="r1"))
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert empty_node.names() == ["a"]
 
@@ -232,7 +232,7 @@ def test_update_changes_what_the_mask_names(empty_node: Node) -> None:
         ((), {"weight": 1 << 31}, f"weight {1 << 31}"),
         ((), {"gpus_milli": -1}, "-0.001 GPUs"),
     ):
-        error = refused(lambda p=paths, s=spec: update(*p, **s))
+        error = refusal(lambda p=paths, s=spec: update(*p, **s))
         assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
         assert word in error.details()
     assert empty_node.get("a").revision == 4
@@ -273,7 +273,7 @@ def test_watches_are_bounded(node: Node) -> None:
     streams = [node.slices.WatchSlices(pb.WatchSlicesRequest(interval_ms=60_000)) for _ in range(64)]
     for stream in streams:
         next(stream)
-    error = refused(next, node.slices.WatchSlices(pb.WatchSlicesRequest()))
+    error = refusal(next, node.slices.WatchSlices(pb.WatchSlicesRequest()))
     assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     for stream in streams:
         stream.cancel()
@@ -298,7 +298,7 @@ def test_arbiter_is_tuned_live(node: Node) -> None:
     assert now.lookahead_ns == 0, "not ahead at all"
     assert now.overrun_ns == ArbiterConfig().overrun_ns
     wrong = pb.SetArbiterParamsRequest(params=pb.ArbiterParams(overrun_ns=-1))
-    error = refused(lambda: node.nodes.SetArbiterParams(wrong))
+    error = refusal(lambda: node.nodes.SetArbiterParams(wrong))
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert "overrun_ns = -1" in error.details()
     assert node.nodes.SetArbiterParams(pb.SetArbiterParamsRequest()).params == now
@@ -361,6 +361,6 @@ def test_garbage_is_answered(shared: Node, raw: bytes, method: str) -> None:
 
 
 def test_oversized_request_is_refused(empty_node: Node) -> None:
-    error = refused(lambda: empty_node.create("x" * (1 << 20)))
+    error = refusal(lambda: empty_node.create("x" * (1 << 20)))
     assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert empty_node.names() == []

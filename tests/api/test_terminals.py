@@ -24,10 +24,10 @@ class FakeTerminal:
     """One that says what the test sets."""
 
     def __init__(self) -> None:
-        self.said: asyncio.Queue[Heard] = asyncio.Queue()
+        self.messages: asyncio.Queue[Heard] = asyncio.Queue()
 
     async def hear(self) -> Heard:
-        return await self.said.get()
+        return await self.messages.get()
 
     async def type(self, keys: bytes) -> None: ...
     async def resize(self, rows: int, columns: int) -> None: ...
@@ -37,10 +37,10 @@ class FakeTerminal:
 class FakeBackend:
     """One job that runs; `terminals`: what joining it finds, one after the other."""
 
-    def __init__(self, *found: FakeTerminal) -> None:
+    def __init__(self, *terminals: FakeTerminal) -> None:
         run = Launch(1000, 1000, (1000,), ("bash",), "", "/tmp", (), 18, (), "/tmp/x", terminal=True)
         self.present = Job(7, JobSpec(Ask(Spec(500)), uid=1000, run=run), 0, state=JobState.RUNNING, attempt=1)
-        self.terminals = list(found)
+        self.terminals = list(terminals)
 
     async def job(self, job_id: int) -> Job | None:
         return self.present
@@ -64,13 +64,13 @@ class Call:
         reading = asyncio.create_task(asyncio.sleep(PATIENCE_S))
         self.answers = viewing._messages(7, _Viewer(uid), reading)
 
-    async def until(self, wanted: str) -> str:
+    async def until(self, words: str) -> str:
         """The text of the next notice, or "replay"; others are passed over."""
         async for answer in self.answers:
             found = "replay" if answer.HasField("replay") else answer.notice
-            if wanted in found and found:
+            if words in found and found:
                 return found
-        raise AssertionError(f"no {wanted!r}")
+        raise AssertionError(f"no {words!r}")
 
 
 def viewing(backend: FakeBackend) -> Viewing:
@@ -90,11 +90,11 @@ def test_a_viewer_that_was_not_notified_that_another_has_joined() -> None:
         backend = FakeBackend(old, new, third)
         there = viewing(backend)
         first, second = Call(there, 1000), Call(there, 0)
-        old.said.put_nowait(Heard(Kind.REPLAY))
-        new.said.put_nowait(Heard(Kind.REPLAY))
+        old.messages.put_nowait(Heard(Kind.REPLAY))
+        new.messages.put_nowait(Heard(Kind.REPLAY))
         await first.until("replay")
         await second.until("replay")
-        old.said.put_nowait(Heard(Kind.ENDED))
+        old.messages.put_nowait(Heard(Kind.ENDED))
         assert await first.until("joined") == "uid 0 has joined the terminal of job 7 from elsewhere"
         assert [answer async for answer in first.answers] == []
         assert backend.terminals == [third], "it was not joined again"

@@ -10,7 +10,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from tests.api.remote import ADMIN_GID, Remote
 from tests.api.remote import site as site
-from tests.api.test_remote import other_site, served
+from tests.api.test_remote import other_site, run_while_serving
 from vgpud.api import tokens as tokens_module
 from vgpud.api.tokens import PER_USER_MAX
 from vgpud.host.users import User
@@ -39,7 +39,7 @@ def test_a_call_with_a_token_is_its_users(site: Remote) -> None:
         assert mine.token.expire_time.seconds - mine.token.create_time.seconds in (3599, 3600, 3601)
         assert (await site.who(root, mine.secret))["uid"] == 61001
 
-    served(site, work)
+    run_while_serving(site, work)
 
 
 def test_users_make_tokens_for_themselves_only_and_none_by_a_token(site: Remote) -> None:
@@ -57,7 +57,7 @@ def test_users_make_tokens_for_themselves_only_and_none_by_a_token(site: Remote)
             "a token makes no further tokens: connect without one, or ask for a longer ttl",
         )
 
-    served(site, work)
+    run_while_serving(site, work)
 
 
 @pytest.mark.parametrize("ttl", [Duration(seconds=-5), Duration(nanos=1), Duration(seconds=86_401)])
@@ -70,7 +70,7 @@ def test_a_life_that_is_too_long_or_none(site: Remote, ttl: Duration) -> None:
         code, message = await site.token(alice, note="n" * 101)
         assert (code, "100 is the limit" in message) == ("INVALID_ARGUMENT", True)
 
-    served(site, work)
+    run_while_serving(site, work)
 
 
 def test_a_replayed_token_is_refused_when_it_has_expired_or_was_revoked(site: Remote) -> None:
@@ -95,7 +95,7 @@ def test_a_replayed_token_is_refused_when_it_has_expired_or_was_revoked(site: Re
             await service.RevokeToken(pb.RevokeTokenRequest(token_id=listed.token_id))  # type: ignore[misc]
         assert await site.who(alice, long.secret) == INVALID
 
-    served(site, work)
+    run_while_serving(site, work)
 
 
 def test_a_forged_token_and_another_kind_of_log_in(site: Remote) -> None:
@@ -109,7 +109,7 @@ def test_a_forged_token_and_another_kind_of_log_in(site: Remote) -> None:
             code, message = await site.who(alice, made.secret, header)
             assert (code, message) == ("UNAUTHENTICATED", "authorization takes a token: write `Bearer TOKEN`")
 
-    served(site, work)
+    run_while_serving(site, work)
 
 
 def test_a_stolen_token_is_no_use_without_a_certificate(site: Remote, tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_stolen_token_is_no_use_without_a_certificate(site: Remote, tmp_path: 
         code, message = await site.who(alice, secret)
         assert (code, "was revoked on" in message) == ("UNAUTHENTICATED", True)
 
-    served(site, work)
+    run_while_serving(site, work)
 
 
 def test_tokens_end_with_their_certificate_and_their_user(site: Remote) -> None:
@@ -140,7 +140,7 @@ def test_tokens_end_with_their_certificate_and_their_user(site: Remote) -> None:
         assert await site.who(root, for_carol) == INVALID
         assert (await site.who(root, by_bob))["uid"] == 61002
 
-    served(site, work)
+    run_while_serving(site, work)
 
 
 def test_no_user_fills_the_table(site: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,4 +156,4 @@ def test_no_user_fills_the_table(site: Remote, monkeypatch: pytest.MonkeyPatch) 
         assert (await site.token(bob)).secret
         assert site.tokens.find(made[0][1]) is None
 
-    served(site, work)
+    run_while_serving(site, work)

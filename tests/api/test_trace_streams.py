@@ -27,20 +27,20 @@ class Source:
     """Fake arbiters: they report their state when they begin, and what the test puts."""
 
     def __init__(self) -> None:
-        self.on = False
-        self.begun = 0
+        self.is_on = False
+        self.begin_count = 0
         self.events: list[TraceEvent] = []
 
-    def trace(self, on: bool) -> None:
+    def trace(self, is_on: bool) -> None:
         self.events = []
-        self.on = on
-        if on:
-            self.begun += 1
+        self.is_on = is_on
+        if is_on:
+            self.begin_count += 1
             self.put("a", kind="regime")
 
-    def put(self, device: str, kind: str = "waits", lost: int = 0) -> None:
-        assert self.on
-        self.events.append(TraceEvent(self.begun, device, 1, kind, lost_count=lost))
+    def put(self, device: str, kind: str = "waits", lost_count: int = 0) -> None:
+        assert self.is_on
+        self.events.append(TraceEvent(self.begin_count, device, 1, kind, lost_count=lost_count))
 
     def read_trace(self) -> list[TraceEvent]:
         taken, self.events = self.events, []
@@ -63,10 +63,10 @@ def test_watchers_hear_of_their_devices_and_of_how_they_stood() -> None:
                     ("a", "waits"),
                     ("a", "regime"),
                 ]
-            assert source.on
+            assert source.is_on
             source.put("a")
             assert [e.kind for e in await first.take()] == ["waits"]
-        assert not source.on
+        assert not source.is_on
 
     asyncio.run(story())
 
@@ -79,14 +79,14 @@ def test_a_failed_watch_leaves_nothing_on() -> None:
             raise ZeroDivisionError
 
     asyncio.run(story())
-    assert not source.on
+    assert not source.is_on
 
 
 def test_a_watch_that_cannot_begin_leaves_nothing_on_and_no_watcher_behind() -> None:
     class Broken(Source):
-        def trace(self, on: bool) -> None:
-            super().trace(on)
-            if on:
+        def trace(self, is_on: bool) -> None:
+            super().trace(is_on)
+            if is_on:
                 raise OSError(12, "no memory")  # on the second device of two
 
     source = Broken()
@@ -94,7 +94,7 @@ def test_a_watch_that_cannot_begin_leaves_nothing_on_and_no_watcher_behind() -> 
     for _ in range(2):
         with pytest.raises(OSError, match="no memory"), tracing.watch({"a"}):
             raise AssertionError("it did begin")
-    assert not source.on
+    assert not source.is_on
 
 
 def test_slow_watchers_lose_the_newest_and_are_notified(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,7 +106,7 @@ def test_slow_watchers_lose_the_newest_and_are_notified(monkeypatch: pytest.Monk
     async def story() -> None:
         with tracing.watch({"a"}) as watcher:
             for number in range(8):
-                source.put("a", lost=10 * (number == 6))
+                source.put("a", lost_count=10 * (number == 6))
             tracing.hand_out()
             assert len(await watcher.take()) == 3
             source.put("a")
@@ -122,7 +122,7 @@ def test_slow_watchers_lose_the_newest_and_are_notified(monkeypatch: pytest.Monk
 
 
 @pytest.fixture
-def watched(node: Node) -> Iterator[Any]:
+def trace_stream(node: Node) -> Iterator[Any]:
     """A slice of a real daemon whose trace is watched."""
     node.start()
     node.create("a", 250)
@@ -131,21 +131,21 @@ def watched(node: Node) -> Iterator[Any]:
     stream.cancel()
 
 
-def test_gates_of_a_slice_and_its_neighbour_are_reported(watched: Any, node: Node) -> None:
+def test_gates_of_a_slice_and_its_neighbour_are_reported(trace_stream: Any, node: Node) -> None:
     node.create("b", 250)
     tenants = [client.attach(node.socket(name)) for name in "ab"]
     heard: set[tuple[str, str]] = set()
     while not {("a", "open"), ("b", "open"), ("", "regime")} <= heard:
-        events = next(watched).events
+        events = next(trace_stream).events
         assert all(e.device_index == 0 and e.time_ns > 0 for e in events)
         heard |= {(e.slice, words.TRACE_EVENT_KIND.to_word(e.kind)) for e in events}
     assert len(tenants) == 2
 
 
-def test_the_stream_ends_with_its_slice(watched: Any, node: Node) -> None:
-    next(watched)
+def test_the_stream_ends_with_its_slice(trace_stream: Any, node: Node) -> None:
+    next(trace_stream)
     node.slices.DeleteSlice(pb.DeleteSliceRequest(name="a"))
-    assert all(answer is not None for answer in watched)
+    assert all(answer is not None for answer in trace_stream)
 
 
 def test_how_a_slice_ended_is_reported_to_slow_readers_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,7 +171,7 @@ def test_how_a_slice_ended_is_reported_to_slow_readers_as_well(monkeypatch: pyte
         return heard
 
     assert asyncio.run(story()) == ["regime", *["waits"] * 9, "late"]
-    assert not source.on
+    assert not source.is_on
 
 
 def test_a_slice_that_moves_is_followed(node: Node) -> None:
@@ -193,14 +193,14 @@ def test_a_slice_that_moves_is_followed(node: Node) -> None:
     stream.cancel()
 
 
-def test_a_daemon_that_stops_ends_its_watches(watched: Any, node: Node) -> None:
+def test_a_daemon_that_stops_ends_its_watches(trace_stream: Any, node: Node) -> None:
     """Also those that no caller reads."""
     unread = [node.slices.WatchTrace(pb.WatchTraceRequest(name="a")) for _ in range(3)]
-    next(watched)
+    next(trace_stream)
     assert node.process
     node.process.terminate()
     with pytest.raises(grpc.RpcError) as error:
-        list(watched)
+        list(trace_stream)
     assert error.value.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
     assert node.process.wait(PATIENCE_S) == 0
     node.process = None

@@ -67,7 +67,7 @@ class Context:
         raise Aborted(f"{code.name}: {text}")
 
 
-async def guarded(clock: Clock, uid: int, method: Callable[..., Any], make: Any = None) -> Any:
+async def guard_method(clock: Clock, uid: int, method: Callable[..., Any], make: Any = None) -> Any:
     async def handler(details: object) -> Any:
         made = make or grpc.unary_unary_rpc_method_handler
         return made(method, pb.GetNodeRequest.FromString, pb.GetNodeResponse.SerializeToString)
@@ -202,14 +202,14 @@ async def test_too_many_waiting_calls_are_refused_with_a_sentence(clock: Clock) 
         answered += 1
         return pb.GetNodeResponse()
 
-    call = (await guarded(clock, ALICE, method)).unary_unary
+    call = (await guard_method(clock, ALICE, method)).unary_unary
     clock.overdraw(ALICE)
     waiting = [asyncio.create_task(call(b"", Context())) for _ in range(WAITING_MAX)]
     await asyncio.sleep(0.01)
     assert answered == 0
     with pytest.raises(Aborted, match=f"RESOURCE_EXHAUSTED: uid {ALICE} has {WAITING_MAX} waiting calls"):
         await call(b"", Context())
-    await (await guarded(clock, BOB, method)).unary_unary(b"", Context())
+    await (await guard_method(clock, BOB, method)).unary_unary(b"", Context())
     assert answered == 1, "another user's limit is their own"
     clock.turn()
     await asyncio.gather(*waiting)
@@ -236,7 +236,7 @@ async def test_what_a_handler_takes_is_its_users(clock: Clock) -> None:
         return pb.GetNodeResponse()
 
     beside = asyncio.create_task(other())
-    answer = await (await guarded(clock, ALICE, method)).unary_unary(b"", Context())
+    answer = await (await guard_method(clock, ALICE, method)).unary_unary(b"", Context())
     beside.cancel()
     assert answer == pb.GetNodeResponse() or answer == b""
     assert others >= 15
@@ -338,7 +338,7 @@ async def test_cancelling_reaches_the_handler(clock: Clock) -> None:
             raise
         return pb.GetNodeResponse()
 
-    call = (await guarded(clock, ALICE, method)).unary_unary
+    call = (await guard_method(clock, ALICE, method)).unary_unary
     running = asyncio.create_task(call(b"", Context()))
     await asyncio.sleep(0)
     running.cancel()
@@ -360,20 +360,20 @@ async def test_bytes_that_are_no_message_are_the_callers_mistake(clock: Clock) -
         yield b"\xff\xff"
 
     class Writing(Context):
-        written = 0
+        write_count = 0
 
         async def write(self, message: object) -> None:
-            self.written += 1
+            self.write_count += 1
 
     for uid in (ALICE, 0):
-        call = (await guarded(clock, uid, method)).unary_unary
+        call = (await guard_method(clock, uid, method)).unary_unary
         with pytest.raises(Aborted, match="INVALID_ARGUMENT: the request's 3 bytes are not this method's message"):
             await call(b"\xff\xff\xff", Context())
-    talk = (await guarded(clock, ALICE, stream, grpc.stream_stream_rpc_method_handler)).stream_stream
+    talk = (await guard_method(clock, ALICE, stream, grpc.stream_stream_rpc_method_handler)).stream_stream
     context = Writing()
     with pytest.raises(Aborted, match="INVALID_ARGUMENT: the request's 2 bytes"):
         await talk(garbage(), context)
-    assert context.written == 1
+    assert context.write_count == 1
 
 
 def test_watches_share_what_they_send() -> None:

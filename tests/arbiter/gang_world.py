@@ -58,20 +58,20 @@ class Part:
     pair: Pair
     queue: deque[Kernel] = field(default_factory=deque)
     waiting: int = 0  # threads at the closed gate
-    met: int = 0  # the last meeting that was launched
+    last_meeting: int = 0  # of those that were launched
     computed_ns: int = 0
     due_ns: int = 0
     known_state: tuple[object, ...] = ()  # what the last step knew
 
 
 class GangWorld:
-    """known: collectives are known by name. beyond_ns: by device, the most that it computed beyond its maximum.
+    """knows_names: collectives are known by name. beyond_ns: by device, the most that it computed beyond its maximum.
     closed_ns: the longest time for which a gate was closed to a thread while both devices were idle and below the
     maximum."""
 
-    def __init__(self, maximum: int, *threads: Thread, known: bool = True) -> None:
+    def __init__(self, maximum: int, *threads: Thread, knows_names: bool = True) -> None:
         self.maximum = maximum
-        self.known = known
+        self.knows_names = knows_names
         self.now_ns = MS
         self.begin_ns = MS
         self.steps = 0
@@ -98,14 +98,14 @@ class GangWorld:
         return self.parts[device].computed_ns / (self.now_ns - self.begin_ns)
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """All threads have."""
         return all(action is None for action in self._threads.values())
 
     def run(self, passed_ns: int) -> None:
         """Until all threads have ended, at most so long."""
         end_ns = self.now_ns + passed_ns
-        while self.now_ns < end_ns and not self.ended:
+        while self.now_ns < end_ns and not self.has_ended:
             self.now_ns += TICK_NS
             self._compute()
             for thread in self._threads:
@@ -140,7 +140,7 @@ class GangWorld:
             if isinstance(action, Launch):
                 part = self.parts[action.device]
                 part.queue.append(Kernel(action.length_ns, action.meets))
-                part.met = max(part.met, action.meets)
+                part.last_meeting = max(part.last_meeting, action.meets)
             self._threads[thread] = next(thread, None)
 
     def _may(self, thread: Thread, action: Launch | Wait) -> bool:
@@ -155,8 +155,8 @@ class GangWorld:
     def _passes(self, part: Part) -> bool:
         if part.row.is_open:
             return True
-        lets_through = self.known and self.now_ns < part.row.close_ns + LETS_THROUGH_NS
-        return lets_through and part.met < max(other.met for other in self.parts)
+        lets_through = self.knows_names and self.now_ns < part.row.close_ns + LETS_THROUGH_NS
+        return lets_through and part.last_meeting < max(other.last_meeting for other in self.parts)
 
     # ---- the arbiters ----
 

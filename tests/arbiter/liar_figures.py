@@ -46,7 +46,7 @@ def measure_double_reporting(maximum: int, load: Load) -> float:
     return shares(World([tenant(1, maximum, maximum, load), tenant(2, 500, 1000, liar)], Arbiter()))[0]
 
 
-def boasted(maximum: int, load: Load, busy: float, latency: bool) -> float:
+def neighbour_share(maximum: int, load: Load, busy: float, latency: bool) -> float:
     """What the neighbour gets beside one that runs nothing and reports all of the time."""
     world = HostileWorld([tenant(1, maximum, maximum, load), attacker(9, 500, latency=latency)], {9: boast(1, 1, busy)})
     return shares(world)[0]
@@ -65,7 +65,7 @@ def main() -> None:
                 flush=True,
             )
             for busy, latency in ((1, False), (1, True), (0.8, False)):
-                had = boasted(maximum, load, busy, latency)
+                had = neighbour_share(maximum, load, busy, latency)
                 print(f"max {maximum} {what}, neighbour boasts {busy} {latency}: {had:.3f}", flush=True)
 
 

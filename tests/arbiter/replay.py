@@ -58,10 +58,10 @@ def read(path: Path) -> tuple[int, Iterator[Record]]:
 
 class Replay:
     """Plays records to a pair of model and core, and compares what they decide with what was decided (or only, with
-    decided=False, with each other: what was decided then need not be what is decided now)."""
+    checks_decisions=False, with each other: what was decided then need not be what is decided now)."""
 
-    def __init__(self, begin_ns: int, decided: bool = True) -> None:
-        self.decided = decided
+    def __init__(self, begin_ns: int, checks_decisions: bool = True) -> None:
+        self.checks_decisions = checks_decisions
         self.pair = Pair()
         self.pair.last_ns = self.pair.core.last_ns = begin_ns
         self.outputs: dict[int, tuple[int, ...]] = {}
@@ -98,7 +98,7 @@ class Replay:
 
     def _step(self, record: Record) -> None:
         deadline_ns = self.pair.step(record.time_ns)
-        if self.decided:
+        if self.checks_decisions:
             assert (deadline_ns, self.pair.regime) == record.values[:2], f"step {self.steps}"
         self.steps += 1
         self.regimes.add(self.pair.regime)
@@ -111,13 +111,13 @@ class Replay:
             assert ours == then, f"step {self.steps}, slice {s.ident}"
 
 
-def replay(path: Path, decided: bool = True) -> Replay:
+def replay(path: Path, checks_decisions: bool = True) -> Replay:
     """Plays a whole recording. Raises AssertionError where model or core decide otherwise than was recorded."""
     begin_ns, records = read(path)
-    made = Replay(begin_ns, decided)
+    made = Replay(begin_ns, checks_decisions)
     after_step = False
     for record in records:
-        if decided and after_step and record.kind != OUTPUT:
+        if checks_decisions and after_step and record.kind != OUTPUT:
             made.compare()
         after_step = record.kind in (STEP, OUTPUT)
         made.play(record)

@@ -48,7 +48,7 @@ class Process:
     load: Load
     submitted_ns: int = 0  # cumulative
     executed_ns: int = 0
-    launched: int = 0  # of the present burst
+    launch_count: int = 0  # of the present burst
     bursts: int = 0
     issuing: bool = False
     begun_ns: int = 0  # of the present burst
@@ -60,7 +60,7 @@ class Process:
     turns_ns: int = 0  # leases that it had to itself
     given_up: int = -1
     drained: int = -1
-    noticed: int = -1
+    noticed_word: int = -1
     drained_at_ns: int = 0
     busy_total_ns: int = 0
     busy_since_ns: int = 0
@@ -68,15 +68,15 @@ class Process:
     active_since_ns: int = 0
     dry_ns: int = 0  # when the device had done all of its work, by the device's clock
     reported_ns: int = 0
-    ahead: bool = False  # its time is counted already
+    is_ahead: bool = False  # its time is counted already
     ahead_ns: int = 0  # time with work outstanding that need not be counted
     read_busy: bool = False  # when it was last read
     seen_busy: bool = False
     looking: bool = False  # the helper is about to see that nothing is outstanding
-    attached: bool = False
-    gone: bool = False
-    stopped: bool = False
-    missed: list[Callable[[], None]] = field(default_factory=list)  # what it would have done while it was stopped
+    is_attached: bool = False
+    has_ended: bool = False
+    is_stopped: bool = False
+    missed_calls: list[Callable[[], None]] = field(default_factory=list)  # what it would have done while it was stopped
     counted_ns: dict[str, int] = field(default_factory=dict)  # what the arbiter believes
     read_ns: int = 0
     latencies_ns: list[int] = field(default_factory=list)
@@ -109,7 +109,7 @@ class Tenant:
     loads: list[Load]
     processes: list[Process] = field(default_factory=list)
     spans: list[tuple[int, int]] = field(default_factory=list)
-    apart: bool = False  # the lease is one process's alone, as arbiter/turns.c gives it
+    takes_turns: bool = False  # the lease is one process's alone, as arbiter/turns.c gives it
     together_until_ns: int = 0
     turns_ns: int = 0
 
@@ -173,11 +173,11 @@ class World:
         self.everyone.append(made)
         self._at(min(load.attach_ns, load.begin_ns), partial(self._attach, made))
         if load.begin_ns < NEVER:
-            self._later(made, load.begin_ns, partial(self._start, made))
+            self._call_later(made, load.begin_ns, partial(self._start, made))
         return made
 
     def _attach(self, p: Process) -> None:
-        p.attached = True
+        p.is_attached = True
         p.read_ns = self.now_ns
         if self.arbiter:
             p.word = self._row(p).word
@@ -187,9 +187,9 @@ class World:
         """The process ends, and its work with it."""
         self._settle()
         self._edge(p, False)
-        p.waiting = p.attached = False
+        p.waiting = p.is_attached = False
         self._edge_active(p)
-        p.gone = True
+        p.has_ended = True
         p.submitted_ns = p.executed_ns
         if self._running is p:
             self._dispatch()
@@ -204,7 +204,7 @@ class World:
     def remove(self, t: Tenant) -> None:
         assert self.arbiter
         for p in t.processes:
-            if not p.gone:
+            if not p.has_ended:
                 self.detach(p)
         self.arbiter.remove(t.ident)
         self.tenants.remove(t)
@@ -212,11 +212,11 @@ class World:
 
     def stop(self, p: Process) -> None:
         """As SIGSTOP: what it has launched continues."""
-        p.stopped = True
+        p.is_stopped = True
 
     def resume(self, p: Process) -> None:
-        p.stopped = False
-        missed, p.missed = p.missed, []
+        p.is_stopped = False
+        missed, p.missed_calls = p.missed_calls, []
         for what in missed:
             what()
 
@@ -229,14 +229,14 @@ class World:
     def _at(self, time_ns: int, what: Callable[[], None]) -> None:
         heapq.heappush(self._events, (max(time_ns, self.now_ns), next(self._order), what))
 
-    def _later(self, p: Process, time_ns: int, what: Callable[[], None]) -> None:
+    def _call_later(self, p: Process, time_ns: int, what: Callable[[], None]) -> None:
         self._at(time_ns, partial(self._do, p, what))
 
     def _do(self, p: Process, what: Callable[[], None]) -> None:
         """What a process does: nothing any more when it has ended, later when it is stopped."""
-        if p.stopped:
-            p.missed.append(what)
-        elif not p.gone:
+        if p.is_stopped:
+            p.missed_calls.append(what)
+        elif not p.has_ended:
             what()
 
     def run(self, until_ns: int) -> None:
@@ -291,7 +291,7 @@ class World:
         self._settle()
         self._dispatch()
         if p and p.executed_ns % (p.load.kernel_ns * p.load.burst) == 0:
-            self._later(p, self.now_ns + self.wake_ns, partial(self._burst_done, p))
+            self._call_later(p, self.now_ns + self.wake_ns, partial(self._burst_done, p))
         if p and p.left_ns == 0:
             self._do(p, partial(self._ran_dry, p))
 
@@ -299,7 +299,7 @@ class World:
         self._settle()
         was_idle = p.left_ns == 0
         p.submitted_ns += p.load.kernel_ns
-        p.launched += 1
+        p.launch_count += 1
         if was_idle:
             self._edge(p, True)
         if self._running is None:
@@ -316,7 +316,7 @@ class World:
         if self.now_ns >= p.load.end_ns:
             return
         p.bursts += 1
-        p.launched = 0
+        p.launch_count = 0
         p.begun_ns = p.due_ns if p.load.period_ns else self.now_ns
         p.issuing = True
         self._issue(p)
@@ -333,7 +333,7 @@ class World:
                 begin_ns = p.due_ns
             else:
                 begin_ns = self.now_ns + load.gap_ns
-            self._later(p, begin_ns, partial(self._begin_burst, p))
+            self._call_later(p, begin_ns, partial(self._begin_burst, p))
         elif not p.issuing:
             self._next_burst(p)
 
@@ -342,13 +342,13 @@ class World:
         if load.active_ns and self.now_ns >= p.phase_ns:
             if p.in_flight == 0:
                 p.phase_ns = self.now_ns + load.idle_ns + load.active_ns
-                self._later(p, self.now_ns + load.idle_ns, partial(self._begin_burst, p))
+                self._call_later(p, self.now_ns + load.idle_ns, partial(self._begin_burst, p))
         elif p.in_flight < load.depth and not p.issuing:
             self._begin_burst(p)
 
     def _issue(self, p: Process) -> None:
         """Launches until the burst is issued, the gate is closed or the bound is reached."""
-        while p.launched < p.load.burst:
+        while p.launch_count < p.load.burst:
             if self.arbiter:
                 row = self._row(p)
                 if not p.is_open or p.given_up == p.word:
@@ -358,7 +358,7 @@ class World:
                 if left_ns >= row.bound_ns:
                     self._settle()
                     pause_ns = min(max(p.left_ns - row.bound_ns // 2, 20 * US), row.bound_ns // 2)
-                    self._later(p, self.now_ns + pause_ns, partial(self._issue, p))
+                    self._call_later(p, self.now_ns + pause_ns, partial(self._issue, p))
                     return
             self._submit(p)
         p.issuing = False
@@ -408,9 +408,9 @@ class World:
     def _look(self, p: Process, late_ns: int) -> None:
         if not p.looking:
             p.looking = True
-            self._later(p, self.now_ns + late_ns, partial(self._seen, p))
+            self._call_later(p, self.now_ns + late_ns, partial(self._end_look, p))
 
-    def _seen(self, p: Process) -> None:
+    def _end_look(self, p: Process) -> None:
         p.looking = False
         self._settle()
         if p.left_ns == 0:
@@ -421,7 +421,7 @@ class World:
 
     def _maybe_drained(self, p: Process) -> None:
         self._settle()
-        if p.left_ns or p.drained == p.word or p.noticed != p.word:
+        if p.left_ns or p.drained == p.word or p.noticed_word != p.word:
             return
         p.drained = p.word
         p.drained_at_ns = p.dry_ns if self.helper_late_ns else self.now_ns
@@ -431,7 +431,7 @@ class World:
     def _notice_close(self, p: Process, word: int) -> None:
         if p.word != word:
             return
-        p.noticed = word
+        p.noticed_word = word
         self._maybe_drained(p)
         self._step_later(self.late_ns)
 
@@ -463,19 +463,19 @@ class World:
         """Whether its time has been counted earlier, see is_counted_ahead() of arbiter/pages.c."""
         p.ahead_ns = min(p.ahead_ns + 2 * more_ns, 100 * MS)
         passed_ns = self.now_ns - p.read_ns
-        p.ahead = p.read_busy and not more_ns and p.reported_ns != reported_ns and p.ahead_ns >= passed_ns
-        p.ahead_ns -= passed_ns * p.ahead
+        p.is_ahead = p.read_busy and not more_ns and p.reported_ns != reported_ns and p.ahead_ns >= passed_ns
+        p.ahead_ns -= passed_ns * p.is_ahead
         p.reported_ns = reported_ns
 
     def _report(self, t: Tenant) -> None:
         row = self._rows[t.ident]
-        live = [p for p in t.processes if p.attached]
+        live = [p for p in t.processes if p.is_attached]
         for p in live:
             self._read(p)
         row.attached = bool(live)
         row.wants = any(p.waiting for p in live)
         row.running = sum(p.seen_busy for p in live)
-        row.counted_ahead = any(p.ahead for p in live)
+        row.counted_ahead = any(p.is_ahead for p in live)
         row.outstanding = row.running > 0
         row.busy_total_ns = sum(p.counted_ns.get("busy", 0) for p in t.processes)
         row.active_total_ns = sum(p.counted_ns.get("active", 0) for p in t.processes)
@@ -491,9 +491,9 @@ class World:
             row.gave_up_while_waiting = any(p.given_up == word and p.waiting for p in admitted)
         else:
             row.quiet = bool(live) and all(p.drained == word for p in live)
-            row.noticed = any(p.noticed == word for p in live)
+            row.noticed = any(p.noticed_word == word for p in live)
             row.drained_ns = max([row.close_ns, *(p.drained_at_ns for p in live if p.drained == word)])
-            left_ns = sum(min(p.left_ns, p.load.forecast_max_ns) for p in live if p.noticed == word)
+            left_ns = sum(min(p.left_ns, p.load.forecast_max_ns) for p in live if p.noticed_word == word)
             row.drain_expected_ns = self.now_ns + left_ns if left_ns else 0
 
     def _step(self, at_ns: int) -> None:
@@ -518,16 +518,16 @@ class World:
         self._step_later(min(deadline_ns - self.now_ns, HEARTBEAT_NS))
 
     def _gave_up(self, t: Tenant) -> bool:
-        return all(p.given_up == p.word for p in t.processes if p.attached and p.has_turn)
+        return all(p.given_up == p.word for p in t.processes if p.is_attached and p.has_turn)
 
     def _turn_is_over(self, t: Tenant, row: Slice) -> bool:
         is_long = self.now_ns >= row.grant_ns + 50 * MS
-        return t.apart and row.is_open and (not row.lease_end_ns or is_long or self._gave_up(t))
+        return t.takes_turns and row.is_open and (not row.lease_end_ns or is_long or self._gave_up(t))
 
     def _give_turn(self, t: Tenant, row: Slice) -> Process | None:
         """As vg_turn_give() of arbiter/turns.c: the process that alone is to have the word; None: all."""
-        live = [p for p in t.processes if p.attached]
-        if t.apart:
+        live = [p for p in t.processes if p.is_attached]
+        if t.takes_turns:
             holder = next((p for p in live if p.has_turn), None)
             over = self._turn_is_over(t, row)
             if row.is_open and not over:
@@ -554,23 +554,23 @@ class World:
 
     def _publish(self, t: Tenant, row: Slice) -> None:
         alone = self._give_turn(t, row)
-        t.apart = alone is not None
+        t.takes_turns = alone is not None
         for p in t.processes:
             if p.word == row.word or (alone and p is not alone):
                 continue
             p.word = row.word
             if not p.is_open:
                 at_ns = self.now_ns + self.late_ns + self.helper_late_ns
-                self._later(p, at_ns, partial(self._notice_close, p, row.word))
+                self._call_later(p, at_ns, partial(self._notice_close, p, row.word))
             elif p.waiting:
-                self._later(p, self.now_ns + self.wake_ns, partial(self._woken, p))
+                self._call_later(p, self.now_ns + self.wake_ns, partial(self._woken, p))
 
     def _ring(self, t: Tenant, row: Slice) -> None:
         """The helpers of processes with nothing to run look when the arbiter wants to know or another slice waits."""
         for p in t.processes:
             curious = p.seen_busy if row.watch & WATCH_USAGE else False
             gives_up = row.neighbour_waits and p.given_up != p.word
-            if p.attached and p.is_open and p.left_ns == 0 and not p.issuing and (curious or gives_up):
+            if p.is_attached and p.is_open and p.left_ns == 0 and not p.issuing and (curious or gives_up):
                 self._look(p, 400 * US)
 
     def _woken(self, p: Process) -> None:
@@ -581,10 +581,10 @@ class World:
 
     # ---- what came of it ----
 
-    def worst_second(self, t: Tenant, wanted: float, begin_ns: int) -> float:
+    def worst_second(self, t: Tenant, share: float, begin_ns: int) -> float:
         """The worst distance of a sliding one-second window from a share, every 100 ms."""
         starts = range(begin_ns, self.now_ns - SECOND + 1, 100 * MS)
-        return max(abs(t.share(at, at + SECOND) - wanted) for at in starts)
+        return max(abs(t.share(at, at + SECOND) - share) for at in starts)
 
     def total(self, begin_ns: int, end_ns: int) -> float:
         return sum(t.share(begin_ns, end_ns) for t in self.tenants)

@@ -45,7 +45,7 @@ class StoppedWorld(World):
         return end_ns
 
     def _lose_arbiter(self) -> None:
-        live = [p for p in self.everyone if p.attached and not p.gone]
+        live = [p for p in self.everyone if p.is_attached and not p.has_ended]
         self._spans = make_timetable({t.ident: t.params for t in self.tenants if any(p in live for p in t.processes)})
         for p in live:
             self._coasts.add(p)
@@ -56,7 +56,7 @@ class StoppedWorld(World):
     def _continues(self) -> None:
         self._step_later(0)
         for p in self._coasts:
-            self._later(p, self.now_ns + BACK_NS, partial(self._come_back, p))
+            self._call_later(p, self.now_ns + BACK_NS, partial(self._come_back, p))
 
     def _come_back(self, p: Process) -> None:
         self._coasts.discard(p)
@@ -82,18 +82,18 @@ class StoppedWorld(World):
         return 0 if fits else min(self.now_ns + COAST_LOOK_NS, start_ns + end_ns)
 
     def _issue(self, p: Process) -> None:
-        while p in self._coasts and p.launched < p.load.burst:
+        while p in self._coasts and p.launch_count < p.load.burst:
             at_ns = self._coast_until(p)
             if at_ns:
                 self._looks[p] = at_ns
-                self._later(p, at_ns, partial(self._look_again, p, at_ns))
+                self._call_later(p, at_ns, partial(self._look_again, p, at_ns))
                 return
             self._submit(p)
         super()._issue(p)
 
     def _ran_dry(self, p: Process) -> None:
         if p in self._coasts:  # seen by the thread that looks whether it may launch
-            self._later(p, self.now_ns + self.wake_ns, partial(self._dry_seen, p))
+            self._call_later(p, self.now_ns + self.wake_ns, partial(self._dry_seen, p))
         else:
             super()._ran_dry(p)
 
@@ -102,12 +102,12 @@ class StoppedWorld(World):
         if p.left_ns == 0:
             self._edge(p, False)
 
-    def _seen(self, p: Process) -> None:
+    def _end_look(self, p: Process) -> None:
         if p in self._coasts:
             p.looking = False
             self._dry_seen(p)
         else:
-            super()._seen(p)
+            super()._end_look(p)
 
     # ---- reading ----
 
@@ -124,12 +124,12 @@ class StoppedWorld(World):
         left_out = self._left_out.setdefault(p, {})
         values: dict[str, int] = {}
 
-        def less(name: str, value_ns: int) -> int:
+        def subtract(name: str, value_ns: int) -> int:
             values[name] = value_ns
             return max(0, value_ns - left_out.get(name, 0))
 
         honest = p.load.lie
-        p.load.lie = less
+        p.load.lie = subtract
         super()._read(p)
         p.load.lie = honest
         if self.now_ns < self._settled_ns:

@@ -35,7 +35,7 @@ minima = st.lists(st.integers(20, 500), min_size=2, max_size=5).filter(lambda fo
 
 
 @st.composite
-def backlogged(draw: st.DrawFn, ident: int, minimum: int) -> Tenant:
+def backlogged_tenant(draw: st.DrawFn, ident: int, minimum: int) -> Tenant:
     """Always has something to run."""
     kernel_us = draw(kernels_us)
     load = Load(kernel_us * US, max(1, 3200 // kernel_us))
@@ -63,16 +63,16 @@ def pausing(draw: st.DrawFn, ident: int, minimum: int) -> Tenant:
 
 @st.composite
 def all_backlogged(draw: st.DrawFn) -> list[Tenant]:
-    return [draw(backlogged(ident, minimum)) for ident, minimum in enumerate(draw(minima))]
+    return [draw(backlogged_tenant(ident, minimum)) for ident, minimum in enumerate(draw(minima))]
 
 
 @st.composite
-def mixed(draw: st.DrawFn) -> list[Tenant]:
+def mixed_tenants(draw: st.DrawFn) -> list[Tenant]:
     """The first is backlogged, the others may be anything."""
     first, *others = draw(minima)
-    load_types = [draw(st.sampled_from((backlogged, pausing, pausing))) for _ in others]
+    load_types = [draw(st.sampled_from((backlogged_tenant, pausing, pausing))) for _ in others]
     found = [draw(kind(ident, milli)) for ident, (kind, milli) in enumerate(zip(load_types, others, strict=True), 1)]
-    return [draw(backlogged(0, first)), *found]
+    return [draw(backlogged_tenant(0, first)), *found]
 
 
 def had(t: Tenant, begin_ns: int, end_ns: int) -> Iterator[tuple[int, int]]:
@@ -138,7 +138,7 @@ def test_minima_and_maxima_hold_for_any_mix_and_nothing_is_left_idle(tenants: li
 
 
 @unhurried
-@given(mixed())
+@given(mixed_tenants())
 def test_who_always_wants_is_served_whatever_the_others_do(tenants: list[Tenant]) -> None:
     run(tenants)
     assert_served(tenants[0], tenants[1:])

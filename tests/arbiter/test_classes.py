@@ -12,7 +12,7 @@ import pytest
 from models.arbiter.model import GANG_FOLLOWER, GANG_LEADER, Params, Slice, SliceParams, State
 from tests.arbiter.pair import Pair
 from tests.arbiter.sharing_world import MS, NEVER, SECOND, US, Load, Tenant, World, tenant
-from tests.examples import combined
+from tests.examples import combine_axes
 
 
 def launch_bound(ident: int, minimum: int, **params: Any) -> Tenant:
@@ -237,10 +237,10 @@ BESIDE: dict[str, Callable[[], Tenant]] = {
 }
 
 
-@pytest.mark.parametrize(("paused", "neighbour"), combined(list(PAUSED), list(BESIDE)))
-def test_a_paused_slice_runs_nothing_and_costs_its_neighbour_nothing(paused: str, neighbour: str) -> None:
+@pytest.mark.parametrize(("slice_type", "neighbour"), combine_axes(list(PAUSED), list(BESIDE)))
+def test_a_paused_slice_runs_nothing_and_costs_its_neighbour_nothing(slice_type: str, neighbour: str) -> None:
     """Its threads wait at the gate all the time, and are let in at once when it continues."""
-    world = World([PAUSED[paused](), BESIDE[neighbour]()], Pair())
+    world = World([PAUSED[slice_type](), BESIDE[neighbour]()], Pair())
     first, second = world.tenants
     world.run(SECOND)
     before = first.share(500 * MS, SECOND)

@@ -41,15 +41,15 @@ class Page:
 
     def __init__(self, draw: random.Random) -> None:
         self.draw = draw
-        self.left = 0
+        self.steps_left = 0
         self.mood = ""
 
     def fill(self, s: Slice, passed_ns: int, now_ns: int) -> None:
         draw = self.draw
-        if self.left == 0:
-            self.left = draw.choice((3, 30, 100))
+        if self.steps_left == 0:
+            self.steps_left = draw.choice((3, 30, 100))
             self.mood = draw.choice(("works", "works", "works", "bursts", "pauses", "nonsense", "stopped", "gone"))
-        self.left -= 1
+        self.steps_left -= 1
         s.attached = self.mood != "gone"
         if self.mood == "nonsense":
             self._nonsense(s, now_ns)

@@ -33,14 +33,14 @@ class Part:
 
     row: Slice
     gang: Gang
-    launched: int = 0  # steps
+    launch_count: int = 0  # steps
     done: int = 0
     own_left_ns: int = OWN_NS
     ran_ns: int = 0
 
     @property
     def has_work(self) -> bool:
-        return self.launched > self.done
+        return self.launch_count > self.done
 
     @property
     def spins(self) -> bool:
@@ -91,7 +91,7 @@ class Device:
         for part in self.parts:
             row = part.row
             row.outstanding = part.has_work
-            row.wants = not row.is_open and part.launched < part.done + DEPTH
+            row.wants = not row.is_open and part.launch_count < part.done + DEPTH
             row.running = int(part.has_work)
             row.busy_total_ns += TICK_NS * part.has_work
             row.active_total_ns += TICK_NS * (part.has_work or row.wants)
@@ -111,13 +111,13 @@ def ring_roles() -> list[list[Role]]:
     return [[found[i, uuid] for uuid in uuids] for i, uuids in enumerate(RING)]
 
 
-def meetings(given: list[list[Role]] | None, milliseconds: int = 1500) -> list[int]:
-    """Of each gang of the ring. given None: no arbiter."""
+def meetings(roles: list[list[Role]] | None, milliseconds: int = 1500) -> list[int]:
+    """Of each gang of the ring. roles None: no arbiter."""
     devices = {uuid: Device(SLICES_NS[uuid]) for uuid in DEVICES}
     gangs = [Gang() for _ in RING]
     for i, uuids in enumerate(RING):
         for j, uuid in enumerate(uuids):
-            params = SliceParams(500, 1000, gang=given[i][j].value if given else 0)
+            params = SliceParams(500, 1000, gang=roles[i][j].value if roles else 0)
             part = Part(devices[uuid].pair.set(i, params), gangs[i])
             gangs[i].parts.append(part)
             devices[uuid].parts.append(part)
@@ -132,10 +132,10 @@ def meetings(given: list[list[Role]] | None, milliseconds: int = 1500) -> list[i
         for gang in gangs:
             gang.meet(running)
             for part in gang.parts:
-                if part.launched < part.done + DEPTH and (not given or part.row.is_open):
-                    part.launched += 1
+                if part.launch_count < part.done + DEPTH and (not roles or part.row.is_open):
+                    part.launch_count += 1
         for device in devices.values():
-            if given:
+            if roles:
                 device.report(now_ns)
     return [gang.meetings for gang in gangs]
 

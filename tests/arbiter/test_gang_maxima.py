@@ -99,18 +99,18 @@ def test_what_a_gang_computes_on_one_device_is_not_saved_up_on_the_other(maximum
 
 
 @pytest.mark.parametrize("maximum", [100, 500])
-@pytest.mark.parametrize("known", [True, False])
-def test_equal_work_that_meets_has_its_maximum_on_both(known: bool, maximum: int) -> None:
-    world = GangWorld(maximum, meeting(LEADER, 500 * US), meeting(FOLLOWER, 500 * US), known=known)
+@pytest.mark.parametrize("knows_names", [True, False])
+def test_equal_work_that_meets_has_its_maximum_on_both(knows_names: bool, maximum: int) -> None:
+    world = GangWorld(maximum, meeting(LEADER, 500 * US), meeting(FOLLOWER, 500 * US), knows_names=knows_names)
     world.run(SECOND)
-    met = min(part.met for part in world.parts)
-    assert met * 600 * US > (0.85 if known else 0.3) * maximum / 1000 * SECOND
+    met = min(part.last_meeting for part in world.parts)
+    assert met * 600 * US > (0.85 if knows_names else 0.3) * maximum / 1000 * SECOND
     assert max(world.beyond_ns) <= saved_and_queued(maximum, MS)
 
 
-@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("knows_names", [True, False])
 @pytest.mark.parametrize("spins", [LEADER, FOLLOWER])
-def test_what_spins_for_a_launch_at_a_closed_gate_ends(spins: int, known: bool) -> None:
+def test_what_spins_for_a_launch_at_a_closed_gate_ends(spins: int, knows_names: bool) -> None:
     """Its partner comes later than anything is let through; spinning, it uses up the maximum of its device."""
 
     def late(device: int) -> Thread:
@@ -118,9 +118,9 @@ def test_what_spins_for_a_launch_at_a_closed_gate_ends(spins: int, known: bool) 
             yield Wait(device, 30 * MS if device != spins else 0)
             yield Launch(device, 100 * US, number)
 
-    world = GangWorld(100, late(LEADER), late(FOLLOWER), known=known)
+    world = GangWorld(100, late(LEADER), late(FOLLOWER), knows_names=knows_names)
     world.run(60 * SECOND)
-    assert world.ended
+    assert world.has_ended
 
 
 def any_threads(draw: random.Random) -> list[Thread]:

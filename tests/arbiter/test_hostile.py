@@ -23,7 +23,7 @@ def victims() -> list[Tenant]:
     return [tenant(1, 730, 1000, SATURATING), tenant(2, 250, 1000, SATURATING)]
 
 
-def beside(claim: str, latency: bool) -> HostileWorld:
+def run_victims(claim: str, latency: bool) -> HostileWorld:
     """The victims beside a slice of a hundredth with an idle page, or one that claims."""
     pages = {9: CLAIMS[claim]} if claim else {}
     world = HostileWorld([*victims(), attacker(9, latency=latency)], pages)
@@ -32,15 +32,15 @@ def beside(claim: str, latency: bool) -> HostileWorld:
 
 
 @lru_cache(maxsize=1)
-def undisturbed() -> HostileWorld:
-    return beside("", False)
+def run_undisturbed() -> HostileWorld:
+    return run_victims("", False)
 
 
 @pytest.mark.parametrize(
     ("claim", "latency"), [*((claim, False) for claim in CLAIMS), ("claim", True), ("toggle", True)]
 )
 def test_a_page_that_claims_costs_its_neighbours_no_more_than_its_own_share(claim: str, latency: bool) -> None:
-    world, idle = beside(claim, latency), undisturbed()
+    world, idle = run_victims(claim, latency), run_undisturbed()
     had, otherwise = (sum(t.share(BEGIN_NS, LEASES_END_NS) for t in w.tenants[:2]) for w in (world, idle))
     assert had >= 0.96 * otherwise, f"{had:.3f} of the device, {otherwise:.3f} beside an idle page"
     for t, least in zip(world.tenants, (0.73, 0.25), strict=False):
@@ -129,7 +129,7 @@ def test_all_processes_of_a_slice_complete_no_more_than_a_second_in_a_second(pro
 
 
 @pytest.mark.parametrize(
-    ("load", "processes", "busy", "latency", "most"),
+    ("load", "processes", "busy", "latency", "share_max"),
     [
         (SATURATING, 1, 1, False, 0.27),
         (SATURATING, 8, 1, False, 0.27),
@@ -140,10 +140,10 @@ def test_all_processes_of_a_slice_complete_no_more_than_a_second_in_a_second(pro
     ],
 )
 def test_a_page_that_boasts_moves_no_neighbour_beyond_its_maximum_by_much(
-    load: Load, processes: int, busy: float, latency: bool, most: float
+    load: Load, processes: int, busy: float, latency: bool, share_max: float
 ) -> None:
     page = boast(1, processes, busy)
     world = HostileWorld([tenant(1, 250, 250, load), attacker(9, 500, latency=latency)], {9: page})
     world.run(SECOND // 2)
     had = world.tenants[0].share(BEGIN_NS, world.now_ns)
-    assert 0.22 <= had <= most, f"{had:.3f} of the device, its maximum is .25"
+    assert 0.22 <= had <= share_max, f"{had:.3f} of the device, its maximum is .25"

@@ -15,7 +15,7 @@ from tests.arbiter.sharing_world import US, Load, Tenant, World, tenant
 SHORT = Load(10 * US, 320)
 
 
-def stalled(tenants: list[Tenant], for_ns: int, times_ns: list[int]) -> World:
+def run_with_stalls(tenants: list[Tenant], for_ns: int, times_ns: list[int]) -> World:
     """The arbiter's thread has no processor from each of these times on."""
     world = World(tenants, Pair())
     for at_ns in times_ns:
@@ -30,7 +30,7 @@ def stalled(tenants: list[Tenant], for_ns: int, times_ns: list[int]) -> World:
 def test_a_late_hand_over_is_given_back_within_the_second(late_ms: int, maxima: tuple[int, int], at_ms: int) -> None:
     """The slice that held the device meanwhile has it so much the less. If neither did, that time is lost to both."""
     first, second = tenant(1, 300, maxima[0]), tenant(2, 700, maxima[1])
-    world = stalled([first, second], late_ms * MS, [at_ms * MS])
+    world = run_with_stalls([first, second], late_ms * MS, [at_ms * MS])
     world.run(2000 * MS)
     got, all_ = first.share(1000 * MS, 2000 * MS), world.total(1000 * MS, 2000 * MS)
     assert got / all_ == pytest.approx(0.3, abs=0.011)  # a lease, where the second ends
@@ -43,7 +43,7 @@ def test_an_arbiter_that_is_often_late_shares_as_before(maxima: tuple[int, int])
     parts = []
     for times_ns in ([], [ms * MS for ms in range(1003, 3000, 40)]):
         first, second = tenant(1, 250, maxima[0]), tenant(2, 750, maxima[1])
-        world = stalled([first, second], 8 * MS, times_ns)
+        world = run_with_stalls([first, second], 8 * MS, times_ns)
         world.run(3000 * MS)
         parts.append(first.share(1000 * MS, 3000 * MS) / world.total(1000 * MS, 3000 * MS))
     calm, late = parts

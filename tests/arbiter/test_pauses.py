@@ -14,7 +14,7 @@ from models.arbiter.model import Slice, SliceParams
 from models.arbiter.slot import join_slot, leave_slot
 from tests.arbiter.pair import Pair
 from tests.arbiter.sharing_world import MS, SECOND, US, Load, Tenant, World, tenant
-from tests.examples import combined
+from tests.examples import combine_axes
 
 
 def pausing(burst_ms: int, pause_us: int) -> Tenant:
@@ -34,7 +34,7 @@ NEW: dict[str, Any] = {"forecast_max_ns": MS}
 
 
 @pytest.mark.parametrize(
-    ("pauses", "kernel"), combined([(20, 300), (100, 2000), (8, 1000), (200, 10_000)], ["known", "new"])
+    ("pauses", "kernel"), combine_axes([(20, 300), (100, 2000), (8, 1000), (200, 10_000)], ["known", "new"])
 )
 def test_pauses_let_no_kernels_of_a_second_in_beyond_what_their_owner_is_due(
     pauses: tuple[int, int], kernel: str
@@ -63,13 +63,13 @@ def test_nor_the_graphs_of_a_trainer(burst: int, kernel_ms: int, pause_us: int) 
         assert first >= 0.72
 
 
-@pytest.mark.parametrize(("pause_ms", "least"), [(3, 0.74), (10, 0.74), (30, 0.73)])
-def test_a_trainer_that_waits_for_the_device_now_and_then_loses_nothing_by_it(pause_ms: int, least: float) -> None:
+@pytest.mark.parametrize(("pause_ms", "share_min"), [(3, 0.74), (10, 0.74), (30, 0.73)])
+def test_a_trainer_that_waits_for_the_device_now_and_then_loses_nothing_by_it(pause_ms: int, share_min: float) -> None:
     """Steps of 20 ms without a break, and now and then a pause after which it is no saturating slice for a while: in
     the pause its neighbour gets a step in, which is a debt, and neither the debt nor the deficit is dropped."""
     first, second = (Load(20 * MS, 1, active_ns=ms * MS, idle_ns=pause_ms * MS) for ms in (1300, 1410))
     had = shares(10, tenant(1, 750, 750, first), tenant(2, 250, 1000, second))
-    assert had[0] >= least
+    assert had[0] >= share_min
     assert had[1] >= 0.245
 
 

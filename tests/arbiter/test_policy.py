@@ -211,7 +211,7 @@ def test_time_in_which_the_arbiter_stood_still_is_charged_to_no_slice() -> None:
 # ---- drains, overlap, stopped tenants ----
 
 
-def opened(world: World, ident: int, after_ns: int = 0) -> list[int]:
+def open_times(world: World, ident: int, after_ns: int = 0) -> list[int]:
     return [at for at, who, gate in world.log if who == ident and gate != CLOSED and at > after_ns]
 
 
@@ -223,7 +223,7 @@ def waits_for_drains(world: World, ident: int, of: int) -> list[int]:
     """How long the gate of one has stayed shut after that of another was closed; not what it has waited for a lease."""
     found = []
     for at in closed(world, of, 500 * MS):
-        following = [o - at for o in opened(world, ident, at - 1) if o < at + 40 * MS]
+        following = [o - at for o in open_times(world, ident, at - 1) if o < at + 40 * MS]
         found += following[:1]
     return found
 
@@ -280,7 +280,7 @@ def test_work_that_waits_for_its_own_thread_is_let_in_now_and_then() -> None:
     """A stream waits for a word that a thread at the gate would write: endless work, and no bucket left."""
     stuck = tenant(1, 500, 500, Load(1000 * SECOND, 1, forecast_max_ns=MS))
     world = run([stuck, saturating(2, 500, 500)], 4)
-    let_in = opened(world, 1, 2 * SECOND)
+    let_in = open_times(world, 1, 2 * SECOND)
     assert len(let_in) >= 5
     assert max(b - a for a, b in pairwise(let_in)) < 200 * MS
 
@@ -289,11 +289,11 @@ def test_what_is_known_to_take_long_by_now_is_let_in_no_more() -> None:
     """Nothing was known of its first kernel when its gate was closed."""
     long = saturating(1, 500, 1000, 3_000_000, forecast_max_ns=MS)
     world = run([long, saturating(2, 500, 1000)], 1)
-    let_in = opened(world, 1, 500 * MS)
+    let_in = open_times(world, 1, 500 * MS)
     long.loads[0].forecast_max_ns = NEVER
     world.run(3 * SECOND)
     assert len(let_in) >= 5
-    assert opened(world, 1, 1100 * MS) == []
+    assert open_times(world, 1, 1100 * MS) == []
 
 
 # ---- gates ----
@@ -344,8 +344,8 @@ def test_regimes() -> None:
     assert world.arbiter and world.arbiter.regime == Regime.OPEN
 
 
-@pytest.mark.parametrize(("busy_us", "wanted"), [(200, Regime.THROTTLED), (20, Regime.SOLO)])
-def test_a_slice_alone_is_throttled_while_its_maximum_holds_it_back(busy_us: int, wanted: Regime) -> None:
+@pytest.mark.parametrize(("busy_us", "regime"), [(200, Regime.THROTTLED), (20, Regime.SOLO)])
+def test_a_slice_alone_is_throttled_while_its_maximum_holds_it_back(busy_us: int, regime: Regime) -> None:
     """Its gate opens now and then meanwhile: what is shown does not change with it."""
     world = World([tenant(1, 300, 300, Load(busy_us * US, 50, gap_ns=10 * MS))], Pair())
     assert world.arbiter
@@ -353,7 +353,7 @@ def test_a_slice_alone_is_throttled_while_its_maximum_holds_it_back(busy_us: int
     for at in range(500, 600):
         world.run(at * MS)
         seen.add(world.arbiter.regime)
-    assert seen == {wanted}
+    assert seen == {regime}
 
 
 # ---- changes ----

@@ -34,10 +34,10 @@ class Tenant(threading.Thread):
         self.control = ffi.new("struct vg_control_device *")
         self.report = ffi.new("struct vg_report_device *", {"contexts": 1})
         self.bell = os.eventfd(0, os.EFD_NONBLOCK)
-        self.stopped = False
+        self.is_stopped = False
 
     def run(self) -> None:
-        while not self.stopped:
+        while not self.is_stopped:
             if self.control.gate & 3:
                 self._work()
                 time.sleep(self.pause_s)
@@ -52,7 +52,7 @@ class Tenant(threading.Thread):
             self._say(active_since_ns=begin_ns)
         self._say(busy_since_ns=begin_ns, outstanding=1)
         time.sleep(PIECE_S)
-        while self.control.gate & 3 and not self.pause_s and not self.stopped:
+        while self.control.gate & 3 and not self.pause_s and not self.is_stopped:
             self._say(done_ns=self.report.busy_ns + time.monotonic_ns() - begin_ns)
             time.sleep(PIECE_S)
         total_ns = self.report.busy_ns + time.monotonic_ns() - begin_ns
@@ -64,7 +64,7 @@ class Tenant(threading.Thread):
     def _wait(self) -> None:
         word = self.control.gate
         self._say(drained_ns=time.monotonic_ns(), noticed_word=word, drained_word=word, waiting=1)
-        while self.control.gate == word and not self.stopped:
+        while self.control.gate == word and not self.is_stopped:
             time.sleep(PIECE_S / 5)
         self._say(waiting=0)
 
@@ -100,7 +100,7 @@ def record(path: Path) -> None:
     made.remove(slice_of(3, 250, 300))
     time.sleep(0.2)
     for serial, tenant in tenants.items():
-        tenant.stopped = True
+        tenant.is_stopped = True
         tenant.join()
         made.detach(serial, UUID)
     made.close()
@@ -117,7 +117,7 @@ def test_model_and_core_agree_over_a_recording_of_old(tmp_path: Path) -> None:
     """Made by record() above; it stays as it is when the policy changes."""
     path = tmp_path / "log"
     path.write_bytes(lzma.decompress((Path(__file__).parent / "data" / "three_tenants.log.xz").read_bytes()))
-    played = replay(path, decided=False)
+    played = replay(path, checks_decisions=False)
     assert played.steps > 1000
     assert {Regime.SOLO, Regime.OPEN, Regime.ARBITRATED} <= played.regimes
 

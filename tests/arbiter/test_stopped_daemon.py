@@ -14,7 +14,7 @@ from models.arbiter.model import STALLED_NS, SliceParams
 from tests.arbiter.pair import Pair
 from tests.arbiter.sharing_world import MS, SECOND, US, Load, Tenant, tenant
 from tests.arbiter.stopped_world import StoppedWorld
-from tests.examples import combined
+from tests.examples import combine_axes
 
 pytestmark = pytest.mark.slow
 BURSTS = Load(20 * US, 25, gap_ns=500 * US)
@@ -39,10 +39,10 @@ CASES: dict[str, Callable[[], list[Tenant]]] = {
 }
 
 
-def back_ms(t: Tenant, from_ns: int, until_ns: int, wanted: float) -> float:
+def back_ms(t: Tenant, from_ns: int, until_ns: int, share: float) -> float:
     """After how many ms a window begins in which the tenant has so much."""
     for at_ns in range(from_ns, until_ns - WINDOW_NS + 1, MS):
-        if t.share(at_ns, at_ns + WINDOW_NS) >= wanted:
+        if t.share(at_ns, at_ns + WINDOW_NS) >= share:
             return (at_ns - from_ns) / MS
     return float("inf")
 
@@ -55,7 +55,7 @@ def assert_all_are_back(world: StoppedWorld, usual: list[float], at_ns: int) -> 
 
 @pytest.mark.parametrize(
     ("case", "gap_ms", "leaves_out"),
-    combined(list(CASES), [120, 300, 8000, 150, 1000, 60_000, 2000], [True, False, False, True, False]),
+    combine_axes(list(CASES), [120, 300, 8000, 150, 1000, 60_000, 2000], [True, False, False, True, False]),
 )
 def test_slices_compute_at_their_shares_when_the_arbiter_continues(case: str, gap_ms: int, leaves_out: bool) -> None:
     world = StoppedWorld(CASES[case](), Pair(), leaves_out=leaves_out)

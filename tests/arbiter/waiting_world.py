@@ -49,9 +49,9 @@ class WaitingWorld(World):
         if not isinstance(load, WaitingLoad) or self._may_run(p):
             super()._submit(p)
             return
-        p.launched += 1
+        p.launch_count += 1
         if not self.held_ns.get(p) and not load.ring:
-            self._later(p, self.now_ns + load.wait_ns, partial(self._release, p))
+            self._call_later(p, self.now_ns + load.wait_ns, partial(self._release, p))
         self.held_ns[p] = self.held_ns.get(p, 0) + load.kernel_ns
 
     def _may_run(self, p: Process) -> bool:
@@ -67,10 +67,10 @@ class WaitingWorld(World):
     def _release(self, p: Process) -> None:
         """Behind a closed gate it is a drain that begins again."""
         held_ns = self.held_ns.pop(p, 0)
-        launched = p.launched
+        launched = p.launch_count
         for _ in range(held_ns // p.load.kernel_ns):
             super()._submit(p)
-        p.launched = launched
+        p.launch_count = launched
         if not p.is_open:
             p.drained = -1
             self._step_later(self.late_ns)

@@ -27,7 +27,7 @@ MEMORY = {"mem_min_bytes": 0, "mem_max_bytes": GIB}
 
 
 @contextmanager
-def forked(work: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+def start_program(work: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """A process that runs `work` with the attach client at hand."""
     head = f"import os, sys, signal; sys.path.insert(0, {str(Path(client.__file__).parent)!r}); import client\n"
     command = [sys.executable, "-I", "-S", "-c", head + work, *arguments]
@@ -75,7 +75,7 @@ def test_one_user_leaves_places_to_others(node: Node) -> None:
         "client.become(sys.argv[2])\nfor name in 'aabbb':\n  t = client.attach(sys.argv[1].replace('/a/', f'/{name}/'))"
     )
     as_user += "\n  print(t.status, t.text, flush=True); globals().setdefault('kept', []).append(t)\nsignal.pause()"
-    with forked(as_user, node.socket(), "4711:4711") as greedy:
+    with start_program(as_user, node.socket(), "4711:4711") as greedy:
         assert greedy.stdout
         said = [greedy.stdout.readline().strip() for _ in range(5)]
         assert [line[0] for line in said] == ["0", "0", "0", "0", str(client.FULL)]
@@ -97,7 +97,7 @@ def test_a_closed_connection_frees_its_place_and_its_descriptors_at_once(node: N
         "t = [client.attach(sys.argv[1]) for _ in '12']\nprint([x.status for x in t], flush=True)\nsys.stdin.readline()"
     )
     work += "\n[x.close() for x in t]\nprint('closed', flush=True)\nsignal.pause()"
-    with forked(work, node.socket()) as other:
+    with start_program(work, node.socket()) as other:
         assert other.stdout
         assert other.stdin
         assert other.stdout.readline() == "[0, 0]\n"
@@ -127,7 +127,7 @@ def test_memory_stays_charged_until_the_process_has_ended(node: Node) -> None:
     work += f"while struct.unpack_from('<Q', control, {_control_at('granted_bytes')})[0] == 0: time.sleep(.01)\n"
     work += f"struct.pack_into('<Q', report, {_at('used_bytes')}, {GIB // 2})\nt.ring()\ntime.sleep(.1)\n"
     work += "t.close()\nprint('closed', flush=True)\nsignal.pause()"
-    with forked(work, node.socket()) as other:
+    with start_program(work, node.socket()) as other:
         assert other.stdout
         assert [other.stdout.readline() for _ in "12"] == ["0\n", "closed\n"]
         wait_until(lambda: used_bytes(node) == GIB // 2)

@@ -29,8 +29,8 @@ def uuids(node: Node) -> list[str]:
     return [d.uuid for d in node.nodes.ListDevices(pb.ListDevicesRequest()).devices]
 
 
-def attach(node: Node, *named: str, kind: int = client.FRESH, name: str = "a") -> client.Tenant:
-    held = tuple((raw(text), 0) for text in named)
+def attach(node: Node, *uuids: str, kind: int = client.FRESH, name: str = "a") -> client.Tenant:
+    held = tuple((raw(text), 0) for text in uuids)
     return client.attach(node.socket(name), client.request(kind, held=held))
 
 

@@ -331,7 +331,7 @@ def test_killed_program_frees_its_memory(node: Node) -> None:
 
 
 @pytest.fixture
-def listed(node: Node) -> Path:
+def pids_file(node: Node) -> Path:
     """A daemon with a slice; the pids in this file are those that the driver lists."""
     path = node.directory / "listed"
     node.env = {"FAKE_LISTED": str(path)}
@@ -340,23 +340,23 @@ def listed(node: Node) -> Path:
     return path
 
 
-def test_memory_is_free_when_the_driver_has_let_go(node: Node, listed: Path) -> None:
+def test_memory_is_free_when_the_driver_has_let_go(node: Node, pids_file: Path) -> None:
     program = spawn(node)
     wait_until(node.processes, "the program in the list")
-    listed.write_text(str(program.pid))
+    pids_file.write_text(str(program.pid))
     kill(program)
     time.sleep(0.3)
     assert len(node.processes()) == 1, "the driver still lists it"
-    listed.unlink()
+    pids_file.unlink()
     wait_until(lambda: node.processes() == [], "the end of the process")
 
 
-def test_program_without_a_slice_is_noticed(node: Node, listed: Path) -> None:
+def test_program_without_a_slice_is_noticed(node: Node, pids_file: Path) -> None:
     """And it alone: what is looked at together is reported together."""
     ours = spawn(node)
-    written = listed.with_name("written")
+    written = pids_file.with_name("written")
     written.write_text(f"{ours.pid} 4242")
-    written.rename(listed)
+    written.rename(pids_file)
     wait_until(lambda: "device.stranger" in node.event_kinds(), "the notice")
     assert [m for m in node.messages("device.stranger") if not m.startswith("pid 4242 ")] == []
     kill(ours)

@@ -30,12 +30,12 @@ class Backend:
     """A daemon's part for the sockets; `refusal`: what the core says of every program."""
 
     def __init__(self, uid: int) -> None:
-        self.made = make_slice("a", Share(UUID, 500, 500, GIB, GIB), uid="a", owner_uid=uid)
-        self.state = State(devices={UUID: DEVICE}, slices={"a": self.made})
+        self.slice = make_slice("a", Share(UUID, 500, 500, GIB, GIB), uid="a", owner_uid=uid)
+        self.state = State(devices={UUID: DEVICE}, slices={"a": self.slice})
         self.arbiters = Arbiters([DEVICE], dict(arbiter_items(ArbiterConfig())))
-        self.arbiters.apply(self.made)
+        self.arbiters.apply(self.slice)
         self.refusal: Denied | None = None
-        self.attached: list[Greeting] = []
+        self.greetings: list[Greeting] = []
         self.ends: list[int] = []
         self.refused_ones: list[str] = []
 
@@ -46,11 +46,11 @@ class Backend:
         return attach_rules(self.state), self.state.devices
 
     def attach(self, greeting: Greeting) -> Admission | Denied:
-        self.attached.append(greeting)
+        self.greetings.append(greeting)
         if self.refusal:
             return self.refusal
         process = Process(greeting.process_id, "a", greeting.pid, greeting.uid, greeting.program, 0, False)
-        return Admission(process, self.made, {}, self.state.devices)
+        return Admission(process, self.slice, {}, self.state.devices)
 
     def leave(self, process_id: int, device: str) -> None:
         self.ends.append(process_id)
@@ -115,10 +115,10 @@ def test_a_program_is_answered_while_python_is_busy(tmp_path: Path, backend: Bac
         program = Program(path)
         program.join()  # the loop waits, and cannot answer
         assert program.tenant, "no answer while the loop waited"
-        assert (program.tenant.status, len(program.tenant.fds), backend.attached) == (client.OK, 3, [])
+        assert (program.tenant.status, len(program.tenant.fds), backend.greetings) == (client.OK, 3, [])
         await asyncio.sleep(0.2)
-        assert [g.process_id for g in backend.attached] == [program.tenant.process_id]
-        assert backend.attached[0].serial == 1
+        assert [g.process_id for g in backend.greetings] == [program.tenant.process_id]
+        assert backend.greetings[0].serial == 1
         program.tenant.close()
 
     run(tmp_path, backend, work)
@@ -142,7 +142,7 @@ def test_a_new_mode_is_for_programs_that_python_has_not_heard_of_too(tmp_path: P
     async def work(tenants: Tenants, path: str) -> None:
         program = Program(path)
         program.join()
-        assert program.tenant and backend.attached == []
+        assert program.tenant and backend.greetings == []
         control, report = program.tenant.map()
         tenants.set_mode("closed")
         assert ffi.cast("struct vg_control_header *", ffi.from_buffer(control)).mode == lib.VG_MODE_CLOSED
@@ -171,7 +171,7 @@ def test_no_program_is_admitted_while_a_right_may_be_taken_away(tmp_path: Path, 
         first = Program(path)
         first.join()
         with tenants.settle_admissions():
-            assert len(backend.attached) == 1, "known before anything changes"
+            assert len(backend.greetings) == 1, "known before anything changes"
             second = Program(path)
             second.join()
             assert second.tenant is None

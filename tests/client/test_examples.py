@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.daemon.node import Node
-from tests.rules.tree import ROOT, tracked
+from tests.rules.tree import ROOT, source_files
 
 _TORCH = """
 import torch
@@ -41,7 +41,7 @@ def examples(name: str) -> list[str]:
 
 
 def test_all_documents_with_examples_are_listed() -> None:
-    with_examples = {name for name in tracked(".md") if examples(name)}
+    with_examples = {name for name in source_files(".md") if examples(name)}
     assert with_examples == set(AROUND)
 
 

@@ -93,9 +93,9 @@ def run_program(sim_device: Path, kernel_cache: Path) -> Callable[..., str]:
     return run
 
 
-def run_python(program: Path, env: Mapping[str, str], *before: str, arguments: Sequence[str] = ()) -> str:
-    """Runs `before... python program arguments...`; returns stdout, fails with stderr."""
-    command = [*before, sys.executable, str(program), *arguments]
+def run_python(program: Path, env: Mapping[str, str], *prefix: str, arguments: Sequence[str] = ()) -> str:
+    """Runs `prefix... python program arguments...`; returns stdout, fails with stderr."""
+    command = [*prefix, sys.executable, str(program), *arguments]
     done = subprocess.run(command, env=dict(env), capture_output=True, text=True, timeout=PROGRAM_TIMEOUT_S)
     assert done.returncode == 0, f"{program.name} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
     return done.stdout

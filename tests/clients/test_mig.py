@@ -56,7 +56,7 @@ def test_nvml_lists_the_instances_of_a_gpu(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("visible", "expected"),
+    ("visible", "answer"),
     [
         (None, [GPUS[1]]),
         (f"MIG-{FIRST}", [FIRST]),
@@ -70,9 +70,9 @@ def test_nvml_lists_the_instances_of_a_gpu(folder: Path) -> None:
         (f"MIG-{GPUS[1]}", NO_DEVICE),
     ],
 )
-def test_a_process_sees_one_instance_and_then_nothing_else(folder: Path, visible: str | None, expected: Any) -> None:
+def test_a_process_sees_one_instance_and_then_nothing_else(folder: Path, visible: str | None, answer: Any) -> None:
     found = view(folder, **({"CUDA_VISIBLE_DEVICES": visible} if visible else {}))["cuda"]
-    assert (found if isinstance(found, int) else [own for own, _, _ in found]) == expected
+    assert (found if isinstance(found, int) else [own for own, _, _ in found]) == answer
 
 
 def test_the_first_version_of_the_uuid_is_that_of_the_gpu(folder: Path) -> None:
@@ -81,7 +81,7 @@ def test_the_first_version_of_the_uuid_is_that_of_the_gpu(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("profiles", "said"),
+    ("profiles", "message"),
     [
         ("8g.1gb", "8g.1gb is no profile such as"),
         ("1g.1", "1g.1 is no profile such as"),
@@ -90,8 +90,8 @@ def test_the_first_version_of_the_uuid_is_that_of_the_gpu(folder: Path) -> None:
         ("1g.5gb, 1g.5gb", "1g.5gb does not fit beside the others"),
     ],
 )
-def test_instances_that_a_gpu_cannot_have_are_refused(tmp_path: Path, profiles: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_instances_that_a_gpu_cannot_have_are_refused(tmp_path: Path, profiles: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         SimulatedDevice(tmp_path, SIM | {"device.0.mig": profiles}).start()
 
 

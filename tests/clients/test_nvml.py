@@ -29,10 +29,10 @@ INSUFFICIENT_SIZE, VERSION_MISMATCH = 7, 25
 UNINITIALIZED, NOT_SUPPORTED = 1, 3
 
 
-def view(system: OwnSystem, *before: str, arguments: tuple[str, ...] = ()) -> dict[str, Any]:
-    """What nvml_view.py prints on the system's devices, run behind `before`."""
+def view(system: OwnSystem, *prefix: str, arguments: tuple[str, ...] = ()) -> dict[str, Any]:
+    """What nvml_view.py prints on the system's devices, run behind `prefix`."""
     env = client_environment(system.sim_dir) | {"VGPU_HOST": system.host}
-    return json.loads(run_python(VIEW, env, *before, arguments=arguments))
+    return json.loads(run_python(VIEW, env, *prefix, arguments=arguments))
 
 
 def in_slice(*options: str) -> tuple[str, ...]:
@@ -97,13 +97,13 @@ def test_slice_of_several_devices(make_system: Callable[..., OwnSystem]) -> None
     assert sorted(seen["foreign"]) == [0, 0, 0, NOT_FOUND, NOT_FOUND]
 
 
-def tools(system: OwnSystem, *before: str, arguments: tuple[str, ...] = ()) -> dict[str, Any]:
-    """What nvml_tools.py prints, run behind `before`."""
+def tools(system: OwnSystem, *prefix: str, arguments: tuple[str, ...] = ()) -> dict[str, Any]:
+    """What nvml_tools.py prints, run behind `prefix`."""
     pytest.importorskip("nvitop", reason="needs the package nvitop")
     if find_spec("gpustat") is None:  # not imported here: it replaces functions of pynvml for the whole process
         pytest.skip("needs the package gpustat")
     env = client_environment(system.sim_dir) | {"VGPU_HOST": system.host}
-    return json.loads(run_python(PROGRAMS / "nvml_tools.py", env, *before, arguments=arguments))
+    return json.loads(run_python(PROGRAMS / "nvml_tools.py", env, *prefix, arguments=arguments))
 
 
 def test_all_clients_say_the_same(system: OwnSystem) -> None:

@@ -39,11 +39,11 @@ class FakeNode:
     shards: int = SHARDS  # of each GPU; 0: this Slurm counts none
     memory_bytes: int = 0  # of each GPU, as the node publishes it
     reason: str = ""
-    registered: bool = True
-    asked: bool = False  # to register: nothing starts before
+    is_registered: bool = True
+    must_register: bool = False  # nothing starts before
     runs: set[str] = field(default_factory=set)  # jobs whose programs run there
     ends_ns: dict[str, int] = field(default_factory=dict)  # of these, what is being ended: when it will be gone
-    missed: set[str] = field(default_factory=set)  # that were not there at its last registration, and should have been
+    missed_jobs: set[str] = field(default_factory=set)  # not there at its last registration, and should have been
 
 
 @dataclass
@@ -86,23 +86,23 @@ class FakeSlurm:
         self.nodes = {name: FakeNode(count) for name, count in gpus.items()}
         self.jobs: dict[str, FakeJob] = {}
         self.limits: dict[int, int] = {}  # of arrays: elements that run at once
-        self.unasked: set[int] = set()  # arrays whose limit the controller could not ask for yet
+        self.unknown_limits: set[int] = set()  # arrays whose limit the controller could not ask for yet
         self.scripts: dict[str, str] = {}  # what sbatch was given
         self.accounting: str | None = None  # what sacct prints; None: there is no slurmdbd
         self.old = False  # it shows devices of jobs and no sums of nodes, as 22.05 does
         self.deaf = False  # orders are lost: the controller was killed before it gave them
         self.duplicates = 0  # starts of jobs whose programs ran there
-        self.saved = b""
+        self.saved_jobs = b""
         self.now_ns = 0
         #: starts that a node did not take, by job: of which run, and when each is sent again
         self.unsent: dict[str, tuple[int, int]] = {}
         self.abort_ns = 0  # what should not run on a node that registers is gone so much later
         self.draw: random.Random | None = None
 
-    def submit(self, gres: str, held: bool = True, **more: object) -> str:
+    def submit(self, gres: str, held: bool = True, **fields: object) -> str:
         """As vgpu_cluster.lua has it: held while a controller decides."""
-        key = str(more.pop("key", len(self.jobs) + 1))
-        self.jobs[key] = FakeJob(key, f"gres:{gres}", priority=0 if held else 100, **more)  # type: ignore[arg-type]
+        key = str(fields.pop("key", len(self.jobs) + 1))
+        self.jobs[key] = FakeJob(key, f"gres:{gres}", priority=0 if held else 100, **fields)  # type: ignore[arg-type]
         return key
 
     # ---- what it does by itself ----
@@ -111,12 +111,12 @@ class FakeSlurm:
         """Starts what can; returns which jobs. Nodes register after that."""
         started = []
         for job in self.jobs.values():
-            ready = job.state == "PENDING" and job.priority and not job.dependency and not self._throttled(job)
+            ready = job.state == "PENDING" and job.priority and not job.dependency and not self._is_throttled(job)
             if ready and self._start(job):
                 started.append(job.key)
         for name, node in self.nodes.items():
-            by_itself = self.draw is not None and not node.registered
-            if (node.asked or by_itself) and (self.draw is None or self.draw.random() < 0.3):
+            by_itself = self.draw is not None and not node.is_registered
+            if (node.must_register or by_itself) and (self.draw is None or self.draw.random() < 0.3):
                 self.register(name)
         return started
 
@@ -139,33 +139,33 @@ class FakeSlurm:
         """A node says what runs there: what should not is ended, and what should and does not is missed the second
         time."""
         node = self.nodes[name]
-        node.registered, node.asked = True, False
+        node.is_registered, node.must_register = True, False
         for key in node.runs:
             if key not in self.jobs or name not in self.jobs[key].has:
                 node.ends_ns.setdefault(key, self.now_ns + self.abort_ns)
         self.pass_to(self.now_ns)
         missing = {key for key, job in self.jobs.items() if name in job.has and key not in node.runs}
-        for key in missing & node.missed:
+        for key in missing & node.missed_jobs:
             self.requeue(key)
-        node.missed = missing
+        node.missed_jobs = missing
 
     def save(self) -> None:
-        self.saved = pickle.dumps(self.jobs)
+        self.saved_jobs = pickle.dumps(self.jobs)
 
     def kill(self) -> None:
         """It is killed (SIGKILL) and started again."""
-        self.jobs = pickle.loads(self.saved)  # noqa: S301  our own
+        self.jobs = pickle.loads(self.saved_jobs)  # noqa: S301  our own
         for node in self.nodes.values():
-            node.registered = node.asked = False
-            node.missed.clear()
+            node.is_registered = node.must_register = False
+            node.missed_jobs.clear()
 
-    def array(self, gres: str, count: int, limit: int = 0, **more: object) -> list[str]:
+    def array(self, gres: str, count: int, limit: int = 0, **fields: object) -> list[str]:
         """Elements 0, 1, ... of one array."""
         number = len(self.jobs) + 1
         self.limits[number] = limit
-        return [self.submit(gres, key=f"{number}_{index}", **more) for index in range(count)]
+        return [self.submit(gres, key=f"{number}_{index}", **fields) for index in range(count)]
 
-    def _throttled(self, job: FakeJob) -> bool:
+    def _is_throttled(self, job: FakeJob) -> bool:
         """Whether as many elements of its array run as may."""
         number = _array(job)
         limit = self.limits.get(number, 0)
@@ -184,7 +184,7 @@ class FakeSlurm:
         found: dict[str, dict[int, int]] = {}
         for name in names:
             node = self.nodes.get(name)
-            if node is None or node.asked or node.state not in ("idle", "mixed", "allocated"):
+            if node is None or node.must_register or node.state not in ("idle", "mixed", "allocated"):
                 continue
             if job.model and job.model != node.model:
                 continue
@@ -238,7 +238,7 @@ class FakeSlurm:
         if isinstance(order, Register):
             for name in order.nodes:
                 node = self.nodes[name]
-                node.asked, node.reason = True, ""
+                node.must_register, node.reason = True, ""
                 node.state = "idle" if node.state in ("draining", "drained") else node.state
             return
         job = self.jobs[order.key]
@@ -260,11 +260,11 @@ class FakeSlurm:
 
     def snapshot(self) -> SlurmSnapshot:
         return SlurmSnapshot(
-            tuple(self._shown(job) for job in self.jobs.values()),
+            tuple(self._show_job(job) for job in self.jobs.values()),
             tuple(self._node(name, node) for name, node in self.nodes.items()),
         )
 
-    def _shown(self, job: FakeJob) -> SlurmJob:
+    def _show_job(self, job: FakeJob) -> SlurmJob:
         held = job.priority == 0 and job.state == "PENDING"
         shown = SlurmJob(
             job.key,
@@ -280,7 +280,7 @@ class FakeSlurm:
             restarts=job.restarts,
             start=job.began,
             exit_code=job.exit_code,
-            array_limit=None if _array(job) in self.unasked else self.limits.get(_array(job), 0),
+            array_limit=None if _array(job) in self.unknown_limits else self.limits.get(_array(job), 0),
             devices=tuple(
                 (name, at, milli) for name, has in job.has.items() for at, milli in sorted(has.items()) if self.old
             ),
@@ -291,7 +291,7 @@ class FakeSlurm:
     def _node(self, name: str, node: FakeNode) -> SlurmNode:
         used = () if self.old else tuple(SHARDS - free for free in self.free(name))
         shards = node.shards * node.gpus
-        more = {"memory_bytes": node.memory_bytes, "is_registered": node.registered, "reason": node.reason}
+        more = {"memory_bytes": node.memory_bytes, "is_registered": node.is_registered, "reason": node.reason}
         return SlurmNode(name, node.state, node.gpus, node.model, shards, node.cpus, used, **more)
 
 

@@ -57,9 +57,9 @@ class System:
         assert isinstance(found, FakeSlurm)
         return found
 
-    def submit(self, gres: str, **more: object) -> str:
+    def submit(self, gres: str, **fields: object) -> str:
         slurm = self.slurm()
-        key = slurm.submit(gres, **more)  # type: ignore[arg-type]
+        key = slurm.submit(gres, **fields)  # type: ignore[arg-type]
         fake_programs.save(self.state, slurm)
         return key
 

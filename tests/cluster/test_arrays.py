@@ -101,11 +101,11 @@ def test_elements_wait_until_the_limit_is_known() -> None:
     """They would be in the queue's books beyond the limit, on GPUs that others could use."""
     world = World(FakeSlurm(n1=8))
     keys = world.slurm.array("gpu:1", 6, limit=2)
-    world.slurm.unasked.add(1)
+    world.slurm.unknown_limits.add(1)
     plain = world.slurm.submit("gpu:2")
     world.looks(2)
     assert world.running() == [plain] and world.controller.bindings.keys() == {plain}
-    world.slurm.unasked.clear()
+    world.slurm.unknown_limits.clear()
     world.looks(2)
     assert world.running() == [*keys[:2], plain]
     assert [world.state(key) for key in keys[2:]] == ["pending"] * 4
@@ -114,7 +114,7 @@ def test_elements_wait_until_the_limit_is_known() -> None:
 def test_elements_that_slurm_would_start_by_itself_are_held_meanwhile() -> None:
     world = World(FakeSlurm(n1=8))
     (key,) = world.slurm.array("gpu:1", 1, limit=2, held=False)
-    world.slurm.unasked.add(1)
+    world.slurm.unknown_limits.add(1)
     assert world.look().orders == [Hold(key)]
 
 
@@ -123,9 +123,9 @@ def test_a_limit_stays_while_the_next_controller_has_not_asked_for_it() -> None:
     keys = world.slurm.array("gpu:1", 4, limit=2)
     world.looks(2)
     world.kill()
-    world.slurm.unasked.add(1)
+    world.slurm.unknown_limits.add(1)
     world.looks(2)
-    world.slurm.unasked.clear()
+    world.slurm.unknown_limits.clear()
     world.looks(2)
     assert world.running() == keys[:2]
     assert [world.job(key).spec.array_limit for key in keys] == [2] * 4
@@ -135,10 +135,10 @@ def test_a_limit_that_slurm_never_tells_is_waited_for_a_minute(system: System, m
     now_s, run = [1000.0], shell.run
     monkeypatch.setattr(shell.time, "monotonic", lambda: now_s[0])
 
-    def silent(words: list[str], **more: object) -> str:
+    def silent(words: list[str], **options: object) -> str:
         if words[:2] == ["scontrol", "--oneliner"]:
             raise shell.SlurmError("scontrol did not answer")
-        return run(words, **more)  # type: ignore[arg-type]
+        return run(words, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(shell, "run", silent)
     system.change(lambda slurm: slurm.array("gpu:3", 2, limit=1))
@@ -189,15 +189,15 @@ def test_a_slow_slurm_is_not_asked_for_ever(system: System, monkeypatch: pytest.
     now_s, run, asked = [1000.0], shell.run, list[str]()
     monkeypatch.setattr(shell.time, "monotonic", lambda: now_s[0])
 
-    def slowly(words: list[str], **more: object) -> str:
+    def run_slowly(words: list[str], **options: object) -> str:
         if words[:2] == ["scontrol", "--oneliner"]:
             now_s[0] += 4
             asked.append(words[-1])
             if len(asked) == 1:
                 raise shell.SlurmError("scontrol did not answer")
-        return run(words, **more)  # type: ignore[arg-type]
+        return run(words, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(shell, "run", slowly)
+    monkeypatch.setattr(shell, "run", run_slowly)
     for _ in range(5):
         system.change(lambda slurm: slurm.array("gpu:3", 2, limit=1))
     one = shell.Slurm("gpu")
@@ -213,9 +213,9 @@ def test_what_slurm_forgets_of_an_array_is_kept(system: System, monkeypatch: pyt
     assert [job.array_limit for job in one.look().jobs] == [1, 1]
     run = shell.run
 
-    def forgetful(words: list[str], **more: object) -> str:
+    def forgetful(words: list[str], **options: object) -> str:
         shows = words[:2] == ["scontrol", "--oneliner"]
-        return "JobId=9 ArrayJobId=1 ArrayTaskId=0 JobName=x" if shows else run(words, **more)  # type: ignore[arg-type]
+        return "JobId=9 ArrayJobId=1 ArrayTaskId=0 JobName=x" if shows else run(words, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(shell, "run", forgetful)
     assert [job.array_limit for job in one.look().jobs] == [1, 1]

@@ -15,8 +15,8 @@ from vgpud.simulate import replay
 from vgpud.userfiles import rates
 
 
-def queue(name: str = "default", **more: object) -> QueueSpec:
-    return QueueSpec(name, **{"min_run_ns": 0, **more})  # type: ignore[arg-type]
+def queue(name: str = "default", **fields: object) -> QueueSpec:
+    return QueueSpec(name, **{"min_run_ns": 0, **fields})  # type: ignore[arg-type]
 
 
 # ---- starts ----
@@ -363,7 +363,7 @@ def test_a_number_that_slurm_gives_away_again(runs: bool) -> None:
         world.slurm.end(first)
     world.looks(4)
     assert world.job(job).spec.uid == 2000 and world.slurm_state(job) == "RUNNING"
-    assert world.ended[-1][1].spec.uid == 1000
+    assert world.ended_jobs[-1][1].spec.uid == 1000
 
 
 def test_a_released_job_asks_for_something_else() -> None:
@@ -553,7 +553,7 @@ def test_all_jobs_end_once_and_quotas_hold(seed: int) -> None:
     world.slurm.deaf = False
     world.looks(3)
     assert set(done) == set(world.slurm.jobs) and set(done.values()) == {1}
-    assert world.queued(JobState.PENDING) == world.queued(JobState.RUNNING) == 0
+    assert world.count_jobs(JobState.PENDING) == world.count_jobs(JobState.RUNNING) == 0
     assert sum(job.starts for job in world.slurm.jobs.values()) > 130  # requeues and preemptions have happened
 
 

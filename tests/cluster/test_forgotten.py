@@ -26,7 +26,7 @@ class Never(random.Random):
         return 1.0
 
 
-def registered(world: World) -> list[tuple[str, ...]]:
+def asked_nodes(world: World) -> list[tuple[str, ...]]:
     """Nodes that were asked with the last look."""
     return [order.nodes for order in world.last.orders if isinstance(order, Register)]
 
@@ -46,7 +46,7 @@ def test_a_start_that_was_forgotten_waits_for_its_node() -> None:
     """Its program runs on, and is ended when the node registers."""
     world, job = start_forgotten()
     world.look()
-    assert registered(world) == [("n1", "n2")]  # both may have jobs that slurmctld does not know of
+    assert asked_nodes(world) == [("n1", "n2")]  # both may have jobs that slurmctld does not know of
     assert not any(isinstance(order, Release) for order in world.last.orders)
     assert world.controller.delay_reasons == {job: "slurmctld was started: n1 must register first"}
     assert world.slurm.nodes["n1"].runs == set()
@@ -82,7 +82,7 @@ def test_a_program_that_ends_some_time_after_its_node_has_registered(poll_s: flo
     world.slurm.kill()
     world.slurm.abort_ns = int(abort_s * SECOND_NS)
     world.look(poll_s)
-    assert world.slurm.nodes["n1"].registered and world.slurm.nodes["n1"].runs == {job}
+    assert world.slurm.nodes["n1"].is_registered and world.slurm.nodes["n1"].runs == {job}
     world.look(poll_s)
     assert world.controller.delay_reasons
     world.looks(12, poll_s)
@@ -98,7 +98,7 @@ def test_a_start_by_slurm_itself_that_was_forgotten() -> None:
     assert world.slurm.schedule() == [job] and world.slurm.nodes["n2"].runs == {job}
     world.slurm.kill()
     world.slurm.draw = Never()
-    world.slurm.nodes["n1"].registered = True
+    world.slurm.nodes["n1"].is_registered = True
     world.looks(6)
     assert world.slurm_state(job) == "PENDING" and world.controller.delay_reasons
     world.slurm.register("n2")
@@ -116,7 +116,7 @@ def test_a_node_that_does_not_register_is_waited_for_until_it_is_down() -> None:
     asked = 0
     for _ in range(20):
         world.look()
-        asked += len(registered(world))
+        asked += len(asked_nodes(world))
         assert not any(isinstance(order, Release) for order in world.last.orders)
     assert asked == 1  # each time would keep the node from being taken for down
     world.slurm.deaf = False
@@ -154,7 +154,7 @@ def test_ends_are_looked_for_although_a_node_is_off() -> None:
     world.slurm.register("n1")
     world.look()
     world.look(MISSED_NS / SECOND_NS)
-    assert registered(world) == [("n1",)]
+    assert asked_nodes(world) == [("n1",)]
 
 
 def test_a_start_that_was_forgotten_between_two_looks_waits_a_while() -> None:
@@ -164,9 +164,9 @@ def test_a_start_that_was_forgotten_between_two_looks_waits_a_while() -> None:
     world.slurm.save()
     world.looks(2)
     world.slurm.kill()
-    world.slurm.nodes["n1"].registered = True
+    world.slurm.nodes["n1"].is_registered = True
     world.look()
-    assert not registered(world) and world.slurm_state(job) == "PENDING"
+    assert not asked_nodes(world) and world.slurm_state(job) == "PENDING"
     world.looks(4)
     assert world.controller.delay_reasons == {job: "its former run is being ended"}
     world.slurm.register("n1")
@@ -174,10 +174,10 @@ def test_a_start_that_was_forgotten_between_two_looks_waits_a_while() -> None:
     assert world.running() == [job] and world.slurm.duplicates == 0
 
 
-@pytest.mark.parametrize("seen", [True, False])
-def test_a_job_whose_start_was_forgotten_while_it_was_preempted(seen: bool) -> None:
-    """slurmctld is killed before the request to requeue it: elsewhere it starts when its program has ended. `seen`: the
-    controller sees that its node has not registered."""
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_a_job_whose_start_was_forgotten_while_it_was_preempted(is_seen: bool) -> None:
+    """slurmctld is killed before the request to requeue it: elsewhere it starts when its program has ended. `is_seen`:
+    the controller sees that its node has not registered."""
     world = World(FakeSlurm(n1=1, n2=1), PREEMPTING)
     first = world.slurm.submit("gpu:1")
     world.looks(2)
@@ -193,11 +193,11 @@ def test_a_job_whose_start_was_forgotten_while_it_was_preempted(seen: bool) -> N
     world.slurm.kill()
     world.slurm.draw = Never()  # nodes do not register by themselves
     for name in world.slurm.nodes:
-        if name != node or not seen:
+        if name != node or not is_seen:
             world.slurm.register(name)
     world.slurm.end(first)
     world.looks(6)
-    assert job in world.slurm.nodes[node].runs if seen else world.running()
+    assert job in world.slurm.nodes[node].runs if is_seen else world.running()
     for name in world.slurm.nodes:
         world.slurm.register(name)
     world.looks(10)
@@ -216,7 +216,7 @@ def test_an_end_that_was_forgotten_is_found() -> None:
     world.looks(3)
     assert world.slurm_state(job) == "RUNNING" and world.slurm.nodes["n1"].runs == set()
     world.look(MISSED_NS / SECOND_NS)
-    assert registered(world) == [("n1",)]
+    assert asked_nodes(world) == [("n1",)]
     world.looks(4)
     assert world.running() == [waits] and world.state(job) == "pending"  # as Slurm does: requeued, and so run again
 
@@ -232,7 +232,7 @@ def test_an_end_that_the_controller_saw_and_slurmctld_forgot_frees_its_node_at_o
     world.slurm.save()
     world.slurm.end(job)
     world.look()
-    assert world.ended[-1][0] == job
+    assert world.ended_jobs[-1][0] == job
     world.slurm.kill()
     world.look()
     assert not requeues(world) and world.controller.foreign == 1  # the node must register first
@@ -246,8 +246,8 @@ def test_an_end_that_the_controller_saw_and_slurmctld_forgot_frees_its_node_at_o
     assert world.running() == [job]
 
 
-@pytest.mark.parametrize("more", [{"requeues": False}, {"began": "later"}, {"uid": 2000}, {"restarts": 1}])
-def test_a_run_that_is_not_the_one_that_ended_continues(more: dict[str, object]) -> None:
+@pytest.mark.parametrize("fields", [{"requeues": False}, {"began": "later"}, {"uid": 2000}, {"restarts": 1}])
+def test_a_run_that_is_not_the_one_that_ended_continues(fields: dict[str, object]) -> None:
     world = World(FakeSlurm(n1=1))
     job = world.slurm.submit("gpu:1")
     world.looks(2)
@@ -255,7 +255,7 @@ def test_a_run_that_is_not_the_one_that_ended_continues(more: dict[str, object])
     world.slurm.end(job)
     world.look()
     world.slurm.kill()
-    for name, value in more.items():
+    for name, value in fields.items():
         setattr(world.slurm.jobs[job], name, value)
     for _ in range(6):
         world.look()
@@ -276,7 +276,7 @@ def test_a_requeue_that_was_forgotten_is_done_again() -> None:
     for _ in range(5):
         world.look()
         asked += requeues(world)
-    assert asked == [job] and not world.ended
+    assert asked == [job] and not world.ended_jobs
     world.looks(2)
     assert world.running() == [job] and world.job(job).failures == 0
 
@@ -311,7 +311,7 @@ def test_a_run_that_the_controller_has_not_seen_end_continues() -> None:
 def test_a_job_that_slurm_starts_late_does_not_wait_for_a_node_that_is_off() -> None:
     """It was released to its node when that had registered."""
     world = World(FakeSlurm(n1=1, n2=1))
-    world.slurm.nodes["n2"].state, world.slurm.nodes["n2"].registered = "drained*", False
+    world.slurm.nodes["n2"].state, world.slurm.nodes["n2"].is_registered = "drained*", False
     world.looks(3)
     job = world.slurm.submit("gpu:1")
     schedule = world.slurm.schedule
@@ -344,15 +344,15 @@ def test_nodes_are_asked_for_ends_twice_as_an_order_may_be_lost() -> None:
     world.looks(3)
     world.slurm.deaf = True
     world.look(MISSED_NS / SECOND_NS)
-    assert registered(world) == [("n1",)]
+    assert asked_nodes(world) == [("n1",)]
     world.slurm.deaf = False
     world.looks(1)
-    assert registered(world) == []
+    assert asked_nodes(world) == []
     world.look(MISSED_NS / SECOND_NS)
-    assert registered(world) == [("n1",)] and world.slurm_state(job) == "PENDING"
+    assert asked_nodes(world) == [("n1",)] and world.slurm_state(job) == "PENDING"
     for _ in range(5):
         world.look(MISSED_NS / SECOND_NS)
-        assert registered(world) == []
+        assert asked_nodes(world) == []
 
 
 @pytest.mark.parametrize("state", ["mixed*", "draining", "down*"])
@@ -367,12 +367,12 @@ def test_a_node_that_does_not_answer_is_asked_for_ends_later(state: str) -> None
     world.slurm.nodes["n1"].state = state
     for _ in range(4):
         world.look(MISSED_NS / SECOND_NS)
-        assert registered(world) == []
+        assert asked_nodes(world) == []
     world.slurm.nodes["n1"].state = "idle"
     asked = 0
     for _ in range(4):
         world.look()
-        asked += len(registered(world))
+        asked += len(asked_nodes(world))
     assert asked == 1 and world.slurm.jobs[job].restarts == 1
 
 
@@ -387,13 +387,13 @@ def test_a_new_controller_looks_for_ends_that_were_forgotten() -> None:
     world.looks(2)
     world.kill()
     world.look()
-    assert registered(world) == []
+    assert asked_nodes(world) == []
     world.look(MISSED_NS / SECOND_NS)
-    assert registered(world) == [("n1",)]
+    assert asked_nodes(world) == [("n1",)]
 
 
-@pytest.mark.parametrize(("reason", "resumed"), [("Duplicate jobid", True), ("broken fan", False)])
-def test_a_node_that_slurm_drained_for_a_second_start_is_resumed(reason: str, resumed: bool) -> None:
+@pytest.mark.parametrize(("reason", "is_resumed"), [("Duplicate jobid", True), ("broken fan", False)])
+def test_a_node_that_slurm_drained_for_a_second_start_is_resumed(reason: str, is_resumed: bool) -> None:
     world = World(FakeSlurm(n1=1))
     world.look()
     world.slurm.nodes["n1"].state, world.slurm.nodes["n1"].reason = "drained", reason
@@ -401,15 +401,15 @@ def test_a_node_that_slurm_drained_for_a_second_start_is_resumed(reason: str, re
     asked = []
     for _ in range(3):
         world.look()
-        asked += registered(world)
-    assert asked == ([("n1",)] if resumed else [])
+        asked += asked_nodes(world)
+    assert asked == ([("n1",)] if is_resumed else [])
     world.look(30)
-    assert registered(world) == asked  # the order was lost
+    assert asked_nodes(world) == asked  # the order was lost
     world.slurm.deaf = False
     job = world.slurm.submit("gpu:1")
     world.look(30)
     world.looks(2)
-    assert world.running() == ([job] if resumed else [])
+    assert world.running() == ([job] if is_resumed else [])
 
 
 def test_a_job_whose_program_hangs_starts_in_the_end() -> None:
@@ -427,7 +427,7 @@ def test_a_node_that_was_drained_before_stays_drained() -> None:
     world.slurm.save()
     world.slurm.kill()
     world.look()
-    assert registered(world) == [("n2",)]
+    assert asked_nodes(world) == [("n2",)]
 
 
 @pytest.mark.parametrize("state", ["idle", "mixed", "idle*", "draining", "mixed+drain", "unknown"])
@@ -446,11 +446,11 @@ def test_what_a_node_has_is_not_forgotten_with_it() -> None:
     world = World(FakeSlurm(n1=2, n2=2))
     job = world.slurm.submit("gpu:1")
     world.looks(2)
-    world.slurm.nodes["n1"].registered, world.slurm.nodes["n1"].shards = False, 0
+    world.slurm.nodes["n1"].is_registered, world.slurm.nodes["n1"].shards = False, 0
     world.slurm.deaf = True
     world.look()
     assert not world.controller.unusable and world.running() == [job]
-    world.slurm.nodes["n2"].registered, world.slurm.nodes["n2"].shards = False, 0
+    world.slurm.nodes["n2"].is_registered, world.slurm.nodes["n2"].shards = False, 0
     for state in ("down*", "drained*", "idle~"):
         world.slurm.nodes["n2"].state = state
         world.look()
@@ -459,7 +459,7 @@ def test_what_a_node_has_is_not_forgotten_with_it() -> None:
 
 def test_a_node_of_which_nothing_is_known_is_not_called_misconfigured() -> None:
     slurm = FakeSlurm(n1=2, n2=2)
-    slurm.nodes["n2"] = FakeNode(2, state="down*", registered=False, shards=0)
+    slurm.nodes["n2"] = FakeNode(2, state="down*", is_registered=False, shards=0)
     world = World(slurm)
     world.look()
     said = "node n2 has not registered: slurmctld does not know its shards yet"
@@ -502,7 +502,7 @@ def test_all_jobs_end_and_none_runs_twice(seed: int) -> None:
             for name in slurm.nodes:
                 if draw.random() < 0.2:
                     slurm.register(name)  # before the controller looks
-        elif draw.random() < 0.02 and all(node.registered for node in slurm.nodes.values()):
+        elif draw.random() < 0.02 and all(node.is_registered for node in slurm.nodes.values()):
             world.kill()  # what Slurm may have started by itself, a new controller does not know
         world.look()
         if slurm.deaf:
@@ -548,7 +548,7 @@ def test_explain_and_the_log_say_it(system: System, caplog: pytest.LogCaptureFix
     assert [r.message for r in caplog.records if "slurmctld" in r.message] == [
         "slurmctld was started: before jobs start, these register: n1,n2"
     ]
-    assert system.slurm().nodes["n1"].registered and system.slurm().nodes["n1"].runs == set()
+    assert system.slurm().nodes["n1"].is_registered and system.slurm().nodes["n1"].runs == set()
     one.close()
 
 

@@ -17,12 +17,12 @@ def test_nodes_are_looked_at_once_for_a_shape(monkeypatch: pytest.MonkeyPatch, g
     """Also for jobs that never fit."""
     looks, reason = 0, shortage.never_fits_reason
 
-    def counted(*args: object) -> str:
+    def count_look(*args: object) -> str:
         nonlocal looks
         looks += 1
         return reason(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(shortage, "never_fits_reason", counted)
+    monkeypatch.setattr(shortage, "never_fits_reason", count_look)
     world = World(FakeSlurm(n1=2))
     for _ in range(MANY):
         world.slurm.submit(gres)
@@ -40,12 +40,12 @@ def test_elements_that_wait_for_another_array(monkeypatch: pytest.MonkeyPatch, a
     """As many as that one has: each of its jobs is looked at once, not once for each that waits."""
     looks = 0
 
-    def counted(job: SlurmJob) -> Phase:
+    def count_look(job: SlurmJob) -> Phase:
         nonlocal looks
         looks += 1
         return PHASES.get(job.state, Phase.RUNS)
 
-    monkeypatch.setattr(SlurmJob, "phase", property(counted))
+    monkeypatch.setattr(SlurmJob, "phase", property(count_look))
 
     def of(count: int) -> int:
         nonlocal looks

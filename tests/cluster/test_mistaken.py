@@ -19,9 +19,9 @@ def requeues(world: World) -> list[str]:
     return [order.key for order in world.last.orders if isinstance(order, Requeue)]
 
 
-def one_that_runs(queues: tuple[QueueSpec, ...] = PLAIN, **more: object) -> tuple[World, str]:
+def one_that_runs(queues: tuple[QueueSpec, ...] = PLAIN, **fields: object) -> tuple[World, str]:
     world = World(FakeSlurm(n1=1), queues)
-    job = world.slurm.submit("gpu:1", **more)
+    job = world.slurm.submit("gpu:1", **fields)
     world.looks(2)
     assert world.running() == [job]
     world.slurm.save()
@@ -35,9 +35,9 @@ def runs_again(world: World, job: str) -> None:
     world.slurm.save()
 
 
-def after_a_kill(**more: object) -> tuple[World, str]:
+def after_a_kill(**fields: object) -> tuple[World, str]:
     """A job that has begun since slurmctld was started."""
-    world, job = one_that_runs(**more)
+    world, job = one_that_runs(**fields)
     world.slurm.kill()
     world.looks(3)
     world.slurm.requeue(job)
@@ -50,12 +50,12 @@ def test_a_job_that_fails_soon_after_slurmctlds_start_runs_once_more() -> None:
     world, job = after_a_kill()
     world.slurm.end(job, "FAILED", 1)
     world.look()
-    assert requeues(world) == [job] and not world.ended
+    assert requeues(world) == [job] and not world.ended_jobs
     world.looks(4)
     assert world.running() == [job] and world.job(job).failures == 0 and world.job(job).attempt == 3
     world.slurm.end(job, "FAILED", 1)  # once only
     world.look()
-    assert requeues(world) == [] and [(key, one.exit_code) for key, one in world.ended] == [(job, 1)]
+    assert requeues(world) == [] and [(key, one.exit_code) for key, one in world.ended_jobs] == [(job, 1)]
     assert list(replay.same_commands(world.recording())) == []
 
 
@@ -68,11 +68,11 @@ def test_one_that_is_refused_before_it_was_seen_to_run() -> None:
         world.look()
     world.slurm.end(job, "FAILED", 1)
     world.looks(6)
-    assert world.running() == [job] and not world.ended and world.job(job).failures == 0
+    assert world.running() == [job] and not world.ended_jobs and world.job(job).failures == 0
 
 
 @pytest.mark.parametrize(
-    ("state", "late_s", "more"),
+    ("state", "late_s", "fields"),
     [
         ("COMPLETED", 0, {}),
         ("TIMEOUT", 0, {}),
@@ -82,24 +82,24 @@ def test_one_that_is_refused_before_it_was_seen_to_run() -> None:
         ("FAILED", 0, {"requeues": False}),
     ],
 )
-def test_other_ends_stand(state: str, late_s: float, more: dict[str, object]) -> None:
-    world, job = one_that_runs(**more)
+def test_other_ends_stand(state: str, late_s: float, fields: dict[str, object]) -> None:
+    world, job = one_that_runs(**fields)
     world.slurm.kill()
     world.looks(3)
-    if not more:
+    if not fields:
         world.slurm.requeue(job)
         runs_again(world, job)
     world.look(late_s)
     world.slurm.end(job, state, 1)
     world.look()
-    assert requeues(world) == [] and world.ended[-1][0] == job
+    assert requeues(world) == [] and world.ended_jobs[-1][0] == job
 
 
 def test_without_a_start_of_slurmctld_a_failure_stands() -> None:
     world, job = one_that_runs()
     world.slurm.end(job, "FAILED", 1)
     world.look()
-    assert requeues(world) == [] and world.ended[-1][0] == job
+    assert requeues(world) == [] and world.ended_jobs[-1][0] == job
 
 
 def test_a_failure_of_what_ran_before_stands() -> None:
@@ -109,14 +109,14 @@ def test_a_failure_of_what_ran_before_stands() -> None:
     world.looks(3)
     world.slurm.end(job, "FAILED", 1)
     world.look()
-    assert requeues(world) == [] and world.ended[-1][0] == job
+    assert requeues(world) == [] and world.ended_jobs[-1][0] == job
 
 
 @pytest.mark.parametrize("state", ["drained*", "down*"])
 def test_a_node_that_is_off_is_no_start_of_slurmctld(state: str) -> None:
     """It has not registered for weeks: a controller that starts finds it so."""
     world = World(FakeSlurm(n1=1, n2=1))
-    world.slurm.nodes["n2"].state, world.slurm.nodes["n2"].registered = state, False
+    world.slurm.nodes["n2"].state, world.slurm.nodes["n2"].is_registered = state, False
     world.slurm.deaf = True
     world.look()
     world.slurm.deaf = False
@@ -129,7 +129,7 @@ def test_a_node_that_is_off_is_no_start_of_slurmctld(state: str) -> None:
     world.look()
     world.slurm.end(job, "FAILED", 1)
     world.look()
-    assert requeues(world) == [] and world.ended[-1][0] == job
+    assert requeues(world) == [] and world.ended_jobs[-1][0] == job
 
 
 def test_a_controller_that_starts_with_slurmctld_knows_that() -> None:
@@ -143,7 +143,7 @@ def test_a_controller_that_starts_with_slurmctld_knows_that() -> None:
     world.kill()
     world.slurm.end(job, "COMPLETED")
     world.looks(6)
-    assert not world.ended and world.state(job) == "pending"
+    assert not world.ended_jobs and world.state(job) == "pending"
 
 
 def test_an_order_that_was_repeated_and_lost() -> None:
@@ -159,7 +159,7 @@ def test_an_order_that_was_repeated_and_lost() -> None:
     world.slurm.register("n1")
     world.slurm.end(job, "COMPLETED")
     world.looks(4)
-    assert not world.ended and world.state(job) == "pending"
+    assert not world.ended_jobs and world.state(job) == "pending"
 
 
 def test_a_failure_stands_where_slurm_does_not_requeue_the_job() -> None:
@@ -170,24 +170,24 @@ def test_a_failure_stands_where_slurm_does_not_requeue_the_job() -> None:
     for _ in range(round(GIVEN_UP_NS / SECOND_NS / 2) + 1):
         world.look()
         tried += len(requeues(world))
-    assert tried == 5 and world.ended[-1][0] == job and world.job(job).exit_code == 3
+    assert tried == 5 and world.ended_jobs[-1][0] == job and world.job(job).exit_code == 3
 
 
 @pytest.mark.parametrize("state", ["COMPLETED", "FAILED"])
-@pytest.mark.parametrize("seen", [True, False])
-def test_the_end_of_a_program_whose_requeue_was_forgotten(state: str, seen: bool) -> None:
-    """It was asked to end, and did, with whatever exit code. `seen`: the controller has seen that it waits again."""
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_the_end_of_a_program_whose_requeue_was_forgotten(state: str, is_seen: bool) -> None:
+    """It was asked to end, and did, with whatever exit code. `is_seen`: the controller has seen that it waits again."""
     world, job = one_that_runs(PREEMPTING)
     world.slurm.submit("gpu:1", account="team")
     world.slurm.save()
     world.look()
     assert requeues(world) == [job]
-    if seen:
+    if is_seen:
         world.look(0.1)
     world.slurm.kill()
     world.slurm.end(job, state, 143)  # slurmstepd has waited for slurmctld
     world.looks(6)
-    assert not world.ended and world.state(job) == "pending" and world.slurm_state(job) == "PENDING"
+    assert not world.ended_jobs and world.state(job) == "pending" and world.slurm_state(job) == "PENDING"
 
 
 @pytest.mark.parametrize("kind", ["afterany", "afternotok"])
@@ -240,7 +240,7 @@ def test_a_run_that_a_start_of_the_former_one_has_ended_runs_once_more() -> None
 def test_a_job_that_fails_by_itself_does_not_run_for_ever() -> None:
     world, job = one_that_runs()
     runs = 0
-    while not world.ended:
+    while not world.ended_jobs:
         runs += 1
         world.slurm.kill()
         world.looks(3)

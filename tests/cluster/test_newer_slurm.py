@@ -13,7 +13,7 @@ from vgpud.cluster.shell import text
 LIE = "x Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:sim:2(IDX:0-1) MinCPUsNode=1"
 
 
-def shown(name: str, groups: str) -> str:
+def job_text(name: str, groups: str) -> str:
     """A job as `scontrol -o -d show job` prints it: an SLUID stands behind the name, and the command line by which the
     job was submitted behind the devices."""
     return (
@@ -30,7 +30,7 @@ def shown(name: str, groups: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("groups", "found"),
+    ("groups", "devices"),
     [
         (
             "Nodes=n1 CPU_IDs=2 Mem=0 GRES=shard:1000(0/1000,1000/1000) Nodes=n2 CPU_IDs=0 Mem=0"
@@ -42,10 +42,10 @@ def shown(name: str, groups: str) -> str:
     ],
 )
 @pytest.mark.parametrize("name", ["wrap", "SLUID=x", LIE, f"{LIE} SLUID=s UserId=a(1)"])
-def test_devices_of_a_job(name: str, groups: str, found: tuple[tuple[str, int, int], ...]) -> None:
-    said = shown(name, groups)
+def test_devices_of_a_job(name: str, groups: str, devices: tuple[tuple[str, int, int], ...]) -> None:
+    said = job_text(name, groups)
     texts = record_of(name, "(null)") if text.is_ambiguous(said) else ""
-    assert text.devices(said, ("n1", "n2"), texts) == found
+    assert text.devices(said, ("n1", "n2"), texts) == devices
 
 
 def test_a_job() -> None:
@@ -72,8 +72,8 @@ def test_a_job_whose_reservation_is_gone_waits() -> None:
     assert SlurmJob("1", state="RESV_DEL_HOLD").phase is Phase.WAITS
 
 
-@pytest.mark.parametrize("printed", ["3000000000", "-1294967296"])
-def test_users_with_large_numbers(printed: str) -> None:
+@pytest.mark.parametrize("uid", ["3000000000", "-1294967296"])
+def test_users_with_large_numbers(uid: str) -> None:
     """As 26.05 prints them, and as releases before did."""
-    (job,) = text.jobs(line(UserID=printed))
+    (job,) = text.jobs(line(UserID=uid))
     assert job.uid == 3_000_000_000

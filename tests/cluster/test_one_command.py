@@ -49,7 +49,7 @@ def test_a_job_as_the_command_line_of_sbatch() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("options", "sbatch_options"),
     [
         ("--gpus 8 --gang 4 --gpu-model a100", "--gres=gpu:a100:8 --nodes=4 --ntasks-per-node=1"),
         ("--queue team --name x --time-limit 1d2h", "--account=team --job-name=x --time=1-02:00:00"),
@@ -66,9 +66,9 @@ def test_a_job_as_the_command_line_of_sbatch() -> None:
         ("--model resnet50 --skew 0.75 --expected 90m", "'--comment=vgpu model=resnet50 skew=0.75 duration=5400s'"),
     ],
 )
-def test_options_as_sbatch_has_them(given: str, said: str) -> None:
-    line = dry_run("--gpus", "0.5", *given.split(), "--", "x").splitlines()[0]
-    assert f" {said} " in line, line
+def test_options_as_sbatch_has_them(options: str, sbatch_options: str) -> None:
+    line = dry_run("--gpus", "0.5", *options.split(), "--", "x").splitlines()[0]
+    assert f" {sbatch_options} " in line, line
 
 
 def test_variables(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +110,7 @@ def test_a_job_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("options", "words"),
     [
         ("--gpus 2.5", "ask for 2 or 3"),
         ("--gpus 0.25..1", "a job keeps its size there"),
@@ -128,8 +128,8 @@ def test_a_job_file(tmp_path: Path) -> None:
         ("--gpus 1 --model a\u00a0b", "write one word"),
     ],
 )
-def test_what_makes_no_sense_over_the_cluster(given: str, words: str) -> None:
-    assert words in refusal("submit", "--cluster", "--partition", "gpu", *given.split(" "), "--", "x")
+def test_what_makes_no_sense_over_the_cluster(options: str, words: str) -> None:
+    assert words in refusal("submit", "--cluster", "--partition", "gpu", *options.split(" "), "--", "x")
 
 
 def test_a_terminal_is_sruns() -> None:
@@ -245,7 +245,7 @@ def busy(system: System) -> System:
     return system
 
 
-def listed(system: System, *words: str) -> list[str]:
+def list_names(system: System, *words: str) -> list[str]:
     given = ("job", "ls", "--cluster", "--run-dir", str(system.options.run), "-o", "name", *words)
     return system.say(*given).split()
 
@@ -253,20 +253,20 @@ def listed(system: System, *words: str) -> list[str]:
 def test_jobs_are_listed_as_by_vgpu_cluster_ls(busy: System) -> None:
     run = ("--run-dir", str(busy.options.run))
     assert busy.say("job", "ls", "--cluster", *run) == busy.say("cluster", "ls", *run)
-    assert listed(busy) == ["1", "4", "2", "3_1"]
-    assert listed(busy, "--mine") == ["2"]
-    assert listed(busy, "-u", "1001") == ["1"]
-    assert listed(busy, "--state", "pending,held") == ["4", "2", "3_1"]
-    assert listed(busy, "--state", "running") == ["1"]
+    assert list_names(busy) == ["1", "4", "2", "3_1"]
+    assert list_names(busy, "--mine") == ["2"]
+    assert list_names(busy, "-u", "1001") == ["1"]
+    assert list_names(busy, "--state", "pending,held") == ["4", "2", "3_1"]
+    assert list_names(busy, "--state", "running") == ["1"]
     status = busy.options.run / "status.json"
     status.write_text(status.read_text().replace('"running"', '"stopping"'))
-    assert listed(busy, "--state", "running") == ["1"], "it has its GPUs until it has stopped"
-    assert listed(busy, "--queue", "default", "--last", "1") == ["3_1"]
-    assert listed(busy, "--queue", "other") == []
+    assert list_names(busy, "--state", "running") == ["1"], "it has its GPUs until it has stopped"
+    assert list_names(busy, "--queue", "default", "--last", "1") == ["3_1"]
+    assert list_names(busy, "--queue", "other") == []
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("options", "words"),
     [
         ("--all", "by `sacct`"),
         ("--since 1h", "by `sacct`"),
@@ -274,8 +274,8 @@ def test_jobs_are_listed_as_by_vgpu_cluster_ls(busy: System) -> None:
         ("--mine -u 77", "name different users"),
     ],
 )
-def test_lists_that_the_cluster_does_not_have(busy: System, given: str, words: str) -> None:
-    assert words in refusal("job", "ls", "--cluster", "--run-dir", str(busy.options.run), *given.split())
+def test_lists_that_the_cluster_does_not_have(busy: System, options: str, words: str) -> None:
+    assert words in refusal("job", "ls", "--cluster", "--run-dir", str(busy.options.run), *options.split())
 
 
 def test_a_job_is_explained(busy: System) -> None:
@@ -338,7 +338,7 @@ def test_one_queue_is_shown(busy: System) -> None:
 
 
 @pytest.fixture
-def ended(system: System) -> System:
+def used_system(system: System) -> System:
     one = system.service()
     first, second = system.submit("gpu:2", uid=1001), system.submit("shard:500", uid=1002)
     one.look()
@@ -350,11 +350,11 @@ def ended(system: System) -> System:
     return system
 
 
-def test_usage_by_user_queue_and_job(ended: System) -> None:
-    state = ("--state-dir", str(ended.options.state))
+def test_usage_by_user_queue_and_job(used_system: System) -> None:
+    state = ("--state-dir", str(used_system.options.state))
 
     def usage(*words: str) -> list[dict[str, object]]:
-        data = json.loads(ended.say("usage", "--cluster", *state, "-o", "json", *words))
+        data = json.loads(used_system.say("usage", "--cluster", *state, "-o", "json", *words))
         rows = data["usage" if "usage" in data else "jobs"]
         assert isinstance(rows, list)
         return rows
@@ -372,10 +372,12 @@ def test_usage_by_user_queue_and_job(ended: System) -> None:
     assert [row["slurm_id"] for row in usage("--by", "job", "--state", "failed")] == ["2"]
     assert [row["slurm_id"] for row in usage("--by", "job", "-u", "1001")] == ["1"]
     assert usage("--until", "1d") == [] and usage("--since", "1d") == by_user
-    table = ended.say("usage", "--cluster", *state).splitlines()
+    table = used_system.say("usage", "--cluster", *state).splitlines()
     assert table[0].split() == ["USER", "JOBS", "ASKED", "GRANTED"] and len(table) == 3
-    assert ended.say("usage", "--cluster", *state, "-o", "csv") == ended.say("cluster", "usage", *state, "-o", "csv")
-    assert ended.say("usage", "--cluster", *state, "--by", "queue", "-o", "csv").startswith(
+    assert used_system.say("usage", "--cluster", *state, "-o", "csv") == used_system.say(
+        "cluster", "usage", *state, "-o", "csv"
+    )
+    assert used_system.say("usage", "--cluster", *state, "--by", "queue", "-o", "csv").startswith(
         "queue,jobs,gpu_seconds_asked"
     )
 
@@ -395,18 +397,18 @@ def test_a_gang_counts_on_each_of_its_nodes(system: System) -> None:
     assert queue["gpu_seconds_granted"] == pytest.approx(2 * float(job["duration_s"]), abs=1e-5)
 
 
-def test_what_the_controller_has_is_a_trace(ended: System) -> None:
-    trace = ended.folder / "month.csv"
-    trace.write_text(ended.say("usage", "--cluster", "--state-dir", str(ended.options.state), "-o", "csv"))
-    said = ended.say("whatif", "--trace", str(trace), "--cluster", "2x2", "--policy", "2d-las", "-o", "json")
+def test_what_the_controller_has_is_a_trace(used_system: System) -> None:
+    trace = used_system.folder / "month.csv"
+    trace.write_text(used_system.say("usage", "--cluster", "--state-dir", str(used_system.options.state), "-o", "csv"))
+    said = used_system.say("whatif", "--trace", str(trace), "--cluster", "2x2", "--policy", "2d-las", "-o", "json")
     assert json.loads(said[: said.rindex("}") + 1])["runs"][0]["jobs"] == 2
 
 
 def test_a_database_of_other_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def denied(self: Path) -> None:
+    def deny_stat(self: Path) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "stat", denied)
+    monkeypatch.setattr(Path, "stat", deny_stat)
     done = invoke(["usage", "--cluster", "--state-dir", str(tmp_path)])
     assert "show your own jobs" in str(done.exception)
 
@@ -420,24 +422,24 @@ def test_where_there_is_no_database(tmp_path: Path) -> None:
 # ---- replay ----
 
 
-def test_a_recorded_queue_is_decided_again(ended: System) -> None:
-    record = ended.folder / "record"
-    said = ended.say("whatif", "--replay", str(record))
+def test_a_recorded_queue_is_decided_again(used_system: System) -> None:
+    record = used_system.folder / "record"
+    said = used_system.say("whatif", "--replay", str(record))
     assert "the same commands in the same order" in said
-    shown = ended.say("whatif", "--replay", str(record), "-o", "json")
+    shown = used_system.say("whatif", "--replay", str(record), "-o", "json")
     data = json.loads(shown[: shown.rindex("}") + 1])
     assert data["starts"] == 2 and data["different"] == 0 and data["steps"] > 2
 
     record.write_text(record.read_text().replace('"attempt": 1', '"attempt": 7', 1))
-    done = ended.run("whatif", "--replay", str(record))
+    done = used_system.run("whatif", "--replay", str(record))
     assert done.exit_code == ExitCode.OTHER and "are decided otherwise" in done.output and "step " in done.output
 
 
-def test_recordings_that_cannot_be_replayed(ended: System) -> None:
-    record = ended.folder / "record"
+def test_recordings_that_cannot_be_replayed(used_system: System) -> None:
+    record = used_system.folder / "record"
     lines = record.read_text().splitlines(keepends=True)
     record.write_text(lines[0] + '{"at_ns": 1, "event": {"type": "Held", "job_id": 99}, "commands": []}\n')
-    done = ended.run("whatif", "--replay", str(record))
+    done = used_system.run("whatif", "--replay", str(record))
     assert "from its first line on" in str(done.exception)
     step = '{"at_ns": %s, "event": {"type": "Woken"}, "commands": %s}\n'
     for text, words in (
@@ -450,7 +452,7 @@ def test_recordings_that_cannot_be_replayed(ended: System) -> None:
         ("[" * 100_000, "RecursionError"),
     ):
         record.write_text(text)
-        done = ended.run("whatif", "--replay", str(record))
+        done = used_system.run("whatif", "--replay", str(record))
         assert isinstance(done.exception, VgpudError | SystemExit), done.exception
         assert words in str(done.exception) + done.output
     assert "--policy with --replay" in refusal("whatif", "--replay", str(record), "--policy", "fifo")

@@ -32,9 +32,9 @@ class Queues:
         self.file = system.folder / "queues.json"
         self.write({"name": "default", "min_run_ns": 0})
         self.options = replace(system.options, queues=quotas.read(self.file), queues_file=self.file)
-        self.service = self.started()
+        self.service = self.start_service()
 
-    def started(self) -> service.Service:
+    def start_service(self) -> service.Service:
         return service.Service(self.options, Slurm("gpu"))
 
     def write(self, *queues: dict[str, object]) -> None:
@@ -54,7 +54,7 @@ class Queues:
     def say(self, *words: str) -> str:
         return self.system.say(*words, "--run-dir", str(self.options.run))
 
-    def shown(self) -> dict[str, object]:
+    def show_cluster(self) -> dict[str, object]:
         found = json.loads(self.say("cluster", "ls", "-o", "json"))
         assert isinstance(found, dict)
         return found
@@ -133,12 +133,12 @@ def test_a_bad_file_changes_nothing(
     said = [record.message for record in caplog.records if words in record.message]
     assert len(said) == 1 and said[0].startswith("queues stay as they were: "), "once, not with every look"
     assert queues.system.slurm().jobs[job].state == "RUNNING"
-    fault = queues.shown()["queues_fault"]
+    fault = queues.show_cluster()["queues_fault"]
     assert words in str(fault)
     assert words in queues.say("cluster", "ls") and words in queues.say("queue", "ls", "--cluster")
     queues.write({"name": "default", "min_run_ns": 0})
     queues.service.look()
-    assert queues.shown()["queues_fault"] is None
+    assert queues.show_cluster()["queues_fault"] is None
     queues.service.close()
 
 
@@ -154,7 +154,7 @@ def test_what_is_no_file_does_not_stop_the_controller(queues: Queues, kind: str)
     else:
         queues.file.symlink_to("/dev/zero")
     queues.service.look()
-    assert str(queues.file) in str(queues.shown()["queues_fault"])
+    assert str(queues.file) in str(queues.show_cluster()["queues_fault"])
     queues.service.close()
 
 
@@ -162,13 +162,13 @@ def test_a_queue_in_use_goes_when_its_jobs_have_ended(queues: Queues) -> None:
     job = queues.with_team_at_work()
     queues.write({"name": "default", "min_run_ns": 0})
     queues.service.look()
-    assert "queue team is in use" in str(queues.shown()["queues_fault"])
+    assert "queue team is in use" in str(queues.show_cluster()["queues_fault"])
     assert [queue.name for queue in queues.service.queues] == ["default", "team"]
     queues.system.end(job)
     for _ in range(2):
         queues.service.look()
     assert [queue.name for queue in queues.service.queues] == ["default"]
-    assert queues.shown()["queues_fault"] is None
+    assert queues.show_cluster()["queues_fault"] is None
     queues.service.close()
 
 
@@ -177,7 +177,7 @@ def test_the_next_controller_has_no_such_queue_any_more(queues: Queues) -> None:
     runs = queues.with_team_at_work()
     queues.service.close()
     queues.write({"name": "default", "min_run_ns": 0})
-    two = queues.started()
+    two = queues.start_service()
     new = queues.system.submit("gpu:1", account="team")
     two.look()
     assert {job.spec.name: job.spec.queue for job in two.controller.machine.jobs.values()} == {
@@ -186,7 +186,7 @@ def test_the_next_controller_has_no_such_queue_any_more(queues: Queues) -> None:
     }
     queues.write({"name": "default", "min_run_ns": 0, "weight": 2})
     two.look()
-    assert [queue.weight for queue in two.queues] == [2] and queues.shown()["queues_fault"] is None
+    assert [queue.weight for queue in two.queues] == [2] and queues.show_cluster()["queues_fault"] is None
     two.close()
     recorded = replay.read(queues.system.folder / "record")
     assert recorded.jobs and list(replay.same_commands(recorded)) == []
@@ -196,7 +196,7 @@ def test_a_queue_of_a_former_controller_goes_when_its_jobs_have_ended(queues: Qu
     runs = queues.with_team_at_work()
     queues.service.close()
     queues.write({"name": "default", "min_run_ns": 0})
-    two = queues.started()
+    two = queues.start_service()
     two.look()
     names = [queue.name for queue in two.controller.all_queues(two.queues)]
     assert names == ["default", "team"]

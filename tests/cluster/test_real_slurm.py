@@ -36,7 +36,7 @@ SLEEPS = ("--", "sleep", "300")
 QUEUES = (QueueSpec("default", min_run_ns=0), QueueSpec("team", guarantee_milli=4000, min_run_ns=0))
 
 
-def eventually(ready: Callable[[], bool], timeout_s: float = 60) -> None:
+def wait_until(ready: Callable[[], bool], timeout_s: float = 60) -> None:
     until_s = time.monotonic() + timeout_s
     while not ready():
         assert time.monotonic() < until_s, "that did not happen"
@@ -62,7 +62,7 @@ class Site:
         given = ("sbatch", "--parsable", "--output=/dev/null", *words, f"--wrap={command}")
         return str(self.cluster.call(*given, user=USER).stdout.strip())
 
-    def shown(self, key: str) -> tuple[str, str]:
+    def show_job(self, key: str) -> tuple[str, str]:
         """(state, reason)."""
         done = self.cluster.call("squeue", "-h", "-a", "--states=all", f"--jobs={key}", "-o", "%T|%r", check=False)
         state, _, reason = done.stdout.strip().partition("|")
@@ -74,7 +74,7 @@ class Site:
         return str(done.stdout).split()
 
     def states(self, *keys: str) -> list[str]:
-        return [self.shown(key)[0] for key in keys]
+        return [self.show_job(key)[0] for key in keys]
 
 
 @pytest.fixture(scope="module")
@@ -103,23 +103,23 @@ def test_jobs_start_end_and_make_way(site: Site) -> None:
     one.look()  # the heartbeat: from now on jobs are held
     wide = site.submit("--gres=gpu:1", "--nodes=2")
     half, other = site.submit("--gres=shard:600"), site.submit("--gres=shard:600")
-    assert site.shown(half)[1].startswith("JobHeld")
+    assert site.show_job(half)[1].startswith("JobHeld")
 
-    def settled(*wanted: str) -> bool:
+    def has_states(*states: str) -> bool:
         one.look()
-        return site.states(half, other, wide) == list(wanted)
+        return site.states(half, other, wide) == list(states)
 
-    eventually(lambda: settled("RUNNING", "RUNNING", "RUNNING"))
-    eventually(lambda: one.look() is None and not one.controller.foreign)
+    wait_until(lambda: has_states("RUNNING", "RUNNING", "RUNNING"))
+    wait_until(lambda: one.look() is None and not one.controller.foreign)
     later = site.submit("--gres=gpu:2")
     one.look()
     one.look()
     assert site.states(later) == ["PENDING"]
     # a job that a node's failure, or a user, requeues waits its turn again
     site.cluster.call("scontrol", "requeue", half)
-    eventually(lambda: one.look() is None and site.states(half) == ["RUNNING"] and _restarts(site, half) == 1)
+    wait_until(lambda: one.look() is None and site.states(half) == ["RUNNING"] and _restarts(site, half) == 1)
     site.cluster.call("scancel", half, other, wide)
-    eventually(lambda: one.look() is None and site.states(later) == ["RUNNING"])
+    wait_until(lambda: one.look() is None and site.states(later) == ["RUNNING"])
     ended = {job.state.value for job in one.controller.machine.jobs.values()}
     assert ended == {"running"}  # the others are forgotten
     one.close()
@@ -129,11 +129,11 @@ def test_a_job_makes_way_for_a_guarantee(site: Site) -> None:
     one = site.service()
     one.look()
     low = site.submit("--gres=gpu:2", "--nodes=2")
-    eventually(lambda: one.look() is None and site.states(low) == ["RUNNING"])
+    wait_until(lambda: one.look() is None and site.states(low) == ["RUNNING"])
     high = site.submit("--gres=gpu:2", "--account=team")
-    eventually(lambda: one.look() is None and site.states(low, high) == ["PENDING", "RUNNING"])
+    wait_until(lambda: one.look() is None and site.states(low, high) == ["PENDING", "RUNNING"])
     site.cluster.call("scancel", high)
-    eventually(lambda: one.look() is None and site.states(low) == ["RUNNING"])
+    wait_until(lambda: one.look() is None and site.states(low) == ["RUNNING"])
     assert _restarts(site, low) == 1
     one.close()
 
@@ -143,21 +143,21 @@ def test_the_controller_goes_and_slurms_order_continues(site: Site) -> None:
     one.look()
     held = site.submit("--gres=gpu:1", "--hold")
     waits = site.submit("--gres=gpu:1")
-    assert site.shown(held)[1] == "JobHeldUser" and site.shown(waits)[1].startswith("JobHeld")
+    assert site.show_job(held)[1] == "JobHeldUser" and site.show_job(waits)[1].startswith("JobHeld")
     one.close()
     free = site.submit("--gres=gpu:1")
-    eventually(lambda: site.states(free) == ["RUNNING"])
+    wait_until(lambda: site.states(free) == ["RUNNING"])
     heartbeat = str(site.options.run / "heartbeat")
     subprocess.run(["sh", str(SOURCES / "release_if_stale.sh"), PARTITION, heartbeat, "0"], check=True, timeout=60)
-    eventually(lambda: site.states(waits) == ["RUNNING"])
+    wait_until(lambda: site.states(waits) == ["RUNNING"])
     assert site.states(held) == ["PENDING"]
     two = site.service()
     two.look()
     two.look()
-    assert two.controller.foreign == 2 and site.shown(held) == ("PENDING", "JobHeldUser")
+    assert two.controller.foreign == 2 and site.show_job(held) == ("PENDING", "JobHeldUser")
     # released by its user it is the queue's, not Slurm's
     site.cluster.call("scontrol", "release", held, user=USER)
-    eventually(lambda: two.look() is None and site.states(held) == ["RUNNING"])
+    wait_until(lambda: two.look() is None and site.states(held) == ["RUNNING"])
     two.close()
 
 
@@ -181,7 +181,7 @@ def test_what_cannot_be_placed_is_refused_at_once(site: Site) -> None:
             assert ("Unspecified error" in done.stderr) == refused, done.stderr
     site.cluster.call("scancel", held)
     big = site.submit("--gres=shard:600", "--comment=vgpu duration=1h")
-    eventually(lambda: one.look() is None and site.states(big) == ["RUNNING"])
+    wait_until(lambda: one.look() is None and site.states(big) == ["RUNNING"])
     (job,) = one.controller.machine.jobs.values()
     assert job.spec.duration_ns == 3600 * 10**9
     one.close()
@@ -197,24 +197,24 @@ def test_an_array_keeps_to_its_limit(site: Site) -> None:
     array = done.output.strip()
     others = [site.submit("--gres=gpu:1") for _ in range(3)]
 
-    def settled(running: int) -> bool:
+    def is_settled(running: int) -> bool:
         one.look()
         return site.states(*others) == ["RUNNING"] * 3 and site.elements(array).count("RUNNING") == running
 
-    eventually(lambda: settled(1))
+    wait_until(lambda: is_settled(1))
     for _ in range(3):
         one.look()
     states = [job.state.value for job in one.controller.machine.jobs.values() if job.spec.array == int(array)]
     assert sorted(states) == ["pending"] * 4 + ["running"]
     site.cluster.call("scancel", f"{array}_0")
-    eventually(lambda: settled(1) and site.shown(f"{array}_1")[0] == "RUNNING")
+    wait_until(lambda: is_settled(1) and site.show_job(f"{array}_1")[0] == "RUNNING")
     # its user wants more of it, and there is space
     site.cluster.call("scontrol", "update", f"JobId={array}", "ArrayTaskThrottle=2", check=False)  # 0 has ended
     site.cluster.call("scancel", *others[:1])
     others = others[1:]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(arrays, "EVERY_S", 0.0)
-        eventually(lambda: one.look() is None and site.elements(array).count("RUNNING") == 2)
+        wait_until(lambda: one.look() is None and site.elements(array).count("RUNNING") == 2)
     one.close()
 
 
@@ -237,7 +237,7 @@ def test_no_text_of_a_job_takes_devices(site: Site) -> None:
     assert shown.strip() == wckey.lower()
     site.cluster.call("scontrol", "release", job, user=USER)
     plain = site.submit("--gres=shard:100", "--nodelist=n2", "--account=x\n99")
-    eventually(lambda: site.states(job, plain) == ["RUNNING", "RUNNING"])
+    wait_until(lambda: site.states(job, plain) == ["RUNNING", "RUNNING"])
     found = {one.key: one.devices for one in Slurm(PARTITION).look().jobs}
     assert "99" not in found
     ((name, _, milli),) = found[job]
@@ -256,12 +256,12 @@ def test_slurmctld_is_restarted(site: Site) -> None:
     one = site.service()
     one.look()
     job = site.submit("--gres=gpu:1")
-    eventually(lambda: one.look() is None and site.states(job) == ["RUNNING"])
+    wait_until(lambda: one.look() is None and site.states(job) == ["RUNNING"])
     site.cluster.parts["slurmctld"].stop()
     one.look()
     assert [found.state.value for found in one.controller.machine.jobs.values()] == ["running"]
     site.cluster.start_controller()
-    eventually(lambda: site.states(job) == ["RUNNING"])
+    wait_until(lambda: site.states(job) == ["RUNNING"])
     one.look()
     assert [found.state.value for found in one.controller.machine.jobs.values()] == ["running"]
     one.close()
@@ -272,17 +272,17 @@ class Observed(Slurm):
 
     def __init__(self, partition: str) -> None:
         super().__init__(partition)
-        self.awaited: set[str] = set()
-        self.early: list[Release] = []
+        self.unregistered_nodes: set[str] = set()
+        self.early_releases: list[Release] = []
 
     def look(self) -> SlurmSnapshot:
         seen = super().look()
-        self.awaited = {node.name for node in seen.nodes if not node.is_registered}
+        self.unregistered_nodes = {node.name for node in seen.nodes if not node.is_registered}
         return seen
 
     def tell(self, order: Order) -> None:
-        if isinstance(order, Release) and self.awaited.intersection(order.nodes):
-            self.early.append(order)
+        if isinstance(order, Release) and self.unregistered_nodes.intersection(order.nodes):
+            self.early_releases.append(order)
         super().tell(order)
 
 
@@ -294,14 +294,14 @@ def test_slurmctld_has_forgotten_a_start(site: Site, tmp_path: Path, monkeypatch
     one = service.Service(site.options, observed)
     one.look()
     other = site.submit("--gres=shard:500")  # beside which Slurm would start jobs on that node at once
-    eventually(lambda: one.look() is None and site.states(other) == ["RUNNING"])
+    wait_until(lambda: one.look() is None and site.states(other) == ["RUNNING"])
     job = site.submit("--gres=shard:500")
     saved, state = tmp_path / "ctld", site.cluster.folder / "ctld"
     site.cluster.parts["slurmctld"].stop()  # SIGTERM: it saves all
     shutil.copytree(state, saved)
     site.cluster.start_controller()
-    eventually(lambda: one.look() is None and site.states(job) == ["RUNNING"])
-    eventually(lambda: len(_programs(site, job)) == 1)
+    wait_until(lambda: one.look() is None and site.states(job) == ["RUNNING"])
+    wait_until(lambda: len(_programs(site, job)) == 1)
     first = _programs(site, job)
     one.look()  # it has seen that start
     site.cluster.parts["slurmctld"].kill()
@@ -312,18 +312,18 @@ def test_slurmctld_has_forgotten_a_start(site: Site, tmp_path: Path, monkeypatch
         node.send_signal(signal.SIGSTOP)
     site.cluster.start_controller()
     try:
-        eventually(lambda: one.look() is None and job in one.controller.delay_reasons)
+        wait_until(lambda: one.look() is None and job in one.controller.delay_reasons)
         assert _programs(site, job) == first and site.states(job) == ["PENDING"]
     finally:
         for node in nodes:
             node.send_signal(signal.SIGCONT)
-    eventually(lambda: one.look() is None and site.states(job) == ["RUNNING"])
-    eventually(lambda: len(_programs(site, job)) == 1 and _programs(site, job) != first)
-    assert observed.early == []
+    wait_until(lambda: one.look() is None and site.states(job) == ["RUNNING"])
+    wait_until(lambda: len(_programs(site, job)) == 1 and _programs(site, job) != first)
+    assert observed.early_releases == []
     attempts = {found.spec.name: found.attempt for found in one.controller.machine.jobs.values()}
     assert attempts[other] == 1 and attempts[job] >= 2
     fails = site.submit("--gres=gpu:1", command="exit 3")
-    eventually(lambda: one.look() is None and "JobState=FAILED" in _details(site, fails) and not _is_queued(one, fails))
+    wait_until(lambda: one.look() is None and "JobState=FAILED" in _details(site, fails) and not _is_queued(one, fails))
     assert "Restarts=1 " in _details(site, fails) and "ExitCode=3:0" in _details(site, fails)
     one.close()
 

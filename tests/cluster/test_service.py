@@ -118,7 +118,7 @@ def test_many_orders_are_no_reason_to_take_the_controller_for_gone(
     monkeypatch.setattr(published, "now_s", lambda: now_s[0])
     tell = Slurm.tell
 
-    def slowly(slurm: Slurm, order: Order) -> None:
+    def tell_slowly(slurm: Slurm, order: Order) -> None:
         nonlocal call_count
         assert published.fresh(quick_system.options.run, now_s[0])
         call_count += 1
@@ -127,7 +127,7 @@ def test_many_orders_are_no_reason_to_take_the_controller_for_gone(
         if call_count == 4:
             one.stop()
 
-    monkeypatch.setattr(Slurm, "tell", slowly)
+    monkeypatch.setattr(Slurm, "tell", tell_slowly)
     for _ in range(6):
         quick_system.submit("gpu:3", held=False)
     one.look()
@@ -154,12 +154,12 @@ def test_a_job_that_is_not_the_queues_takes_no_devices_by_its_texts(quick_system
     one.close()
 
 
-@pytest.mark.parametrize("forged", ["{waits}", "x", "{waits}".ljust(40) + "COMPLETED"])
-def test_a_line_break_in_an_account_is_one_jobs_matter(quick_system: System, forged: str) -> None:
+@pytest.mark.parametrize("forged_row", ["{waits}", "x", "{waits}".ljust(40) + "COMPLETED"])
+def test_a_line_break_in_an_account_is_one_jobs_matter(quick_system: System, forged_row: str) -> None:
     """As squeue shows it: another job's number behind it is no row of that job."""
     one = quick_system.service()
     waits = quick_system.submit("gpu:1", uid=2000)
-    hostile = quick_system.submit("gpu:1", account="team\n" + forged.format(waits=waits))
+    hostile = quick_system.submit("gpu:1", account="team\n" + forged_row.format(waits=waits))
     for _ in range(2):
         one.look()
         assert published.fresh(quick_system.options.run, published.now_s())
@@ -177,10 +177,10 @@ def test_a_job_that_cannot_be_looked_at(
     """Whatever it is: it is refused or stays as it is, the log says so once, and other jobs run."""
     spec_of = controller.spec_of
 
-    def failing(job: SlurmJob, *more: object) -> object:
+    def failing(job: SlurmJob, *rest: object) -> object:
         if job.request.comment == "hostile":
             raise KeyError(job.key)
-        return spec_of(job, *more)  # type: ignore[arg-type]
+        return spec_of(job, *rest)  # type: ignore[arg-type]
 
     for module in (controller, job_step):
         monkeypatch.setattr(module, "spec_of", failing)
@@ -209,10 +209,10 @@ def test_programs_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
-    ("more", "words"), [({"guarantee_milli": 2, "limit_milli": 1}, "limit"), ({"policy": "fastest"}, "fifo")]
+    ("fields", "words"), [({"guarantee_milli": 2, "limit_milli": 1}, "limit"), ({"policy": "fastest"}, "fifo")]
 )
-def test_queues_that_cannot_be(system: System, more: dict[str, object], words: str) -> None:
-    wrong = replace(system.options, queues=(QueueSpec("default", **more),))  # type: ignore[arg-type]
+def test_queues_that_cannot_be(system: System, fields: dict[str, object], words: str) -> None:
+    wrong = replace(system.options, queues=(QueueSpec("default", **fields),))  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=words):
         service.Service(wrong, Slurm("gpu"))
 
@@ -226,7 +226,7 @@ def test_a_guarantee_needs_no_nodes_yet(system: System) -> None:
 # ---- Slurm's own order continues ----
 
 
-def released(system: System, *arguments: str) -> list[str]:
+def run_release_script(system: System, *arguments: str) -> list[str]:
     subprocess.run(["sh", str(SCRIPT), *arguments], check=True, timeout=60)
     return [job.key for job in system.slurm().jobs.values() if job.priority]
 
@@ -235,9 +235,9 @@ def test_held_jobs_are_released_when_the_controller_has_gone(system: System) -> 
     ours, own = system.submit("gpu:2"), system.submit("gpu:1", user_hold=True)
     heartbeat = system.folder / "heartbeat"
     heartbeat.write_text(f"{published.now_s()}\n")
-    assert released(system, "gpu", str(heartbeat)) == []
+    assert run_release_script(system, "gpu", str(heartbeat)) == []
     heartbeat.write_text(f"{published.now_s() - 121}\n")
-    assert released(system, "gpu", str(heartbeat)) == [ours]
+    assert run_release_script(system, "gpu", str(heartbeat)) == [ours]
     assert system.slurm().jobs[ours].state == "RUNNING" and system.slurm().jobs[own].state == "PENDING"
 
 
@@ -247,7 +247,7 @@ def test_no_heartbeat_is_an_old_one(system: System, text: str | None) -> None:
     heartbeat = system.folder / "heartbeat"
     if text is not None:
         heartbeat.write_text(text)
-    assert released(system, "gpu", str(heartbeat)) == [job]
+    assert run_release_script(system, "gpu", str(heartbeat)) == [job]
 
 
 def test_the_heartbeat_says_until_when(tmp_path: Path) -> None:

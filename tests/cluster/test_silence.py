@@ -21,7 +21,7 @@ class SavesPower(FakeSlurm):
     def _start(self, job: FakeJob) -> bool:
         for name in job.bound_to:
             if self.nodes[name].state in OFF:
-                self.nodes[name].state, self.nodes[name].registered = "idle", True
+                self.nodes[name].state, self.nodes[name].is_registered = "idle", True
         return super()._start(job)
 
 
@@ -30,7 +30,7 @@ def test_a_node_whose_power_is_off_gets_a_job(state: str) -> None:
     """It has never registered, and does so when it was booted for a job."""
     world = World(SavesPower(n1=1))
     node = world.slurm.nodes["n1"]
-    node.shards, node.state, node.registered = 0, state, False
+    node.shards, node.state, node.is_registered = 0, state, False
     job = world.slurm.submit("gpu:1")
     world.looks(3)
     assert world.running() == [job]
@@ -75,7 +75,7 @@ def test_a_job_that_has_waited_for_something_else_waits_for_its_node_as_well() -
 
 def with_a_node_that_is_off_for_long() -> World:
     world = World(FakeSlurm(n1=1, n2=1))
-    world.slurm.nodes["n2"].state, world.slurm.nodes["n2"].registered = "down*", False
+    world.slurm.nodes["n2"].state, world.slurm.nodes["n2"].is_registered = "down*", False
     return world
 
 
@@ -94,7 +94,7 @@ def test_a_node_that_appears_does_not_hide_a_start_on_its_way() -> None:
     world.slurm.requeue(job)
     for _ in range(16):
         world.look(1)
-    assert world.running() == [job] and not world.ended
+    assert world.running() == [job] and not world.ended_jobs
 
 
 def test_a_node_that_appears_delays_no_jobs_of_others() -> None:
@@ -105,24 +105,24 @@ def test_a_node_that_appears_delays_no_jobs_of_others() -> None:
     world.slurm.nodes["n2"].state = "idle*"
     for _ in range(4):
         world.look()
-        world.slurm.nodes["n2"].asked = world.slurm.nodes["n2"].registered = False  # it is still off
+        world.slurm.nodes["n2"].must_register = world.slurm.nodes["n2"].is_registered = False  # it is still off
     assert world.running() == [job]
 
 
 class TakesItsTime(FakeSlurm):
     """What is released starts after the next look."""
 
-    released: frozenset[str] = frozenset()
+    ready_keys: frozenset[str] = frozenset()
 
     def schedule(self) -> list[str]:
         ready = {key: job for key, job in self.jobs.items() if job.state == "PENDING" and job.priority}
-        early = [job for key, job in ready.items() if key not in self.released]
+        early = [job for key, job in ready.items() if key not in self.ready_keys]
         for job in early:
             job.priority = 0
         started = super().schedule()
         for job in early:
             job.priority = 100
-        self.released = frozenset(ready)
+        self.ready_keys = frozenset(ready)
         return started
 
 
@@ -173,7 +173,7 @@ def test_marks_of_a_job_are_not_those_of_the_next_one_of_its_number() -> None:
     world.looks(2)
     world.slurm.end(job, "COMPLETED")
     world.look()
-    assert not requeues(world) and world.ended[-1][0] == job
+    assert not requeues(world) and world.ended_jobs[-1][0] == job
 
 
 def test_a_node_that_registered_before_the_controller_looked_is_asked_again() -> None:

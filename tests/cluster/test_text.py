@@ -79,12 +79,12 @@ def test_a_text_cannot_pass_for_a_column_or_a_row() -> None:
 
 
 @pytest.mark.parametrize("text_of", ["Account", "Comment", "tres-per-node"])
-@pytest.mark.parametrize("forged", ["x", "12", "99", "7".ljust(40) + "COMPLETED", "\n12\n\n99 RUNNING"])
-def test_a_line_break_makes_no_row(text_of: str, forged: str) -> None:
+@pytest.mark.parametrize("forged_row", ["x", "12", "99", "7".ljust(40) + "COMPLETED", "\n12\n\n99 RUNNING"])
+def test_a_line_break_makes_no_row(text_of: str, forged_row: str) -> None:
     """Neither an unreadable one, which would be the whole look's end, nor a job's that there is or is not, and the
     job itself stays."""
     values = {"UserID": "1000", "State": "RUNNING", "admin_comment": "vgpu: queued"}
-    shown = line(UserID="0") + "\n" + line(JobArrayID="13", **values, **{text_of: f"team\n{forged}"}) + "\n"
+    shown = line(UserID="0") + "\n" + line(JobArrayID="13", **values, **{text_of: f"team\n{forged_row}"}) + "\n"
     found = list(text.jobs(shown + line(JobArrayID="7", UserID="2000")))
     assert [(job.key, job.uid) for job in found] == [("12", 0), ("13", 1000), ("7", 2000)]
     assert (found[1].phase, found[1].user_held) == (Phase.RUNS, False)
@@ -123,7 +123,7 @@ def test_what_is_no_job() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "names"),
+    ("host_list", "names"),
     [
         ("", []),
         ("n1", ["n1"]),
@@ -132,19 +132,19 @@ def test_what_is_no_job() -> None:
         ("r[1-2]n[1,3]", ["r1n1", "r1n3", "r2n1", "r2n3"]),
     ],
 )
-def test_names_of_nodes(given: str, names: list[str]) -> None:
-    assert list(text.host_names(given)) == names
+def test_names_of_nodes(host_list: str, names: list[str]) -> None:
+    assert list(text.host_names(host_list)) == names
 
 
-@pytest.mark.parametrize("given", ["n[0-999999999]", "n" + "[1]" * 2000])
-def test_too_many_nodes(given: str) -> None:
+@pytest.mark.parametrize("host_list", ["n[0-999999999]", "n" + "[1]" * 2000])
+def test_too_many_nodes(host_list: str) -> None:
     with pytest.raises(text.SlurmTextError):
-        list(text.host_names(given))
+        list(text.host_names(host_list))
 
 
-@pytest.mark.parametrize(("given", "code"), [("0", 0), ("256", 1), ("15", 143), ("3:0", 3), ("0:9", 137), ("", 0)])
-def test_exit_codes(given: str, code: int) -> None:
-    (job,) = text.jobs(line(exit_code=given))
+@pytest.mark.parametrize(("exit_text", "code"), [("0", 0), ("256", 1), ("15", 143), ("3:0", 3), ("0:9", 137), ("", 0)])
+def test_exit_codes(exit_text: str, code: int) -> None:
+    (job,) = text.jobs(line(exit_code=exit_text))
     assert job.exit_code == code
 
 
@@ -204,8 +204,10 @@ def test_a_line_break_in_a_nodes_comment() -> None:
 def test_a_line_break_in_a_nodes_reason(reason: str) -> None:
     values = {"StateLong": "drained", "Gres": "gpu:2", "FreeMem": "7", "Comment": "vgpu memory=1"}
 
-    def row(**more: str) -> str:
-        return "".join(f"{(values | more).get(name, ''):<{width}}"[:width] for name, width in text.NODE_COLUMNS.items())
+    def row(**changes: str) -> str:
+        return "".join(
+            f"{(values | changes).get(name, ''):<{width}}"[:width] for name, width in text.NODE_COLUMNS.items()
+        )
 
     first, node, last = text.nodes(
         "\n".join([row(NodeList="n1"), row(NodeList="n2", Reason=reason), row(NodeList="n3")])
@@ -214,12 +216,12 @@ def test_a_line_break_in_a_nodes_reason(reason: str) -> None:
     assert (node.drained, node.gpus, node.reason) == (True, 2, reason.partition("\n")[0])
 
 
-@pytest.mark.parametrize(("memory", "registered"), [("0", True), ("N/A", False)])
-def test_whether_a_node_has_registered(memory: str, registered: bool) -> None:
+@pytest.mark.parametrize(("memory", "is_registered"), [("0", True), ("N/A", False)])
+def test_whether_a_node_has_registered(memory: str, is_registered: bool) -> None:
     values = {"NodeList": "n1", "StateLong": "idle", "Gres": "gpu:1", "FreeMem": memory, "Reason": "Duplicate jobid"}
     shown = "".join(f"{values.get(name, ''):<{width}}" for name, width in text.NODE_COLUMNS.items())
     (node,) = text.nodes(shown)
-    assert (node.is_registered, node.reason) == (registered, "Duplicate jobid")
+    assert (node.is_registered, node.reason) == (is_registered, "Duplicate jobid")
 
 
 @pytest.mark.parametrize("state", ["idle", "mixed", "allocated", "completing", "idle+planned", "mixed-"])
@@ -235,7 +237,7 @@ def test_nodes_that_do_not(state: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("gres", "found"),
+    ("gres", "devices"),
     [
         ("gpu:1(IDX:1)", (("n1", 1, 1000),)),
         ("gpu:a100:2(IDX:0-1)", (("n1", 0, 1000), ("n1", 1, 1000))),
@@ -244,9 +246,9 @@ def test_nodes_that_do_not(state: str) -> None:
         ("", ()),
     ],
 )
-def test_devices_of_a_job(gres: str, found: tuple[tuple[str, int, int], ...]) -> None:
+def test_devices_of_a_job(gres: str, devices: tuple[tuple[str, int, int], ...]) -> None:
     said = f"JobId=2 JobName=x NodeList=n1 JOB_GRES=gpu Nodes=n1 CPU_IDs=1-2 Mem=0 GRES={gres} MinCPUsNode=1"
-    assert text.devices(said, ("n1",)) == found
+    assert text.devices(said, ("n1",)) == devices
     assert text.devices(said, ("n2",)) == ()
 
 
@@ -273,19 +275,19 @@ def test_devices_that_a_text_makes_up(lie: str) -> None:
     for end in ("", " MinCPUsNode=1", " MinCPUsNode=1 MinCPUsNode=1", "\nJobId=2 MinCPUsNode=1"):
         name, account, comment = f"x UserId=a(1) {lie}{end}", f"x\n {lie}{end}", f"vgpu {lie}{end}"
         for texts in ((name, "x", "x"), ("x", account, "x"), ("x", "x", comment), (name, account, comment)):
-            said = shown(*texts)
+            said = job_text(*texts)
             assert text.is_ambiguous(said) == ("MinCPUsNode" in end), "other jobs need no second question"
             assert text.devices(said, ("n1",), record_of(*texts[:2])) == (("n1", 1, 1000),)
 
 
-def shown(name: str, account: str, comment: str, gres: str = "gpu:1(IDX:1)", **more: str) -> str:
+def job_text(name: str, account: str, comment: str, gres: str = "gpu:1(IDX:1)", **rest: str) -> str:
     """A job as scontrol shows it, with all that may stand around its devices."""
-    array, joined = more.get("array", "ArrayJobId=2 ArrayTaskId=1 "), more.get("joined", "")
+    array, joined = rest.get("array", "ArrayJobId=2 ArrayTaskId=1 "), rest.get("joined", "")
     of_slurm = f"JOB_GRES=gpu:1   Nodes=n1 CPU_IDs=0-1 Mem=0 GRES={gres} MinCPUsNode=1"
     return (
         f"JobId=2 {array}JobName={name} {joined}UserId=ann(1000) GroupId=domain users(1000) MCS_label=N/A Priority=1"
-        f" Nice=0 Account={account} QOS=(null){more.get('wckey', '')} JobState=RUNNING Reason=None"
-        f" Partition=gpu AllocNode:Sid={more.get('host', 'h')}:1 {of_slurm} Comment={comment} \n"
+        f" Nice=0 Account={account} QOS=(null){rest.get('wckey', '')} JobState=RUNNING Reason=None"
+        f" Partition=gpu AllocNode:Sid={rest.get('host', 'h')}:1 {of_slurm} Comment={comment} \n"
     )
 
 
@@ -295,25 +297,25 @@ def record_of(name: str, account: str, wckey: str = "(null)", host: str = "h") -
     return "".join(f"{values.get(column, '(null)'):<{width}}" for column, width in text.TEXT_COLUMNS.items())
 
 
-@pytest.mark.parametrize("tracked", [False, True])
+@pytest.mark.parametrize("is_tracked", [False, True])
 @pytest.mark.parametrize("gres", ["gpu:2(IDX:0-1)", ""])
 @pytest.mark.parametrize("wckey", ["x MinCPUsNode=y", "x MinCPUsNode= MinCPUsNode=", "x\r\n JobState=y MinCPUsNode=1"])
-def test_a_wckey_is_not_always_shown(wckey: str, gres: str, tracked: bool) -> None:
+def test_a_wckey_is_not_always_shown(wckey: str, gres: str, is_tracked: bool) -> None:
     """By scontrol, only with TrackWCKey=yes; a user may set one in any case."""
     lie = f"vgpu Nodes=n1 CPU_IDs=0 Mem=0 GRES={gres} MinCPUsNode=1"
-    said = shown("x", "x", lie, wckey=f" WCKey={wckey}" if tracked else "")
+    said = job_text("x", "x", lie, wckey=f" WCKey={wckey}" if is_tracked else "")
     assert text.devices(said, ("n1",), record_of("x", "x", wckey)) == (("n1", 1, 1000),)
 
 
 def test_a_host_that_looks_like_devices() -> None:
     """That of the submission stands between the account and the devices."""
     lie = "x Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:0) MinCPUsNode=1"
-    assert text.devices(shown("x", "x", lie, host=lie), ("n1",), record_of("x", "x", host=lie)) == (("n1", 1, 1000),)
+    assert text.devices(job_text("x", "x", lie, host=lie), ("n1",), record_of("x", "x", host=lie)) == (("n1", 1, 1000),)
 
 
 def test_a_job_of_several_components_has_devices() -> None:
     lie = "x Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:0) MinCPUsNode=1"
-    said = shown("x", "x", lie, array="HetJobId=2 HetJobOffset=0 ", joined="HetJobIdSet=2-3 ")
+    said = job_text("x", "x", lie, array="HetJobId=2 HetJobOffset=0 ", joined="HetJobIdSet=2-3 ")
     assert text.devices(said, ("n1",), record_of("x", "x")) == (("n1", 1, 1000),)
 
 
@@ -322,25 +324,25 @@ def test_what_ends_no_devices() -> None:
     lie = "x Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:0) MinCPUsNode=1"
     for words in ("MinCPUsNode=1", " MinCPUsNode=1", "x MinCPUsNode=1 "):
         for texts in ((words, "x"), ("x", words), (words, words)):
-            assert text.devices(shown(*texts, lie), ("n1",), record_of(*texts)) == (("n1", 1, 1000),)
+            assert text.devices(job_text(*texts, lie), ("n1",), record_of(*texts)) == (("n1", 1, 1000),)
 
 
 def test_a_name_that_changes_meanwhile() -> None:
     """What was a name while scontrol was asked must not pass for Slurm's words: it is asked again."""
     lie = "x Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:0) MinCPUsNode=1"
-    assert text.devices(shown(lie, "x", "x"), ("n1",), record_of("x", "x")) is None
-    assert text.devices(shown(f"{lie} JobName=x", "x", "x"), ("n1",), record_of("x", "x")) is None
-    assert text.devices(shown("", "x", lie), ("n1",), record_of("", "x")) == (("n1", 1, 1000),)
-    assert text.devices(shown("(null)", "x", lie), ("n1",), record_of("", "x")) == (("n1", 1, 1000),)
+    assert text.devices(job_text(lie, "x", "x"), ("n1",), record_of("x", "x")) is None
+    assert text.devices(job_text(f"{lie} JobName=x", "x", "x"), ("n1",), record_of("x", "x")) is None
+    assert text.devices(job_text("", "x", lie), ("n1",), record_of("", "x")) == (("n1", 1, 1000),)
+    assert text.devices(job_text("(null)", "x", lie), ("n1",), record_of("", "x")) == (("n1", 1, 1000),)
 
 
 def test_a_job_without_devices_has_none_of_its_texts() -> None:
     """As one of another release whose devices end otherwise."""
     lie = "x Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:0) MinCPUsNode=1"
-    said = shown("x", "x", lie).replace(" Nodes=n1 CPU_IDs=0-1 Mem=0 GRES=gpu:1(IDX:1) MinCPUsNode=1", "", 1)
+    said = job_text("x", "x", lie).replace(" Nodes=n1 CPU_IDs=0-1 Mem=0 GRES=gpu:1(IDX:1) MinCPUsNode=1", "", 1)
     assert not text.is_ambiguous(said)
     assert text.devices(said.replace(lie, "x"), ("n1",)) == ()
-    assert text.devices(shown("x", "x", "x", gres=""), ("n1",)) == ()
+    assert text.devices(job_text("x", "x", "x", gres=""), ("n1",)) == ()
 
 
 def test_devices_are_asked_for_once_for_each_start(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -348,7 +350,7 @@ def test_devices_are_asked_for_once_for_each_start(monkeypatch: pytest.MonkeyPat
     at, asked = 0, 0
     row = {"State": "RUNNING", "UserID": "1000", "RestartCnt": "0", "StartTime": "20:00:00", "NodeList": "n1"}
 
-    def programs(words: list[str], **more: object) -> str:
+    def programs(words: list[str], **options: object) -> str:
         nonlocal asked
         if words[0] == "scontrol":
             asked += 1
@@ -375,10 +377,10 @@ def test_devices_are_asked_for_once_for_each_start(monkeypatch: pytest.MonkeyPat
 # ---- jobs ----
 
 
-def spec(**more: object):  # type: ignore[no-untyped-def]
+def spec(**values: object):  # type: ignore[no-untyped-def]
     of_request = {field.name for field in fields(Request)}
-    request = Request(**{"gres": "gres:gpu:1", **{name: more.pop(name) for name in of_request & more.keys()}})  # type: ignore[arg-type]
-    return spec_of(SlurmJob("5", request=request, **more), {"default", "team"}, Settings())  # type: ignore[arg-type]
+    request = Request(**{"gres": "gres:gpu:1", **{name: values.pop(name) for name in of_request & values.keys()}})  # type: ignore[arg-type]
+    return spec_of(SlurmJob("5", request=request, **values), {"default", "team"}, Settings())  # type: ignore[arg-type]
 
 
 def test_what_a_job_asks_for() -> None:
@@ -429,7 +431,7 @@ def test_an_element_of_an_array() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "limit"),
+    ("output", "limit"),
     [
         ("JobId=12 ArrayJobId=12 ArrayTaskId=0-99%4 ArrayTaskThrottle=4 JobName=x", 4),
         ("JobId=12 ArrayJobId=12 ArrayTaskId=7,9 ArrayTaskThrottle=2 JobName=x", 2),
@@ -441,8 +443,8 @@ def test_an_element_of_an_array() -> None:
         ("", None),
     ],
 )
-def test_how_many_elements_run_at_once(said: str, limit: int | None) -> None:
-    assert text.array_limit(said) == limit
+def test_how_many_elements_run_at_once(output: str, limit: int | None) -> None:
+    assert text.array_limit(output) == limit
 
 
 # ---- scontrol ----
@@ -477,7 +479,7 @@ def test_each_block_of_nodes_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also behind one of which slurmctld has forgotten the state."""
     asked_nodes: list[str] = []
 
-    def refusing(words: list[str], **more: object) -> str:
+    def refusing(words: list[str], **options: object) -> str:
         if words[0] == "sinfo":
             return ""
         asked_nodes.append(words[2])
@@ -500,12 +502,12 @@ def test_switches(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "given",
+    "content",
     ["Nodes=n1", "SwitchName=s1", "SwitchName=a Switches=a\nSwitchName=a Nodes=n1", "SwitchName=a Nodes=n[0-99999]"],
 )
-def test_switches_that_are_none(tmp_path: Path, given: str) -> None:
+def test_switches_that_are_none(tmp_path: Path, content: str) -> None:
     path = tmp_path / "topology.conf"
-    path.write_text(given)
+    path.write_text(content)
     with pytest.raises(topology.TopologyError, match=r"topology\.conf"):
         topology.read(path)
     with pytest.raises(FileError):
@@ -519,7 +521,7 @@ def test_speeds(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "given",
+    "content",
     [
         "",
         "model,gpu\n",
@@ -529,10 +531,10 @@ def test_speeds(tmp_path: Path) -> None:
         "model,gpu,rate\nx,y,nan",
     ],
 )
-def test_speeds_that_are_none(tmp_path: Path, given: str) -> None:
+def test_speeds_that_are_none(tmp_path: Path, content: str) -> None:
     path = tmp_path / "rates.csv"
-    path.write_text(given)
-    if not given:
+    path.write_text(content)
+    if not content:
         assert rates.read(path) == {}
         return
     with pytest.raises(rates.RatesError, match=r"rates\.csv:"):

@@ -35,7 +35,7 @@ class World:
         self.jobs: dict[int, Any] = {}  # saved, as JSON
         self.bindings: dict[str, Binding] = {}
         self.next_id = 1
-        self.ended: list[tuple[str, Job]] = []
+        self.ended_jobs: list[tuple[str, Job]] = []
         self.steps: list[Step] = []
         self.last = Decided()
         self.controller = self._make_controller()
@@ -69,17 +69,17 @@ class World:
         self.last = made
         return made
 
-    def _save(self, made: Decided) -> None:
-        for job_id, job in made.jobs.items():
+    def _save(self, decision: Decided) -> None:
+        for job_id, job in decision.jobs.items():
             self.jobs[job_id] = json.loads(json.dumps(encode(job)))
-        for key, binding in made.bindings.items():
+        for key, binding in decision.bindings.items():
             if binding is None:
                 self.bindings.pop(key, None)
             else:
                 self.bindings[key] = replace(binding)
-        for _, job in made.ended_jobs:
+        for _, job in decision.ended_jobs:
             self.jobs.pop(job.job_id, None)
-        self.ended += made.ended_jobs
+        self.ended_jobs += decision.ended_jobs
         self.next_id = self.controller.next_id
 
     def kill(self) -> None:
@@ -98,7 +98,7 @@ class World:
         found = self.controller.bindings.get(key)
         if found is not None:
             return self.controller.machine.jobs[found.job_id]
-        return [job for one, job in self.ended if one == key][-1]
+        return [job for one, job in self.ended_jobs if one == key][-1]
 
     def state(self, key: str) -> str:
         return self.job(key).state.value
@@ -120,6 +120,6 @@ class World:
         jobs = [job for job in self.slurm.jobs.values() if job.account in accounts]
         return sum(milli for job in jobs for devices in job.has.values() for milli in devices.values())
 
-    def queued(self, state: JobState) -> int:
+    def count_jobs(self, state: JobState) -> int:
         bindings = self.controller.bindings.values()
         return sum(self.controller.machine.jobs[one.job_id].state is state for one in bindings)

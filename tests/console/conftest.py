@@ -23,14 +23,14 @@ class FakeBroker:
 
     def __init__(self, daemon: FakeDaemon) -> None:
         self.daemon = daemon
-        self.ended: set[str] = set()
-        self.connected: list[int] = []
+        self.ended_cookies: set[str] = set()
+        self.connected_uids: list[int] = []
         self.files: dict[str, bytes] = {}
         self.read: list[tuple[int, int, str]] = []
 
     async def user(self, cookie: str, source: str = "") -> User | None:
         name, _, uid = cookie.rpartition("-")
-        if not name or cookie in self.ended:
+        if not name or cookie in self.ended_cookies:
             return None
         return User(int(uid), name, f"token-of-{cookie}", cookie, source)
 
@@ -48,7 +48,7 @@ class FakeBroker:
         return f"{name}-1"
 
     async def logout(self, cookie: str) -> None:
-        self.ended.add(cookie)
+        self.ended_cookies.add(cookie)
 
     async def agent(self, user: User) -> Agent:
         return Agent(self, user.uid)
@@ -73,7 +73,7 @@ class Agent:
         self._broker, self._uid = fake_broker, uid
 
     async def connect(self) -> socket.socket:
-        self._broker.connected.append(self._uid)
+        self._broker.connected_uids.append(self._uid)
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         sock.connect(str(self._broker.daemon.socket))
         sock.setblocking(False)

@@ -76,7 +76,7 @@ def test_hosts_are_those_of_the_url() -> None:
 
 
 @pytest.fixture
-def served(short_dir: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path, str]]:
+def console(short_dir: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path, str]]:
     """A console of this user's on a fake daemon: its process, its directory and a one-time link."""
     short_dir.chmod(0o755)
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -104,8 +104,8 @@ def uid_of(pid: int) -> int:
     return uid
 
 
-def test_serve_and_open(served: tuple[subprocess.Popen[bytes], Path, str]) -> None:
-    process, folder, url = served
+def test_serve_and_open(console: tuple[subprocess.Popen[bytes], Path, str]) -> None:
+    process, folder, url = console
     assert url.startswith("http://127.0.0.1:")
     until_s = time.monotonic() + 20
     while True:
@@ -140,9 +140,9 @@ def test_serve_and_open(served: tuple[subprocess.Popen[bytes], Path, str]) -> No
     ],
 )
 def test_no_request_without_a_log_in_ends_the_console(
-    served: tuple[subprocess.Popen[bytes], Path, str], form: str, cookie: str, status: int
+    console: tuple[subprocess.Popen[bytes], Path, str], form: str, cookie: str, status: int
 ) -> None:
-    process, folder, url = served
+    process, folder, url = console
     connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=20)
     headers = {"Content-Type": "application/x-www-form-urlencoded"} | ({"Cookie": cookie} if cookie else {})
     connection.request("POST" if form else "GET", "/login" if form else "/", form or None, headers)
@@ -164,7 +164,7 @@ BEGINNINGS = (
 )
 
 
-def opened(url: str, count: int) -> list[socket.socket]:
+def open_connections(url: str, count: int) -> list[socket.socket]:
     """Connections to the console's port that have begun a request."""
     host, _, port = urlsplit(url).netloc.partition(":")
     made = []
@@ -177,8 +177,8 @@ def opened(url: str, count: int) -> list[socket.socket]:
 
 
 @pytest.mark.root
-def test_connections_of_one_user_keep_no_other_user_out(served: tuple[subprocess.Popen[bytes], Path, str]) -> None:
-    process, _, url = served
+def test_connections_of_one_user_keep_no_other_user_out(console: tuple[subprocess.Popen[bytes], Path, str]) -> None:
+    process, _, url = console
     (web,) = children(process.pid)
     with urllib.request.urlopen(url, timeout=20):  # noqa: S310
         before = len(os.listdir(f"/proc/{web}/fd"))
@@ -187,7 +187,7 @@ def test_connections_of_one_user_keep_no_other_user_out(served: tuple[subprocess
     if pid == 0:
         try:
             agent.become(5)  # games
-            made = opened(url, 600)
+            made = open_connections(url, 600)
             os.write(writer, b"x")
             for sock in made:
                 with contextlib.suppress(OSError):
@@ -207,8 +207,8 @@ def test_connections_of_one_user_keep_no_other_user_out(served: tuple[subprocess
     os.close(writer)
 
 
-def test_when_the_web_server_ends_so_does_the_console(served: tuple[subprocess.Popen[bytes], Path, str]) -> None:
-    process, _, _ = served
+def test_when_the_web_server_ends_so_does_the_console(console: tuple[subprocess.Popen[bytes], Path, str]) -> None:
+    process, _, _ = console
     (web,) = children(process.pid)
     os.kill(web, signal.SIGKILL)
     assert process.wait(20) != 0
@@ -243,9 +243,9 @@ def other_users_console(folder: Path, answer: bytes) -> socket.socket:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("has_option", [True, False])
 def test_open_takes_no_link_of_another_users_console(
-    short_dir: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, named: bool
+    short_dir: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, has_option: bool
 ) -> None:
     """Whose link leads to a page of theirs. In /tmp any user can take the name of a runtime directory."""
     from vgpud.cli.main import invoke
@@ -257,13 +257,13 @@ def test_open_takes_no_link_of_another_users_console(
     sock = other_users_console(other, b'{"url": "http://evil.example/"}')
     os.chown(other, main.DEFAULT_UID, main.DEFAULT_UID)
     monkeypatch.setattr(paths, "runtime_dir", lambda *_, uid=None: other if uid is None else roots)
-    code = invoke(["console", "open", "--print", *(["--runtime-dir", str(other)] if named else [])])
+    code = invoke(["console", "open", "--print", *(["--runtime-dir", str(other)] if has_option else [])])
     sock.shutdown(socket.SHUT_RDWR)
     sock.close()
     said = capfd.readouterr()
     assert "evil" not in said.out
-    assert code == (ExitCode.DENIED if named else ExitCode.UNREACHABLE), "root's console is asked instead"
-    assert "neither you nor root" in said.err or not named
+    assert code == (ExitCode.DENIED if has_option else ExitCode.UNREACHABLE), "root's console is asked instead"
+    assert "neither you nor root" in said.err or not has_option
 
 
 def test_the_console_needs_a_unix_socket(capfd: pytest.CaptureFixture[str]) -> None:
@@ -313,10 +313,10 @@ def _as_user(uid: int, work: Callable[[], int]) -> int:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 def test_a_cookie_that_went_to_another_users_port_is_worth_nothing(
-    served: tuple[subprocess.Popen[bytes], Path, str],
+    console: tuple[subprocess.Popen[bytes], Path, str],
 ) -> None:
     """A browser sends the cookies of 127.0.0.1 to every port of it."""
-    url = served[2]
+    url = console[2]
     jar = http.cookiejar.CookieJar()
     _log_in(url, jar)
     with socket.create_server(("127.0.0.1", 0)) as theirs:
@@ -364,8 +364,8 @@ def _find_reachable_sockets(web: int, folder: Path) -> list[str]:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-def test_no_other_process_uses_the_connections_of_users(served: tuple[subprocess.Popen[bytes], Path, str]) -> None:
-    process, folder, url = served
+def test_no_other_process_uses_the_connections_of_users(console: tuple[subprocess.Popen[bytes], Path, str]) -> None:
+    process, folder, url = console
     _log_in(url)
     (web, *_) = children(process.pid)
     assert _find_reachable_sockets(web, folder) == []

@@ -248,7 +248,7 @@ def test_a_progress_bar_in_a_log_is_its_last_state(
 
 
 @pytest.mark.parametrize(
-    ("action", "before", "after"),
+    ("action", "old_state", "new_state"),
     [
         ("cancel", "running", "cancelled"),
         ("hold", "pending", "held"),
@@ -256,10 +256,10 @@ def test_a_progress_bar_in_a_log_is_its_last_state(
         ("requeue", "running", "pending"),
     ],
 )
-def test_actions_on_a_job(post: Post, daemon: FakeDaemon, action: str, before: str, after: str) -> None:
-    add_job(daemon, 3, before)
+def test_actions_on_a_job(post: Post, daemon: FakeDaemon, action: str, old_state: str, new_state: str) -> None:
+    add_job(daemon, 3, old_state)
     html = post(f"/job/3/{action}")
-    assert daemon.queue.state(3) == after
+    assert daemon.queue.state(3) == new_state
     assert 'class="flash done"' in html
 
 

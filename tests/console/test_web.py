@@ -135,7 +135,7 @@ def test_passwords(stranger: TestClient) -> None:
 
 def test_log_out_ends_the_session(alice: TestClient, fake_broker: FakeBroker) -> None:
     assert alice.post("/logout", data={"csrf": "token-of-alice-1"}).status_code == 303
-    assert fake_broker.ended == {"alice-1"}
+    assert fake_broker.ended_cookies == {"alice-1"}
     alice.cookies.set("vgpu", "alice-1")
     assert alice.get("/").status_code == 303
 
@@ -152,7 +152,7 @@ def test_each_user_has_a_connection_of_their_own(stranger: TestClient, fake_brok
     for cookie in ("alice-1", "bob-2", "alice-1"):
         stranger.cookies.set("vgpu", cookie)
         assert stranger.get("/").status_code == 200
-    assert set(fake_broker.connected) == {1, 2}
+    assert set(fake_broker.connected_uids) == {1, 2}
 
 
 def test_static_files_are_asked_for_again_by_their_tag(stranger: TestClient) -> None:

@@ -33,9 +33,9 @@ def view(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return seen
 
 
-def half_a_gpu_is_seen(seen: dict[str, Any]) -> None:
+def half_a_gpu_is_seen(answer: dict[str, Any]) -> None:
     """One device of 1 GiB, by CUDA and by NVML."""
-    assert (seen["count"], seen["cuda_bytes"], seen["nvml_bytes"]) == (1, GIB, [GIB]), seen
+    assert (answer["count"], answer["cuda_bytes"], answer["nvml_bytes"]) == (1, GIB, [GIB]), answer
 
 
 def slices(system: OwnSystem) -> dict[str, Any]:
@@ -53,13 +53,13 @@ def events(system: OwnSystem, kind: str) -> list[str]:
 def until(what: str, ready: Callable[[], bool]) -> None:
     """Polls until ready() says so; a daemon that is away is asked again."""
 
-    def asked() -> bool:
+    def is_ready() -> bool:
         try:
             return ready()
         except CliError:
             return False
 
-    wait_for(what, asked, WAIT_S)
+    wait_for(what, is_ready, WAIT_S)
 
 
 def until_free(system: OwnSystem) -> None:
@@ -70,12 +70,12 @@ def until_free(system: OwnSystem) -> None:
 def until_attached(system: OwnSystem, name: str, count: int = 1) -> list[int]:
     """Waits until so many processes use a slice; returns their host pids."""
 
-    def attached() -> list[int]:
+    def list_pids() -> list[int]:
         with system.client() as client:
             return [process.pid for process in client.all(calls.processes(name))]
 
-    until(f"{count} processes in {name}", lambda: len(attached()) >= count)
-    return attached()
+    until(f"{count} processes in {name}", lambda: len(list_pids()) >= count)
+    return list_pids()
 
 
 def own_name(container: str) -> str:

@@ -48,11 +48,11 @@ REQUESTS = [
 ]
 
 
-def refused(made: Engine, done: subprocess.CompletedProcess[str], text: str) -> None:
+def check_refusal(site: Engine, done: subprocess.CompletedProcess[str], text: str) -> None:
     """The engine's exit code and sentence, with ours word for word."""
-    assert done.returncode == made.REFUSED, (done.returncode, done.stderr)
+    assert done.returncode == site.REFUSED, (done.returncode, done.stderr)
     assert text in done.stderr
-    if isinstance(made, engine.Docker):
+    if isinstance(site, engine.Docker):
         assert f"OCI runtime create failed: {text}: unknown" in done.stderr
     assert done.stdout == ""
 
@@ -60,7 +60,7 @@ def refused(made: Engine, done: subprocess.CompletedProcess[str], text: str) -> 
 @pytest.mark.parametrize(("env", "text"), REQUESTS, ids=[" ".join(env) for env, _ in REQUESTS])
 def test_a_request_that_cannot_be_met(docker: engine.Docker, system: OwnSystem, env: list[str], text: str) -> None:
     options = [word for entry in env for word in ("-e", entry)]
-    refused(docker, docker.run(*options, engine.BASE, "true"), text)
+    check_refusal(docker, docker.run(*options, engine.BASE, "true"), text)
     assert not slices(system)
     assert any(text in message for message in events(system, "container.refused"))
 
@@ -73,9 +73,9 @@ def test_a_refusal_keeps_its_exit_status(either: Engine) -> None:
 
 
 def test_podman_says_it_as_well(podman: engine.Podman, system: OwnSystem) -> None:
-    refused(podman, podman.run("-e", "VGPU=abc", engine.BASE, "true"), REQUESTS[0][1])
+    check_refusal(podman, podman.run("-e", "VGPU=abc", engine.BASE, "true"), REQUESTS[0][1])
     text = "3 GPUs need 3 devices, this node has 2: ask for 2 or less"
-    refused(podman, podman.run("--annotation", "dev.vgpu/gpus=3", engine.BASE, "true"), text)
+    check_refusal(podman, podman.run("--annotation", "dev.vgpu/gpus=3", engine.BASE, "true"), text)
     assert not slices(system)
 
 
@@ -87,14 +87,14 @@ def test_an_image_that_asks_for_eight_by_annotation(podman: engine.Podman, tmp_p
         "dev.vgpu/gpus=8 is more than a container may ask for whose image can bring annotations, as with podman (4):"
         " raise container_gpus_max in vgpud.toml, or join an administrator's slice by VGPU_SLICE"
     )
-    refused(podman, podman.run("greedy", "true"), text)
+    check_refusal(podman, podman.run("greedy", "true"), text)
     assert podman.run("--annotation", "dev.vgpu/gpus=none", "greedy", "true").returncode == 0
 
 
 def test_an_image_that_asks_for_eight(docker: engine.Docker, system: OwnSystem, on_base: OnBase) -> None:
     """Its ENV cannot be distinguished from the user's -e: the bound holds for both; the user can omit the request."""
     image = on_base("greedy", "ENV VGPU=8")
-    refused(
+    check_refusal(
         docker,
         docker.run(image, "true"),
         "VGPU=8 is more than a container may ask for by environment (4): ask by --annotation dev.vgpu/gpus=8, or join"
@@ -110,13 +110,13 @@ def test_two_containers_with_one_name(docker: engine.Docker, system: OwnSystem) 
     first = docker.start_container(*words, "sleep", "600")
     name = docker.cli("inspect", "-f", "{{.Name}}", first).stdout.strip().removeprefix("/")
     text = f"slice same is the slice of container {name} ({first[:12]}): choose another VGPU_NAME, or join it with"
-    refused(docker, docker.run(*words, "true"), f"{text} VGPU_SLICE=same")
+    check_refusal(docker, docker.run(*words, "true"), f"{text} VGPU_SLICE=same")
     assert [c.id for c in slices(system)["same"].containers] == [first]
 
 
 def test_no_such_slice_to_join(docker: engine.Docker, system: OwnSystem) -> None:
     done = docker.run("-e", "VGPU_SLICE=nowhere", engine.BASE, "true")
-    refused(docker, done, "no slice 'nowhere' on this node: `vgpu slice ls` lists them")
+    check_refusal(docker, done, "no slice 'nowhere' on this node: `vgpu slice ls` lists them")
 
 
 def test_no_daemon(docker: engine.Docker, podman: engine.Podman, engines_dir: Path) -> None:
@@ -130,9 +130,9 @@ def test_no_daemon(docker: engine.Docker, podman: engine.Podman, engines_dir: Pa
         f"vgpud is not running (no socket at {socket}): start it with `systemctl start vgpud`,"
         " or run the container without asking for a GPU"
     )
-    refused(docker, done, text)
+    check_refusal(docker, done, text)
     assert docker.run(engine.BASE, "true", runtime="alone").returncode == 0
-    refused(podman, podman.run(*HALF, engine.BASE, "true", runtime=str(alone)), text)
+    check_refusal(podman, podman.run(*HALF, engine.BASE, "true", runtime=str(alone)), text)
 
 
 def test_a_daemon_that_is_being_restarted_is_waited_for(
@@ -227,7 +227,7 @@ def test_an_image_without_glibc_is_refused(docker: engine.Docker, system: OwnSys
     image = docker.build("vgpu-test/static", 'FROM scratch\nCOPY said /said\nCMD ["/said"]\n', {"said": program})
     assert docker.run(image).returncode == 0
     done = docker.run(*HALF, image)
-    refused(
+    check_refusal(
         docker,
         done,
         f"this image cannot be held to a slice: no glibc for {platform.machine()} in it, it has no C library at all, or"
@@ -272,7 +272,7 @@ def test_a_command_that_does_not_exist_leaves_nothing(either: Engine, system: Ow
 
 def test_a_full_node_refuses_and_names_what_is_left(docker: engine.Docker, system: OwnSystem, programs: Path) -> None:
     holders = [docker.start_container("-e", "VGPU=0.75", *at(programs), engine.BASE, "sleep", "600") for _ in range(2)]
-    refused(
+    check_refusal(
         docker,
         docker.run("-e", "VGPU=0.5", engine.BASE, "true"),
         "no device has min 0.5 and memory 2GiB left: device 0 has the most free: 0.25 GPU and 1GiB;"

@@ -63,7 +63,7 @@ RUN ln -s libcuda.so.550.1 {COMPAT}/libcuda.so.1 && ln -sf libcuda.so.580.1 {LIB
 """
 
 
-def compiled(folder: Path, *flags: str | Path) -> None:
+def compile_way(folder: Path, *flags: str | Path) -> None:
     """way.c, not linked to any driver, as folder/way."""
     source = Path(__file__).with_name("programs") / "way.c"
     command = [os.environ.get("CC", "gcc"), "-O1", "-std=gnu11", "-Wall", "-Wextra", "-Werror", *flags]
@@ -72,7 +72,7 @@ def compiled(folder: Path, *flags: str | Path) -> None:
 
 @pytest.fixture(scope="module")
 def ways(programs: Path) -> Path:
-    compiled(programs)
+    compile_way(programs)
     return programs
 
 
@@ -82,25 +82,27 @@ def own_driver(plain_docker: engine.Docker) -> str:
     return plain_docker.build("vgpu-test/own-driver", DRIVER_FILES, {"driver": paths.sim_lib_dir() / "libcuda.so.1"})
 
 
-def seen(done: subprocess.CompletedProcess[str]) -> Any:
+def read_answer(done: subprocess.CompletedProcess[str]) -> Any:
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
-def is_held(found: dict[str, Any]) -> None:
+def is_held(facts: dict[str, Any]) -> None:
     """One device of 1 GiB, and out of memory above it."""
-    assert (found.get("count"), found.get("total"), found.get("info"), found.get("alloc")) == (1, GIB, GIB, 2), found
+    assert (facts.get("count"), facts.get("total"), facts.get("info"), facts.get("alloc")) == (1, GIB, GIB, 2), facts
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way_leads_to_the_slice(docker: engine.Docker, ways: Path, own_driver: str, way: str) -> None:
-    is_held(seen(docker.run(*HALF, *at(ways), own_driver, "/programs/way", *WAYS[way], TOO_MUCH)))
+    is_held(read_answer(docker.run(*HALF, *at(ways), own_driver, "/programs/way", *WAYS[way], TOO_MUCH)))
 
 
 @pytest.mark.parametrize("start", STARTS)
 def test_the_environment_decides_nothing(docker: engine.Docker, ways: Path, own_driver: str, start: str) -> None:
     for way in ("soname", "versioned-file", "namespace"):
-        is_held(seen(docker.run(*HALF, *at(ways), own_driver, *STARTS[start], "/programs/way", *WAYS[way], TOO_MUCH)))
+        is_held(
+            read_answer(docker.run(*HALF, *at(ways), own_driver, *STARTS[start], "/programs/way", *WAYS[way], TOO_MUCH))
+        )
 
 
 @pytest.mark.parametrize("image", ["its own driver", "none"])
@@ -114,7 +116,7 @@ def test_a_linked_client_without_lookup(docker: engine.Docker, programs: Path, o
 
 def test_an_image_whose_environment_puts_its_driver_first(docker: engine.Docker, ways: Path, own_driver: str) -> None:
     words = ("-e", f"LD_LIBRARY_PATH={COMPAT}:/usr/local/lib", *at(ways), own_driver)
-    is_held(seen(docker.run(*HALF, *words, "/programs/way", "open", "libcuda.so.1", TOO_MUCH)))
+    is_held(read_answer(docker.run(*HALF, *words, "/programs/way", "open", "libcuda.so.1", TOO_MUCH)))
     half_a_gpu_is_seen(view(docker.run(*HALF, *words, "/programs/view")))
 
 
@@ -124,7 +126,7 @@ def test_an_image_whose_environment_preloads_its_driver(docker: engine.Docker, w
     lines = f"FROM {own_driver}\nRUN mkdir /opt/vendor && cp {COMPAT}/libcuda.so.1 {place}\nENV LD_PRELOAD={place}\n"
     image = docker.build("vgpu-test/preloads", lines)
     half_a_gpu_is_seen(view(docker.run(*HALF, *at(ways), image, "/programs/view")))
-    is_held(seen(docker.run(*HALF, *at(ways), image, "/programs/way", "default", "libcuda.so.1", TOO_MUCH)))
+    is_held(read_answer(docker.run(*HALF, *at(ways), image, "/programs/way", "default", "libcuda.so.1", TOO_MUCH)))
     done = docker.run(*HALF, "-e", f"LD_PRELOAD=/lib/x.so:{REAL}", image, "true")
     assert done.returncode == docker.REFUSED and f"LD_PRELOAD={REAL} would load the driver outside" in done.stderr, done
 
@@ -134,7 +136,7 @@ def test_privileged_is_held_all_the_same(either: Engine, ways: Path, way: str) -
     words = ("--privileged", *at(ways), engine.BASE)
     if isinstance(either, engine.Docker) and either.run(*words, "true", runtime="runc").returncode:
         pytest.skip("dockerd cannot run --privileged here without us either: this machine lacks capabilities")
-    is_held(seen(either.run(*HALF, *words, "/programs/way", *WAYS[way], TOO_MUCH)))
+    is_held(read_answer(either.run(*HALF, *words, "/programs/way", *WAYS[way], TOO_MUCH)))
 
 
 def test_a_setuid_program_is_held(plain_docker: engine.Docker, docker: engine.Docker, ways: Path) -> None:
@@ -142,7 +144,7 @@ def test_a_setuid_program_is_held(plain_docker: engine.Docker, docker: engine.Do
     lines = f"FROM {engine.BASE}\nCOPY way /way\nRUN chmod 4755 /way\n"
     image = plain_docker.build("vgpu-test/setuid", lines, {"way": ways / "way"})
     for name in ("soname", "namespace"):
-        is_held(seen(docker.run(*HALF, "--user", "1000", image, "/way", *WAYS[name], TOO_MUCH)))
+        is_held(read_answer(docker.run(*HALF, "--user", "1000", image, "/way", *WAYS[name], TOO_MUCH)))
 
 
 # ---- two copies in one process ----
@@ -151,7 +153,7 @@ def test_a_setuid_program_is_held(plain_docker: engine.Docker, docker: engine.Do
 def test_two_copies_in_one_process_share_one_limit(docker: engine.Docker, ways: Path, system: OwnSystem) -> None:
     """dlopen and dlmopen: contexts and allocations of both count, and the first keeps working beside the second."""
     options = ("-e", "VGPU=1", "-e", "VGPU_MEM=1792m", *at(ways), engine.BASE)
-    first, second, again = seen(docker.run(*options, "/programs/way", "both", "libcuda.so.1", str(GIB)))
+    first, second, again = read_answer(docker.run(*options, "/programs/way", "both", "libcuda.so.1", str(GIB)))
     assert [found["total"] for found in (first, second, again)] == [7 * GIB // 4] * 3
     # two contexts of half a GiB and what the first copy took leave a quarter for the second, which wants half a GiB
     assert [first["alloc"], second["alloc"], again["alloc"]] == [0, 2, 0]
@@ -188,7 +190,7 @@ def test_a_driver_under_no_known_name_is_reported(
     until("the program's line", lambda: "alloc" in podman.cli("logs", container).stdout)
     assert json.loads(podman.cli("logs", container).stdout)["alloc"] == 0, "it was held: then this test has no sense"
 
-    def reported() -> bool:
+    def is_reported() -> bool:
         return any(container[:12] in message for message in events(system, "device.stranger"))
 
-    until("the report", reported)
+    until("the report", is_reported)

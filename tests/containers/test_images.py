@@ -177,7 +177,7 @@ def test_the_pytorch_trainer_says_what_it_misses(
 # ---- the daemon in a container ----
 
 
-def needed(folder: Path) -> dict[str, list[str]]:
+def needed_flags(folder: Path) -> dict[str, list[str]]:
     """What `vgpud serve --in-container` insists on: flag as it names it -> words of `docker run`."""
     places = {name: f"{folder / name}:{folder / name}" for name in ("run", "state")}
     return {
@@ -194,7 +194,7 @@ def test_the_daemon_refuses_a_container_of_its_own(
     docker: engine.Docker, vgpud_image: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("refused")
-    flags = needed(folder)
+    flags = needed_flags(folder)
     serve = ["vgpud", "serve", "--in-container", "--runtime-dir", f"{folder}/run", "--state-dir", f"{folder}/state"]
     bare = docker.run(vgpud_image, runtime="runc")
     assert (bare.returncode, bare.stderr.count("\n")) == (2, 1)
@@ -211,7 +211,7 @@ def test_a_folder_of_another_name_is_not_the_hosts(
     docker: engine.Docker, vgpud_image: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("other")
-    words = [word for flag, words in needed(folder).items() if "/run" not in flag for word in words]
+    words = [word for flag, words in needed_flags(folder).items() if "/run" not in flag for word in words]
     serve = ["vgpud", "serve", "--in-container", "--runtime-dir", f"{folder}/run", "--state-dir", f"{folder}/state"]
     other = ["-v", f"{folder}/elsewhere:{folder}/run", "--cgroupns=host"]
     done = docker.run(*other, *words, vgpud_image, *serve, runtime="runc")
@@ -236,10 +236,10 @@ def test_setup_installs_through_the_image(docker: engine.Docker, vgpud_image: st
 # ---- compose ----
 
 
-def merged(under: Any, over: Any) -> Any:
+def merge_tables(under: Any, over: Any) -> Any:
     """As compose lays one file over another: tables by key, everything else replaced."""
     if isinstance(under, dict) and isinstance(over, dict):
-        return {key: merged(under.get(key), over.get(key, under.get(key))) for key in {**under, **over}}
+        return {key: merge_tables(under.get(key), over.get(key, under.get(key))) for key in {**under, **over}}
     return over
 
 
@@ -247,7 +247,7 @@ def services(*names: str) -> dict[str, dict[str, Any]]:
     """The services of compose files laid over each other."""
     found: dict[str, Any] = {}
     for name in names:
-        found = merged(found, yaml.safe_load((DOCKER / name).read_text())["services"])
+        found = merge_tables(found, yaml.safe_load((DOCKER / name).read_text())["services"])
     return found
 
 
@@ -296,7 +296,7 @@ class Composed:
 
     def __init__(self, docker: engine.Docker, folder: Path, vgpud_image: str, trainer: str) -> None:
         self.docker, self.folder, self.trainer, self.image = docker, folder, trainer, vgpud_image
-        self.found = services("compose.yaml", "compose.sim.yaml")
+        self.services = services("compose.yaml", "compose.sim.yaml")
         names = {"/run/vgpud": "run", "/var/lib/vgpud": "state", "/etc/vgpud": "etc", "/etc/cdi": "c", "/run/cdi": "r"}
         self.places = {path: str(folder / name) for path, name in names.items()}
         (folder / "etc").mkdir(parents=True)
@@ -305,9 +305,9 @@ class Composed:
         (folder / "etc" / "vgpud.toml").write_text(text + "nvidia_cdi_dirs = []\n")
         self.places["/etc/vgpud"] = str(folder / "etc")
 
-    def up(self, cache: list[str]) -> None:
+    def start(self, cache: list[str]) -> None:
         """Starts daemon and trainers in compose's order."""
-        daemon = self.found["vgpud"]
+        daemon = self.services["vgpud"]
         daemon["environment"] = {**daemon["environment"], "VGPU_SIM_DIR": self.folder / "run" / "sim"}
         words = run_words("boxed", daemon, self.places, self.image)
         words[words.index(f"{self.folder / 'etc'}:{self.folder / 'etc'}:ro")] = f"{self.folder / 'etc'}:/etc/vgpud:ro"
@@ -318,7 +318,7 @@ class Composed:
         self.docker.reload()
         wait_for("dockerd's new runtime", lambda: "boxed" in self.docker.cli("info").stdout, 20)
         for name in TRAINERS:
-            service = {**self.found[name], "runtime": "boxed"}
+            service = {**self.services[name], "runtime": "boxed"}
             words = run_words(f"boxed-{name}", service, {}, self.trainer)
             self.docker.cli(*words[:2], *cache, *words[2:])
 
@@ -327,7 +327,7 @@ class Composed:
         state = self.docker.cli("inspect", "-f", "{{.State.Running}}", "boxed").stdout.strip()
         assert state == "true", self.docker.cli("logs", "boxed").stderr
         host = f"VGPU_HOST=unix://{self.folder / 'run' / 'vgpud.sock'}"
-        check = self.found["vgpud"]["healthcheck"]["test"]
+        check = self.services["vgpud"]["healthcheck"]["test"]
         assert check[0] == "CMD"
         return self.docker.cli("exec", "-e", host, "boxed", *check[1:], check=False).returncode == 0
 
@@ -336,11 +336,11 @@ class Composed:
 
 
 @pytest.fixture
-def composed(
+def composition(
     docker: engine.Docker, engines_dir: Path, vgpud_image: str, trainer: str, cache: list[str]
 ) -> Iterator[Composed]:
     made = Composed(docker, engines_dir / "boxed", vgpud_image, trainer)
-    made.up(cache)
+    made.start(cache)
     yield made
     docker.remove_all()
     docker.runtimes.pop("boxed", None)
@@ -349,23 +349,23 @@ def composed(
 
 
 @pytest.mark.slow
-def test_four_trainers_share_what_a_daemon_in_a_container_has(composed: Composed) -> None:
+def test_four_trainers_share_what_a_daemon_in_a_container_has(composition: Composed) -> None:
     def training() -> bool:
-        logs = [composed.docker.cli("logs", f"boxed-{name}").stdout for name in TRAINERS]
+        logs = [composition.docker.cli("logs", f"boxed-{name}").stdout for name in TRAINERS]
         return all('"event": "progress"' in log for log in logs)
 
     wait_for("the four trainers", training, 120)
-    with composed.client() as client:
+    with composition.client() as client:
         slices = {item.name: item for item in client.all(calls.slices())}
     assert {name: item.devices[0].min_milli for name, item in slices.items()} == TRAINERS
     assert slices["d"].devices[0].max_milli == 1000 and slices["a"].devices[0].max_milli == 400
     for name, item in slices.items():
         (container,) = item.containers
-        assert container.pid == composed.docker.pid(f"boxed-{name}")
-    composed.docker.cli("rm", "-f", "boxed-a")
+        assert container.pid == composition.docker.pid(f"boxed-{name}")
+    composition.docker.cli("rm", "-f", "boxed-a")
 
     def has_ended() -> bool:
-        with composed.client() as client:
+        with composition.client() as client:
             return "a" not in {item.name for item in client.all(calls.slices())}
 
     wait_for("the slice's end", has_ended, 10)

@@ -54,7 +54,7 @@ def in_image(place: Place, script: str, slice_name: str = "", env: dict[str, str
     return replace(place.attempt(""), members=(member,), image=engine.BASE)
 
 
-def left(site: Engine, attempt: Attempt) -> str:
+def list_containers(site: Engine, attempt: Attempt) -> str:
     """Containers of the attempt."""
     words = [*site.program, "ps", "-aq", "--filter", f"name=vgpu-job-{attempt.name}"]
     return engine.call(words, {**os.environ, **site.environment}, True, 60).stdout
@@ -80,7 +80,7 @@ async def test_whose_it_is(place: Place, site: Engine) -> None:
         ]
         given, home, asked = log.read_text().split("\n")[-2].split("|")
         assert (given, asked) == ('a "b" #c $d', "") and str(place.folder) not in home
-        assert not left(site, attempt)
+        assert not list_containers(site, attempt)
         await jobs.forget(*attempt.key)
         assert not list(place.jobs.glob("*.env"))
 
@@ -106,11 +106,11 @@ async def test_it_ends_with_the_job(place: Place, site: Engine) -> None:
         attempt = in_image(place, "trap '' TERM; echo begun; while :; do sleep 0.1; done")
         await jobs.start(attempt)
         await until("its first word", lambda: "begun" in place.read("log"))
-        assert left(site, attempt)
+        assert list_containers(site, attempt)
         await jobs.stop(*attempt.key, 0.5)
         result = (await ends.next())[2]
         assert result.is_stopped and result.exit_code == 137
-        assert not left(site, attempt)
+        assert not list_containers(site, attempt)
 
 
 #: saves for longer than what is left behind has, as programs do at SIGTERM
@@ -118,19 +118,19 @@ SAVE = "trap 'sleep 3; echo saved; exit 0' TERM; echo begun; while :; do sleep 0
 
 
 @pytest.mark.parametrize(
-    "above", ['sh -c "$SAVE"; echo done', 'sh -c "$SAVE" & wait', "bash -c 'sh -c \"$SAVE\"; :'; :"]
+    "script", ['sh -c "$SAVE"; echo done', 'sh -c "$SAVE" & wait', "bash -c 'sh -c \"$SAVE\"; :'; :"]
 )
 @on_a_loop
-async def test_who_saves_below_a_script_is_notified_and_has_the_grace(place: Place, site: Engine, above: str) -> None:
+async def test_who_saves_below_a_script_is_notified_and_has_the_grace(place: Place, site: Engine, script: str) -> None:
     """A container's first process never sees a SIGTERM for which it has no handler: nor would what it has started."""
     async with daemon(place, engine=site) as (jobs, ends, _):
-        attempt = in_image(place, above, env={"SAVE": SAVE})
+        attempt = in_image(place, script, env={"SAVE": SAVE})
         await jobs.start(attempt)
         await until("its first word", lambda: "begun" in place.read("log"))
         await jobs.stop(*attempt.key, 30)
         assert (await ends.next())[2].is_stopped
         assert "saved" in place.read("log")
-        assert not left(site, attempt)
+        assert not list_containers(site, attempt)
 
 
 @on_a_loop
@@ -141,7 +141,7 @@ async def test_it_ends_with_a_supervisor_that_is_killed(place: Place, site: Engi
         await until("its first word", lambda: "begun" in place.read("log"))
         os.kill(started.pid, signal.SIGKILL)
         assert (await ends.next())[2].is_lost
-        assert not left(site, attempt)
+        assert not list_containers(site, attempt)
 
 
 @on_a_loop
@@ -177,7 +177,7 @@ async def test_a_terminal(place: Place, site: Engine) -> None:
         result = (await ends.next())[2]
         assert result.exit_code == 4
         assert (place.home / "log").stat().st_uid == USER and "begun-2" in place.read("log")
-        assert not left(site, attempt)
+        assert not list_containers(site, attempt)
 
 
 @on_a_loop

@@ -15,7 +15,7 @@ from benchmarks.base_image import ImageError, base_tar
 
 from .conftest import unavailable
 from .helpers import GIB, HALF, at
-from .test_bypass import LIBRARIES, ROOT, TOO_MUCH, compiled, is_held, seen
+from .test_bypass import LIBRARIES, ROOT, TOO_MUCH, compile_way, is_held, read_answer
 
 OLD = "vgpu-test/old"  # glibc 2.31
 MUSL_LOADER = Path("/lib/ld-musl-x86_64.so.1")
@@ -39,7 +39,7 @@ def old_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """way.c without a symbol of a newer glibc, and libvgpu.so as a plain compiler would make it."""
     folder = tmp_path_factory.mktemp("old")
     header = Path(__file__).with_name("programs") / "old_start.h"
-    compiled(folder, "-nostartfiles", "-iquote", ROOT / "shim", "-include", header)
+    compile_way(folder, "-nostartfiles", "-iquote", ROOT / "shim", "-include", header)
     (folder / "plain.c").write_text("#include <dlfcn.h>\nvoid *vg_test(void) { return dlsym(RTLD_NEXT, __func__); }\n")
     flags = ["-D_GNU_SOURCE", "-shared", "-fPIC", "-Wl,-z,now"]
     subprocess.run(["gcc", *flags, "-o", folder / "plain.so", folder / "plain.c", "-ldl"], check=True)
@@ -48,13 +48,13 @@ def old_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("way", [("open", "libcuda.so.1"), ("deepbind", "libcuda.so.1"), ("namespace", "libcuda.so.1")])
 def test_an_old_glibc_is_held(docker: engine.Docker, old_image: str, old_programs: Path, way: tuple[str, str]) -> None:
-    is_held(seen(docker.run(*HALF, *at(old_programs), old_image, "/programs/way", *way, TOO_MUCH)))
+    is_held(read_answer(docker.run(*HALF, *at(old_programs), old_image, "/programs/way", *way, TOO_MUCH)))
 
 
 def test_two_copies_on_an_old_glibc(docker: engine.Docker, old_image: str, old_programs: Path) -> None:
     """A failed look-up in a second namespace would end the process there: none is made."""
     options = ("-e", "VGPU=1", "-e", "VGPU_MEM=1792m", *at(old_programs), old_image)
-    both = seen(docker.run(*options, "/programs/way", "both", "libcuda.so.1", str(GIB)))
+    both = read_answer(docker.run(*options, "/programs/way", "both", "libcuda.so.1", str(GIB)))
     assert [found["alloc"] for found in both] == [0, 2, 0]
 
 

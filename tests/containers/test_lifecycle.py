@@ -27,22 +27,22 @@ from .helpers import (
 )
 
 
-def busy(made: Engine, system: OwnSystem, programs: Path, *options: str) -> tuple[str, int]:
+def busy(site: Engine, system: OwnSystem, programs: Path, *options: str) -> tuple[str, int]:
     """A container that keeps the device busy: (id, host pid)."""
-    container = made.start_container(*(options or HALF), *at(programs), engine.BASE, "/programs/tenant")
+    container = site.start_container(*(options or HALF), *at(programs), engine.BASE, "/programs/tenant")
     (pid,) = until_attached(system, own_name(container))
     return container, pid
 
 
-def completed(made: Engine, container: str) -> int:
+def completed(site: Engine, container: str) -> int:
     """How many kernels a container's `tenant` has run."""
-    lines = made.cli("logs", "--tail", "1", container).stdout.splitlines()
+    lines = site.cli("logs", "--tail", "1", container).stdout.splitlines()
     return int(json.loads(lines[-1])["completed"]) if lines else 0
 
 
-def until_it_computes(made: Engine, container: str) -> None:
-    before = completed(made, container)
-    wait_for(f"work of {container[:12]}", lambda: completed(made, container) > before, 60)
+def until_it_computes(site: Engine, container: str) -> None:
+    before = completed(site, container)
+    wait_for(f"work of {container[:12]}", lambda: completed(site, container) > before, 60)
 
 
 def stat(pid: int) -> list[str]:
@@ -60,8 +60,8 @@ def parent(pid: int) -> int:
     return int(stat(pid)[1])
 
 
-def running(made: Engine, container: str) -> bool:
-    return made.cli("inspect", "-f", "{{.State.Running}}", container).stdout.strip() == "true"
+def running(site: Engine, container: str) -> bool:
+    return site.cli("inspect", "-f", "{{.State.Running}}", container).stdout.strip() == "true"
 
 
 def test_kill_releases_the_slice(either: Engine, system: OwnSystem, programs: Path) -> None:

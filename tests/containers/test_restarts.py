@@ -46,12 +46,12 @@ def containers_pid(system: OwnSystem, container: str) -> int:
     return found.containers[0].pid if found and found.containers else 0
 
 
-def until_again(made: Engine, system: OwnSystem, container: str, before: int) -> int:
-    def again() -> bool:
-        shown = made.cli("inspect", "-f", "{{.State.Pid}}", container).stdout.strip()
-        return shown not in ("", "0", str(before)) and int(shown) == containers_pid(system, container)
+def until_again(site: Engine, system: OwnSystem, container: str, old_pid: int) -> int:
+    def has_restarted() -> bool:
+        shown = site.cli("inspect", "-f", "{{.State.Pid}}", container).stdout.strip()
+        return shown not in ("", "0", str(old_pid)) and int(shown) == containers_pid(system, container)
 
-    until(f"the restart of {container[:12]}", again)
+    until(f"the restart of {container[:12]}", has_restarted)
     return containers_pid(system, container)
 
 

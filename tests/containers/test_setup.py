@@ -182,13 +182,13 @@ def test_podman(setup: Setup, engines_dir: Path, image_tar: Path, programs: Path
     del podman.env["CONTAINERS_CONF"]
     mount = 'mount --bind "$0" /etc/containers && exec "$@"'
 
-    def there(*words: str) -> subprocess.CompletedProcess[str]:
+    def run_there(*words: str) -> subprocess.CompletedProcess[str]:
         command = ["unshare", "-m", "--propagation", "slave", "sh", "-c", mount, str(etc), *words]
         return subprocess.run(command, env=podman.env, capture_output=True, text=True, timeout=120, check=False)
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         roots = ["--root", str(own / "p/root"), "--runroot", str(own / "p/runroot")]
-        return there(engine.find("podman") or "podman", *roots, *words)
+        return run_there(engine.find("podman") or "podman", *roots, *words)
 
     drop_in = etc / "containers.conf.d/vgpu.conf"
     try:
@@ -231,16 +231,16 @@ def test_containerd(
     file = tmp_path / "config.toml"
     containerd = engine.find("containerd") or "containerd"
 
-    def understood() -> str:
+    def dump_config() -> str:
         command = [containerd, "--config", str(file), "config", "dump"]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
     file.write_text('version = 2\n[plugins."io.containerd.grpc.v1.cri"]\n  sandbox_image = "pause"\n')
-    before, text = understood(), file.read_text()
+    before, text = dump_config(), file.read_text()
     assert "runtimes.runc]" in before
     done = setup("containerd", "--config", str(file))
     assert done.returncode == 0, done.stderr
-    after = understood()
+    after = dump_config()
     assert "runtimes.runc]" in after
     assert f'BinaryName = "{lib}/current/vgpu-runtime"' in after
     named = containerd_file.find_runtime_path(file)
@@ -251,4 +251,4 @@ def test_containerd(
     half_a_gpu_is_seen(view(containerd_engine.run(Path(named), *request, image, "setup", "/programs/view")))
     until_free(system)
     assert setup("containerd", "--config", str(file), "--undo").returncode == 0
-    assert (file.read_text(), understood(), lib.exists()) == (text, before, False)
+    assert (file.read_text(), dump_config(), lib.exists()) == (text, before, False)

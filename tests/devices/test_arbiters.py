@@ -36,8 +36,8 @@ class Tenant:
         os.eventfd_write(self.bell, 1)
 
 
-def make_share(least: int, most: int = 1000, uuid: str = UUID) -> Share:
-    return Share(uuid, least, most, 0, 1 << 28)
+def make_share(minimum: int, maximum: int = 1000, uuid: str = UUID) -> Share:
+    return Share(uuid, minimum, maximum, 0, 1 << 28)
 
 
 @pytest.fixture
@@ -182,11 +182,11 @@ def test_slices_that_use_nothing_are_not_looked_at_one_by_one(
     looks: list[int] = []
     add = _Usage.add
 
-    def counted(usage: _Usage, now_ns: int, *more: Any) -> bool:
+    def count_look(usage: _Usage, now_ns: int, *rest: Any) -> bool:
         looks.append(now_ns)
-        return add(usage, now_ns, *more)
+        return add(usage, now_ns, *rest)
 
-    monkeypatch.setattr(_Usage, "add", counted)
+    monkeypatch.setattr(_Usage, "add", count_look)
     for tick in range(700):
         arbiters.sample(1_000_000_000 + tick * 100_000_000, {})
     assert len(looks) == 2

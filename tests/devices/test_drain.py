@@ -33,14 +33,14 @@ sys.stdin.read()
 
 
 @contextmanager
-def made(*config: str) -> Iterator[OwnSystem]:
+def start_system(*config: str) -> Iterator[OwnSystem]:
     with tempfile.TemporaryDirectory(prefix="vgd-", dir="/tmp") as folder, OwnSystem(Path(folder), SIM, config) as one:
         yield one
 
 
 @pytest.fixture
 def system() -> Iterator[OwnSystem]:
-    with made() as one:
+    with start_system() as one:
         yield one
 
 
@@ -115,7 +115,7 @@ def test_what_has_a_whole_device_is_seen_while_it_has_it(system: OwnSystem, mode
 
 
 def test_a_daemon_starts_beside_a_device_that_is_taken_and_not_when_all_are() -> None:
-    with made() as system:
+    with start_system() as system:
         assert system.daemon
         system.daemon.stop()
         for index in ("0", "1"):
@@ -148,10 +148,10 @@ def test_memory_of_programs_outside_slices_is_not_offered(system: OwnSystem) -> 
 
 
 def test_excluded_devices_are_not_there() -> None:
-    with made("[devices]", 'exclude = ["1"]') as system:
+    with start_system("[devices]", 'exclude = ["1"]') as system:
         assert [d["index"] for d in devices(system)] == [0, 2]
         assert "no device '1' on this node" in refusal(system, "gpu", "drain", "1", "--reason", "x")
-    with made() as system:
+    with start_system() as system:
         assert system.daemon
         system.daemon.stop()
         (system.folder / "vgpud.toml").open("a").write('[devices]\nexclude = ["0", "1", "2"]\n')

@@ -36,7 +36,7 @@ def device(node: Node) -> Iterator[SimulatedDevice]:
 
 
 @pytest.fixture
-def started(node: Node, device: SimulatedDevice) -> Iterator[list[subprocess.Popen[str]]]:
+def programs(node: Node, device: SimulatedDevice) -> Iterator[list[subprocess.Popen[str]]]:
     """Programs that end with the test, stopped or not."""
     programs: list[subprocess.Popen[str]] = []
     yield programs
@@ -50,7 +50,7 @@ def serve(node: Node, device: SimulatedDevice, **policy: str) -> None:
     node.start("--device", "sim", "--sim-dir", str(device.directory))
 
 
-def past(device: SimulatedDevice, started: list[subprocess.Popen[str]], size: int, *socket: str) -> int:
+def start_bypass(device: SimulatedDevice, programs: list[subprocess.Popen[str]], size: int, *socket: str) -> int:
     """A program that bypasses the hook and is no service of root's; its pid once it has its memory."""
     library = paths.sim_lib_dir() / "libcuda.so.1"
     command = [
@@ -65,20 +65,20 @@ def past(device: SimulatedDevice, started: list[subprocess.Popen[str]], size: in
     if os.getuid() == 0 and not socket:
         env["AS"] = f"{OTHER_UID}:{OTHER_UID}"
     program = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    started.append(program)
+    programs.append(program)
     assert program.stdout and set(program.stdout.readline().split()) == {"0"}
     return program.pid
 
 
 def test_what_is_past_the_ledger_is_the_slices(
-    node: Node, device: SimulatedDevice, started: list[subprocess.Popen[str]]
+    node: Node, device: SimulatedDevice, programs: list[subprocess.Popen[str]]
 ) -> None:
     """Shown, and in the way of the slice's other programs; free again when the program has ended."""
     serve(node, device)
     node.create(spec={"mem_max_bytes": 2 * GIB, "mem_min_bytes": 2 * GIB})
     honest = client.attach(node.socket())
     report = borrow(honest, 512 * MIB)
-    pid = past(device, started, GIB, node.socket())
+    pid = start_bypass(device, programs, GIB, node.socket())
     shown = wait_until(lambda: (d := node.get().devices[0]).mem_unattributed_bytes and d, "the charge")
     assert shown.mem_unattributed_bytes == GIB + CONTEXT_BYTES
     assert shown.mem_used_bytes == 512 * MIB + GIB + CONTEXT_BYTES
@@ -89,7 +89,7 @@ def test_what_is_past_the_ledger_is_the_slices(
     assert node.messages("memory.past_ledger") == [], "below its limit"
     second = client.attach(node.socket())
     assert not asks(second, 512 * MIB), "256 MiB are left"
-    started[-1].kill()
+    programs[-1].kill()
     wait_until(lambda: not node.get().devices[0].mem_unattributed_bytes, "its end")
     assert asks(second, 512 * MIB)
     report.close()
@@ -117,25 +117,25 @@ def asks(tenant: client.Tenant, size: int) -> bool:
 
 
 def test_a_stranger_is_only_reported_by_default(
-    node: Node, device: SimulatedDevice, started: list[subprocess.Popen[str]]
+    node: Node, device: SimulatedDevice, programs: list[subprocess.Popen[str]]
 ) -> None:
     serve(node, device)
-    pid = past(device, started, GIB)
+    pid = start_bypass(device, programs, GIB)
     wait_until(lambda: node.messages("device.stranger"), "the notice")
-    assert not processes.is_stopped(pid) and started[-1].poll() is None
+    assert not processes.is_stopped(pid) and programs[-1].poll() is None
 
 
 @pytest.mark.parametrize("stands_still", [False, True])
 def test_a_stranger_is_killed(
-    node: Node, device: SimulatedDevice, started: list[subprocess.Popen[str]], stands_still: bool
+    node: Node, device: SimulatedDevice, programs: list[subprocess.Popen[str]], stands_still: bool
 ) -> None:
     serve(node, device, on_stranger="kill")
     node.create()
     tenant = client.attach(node.socket())
-    pid = past(device, started, GIB)
+    pid = start_bypass(device, programs, GIB)
     if stands_still:
         os.kill(pid, signal.SIGSTOP)
-    assert started[-1].wait(PATIENCE_S) == -signal.SIGKILL
+    assert programs[-1].wait(PATIENCE_S) == -signal.SIGKILL
     assert wait_until(lambda: node.messages("stranger.kill"), "the event") == [f"pid {pid} ({comm()}) was killed"]
     assert wait_until(lambda: node.messages("stranger.gone"), "its end")[0].startswith(f"pid {pid} ")
     assert len(node.processes()) == 1, "the tenant lives"
@@ -146,10 +146,10 @@ def comm() -> str:
     return Path("/proc/self/comm").read_text().strip()
 
 
-def test_a_stranger_is_frozen(node: Node, device: SimulatedDevice, started: list[subprocess.Popen[str]]) -> None:
+def test_a_stranger_is_frozen(node: Node, device: SimulatedDevice, programs: list[subprocess.Popen[str]]) -> None:
     """And again when a user lets it continue; said once."""
     serve(node, device, on_stranger="freeze")
-    pid = past(device, started, GIB)
+    pid = start_bypass(device, programs, GIB)
     wait_until(lambda: processes.is_stopped(pid), "the stop")
     os.kill(pid, signal.SIGCONT)
     wait_until(lambda: processes.is_stopped(pid), "the next stop")
@@ -159,22 +159,22 @@ def test_a_stranger_is_frozen(node: Node, device: SimulatedDevice, started: list
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root's programs")
 def test_what_root_runs_itself_is_left_alone(
-    node: Node, device: SimulatedDevice, started: list[subprocess.Popen[str]], monkeypatch: pytest.MonkeyPatch
+    node: Node, device: SimulatedDevice, programs: list[subprocess.Popen[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(f"{__name__}.OTHER_UID", 0)
     serve(node, device, on_stranger="kill")
-    past(device, started, GIB)
+    start_bypass(device, programs, GIB)
     assert "root's own" in wait_until(lambda: node.messages("stranger.kill"), "the event")[0]
-    assert started[-1].poll() is None
+    assert programs[-1].poll() is None
 
 
-def test_excess_is_killed(node: Node, device: SimulatedDevice, started: list[subprocess.Popen[str]]) -> None:
+def test_excess_is_killed(node: Node, device: SimulatedDevice, programs: list[subprocess.Popen[str]]) -> None:
     """An attached program that takes more than the slice has, past its ledger."""
     serve(node, device, on_excess="kill")
     node.create(spec={"mem_max_bytes": GIB, "mem_min_bytes": GIB})
     tenant = client.attach(node.socket())
-    past(device, started, 2 * GIB, node.socket())
-    assert started[-1].wait(PATIENCE_S) == -signal.SIGKILL
+    start_bypass(device, programs, 2 * GIB, node.socket())
+    assert programs[-1].wait(PATIENCE_S) == -signal.SIGKILL
     assert node.messages("memory.past_ledger")
     assert wait_until(lambda: node.messages("excess.kill"), "the event")
     assert wait_until(lambda: len(node.processes()) == 1, "its end"), "the other one lives"
@@ -207,22 +207,22 @@ def test_one_thread_that_stands_still_is_no_stopped_program(tmp_path: Path) -> N
     assert not is_stopped_with("tS") and not is_stopped_with("Z")
 
 
-def test_no_other_process_is_hit(node: Node, device: SimulatedDevice, started: list[subprocess.Popen[str]]) -> None:
+def test_no_other_process_is_hit(node: Node, device: SimulatedDevice, programs: list[subprocess.Popen[str]]) -> None:
     """A pid that the driver does not list any more may be another program's by now."""
-    pid = past(device, started, GIB)
+    pid = start_bypass(device, programs, GIB)
     act = Act(KILL, STRANGER, pid, "", "GPU-0", first=True)
     assert enforcement.carry_out(act, lambda: False, ()) == ""
-    assert started[-1].poll() is None
+    assert programs[-1].poll() is None
     assert "killed" in enforcement.carry_out(act, lambda: True, ())
-    assert started[-1].wait(PATIENCE_S) == -signal.SIGKILL
+    assert programs[-1].wait(PATIENCE_S) == -signal.SIGKILL
     assert enforcement.carry_out(act, lambda: True, ()) == "", "it has ended"
 
 
 def test_a_containers_program_is_frozen_by_its_cgroup(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: SimulatedDevice, started: list[subprocess.Popen[str]]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: SimulatedDevice, programs: list[subprocess.Popen[str]]
 ) -> None:
     """Where that cgroup is the one that we see, else it is stopped by a signal."""
-    pid = past(device, started, GIB)
+    pid = start_bypass(device, programs, GIB)
     cgroup = "/docker/" + "0123456789abcdef" * 4
     folder = tmp_path / cgroup.lstrip("/")
     folder.mkdir(parents=True)
@@ -241,9 +241,9 @@ def test_a_containers_program_is_frozen_by_its_cgroup(
 
 
 def test_a_program_of_a_paused_container_needs_no_freezing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: SimulatedDevice, started: list[subprocess.Popen[str]]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: SimulatedDevice, programs: list[subprocess.Popen[str]]
 ) -> None:
-    pid = past(device, started, GIB)
+    pid = start_bypass(device, programs, GIB)
     folder = tmp_path / "docker" / ("0123456789abcdef" * 4)
     folder.mkdir(parents=True)
     for name, text in {"procs": f"{pid}\n", "freeze": "1", "events": "populated 1\nfrozen 1\n"}.items():

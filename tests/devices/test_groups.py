@@ -24,7 +24,7 @@ def refuse(*_: Any) -> Any:
     raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
 
 
-def made(count: int) -> tuple[Devices, list[Device]]:
+def make_devices(count: int) -> tuple[Devices, list[Device]]:
     """Devices 10, 11, ... of a node."""
     shell = Devices.__new__(Devices)  # without a driver: handles are numbers here
     shell._handles = {f"GPU-{index}": index for index in range(count)}
@@ -32,17 +32,17 @@ def made(count: int) -> tuple[Devices, list[Device]]:
 
 
 def groups(count: int) -> tuple[int, ...]:
-    shell, devices = made(count)
+    shell, devices = make_devices(count)
     return shell.groups(devices)
 
 
 def nvlink(count: int) -> list[int | None]:
-    shell, devices = made(count)
+    shell, devices = make_devices(count)
     return [device.nvlink_group for device in shell._with_nvlink(tuple(devices))]
 
 
 @pytest.mark.parametrize(
-    ("links", "numa_of", "expected"),
+    ("links", "numa_of", "group_numbers"),
     [
         ({(0, 1), (2, 3)}, (0, 0, 0, 0), (0, 0, 2, 2)),  # NVLink comes before NUMA
         ({(0, 3), (1, 2), (2, 3)}, (0, 0, 1, 1), (0, 0, 0, 0)),  # linked through others
@@ -53,7 +53,10 @@ def nvlink(count: int) -> list[int | None]:
     ],
 )
 def test_nvlink_then_numa(
-    links: set[tuple[int, int]], numa_of: tuple[int, ...], expected: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+    links: set[tuple[int, int]],
+    numa_of: tuple[int, ...],
+    group_numbers: tuple[int, ...],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def status(a: int, b: int, index: int) -> int:
         assert index == pynvml.NVML_P2P_CAPS_INDEX_NVLINK
@@ -64,9 +67,9 @@ def test_nvlink_then_numa(
 
     monkeypatch.setattr(pynvml, "nvmlDeviceGetP2PStatus", status)
     monkeypatch.setattr(pynvml, "nvmlDeviceGetTopologyCommonAncestor", ancestor)
-    assert groups(4) == expected
+    assert groups(4) == group_numbers
     # what claims are matched by is NVLink alone, named after a device that keeps its index
-    assert nvlink(4) == ([10 + first for first in expected] if links else [None] * 4)
+    assert nvlink(4) == ([10 + first for first in group_numbers] if links else [None] * 4)
 
 
 def test_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

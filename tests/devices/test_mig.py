@@ -41,13 +41,13 @@ def test_what_comes_after_the_inventory_is_noticed(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(nvml.Devices, "_gpu", lambda self, index, handle: device(index))
     (tmp_path / "0000:01:00.0").mkdir()
 
-    def opened(*excluded: str, wanted: Sequence[str] = ()) -> nvml.Devices:
+    def open_devices(*excluded_uuids: str, wanted_uuids: Sequence[str] = ()) -> nvml.Devices:
         made = nvml.Devices("libc.so.6", "libc.so.6")
         made._handles["GPU-0"] = "gpu"
-        made.inventory(wanted, excluded)
+        made.inventory(wanted_uuids, excluded_uuids)
         return made
 
-    all_of_them, some, chosen = opened(), opened("nothing"), opened(wanted=["MIG-0"])
+    all_of_them, some, chosen = open_devices(), open_devices("nothing"), open_devices(wanted_uuids=["MIG-0"])
     assert not all_of_them.newcomers()
     gpu.parts = (*gpu.parts[:1], (2, 0, "H200 MIG 2g.35gb"))
     (tmp_path / "0000:02:00.0").mkdir()
@@ -56,7 +56,7 @@ def test_what_comes_after_the_inventory_is_noticed(monkeypatch: pytest.MonkeyPat
             "MIG-1": "the MIG instance MIG-1 (2g.35gb) of GPU 0",
             "0000:02:00.0": "the GPU at 0000:02:00.0",
         }
-    assert not chosen.newcomers() and not opened().newcomers()
+    assert not chosen.newcomers() and not open_devices().newcomers()
 
 
 class FakeGpu:
@@ -120,7 +120,7 @@ def test_a_name_without_a_profile(monkeypatch: pytest.MonkeyPatch, has: Any, pro
 
 
 @pytest.mark.parametrize(
-    ("about", "meant"),
+    ("about", "answers"),
     [
         ((1, 0), [True, False, False]),
         ((1, mig.NO_INSTANCE), [True, True, False]),
@@ -129,10 +129,10 @@ def test_a_name_without_a_profile(monkeypatch: pytest.MonkeyPatch, has: Any, pro
     ],
 )
 def test_which_instances_a_report_is_about(
-    monkeypatch: pytest.MonkeyPatch, about: tuple[int, int], meant: list[bool]
+    monkeypatch: pytest.MonkeyPatch, about: tuple[int, int], answers: list[bool]
 ) -> None:
     FakeGpu((1, 0, "MIG 1c"), (1, 1, "MIG 1c"), (2, 0, "MIG 1g")).install(monkeypatch)
-    assert [one.is_affected(*about) for one in mig.instances(object())] == meant
+    assert [one.is_affected(*about) for one in mig.instances(object())] == answers
 
 
 def test_a_gpu_without_mig_mode_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +144,7 @@ def test_a_gpu_without_mig_mode_has_none(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> nvml.Devices:
+def mig_devices(monkeypatch: pytest.MonkeyPatch) -> nvml.Devices:
     """GPU 0 with the instances MIG-0 and MIG-1, as an NVML lists it that answers for the GPU when asked of one."""
     gpu = FakeGpu((1, 0, "H200 MIG 1g.18gb"), (2, 0, "H200 MIG 1g.18gb"))
     gpu.install(monkeypatch)
@@ -157,17 +157,19 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> nvml.Devices:
 
 
 def test_an_instance_is_not_held_by_the_mig_mode_of_its_gpu(
-    opened: nvml.Devices, monkeypatch: pytest.MonkeyPatch
+    mig_devices: nvml.Devices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pynvml, "nvmlDeviceGetComputeMode", lambda _: 0)
     monkeypatch.setattr(pynvml, "nvmlDeviceGetMPSComputeRunningProcesses", lambda _: [])
-    assert opened.holder("MIG-0") is None
-    opened._handles["GPU-1"] = object()
-    held = opened.holder("GPU-1")
+    assert mig_devices.holder("MIG-0") is None
+    mig_devices._handles["GPU-1"] = object()
+    held = mig_devices.holder("GPU-1")
     assert held and held.what == "MIG mode"
 
 
-def test_faults_are_of_the_instances_that_are_shared(opened: nvml.Devices, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_faults_are_of_the_instances_that_are_shared(
+    mig_devices: nvml.Devices, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Excluded ones, and another daemon's, are none of ours; one report is registered for once."""
     registered: list[Any] = []
     no_instance = mig.NO_INSTANCE
@@ -176,22 +178,24 @@ def test_faults_are_of_the_instances_that_are_shared(opened: nvml.Devices, monke
     monkeypatch.setattr(pynvml, "nvmlDeviceRegisterEvents", lambda handle, *_: registered.append(handle))
     monkeypatch.setattr(pynvml, "nvmlEventSetWait_v2", lambda *_: reports.pop() if reports else None)
     monkeypatch.setattr(pynvml, "nvmlDeviceGetUUID", lambda _: "GPU-0")
-    opened.watch_faults()
-    assert registered == [opened._gpus["MIG-0"]]
-    del opened._handles["MIG-1"]
-    assert opened.faults() == [("MIG-0", 79)]
+    mig_devices.watch_faults()
+    assert registered == [mig_devices._gpus["MIG-0"]]
+    del mig_devices._handles["MIG-1"]
+    assert mig_devices.faults() == [("MIG-0", 79)]
 
 
-def test_indices_of_gpus_stay_below_those_of_instances(opened: nvml.Devices, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_indices_of_gpus_stay_below_those_of_instances(
+    mig_devices: nvml.Devices, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """GPU 100 and instance 0 of GPU 0 would be one name."""
     monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", lambda: 101)
     with pytest.raises(DriverError, match="NVML lists 101 GPUs: vgpud can name 100, the indices from 100 on are MIG"):
-        opened.inventory()
+        mig_devices.inventory()
     monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", lambda: 100)
     listed: list[int] = []
-    monkeypatch.setattr(opened, "_find_devices", lambda index: listed.append(index) or [])
+    monkeypatch.setattr(mig_devices, "_find_devices", lambda index: listed.append(index) or [])
     with pytest.raises(DriverError, match="the driver lists no device"):
-        opened.inventory()
+        mig_devices.inventory()
     assert listed == list(range(100))
 
 

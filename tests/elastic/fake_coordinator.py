@@ -81,7 +81,7 @@ class Coordinator(stubs.JobServiceServicer):
         begun = []
         for number in range(len(self.processes), len(self.processes) + count):
             env = os.environ | self.environment() | {"VGPU_WORKER": str(number)}
-            self.processes[number] = Forked(self.options, env, self.out(number), self.err(number))
+            self.processes[number] = Forked(self.options, env, self.out_path(number), self.err_path(number))
             begun.append(number)
         return begun
 
@@ -89,14 +89,16 @@ class Coordinator(stubs.JobServiceServicer):
         """Of a program of the job."""
         return {"VGPU_JOB_ID": str(JOB_ID), "VGPU_JOB_ATTEMPT": "1", "VGPU_HOST": f"unix://{self.socket}"}
 
-    def out(self, number: int) -> Path:
+    def out_path(self, number: int) -> Path:
         return self.folder / f"worker-{number}.out"
 
-    def err(self, number: int) -> Path:
+    def err_path(self, number: int) -> Path:
         return self.folder / f"worker-{number}.err"
 
     def lines(self, number: int) -> list[str]:
-        return self.out(number).read_text().rpartition("\n")[0].splitlines() if self.out(number).exists() else []
+        return (
+            self.out_path(number).read_text().rpartition("\n")[0].splitlines() if self.out_path(number).exists() else []
+        )
 
     def wait_ready(self, numbers: Sequence[int]) -> None:
         wait_for(f"workers {numbers}", lambda: self._ready >= set(numbers))
@@ -117,7 +119,7 @@ class Coordinator(stubs.JobServiceServicer):
         alive = [n for n in self.memberships[-1].workers if self.processes[n].poll() is None]
         return self.set(alive, "a worker has died")
 
-    def said(self, generation: int, field: str) -> list[pb.WorkRequest]:
+    def messages(self, generation: int, field: str) -> list[pb.WorkRequest]:
         """The messages about a generation that have this field."""
         with self._lock:
             return [r for r in self.requests if r.generation == generation and getattr(r, field)]
@@ -126,9 +128,10 @@ class Coordinator(stubs.JobServiceServicer):
         """Until all of it have joined; their messages."""
         workers = set(self.memberships[generation - 1].workers)
         wait_for(
-            f"all of {workers} in {generation}", lambda: {r.worker for r in self.said(generation, "joined")} >= workers
+            f"all of {workers} in {generation}",
+            lambda: {r.worker for r in self.messages(generation, "joined")} >= workers,
         )
-        return self.said(generation, "joined")
+        return self.messages(generation, "joined")
 
     def wait_ended(self, numbers: Sequence[int]) -> list[int]:
         """Their exit codes."""

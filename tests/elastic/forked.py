@@ -13,8 +13,8 @@ PROGRAM = "benchmarks.elastic.train"
 _context = multiprocessing.get_context("forkserver")
 
 
-def _run(options: Sequence[str], env: Mapping[str, str], out: Path, err: Path) -> None:
-    for number, path in ((1, out), (2, err)):
+def _run(options: Sequence[str], env: Mapping[str, str], out_path: Path, err_path: Path) -> None:
+    for number, path in ((1, out_path), (2, err_path)):
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         os.dup2(descriptor, number)
         os.close(descriptor)
@@ -27,9 +27,9 @@ def _run(options: Sequence[str], env: Mapping[str, str], out: Path, err: Path) -
 class Forked:
     """One of them, with what tests need of a subprocess.Popen."""
 
-    def __init__(self, options: Sequence[str], env: Mapping[str, str], out: Path, err: Path) -> None:
+    def __init__(self, options: Sequence[str], env: Mapping[str, str], out_path: Path, err_path: Path) -> None:
         _context.set_forkserver_preload(["torch", "torch._dynamo", "numpy", "grpc", PROGRAM])
-        self._process = _context.Process(target=_run, args=(options, dict(env), out, err), daemon=True)
+        self._process = _context.Process(target=_run, args=(options, dict(env), out_path, err_path), daemon=True)
         self._process.start()
         assert self._process.pid
         self.pid = self._process.pid

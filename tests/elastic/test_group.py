@@ -36,11 +36,11 @@ def test_who_knows_of_a_later_generation_does_not_wait(store: Any) -> None:
 
 
 def test_who_hears_of_it_when_others_have_continued_goes_with_them(store: Any) -> None:
-    def heard() -> bool:
+    def meet_other() -> bool:
         assert group.meet(store, 2, lambda: False)  # the other comes, finds us there, and goes
         return True
 
-    assert group.meet(store, 2, heard)
+    assert group.meet(store, 2, meet_other)
 
 
 def test_a_store_is_on_the_loopback_and_reached_by_its_address() -> None:
@@ -68,12 +68,12 @@ class Kept:
     def state_dict(self) -> dict[str, int]:
         return {"value": self.value}
 
-    def load_state_dict(self, given: dict[str, int]) -> None:
-        self.value = given["value"]
+    def load_state_dict(self, state_dict: dict[str, int]) -> None:
+        self.value = state_dict["value"]
 
 
 @pytest.mark.parametrize(
-    ("steps", "source", "taken"),
+    ("steps", "source", "receives"),
     [
         ([4, 5, 5, -1], 1, [True, False, False, True]),
         ([-1, -1], 0, [False, True]),
@@ -82,11 +82,11 @@ class Kept:
     ],
 )
 def test_who_has_done_most_gives_its_state(
-    monkeypatch: pytest.MonkeyPatch, steps: list[int], source: int | None, taken: list[bool]
+    monkeypatch: pytest.MonkeyPatch, steps: list[int], source: int | None, receives: list[bool]
 ) -> None:
     sent: list[Any] = []
 
-    def gathered(tensors: list[Any], own: Any) -> None:
+    def gather(tensors: list[Any], own: Any) -> None:
         for tensor, number in zip(tensors, steps, strict=True):
             tensor.fill_(number)
 
@@ -106,13 +106,13 @@ def test_who_has_done_most_gives_its_state(
         return state.agree([kept], steps[rank]), kept.value
 
     monkeypatch.setattr(state.dist, "get_world_size", lambda: len(steps))
-    monkeypatch.setattr(state.dist, "all_gather", gathered)
+    monkeypatch.setattr(state.dist, "all_gather", gather)
     if source is not None:
         assert as_rank(source) == (False, source)
     assert bool(sent) == (source is not None)
     for rank in range(len(steps)):
         if rank != source:
-            assert as_rank(rank) == (taken[rank], source if taken[rank] else rank)
+            assert as_rank(rank) == (receives[rank], source if receives[rank] else rank)
 
 
 def test_a_group_that_fails_again_and_again_is_the_programs_fault(tmp_path: Any, capsys: Any) -> None:

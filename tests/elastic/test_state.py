@@ -16,22 +16,22 @@ class Wire:
     """What torch.distributed's broadcast would carry: the first pass is the source's, the second the newcomer's."""
 
     def __init__(self) -> None:
-        self.sent: list[Any] = []
+        self.tensors: list[Any] = []
 
     def send(self, tensor: Any, source: int) -> None:
-        self.sent.append(tensor.clone())
+        self.tensors.append(tensor.clone())
 
     def receive(self, tensor: Any, source: int) -> None:
-        tensor.copy_(self.sent.pop(0))
+        tensor.copy_(self.tensors.pop(0))
 
 
-def carried(monkeypatch: pytest.MonkeyPatch, states: list[Any]) -> list[Any]:
+def send_states(monkeypatch: pytest.MonkeyPatch, states: list[Any]) -> list[Any]:
     wire = Wire()
     monkeypatch.setattr(state.dist, "broadcast", wire.send)
     state._send(states, 0)
     monkeypatch.setattr(state.dist, "broadcast", wire.receive)
     found = state._receive(0)
-    assert not wire.sent
+    assert not wire.tensors
     return found
 
 
@@ -48,7 +48,7 @@ def carried(monkeypatch: pytest.MonkeyPatch, states: list[Any]) -> list[Any]:
     ],
 )
 def test_tensors_of_all_types(monkeypatch: pytest.MonkeyPatch, tensor: Any) -> None:
-    (found,) = carried(monkeypatch, [{"a": [tensor, (1, "b", None)], 3: {"c": tensor}}])
+    (found,) = send_states(monkeypatch, [{"a": [tensor, (1, "b", None)], 3: {"c": tensor}}])
     assert found["a"][1] == (1, "b", None)
     for made in (found["a"][0], found[3]["c"]):
         assert made.dtype == tensor.dtype and torch.equal(made, tensor)
@@ -59,7 +59,7 @@ def test_an_optimizer_continues_as_it_was(monkeypatch: pytest.MonkeyPatch) -> No
     optimizers = [torch.optim.Adam(model.parameters()) for model in models]
     models[0](torch.ones(1, 3)).sum().backward()
     optimizers[0].step()
-    found = carried(monkeypatch, [models[0].state_dict(), optimizers[0].state_dict()])
+    found = send_states(monkeypatch, [models[0].state_dict(), optimizers[0].state_dict()])
     models[1].load_state_dict(found[0])
     optimizers[1].load_state_dict(found[1])
     for model, optimizer in zip(models, optimizers, strict=True):
@@ -72,14 +72,14 @@ def test_an_optimizer_continues_as_it_was(monkeypatch: pytest.MonkeyPatch) -> No
 def test_random_numbers_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     import numpy
 
-    def drawn() -> tuple[float, float, float]:
+    def draw_numbers() -> tuple[float, float, float]:
         return float(torch.rand(())), random.random(), float(numpy.random.rand())
 
-    (found,) = carried(monkeypatch, [state._random_state()])
-    wanted = drawn()
-    assert drawn() != wanted
+    (found,) = send_states(monkeypatch, [state._random_state()])
+    wanted = draw_numbers()
+    assert draw_numbers() != wanted
     state._set_random_state(found)
-    assert drawn() == wanted
+    assert draw_numbers() == wanted
 
 
 class Bomb:
@@ -89,14 +89,16 @@ class Bomb:
 
 def test_what_arrives_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(state.StateError, match="pytest"):
-        carried(monkeypatch, [{"a": Bomb()}])
+        send_states(monkeypatch, [{"a": Bomb()}])
 
 
 def test_numbers_of_numpy_are_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     """A learning rate that numpy has computed does not end a job hours later, when the first newcomer comes."""
     import numpy
 
-    assert carried(monkeypatch, [{"lr": numpy.float64(0.5), "best": [numpy.int32(3)]}]) == [{"lr": 0.5, "best": [3]}]
+    assert send_states(monkeypatch, [{"lr": numpy.float64(0.5), "best": [numpy.int32(3)]}]) == [
+        {"lr": 0.5, "best": [3]}
+    ]
 
 
 def test_state_that_cannot_be_sent_is_refused_at_the_start() -> None:

@@ -30,9 +30,9 @@ def peers(tmp_path: Path) -> Iterator[Coordinator]:
         yield coordinator
 
 
-def begin(peers: Coordinator, count: int, later: int = 0) -> list[int]:
+def begin(peers: Coordinator, count: int, spare_count: int = 0) -> list[int]:
     """So many workers that work together, and some more that are ready; the numbers of these."""
-    numbers = peers.start(count + later)
+    numbers = peers.start(count + spare_count)
     peers.wait_ready(numbers)
     peers.wait_joined(peers.set(numbers[:count]))
     return numbers[count:]
@@ -57,7 +57,7 @@ def curve(peers: Coordinator, numbers: Sequence[int]) -> dict[int, float]:
     return found
 
 
-def alone(tmp_path: Path, *options: str) -> dict[int, float]:
+def train_alone(tmp_path: Path, *options: str) -> dict[int, float]:
     """The same training by one worker, without a daemon."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("VGPU_")}
     out = tmp_path / "alone.out"
@@ -66,13 +66,15 @@ def alone(tmp_path: Path, *options: str) -> dict[int, float]:
     return {line["step"]: line["loss"] for line in lines if line["event"] == "step"}
 
 
-def same(found: dict[int, float], wanted: dict[int, float]) -> None:
-    assert sorted(found) == sorted(wanted)
-    assert [found[step] for step in sorted(found)] == pytest.approx([wanted[s] for s in sorted(wanted)], rel=1e-9)
+def check_same_losses(losses: dict[int, float], reference: dict[int, float]) -> None:
+    assert sorted(losses) == sorted(reference)
+    assert [losses[step] for step in sorted(losses)] == pytest.approx(
+        [reference[s] for s in sorted(reference)], rel=1e-9
+    )
 
 
 def test_grows_and_shrinks_with_the_curve_of_one(peers: Coordinator, tmp_path: Path) -> None:
-    newcomers = begin(peers, 1, later=3)
+    newcomers = begin(peers, 1, spare_count=3)
     pids = {number: process.pid for number, process in peers.processes.items()}
     grown = peers.set([0, *newcomers])
     joined = peers.wait_joined(grown)
@@ -82,7 +84,7 @@ def test_grows_and_shrinks_with_the_curve_of_one(peers: Coordinator, tmp_path: P
     peers.wait_joined(shrunk)
     assert peers.wait_ended([2, 3]) == [0, 0]
     assert peers.wait_ended([0, 1]) == [0, 0]
-    same(curve(peers, range(4)), alone(tmp_path, "--steps", STEPS))
+    check_same_losses(curve(peers, range(4)), train_alone(tmp_path, "--steps", STEPS))
     assert all({line["pid"] for line in steps_of(peers, n)} == {pids[n]} for n in range(4))
     assert {line["workers"] for line in steps_of(peers, 0)} == {1, 4, 2}
     assert all(r.idle_seconds == 0 for r in joined if r.worker)
@@ -97,8 +99,8 @@ def test_a_worker_that_is_killed_costs_no_step(peers: Coordinator, tmp_path: Pat
     again = peers.replace_dead()
     peers.wait_joined(again)
     assert peers.wait_ended([0, 2]) == [0, 0]
-    assert {r.worker for r in peers.said(1, "lost")} <= {0, 2}
-    same(curve(peers, [0, 2]), alone(tmp_path, "--steps", STEPS))
+    assert {r.worker for r in peers.messages(1, "lost")} <= {0, 2}
+    check_same_losses(curve(peers, [0, 2]), train_alone(tmp_path, "--steps", STEPS))
 
 
 @pytest.mark.parametrize("rank", [0, 1, 3])
@@ -114,11 +116,11 @@ def test_a_worker_that_waits_only_for_survivors_hears_of_a_death_too(
     peers.wait_joined(peers.replace_dead())
     left = [number for number in range(4) if number != rank]
     assert peers.wait_ended(left) == [0, 0, 0]
-    same(curve(peers, range(4)), alone(tmp_path, "--steps", STEPS))
+    check_same_losses(curve(peers, range(4)), train_alone(tmp_path, "--steps", STEPS))
 
 
 def test_the_first_dies_before_its_store_is_known(peers: Coordinator, tmp_path: Path) -> None:
-    newcomers = begin(peers, 2, later=1)
+    newcomers = begin(peers, 2, spare_count=1)
     peers.withholds_store = True
     peers.set([0, 1, *newcomers])
     peers.processes[0].kill()
@@ -126,11 +128,11 @@ def test_the_first_dies_before_its_store_is_known(peers: Coordinator, tmp_path: 
     peers.withholds_store = False
     peers.wait_joined(peers.replace_dead())
     assert peers.wait_ended([1, 2]) == [0, 0]
-    same(curve(peers, [0, 1, 2]), alone(tmp_path, "--steps", STEPS))
+    check_same_losses(curve(peers, [0, 1, 2]), train_alone(tmp_path, "--steps", STEPS))
 
 
 def test_a_newcomer_dies_while_others_wait_for_it(peers: Coordinator, tmp_path: Path) -> None:
-    (newcomer,) = begin(peers, 2, later=1)
+    (newcomer,) = begin(peers, 2, spare_count=1)
     os.kill(peers.processes[newcomer].pid, signal.SIGSTOP)  # so it never joins the meeting
     peers.set([0, 1, newcomer])
     time.sleep(1.0)
@@ -138,7 +140,7 @@ def test_a_newcomer_dies_while_others_wait_for_it(peers: Coordinator, tmp_path: 
     peers.processes[newcomer].wait()
     peers.wait_joined(peers.replace_dead())
     assert peers.wait_ended([0, 1]) == [0, 0]
-    same(curve(peers, [0, 1]), alone(tmp_path, "--steps", STEPS))
+    check_same_losses(curve(peers, [0, 1]), train_alone(tmp_path, "--steps", STEPS))
 
 
 def test_training_continues_while_the_daemon_is_away(peers: Coordinator, tmp_path: Path) -> None:
@@ -152,13 +154,13 @@ def test_training_continues_while_the_daemon_is_away(peers: Coordinator, tmp_pat
     assert {r.generation for r in peers.requests[:1]} == {1}, "says what it works in"
     peers.wait_joined(peers.set([1]))
     assert peers.wait_ended([0, 1]) == [0, 0]
-    same(curve(peers, [0, 1]), alone(tmp_path, "--steps", STEPS))
+    check_same_losses(curve(peers, [0, 1]), train_alone(tmp_path, "--steps", STEPS))
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_whatever_happens_the_curve_is_that_of_one(peers: Coordinator, tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
-    ready = begin(peers, 2, later=6)
+    ready = begin(peers, 2, spare_count=6)
     for _ in range(6):
         at = last_step(peers, peers.memberships[-1].workers[0])
         steps = chance.randrange(4)  # 0: while the change before is under way
@@ -175,7 +177,7 @@ def test_whatever_happens_the_curve_is_that_of_one(peers: Coordinator, tmp_path:
             peers.set([*kept, *come])
     last = list(peers.memberships[-1].workers)
     assert peers.wait_ended(last) == [0] * len(last)
-    same(curve(peers, range(8)), alone(tmp_path, "--steps", STEPS))
+    check_same_losses(curve(peers, range(8)), train_alone(tmp_path, "--steps", STEPS))
 
 
 def test_a_batch_of_the_daemons(tmp_path: Path) -> None:
@@ -187,7 +189,7 @@ def test_a_batch_of_the_daemons(tmp_path: Path) -> None:
 
 
 def test_a_batch_that_grows_with_the_workers(peers: Coordinator) -> None:
-    ready = begin(peers, 1, later=2)
+    ready = begin(peers, 1, spare_count=2)
     peers.batch = 90
     peers.wait_joined(peers.set([0, *ready]))
     assert peers.wait_ended([0, *ready]) == [0, 0, 0]
@@ -202,7 +204,7 @@ def test_more_workers_than_samples(tmp_path: Path) -> None:
     with Coordinator(tmp_path, [*PROGRAM, "--steps", "8", "--batch", "2"]) as peers:
         begin(peers, 3)
         assert peers.wait_ended([0, 1, 2]) == [0, 0, 0]
-        same(curve(peers, range(3)), alone(tmp_path, "--steps", "8", "--batch", "2"))
+        check_same_losses(curve(peers, range(3)), train_alone(tmp_path, "--steps", "8", "--batch", "2"))
 
 
 def test_a_straggler_shows_in_what_the_others_wait(tmp_path: Path) -> None:
@@ -212,7 +214,7 @@ def test_a_straggler_shows_in_what_the_others_wait(tmp_path: Path) -> None:
         assert peers.wait_ended([0, 1]) == [0, 0]
         work_s = {}
         for number in (0, 1):
-            said = [r for r in peers.said(1, "steps") if r.worker == number]
+            said = [r for r in peers.messages(1, "steps") if r.worker == number]
             assert all(0 <= r.waited_seconds <= r.seconds for r in said)
             work_s[number] = sum(r.seconds - r.waited_seconds for r in said) / sum(r.steps for r in said)
             assert sum(r.steps for r in said) == 39, "all but the first"
@@ -225,4 +227,4 @@ def test_a_job_that_is_not_known_ends_with_a_line(tmp_path: Path) -> None:
         peers.answers = False
         peers.start(1)
         assert peers.wait_ended([0]) == [1]
-        assert "there is no job 7" in peers.err(0).read_text().splitlines()[-1]
+        assert "there is no job 7" in peers.err_path(0).read_text().splitlines()[-1]

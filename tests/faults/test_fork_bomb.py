@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def programs_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bomb")
     build(folder, TENANT, HERE / "bomb.c", HERE / "victim.c")
     return folder
@@ -47,13 +47,13 @@ def kernels_of(neighbour: Part, work: Callable[[], object]) -> int:
 
 @pytest.mark.parametrize("bound", ["processes_per_slice_max", "processes_per_user_max"])
 def test_a_fork_bomb_is_bounded_and_harms_no_other_tenant(
-    make_system: Callable[..., OwnSystem], built: Path, bound: str
+    make_system: Callable[..., OwnSystem], programs_dir: Path, bound: str
 ) -> None:
     system = make_system(SIM, (f"{bound} = {BOUND}",))
     assert system.daemon
     page = system.sim_dir / state_page.PAGE_NAME
     table = Path(f"/proc/{system.daemon.process.pid}/fd")
-    neighbour = system.run("neighbour", ["--gpus", "0.5", "--mem", "1G"], [str(built / "tenant"), "250"])
+    neighbour = system.run("neighbour", ["--gpus", "0.5", "--mem", "1G"], [str(programs_dir / "tenant"), "250"])
     wait_until(lambda: newest(neighbour) > 0, "the neighbour's first kernel")
     system.run("short", ["--gpus", "0.1", "--mem", "256M"], ["cat"], talk=True)
     bomb = system.run("bomb", ["--gpus", "0.3", "--mem", "32G"], ["sh", "-c", "cat; cat"], talk=True)
@@ -62,7 +62,7 @@ def test_a_fork_bomb_is_bounded_and_harms_no_other_tenant(
     def run_short() -> None:
         """Programs of another slice start meanwhile."""
         for _ in range(3):
-            part = system.run("short", [], [str(built / "victim"), "0", "1048576"])
+            part = system.run("short", [], [str(programs_dir / "victim"), "0", "1048576"])
             assert part.process.wait(60) == 0 and part.output_file.read_text().split() == ["full", "0"], (
                 part.error_file.read_text()
             )
@@ -71,7 +71,7 @@ def test_a_fork_bomb_is_bounded_and_harms_no_other_tenant(
     # a user's bound is for all of its slices, and these are all of one user: its own further programs are refused
     meanwhile = run_short if bound == "processes_per_slice_max" else lambda: time.sleep(2)
     quiet = kernels_of(neighbour, meanwhile)
-    explosion = system.run("bomb", [], [str(built / "bomb"), str(PROCESSES)], talk=True)
+    explosion = system.run("bomb", [], [str(programs_dir / "bomb"), str(PROCESSES)], talk=True)
     wait_until(lambda: len(explosion.output_file.read_text().split()) >= PROCESSES, "all answers")
     answers = explosion.output_file.read_text().split()
     attached = answers.count("0")

@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("killed")]
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def programs_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the library with failpoints, and the victim."""
     folder = tmp_path_factory.mktemp("failpoints")
     sys.path.insert(0, str(ROOT / "shim"))
@@ -47,16 +47,18 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Victims:
     """A slice for programs that are killed, beside a tenant that saturates the device."""
 
-    def __init__(self, system: OwnSystem, built: Path) -> None:
-        self.system, self._built = system, built
-        self.neighbour = system.run("neighbour", ["--gpus", "0.5", "--mem", "4G"], [str(built / "tenant"), "250"])
+    def __init__(self, system: OwnSystem, programs_dir: Path) -> None:
+        self.system, self._programs_dir = system, programs_dir
+        self.neighbour = system.run(
+            "neighbour", ["--gpus", "0.5", "--mem", "4G"], [str(programs_dir / "tenant"), "250"]
+        )
         wait_until(lambda: self.completed() > 0, "the neighbour's first kernel")
         self.keeper = system.run(
             "victim", ["--gpus", "0.25", "--mem", f"{SLICE_BYTES}"], ["sh", "-c", "env; exec cat"], talk=True
         )
         wait_until(lambda: "VGPU_SOCKET=" in self.keeper.output_file.read_text(), "the slice's environment")
         lines = [line.partition("=") for line in self.keeper.output_file.read_text().splitlines() if "=" in line]
-        self.env = {name: value for name, _, value in lines} | {"LD_PRELOAD": str(built / "libvgpu.so")}
+        self.env = {name: value for name, _, value in lines} | {"LD_PRELOAD": str(programs_dir / "libvgpu.so")}
         self.quiet_bytes = self.device().used_bytes
 
     def completed(self) -> int:
@@ -69,7 +71,7 @@ class Victims:
         return state_page.read(self.system.sim_dir / state_page.PAGE_NAME).devices[0]
 
     def run(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-        command = [str(self._built / "victim"), *arguments]
+        command = [str(self._programs_dir / "victim"), *arguments]
         return subprocess.run(command, env=self.env | env, capture_output=True, text=True, timeout=120, check=False)
 
     def stores(self) -> list[str]:
@@ -98,8 +100,8 @@ class Victims:
 
 
 @pytest.fixture
-def victims(system: OwnSystem, built: Path) -> Victims:
-    return Victims(system, built)
+def victims(system: OwnSystem, programs_dir: Path) -> Victims:
+    return Victims(system, programs_dir)
 
 
 def cases(stores: list[str]) -> list[tuple[str, int, int]]:

@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from tests.runtime.supervisors import ENVIRONMENT, USER, cgroups_left, end_all, eventually, is_alive
+from tests.runtime.supervisors import ENVIRONMENT, USER, cgroups_left, end_all, is_alive, wait_until
 from vgpud import paths
 from vgpud.host import processes
 from vgpud.jobs import runner as shell
@@ -102,7 +102,7 @@ def on_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., N
 
 
 async def until(what: str, ready: Callable[[], Any]) -> None:
-    await asyncio.to_thread(eventually, what, ready)
+    await asyncio.to_thread(wait_until, what, ready)
 
 
 @on_a_loop

@@ -41,7 +41,7 @@ def on_h100(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "_device", lambda settings, wanted: "NVIDIA H100 80GB HBM3")
 
 
-def said(capsys: pytest.CaptureFixture[str], *args: object) -> tuple[int, str, str]:
+def run_cli(capsys: pytest.CaptureFixture[str], *args: object) -> tuple[int, str, str]:
     code = invoke([str(arg) for arg in args])
     out, err = capsys.readouterr()
     return code, out, err
@@ -54,7 +54,7 @@ def test_choices_are_those_that_are_known() -> None:
 
 
 def test_a_model_of_a_family_that_is_known(capsys: pytest.CaptureFixture[str], mlp: Path) -> None:
-    code, out, err = said(capsys, "predict", mlp, "--gpu", "a100-40g", "--batch", 256)
+    code, out, err = run_cli(capsys, "predict", mlp, "--gpu", "a100-40g", "--batch", 256)
     assert code == 0, err
     lines = [line.split() for line in out.splitlines()]
     assert lines[0] == ["WHAT", "PREDICTED", "FROM", "TO", "BY"]
@@ -64,7 +64,7 @@ def test_a_model_of_a_family_that_is_known(capsys: pytest.CaptureFixture[str], m
 
 
 def test_json(capsys: pytest.CaptureFixture[str], mlp: Path) -> None:
-    code, out, _err = said(capsys, "predict", mlp, "--gpu", "h200", "--batch", 128, "-o", "json")
+    code, out, _err = run_cli(capsys, "predict", mlp, "--gpu", "h200", "--batch", 128, "-o", "json")
     found = json.loads(out)
     assert code == 0
     assert (found["gpu"], found["batch"], found["precision"], found["family"]) == ("h200", 128, "fp32", "mlp")
@@ -72,19 +72,19 @@ def test_json(capsys: pytest.CaptureFixture[str], mlp: Path) -> None:
     for name in ("utilisation", "memory_bytes"):
         assert 0 <= found[name]["low"] <= found[name]["value"] <= found[name]["high"]
     assert found["features"]["peak_flops"] == 67e12 and found["features"]["element_bytes"] == 4
-    _code, out, _err = said(capsys, "predict", mlp, "--gpu", "h200", "--precision", "bf16", "-o", "json")
+    _code, out, _err = run_cli(capsys, "predict", mlp, "--gpu", "h200", "--precision", "bf16", "-o", "json")
     found = json.loads(out)
     assert found["features"]["peak_flops"] == 989e12 and found["features"]["element_bytes"] == 2
 
 
 def test_out_of_range_has_no_figures_but_memory(capsys: pytest.CaptureFixture[str], cnn: Path) -> None:
-    code, out, err = said(capsys, "predict", cnn, "--gpu", "h200")
+    code, out, err = run_cli(capsys, "predict", cnn, "--gpu", "h200")
     assert code == 0
     rows = [line.split() for line in out.splitlines()[1:]]
     assert rows[0] == ["utilisation", "-", "-", "-", "out", "of", "range"]
     assert rows[2][0] == "memory" and rows[2][-1] == "graph"
     assert "out of range" in err and "convolutions" in err
-    _code, out, _err = said(capsys, "predict", cnn, "--gpu", "h200", "-o", "json")
+    _code, out, _err = run_cli(capsys, "predict", cnn, "--gpu", "h200", "-o", "json")
     found = json.loads(out)
     assert found["utilisation"] is None and found["in_range"] is False and found["memory_by"] == "graph"
 
@@ -97,7 +97,7 @@ def test_unknown_operations_are_out_of_range_whatever_the_sizes(
         helper.make_node("Gelu9", ["h"], ["y"], domain="ours"),
     ]
     path = file(tmp_path / "m.onnx", nodes, {"x": (64, 512)}, [weight("w", 512, 512)])
-    code, _out, err = said(capsys, "predict", path, "--gpu", "a100-40g")
+    code, _out, err = run_cli(capsys, "predict", path, "--gpu", "a100-40g")
     assert code == 0 and "out of range: the cost of ours.Gelu9 is not known" in err
 
 
@@ -114,7 +114,7 @@ def test_unknown_operations_are_out_of_range_whatever_the_sizes(
     ],
 )
 def test_refusals_are_one_line(capsys: pytest.CaptureFixture[str], args: list[str], code: int, words: str) -> None:
-    found, out, err = said(capsys, "predict", *args)
+    found, out, err = run_cli(capsys, "predict", *args)
     assert (found, out) == (code, "")
     assert words in err and err.count("\n") == 1 and err.startswith("vgpu: ")
 
@@ -122,17 +122,17 @@ def test_refusals_are_one_line(capsys: pytest.CaptureFixture[str], args: list[st
 def test_without_a_daemon_the_device_is_asked_for(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, mlp: Path
 ) -> None:
-    code, _out, err = said(capsys, "predict", mlp, "--host", f"unix://{tmp_path}/none.sock")
+    code, _out, err = run_cli(capsys, "predict", mlp, "--host", f"unix://{tmp_path}/none.sock")
     assert code == 3 and "give one with --gpu, as in --gpu h200" in err and err.count("\n") == 1
 
 
 def test_train_is_a_command_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _err = said(capsys, "predict", "train", "--help")
+    code, out, _err = run_cli(capsys, "predict", "train", "--help")
     assert code == 0 and "vgpu predict train" in out and "--data" in out
 
 
 @pytest.mark.parametrize(
-    ("out", "words"),
+    ("out_path", "words"),
     [
         ("none/o.json", "none is not a directory"),
         (".", "it is a directory"),
@@ -140,11 +140,11 @@ def test_train_is_a_command_of_its_own(capsys: pytest.CaptureFixture[str]) -> No
     ],
 )
 def test_where_no_model_can_be_written_none_is_trained(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, out: str, words: str
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, out_path: str, words: str
 ) -> None:
     (tmp_path / "rows.csv").write_text(",".join(dataset.COLUMNS) + "\n")
     monkeypatch.setattr(train_file, "train_model", lambda *_: pytest.fail("it was trained"))
-    code, _out, err = said(capsys, "predict", "train", "--data", tmp_path / "rows.csv", "--out", tmp_path / out)
+    code, _out, err = run_cli(capsys, "predict", "train", "--data", tmp_path / "rows.csv", "--out", tmp_path / out_path)
     assert code == 2 and words in err and err.count("\n") == 1
 
 

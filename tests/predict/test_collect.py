@@ -40,9 +40,9 @@ def test_the_plan() -> None:
     assert names * 8 + len(whole) * (collect.MEASURE_S + 2) < collect.TOTAL_S < 540
 
 
-@pytest.mark.parametrize(("wanted", "found"), [(1, [4]), (2, [1, 16]), (3, [1, 4, 16]), (9, [1, 2, 4, 8, 16])])
-def test_spread(wanted: int, found: list[int]) -> None:
-    assert collect.spread((1, 2, 4, 8, 16), wanted) == found
+@pytest.mark.parametrize(("count", "batches"), [(1, [4]), (2, [1, 16]), (3, [1, 4, 16]), (9, [1, 2, 4, 8, 16])])
+def test_spread(count: int, batches: list[int]) -> None:
+    assert collect.spread((1, 2, 4, 8, 16), count) == batches
 
 
 @pytest.mark.parametrize("name", PLAIN)
@@ -116,13 +116,13 @@ class Asked:
     def __exit__(self, *_error: object) -> None:
         pass
 
-    def measure(self, asked: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+    def measure(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
         assert timeout_s > 0
-        if asked["name"] == "dying":
+        if request["name"] == "dying":
             raise collect_process.WorkerError("it ended with code -9")
-        if asked["batch"] > 4:
+        if request["batch"] > 4:
             return {"failed": "out of memory"}
-        known = {**dict.fromkeys(FEATURES, 1.0), "batch": asked["batch"]}
+        known = {**dict.fromkeys(FEATURES, 1.0), "batch": request["batch"]}
         estimate = {"low": 1, "value": 2, "high": 3}
         measured = {"utilisation": 0.4, "sm_activity": None, "memory_bytes": 2, "step_ns": 5.0}
         return {"features": known, "estimate_bytes": estimate, **measured}

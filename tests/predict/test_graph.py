@@ -45,9 +45,11 @@ def test_parameters_are_counted_through_views() -> None:
 
 
 @given(st.integers(1, 64), st.integers(1, 64))
-def test_what_comes_from_an_input_grows_with_the_batch(traced: int, asked: int) -> None:
+def test_what_comes_from_an_input_grows_with_the_batch(traced_batch: int, asked_batch: int) -> None:
     """Read at one batch and asked for another: the same as read at that one."""
-    assert graph_counts.count(perceptron(traced), asked) == graph_counts.count(perceptron(asked), asked)
+    assert graph_counts.count(perceptron(traced_batch), asked_batch) == graph_counts.count(
+        perceptron(asked_batch), asked_batch
+    )
 
 
 @given(st.integers(1, 512), st.integers(1, 512), st.sampled_from(list(memory.STATES)))
@@ -200,9 +202,9 @@ NVML = [
 ]
 
 
-@pytest.mark.parametrize(("name", "found"), NVML)
-def test_devices_are_found_by_their_names(name: str, found: str) -> None:
-    assert hardware.find_gpu(name).name == found
+@pytest.mark.parametrize(("name", "gpu_name"), NVML)
+def test_devices_are_found_by_their_names(name: str, gpu_name: str) -> None:
+    assert hardware.find_gpu(name).name == gpu_name
 
 
 def test_an_unknown_device_names_those_that_are_known() -> None:

@@ -49,15 +49,15 @@ WHOLE: dict[str, Any] = {
 }
 
 
-def known(**values: float) -> Features:
+def make_features(**values: float) -> Features:
     return Features({**dict.fromkeys(FEATURES, 0.0), "batch": 64, "kernels": 9, "sm_count": 108, **values})
 
 
-def made(whole: Any = WHOLE) -> model.Model:
-    return model.parse(json.dumps(whole).encode(), "file")
+def make_model(document: Any = WHOLE) -> model.Model:
+    return model.parse(json.dumps(document).encode(), "file")
 
 
-def changed(path: str, value: Any) -> dict[str, Any]:
+def change_document(path: str, value: Any) -> dict[str, Any]:
     """WHOLE, with something else at a place such as targets/utilisation/trees/0/left/0."""
     whole = copy.deepcopy(WHOLE)
     *way, last = [int(step) if step.isdigit() else step for step in path.split("/")]
@@ -69,13 +69,13 @@ def changed(path: str, value: Any) -> dict[str, Any]:
 
 
 def test_the_sum_of_the_trees_on_the_scale_of_what_is_measured() -> None:
-    found = made().predict(known(batch=64))
+    found = make_model().predict(make_features(batch=64))
     value = (40 / math.e - 1) / 100
     assert found.utilisation.value == pytest.approx(value)
     assert found.utilisation.low == pytest.approx((40 * math.exp(-1.5) - 1) / 100), "the interval of small predictions"
     assert found.in_range
     assert found.why == ""
-    assert made().predict(known(batch=101)).utilisation.value == 1.0, "no more than a whole device"
+    assert make_model().predict(make_features(batch=101)).utilisation.value == 1.0, "no more than a whole device"
 
 
 def test_a_value_at_the_threshold_goes_left() -> None:
@@ -84,31 +84,39 @@ def test_a_value_at_the_threshold_goes_left() -> None:
 
 
 def test_a_target_adds_its_estimate() -> None:
-    found = made().predict(known(reserved_bytes=1e6)).memory_bytes
+    found = make_model().predict(make_features(reserved_bytes=1e6)).memory_bytes
     assert found.value == pytest.approx(2e6, rel=1e-5)
     assert found.low == pytest.approx(found.value)
     assert found.high == pytest.approx(2e6 * math.exp(0.5), rel=1e-5)
-    based = made(changed("targets/memory_bytes/base", 1e9)).predict(known(reserved_bytes=1e6)).memory_bytes
+    based = (
+        make_model(change_document("targets/memory_bytes/base", 1e9))
+        .predict(make_features(reserved_bytes=1e6))
+        .memory_bytes
+    )
     assert based.value == pytest.approx(2 * 1.001e9, rel=1e-5)
 
 
 def test_sm_activity_need_not_have_been_measured() -> None:
     whole = copy.deepcopy(WHOLE)
     del whole["targets"]["sm_activity"]
-    assert made(whole).predict(known()).sm_activity is None
+    assert make_model(whole).predict(make_features()).sm_activity is None
 
 
 def test_types_of_operations_that_training_never_saw_are_out_of_range() -> None:
-    found = made().predict(known(convolutions=53))
+    found = make_model().predict(make_features(convolutions=53))
     assert not found.in_range
     assert "53 convolutions" in found.why
     assert "mlp" in found.why
-    assert made(changed("trained/ranges/convolutions", [0, 20])).predict(known(convolutions=53)).in_range
+    assert (
+        make_model(change_document("trained/ranges/convolutions", [0, 20]))
+        .predict(make_features(convolutions=53))
+        .in_range
+    )
 
 
 def test_sizes_beyond_those_of_training_are_out_of_range() -> None:
-    assert made().predict(known(batch=1100)).in_range, "a little more is no other model"
-    found = made().predict(known(batch=4096))
+    assert make_model().predict(make_features(batch=1100)).in_range, "a little more is no other model"
+    found = make_model().predict(make_features(batch=4096))
     assert not found.in_range
     assert "batch" in found.why
     assert "4096" in found.why
@@ -116,7 +124,7 @@ def test_sizes_beyond_those_of_training_are_out_of_range() -> None:
 
 
 def test_another_device_widens_the_interval_and_says_so() -> None:
-    here, there = made().predict(known()), made().predict(known(sm_count=132))
+    here, there = make_model().predict(make_features()), make_model().predict(make_features(sm_count=132))
     assert there.in_range
     assert "A100" in there.why
     assert there.utilisation.low < here.utilisation.low
@@ -124,21 +132,21 @@ def test_another_device_widens_the_interval_and_says_so() -> None:
 
 
 def test_what_another_device_always_holds_is_not_known() -> None:
-    ours = made(changed("targets/memory_bytes/base", 1e9))
-    here, there = (ours.predict(known(reserved_bytes=1e6, sm_count=count)).memory_bytes for count in (108, 132))
+    ours = make_model(change_document("targets/memory_bytes/base", 1e9))
+    here, there = (ours.predict(make_features(reserved_bytes=1e6, sm_count=count)).memory_bytes for count in (108, 132))
     assert there.value == here.value
     assert there.low == pytest.approx(here.low - 0.5e9)
     assert there.high > here.high + 1e9
 
 
 def test_a_sentence_is_of_bounded_length() -> None:
-    found = made(changed("trained/devices", [f"device{number}" for number in range(900)]))
-    assert "device0, device1, device2 and 897 more" in found.predict(known(sm_count=132)).why
+    found = make_model(change_document("trained/devices", [f"device{number}" for number in range(900)]))
+    assert "device0, device1, device2 and 897 more" in found.predict(make_features(sm_count=132)).why
 
 
 def test_a_missing_feature_is_named() -> None:
     with pytest.raises(ValueError, match="kernels"):
-        made().predict(Features({"batch": 3}))
+        make_model().predict(Features({"batch": 3}))
 
 
 @pytest.mark.parametrize(
@@ -186,7 +194,7 @@ def test_a_missing_feature_is_named() -> None:
 )
 def test_what_is_no_model_is_refused_in_one_line(path: str, value: Any) -> None:
     with pytest.raises(model.ModelError, match="vgpu predict train") as error:
-        made(changed(path, value))
+        make_model(change_document(path, value))
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 300
 
@@ -195,7 +203,7 @@ def test_a_part_that_is_missing_is_named() -> None:
     whole = copy.deepcopy(WHOLE)
     del whole["targets"]["memory_bytes"]
     with pytest.raises(model.ModelError, match="memory_bytes"):
-        made(whole)
+        make_model(whole)
 
 
 def chain(depth: int) -> dict[str, list[Any]]:
@@ -210,16 +218,16 @@ def chain(depth: int) -> dict[str, list[Any]]:
 
 
 def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert made(changed("targets/utilisation/trees/0", chain(model.DEPTH_MAX)))
+    assert make_model(change_document("targets/utilisation/trees/0", chain(model.DEPTH_MAX)))
     with pytest.raises(model.ModelError, match="deeper"):
-        made(changed("targets/utilisation/trees/0", chain(model.DEPTH_MAX + 1)))
+        make_model(change_document("targets/utilisation/trees/0", chain(model.DEPTH_MAX + 1)))
     monkeypatch.setattr(model, "TREES_MAX", 3)
-    assert made(changed("targets/memory_bytes/trees", [STUMP]))
+    assert make_model(change_document("targets/memory_bytes/trees", [STUMP]))
     with pytest.raises(model.ModelError, match="more than 3 trees"):
-        made(changed("targets/memory_bytes/trees", [STUMP, STUMP]))
+        make_model(change_document("targets/memory_bytes/trees", [STUMP, STUMP]))
     monkeypatch.setattr(model, "NODES_MAX", 5)
     with pytest.raises(model.ModelError, match="5 nodes"):
-        made()
+        make_model()
 
 
 @pytest.mark.parametrize("data", [b"", b"\x80\x04\x95", b"{", b"[" * 100_000, b"null", b"3", b'{"format": 1}', b"\xff"])
@@ -251,7 +259,7 @@ def test_a_file_that_was_damaged_is_refused_or_predicts(data: st.DataObject) -> 
     put = data.draw(st.one_of(st.binary(max_size=4), st.sampled_from([b"-1", b"1e999", b"9", b"[]", b"null", b"0"])))
     try:
         parsed = model.parse(whole[:cut] + put + whole[cut + data.draw(st.integers(0, 6)) :], "file")
-        predicted = parsed.predict(known())
+        predicted = parsed.predict(make_features())
     except (model.ModelError, ValueError):
         return
     for each in (predicted.utilisation, predicted.memory_bytes):

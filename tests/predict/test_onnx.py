@@ -27,7 +27,7 @@ def weight(name: str, *shape: int) -> TensorProto:
     return numpy_helper.from_array(np.zeros(shape, np.float32), name)
 
 
-def whole(name: str, *values: int) -> TensorProto:
+def make_integers(name: str, *values: int) -> TensorProto:
     return numpy_helper.from_array(np.array(values, np.int64), name)
 
 
@@ -71,7 +71,7 @@ def convolutional(path: Path) -> Path:
 
 def attention(path: Path) -> Path:
     """Written out, with a reshape whose sizes are computed from the shape of the input, as exporters do."""
-    constant = helper.make_node("Constant", [], ["parts"], value=whole("v", 4, 16))
+    constant = helper.make_node("Constant", [], ["parts"], value=make_integers("v", 4, 16))
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["q"]),
         helper.make_node("Shape", ["x"], ["shape"]),
@@ -86,10 +86,15 @@ def attention(path: Path) -> Path:
         helper.make_node("Softmax", ["scores"], ["part"]),
         helper.make_node("MatMul", ["part", "t"], ["y"]),
     ]
-    return file(path, nodes, {"x": ("batch", "length", 64)}, [weight("w", 64, 64), whole("zero", 0), whole("one", 1)])
+    return file(
+        path,
+        nodes,
+        {"x": ("batch", "length", 64)},
+        [weight("w", 64, 64), make_integers("zero", 0), make_integers("one", 1)],
+    )
 
 
-def counted(path: Path, batch: int = 8, **dims: int) -> graph_counts.Counts:
+def count_file(path: Path, batch: int = 8, **dims: int) -> graph_counts.Counts:
     made = onnx_model.read(path, batch, dims)
     memory.estimate(made, batch, "adam", True)
     return graph_counts.count(made, batch)
@@ -99,7 +104,7 @@ def counted(path: Path, batch: int = 8, **dims: int) -> graph_counts.Counts:
 
 
 def test_a_perceptron(tmp_path: Path) -> None:
-    found = counted(perceptron(tmp_path / "m.onnx"))
+    found = count_file(perceptron(tmp_path / "m.onnx"))
     assert [op.kind for op in found.ops] == ["linear", "activation", "linear"]
     assert [op.flops for op in found.ops] == [2 * 8 * 64 * 128, 8 * 128, 2 * 8 * 128 * 10]
     assert [op.parameters for op in found.ops] == [(8192, 128), (), (1280,)]
@@ -107,15 +112,15 @@ def test_a_perceptron(tmp_path: Path) -> None:
 
 
 def test_a_batch_that_is_in_the_file_is_scaled(tmp_path: Path) -> None:
-    fixed = counted(perceptron(tmp_path / "fixed.onnx", 2))
-    free = counted(perceptron(tmp_path / "free.onnx"))
+    fixed = count_file(perceptron(tmp_path / "fixed.onnx", 2))
+    free = count_file(perceptron(tmp_path / "free.onnx"))
     assert fixed == free
     assert entry.read(Asked(str(perceptron(tmp_path / "own.onnx", 2)))).counts.batch == 2
     assert entry.read(Asked(str(perceptron(tmp_path / "any.onnx")))).counts.batch == entry.BATCH
 
 
 def test_convolutions_norms_and_running_means(tmp_path: Path) -> None:
-    found = counted(convolutional(tmp_path / "m.onnx"))
+    found = count_file(convolutional(tmp_path / "m.onnx"))
     assert [op.kind for op in found.ops][:2] == ["convolution", "norm"]
     assert found.ops[0].flops == 2 * 8 * 16 * 32 * 32 * 27
     assert found.ops[1].parameters == (16, 16)  # scale and shift; mean and variance are not trained
@@ -130,12 +135,12 @@ def test_weights_may_be_constants(tmp_path: Path) -> None:
         helper.make_node("MatMul", ["x", "w"], ["h"]),
         helper.make_node("Mul", ["h", "half"], ["y"]),
     ]
-    found = counted(file(tmp_path / "m.onnx", nodes, {"x": (8, 64)}))
+    found = count_file(file(tmp_path / "m.onnx", nodes, {"x": (8, 64)}))
     assert [(op.kind, op.parameters) for op in found.ops] == [("linear", (64 * 32,)), ("product", ())]
 
 
 def test_sizes_that_are_computed_are_folded(tmp_path: Path) -> None:
-    found = counted(attention(tmp_path / "m.onnx"), length=32)
+    found = count_file(attention(tmp_path / "m.onnx"), length=32)
     assert found.unknown == () and found.family == "transformer"
     scores = 2 * 8 * 4 * 32 * 32 * 16
     assert sum(op.flops for op in found.ops if op.kind == "matmul") == 2 * scores
@@ -156,7 +161,7 @@ def test_it_is_as_torch_has_it(tmp_path: Path) -> None:
     with torch_trace._Recorder(made, model, inputs):
         model(inputs)
     found = graph_counts.count(made, 8)
-    ours = counted(perceptron(tmp_path / "m.onnx"))
+    ours = count_file(perceptron(tmp_path / "m.onnx"))
     assert sum(op.flops for op in found.ops) == sum(op.flops for op in ours.ops)
     assert {t.elements for t in made.tensors.values() if t.role is Role.PARAMETER} == {8192, 128, 1280}
 
@@ -170,7 +175,7 @@ def test_external_weights_are_never_opened(tmp_path: Path) -> None:
         tensor.external_data.add(key="location", value="../../../../etc/passwd")
         tensor.external_data.add(key="length", value=str(1 << 60))
     (tmp_path / "out.onnx").write_bytes(model.SerializeToString())
-    assert counted(tmp_path / "out.onnx") == counted(tmp_path / "m.onnx")
+    assert count_file(tmp_path / "out.onnx") == count_file(tmp_path / "m.onnx")
 
 
 # ---- what is not known ----
@@ -183,7 +188,7 @@ def test_custom_operations_are_unknown_and_widen(tmp_path: Path) -> None:
         helper.make_node("Relu", ["z"], ["y"]),
     ]
     path = file(tmp_path / "m.onnx", nodes, {"x": (4, 64)}, [weight("w", 64, 64)])
-    found = counted(path)
+    found = count_file(path)
     assert "ours.FlashThing" in found.unknown and found.family == "other"
     known = memory.estimate(onnx_model.read(perceptron(tmp_path / "k.onnx"), 8, {}), 8, "adam", False)
     unknown = memory.estimate(onnx_model.read(path, 8, {}), 8, "adam", False)
@@ -216,7 +221,7 @@ def test_subgraphs(tmp_path: Path) -> None:
             branches = {"then_branch": inner} if level > 2 else {"then_branch": inner, "else_branch": inner}
             node = helper.make_node("If", ["c"], ["y"], **branches)
         file(tmp_path / f"{depth}.onnx", [node], inputs)
-    assert "If" in counted(tmp_path / "2.onnx", 4).unknown
+    assert "If" in count_file(tmp_path / "2.onnx", 4).unknown
     with pytest.raises(GraphError, match="subgraphs 16 deep"):
         onnx_model.read(tmp_path / "18.onnx", 4, {})
 
@@ -265,7 +270,7 @@ def test_a_changed_file_is_read_or_refused(data: st.DataObject, tmp_path: Path) 
     path.write_bytes(bytes(bytes_))
     answer: Any = None
     try:
-        counted(path, 4, length=16)
+        count_file(path, 4, length=16)
     except GraphError as error:
         answer = error
     assert answer is None or "\n" not in str(answer)
@@ -273,7 +278,7 @@ def test_a_changed_file_is_read_or_refused(data: st.DataObject, tmp_path: Path) 
 
 def test_in_its_process(tmp_path: Path) -> None:
     found = entry.read(Asked(str(perceptron(tmp_path / "m.onnx")), batch=8))
-    assert found.counts == counted(perceptron(tmp_path / "m.onnx"))
+    assert found.counts == count_file(perceptron(tmp_path / "m.onnx"))
 
 
 def test_the_reader_finds_vgpud_where_that_is_the_working_directory(

@@ -35,7 +35,7 @@ FAMILIES = {"convolutional": "cnn", "perceptron": "mlp", "encoder": "transformer
 BATCH = 8
 
 
-def traced(name: str, batch: int = BATCH) -> Graph:
+def trace_model(name: str, batch: int = BATCH) -> Graph:
     return torch_trace.trace(f"tests.predict.models:{name}", batch, True)
 
 
@@ -67,7 +67,7 @@ def test_flops_are_those_that_torch_counts(name: str) -> None:
     model, inputs = getattr(models, name)(BATCH)
     with counter:
         model.train()(inputs)
-    made = traced(name)
+    made = trace_model(name)
     assert sum(op.flops for op in made.ops if op.kind is not graph.ATTENTION) == counter.get_total_flops()
     attention = [op.flops for op in made.ops if op.kind is graph.ATTENTION]
     assert attention == ([2 * BATCH * 4 * 16 * 16 * (16 + 16)] * 2 if name == "encoder" else [])
@@ -75,7 +75,7 @@ def test_flops_are_those_that_torch_counts(name: str) -> None:
 
 def test_a_recurrence_is_one_operation_with_the_flops_of_its_products() -> None:
     """4 gates, 24 steps, two layers: the weights are used at each step for each sample."""
-    made = traced("recurrent")
+    made = trace_model("recurrent")
     (found,) = [op for op in graph_counts.count(made, BATCH).ops if op.kind == "recurrent"]
     assert found.flops == 2 * BATCH * 24 * 4 * 64 * (32 + 64 + 64 + 64)
     assert sum(found.parameters) == sum(p.numel() for p in models.Recurrent().cells.parameters())
@@ -83,7 +83,7 @@ def test_a_recurrence_is_one_operation_with_the_flops_of_its_products() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_parameters_and_families(name: str) -> None:
-    made = traced(name)
+    made = trace_model(name)
     counts = graph_counts.count(made, BATCH)
     model, _inputs = getattr(models, name)(1)
     assert sum(sum(op.parameters) for op in counts.ops) == sum(p.numel() for p in model.parameters())
@@ -107,21 +107,21 @@ def test_what_is_kept_is_what_autograd_saves(name: str) -> None:
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         kept_alive = model.train()(inputs)
     assert kept_alive is not None
-    made = traced(name, 64)
+    made = trace_model(name, 64)
     assert memory.estimate(made, 64, "sgd", False).kept_bytes == pytest.approx(sum(saved.values()), rel=0.12)
 
 
 @pytest.mark.parametrize("name", ["convolutional", "perceptron", "encoder"])
 def test_a_program_is_counted_as_its_trace(name: str, programs: dict[str, Path]) -> None:
     at_64 = [torch_pt2.read(programs[f"{name} {kind}"], 64, {}) for kind in ("static", "free")]
-    found = [graph_counts.count(made, 64) for made in at_64] + [graph_counts.count(traced(name, 64), 64)]
+    found = [graph_counts.count(made, 64) for made in at_64] + [graph_counts.count(trace_model(name, 64), 64)]
     for what in ("family", "inputs", "outputs", "unknown"):
         assert len({getattr(counts, what) for counts in found}) == 1, what
-    flops = [sum(op.flops for op in made.ops) * 64 // made.batch for made in (*at_64, traced(name, 64))]
+    flops = [sum(op.flops for op in made.ops) * 64 // made.batch for made in (*at_64, trace_model(name, 64))]
     assert len(set(flops)) == 1
     parameters = [sum(sum(op.parameters) for op in counts.ops) for counts in found]
     assert len(set(parameters)) == 1
-    peaks = [memory.estimate(made, 64, "adam", False) for made in (*at_64, traced(name, 64))]
+    peaks = [memory.estimate(made, 64, "adam", False) for made in (*at_64, trace_model(name, 64))]
     assert peaks[0].value == pytest.approx(peaks[2].value, rel=0.25) and peaks[0].value == peaks[1].value
 
 
@@ -131,7 +131,7 @@ def test_a_perceptron_has_the_features_that_the_shipped_predictor_learnt_from() 
     layers = "[('linear', 256, 0), ('ReLU', 256, 0), ('linear', 256, 0), ('ReLU', 256, 0), ('linear', 10, 0)]"
     cells = {"Filename": named, "Activations-Params": layers, "Avg GPUTL": "1", "Avg SMACT": "1"}
     theirs = gpumemnet_data.row({**cells, "Max GPU Memory (MiB)": "1"}).features
-    made = traced("pyramid", 64)
+    made = trace_model("pyramid", 64)
     read = entry.Read(graph_counts.count(made, 64), memory.estimate(made, 64, "adam", False))
     ours = entry.compute_features(read, Asked("pyramid", 64), hardware.find_gpu("a100-40g"))
     epoch = {"batch_mean", "reserved_bytes"}
@@ -256,9 +256,9 @@ def test_archives_that_are_none(tmp_path: Path, programs: dict[str, Path]) -> No
         "text.pt2": b"hello",
         "empty.pt2": b"",
         "cut.pt2": whole[: len(whole) // 2],
-        "weights.pt2": _zipped({"archive/data.pkl": pickle.dumps({})}),
-        "compiled.pt2": _zipped({"x/data/aotinductor/model/a.so": b""}),
-        "two.pt2": _zipped({"x/models/a.json": b"{}", "x/models/b.json": b"{}"}),
+        "weights.pt2": _zip_members({"archive/data.pkl": pickle.dumps({})}),
+        "compiled.pt2": _zip_members({"x/data/aotinductor/model/a.so": b""}),
+        "two.pt2": _zip_members({"x/models/a.json": b"{}", "x/models/b.json": b"{}"}),
     }
     words = {"compiled.pt2": "AOTInductor", "two.pt2": "has 2 programs"}
     for name, data in files.items():
@@ -267,7 +267,7 @@ def test_archives_that_are_none(tmp_path: Path, programs: dict[str, Path]) -> No
             torch_pt2.read(tmp_path / name, 1, {})
 
 
-def _zipped(members: dict[str, bytes]) -> bytes:
+def _zip_members(members: dict[str, bytes]) -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as made:
         for name, data in members.items():
@@ -304,9 +304,9 @@ def test_a_changed_program_is_read_or_refused(data: st.DataObject, tmp_path: Pat
 # ---- entry points, in their process ----
 
 
-def refused(name: str, **more: Any) -> str:
+def refusal(name: str, **options: Any) -> str:
     with pytest.raises(VgpudError) as error_info:
-        entry.read(Asked(name, **more))
+        entry.read(Asked(name, **options))
     text = str(error_info.value)
     assert "\n" not in text and len(text) < 500
     return text
@@ -319,19 +319,21 @@ def _from_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_entry_point_is_read_as_in_this_process() -> None:
     found = entry.read(Asked("tests.predict.models:convolutional", batch=4))
-    assert found.counts == graph_counts.count(traced("convolutional", 4), 4)
+    assert found.counts == graph_counts.count(trace_model("convolutional", 4), 4)
     assert found.memory.low <= found.memory.value <= found.memory.high
 
 
 def test_a_model_may_bring_its_inputs() -> None:
-    assert graph_counts.count(traced("with_example"), BATCH) == graph_counts.count(traced("perceptron"), BATCH)
+    assert graph_counts.count(trace_model("with_example"), BATCH) == graph_counts.count(
+        trace_model("perceptron"), BATCH
+    )
 
 
 def test_inputs_that_a_model_brings_are_scaled_to_the_batch() -> None:
     """They are of eight, whatever is asked for."""
     for batch in (1, 8, 64):
         found = entry.read(Asked("tests.predict.models:with_eight", batch=batch)).counts
-        assert found == graph_counts.count(traced("perceptron", batch), batch)
+        assert found == graph_counts.count(trace_model("perceptron", batch), batch)
     assert entry.read(Asked("tests.predict.models:with_eight")).counts.batch == 8
 
 
@@ -356,12 +358,12 @@ BAD_ENTRIES = [
 @pytest.mark.parametrize(("name", "words"), BAD_ENTRIES)
 def test_entry_points_that_are_none(name: str, words: str) -> None:
     with pytest.raises(GraphError, match=re.escape(words)) as error_info:
-        traced(name)
+        trace_model(name)
     assert "\n" not in str(error_info.value)
 
 
 def test_an_entry_point_that_ends_its_process() -> None:
-    assert "its reader ended with code 3" in refused("tests.predict.models:leaving")
+    assert "its reader ended with code 3" in refusal("tests.predict.models:leaving")
 
 
 def test_an_entry_point_that_takes_too_long_is_ended() -> None:
@@ -387,7 +389,7 @@ def test_a_reader_ends_with_who_has_asked(tmp_path: Path) -> None:
 
 def test_an_entry_point_that_takes_too_much_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(entry, "MEMORY_BYTES", 1 << 30)
-    assert "MemoryError" in refused("tests.predict.models:hungry")
+    assert "MemoryError" in refusal("tests.predict.models:hungry")
 
 
 @pytest.mark.parametrize(
@@ -402,4 +404,4 @@ def test_an_entry_point_that_takes_too_much_memory_is_refused(monkeypatch: pytes
     ],
 )
 def test_models_that_are_none(model: str, words: str) -> None:
-    assert words in refused(model)
+    assert words in refusal(model)

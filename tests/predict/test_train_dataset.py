@@ -34,14 +34,14 @@ def text(**changes: str) -> str:
 
 @given(
     device=TEXTS,
-    known=st.fixed_dictionaries(dict.fromkeys(FEATURES, NUMBERS)),
+    features=st.fixed_dictionaries(dict.fromkeys(FEATURES, NUMBERS)),
     utilisation=SHARES,
     memory=st.none() | st.floats(1, 2e15).map(lambda x: float(f"{x:.9g}")),
 )
 def test_what_is_written_comes_back(
-    device: str, known: dict[str, float], utilisation: float | None, memory: float | None
+    device: str, features: dict[str, float], utilisation: float | None, memory: float | None
 ) -> None:
-    made = dataset.Row(device, "mlp", "a, b", Features(known), utilisation=utilisation, memory_bytes=memory)
+    made = dataset.Row(device, "mlp", "a, b", Features(features), utilisation=utilisation, memory_bytes=memory)
     assert dataset.parse(dataset.lines([made, made]), "file") == [made, made]
 
 

@@ -80,7 +80,7 @@ def test_actors_are_held_to_their_fractions(cluster: RayCluster, actors: Callabl
             pids,
             2.0,
             lambda most, *others: all(1.5 < most / max(other, 0.01) < 2.7 for other in others),
-            most=0.6,
+            first_max=0.6,
             device=device,
         )
     (most,) = get(cluster, half.most_memory.remote())

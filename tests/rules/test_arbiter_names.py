@@ -13,7 +13,7 @@ from pathlib import PurePath
 
 import pytest
 
-from .tree import ROOT, c_code, tracked
+from .tree import ROOT, c_code, source_files
 
 MODEL, CORE = "models/arbiter/", "shim/arbiter/"
 PREFIX = "vg_core_"
@@ -63,21 +63,21 @@ def functions_of_c(code: str) -> set[str]:
     return {name.removeprefix(PREFIX) for name in _DEFINITION.findall(code)}
 
 
-def _by_file(found: list[tuple[str, set[str]]]) -> dict[str, set[str]]:
+def _by_file(pairs: list[tuple[str, set[str]]]) -> dict[str, set[str]]:
     """Source and header are one file."""
     files: dict[str, set[str]] = {}
-    for name, functions in found:
+    for name, functions in pairs:
         files.setdefault(PurePath(name).stem, set()).update(functions)
     return files
 
 
 def model_files() -> dict[str, set[str]]:
-    names = [name for name in tracked(".py", under=MODEL) if not name.endswith("__init__.py")]
+    names = [name for name in source_files(".py", under=MODEL) if not name.endswith("__init__.py")]
     return _by_file([(name, functions_of_python((ROOT / name).read_text())) for name in names])
 
 
 def core_files() -> dict[str, set[str]]:
-    return _by_file([(name, functions_of_c(c_code(name))) for name in tracked(".c", ".h", under=CORE)])
+    return _by_file([(name, functions_of_c(c_code(name))) for name in source_files(".c", ".h", under=CORE)])
 
 
 def differences(model: Mapping[str, set[str]], core: Mapping[str, set[str]]) -> tuple[set[str], set[str]]:
@@ -102,15 +102,15 @@ def test_all_of_them_are_read() -> None:
 
 
 def test_every_part_of_the_core_has_a_header() -> None:
-    sources = [PurePath(name) for name in tracked(".c", under=CORE)]
+    sources = [PurePath(name) for name in source_files(".c", under=CORE)]
     missing = [str(name) for name in sources if not (ROOT / name.with_suffix(".h")).is_file()]
     assert not missing, missing
-    names = [name for name in tracked(".h", under=CORE) if not (ROOT / name).with_suffix(".c").is_file()]
+    names = [name for name in source_files(".h", under=CORE) if not (ROOT / name).with_suffix(".c").is_file()]
     assert {PurePath(name).stem for name in names} == {"model", "state"}, "these hold data alone"
 
 
 @pytest.mark.parametrize(
-    ("planted", "only_model", "only_core"),
+    ("core_functions", "only_model", "only_core"),
     [
         ({"lags": {"forgive"}}, set(), set()),
         ({"lags": {"forgive", "forget"}}, set(), {"lags.forget"}),
@@ -120,8 +120,10 @@ def test_every_part_of_the_core_has_a_header() -> None:
         ({"shares": {"forgive"}}, {"lags"}, {"shares"}),
     ],
 )
-def test_a_planted_difference_is_found(planted: dict[str, set[str]], only_model: set[str], only_core: set[str]) -> None:
-    assert differences({"lags": {"forgive"}}, planted) == (only_model, only_core)
+def test_a_planted_difference_is_found(
+    core_functions: dict[str, set[str]], only_model: set[str], only_core: set[str]
+) -> None:
+    assert differences({"lags": {"forgive"}}, core_functions) == (only_model, only_core)
 
 
 def test_functions_of_both_languages_are_found() -> None:

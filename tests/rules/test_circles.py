@@ -13,7 +13,7 @@ import pytest
 
 from shim import build_shim
 
-from .test_includes import included
+from .test_includes import include_pairs
 from .tree import components
 
 _SYMBOL = re.compile(r"^\S* *([A-Za-z]) (\S+)$")
@@ -23,9 +23,9 @@ def _unit(name: str) -> str:
     return str(Path(name).with_suffix("")).removeprefix("shim/")
 
 
-def _symbols(compiled: str) -> tuple[set[str], set[str], set[str]]:
+def _symbols(object_file: str) -> tuple[set[str], set[str], set[str]]:
     """(defined, weakly defined, used) global symbols of one object file."""
-    listed = subprocess.run(["nm", compiled], capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run(["nm", object_file], capture_output=True, text=True, check=True).stdout
     defined, weak, used = set(), set(), set()
     for line in listed.splitlines():
         if found := _SYMBOL.match(line.strip()):
@@ -118,7 +118,7 @@ def test_generated_stubs_hide_no_circle(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_no_two_headers_include_each_other() -> None:
     needs: dict[str, set[str]] = {}
-    for name, other in included():
+    for name, other in include_pairs():
         if name.endswith(".h"):
             needs.setdefault(name.removeprefix("shim/"), set()).add(other)
     assert components(needs) == []

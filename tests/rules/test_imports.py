@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from .tree import components, imports, parse, tracked
+from .tree import components, imports, parse, source_files
 
 #: what the core may import of Python's own library: nothing with a clock, a file or a socket
 CORE_MODULES = {"__future__", "bisect", "collections", "dataclasses", "enum", "fractions", "hashlib", "heapq"}
@@ -250,7 +250,7 @@ _GENERATED = ("vgpud.v1alpha1", "vgpud.k8s.kubelet_api", "vgpud._shim")
 
 def _modules(*folders: str) -> dict[str, str]:
     """Dotted name of each module in these folders -> its file."""
-    return {n[:-3].replace("/", ".").removesuffix(".__init__"): n for n in tracked(".py", under=folders)}
+    return {n[:-3].replace("/", ".").removesuffix(".__init__"): n for n in source_files(".py", under=folders)}
 
 
 MODULES = _modules("vgpud/")
@@ -311,7 +311,7 @@ def test_modules_have_no_circle() -> None:
 def test_core_imports_nothing_with_a_clock_or_a_file() -> None:
     wrong = [
         f"{name}:{line} imports {dotted}"
-        for name in tracked(".py", under="vgpud/core/")
+        for name in source_files(".py", under="vgpud/core/")
         for line, dotted in imports(name)
         if dotted.split(".")[0] not in CORE_MODULES | {"vgpud"}
     ]
@@ -331,7 +331,7 @@ def test_libraries_have_owners() -> None:
 def test_the_product_imports_no_test_model_or_benchmark() -> None:
     wrong = [
         f"{name}:{line} imports {dotted}"
-        for name in [*MODULES.values(), *tracked(".py", under="shim/")]
+        for name in [*MODULES.values(), *source_files(".py", under="shim/")]
         for line, dotted in imports(name)
         if dotted.split(".")[0] in {"tests", "models", "benchmarks"}
     ]
@@ -341,7 +341,7 @@ def test_the_product_imports_no_test_model_or_benchmark() -> None:
 def test_generators_know_nothing_of_the_daemon() -> None:
     found = [
         (name, line)
-        for name in tracked(".py", under="shim/")
+        for name in source_files(".py", under="shim/")
         for line, dotted in imports(name)
         if dotted.split(".")[0] == "vgpud"
     ]
@@ -350,7 +350,7 @@ def test_generators_know_nothing_of_the_daemon() -> None:
 
 def test_few_files_lie_at_the_top() -> None:
     """A new module belongs into a package that says what it is."""
-    at_top = [n for n in tracked("", under="vgpud/") if n.count("/") == 1]
+    at_top = [n for n in source_files("", under="vgpud/") if n.count("/") == 1]
     assert len(at_top) <= 8, at_top
 
 

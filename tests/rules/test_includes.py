@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from shim.build_shim import generate
 
-from .tree import ROOT, components, tracked
+from .tree import ROOT, components, source_files
 
 _BELOW_GATE = {"base", "context", "gen/abi", "session"}
 _SIM_GROUND = {"simgpu/base", "simgpu/process"}
@@ -76,32 +76,32 @@ def sources() -> list[str]:
     generated = [
         str(p.relative_to(ROOT)) for p in (ROOT / "shim" / "gen").rglob("*") if p.suffix in (".c", ".h", ".inc")
     ]
-    ours = [n for n in tracked(".c", ".h", ".S") if n == "cuda_hook.c" or n.startswith("shim/")]
+    ours = [n for n in source_files(".c", ".h", ".S") if n == "cuda_hook.c" or n.startswith("shim/")]
     return [n for n in [*ours, *generated] if not n.startswith("shim/pyabi/")]
 
 
-def included() -> Iterator[tuple[str, str]]:
+def include_pairs() -> Iterator[tuple[str, str]]:
     """(file, included file of ours relative to shim/)"""
     for name in sources():
         yield from ((name, other) for other in INCLUDE.findall((ROOT / name).read_text()))
 
 
 def test_includes_name_their_folder() -> None:
-    wrong = [f'{name} includes "{other}"' for name, other in included() if not (ROOT / "shim" / other).is_file()]
+    wrong = [f'{name} includes "{other}"' for name, other in include_pairs() if not (ROOT / "shim" / other).is_file()]
     assert not wrong, "name it from shim/ on: " + "; ".join(wrong)
 
 
 def test_folders_include_what_the_table_allows() -> None:
     wrong = [
         f'{name} includes "{other}": {folder(name)} may include {sorted(ALLOWED.get(folder(name), set()))}'
-        for name, other in included()
+        for name, other in include_pairs()
         if folder(other) != folder(name) and folder(other) not in ALLOWED.get(folder(name), set())
     ]
     assert not wrong, "\n".join(wrong)
 
 
 def test_the_table_allows_no_more_than_is_used() -> None:
-    used = {(folder(name), folder(other)) for name, other in included()}
+    used = {(folder(name), folder(other)) for name, other in include_pairs()}
     spare = [f"{one} -> {other}" for one, others in ALLOWED.items() for other in others if (one, other) not in used]
     assert not spare, f"nobody uses this any more: {spare}"
     assert {folder(n) for n in sources()} <= set(ALLOWED)
@@ -112,10 +112,10 @@ def test_the_table_has_no_circle() -> None:
 
 
 def test_headers_of_hooks_are_of_one_source_each() -> None:
-    headers = tracked(".h", under="shim/hooks/")
+    headers = source_files(".h", under="shim/hooks/")
     assert headers and [h for h in headers if not (ROOT / h).with_suffix(".c").is_file()] == []
 
 
 def test_few_files_lie_at_the_top() -> None:
-    at_top = [n for n in tracked("", under="shim/") if n.count("/") == 1]
+    at_top = [n for n in source_files("", under="shim/") if n.count("/") == 1]
     assert len(at_top) <= 5, at_top

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from .tree import ROOT, parse, tracked
+from .tree import ROOT, parse, source_files
 
 #: a file with its folders in a sentence; not a part of a longer path, of a pattern or of an #include
 FILE = re.compile(r"(?<![\w./*{<-])((?:[\w-]+/)*[\w-]+\.(?:py|c|h|md|proto|json|toml|sh|def|yaml))\b(?![\w(*}>])")
@@ -60,33 +60,33 @@ def _c_prose(text: str) -> Iterator[tuple[int, str]]:
 
 def prose() -> Iterator[tuple[str, str]]:
     """(where, text) of each comment and docstring."""
-    for name in tracked(".py"):
+    for name in source_files(".py"):
         yield from ((f"{name}:{line}", text) for line, text in _python_prose(name))
-    for name in tracked(".c", ".h"):
+    for name in source_files(".c", ".h"):
         yield from ((f"{name}:{line}", text) for line, text in _c_prose((ROOT / name).read_text()))
 
 
 @functools.cache
 def _files() -> frozenset[str]:
     """Each file of the tree, by all ends of its path."""
-    parts = (name.split("/") for name in tracked(""))
+    parts = (name.split("/") for name in source_files(""))
     return frozenset("/".join(path[start:]) for path in parts for start in range(len(path)))
 
 
 @functools.cache
 def _definitions() -> frozenset[str]:
     names: set[str] = set()
-    for name in tracked(".py"):
+    for name in source_files(".py"):
         defined = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
         names |= {node.name for node in ast.walk(parse(name)) if isinstance(node, defined)}
-    for name in tracked(".c", ".h", ".def", ".sh", ".js"):
+    for name in source_files(".c", ".h", ".def", ".sh", ".js"):
         names |= set(re.findall(r"\b(\w+)\s*\(", (ROOT / name).read_text()))
     return frozenset(names)
 
 
 def _holds(module: str, name: str) -> bool:
     """Whether a module of that name has it, or none is ours."""
-    paths = [ROOT / path for path in tracked(".py") if path.endswith(f"/{module}.py")]
+    paths = [ROOT / path for path in source_files(".py") if path.endswith(f"/{module}.py")]
     return not paths or any(re.search(rf"\b{name}\b", path.read_text()) for path in paths)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from .tree import ROOT, c_code, find, parse, tracked
+from .tree import ROOT, c_code, find, parse, source_files
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -37,7 +37,7 @@ BANNED_IN_SHIM = {
 def shim_sources() -> list[str]:
     """C files that are loaded into tenants' programs."""
     apart = ("simgpu", "runtime", "job", "arbiter", "pyabi", "codegen")
-    names = [n for n in tracked(".c", ".h") if n == "cuda_hook.c" or n.startswith("shim/")]
+    names = [n for n in source_files(".c", ".h") if n == "cuda_hook.c" or n.startswith("shim/")]
     return [n for n in names if not n.startswith(tuple(f"shim/{folder}/" for folder in apart))]
 
 
@@ -45,7 +45,7 @@ def shim_sources() -> list[str]:
 
 
 def test_file_length() -> None:
-    names = set(tracked(".py", ".c", ".h", ".S", ".pyi")) - LONG_FILES
+    names = set(source_files(".py", ".c", ".h", ".S", ".pyi")) - LONG_FILES
     lengths = {n: (ROOT / n).read_text().count("\n") for n in names}
     long = {name: lines for name, lines in lengths.items() if lines > FILE_LINES_MAX}
     assert not long, f"give one of its jobs a file of its own: {long}"
@@ -54,7 +54,7 @@ def test_file_length() -> None:
 def test_python_function_length() -> None:
     long = [
         f"{name}:{node.lineno} {node.name} has {node.end_lineno - node.lineno + 1} lines"
-        for name in tracked(".py")
+        for name in source_files(".py")
         for node in ast.walk(parse(name))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and node.end_lineno is not None
@@ -76,7 +76,7 @@ def c_functions(name: str) -> Iterator[tuple[int, int]]:
 
 
 def test_c_function_length() -> None:
-    found = [(f"{name}:{line}", lines) for name in tracked(".c") for line, lines in c_functions(name)]
+    found = [(f"{name}:{line}", lines) for name in source_files(".c") for line, lines in c_functions(name)]
     assert len(found) > 1000, "they are not found any more"
     long = [f"{where}: function of {lines} lines" for where, lines in found if lines > C_FUNCTION_LINES_MAX]
     assert not long, "\n".join(long)
@@ -99,7 +99,7 @@ def test_no_wall_clock_in_logic() -> None:
     """CLOCK_REALTIME jumps: durations and deadlines come from time.monotonic*, time stamps are aware (UTC)."""
     found = [
         f"{name}:{node.lineno} calls {ast.unparse(node.func)}"
-        for name in tracked(".py")
+        for name in source_files(".py")
         for node in ast.walk(parse(name))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and _reads_wall_clock(node)
     ]
@@ -125,13 +125,13 @@ def test_only_prim_makes_raw_system_calls() -> None:
 def test_only_monotonic_time_in_c() -> None:
     """NVML's own time stamps are wall-clock microseconds, so its simulation may ask; an engine's log has a date, and so
     has a job's result."""
-    names = [n for n in tracked(".c", ".h") if n == "cuda_hook.c" or n.startswith("shim/")]
+    names = [n for n in source_files(".c", ".h") if n == "cuda_hook.c" or n.startswith("shim/")]
     names = [n for n in names if not n.startswith(("shim/simgpu/nvml/", "shim/runtime/report.c", "shim/job/file.c"))]
     assert not find(r"\bCLOCK_REALTIME|\bgettimeofday\s*\(|\btime\s*\(\s*(NULL|0)\s*\)", names)
 
 
 def test_every_c_file_says_what_it_is() -> None:
-    silent = [n for n in tracked(".c", ".h", ".S") if not (ROOT / n).read_text().lstrip().startswith(("/*", "//"))]
+    silent = [n for n in source_files(".c", ".h", ".S") if not (ROOT / n).read_text().lstrip().startswith(("/*", "//"))]
     assert not silent, f"open each with a comment (what it is, who calls it, what must hold): {silent}"
 
 
@@ -183,7 +183,7 @@ def test_documented_exit_codes() -> None:
 def test_documents_name_what_exists() -> None:
     """Links, and paths in backticks that begin with a folder of ours, lead somewhere."""
     missing = []
-    for name in (n for n in tracked(".md") if "/" not in n):
+    for name in (n for n in source_files(".md") if "/" not in n):
         text = (ROOT / name).read_text()
         links = {link for link in re.findall(r"\]\(([^)\s#]+)", text) if not link.startswith("http")}
         folders = "vgpud|models|shim|tests|benchmarks|docker|protos|tools|docs"
@@ -195,14 +195,14 @@ def test_documents_name_what_exists() -> None:
 
 def test_decisions_that_comments_name_are_listed() -> None:
     listed = set(re.findall(r"^\| (D\d+) \|", (ROOT / "ARCHITECTURE.md").read_text(), flags=re.M))
-    for name in tracked(".py", ".c", ".h", ".proto"):
+    for name in source_files(".py", ".c", ".h", ".proto"):
         for words in re.findall(r"\bDESIGN ([\w, ]{2,8})", (ROOT / name).read_text()):
             assert set(re.findall(r"D\d+", words)) <= listed and words[0] == "D", f"{name}: DESIGN {words}"
 
 
 def test_no_unfinished_words() -> None:
     words = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK|NotImplemented" + r"Error)\b")
-    names = tracked(".py", ".c", ".h", ".S", ".md", ".toml", ".def")
+    names = source_files(".py", ".c", ".h", ".S", ".md", ".toml", ".def")
     lines = ((n, i, line) for n in names for i, line in enumerate((ROOT / n).read_text().split("\n"), 1))
     found = [f"{n}:{i}" for n, i, line in lines if words.search(line)]
     assert not found, found

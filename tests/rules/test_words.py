@@ -12,7 +12,7 @@ from vgpud.cli.main import cli
 from vgpud.serve import main as vgpud
 
 from .test_prose import prose
-from .tree import ROOT, c_code, parse, tracked
+from .tree import ROOT, c_code, parse, source_files
 
 GLOSSARY = "docs/glossary.md"
 TERMS_MAX = 30
@@ -77,12 +77,12 @@ def _helps(command: click.Command, path: str) -> Iterator[tuple[str, str]]:
 
 def texts() -> Iterator[tuple[str, str]]:
     """(where, text) of everything that a user reads."""
-    for name in tracked(".md"):
+    for name in source_files(".md"):
         if name != GLOSSARY and not name.startswith("benchmarks/results/"):  # results are as they were measured
             yield from ((f"{name}:{n}", line) for n, line in enumerate((ROOT / name).read_text().splitlines(), 1))
-    for name in tracked(".py", under="vgpud/"):
+    for name in source_files(".py", under="vgpud/"):
         yield from ((f"{name}:{n}", text) for n, text in _texts_of_python(name))
-    for name in ["cuda_hook.c", *tracked(".c", ".h", under="shim/")]:
+    for name in ["cuda_hook.c", *source_files(".c", ".h", under="shim/")]:
         yield from ((f"{name}:{n}", text) for n, text in _texts_of_c(name))
     yield from _helps(cli, "vgpu")
     yield from _helps(vgpud, "vgpud")
@@ -114,7 +114,7 @@ def words_of(name: str) -> list[str]:
 def test_no_name_has_a_word_that_is_not_used() -> None:
     pattern = not_used()
     wrong = set()
-    for file in tracked(".py"):
+    for file in source_files(".py"):
         for node in ast.walk(parse(file)):
             name = getattr(node, "id", None) or getattr(node, "attr", None) or getattr(node, "arg", None)
             name = name or (

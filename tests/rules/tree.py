@@ -33,7 +33,7 @@ def _walk() -> list[str]:
     return [str(p.relative_to(ROOT)) for p in [*found, *ROOT.glob("*.py"), *ROOT.glob("*.c"), *ROOT.glob("*.md")]]
 
 
-def tracked(*suffixes: str, under: str | tuple[str, ...] = "") -> list[str]:
+def source_files(*suffixes: str, under: str | tuple[str, ...] = "") -> list[str]:
     """Source files of the project, relative to the root; generated ones left out."""
     return [n for n in _all() if n.endswith(suffixes) and n.startswith(under)]
 

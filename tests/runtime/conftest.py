@@ -82,7 +82,7 @@ class Front:
         """Writes vgpu-runtime.conf."""
         Path(f"{self.path}.conf").write_text("".join(f"{line}\n" for line in lines))
 
-    def seen(self) -> Seen | None:
+    def take_notes(self) -> Seen | None:
         """What the low-level runtime has noted; None: it did not run. Forgets it."""
         notes = Path(f"{self.low_level}.seen")
         if not notes.exists():
@@ -126,12 +126,12 @@ class Front:
         return self.call("vgpu-hook", op, input=state, **options)
 
 
-def compile_c(out: Path, sources: Sequence[str], flags: Sequence[str] = ()) -> Path:
+def compile_c(program: Path, sources: Sequence[str], flags: Sequence[str] = ()) -> Path:
     """Links a program; its objects are compiled once for all workers of a run, and for later runs."""
     options = [*FLAGS, *flags]
     objects = build_shim.compile_objects(sources, options)
-    subprocess.run([*build_shim.compiler(), *options, "-o", str(out), *objects], cwd=ROOT, check=True)
-    return out
+    subprocess.run([*build_shim.compiler(), *options, "-o", str(program), *objects], cwd=ROOT, check=True)
+    return program
 
 
 @pytest.fixture(scope="session")

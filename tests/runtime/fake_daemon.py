@@ -58,7 +58,7 @@ class FakeDaemon:
     def __init__(self, path: Path, answer: Answer = b"") -> None:
         self.path = path
         self.answer = answer
-        self.asked: list[Asked] = []
+        self.requests: list[Asked] = []
         self.errors: list[BaseException] = []
         self.listener: socket.socket | None = None
         self.threads: list[threading.Thread] = []
@@ -109,7 +109,7 @@ class FakeDaemon:
                 while piece := connection.recv(1 << 16):
                     data += piece
                 request = parse(data, pid)
-                self.asked.append(request)
+                self.requests.append(request)
                 with contextlib.suppress(OSError):
                     connection.sendall(self.answer(request) if callable(self.answer) else self.answer)
         except BaseException as error:
@@ -128,9 +128,9 @@ def main() -> None:
         os.chmod(sys.argv[1], 0o666)
         while True:
             time.sleep(0.2)
-            for request in daemon.asked:
+            for request in daemon.requests:
                 print(request.op, request.header, len(request.body), request.peer_pid, flush=True)
-            daemon.asked.clear()
+            daemon.requests.clear()
 
 
 if __name__ == "__main__":

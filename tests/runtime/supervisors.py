@@ -34,7 +34,7 @@ WORLDS: Mapping[str, Sequence[str]] = {
 _JOB_IDS = itertools.count(os.getpid() * 10_000)
 
 
-def eventually(what: str, ready: Callable[[], Any]) -> Any:
+def wait_until(what: str, ready: Callable[[], Any]) -> Any:
     deadline = time.monotonic() + WAIT_S
     while not (value := ready()):
         assert time.monotonic() < deadline, f"{what}: not within {WAIT_S} s"
@@ -101,7 +101,7 @@ class World:
     program: Path
     world: str = "cgroups"
     folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="vgj-")))
-    started: list[Running] = field(default_factory=list)
+    running: list[Running] = field(default_factory=list)
     job_id: int = 0  # of the last attempt
 
     def __post_init__(self) -> None:
@@ -121,18 +121,18 @@ class World:
 
     def close(self) -> None:
         end_all(self.jobs)
-        for running in self.started:
+        for running in self.running:
             running.process.wait(WAIT_S)
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def attempt(self, *argv: str, **given: Any) -> wire.Attempt:
+    def attempt(self, *argv: str, **fields: Any) -> wire.Attempt:
         """One member that runs this as USER; `members`, `env` and `log` besides an Attempt's own fields."""
         self.job_id = next(_JOB_IDS)
-        log = given.pop("log", str(self.home / f"log{self.job_id}"))
-        members = given.pop("members", None) or (wire.Member(argv, given.pop("env", ENVIRONMENT), log),)
+        log = fields.pop("log", str(self.home / f"log{self.job_id}"))
+        members = fields.pop("members", None) or (wire.Member(argv, fields.pop("env", ENVIRONMENT), log),)
         base: dict[str, Any] = {"job_id": self.job_id, "number": 1, "uid": USER, "gid": USER, "groups": (USER,)}
         base |= {"directory": str(self.home), "umask": 0o022, "grace_ms": 5000}
-        return wire.Attempt(members=members, **base | given)
+        return wire.Attempt(members=members, **base | fields)
 
     def command(self) -> list[str]:
         hidden = WORLDS[self.world]
@@ -142,19 +142,19 @@ class World:
         return ["unshare", "-m", "sh", "-c", f"{words} exec {self.program}"]
 
     def talk(
-        self, said: bytes, under: Sequence[str] = (), **options: Any
+        self, message: bytes, under: Sequence[str] = (), **options: Any
     ) -> tuple[subprocess.Popen[bytes], bytes, Path]:
         """Says something to a new supervisor, started by the program `under`. Returns what it answers."""
         os.seteuid(options.get("user", 0))  # whose socket it is
         ours, theirs = socket.socketpair()
         os.seteuid(0)
-        errors = self.folder / f"errors{len(self.started)}"
+        errors = self.folder / f"errors{len(self.running)}"
         with ours, theirs, errors.open("wb") as sink:
             process = subprocess.Popen([*under, *self.command()], stdin=theirs, stdout=theirs, stderr=sink, **options)
             theirs.close()
             ours.settimeout(WAIT_S)
             with contextlib.suppress(BrokenPipeError):  # it has read enough
-                ours.sendall(said)
+                ours.sendall(message)
                 ours.shutdown(socket.SHUT_WR)
             answer = b""
             with contextlib.suppress(ConnectionResetError):  # it has not listened to all of it
@@ -165,12 +165,12 @@ class World:
     def start(self, attempt: wire.Attempt, **options: Any) -> Running:
         process, answer, errors = self.talk(wire.instructions(attempt, str(self.jobs)), **options)
         running = Running(process, wire.parse_answer(answer), attempt, self.jobs, errors)
-        self.started.append(running)
+        self.running.append(running)
         return running
 
-    def run(self, *argv: str, **given: Any) -> wire.Result:
+    def run(self, *argv: str, **fields: Any) -> wire.Result:
         """Runs it to its end."""
-        running = self.start(self.attempt(*argv, **given))
+        running = self.start(self.attempt(*argv, **fields))
         assert isinstance(running.answer, wire.Started), running.answer
         return running.wait()
 
@@ -181,10 +181,10 @@ class World:
     def pids(self, name: str, count: int = 1) -> list[int]:
         """Waits until a job has noted so many pids, one a line, in a file below its home."""
 
-        def noted() -> list[int]:
+        def read_pids() -> list[int]:
             path = self.home / name
             lines = path.read_text().split("\n")[:-1] if path.exists() else []
             return [int(line) for line in lines] if len(lines) >= count else []
 
-        found: list[int] = eventually(f"{count} pids in {name}", noted)
+        found: list[int] = wait_until(f"{count} pids in {name}", read_pids)
         return found

@@ -65,12 +65,12 @@ def test_creation_is_asked_for(front: Front, line: str) -> None:
     with FakeDaemon(front.socket, reply("pass")) as daemon:
         done = front.call(*words, cwd=front.folder)
     assert done.returncode == LOW_LEVEL_STATUS, done.stderr
-    (asked,) = daemon.asked
+    (asked,) = daemon.requests
     assert asked.first == "vgpu-runtime 1"
     assert (asked.op, asked.header["id"], asked.header["bundle"]) == ("create", "c1", str(front.bundle))
     assert asked.header["self"] == str(front.path)
     assert asked.body == (front.bundle / "config.json").read_bytes()
-    seen = front.seen()
+    seen = front.take_notes()
     assert seen and seen.args[1:] == words
     assert seen.facts["pid"] == str(asked.peer_pid), "whoever asked must become the low-level runtime"
 
@@ -81,7 +81,7 @@ def test_everything_else_passes_without_a_daemon(front: Front, line: str) -> Non
     words = line.replace("{B}", str(front.bundle)).split()
     done = front.call(*words, cwd=front.bundle)
     assert (done.returncode, done.stdout, done.stderr) == (LOW_LEVEL_STATUS, "", "")
-    seen = front.seen()
+    seen = front.take_notes()
     assert seen and seen.args == [str(front.low_level), *words]
 
 
@@ -90,7 +90,7 @@ def test_no_bundle_is_the_current_directory(front: Front) -> None:
     with FakeDaemon(front.socket, reply("pass")) as daemon:
         done = front.call("create", "c1", cwd=front.bundle)
     assert done.returncode == LOW_LEVEL_STATUS, done.stderr
-    assert daemon.asked[0].header["bundle"] == str(front.bundle)
+    assert daemon.requests[0].header["bundle"] == str(front.bundle)
 
 
 def test_relative_bundle_and_links_are_reported_canonically(front: Front) -> None:
@@ -101,7 +101,7 @@ def test_relative_bundle_and_links_are_reported_canonically(front: Front) -> Non
         for words in (["-b", "bundle"], ["-b", "./link/../bundle/"], ["-b", front.folder / "link"]):
             done = front.call("create", *words, "c1", cwd=front.folder)
             assert done.returncode == LOW_LEVEL_STATUS, done.stderr
-    assert {asked.header["bundle"] for asked in daemon.asked} == {str(front.bundle)}
+    assert {asked.header["bundle"] for asked in daemon.requests} == {str(front.bundle)}
 
 
 def test_crun_takes_another_configuration(front: Front) -> None:
@@ -118,7 +118,7 @@ def test_crun_takes_another_configuration(front: Front) -> None:
         with FakeDaemon(front.socket, reply("config", b"[]")) as daemon:
             done = front.call("run", *words, "-b", front.bundle, "c1", cwd=cwd)
         assert done.returncode == LOW_LEVEL_STATUS, done.stderr
-        assert (daemon.asked[0].body, daemon.asked[0].header["bundle"]) == (b'["VGPU=1"]', str(front.bundle))
+        assert (daemon.requests[0].body, daemon.requests[0].header["bundle"]) == (b'["VGPU=1"]', str(front.bundle))
         assert ((other / "c.json").read_bytes(), (front.bundle / "config.json").read_bytes()) == (b"[]", b"{}")
 
 
@@ -126,5 +126,5 @@ def test_line_breaks_cannot_forge_a_request(front: Front) -> None:
     front.write()
     with FakeDaemon(front.socket, reply("pass")) as daemon:
         done = front.call("create", "--bundle", front.bundle, "c1\nop stopped")
-    assert (done.returncode, daemon.asked, front.seen()) == (1, [], None)
+    assert (done.returncode, daemon.requests, front.take_notes()) == (1, [], None)
     assert "line break" in done.stderr

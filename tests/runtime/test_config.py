@@ -37,7 +37,7 @@ NO_MARKS = [
 ]
 
 
-def padded(config: bytes, size: int) -> bytes:
+def pad_config(config: bytes, size: int) -> bytes:
     """A configuration of exactly `size` bytes, the interesting part at its end."""
     return b" " * (size - len(config)) + config
 
@@ -47,7 +47,7 @@ def test_asks(front: Front, text: str) -> None:
     front.write(text.encode())
     with FakeDaemon(front.socket, reply("pass")) as daemon:
         assert front.create().returncode == LOW_LEVEL_STATUS
-    assert [asked.body for asked in daemon.asked] == [text.encode()]
+    assert [asked.body for asked in daemon.requests] == [text.encode()]
 
 
 @pytest.mark.parametrize("text", NO_MARKS)
@@ -93,7 +93,7 @@ def test_a_link_is_replaced_not_followed(front: Front) -> None:
     (front.bundle / "config.json").symlink_to(template)
     with FakeDaemon(front.socket, reply("config", NEW)) as daemon:
         assert front.create().returncode == LOW_LEVEL_STATUS
-    assert daemon.asked[0].body == CONFIG
+    assert daemon.requests[0].body == CONFIG
     assert template.read_bytes() == CONFIG
     assert not (front.bundle / "config.json").is_symlink()
     assert (front.bundle / "config.json").read_bytes() == NEW
@@ -118,22 +118,22 @@ def test_a_planted_temporary_file_is_not_written_through(front: Front) -> None:
 @pytest.mark.parametrize("size", [0, 1, 65535, 65536, 65537, 1 << 20, BODY_BYTES_MAX])
 def test_sizes_both_ways(front: Front, size: int) -> None:
     """Up to 4 MiB come and go whole; the answer may be as long."""
-    config = padded(CONFIG, max(size, len(CONFIG)))
+    config = pad_config(CONFIG, max(size, len(CONFIG)))
     answer = bytes(i % 251 for i in range(1 << 10)) * (size >> 10) + b"x" * (size % (1 << 10))
     front.write(config)
     with FakeDaemon(front.socket, reply("config", answer)) as daemon:
         done = front.create()
     assert done.returncode == LOW_LEVEL_STATUS, done.stderr
-    assert daemon.asked[0].body == config
+    assert daemon.requests[0].body == config
     assert (front.bundle / "config.json").read_bytes() == answer
 
 
 @pytest.mark.parametrize("size", [BODY_BYTES_MAX + 1, BODY_BYTES_MAX + len(CONFIG), (6 << 20) + 17])
 def test_longer_is_refused_with_a_text(front: Front, size: int) -> None:
-    config = padded(CONFIG, size)
+    config = pad_config(CONFIG, size)
     front.write(config)
     done = front.create()
-    assert (done.returncode, front.seen()) == (1, None)
+    assert (done.returncode, front.take_notes()) == (1, None)
     assert f"config.json has {size} bytes" in done.stderr
     assert f"the maximum for a container with a slice is {BODY_BYTES_MAX}" in done.stderr
 
@@ -146,7 +146,7 @@ def test_a_request_across_the_limit_is_not_missed(front: Front, offset: int) -> 
 
 
 def test_longer_without_a_request_passes(front: Front) -> None:
-    front.write(padded(PLAIN_CONFIG, BODY_BYTES_MAX + 70_000))
+    front.write(pad_config(PLAIN_CONFIG, BODY_BYTES_MAX + 70_000))
     assert front.create().returncode == LOW_LEVEL_STATUS
 
 
@@ -175,7 +175,7 @@ def test_bundle_that_cannot_be_written(front: Front) -> None:
     with FakeDaemon(front.socket, reply("config", NEW)):
         front.socket.chmod(0o666)
         done = front.create(user=65534, group=65534, extra_groups=[])
-    assert (done.returncode, front.seen()) == (1, None)
+    assert (done.returncode, front.take_notes()) == (1, None)
     assert done.stderr == f"cannot write {front.bundle}/config.json: access denied\n"
     assert os.listdir(front.bundle) == ["config.json"]
 
@@ -185,7 +185,7 @@ def test_what_cannot_be_looked_into_does_not_start(front: Front) -> None:
     path = front.bundle / "config.json"
     os.mkfifo(path)
     done = front.create()
-    assert (done.returncode, front.seen()) == (1, None)
+    assert (done.returncode, front.take_notes()) == (1, None)
     assert "is not a regular file" in done.stderr
     path.unlink()
     front.write()
@@ -198,7 +198,7 @@ def test_what_cannot_be_looked_into_does_not_start(front: Front) -> None:
     if "shared" not in done.stderr:  # a dynamic program without descriptors does not even start
         assert (done.returncode, done.stdout) == (1, "")
         assert "Too many open files" in done.stderr
-    assert front.seen() is None
+    assert front.take_notes() is None
 
 
 @pytest.mark.root
@@ -233,7 +233,7 @@ def test_full_disk(front: Front) -> None:
     with FakeDaemon(front.socket, reply("config", b"x" * 5000)):
         command = [sys.executable, "-IS", "-c", program]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, front.seen()) == (1, None)
+    assert (done.returncode, front.take_notes()) == (1, None)
     assert done.stderr.startswith(f"cannot write {front.bundle}/config.json: ")
     assert (front.bundle / "config.json").read_bytes() == CONFIG
     assert os.listdir(front.bundle) == ["config.json"]
@@ -246,7 +246,7 @@ def test_docker_and_podman_configurations(front: Front) -> None:
         front.write(text.encode())
         with FakeDaemon(front.socket, reply("pass")) as daemon:
             assert front.create().returncode == LOW_LEVEL_STATUS
-        assert [asked.body for asked in daemon.asked] == [text.encode()]
+        assert [asked.body for asked in daemon.requests] == [text.encode()]
 
 
 def test_bundle_directory_of_a_long_path(front: Front) -> None:
@@ -258,5 +258,5 @@ def test_bundle_directory_of_a_long_path(front: Front) -> None:
     with FakeDaemon(front.socket, reply("config", NEW)) as daemon:
         done = front.call("create", "--bundle", deep, "c1")
     assert done.returncode == LOW_LEVEL_STATUS, done.stderr
-    assert Path(daemon.asked[0].header["bundle"]) == deep
+    assert Path(daemon.requests[0].header["bundle"]) == deep
     assert (deep / "config.json").read_bytes() == NEW

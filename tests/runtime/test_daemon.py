@@ -38,10 +38,10 @@ GARBAGE = {
 }
 
 
-def refused(front: Front, *words: str) -> str:
+def refusal(front: Front, *words: str) -> str:
     """Creates, checks that nothing was started, and returns the one line that was said."""
     done = front.create(*words)
-    assert (done.returncode, done.stdout, front.seen()) == (1, "", None)
+    assert (done.returncode, done.stdout, front.take_notes()) == (1, "", None)
     assert done.stderr.endswith("\n")
     assert done.stderr.count("\n") == 1
     return done.stderr.strip()
@@ -51,26 +51,26 @@ def test_refused(front: Front) -> None:
     front.write()
     text = b"VGPU=9 is more than this node has (2 devices): ask for at most 2"
     with FakeDaemon(front.socket, reply("refused", text)):
-        assert refused(front) == text.decode()
+        assert refusal(front) == text.decode()
 
 
 def test_refused_with_several_lines_and_control_characters(front: Front) -> None:
     front.write()
     with FakeDaemon(front.socket, reply("refused", b"no\tcapacity\nfor \x1b[31mGPU\xc3\xa9\n\n")):
-        assert refused(front) == "no capacity for  [31mGPU\u00e9"
+        assert refusal(front) == "no capacity for  [31mGPU\u00e9"
 
 
 def test_refused_without_a_word_and_with_too_many(front: Front) -> None:
     front.write()
     with FakeDaemon(front.socket, reply("refused")):
-        assert "did not say why" in refused(front)
+        assert "did not say why" in refusal(front)
     with FakeDaemon(front.socket, reply("refused", b"x" * 100_000)):
-        assert refused(front).startswith("xxx")
+        assert refusal(front).startswith("xxx")
 
 
 def test_no_socket(front: Front) -> None:
     front.write()
-    line = refused(front)
+    line = refusal(front)
     assert f"no socket at {front.socket}" in line
     assert "systemctl start vgpud" in line
 
@@ -80,7 +80,7 @@ def test_socket_that_no_daemon_serves(front: Front) -> None:
     front.write()
     with FakeDaemon(front.socket):
         pass
-    line = refused(front)
+    line = refusal(front)
     assert f"connection refused at {front.socket}" in line
     assert "systemctl start vgpud" in line
 
@@ -156,15 +156,15 @@ def test_daemon_that_restarts_meanwhile(front: Front, half: bytes) -> None:
     front.write()
     daemon = FakeDaemon(front.socket)
 
-    def first_half(asked: Asked) -> bytes:
-        return half if len(daemon.asked) < 3 else reply("config", NEW)
+    def first_half(request: Asked) -> bytes:
+        return half if len(daemon.requests) < 3 else reply("config", NEW)
 
     daemon.answer = first_half
     with daemon:
         done = front.create()
     assert done.returncode == LOW_LEVEL_STATUS, done.stderr
-    assert len(daemon.asked) == 3
-    assert len({asked.body for asked in daemon.asked}) == 1
+    assert len(daemon.requests) == 3
+    assert len({asked.body for asked in daemon.requests}) == 1
     assert (front.bundle / "config.json").read_bytes() == NEW
 
 
@@ -172,7 +172,7 @@ def test_socket_that_is_gone_for_a_moment_after_the_daemon_was_there(front: Fron
     front.write()
     second = FakeDaemon(front.socket, reply("config", NEW))
 
-    def die(asked: Asked) -> bytes:
+    def die(request: Asked) -> bytes:
         front.socket.unlink()
         threading.Timer(1.5, second.start).start()  # longer than a socket that never was there is waited for
         return b""
@@ -187,30 +187,30 @@ def test_socket_that_is_gone_for_a_moment_after_the_daemon_was_there(front: Fron
 def test_daemon_that_always_dies(front: Front) -> None:
     front.write()
     with FakeDaemon(front.socket, b"") as daemon:
-        line = refused(front)
+        line = refusal(front)
     assert "without an answer" in line
-    assert len(daemon.asked) > 1
+    assert len(daemon.requests) > 1
 
 
 @pytest.mark.parametrize("name", list(GARBAGE))
 def test_garbage(front: Front, name: str) -> None:
     front.write()
     with FakeDaemon(front.socket, GARBAGE[name]) as daemon:
-        line = refused(front)
+        line = refusal(front)
     assert "is not vgpud" in line
-    assert len(daemon.asked) == 1, "nonsense is not asked for again"
+    assert len(daemon.requests) == 1, "nonsense is not asked for again"
 
 
 def test_other_version(front: Front) -> None:
     front.write()
     with FakeDaemon(front.socket, reply("pass", greeting="vgpu-runtime 2")):
-        assert "vgpu setup" in refused(front)
+        assert "vgpu setup" in refusal(front)
 
 
 def test_answer_that_is_too_long(front: Front) -> None:
     front.write()
     with FakeDaemon(front.socket, b"vgpu-runtime 1\nstatus config\nbody 4194305\n\n"):
-        assert "longer than 4194304 bytes" in refused(front)
+        assert "longer than 4194304 bytes" in refusal(front)
 
 
 def test_lines_that_a_newer_daemon_adds_are_passed_over(front: Front) -> None:
@@ -260,7 +260,7 @@ def test_refusal_before_everything_is_read(front: Front) -> None:
 
     thread = threading.Thread(target=serve)
     thread.start()
-    line = refused(front)
+    line = refusal(front)
     thread.join(60)
     listener.close()
     assert line == "too large for me"
@@ -273,7 +273,7 @@ def test_socket_of_a_group_that_the_caller_is_not_in(front: Front) -> None:
     with FakeDaemon(front.socket, reply("pass")) as daemon:
         front.socket.chmod(0o600)
         done = front.create(user=65534, group=65534, extra_groups=[], cwd="/")
-    assert (done.returncode, daemon.asked) == (1, [])
+    assert (done.returncode, daemon.requests) == (1, [])
     assert "access denied to user 65534" in done.stderr
 
 
@@ -289,7 +289,7 @@ def test_another_users_daemon_is_not_believed(front: Front) -> None:
             listener.listen()
         finally:
             os.seteuid(0)
-        assert "neither to root nor to user 0" in refused(front)
+        assert "neither to root nor to user 0" in refusal(front)
         with listener.accept()[0] as connection:
             assert connection.recv(100) == b"", "it was told nothing"
 
@@ -304,17 +304,17 @@ def test_daemon_that_hangs(front: Front) -> None:
     listener.listen()
     begin = time.monotonic()
     threading.Thread(target=_hang, args=(listener, reply("config", NEW)[:-1])).start()
-    line = refused(front)
+    line = refusal(front)
     listener.close()
     assert "did not answer within 10 s" in line
     assert 9 < time.monotonic() - begin < 50
 
 
-def _hang(listener: socket.socket, said: bytes) -> None:
+def _hang(listener: socket.socket, answer: bytes) -> None:
     connection, _ = listener.accept()
     while connection.recv(1 << 16):
         pass
-    connection.sendall(said)
+    connection.sendall(answer)
     connection.settimeout(60)
     with connection:
         connection.recv(1)

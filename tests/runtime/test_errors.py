@@ -160,7 +160,7 @@ def test_defaults_without_a_file(front: Front) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("sokcet = /x", "unknown setting `sokcet`"),
         ("socket", "is not `key = value`"),
@@ -171,14 +171,14 @@ def test_defaults_without_a_file(front: Front) -> None:
         ("# x\n" * 20000, "is longer than"),
     ],
 )
-def test_bad_configuration_stops_requests_only(front: Front, line: str, said: str) -> None:
+def test_bad_configuration_stops_requests_only(front: Front, line: str, message: str) -> None:
     """A container that runs must be stoppable whatever the file holds."""
     front.configure(f"socket = {front.socket}", f"runtime = {front.low_level}", "# comment", "", line)
     front.write()
     done = front.create()
-    assert (done.returncode, front.seen()) == (1, None)
-    assert said in done.stderr
-    if "longer" not in said:
+    assert (done.returncode, front.take_notes()) == (1, None)
+    assert message in done.stderr
+    if "longer" not in message:
         assert front.call("kill", "c1", "9").returncode == LOW_LEVEL_STATUS
         assert "line 5" in done.stderr
 
@@ -199,7 +199,7 @@ def test_configuration_lies_beside_the_executable_not_the_link(front: Front) -> 
     with FakeDaemon(front.socket, reply("pass")) as daemon:
         assert front.create().returncode == LOW_LEVEL_STATUS
         assert front.create(executable=str(front.path)).returncode == LOW_LEVEL_STATUS
-    assert [asked.header["self"] for asked in daemon.asked] == [str(front.path)] * 2
+    assert [asked.header["self"] for asked in daemon.requests] == [str(front.path)] * 2
 
 
 def test_called_by_a_relative_name(front: Front) -> None:
@@ -209,4 +209,4 @@ def test_called_by_a_relative_name(front: Front) -> None:
     with FakeDaemon(front.socket, reply("pass")) as daemon:
         done = front.create(cwd=front.folder, executable=str(real))
     assert done.returncode == LOW_LEVEL_STATUS, done.stderr
-    assert daemon.asked[0].header["self"] == str(real)
+    assert daemon.requests[0].header["self"] == str(real)

@@ -45,7 +45,7 @@ def test_each_operation_is_reported(front: Front, op: str) -> None:
     with FakeDaemon(front.socket, reply("ok")) as daemon:
         done = front.hook(op, TEXT)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    (asked,) = daemon.asked
+    (asked,) = daemon.requests
     expected = {"op": op, "id": "c1", "bundle": "/run/b", "self": str(front.path), "body": str(len(TEXT))}
     assert asked.header == expected
     assert asked.body == TEXT.encode()
@@ -64,14 +64,14 @@ def test_shapes_of_the_state(front: Front, state: str) -> None:
     with FakeDaemon(front.socket, reply("ok")) as daemon:
         done = front.hook("started", state)
     assert done.returncode == 0, done.stderr
-    assert (daemon.asked[0].header["id"], daemon.asked[0].header["bundle"]) == ("c1", "/run/b")
+    assert (daemon.requests[0].header["id"], daemon.requests[0].header["bundle"]) == ("c1", "/run/b")
 
 
 def test_other_characters_in_the_bundle(front: Front) -> None:
     state = json.dumps({**STATE, "bundle": '/b "\u00e9\u4e2d\U0001f680'})
     with FakeDaemon(front.socket, reply("ok")) as daemon:
         assert front.hook("started", state).returncode == 0
-    assert daemon.asked[0].header["bundle"] == '/b "\u00e9\u4e2d\U0001f680'
+    assert daemon.requests[0].header["bundle"] == '/b "\u00e9\u4e2d\U0001f680'
 
 
 def test_anything_around_it(front: Front) -> None:
@@ -79,7 +79,7 @@ def test_anything_around_it(front: Front) -> None:
     with FakeDaemon(front.socket, reply("ok")) as daemon:
         for options in ({"env": {}}, {"cwd": "/"}, {"env": {"PATH": ""}, "cwd": "/proc"}):
             assert front.hook("started", TEXT, **options).returncode == 0
-    assert len(daemon.asked) == 3
+    assert len(daemon.requests) == 3
 
 
 def test_started_is_refused(front: Front) -> None:
@@ -113,7 +113,7 @@ def test_started_without_a_daemon(front: Front) -> None:
 def test_no_state(front: Front, state: str) -> None:
     with FakeDaemon(front.socket, reply("ok")) as daemon:
         started, stopped = front.hook("started", state), front.hook("stopped", state)
-    assert (started.returncode, stopped.returncode, daemon.asked) == (1, 0, [])
+    assert (started.returncode, stopped.returncode, daemon.requests) == (1, 0, [])
     assert "container state" in started.stderr
     assert (stopped.stdout, stopped.stderr) == ("", "")
 
@@ -134,10 +134,10 @@ def test_stopped_without_a_daemon(front: Front) -> None:
 
 def test_stopped_is_reported_to_a_daemon_that_comes_back(front: Front) -> None:
     daemon = FakeDaemon(front.socket)
-    daemon.answer = lambda asked: reply("ok") if len(daemon.asked) > 1 else b""
+    daemon.answer = lambda asked: reply("ok") if len(daemon.requests) > 1 else b""
     with daemon:
         assert front.hook("stopped", TEXT).returncode == 0
-    assert len(daemon.asked) == 2
+    assert len(daemon.requests) == 2
 
 
 def test_stopped_waits_less_than_started(front: Front) -> None:
@@ -157,7 +157,7 @@ def test_state_that_never_ends(front: Front) -> None:
         done = front.call("vgpu-hook", "stopped", stdin=read_end)
     os.close(read_end)
     os.close(write_end)
-    assert (done.returncode, daemon.asked) == (0, [])
+    assert (done.returncode, daemon.requests) == (0, [])
 
 
 @pytest.mark.parametrize("words", [[], ["paused"], ["started", "now"], ["--help"]])
@@ -179,4 +179,4 @@ def test_closed_standard_descriptors(front: Front) -> None:
         words = [str(front.path), "vgpu-hook", "stopped"]
         closing = "import os, sys; os.closerange(0, 3); os.execv(sys.argv[1], sys.argv[1:])"
         done = subprocess.run(["python3", "-IS", "-c", closing, *words], check=False, timeout=60)
-    assert (done.returncode, daemon.asked) == (0, [])
+    assert (done.returncode, daemon.requests) == (0, [])

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.supervisors import ENVIRONMENT, USER, World, eventually, is_alive
+from tests.runtime.supervisors import ENVIRONMENT, USER, World, is_alive, wait_until
 from vgpud.jobs import messages as wire
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -113,12 +113,12 @@ def test_nothing_is_inherited(world: World) -> None:
     code += " [n for n in range(1, 32) if s.getsignal(n) is s.SIG_IGN], os.readlink('/proc/self/fd/0'))"
     inherited = os.open("/etc/passwd", os.O_RDONLY)
 
-    def misled() -> None:
+    def change_signals() -> None:
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2})
 
     attempt = world.attempt("python3", "-c", code)
-    running = world.start(attempt, pass_fds=[inherited], preexec_fn=misled)
+    running = world.start(attempt, pass_fds=[inherited], preexec_fn=change_signals)
     os.close(inherited)
     assert running.wait().exit_code == 0
     # python's own: it ignores SIGPIPE and SIGXFSZ
@@ -145,7 +145,7 @@ def test_setuid_programs_are_ended_too(world: World) -> None:
     program.chmod(0o4755)
     running = world.start(world.attempt("sh", "-c", f"{program} & echo $! > pids; wait"))
     pid = world.pids("pids")[0]
-    eventually("root's process", lambda: Path(f"/proc/{pid}/status").read_text().find("Uid:\t0\t0") > 0)
+    wait_until("root's process", lambda: Path(f"/proc/{pid}/status").read_text().find("Uid:\t0\t0") > 0)
     running.stop(0)
     assert running.wait().is_stopped
     assert not is_alive(pid)

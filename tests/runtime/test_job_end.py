@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.runtime.supervisors import ENVIRONMENT, USER, Running, World, eventually, is_alive
+from tests.runtime.supervisors import ENVIRONMENT, USER, Running, World, is_alive, wait_until
 from vgpud.jobs import messages as wire
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="only root can run others' jobs")]
@@ -35,7 +35,7 @@ def test_who_is_stopped_can_listen(any_world: World) -> None:
     script = "trap 'exit 9' TERM; echo $$ > pids; kill -STOP $$; while :; do sleep 0.05; done"
     running = any_world.start(any_world.attempt("sh", "-c", script))
     pid = any_world.pids("pids")[0]
-    eventually("its stop", lambda: ") T " in Path(f"/proc/{pid}/stat").read_text())
+    wait_until("its stop", lambda: ") T " in Path(f"/proc/{pid}/stat").read_text())
     running.stop(30)
     assert running.wait().exit_code == 9
 
@@ -63,15 +63,15 @@ ABOVE = {
 }
 
 
-def _start_saving(world: World, above: str, **given: Any) -> Running:
+def _start_saving(world: World, parent_type: str, **fields: Any) -> Running:
     (world.home / "save.py").write_text(SAVE)
-    return world.start(world.attempt("sh", "-c", ABOVE[above], **given))
+    return world.start(world.attempt("sh", "-c", ABOVE[parent_type], **fields))
 
 
-@pytest.mark.parametrize("above", ABOVE)
-def test_who_saves_below_a_job_script_has_the_whole_grace(world: World, above: str) -> None:
+@pytest.mark.parametrize("parent_type", ABOVE)
+def test_who_saves_below_a_job_script_has_the_whole_grace(world: World, parent_type: str) -> None:
     """Its script ends at SIGTERM: only what a script leaves behind that ends by itself gets less."""
-    running = _start_saving(world, above)
+    running = _start_saving(world, parent_type)
     world.pids("pids")
     running.stop(60)
     assert running.wait().is_stopped
@@ -234,7 +234,7 @@ def test_who_has_ended_is_not_stopped(any_world: World) -> None:
     pid = any_world.pids("pids")[0]
     supervisor = stubborn.answer
     assert isinstance(supervisor, wire.Started)
-    eventually("its command's end", lambda: Path(f"/proc/{pid}/stat").read_text().split()[3] == str(supervisor.pid))
+    wait_until("its command's end", lambda: Path(f"/proc/{pid}/stat").read_text().split()[3] == str(supervisor.pid))
     stubborn.stop(0)
     result = stubborn.wait()
     assert (result.exit_code, result.is_stopped) == (0, False)
@@ -267,11 +267,11 @@ def test_fork_bomb(any_world: World) -> None:
     limits = (("nproc", most, most),)
     attempt = any_world.attempt("python3", "-c", bomb, uid=bomber, pids_max=most, limits=limits)
     running = any_world.start(attempt)
-    eventually("the bomb", lambda: processes_of(bomber) > most // 2)
+    wait_until("the bomb", lambda: processes_of(bomber) > most // 2)
     assert processes_of(bomber) <= most
     running.stop(0)
     assert running.wait().exit_code == 137
-    eventually("the end of all", lambda: not processes_of(bomber))
+    wait_until("the end of all", lambda: not processes_of(bomber))
 
 
 @pytest.mark.usefixtures("heir")
@@ -286,10 +286,10 @@ def test_who_forks_and_ends_again_and_again_is_caught(any_world: World, session:
     code += " except OSError: pass"
     limits = (("nproc", most, most),)
     running = any_world.start(any_world.attempt("python3", "-c", code, uid=runner, pids_max=most, limits=limits))
-    eventually("its begin", (any_world.home / "begun").exists)
+    wait_until("its begin", (any_world.home / "begun").exists)
     running.stop(0)
     assert running.wait().exit_code in (0, 137)
-    eventually("the end of all", lambda: not processes_of(runner))
+    wait_until("the end of all", lambda: not processes_of(runner))
 
 
 def test_stop_can_be_made_shorter_but_not_longer(world: World) -> None:
@@ -308,7 +308,7 @@ def test_first_process_goes_with_a_supervisor_that_is_killed(any_world: World) -
     pid = any_world.pids("pids")[0]
     running.process.kill()
     running.process.wait()
-    eventually("its end", lambda: not is_alive(pid))
+    wait_until("its end", lambda: not is_alive(pid))
     assert not (running.path / "result").exists()
     begun = wire.parse_begun((running.path / "begun").read_text())
     assert begun.pid == running.process.pid

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.supervisors import USER, WAIT_S, Running, World, cgroups_left, eventually, is_alive
+from tests.runtime.supervisors import USER, WAIT_S, Running, World, cgroups_left, is_alive, wait_until
 from vgpud.jobs import messages as wire
 from vgpud.jobs.leftovers import end_leftovers
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="only root can run others' jobs")]
 
 
-def start(world: World, script: str, **given: object) -> Running:
-    running = world.start(world.attempt("sh", "-c", script, terminal=True, **given))
+def start(world: World, script: str, **fields: object) -> Running:
+    running = world.start(world.attempt("sh", "-c", script, terminal=True, **fields))
     assert isinstance(running.answer, wire.Started), running.answer
     return running
 
@@ -46,7 +46,7 @@ def _parent(entry: Path) -> int:
         return 0
 
 
-def joined(running: Running) -> socket.socket:
+def connect_viewer(running: Running) -> socket.socket:
     """A viewer."""
     viewer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     viewer.settimeout(WAIT_S)
@@ -71,7 +71,7 @@ def test_its_keeper_is_the_users_as_well(world: World) -> None:
     """With none of the daemon's rights or descriptors, and closed to the job."""
     script = "echo $$ >pid; exec sleep 1000"
     running = start(world, script, groups=(USER, 777))
-    keeper: int = eventually("the keeper", lambda: keeper_of(running))
+    keeper: int = wait_until("the keeper", lambda: keeper_of(running))
     status = dict(line.split(":\t", 1) for line in Path(f"/proc/{keeper}/status").read_text().splitlines())
     assert status["Uid"].split() == status["Gid"].split() == [str(USER)] * 4
     assert sorted(status["Groups"].split()) == sorted([str(USER), "777"])
@@ -127,7 +127,7 @@ def interactive(world: World, script: str) -> Running:
     """A shell at its terminal that ignores SIGTERM, in which a script has been started."""
     (world.home / "script").write_text(f"{script}; echo $$ >pid; while :; do sleep 0.05; done\n")
     running = start(world, "exec bash --norc --noprofile -i")
-    with joined(running) as viewer:
+    with connect_viewer(running) as viewer:
         viewer.send(b"Ish script\n")
         world.pids("pid")
     return running
@@ -154,7 +154,7 @@ def test_a_program_that_leaves_the_terminal_runs_on(any_world: World) -> None:
     script = "exec </dev/null >out 2>&1; echo $$ >pid; until test -e go; do sleep 0.05; done; "
     running = start(any_world, script + "echo again >/dev/tty; exit 5", grace_ms=100)
     any_world.pids("pid")
-    with joined(running) as viewer:
+    with connect_viewer(running) as viewer:
         assert viewer.recv(100) == b"A", "its keeper is there"
         (any_world.home / "go").touch()
         assert viewer.recv(100) == b"Oagain\r\n"
@@ -166,12 +166,12 @@ def test_no_process_answers_once_the_keeper_is_gone(world: World) -> None:
     """A viewer that joins is refused, and not left to wait for the supervisor."""
     running = start(world, "trap '' HUP; echo $$ >pid; exec sleep 1000")
     world.pids("pid")
-    joined(running).close()
-    keeper: int = eventually("the keeper", lambda: keeper_of(running))
+    connect_viewer(running).close()
+    keeper: int = wait_until("the keeper", lambda: keeper_of(running))
     os.kill(keeper, signal.SIGKILL)
-    eventually("its end", lambda: not keeper_of(running))
+    wait_until("its end", lambda: not keeper_of(running))
     with pytest.raises(ConnectionRefusedError):
-        joined(running)
+        connect_viewer(running)
     running.stop(5)
     running.wait()
 
@@ -179,12 +179,12 @@ def test_no_process_answers_once_the_keeper_is_gone(world: World) -> None:
 def test_it_goes_with_a_supervisor_that_is_killed(world: World) -> None:
     running = start(world, "echo $$ >pid; exec sleep 1000")
     (job,) = world.pids("pid")
-    keeper: int = eventually("the keeper", lambda: keeper_of(running))
+    keeper: int = wait_until("the keeper", lambda: keeper_of(running))
     running.process.kill()
     running.process.wait()
     begun = wire.parse_begun((running.path / "begun").read_text())
     end_leftovers(running.attempt.name, begun, {})
-    eventually("the end of both", lambda: not is_alive(job) and not is_alive(keeper))
+    wait_until("the end of both", lambda: not is_alive(job) and not is_alive(keeper))
     assert not cgroups_left(running.attempt.name)
 
 
@@ -200,4 +200,4 @@ def test_no_terminal_for_several(world: World) -> None:
     running = world.start(world.attempt(members=members, terminal=True))
     assert running.answer == wire.Refused("a terminal is for one member, not for 2", may_retry=False)
     running.process.wait()
-    world.started.clear()
+    world.running.clear()

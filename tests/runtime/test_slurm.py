@@ -16,7 +16,7 @@ def test_lines_there_and_back(front: Front, word: str) -> None:
     with FakeDaemon(front.socket, reply("ok", b"LD_PRELOAD=/a b\nX=\n")) as daemon:
         done = front.call("vgpu-slurm", word, *PAIRS)
     assert (done.returncode, done.stdout, done.stderr) == (0, "LD_PRELOAD=/a b\nX=\n", "")
-    (asked,) = daemon.asked
+    (asked,) = daemon.requests
     assert (asked.op, asked.body) == (f"step-{word}", LINES)
 
 
@@ -45,7 +45,7 @@ def test_nothing_answers(front: Front) -> None:
 def test_wrong_arguments(front: Front, arguments: tuple[str, ...]) -> None:
     with FakeDaemon(front.socket, reply("ok")) as daemon:
         done = front.call("vgpu-slurm", *arguments)
-    assert done.returncode == 1 and done.stderr.count("\n") == 1 and not daemon.asked
+    assert done.returncode == 1 and done.stderr.count("\n") == 1 and not daemon.requests
 
 
 def test_a_wrong_configuration(front: Front) -> None:

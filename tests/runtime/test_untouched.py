@@ -30,10 +30,10 @@ def daemon(request: pytest.FixtureRequest, front: Front) -> FakeDaemon:
     return FakeDaemon(front.socket, answer)
 
 
-def in_python(front: Front, before: str, **options: object) -> subprocess.CompletedProcess[str]:
+def in_python(front: Front, statements: str, **options: object) -> subprocess.CompletedProcess[str]:
     """Runs `create` from a Python process of its own that first does something to itself."""
     words = [str(front.path), "create", "--bundle", str(front.bundle), "c1"]
-    program = f"import os, signal, ctypes\n{before}\nos.execv({words[0]!r}, {words!r})"
+    program = f"import os, signal, ctypes\n{statements}\nos.execv({words[0]!r}, {words!r})"
     command = [sys.executable, "-IS", "-c", program]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, **options)  # type: ignore[call-overload,no-any-return]
 
@@ -50,7 +50,7 @@ def test_descriptors(front: Front, daemon: FakeDaemon, tmp_path: Path) -> None:
     with daemon:
         done = in_python(front, before)
     assert done.returncode == LOW_LEVEL_STATUS, done.stderr
-    seen = front.seen()
+    seen = front.take_notes()
     assert seen and seen.fds.keys() == {0, 1, 2, *handed}
     assert {number: seen.fds[number] for number in handed} == handed
 
@@ -60,7 +60,7 @@ def test_closed_standard_descriptors_stay_closed(front: Front, daemon: FakeDaemo
     with daemon:
         done = in_python(front, f"os.closerange(3, 200)\nfor number in {closed}: os.close(number)")
     assert done.returncode == LOW_LEVEL_STATUS, done.stderr
-    seen = front.seen()
+    seen = front.take_notes()
     assert seen and seen.fds.keys() == {0, 1, 2} - set(closed)
 
 
@@ -69,14 +69,14 @@ def test_environment(front: Front, daemon: FakeDaemon) -> None:
     with daemon:
         done = front.create(env=env)
     assert done.returncode == LOW_LEVEL_STATUS, done.stderr
-    seen = front.seen()
+    seen = front.take_notes()
     assert seen and sorted(seen.env) == sorted(f"{key}={value}" for key, value in env.items())
 
 
 def test_empty_environment(front: Front, daemon: FakeDaemon) -> None:
     with daemon:
         assert front.create(env={}).returncode == LOW_LEVEL_STATUS
-    seen = front.seen()
+    seen = front.take_notes()
     assert seen and seen.env == []
 
 
@@ -102,7 +102,7 @@ def test_signals_umask_and_directory(front: Front, daemon: FakeDaemon) -> None:
     with daemon:
         done = in_python(front, "\n".join(before))
     assert done.returncode == LOW_LEVEL_STATUS, done.stderr
-    seen = front.seen()
+    seen = front.take_notes()
     assert seen and seen.facts["pdeathsig"] == str(int(signal.SIGKILL))
     assert (int(seen.facts["Umask"], 8), seen.facts["cwd"]) == (0o027, "/usr")
     assert int(seen.facts["SigBlk"], 16) == signal_bits(signal.SIGUSR2)
@@ -117,7 +117,7 @@ def test_hostile_environment_changes_nothing(front: Front) -> None:
     env = {"PATH": str(front.folder), "VGPU_SOCKET": "/x", "VGPU_HOST": "unix:///x", "HOME": "/x", "TMPDIR": "/x"}
     with FakeDaemon(front.socket, reply("pass")) as daemon:
         assert front.create(env=env).returncode == LOW_LEVEL_STATUS
-    assert len(daemon.asked) == 1
+    assert len(daemon.requests) == 1
 
 
 def test_works_while_signals_come(front: Front) -> None:
@@ -125,8 +125,8 @@ def test_works_while_signals_come(front: Front) -> None:
     front.write()
     sent = []
 
-    def slow(asked: object) -> bytes:
-        pid = asked.peer_pid  # type: ignore[attr-defined]
+    def slow(request: object) -> bytes:
+        pid = request.peer_pid  # type: ignore[attr-defined]
         for number in [signal.SIGSTOP, signal.SIGCONT, signal.SIGWINCH] * 20:
             os.kill(pid, number)
             sent.append(number)
@@ -142,8 +142,8 @@ def test_killed_while_waiting_leaves_nothing(front: Front) -> None:
     """containerd's shim kills its children when it dies (PDEATHSIG); the daemon sees the connection end."""
     front.write()
 
-    def kill(asked: object) -> bytes:
-        os.kill(asked.peer_pid, signal.SIGKILL)  # type: ignore[attr-defined]
+    def kill(request: object) -> bytes:
+        os.kill(request.peer_pid, signal.SIGKILL)  # type: ignore[attr-defined]
         return reply("config", b"{}")
 
     with FakeDaemon(front.socket, kill):

@@ -15,15 +15,15 @@ from ledger_tenant import (  # type: ignore[import-not-found, unused-ignore]
     Cuda,
     Location,
     charged_and_taken,
-    taken,
     u64,
+    used_bytes,
 )
 
 FLOAT, BYTE, NV12, BC1 = 0x20, 0x01, 0xB0, 0x91
 LAYERED, CUBEMAP, SPARSE, DEFERRED = 0x01, 0x04, 0x40, 0x80
 
 
-def apart(cuda: Cuda) -> int:
+def ledger_difference(cuda: Cuda) -> int:
     """By how much ledger and server differ."""
     charged, used = charged_and_taken(cuda)
     return int(charged - used)
@@ -97,25 +97,30 @@ def shapes() -> dict[str, Any]:
     rows = []
     for shape, levels in SHAPES:
         code = make(cuda, *shape, levels=levels)
-        up = apart(cuda)
+        up = ledger_difference(cuda)
         if code == 0:
-            assert destroy(cuda, cuda.out.value, levels) == 0
-        rows.append((shape, levels, code, up, apart(cuda)))
+            assert destroy(cuda, cuda.output.value, levels) == 0
+        rows.append((shape, levels, code, up, ledger_difference(cuda)))
     return {"rows": rows}
 
 
-def refused() -> dict[str, Any]:
+def allocate_too_much() -> dict[str, Any]:
     """20 GiB, each way."""
     cuda = Cuda()
     assert cuda.start() == 0
-    before = taken()
+    before = used_bytes()
     wide = (131072, 40960, 0, FLOAT, 1, 0)
     codes = [
         make(cuda, *wide),
         make(cuda, 4096, 4096, 320, FLOAT, 1, LAYERED),
         make(cuda, 32768, 32768, 0, FLOAT, 4, 0, levels=9),
     ]
-    return {"codes": codes, "output": cuda.out.value, "taken": taken() - before, "charged": cuda.charged() - before}
+    return {
+        "codes": codes,
+        "output": cuda.output.value,
+        "taken": used_bytes() - before,
+        "charged": cuda.charged_bytes() - before,
+    }
 
 
 def sparse() -> dict[str, Any]:
@@ -125,8 +130,8 @@ def sparse() -> dict[str, Any]:
     steps: list[tuple[str, int, int, int]] = []
 
     def step(name: str, code: int) -> int:
-        steps.append((name, code, apart(cuda), taken()))
-        return int(cuda.out.value)
+        steps.append((name, code, ledger_difference(cuda), used_bytes()))
+        return int(cuda.output.value)
 
     def pool(size: int) -> int:
         prop = AllocationProp(type=1, location=Location(1, 0))
@@ -171,7 +176,7 @@ def churn() -> dict[str, Any]:
     contexts = []
     for _ in range(2):
         assert cuda.make("cuCtxCreate_v2", 0, 0) == 0
-        contexts.append(cuda.out.value)
+        contexts.append(cuda.output.value)
     rest = threading.Barrier(5)
     failures: list[str] = []
 
@@ -187,7 +192,7 @@ def churn() -> dict[str, Any]:
                 levels = chance.choice((0, 0, 0, 4))
                 width, height = chance.randrange(1, 1200), chance.randrange(1, 1200)
                 code = code or make(mine, width, height, 0, BYTE, 1, 0, levels=levels)
-                live.append((mine.out.value, levels))
+                live.append((mine.output.value, levels))
             if code:
                 failures.append(f"thread {number}, turn {turn}: {code}")
             rest.wait()  # the main thread looks between these two
@@ -199,16 +204,16 @@ def churn() -> dict[str, Any]:
     differences, most = [], 0
     for _ in range(10):
         rest.wait()
-        differences.append(apart(cuda))
-        most = max(most, taken())
+        differences.append(ledger_difference(cuda))
+        most = max(most, used_bytes())
         rest.wait()
     for worker in workers:
         worker.join()
     for context in contexts:
         assert cuda.call("cuCtxDestroy_v2", u64(context)) == 0
     assert cuda.start() == 0
-    return {"failures": failures, "apart": differences, "most": most, "end": apart(cuda)}
+    return {"failures": failures, "apart": differences, "most": most, "end": ledger_difference(cuda)}
 
 
 if __name__ == "__main__":
-    print(json.dumps({"shapes": shapes, "refused": refused, "sparse": sparse, "churn": churn}[sys.argv[1]]()))
+    print(json.dumps({"shapes": shapes, "refused": allocate_too_much, "sparse": sparse, "churn": churn}[sys.argv[1]]()))

@@ -36,17 +36,17 @@ def many_pools(cuda: Cuda) -> Steps:
     """The pool after hundreds of others is charged as the first was."""
     props = PoolProps(type=1, location=(DEVICE_LOCATION, 0))
     codes = {cuda.make("cuMemPoolCreate", ctypes.byref(props)) for _ in range(300)}
-    code = cuda.make("cuMemAllocFromPoolAsync", ctypes.c_size_t(64 * MIB), cuda.out, None)
+    code = cuda.make("cuMemAllocFromPoolAsync", ctypes.c_size_t(64 * MIB), cuda.output, None)
     return [("create", max(codes), 0, 0), ("alloc", code, *charged_and_taken(cuda))]
 
 
 def graph_after_its_context(cuda: Cuda) -> Steps:
     """A graph may be launched when the context that was current at its making is gone."""
     assert cuda.make("cuCtxCreate_v2", 0, 0) == 0
-    made_in = cuda.out.value
+    made_in = cuda.output.value
     assert graph_exec(cuda, [64 * MIB]) == 0
     assert cuda.call("cuCtxDestroy_v2", u64(made_in)) == 0
-    return [("launch", cuda.call("cuGraphLaunch", cuda.out, None), *charged_and_taken(cuda))]
+    return [("launch", cuda.call("cuGraphLaunch", cuda.output, None), *charged_and_taken(cuda))]
 
 
 def primary_by_threads(cuda: Cuda) -> Steps:
@@ -72,31 +72,31 @@ def managed_pools(cuda: Cuda) -> Steps:
     """Pools of managed memory, default ones and the program's own, wherever their memory prefers to be."""
     steps: Steps = []
 
-    def step(name: str, code: int, expected: int = 0) -> None:
-        steps.append((name, code - expected, *charged_and_taken(cuda)))
+    def step(name: str, code: int, expected_code: int = 0) -> None:
+        steps.append((name, code - expected_code, *charged_and_taken(cuda)))
 
     for location in (Location(DEVICE_LOCATION, 0), Location(0, 0), Location(2, 0)):
         where = ctypes.byref(location)
         pools = []
         for name in ("cuMemGetDefaultMemPool", "cuMemGetMemPool"):
             step(name, cuda.make(name, where, MANAGED))
-            pools.append(cuda.out.value)
+            pools.append(cuda.output.value)
         assert pools[0] == pools[1]
         props = PoolProps(MANAGED, 0, location)
         step("create", cuda.make("cuMemPoolCreate", ctypes.byref(props)))
-        pools[1] = cuda.out.value
+        pools[1] = cuda.output.value
         step("set", cuda.call("cuMemSetMemPool", where, MANAGED, u64(pools[1])))
         for pool in pools:
             step("alloc", cuda.make("cuMemAllocFromPoolAsync", ctypes.c_size_t(64 * MIB), u64(pool), None))
-            block = cuda.out.value
+            block = cuda.output.value
             too_much = cuda.make("cuMemAllocFromPoolAsync", ctypes.c_size_t(20480 * MIB), u64(pool), None)
             step("too much", too_much, OUT_OF_MEMORY)
-            assert cuda.out.value == UNTOUCHED
+            assert cuda.output.value == UNTOUCHED
             step("destroy", cuda.call("cuMemPoolDestroy", u64(pool)), INVALID_VALUE if pool == pools[0] else 0)
             step("free", cuda.call("cuMemFreeAsync", u64(block), None))
             step("synchronize", cuda.call("cuCtxSynchronize"))
         assert cuda.make("cuMemGetMemPool", where, MANAGED) == 0
-        assert cuda.out.value == pools[0]
+        assert cuda.output.value == pools[0]
     return steps
 
 
@@ -104,9 +104,9 @@ def ended_pool(cuda: Cuda) -> Steps:
     """A pool that was destroyed while something of it is in use answers nothing any more."""
     props = PoolProps(type=1, location=(DEVICE_LOCATION, 0))
     assert cuda.make("cuMemPoolCreate", ctypes.byref(props)) == 0
-    pool = u64(cuda.out.value)
+    pool = u64(cuda.output.value)
     assert cuda.make("cuMemAllocFromPoolAsync", ctypes.c_size_t(8 * MIB), pool, None) == 0
-    block = u64(cuda.out.value)
+    block = u64(cuda.output.value)
     assert cuda.call("cuMemPoolDestroy", pool) == 0
     buffer = ctypes.create_string_buffer(64)
     location = Location(DEVICE_LOCATION, 0)
@@ -129,9 +129,9 @@ def ended_pool(cuda: Cuda) -> Steps:
 def trim_beside_a_capture(cuda: Cuda) -> Steps:
     """A pool that gives back what it keeps, since credit is short, ends no capture of another thread."""
     assert cuda.make("cuStreamCreate", 1) == 0
-    stream = u64(cuda.out.value)
+    stream = u64(cuda.output.value)
     assert cuda.make("cuCtxGetCurrent") == 0
-    context = ctypes.c_void_p(cuda.out.value)
+    context = ctypes.c_void_p(cuda.output.value)
     begun, done = threading.Event(), threading.Event()
     codes: list[int] = []
 
@@ -141,10 +141,10 @@ def trim_beside_a_capture(cuda: Cuda) -> Steps:
         codes.append(mine.call("cuStreamBeginCapture_v2", stream, CAPTURE_GLOBAL))
         begun.set()
         done.wait()
-        codes.append(mine.call("cuStreamEndCapture", stream, ctypes.byref(mine.out)))
+        codes.append(mine.call("cuStreamEndCapture", stream, ctypes.byref(mine.output)))
 
     assert cuda.make("cuMemAllocAsync", ctypes.c_size_t(2560 * MIB), None) == 0
-    assert cuda.call("cuMemFreeAsync", u64(cuda.out.value), None) == 0
+    assert cuda.call("cuMemFreeAsync", u64(cuda.output.value), None) == 0
     other = threading.Thread(target=capture)
     other.start()
     begun.wait()
@@ -161,21 +161,21 @@ def own_import(cuda: Cuda) -> Steps:
 
     def step(name: str, code: int) -> int:
         steps.append((name, code, *charged_and_taken(cuda)))
-        return cuda.out.value
+        return cuda.output.value
 
     def export(handle: int) -> int:
         fd = ctypes.c_int(-1)
         step("export", cuda.call("cuMemExportToShareableHandle", ctypes.byref(fd), u64(handle), 1, u64(0)))
         return fd.value
 
-    def imported(fd: int) -> int:
+    def import_memory(fd: int) -> int:
         return step("import", cuda.make("cuMemImportFromShareableHandle", ctypes.c_void_p(fd), 1))
 
     prop = AllocationProp(type=1, handle_types=1, location=Location(DEVICE_LOCATION, 0))
     for order in ("maker first", "import first"):
         maker = step("create", cuda.make("cuMemCreate", size, ctypes.byref(prop), u64(0)))
         first, second = export(maker), export(maker)
-        again, other = imported(first), imported(second)
+        again, other = import_memory(first), import_memory(second)
         os.close(second)
         step("release", cuda.call("cuMemRelease", u64(maker if order == "maker first" else again)))
         step("release", cuda.call("cuMemRelease", u64(other)))
@@ -184,10 +184,10 @@ def own_import(cuda: Cuda) -> Steps:
         step("map", cuda.call("cuMemMap", at, size, ctypes.c_size_t(0), u64(left), u64(0)))
         step("release", cuda.call("cuMemRelease", u64(left)))
         step("create another", cuda.make("cuMemCreate", size, ctypes.byref(prop), u64(0)))
-        step("release", cuda.call("cuMemRelease", u64(cuda.out.value)))
+        step("release", cuda.call("cuMemRelease", u64(cuda.output.value)))
         step("unmap", cuda.call("cuMemUnmap", at, size))
         # The descriptor alone keeps it on the device, and no ledger has it, until it is imported again.
-        last = imported(first)
+        last = import_memory(first)
         os.close(first)
         step("release", cuda.call("cuMemRelease", u64(last)))
     return [one for one in steps if one[0] != "unmap"]
@@ -241,12 +241,12 @@ def limits(cuda: Cuda) -> Steps:
     steps: Steps = []
     stack, fifo, heap = 0, 1, 2
 
-    def limit(which: int, size: int, expected: int = 0) -> None:
+    def limit(which: int, size: int, expected_code: int = 0) -> None:
         code = cuda.call("cuCtxSetLimit", which, ctypes.c_size_t(size))
-        steps.append((f"limit {which} to {size}", code - expected, *charged_and_taken(cuda)))
+        steps.append((f"limit {which} to {size}", code - expected_code, *charged_and_taken(cuda)))
 
     assert cuda.make("cuCtxCreate_v2", 0, 0) == 0
-    own = u64(cuda.out.value)
+    own = u64(cuda.output.value)
     before = charged_and_taken(cuda)[0]
     for which, size in ((heap, 100 * MIB), (fifo, 64 * MIB), (stack, 4096), (heap, 30 * MIB), (stack, 512)):
         limit(which, size)
@@ -271,7 +271,7 @@ def limit_unknown(cuda: Cuda) -> Steps:
     return steps
 
 
-def attached(cuda: Cuda) -> Steps:
+def attach_context(cuda: Cuda) -> Steps:
     """A context that is attached to lives, and is charged, until as many have detached from it."""
     steps: Steps = []
 
@@ -281,9 +281,9 @@ def attached(cuda: Cuda) -> Steps:
         cuda.call("cuCtxPopCurrent_v2", ctypes.byref(u64()))
 
     assert cuda.make("cuCtxGetCurrent") == 0
-    primary = ctypes.c_void_p(cuda.out.value)
+    primary = ctypes.c_void_p(cuda.output.value)
     step("create", cuda.make("cuCtxCreate_v2", 0, 0))
-    own = u64(cuda.out.value)
+    own = u64(cuda.output.value)
     step("attach", cuda.make("cuCtxAttach", 0))
     step("refused", cuda.make("cuCtxAttach", 1) - INVALID_VALUE)
     step("alloc", cuda.alloc(8 * MIB))

@@ -33,7 +33,7 @@ def main() -> None:
     first, second = green(), green()
     step("current", cuda.call("cuCtxSetCurrent", first))
     step("alloc", cuda.alloc(64 * MIB))
-    kept = cuda.out.value
+    kept = cuda.output.value
     step("destroy", cuda.call("cuGreenCtxDestroy", first))
     step("current", cuda.call("cuCtxSetCurrent", second))
     step("free", cuda.free(kept))

@@ -37,9 +37,9 @@ def main() -> None:
         elif word == "c":
             answer = cuda.call("cuIpcCloseMemHandle", u64(held.pop()))
         elif word == "i":
-            answer = cuda.charged()
+            answer = cuda.charged_bytes()
         if word in "ao" and answer == 0:
-            held.append(cuda.out.value)
+            held.append(cuda.output.value)
         print(json.dumps(answer), flush=True)
 
 

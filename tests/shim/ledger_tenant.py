@@ -30,7 +30,7 @@ u64 = ctypes.c_uint64
 driver = ctypes.CDLL(os.environ["VGPU_DRIVER"])
 
 
-def taken(device: int = 0) -> int:
+def used_bytes(device: int = 0) -> int:
     """What the driver itself says is taken from a device, in bytes."""
     if hasattr(driver, "ledger_used"):
         driver.ledger_used.restype = u64
@@ -83,24 +83,24 @@ class ArrayDescriptor(ctypes.Structure):
 
 
 class Cuda:
-    """The hooked driver: every call returns its code; results of the last one are in `out`."""
+    """The hooked driver: every call returns its code; results of the last one are in `output`."""
 
     def __init__(self) -> None:
         self.lib = ctypes.CDLL("libcuda.so.1")
-        self.out = u64(UNTOUCHED)
+        self.output = u64(UNTOUCHED)
 
     def call(self, name: str, *arguments: Any) -> int:
         return int(getattr(self.lib, name)(*arguments))
 
     def make(self, name: str, *arguments: Any) -> int:
-        """A call whose first parameter is an output of 64 bits, kept in `out`."""
-        self.out = u64(UNTOUCHED)
-        return self.call(name, ctypes.byref(self.out), *arguments)
+        """A call whose first parameter is an output of 64 bits, kept in `output`."""
+        self.output = u64(UNTOUCHED)
+        return self.call(name, ctypes.byref(self.output), *arguments)
 
     def start(self, device: int = 0) -> int:
         """cuInit, and the primary context of a device made current. Returns the first code that is not 0."""
         code = self.call("cuInit", 0) or self.make("cuDevicePrimaryCtxRetain", device)
-        return code or self.call("cuCtxSetCurrent", ctypes.c_void_p(self.out.value))
+        return code or self.call("cuCtxSetCurrent", ctypes.c_void_p(self.output.value))
 
     def alloc(self, size: int) -> int:
         return self.make("cuMemAlloc_v2", ctypes.c_size_t(size))
@@ -113,7 +113,7 @@ class Cuda:
         assert self.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total)) == 0
         return free.value, total.value
 
-    def charged(self) -> int:
+    def charged_bytes(self) -> int:
         """What the ledger says this slice uses (one process, limit below the device)."""
         free, total = self.info()
         return total - free
@@ -127,12 +127,12 @@ def vmm(cuda: Cuda, size: int, kind: int = DEVICE_LOCATION) -> int:
 def reserve(cuda: Cuda, size: int) -> int:
     """Addresses to map memory at, or 0."""
     code = cuda.make("cuMemAddressReserve", ctypes.c_size_t(size), ctypes.c_size_t(0), u64(0), u64(0))
-    return 0 if code else cuda.out.value
+    return 0 if code else cuda.output.value
 
 
 def graph_exec(cuda: Cuda, sizes: list[int]) -> int:
     assert cuda.make("cuGraphCreate", 0) == 0
-    graph = u64(cuda.out.value)
+    graph = u64(cuda.output.value)
     for size in sizes:
         node = AllocNode(PoolProps(1, 0, Location(DEVICE_LOCATION, 0)), bytes=size)
         assert cuda.make("cuGraphAddMemAllocNode", graph, None, ctypes.c_size_t(0), ctypes.byref(node)) == 0
@@ -154,13 +154,13 @@ def exact() -> dict[str, Any]:
     total_mem = ctypes.c_size_t()
     cuda.call("cuDeviceTotalMem_v2", ctypes.byref(total_mem), 0)
     all_of_it = cuda.alloc(free)
-    block = cuda.out.value
+    block = cuda.output.value
     full = cuda.info()[0]
     more = cuda.alloc(GRANULE)
-    untouched = cuda.out.value
+    untouched = cuda.output.value
     small_more = cuda.alloc(256)
-    small_untouched = cuda.out.value
-    used = taken()
+    small_untouched = cuda.output.value
+    used = used_bytes()
     freed = cuda.free(block)
     return {
         "start": start, "free": free, "total": total, "total_mem": total_mem.value, "all": all_of_it, "full": full,
@@ -172,9 +172,9 @@ def exact() -> dict[str, Any]:
 def charged_and_taken(cuda: Cuda) -> tuple[int, int]:
     """Both in bytes; the simulated server's page may be a moment late."""
     end = time.monotonic() + 2
-    while cuda.charged() != taken() and time.monotonic() < end:
+    while cuda.charged_bytes() != used_bytes() and time.monotonic() < end:
         time.sleep(0.01)
-    return cuda.charged(), taken()
+    return cuda.charged_bytes(), used_bytes()
 
 
 def follows() -> dict[str, Any]:
@@ -183,7 +183,7 @@ def follows() -> dict[str, Any]:
     steps: list[tuple[str, int, int, int]] = []
 
     def step(name: str, code: int) -> int:
-        out = cuda.out.value
+        out = cuda.output.value
         steps.append((name, code, *charged_and_taken(cuda)))
         return 0 if code else out
 
@@ -236,22 +236,22 @@ def edges() -> dict[str, Any]:
     """At the limit: what fits into memory that is taken already is given, what does not is refused and undone."""
     cuda = Cuda()
     assert cuda.start() == 0 and cuda.alloc(1000) == 0
-    first = cuda.out.value
+    first = cuda.output.value
     assert cuda.make("cuMemAllocAsync", ctypes.c_size_t(MIB), None) == 0
     full = cuda.alloc(cuda.info()[0])
     results: dict[str, Any] = {"full": full, "packed": cuda.alloc(1000)}
     results["unpacked"] = cuda.alloc(GRANULE - 512)
-    results["untouched"] = cuda.out.value
+    results["untouched"] = cuda.output.value
     results["in pool"] = cuda.make("cuMemAllocAsync", ctypes.c_size_t(20 * MIB), None)
     results["beyond pool"] = cuda.make("cuMemAllocAsync", ctypes.c_size_t(20 * MIB), None)
-    results["pool untouched"] = cuda.out.value
+    results["pool untouched"] = cuda.output.value
     driver.ledger_capture(1)
     results["captured"] = cuda.make("cuMemAllocAsync", ctypes.c_size_t(500 * MIB), None)
     driver.ledger_capture(0)
-    results["exact"] = cuda.charged() - taken()
+    results["exact"] = cuda.charged_bytes() - used_bytes()
     results["limit"] = cuda.info()[0]
     cuda.free(first)
-    results["still exact"] = cuda.charged() - taken()
+    results["still exact"] = cuda.charged_bytes() - used_bytes()
     return results
 
 
@@ -259,32 +259,32 @@ def graphs() -> dict[str, Any]:
     """Allocation nodes are charged as the device takes them: from the first launch until it is trimmed."""
     cuda = Cuda()
     assert cuda.start() == 0
-    empty = taken()
+    empty = used_bytes()
     steps: list[tuple[str, int, int, int]] = []
 
     def step(name: str, code: int) -> None:
-        steps.append((name, code, cuda.charged() - taken(), taken() - empty))
+        steps.append((name, code, cuda.charged_bytes() - used_bytes(), used_bytes() - empty))
 
     def execute(call: str, graph: int) -> int:
         return int(cuda.call(call, u64(graph), None))
 
     step("instantiate", graph_exec(cuda, [3 * MIB, 5 * MIB]))
-    graph = cuda.out.value
+    graph = cuda.output.value
     step("launch", execute("cuGraphLaunch", graph))
     step("launch again", execute("cuGraphLaunch", graph))
     step("instantiate another", graph_exec(cuda, [MIB]))
-    other = cuda.out.value
+    other = cuda.output.value
     step("upload another", execute("cuGraphUpload", other))
     step("destroy", cuda.call("cuGraphExecDestroy", u64(graph)))
     step("trim", cuda.call("cuDeviceGraphMemTrim", 0))
     step("launch another", execute("cuGraphLaunch", other))
     # all there is, with what the other one keeps: that is taken back first
     step("instantiate a large one", graph_exec(cuda, [cuda.info()[0] + MIB]))
-    large = cuda.out.value
+    large = cuda.output.value
     step("launch the large one", execute("cuGraphLaunch", large))
     step("instantiate one too many", graph_exec(cuda, [2048 * MIB]))
-    step("upload one too many", execute("cuGraphUpload", cuda.out.value))
-    step("launch one too many", execute("cuGraphLaunch", cuda.out.value))
+    step("upload one too many", execute("cuGraphUpload", cuda.output.value))
+    step("launch one too many", execute("cuGraphLaunch", cuda.output.value))
     step("trim again", cuda.call("cuDeviceGraphMemTrim", 0))
     return {"steps": steps}
 
@@ -295,46 +295,46 @@ def fails() -> dict[str, Any]:
     assert cuda.start() == 0
     results: dict[str, tuple[int, bool, bool, int]] = {}
 
-    def once(name: str, do: Callable[[], int], undo: Callable[[int], int] | None = None) -> None:
-        before = cuda.charged()
+    def fail(name: str, do: Callable[[], int], undo: Callable[[int], int] | None = None) -> None:
+        before = cuda.charged_bytes()
         driver.ledger_fail(name.encode())
         code = do()
         consumed = bool(driver.ledger_failed())
-        exact_after = cuda.charged() == before == taken()
+        exact_after = cuda.charged_bytes() == before == used_bytes()
         again = do()
         if undo:
-            again = again or undo(cuda.out.value)
+            again = again or undo(cuda.output.value)
         driver.ledger_fail(b"")
         results[name] = (code, consumed, exact_after, again)
 
-    once("cuMemAlloc_v2", lambda: cuda.alloc(4 * MIB), cuda.free)
-    once("cuMemAllocManaged", lambda: cuda.make("cuMemAllocManaged", ctypes.c_size_t(4 * MIB), 1), cuda.free)
+    fail("cuMemAlloc_v2", lambda: cuda.alloc(4 * MIB), cuda.free)
+    fail("cuMemAllocManaged", lambda: cuda.make("cuMemAllocManaged", ctypes.c_size_t(4 * MIB), 1), cuda.free)
     pitch = ctypes.c_size_t()
     sizes = (ctypes.c_size_t(5000), ctypes.c_size_t(1000))
-    once("cuMemAllocPitch_v2", lambda: cuda.make("cuMemAllocPitch_v2", ctypes.byref(pitch), *sizes, 4), cuda.free)
+    fail("cuMemAllocPitch_v2", lambda: cuda.make("cuMemAllocPitch_v2", ctypes.byref(pitch), *sizes, 4), cuda.free)
     assert cuda.alloc(4 * MIB) == 0
-    block = cuda.out.value
-    once("cuMemFree_v2", lambda: cuda.free(block))
+    block = cuda.output.value
+    fail("cuMemFree_v2", lambda: cuda.free(block))
     assert cuda.alloc(1000) == 0
-    small = cuda.out.value
-    once("cuMemFreeAsync", lambda: cuda.call("cuMemFreeAsync", u64(small), None))
-    once("cuMemCreate", lambda: vmm(cuda, 4 * MIB), lambda h: cuda.call("cuMemRelease", u64(h)))
+    small = cuda.output.value
+    fail("cuMemFreeAsync", lambda: cuda.call("cuMemFreeAsync", u64(small), None))
+    fail("cuMemCreate", lambda: vmm(cuda, 4 * MIB), lambda h: cuda.call("cuMemRelease", u64(h)))
     assert vmm(cuda, 4 * MIB) == 0
-    handle = cuda.out.value
+    handle = cuda.output.value
     where = (u64(reserve(cuda, 4 * MIB)), ctypes.c_size_t(4 * MIB))
-    once("cuMemMap", lambda: cuda.call("cuMemMap", *where, ctypes.c_size_t(0), u64(handle), u64(0)))
-    once("cuMemRelease", lambda: cuda.call("cuMemRelease", u64(handle)))
-    once("cuMemUnmap", lambda: cuda.call("cuMemUnmap", *where))
+    fail("cuMemMap", lambda: cuda.call("cuMemMap", *where, ctypes.c_size_t(0), u64(handle), u64(0)))
+    fail("cuMemRelease", lambda: cuda.call("cuMemRelease", u64(handle)))
+    fail("cuMemUnmap", lambda: cuda.call("cuMemUnmap", *where))
     freed = lambda a: cuda.call("cuMemFreeAsync", u64(a), None) or cuda.call("cuCtxSynchronize")  # noqa: E731
-    once("cuMemAllocAsync", lambda: cuda.make("cuMemAllocAsync", ctypes.c_size_t(4 * MIB), None), freed)
-    once("cuArrayCreate_v2", lambda: array(cuda, 4096, 1000), lambda a: cuda.call("cuArrayDestroy", u64(a)))
-    once("cuGraphInstantiateWithFlags", lambda: graph_exec(cuda, [MIB]))
-    graph = cuda.out.value
-    once("cuGraphLaunch", lambda: cuda.call("cuGraphLaunch", u64(graph), None))
-    once("cuGraphExecDestroy", lambda: cuda.call("cuGraphExecDestroy", u64(graph)))
+    fail("cuMemAllocAsync", lambda: cuda.make("cuMemAllocAsync", ctypes.c_size_t(4 * MIB), None), freed)
+    fail("cuArrayCreate_v2", lambda: array(cuda, 4096, 1000), lambda a: cuda.call("cuArrayDestroy", u64(a)))
+    fail("cuGraphInstantiateWithFlags", lambda: graph_exec(cuda, [MIB]))
+    graph = cuda.output.value
+    fail("cuGraphLaunch", lambda: cuda.call("cuGraphLaunch", u64(graph), None))
+    fail("cuGraphExecDestroy", lambda: cuda.call("cuGraphExecDestroy", u64(graph)))
     assert cuda.call("cuDeviceGraphMemTrim", 0) == 0
-    once("cuCtxCreate_v2", lambda: cuda.make("cuCtxCreate_v2", 0, 0), lambda c: cuda.call("cuCtxDestroy_v2", u64(c)))
-    return {"results": results, "charged": cuda.charged(), "used": taken()}
+    fail("cuCtxCreate_v2", lambda: cuda.make("cuCtxCreate_v2", 0, 0), lambda c: cuda.call("cuCtxDestroy_v2", u64(c)))
+    return {"results": results, "charged": cuda.charged_bytes(), "used": used_bytes()}
 
 
 def contexts() -> dict[str, Any]:
@@ -347,17 +347,17 @@ def contexts() -> dict[str, Any]:
 
     def note(name: str) -> None:
         probe = cuda.call("cuCtxSetCurrent", ctypes.c_void_p(first))
-        used[name] = (-1 if probe else cuda.charged(), taken())
+        used[name] = (-1 if probe else cuda.charged_bytes(), used_bytes())
 
     refused = 999
     if hasattr(driver, "ledger_fail"):
         driver.ledger_fail(b"cuCtxCreate_v2")
         refused = cuda.make("cuCtxCreate_v2", 0, 0)
     assert cuda.make("cuCtxCreate_v2", 0, 0) == 0
-    first = cuda.out.value
+    first = cuda.output.value
     note("first")
     assert cuda.make("cuCtxCreate_v2", 0, 0) == 0
-    second = cuda.out.value
+    second = cuda.output.value
     assert cuda.alloc(100 * MIB) == 0
     assert cuda.alloc(1000) == 0
     note("second holds")
@@ -365,7 +365,7 @@ def contexts() -> dict[str, Any]:
     note("second gone")
     for _ in range(2):
         assert cuda.make("cuDevicePrimaryCtxRetain", 0) == 0
-    primary = cuda.out.value
+    primary = cuda.output.value
     cuda.call("cuCtxSetCurrent", ctypes.c_void_p(primary))
     assert cuda.alloc(50 * MIB) == 0
     note("primary holds")
@@ -374,19 +374,19 @@ def contexts() -> dict[str, Any]:
     assert cuda.call("cuDevicePrimaryCtxRelease_v2", 0) == 0
     note("released")
     assert cuda.make("cuDevicePrimaryCtxRetain", 0) == 0
-    cuda.call("cuCtxSetCurrent", ctypes.c_void_p(cuda.out.value))
+    cuda.call("cuCtxSetCurrent", ctypes.c_void_p(cuda.output.value))
     assert cuda.alloc(50 * MIB) == 0
     assert cuda.call("cuDevicePrimaryCtxReset_v2", 0) == 0
     note("reset")
     assert cuda.call("cuCtxDestroy_v2", u64(first)) == 0
-    return {"refused": refused, "used": used, "at_end": taken()}
+    return {"refused": refused, "used": used, "at_end": used_bytes()}
 
 
 def threads(count: str, rounds: str) -> dict[str, Any]:
     """Many threads allocate and free at the limit; never more than the limit is taken, nothing stays charged."""
     cuda = Cuda()
     assert cuda.start() == 0
-    context = cuda.out.value
+    context = cuda.output.value
     free = cuda.info()[0]
     worst, codes = [0], set()
 
@@ -399,12 +399,12 @@ def threads(count: str, rounds: str) -> dict[str, Any]:
             code = mine.alloc(size)
             codes.add(code)
             if code == 0:
-                held.append(mine.out.value)
+                held.append(mine.output.value)
             if code or len(held) > 30:
                 for address in held[: len(held) // 2 + 1]:
                     codes.add(mine.free(address))
                 held = held[len(held) // 2 + 1 :]
-            worst[0] = max(worst[0], taken())
+            worst[0] = max(worst[0], used_bytes())
         for address in held:
             codes.add(mine.free(address))
 
@@ -423,7 +423,7 @@ def hold(size: str) -> dict[str, Any]:
     cuda = Cuda()
     assert cuda.start() == 0
     code = cuda.alloc(int(size)) if int(size) else 0
-    held = [cuda.out.value] if int(size) else []
+    held = [cuda.output.value] if int(size) else []
     print(json.dumps({"code": code}), flush=True)
     for line in sys.stdin:
         word, *rest = line.split()
@@ -434,7 +434,7 @@ def hold(size: str) -> dict[str, Any]:
             begin = time.monotonic()
             answer = {"code": cuda.alloc(int(rest[0])), "seconds": time.monotonic() - begin}
             if answer["code"] == 0:
-                held.append(cuda.out.value)
+                held.append(cuda.output.value)
         elif word == "f":
             answer = {"code": cuda.free(held.pop())}
         elif word == "i":
@@ -521,13 +521,13 @@ def fork_storm(children: str) -> dict[str, Any]:
     """Forks while other threads are inside the ledger: no child may hang on a lock that none of its threads holds."""
     cuda = Cuda()
     assert cuda.start() == 0
-    context, busy, codes = cuda.out.value, True, set()
+    context, busy, codes = cuda.output.value, True, set()
 
     def work() -> None:
         mine = Cuda()
         mine.call("cuCtxSetCurrent", ctypes.c_void_p(context))
         while busy:
-            codes.add(mine.alloc(1000) or mine.free(mine.out.value))
+            codes.add(mine.alloc(1000) or mine.free(mine.output.value))
 
     workers = [threading.Thread(target=work) for _ in range(3)]
     for worker in workers:
@@ -573,7 +573,7 @@ def close_all() -> dict[str, Any]:
     cuda = Cuda()
     assert cuda.start() == 0
     codes = [cuda.alloc(10 * MIB)]
-    block = cuda.out.value
+    block = cuda.output.value
     os.closerange(3, 4096)
     strangers = [os.open("/tmp", os.O_TMPFILE | os.O_RDWR) for _ in range(16)]
     cuda.free(block)

@@ -99,14 +99,14 @@ def test_aarch64_every_argument_arrives(
     program = tiny_driver.compile_c(tmp_path / "caller", "-w", tmp_path / "caller.c", driver.path, compiler=CROSS)
     opener = tiny_driver.compile_c(tmp_path / "opener", tiny_driver.SNIPPETS / "open_all.c", compiler=CROSS)
 
-    def emulated(hook: str, *command: Path | str) -> str:
+    def run_emulated(hook: str, *command: Path | str) -> str:
         qemu = ["qemu-aarch64", "-L", str(root), "-E", f"LD_LIBRARY_PATH={driver.path.parent}:{root}/lib", "-E", hook]
         return subprocess.run([*qemu, *map(str, command)], capture_output=True, text=True, check=True).stdout
 
-    unhooked, hooked = emulated("NONE=", program), emulated(f"LD_PRELOAD={fitted}", program)
+    unhooked, hooked = run_emulated("NONE=", program), run_emulated(f"LD_PRELOAD={fitted}", program)
     assert unhooked.count("\n") > 1000
     assert hooked == unhooked
-    assert emulated(f"LD_PRELOAD={fitted}", opener, "libcuda.so", "libcuda.so.1", "libm.so.6").splitlines() == [
+    assert run_emulated(f"LD_PRELOAD={fitted}", opener, "libcuda.so", "libcuda.so.1", "libm.so.6").splitlines() == [
         f"{fitted} 1",
         f"{fitted} 1",
         f"{root}/lib/libm.so.6 0",

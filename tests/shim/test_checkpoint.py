@@ -61,7 +61,7 @@ class Bench:
         time.sleep(0.5)
         return self.page().busy_ns - before > 100_000_000
 
-    def charged(self, name: str) -> int:
+    def charged_bytes(self, name: str) -> int:
         command = [sys.executable, "-m", "vgpud.cli.main", "slice", "show", name, "-o", "json"]
         done = subprocess.run(command, env=self.system.env, cwd=self.system.folder, capture_output=True, check=True)
         used: int = json.loads(done.stdout)["slice"]["devices"][0]["mem_used_bytes"]
@@ -84,18 +84,18 @@ def test_its_memory_leaves_and_its_claim_stays(bench: Bench) -> None:
     target = bench.start("a", "checkpoint_target")
     wait_for("the target", lambda: said.extend(target.lines()) or len(said) == 1)
     pid = next(pid for pid, used in bench.page().process_used_bytes.items() if used == HELD)
-    assert bench.charged("a") == HELD
+    assert bench.charged_bytes("a") == HELD
     assert bench.control(pid, "lock", "save") == [0, 0]
     assert pid not in bench.page().process_used_bytes
-    assert bench.charged("a") == HELD, "what its restoring needs is not given to others"
+    assert bench.charged_bytes("a") == HELD, "what its restoring needs is not given to others"
     go(target)
     assert bench.control(pid, "restore", "unlock") == [0, 0]
     wait_for("the target again", lambda: said.extend(target.lines()) or len(said) == 2)
     assert said == [{"same": 1}] * 2
-    assert bench.page().process_used_bytes[pid] == bench.charged("a") == HELD
+    assert bench.page().process_used_bytes[pid] == bench.charged_bytes("a") == HELD
     assert bench.control(pid, "lock", "save") == [0, 0]
     os.kill(pid, signal.SIGKILL)
-    wait_for("the slice's memory", lambda: bench.charged("a") == 0)
+    wait_for("the slice's memory", lambda: bench.charged_bytes("a") == 0)
 
 
 def test_others_go_on_while_a_program_at_work_is_stopped(bench: Bench) -> None:

@@ -94,23 +94,23 @@ def test_a_linked_program_without_a_driver_gets_no_device(
 
 
 @pytest.mark.parametrize(
-    ("named", "why"),
+    ("name", "why"),
     [
         ("libm.so.6", "it has no cuInit"),
         ("/nowhere/libcuda.so.1", "/nowhere/libcuda.so.1: cannot open shared object file: No such file or directory"),
     ],
 )
 def test_a_named_file_that_is_no_driver(
-    same_driver: TinyDriver, shim: Path, run: Run, tmp_path: Path, named: str, why: str
+    same_driver: TinyDriver, shim: Path, run: Run, tmp_path: Path, name: str, why: str
 ) -> None:
     """Every call says that there is no device, the log says why once, and cuInit says it to the user as well."""
     linked = tiny_driver.snippet("linked", tmp_path / "linked", ["cuMemcpy", "cuMemFree_v2"], same_driver.path)
-    line = f"{named} is not a CUDA driver ({why}): VGPU_DRIVER can name the real libcuda.so.1"
-    result = run([linked], same_driver, shim, {"VGPU_DRIVER": named, "VGPU_LOG": str(tmp_path / "log")})
+    line = f"{name} is not a CUDA driver ({why}): VGPU_DRIVER can name the real libcuda.so.1"
+    result = run([linked], same_driver, shim, {"VGPU_DRIVER": name, "VGPU_LOG": str(tmp_path / "log")})
     assert result.stdout.splitlines() == [f"{name} {shim.name} 100" for name in ("cuMemcpy", "cuMemFree_v2")]
     assert result.stderr == "" and (tmp_path / "log").read_text().count(line) == 1
     init = tiny_driver.snippet("linked", tmp_path / "init", ["cuInit", "cuInit"], same_driver.path)
-    result = run([init], same_driver, shim, {"VGPU_DRIVER": named})
+    result = run([init], same_driver, shim, {"VGPU_DRIVER": name})
     assert result.stdout.splitlines() == [f"cuInit {shim.name} 100"] * 2
     assert result.stderr == f"vgpu: CUDA cannot start: {line}\n"
 

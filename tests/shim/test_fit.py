@@ -34,7 +34,7 @@ def test_readelf_and_the_loader_take_the_copy(shim: Path, other_driver: TinyDriv
     assert run(["/bin/true"], hook=copy, environment={"LD_BIND_NOW": "1"}).stderr == ""
 
 
-def _found(library: elf.Elf, name: str) -> bool | None:
+def _find_symbol(library: elf.Elf, name: str) -> bool | None:
     """What the loader finds in GNU's hash table; None: the filter says that the name is not there."""
     table = library.offset(library.tag(elf.DT_GNU_HASH))
     buckets, first, words, shift = library.words(table, 4)
@@ -58,10 +58,10 @@ def _found(library: elf.Elf, name: str) -> bool | None:
 def test_names_that_are_not_there_end_in_the_filter(shim: Path, other_driver: TinyDriver, tmp_path: Path) -> None:
     """The loader asks a preloaded library first, for every symbol of a program and its libraries."""
     copy = elf.Elf(fit.fit(shim, other_driver.path, tmp_path / "libvgpu.so").path)
-    assert all(_found(copy, name) for name in copy.exports())
-    assert not any(_found(copy, name) for name in MISSING)
+    assert all(_find_symbol(copy, name) for name in copy.exports())
+    assert not any(_find_symbol(copy, name) for name in MISSING)
     others = [f"{word}_{number}" for word in ("read", "PyLong_As", "_ZN2at") for number in range(300)]
-    assert sum(_found(copy, name) is not None for name in others) < len(others) / 10
+    assert sum(_find_symbol(copy, name) is not None for name in others) < len(others) / 10
 
 
 def test_names_without_space_are_reported(surface: cudaspec.Surface, shim: Path, run: Run, tmp_path: Path) -> None:

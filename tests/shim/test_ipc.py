@@ -45,10 +45,8 @@ class Process:
         self.popen.stdin.flush()
         return self._answer()
 
-    def counted(self, wanted: int) -> bool:
-        return wait_until(
-            lambda: state_page.read(self.page).devices[0].process_used_bytes.get(self.pid, 0) == wanted, 5
-        )
+    def wait_for_usage(self, size: int) -> bool:
+        return wait_until(lambda: state_page.read(self.page).devices[0].process_used_bytes.get(self.pid, 0) == size, 5)
 
     def kill(self) -> None:
         self.popen.kill()
@@ -92,14 +90,14 @@ def test_the_makers_slice_has_it_once(pair: tuple[Process, Process, list[FakeDae
         assert opener.order(f"o {handle}") == 0
         assert wait_until(lambda: maker.order("i") == (made if apart else LIMIT))
         assert wait_until(lambda: opener.order("i") == LIMIT)
-        assert maker.counted(made)
-        assert opener.counted(own)
+        assert maker.wait_for_usage(made)
+        assert opener.wait_for_usage(own)
     assert opener.order("c") == 0
-    assert maker.counted(made)
-    assert opener.counted(own)
+    assert maker.wait_for_usage(made)
+    assert opener.wait_for_usage(own)
     maker.kill()
     slices[0].dead(slices[0].processes[0])
-    assert opener.counted(own + 64 * MIB)  # what the daemon finds beyond the ledger
+    assert opener.wait_for_usage(own + 64 * MIB)  # what the daemon finds beyond the ledger
     assert wait_until(lambda: opener.order("i") == own)
     assert opener.order("c") == 0
-    assert opener.counted(own)
+    assert opener.wait_for_usage(own)

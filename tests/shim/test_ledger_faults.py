@@ -45,7 +45,7 @@ class Bench:
         command = [sys.executable, "-c", ASK_UUID]
         self.uuid = subprocess.run(command, env=device.environment(), capture_output=True, check=True).stdout
 
-    def counted(self, pid: int) -> int:
+    def device_bytes(self, pid: int) -> int:
         """What the device counts for a process."""
         page = state_page.read(self.device.directory / state_page.PAGE_NAME)
         return page.devices[0].process_used_bytes.get(pid, 0)
@@ -61,7 +61,7 @@ class Bench:
             with subprocess.Popen(command, env=env, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
                 yield fake, process
 
-    def once(self, name: str, **environment: str) -> str:
+    def run_families(self, name: str, **environment: str) -> str:
         """One object of every family; what was wrong, or nothing."""
         with self.tenant(name, "once", **environment) as (fake, process):
             assert process.stdout and process.stderr
@@ -70,11 +70,11 @@ class Bench:
                 return f"it ended: {process.stderr.read()}"
             answer = json.loads(line)
 
-            def counted() -> int:
-                return self.counted(answer["pid"]) + self.counted(answer["peer"])
+            def count_bytes() -> int:
+                return self.device_bytes(answer["pid"]) + self.device_bytes(answer["peer"])
 
-            exact = wait_until(lambda: counted() == fake.used_bytes(), 2)
-            return "" if exact else f"the device counts {counted()}, the ledger {fake.used_bytes()}"
+            exact = wait_until(lambda: count_bytes() == fake.used_bytes(), 2)
+            return "" if exact else f"the device counts {count_bytes()}, the ledger {fake.used_bytes()}"
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +93,7 @@ def numbers_to_fail(count: int) -> Iterable[int]:
 @pytest.mark.slow
 def test_every_driver_call_fails_once_and_the_ledger_is_exact(bench: Bench) -> None:
     counts = bench.folder / "counts"
-    assert bench.once("first", VGPU_SIM_COUNT_CALLS=str(counts)) == ""
+    assert bench.run_families("first", VGPU_SIM_COUNT_CALLS=str(counts)) == ""
     calls: dict[str, int] = {}
     for file in (counts, counts.with_suffix(".peer")):
         # the peer writes its own when it ends, which may be after the program
@@ -104,7 +104,9 @@ def test_every_driver_call_fails_once_and_the_ledger_is_exact(bench: Bench) -> N
     assert sum(calls.values()) > 200
     faults = [f"{name}:{i}=999" for name, count in calls.items() for i in numbers_to_fail(count)]
     with ThreadPoolExecutor(WORKERS) as workers:
-        said = workers.map(lambda numbered: bench.once(f"s{numbered[0]}", VGPU_SIM_FAIL=numbered[1]), enumerate(faults))
+        said = workers.map(
+            lambda numbered: bench.run_families(f"s{numbered[0]}", VGPU_SIM_FAIL=numbered[1]), enumerate(faults)
+        )
         wrong = {fault: what for fault, what in zip(faults, said, strict=True) if what}
     assert wrong == {}
 

@@ -13,7 +13,7 @@ from vgpud.simdevice import state_page
 LOWERED = 256 << 20
 
 
-def shown(system: OwnSystem) -> dict[str, Any]:
+def show_device(system: OwnSystem) -> dict[str, Any]:
     """The slice on its device, as `vgpu slice show` has it."""
     device: dict[str, Any] = ask(system, "slice", "show", "held")["slice"]["devices"][0]
     return device
@@ -28,14 +28,14 @@ def test_a_limit_below_what_is_used_takes_nothing_and_gives_no_more(make_system:
     counted = state_page.read(system.sim_dir / state_page.PAGE_NAME).devices[0].process_used_bytes
     used = counted[tenant.quiet["pid"]] + counted[tenant.quiet["peer"]]
     assert used > LOWERED
-    wait_for("the account", lambda: bool(shown(system)["mem_used_bytes"] == used))
-    assert shown(system)["mem_over_limit_bytes"] == 0
+    wait_for("the account", lambda: bool(show_device(system)["mem_used_bytes"] == used))
+    assert show_device(system)["mem_over_limit_bytes"] == 0
     system.vgpu("slice", "set", "held", "--mem", str(LOWERED))
-    wait_for("the new limit", lambda: shown(system)["mem_over_limit_bytes"] == used - LOWERED)
-    assert shown(system)["mem_used_bytes"] == used
+    wait_for("the new limit", lambda: show_device(system)["mem_over_limit_bytes"] == used - LOWERED)
+    assert show_device(system)["mem_used_bytes"] == used
     late = system.run("held", (), [str(ledger.build()), "large", str(2 << 20)])
     wait_for("who comes too late", lambda: not late.running)
     assert late.process.returncode == 1
     assert last_line(late.error_file) == "cuDevicePrimaryCtxRetain(&worker->context, 0): 2"  # not even its context
-    assert shown(system)["mem_used_bytes"] == used
+    assert show_device(system)["mem_used_bytes"] == used
     part.check()

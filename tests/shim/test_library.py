@@ -67,22 +67,22 @@ def test_linked_as_fitting_and_safety_need(shim: Path) -> None:
 LAUNCHES = [f"cuLaunch{kind}Kernel{variant}" for kind in ("", "Cooperative") for variant in ("", "_ptsz")]
 
 
-def _instructions(built: Path, name: str) -> list[list[str]]:
-    command = ["objdump", "-d", "--no-show-raw-insn", f"--disassemble={name}", built]
+def _instructions(library: Path, name: str) -> list[list[str]]:
+    command = ["objdump", "-d", "--no-show-raw-insn", f"--disassemble={name}", library]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     lines = [line.split(":", 1)[1].split() for line in text.splitlines() if re.match(r"\s+[0-9a-f]+:\t", line)]
-    assert lines, f"{name} is not in {built}"
+    assert lines, f"{name} is not in {library}"
     return lines
 
 
-def _ends_in_jumps(built: Path, name: str) -> bool:
+def _ends_in_jumps(library: Path, name: str) -> bool:
     """A function that may save registers, and ends in jumps out of it alone."""
-    return not {line[0] for line in _instructions(built, name)} & {"call", "callq", "ret", "retq", "bl", "blr"}
+    return not {line[0] for line in _instructions(library, name)} & {"call", "callq", "ret", "retq", "bl", "blr"}
 
 
-def _only_jumps(built: Path, name: str) -> bool:
+def _only_jumps(library: Path, name: str) -> bool:
     """A function that leaves the stack as it is and ends in jumps out of it alone."""
-    lines = _instructions(built, name)
+    lines = _instructions(library, name)
     words = {line[0] for line in lines}
     operands = " ".join(word for line in lines for word in line[1:])
     stack = re.search(r"[re]?[sb]p\b|\b(x29|x30)\b", operands)

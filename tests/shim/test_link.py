@@ -56,8 +56,8 @@ def tell(settings: dict[str, str]) -> Run:
     return do
 
 
-def _daemon(tmp_path: Path, devices: tuple[int, ...] = (0,), **more: Any) -> FakeDaemon:
-    return FakeDaemon(tmp_path / "attach.sock", [FakeDevice(driver_uuid(i), (i + 1) << 30) for i in devices], **more)
+def _daemon(tmp_path: Path, devices: tuple[int, ...] = (0,), **options: Any) -> FakeDaemon:
+    return FakeDaemon(tmp_path / "attach.sock", [FakeDevice(driver_uuid(i), (i + 1) << 30) for i in devices], **options)
 
 
 # ---- devices ----
@@ -69,7 +69,7 @@ def _uuid_text(index: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("chosen", "seen"),
+    ("visible", "indices"),
     [
         (None, [1, 3, 4]),
         ("0,2", [1, 4]),
@@ -95,16 +95,16 @@ def _uuid_text(index: int) -> str:
         ("abc", []),
     ],
 )
-def test_the_program_sees_its_devices_only(tell: Run, tmp_path: Path, chosen: str | None, seen: list[int]) -> None:
-    environment = {"LEDGER_DEVICES": "5"} | ({} if chosen is None else {"CUDA_VISIBLE_DEVICES": chosen})
+def test_the_program_sees_its_devices_only(tell: Run, tmp_path: Path, visible: str | None, indices: list[int]) -> None:
+    environment = {"LEDGER_DEVICES": "5"} | ({} if visible is None else {"CUDA_VISIBLE_DEVICES": visible})
     with _daemon(tmp_path, (1, 3, 4)):
         answer, stderr = tell("init", **environment)
-    is_hidden = not seen and chosen not in ("", "-1")  # these hide all devices on purpose
+    is_hidden = not indices and visible not in ("", "-1")  # these hide all devices on purpose
     text = "CUDA_VISIBLE_DEVICES names none of the slice's devices, which count from 0, or one twice"
-    assert stderr == (f"vgpu: CUDA cannot start: {text}: {chosen}\n" if is_hidden else "")
-    assert answer["code"] == (0 if seen else NO_DEVICE)
-    assert answer["seen"] == seen
-    assert answer["totals"] == [(i + 1) << 30 for i in seen]
+    assert stderr == (f"vgpu: CUDA cannot start: {text}: {visible}\n" if is_hidden else "")
+    assert answer["code"] == (0 if indices else NO_DEVICE)
+    assert answer["seen"] == indices
+    assert answer["totals"] == [(i + 1) << 30 for i in indices]
     assert answer["kept"], "CUDA_VISIBLE_DEVICES of the program is not as it was"
 
 
@@ -215,7 +215,7 @@ def _wrong_files(sizes: list[int], count: int) -> Script:
     return script
 
 
-def _gone(_daemon: FakeDaemon, sock: socket.socket, _raw: bytes) -> None:
+def _close(_daemon: FakeDaemon, sock: socket.socket, _raw: bytes) -> None:
     sock.close()
 
 
@@ -254,7 +254,7 @@ def test_a_program_waits_for_a_daemon_that_restarts(settings: dict[str, str], tm
     tries = threading.Event()
 
     def kill(daemon: FakeDaemon, sock: socket.socket, raw: bytes) -> None:
-        _gone(daemon, sock, raw)
+        _close(daemon, sock, raw)
         tries.set()
 
     daemon = _daemon(tmp_path)
@@ -291,7 +291,7 @@ def test_a_daemon_that_dies_while_a_program_attaches_is_waited_for(tell: Run, tm
 
     def die(daemon: FakeDaemon, sock: socket.socket, raw: bytes) -> None:
         time.sleep(hangs_s)
-        _gone(daemon, sock, raw)
+        _close(daemon, sock, raw)
 
     with _daemon(tmp_path) as daemon:
         daemon.script = [die]
@@ -399,7 +399,7 @@ def test_comes_back_again_and_again(holder: Any, tmp_path: Path) -> None:
         daemon.stop()
         assert ask("f")["code"] == 0
         assert ask(f"a {100 * MIB}")["code"] == 0
-        daemon.script = [NONSENSE["cut off"], _gone, _refuse(lib.VG_ATTACH_DENIED, "not yet")]
+        daemon.script = [NONSENSE["cut off"], _close, _refuse(lib.VG_ATTACH_DENIED, "not yet")]
         daemon.start()
         assert wait_until(partial(_lives, daemon, life))
         assert wait_until(lambda: int(daemon.processes[-1].report(0).used_bytes) == 400 * MIB)
@@ -411,7 +411,7 @@ def test_comes_back_again_and_again(holder: Any, tmp_path: Path) -> None:
 
 def test_a_daemon_that_dies_in_the_middle_of_the_attach(holder: Any, tmp_path: Path) -> None:
     daemon = _daemon(tmp_path)
-    daemon.script = [_gone]
+    daemon.script = [_close]
     daemon.start()
     ask = holder(10 * MIB)
     assert wait_until(lambda: len(daemon.processes) == 1)

@@ -240,7 +240,7 @@ def test_many_processes_allocate_at_once(start: Start, daemon: FakeDaemon) -> No
 
 
 def _on_the_simulated_device(
-    shim: Path, directory: Path, *command: str, **more: str
+    shim: Path, directory: Path, *command: str, **variables: str
 ) -> list[tuple[str, int, int, int]]:
     """What a tenant there says of each step: its name, the code, what is charged, what is used."""
     with sim_process.SimulatedDevice(directory / "sim", {"devices": 1}) as device:
@@ -249,7 +249,7 @@ def _on_the_simulated_device(
         asked = subprocess.run([sys.executable, "-c", ASK_UUID], env=environment, capture_output=True, check=True)
         devices = [FakeDevice(asked.stdout, 4 * LIMIT, 512 * MIB)]
         with FakeDaemon(directory / "attach.sock", devices) as fake:
-            environment |= {"LD_PRELOAD": str(shim), "VGPU_SOCKET": str(fake.path), **more}
+            environment |= {"LD_PRELOAD": str(shim), "VGPU_SOCKET": str(fake.path), **variables}
             done = subprocess.run(
                 [sys.executable, *command], env=environment, capture_output=True, text=True, check=True
             )
@@ -283,7 +283,7 @@ def test_green_contexts_hold_the_primary_one_and_own_no_memory(shim: Path, tmp_p
         "trim_beside_a_capture",
         "own_import",
         "arguments_first",
-        "attached",
+        "attach_context",
         "limits",
     ],
 )

@@ -44,22 +44,22 @@ def real_library(folder: Path, outer: str, inner: str, flags: list[str]) -> Path
     return tiny_driver.compile_c(folder / "real.so", "-shared", "-fPIC", *define, *flags, source)
 
 
-def look(run: Run, kind: str, real: Path, preloaded: str) -> list[int]:
+def look(run: Run, kind: str, real: Path, preload: str) -> list[int]:
     """How many of two calls inside the library stay there, and whether its table is writable."""
     soname, variable, outer, _ = LIBRARY_TYPES[kind]
-    settings = {"LD_PRELOAD": preloaded, variable: str(real)}
+    settings = {"LD_PRELOAD": preload, variable: str(real)}
     done = run([sys.executable, "-c", LOOK, soname, outer, real], environment=settings)
     assert done.returncode == 0, done.stderr
     found: list[int] = json.loads(done.stdout)
     return found
 
 
-@pytest.mark.parametrize("linked", LINKED)
+@pytest.mark.parametrize("link_type", LINKED)
 @pytest.mark.parametrize("kind", LIBRARY_TYPES)
-def test_stay_inside(shim: Path, ml_shim: Path, run: Run, tmp_path: Path, kind: str, linked: str) -> None:
-    real = real_library(tmp_path, *LIBRARY_TYPES[kind][2:], LINKED[linked])
+def test_stay_inside(shim: Path, ml_shim: Path, run: Run, tmp_path: Path, kind: str, link_type: str) -> None:
+    real = real_library(tmp_path, *LIBRARY_TYPES[kind][2:], LINKED[link_type])
     hook = shim if kind == "libvgpu.so" else ml_shim
-    assert look(run, kind, real, str(hook)) == [2, linked == "lazy"]
+    assert look(run, kind, real, str(hook)) == [2, link_type == "lazy"]
 
 
 def test_another_interposer_stays(ml_shim: Path, run: Run, tmp_path: Path) -> None:

@@ -58,12 +58,12 @@ def test_the_ledger_is_exact_after_a_fault(
             assert process.stdout and process.stderr
             assert process.stdout.readline() == b"ok\n", process.stderr.read().decode()
 
-            def counted() -> int:
+            def count_bytes() -> int:
                 page = state_page.read(device.directory / state_page.PAGE_NAME)
                 return page.devices[0].process_used_bytes[process.pid]
 
-            assert counted() >= 2 * CONTEXT + (32 << 20)
-            assert wait_until(lambda: counted() == fake.used_bytes(), 2), (counted(), fake.used_bytes())
+            assert count_bytes() >= 2 * CONTEXT + (32 << 20)
+            assert wait_until(lambda: count_bytes() == fake.used_bytes(), 2), (count_bytes(), fake.used_bytes())
 
 
 def test_the_fault_is_reported_and_the_slice_is_free_again(

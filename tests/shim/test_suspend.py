@@ -18,12 +18,12 @@ from vgpud.devices.checkpoint_runner import AWAY, RUNS, UNKNOWN
 from .test_checkpoint import HELD, Bench, bench, go, programs  # noqa: F401  (fixtures)
 
 
-def shown(bench: Bench, name: str) -> dict[str, Any]:  # noqa: F811
+def show_slice(bench: Bench, name: str) -> dict[str, Any]:  # noqa: F811
     found: dict[str, Any] = ask(bench.system, "slice", "show", name)["slice"]
     return found
 
 
-def begun(bench: Bench, name: str, *command: str) -> tuple[Part, list[Any]]:  # noqa: F811
+def start_program(bench: Bench, name: str, *command: str) -> tuple[Part, list[Any]]:  # noqa: F811
     """A program that has said its first line, and all that it says."""
     part = bench.start(name, *command)
     said: list[Any] = []
@@ -36,11 +36,11 @@ def used_bytes(bench: Bench) -> int:  # noqa: F811
 
 
 def test_a_paused_program_launches_nothing_and_continues(bench: Bench) -> None:  # noqa: F811
-    part, _ = begun(bench, "a", "saturate", "1000", "60")
+    part, _ = start_program(bench, "a", "saturate", "1000", "60")
     go(part)
     wait_for("its work", bench.runs_on)
     bench.system.vgpu("slice", "pause", "a")
-    assert shown(bench, "a")["suspended"] == "paused"
+    assert show_slice(bench, "a")["suspended"] == "paused"
     wait_for("its rest", lambda: not bench.runs_on())
     assert call(bench.system, "slice", "create", "c", "--gpus", "0.5", "--mem", "256M").returncode == 0
     refused = call(bench.system, "slice", "resume", "a")
@@ -52,10 +52,10 @@ def test_a_paused_program_launches_nothing_and_continues(bench: Bench) -> None: 
 
 
 def test_evicted_memory_is_others_meanwhile_and_bit_for_bit_the_same_afterwards(bench: Bench) -> None:  # noqa: F811
-    part, said = begun(bench, "a", "checkpoint_target")
+    part, said = start_program(bench, "a", "checkpoint_target")
     assert used_bytes(bench) == HELD
     bench.system.vgpu("slice", "evict", "a")
-    assert used_bytes(bench) == 0 and shown(bench, "a")["suspended"] == "evicted"
+    assert used_bytes(bench) == 0 and show_slice(bench, "a")["suspended"] == "evicted"
     bench.system.vgpu("slice", "set", "b", "--mem", "3584M")
     go(part)  # it asks for its contents, and waits
     refused = call(bench.system, "slice", "resume", "a")
@@ -65,21 +65,21 @@ def test_evicted_memory_is_others_meanwhile_and_bit_for_bit_the_same_afterwards(
     bench.system.vgpu("slice", "resume", "a")
     wait_for("its contents", lambda: said.extend(part.lines()) or len(said) == 2)
     assert said == [{"same": 1}] * 2
-    assert shown(bench, "a")["suspended"] is None and used_bytes(bench) == HELD
+    assert show_slice(bench, "a")["suspended"] is None and used_bytes(bench) == HELD
 
 
 @pytest.mark.parametrize("kind", ["managed", "ipc"])
 def test_what_the_driver_cannot_move_continues_as_before(bench: Bench, kind: str) -> None:  # noqa: F811
-    part, said = begun(bench, "a", "checkpoint_target", kind)
+    part, said = start_program(bench, "a", "checkpoint_target", kind)
     refused = call(bench.system, "slice", "evict", "a")
     assert refused.returncode == 8 and "as before" in refused.stderr and "not supported" in refused.stderr
-    assert shown(bench, "a")["suspended"] is None
+    assert show_slice(bench, "a")["suspended"] is None
     go(part)
     wait_for("the program again", lambda: said.extend(part.lines()) or len(said) == 2)
 
 
 def test_work_that_never_ends_is_not_waited_for_beyond_the_deadline(bench: Bench) -> None:  # noqa: F811
-    part, said = begun(bench, "a", "checkpoint_target", "waits")
+    part, said = start_program(bench, "a", "checkpoint_target", "waits")
     refused = call(bench.system, "slice", "evict", "a", "--deadline", "2")
     assert refused.returncode == 8 and "not ready in time" in refused.stderr
     go(part)
@@ -87,13 +87,13 @@ def test_work_that_never_ends_is_not_waited_for_beyond_the_deadline(bench: Bench
 
 
 def test_an_evicted_slice_outlives_the_daemon(bench: Bench) -> None:  # noqa: F811
-    part, said = begun(bench, "a", "checkpoint_target")
+    part, said = start_program(bench, "a", "checkpoint_target")
     bench.system.vgpu("slice", "evict", "a")
     assert bench.system.daemon
     bench.system.daemon.stop(signal.SIGKILL)
     bench.system.start_daemon()
-    wait_for("the program's return", lambda: shown(bench, "a")["processes"] == 1)
-    assert shown(bench, "a")["suspended"] == "evicted" and used_bytes(bench) == 0
+    wait_for("the program's return", lambda: show_slice(bench, "a")["processes"] == 1)
+    assert show_slice(bench, "a")["suspended"] == "evicted" and used_bytes(bench) == 0
     go(part)
     bench.system.vgpu("slice", "resume", "a")
     wait_for("its contents", lambda: said.extend(part.lines()) or len(said) == 2)
@@ -101,20 +101,20 @@ def test_an_evicted_slice_outlives_the_daemon(bench: Bench) -> None:  # noqa: F8
 
 
 def test_an_evicted_program_that_is_killed_leaves_nothing_to_restore(bench: Bench) -> None:  # noqa: F811
-    begun(bench, "a", "checkpoint_target")
+    start_program(bench, "a", "checkpoint_target")
     (pid,) = bench.page().process_used_bytes
     bench.system.vgpu("slice", "evict", "a")
     os.kill(pid, signal.SIGKILL)
-    wait_for("its end", lambda: shown(bench, "a")["processes"] == 0)
+    wait_for("its end", lambda: show_slice(bench, "a")["processes"] == 0)
     bench.system.vgpu("slice", "resume", "a")
-    _, said = begun(bench, "a", "checkpoint_target")
+    _, said = start_program(bench, "a", "checkpoint_target")
     assert said == [{"same": 1}]
 
 
 # ---- the helper ----
 
 
-def moved(
+def run_move(
     folder: Path, monkeypatch: pytest.MonkeyPatch, body: str, deadline_s: float = 20.0
 ) -> checkpoint_runner.Moved:
     helper = folder / "helper.py"
@@ -123,24 +123,26 @@ def moved(
     return asyncio.run(checkpoint_runner.move("evict", 1, "libcuda.so.1", "", deadline_s))
 
 
-def say(state: str, refused: str = "") -> str:
-    return f'print(json.dumps({{"state": {state!r}, "refused": {refused!r}}}))'
+def say(state: str, reason: str = "") -> str:
+    return f'print(json.dumps({{"state": {state!r}, "refused": {reason!r}}}))'
 
 
 def test_a_helper_that_hangs_is_killed_and_what_it_left_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     body = f"time.sleep(1000 * (action == 'evict'))\n{say(AWAY)}"
-    assert moved(tmp_path, monkeypatch, body, 1.5) == checkpoint_runner.Moved(AWAY, "the driver took longer than 1.5 s")
+    assert run_move(tmp_path, monkeypatch, body, 1.5) == checkpoint_runner.Moved(
+        AWAY, "the driver took longer than 1.5 s"
+    )
 
 
 def test_a_helper_that_dies_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    result = moved(tmp_path, monkeypatch, "raise SystemError('boom')")
+    result = run_move(tmp_path, monkeypatch, "raise SystemError('boom')")
     assert result.state == UNKNOWN and "boom" in result.refusal
 
 
 def test_what_the_helper_says_is_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert moved(tmp_path, monkeypatch, say(RUNS, "no")) == checkpoint_runner.Moved(RUNS, "no")
+    assert run_move(tmp_path, monkeypatch, say(RUNS, "no")) == checkpoint_runner.Moved(RUNS, "no")
 
 
 def test_a_driver_without_the_calls(tmp_path: Path) -> None:

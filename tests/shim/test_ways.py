@@ -25,14 +25,14 @@ class Way:
 
     snippet: str
     arguments: tuple[str, ...] = ()
-    linked: bool = False
+    is_linked: bool = False
     environment: dict[str, str] = field(default_factory=dict)
     families: bool = False  # asks for names without a version
 
 
 WAYS = {
-    "linked": Way("linked", linked=True),
-    "linked-bind-now": Way("linked", linked=True, environment={"LD_BIND_NOW": "1"}),
+    "linked": Way("linked", is_linked=True),
+    "linked-bind-now": Way("linked", is_linked=True, environment={"LD_BIND_NOW": "1"}),
     "soname": Way("by_dlopen", ("libcuda.so.1", NOW)),
     "lazy": Way("by_dlopen", ("libcuda.so.1", hex(os.RTLD_LAZY | os.RTLD_GLOBAL))),
     "development-name": Way("by_dlopen", ("libcuda.so", NOW)),
@@ -40,7 +40,7 @@ WAYS = {
     "namespace": Way("by_dlmopen", ("libcuda.so.1",)),
     "namespace-path": Way("by_dlmopen", ("{driver}",)),
     "deepbind": Way("by_dlopen", ("libcuda.so.1", DEEP)),
-    "default-scope": Way("by_default_scope", linked=True),
+    "default-scope": Way("by_default_scope", is_linked=True),
     "real-dlsym": Way("by_real_dlsym"),
     "lookup-v1-legacy": Way("by_proc_address", ("cuGetProcAddress", "11030", "0"), families=True),
     "lookup-v1-per-thread": Way("by_proc_address", ("cuGetProcAddress", "11030", "2"), families=True),
@@ -51,7 +51,7 @@ WAYS = {
 
 
 def program(way: Way, driver: TinyDriver, folder: Path, names: list[str]) -> Path:
-    extra = ["-Wl,--no-as-needed", driver.path] if way.linked else []
+    extra = ["-Wl,--no-as-needed", driver.path] if way.is_linked else []
     return tiny_driver.snippet(way.snippet, folder / way.snippet, names, *extra)
 
 

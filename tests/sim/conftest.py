@@ -39,7 +39,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> MakeProgram:
     return make
 
 
-def watched(folder: Path, target: str, flags: list[str]) -> Path:
+def build_sanitized(folder: Path, target: str, flags: list[str]) -> Path:
     """The simulated device's files in a folder, one of them (sim/NAME) under sanitizers. Skips where there are none."""
     sys.path.insert(0, str(ROOT / "shim"))
     try:

@@ -29,7 +29,7 @@ def faulty(device: MakeDevice, program: MakeProgram) -> Faulty:
 
 
 @pytest.mark.parametrize(
-    ("request_text", "changed"),
+    ("request_text", "changes"),
     [
         ("cuMemAlloc:2=2", {"alloc": [0, 2, 0], "free": [0, 1, 0]}),
         ("cuMemAlloc_v2:3=CUDA_ERROR_UNKNOWN", {"alloc": [0, 0, 999], "free": [0, 0, 1]}),
@@ -41,9 +41,9 @@ def faulty(device: MakeDevice, program: MakeProgram) -> Faulty:
         ("cuInit:2=999", {}),
     ],
 )
-def test_the_call_that_was_asked_for_fails(faulty: Faulty, request_text: str, changed: Said) -> None:
+def test_the_call_that_was_asked_for_fails(faulty: Faulty, request_text: str, changes: Said) -> None:
     usual = {"init": [0], "alloc": [0, 0, 0], "free": [0, 0, 0], "again": [1, 1, 1], "async": [0]}
-    assert faulty(VGPU_SIM_FAIL=request_text) == {**usual, **changed}
+    assert faulty(VGPU_SIM_FAIL=request_text) == {**usual, **changes}
 
 
 def test_calls_are_counted_by_entry_point(faulty: Faulty, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ def _busy_ns(spans: list[Span]) -> int:
     return sum(span.end_ns - span.begin_ns for span in spans)
 
 
-def _eventually(holds: Callable[[], bool]) -> None:
+def _wait_until(holds: Callable[[], bool]) -> None:
     """Logs are written some milliseconds late."""
     until = time.monotonic() + 10
     while not holds() and time.monotonic() < until:
@@ -42,9 +42,9 @@ def test_the_first_one_spins(device: MakeDevice, start: Start, processes: tuple[
     took_ns = said["end_ns"] - said["begin_ns"]
     assert took_ns >= 10 * (10_000_000 + MEETING_NS)
     busy_ns = 10 * (10_000_000 + MEETING_NS)
-    _eventually(lambda: _busy_ns(made.busy_log(0)) >= busy_ns)
+    _wait_until(lambda: _busy_ns(made.busy_log(0)) >= busy_ns)
     last_ns = max(s.end_ns for s in made.busy_log(0))
-    _eventually(lambda: max((s.end_ns for s in made.busy_log(1)), default=0) == last_ns)
+    _wait_until(lambda: max((s.end_ns for s in made.busy_log(1)), default=0) == last_ns)
     assert _busy_ns(made.busy_log(0)) == busy_ns
     own_ns = 0 if processes else 10_000_000  # one process launches on device 1 when it has launched on device 0
     assert _busy_ns(made.busy_log(1)) >= busy_ns - own_ns - MEETING_NS
@@ -63,7 +63,7 @@ def test_they_progress_only_while_both_run(device: MakeDevice, start: Start) -> 
     said = one.line()
     assert one.end() == 0
     assert said["end_ns"] - said["begin_ns"] >= 190 * MEETING_NS
-    _eventually(lambda: _busy_ns(made.busy_log(1)) >= 190 * MEETING_NS)
+    _wait_until(lambda: _busy_ns(made.busy_log(1)) >= 190 * MEETING_NS)
     assert other.line()
     assert other.end() == 0
 

@@ -43,7 +43,7 @@ print([runtime.cudaGetDeviceCount(ctypes.byref(count)) for _ in range(2)])
 """
 
 
-def said(device: MakeDevice, program: str, *words: str) -> list[str]:
+def stderr_lines(device: MakeDevice, program: str, *words: str) -> list[str]:
     """The lines on stderr of a Python program on the device."""
     command = [sys.executable, "-c", program, *words]
     done = subprocess.run(command, env=device().environment(), capture_output=True, text=True, timeout=60, check=False)
@@ -52,18 +52,18 @@ def said(device: MakeDevice, program: str, *words: str) -> list[str]:
 
 
 def test_a_program_is_notified_once_that_its_kernels_compute_nothing(device: MakeDevice) -> None:
-    (line,) = said(device, LAUNCHES, "train_step")
+    (line,) = stderr_lines(device, LAUNCHES, "train_step")
     assert line.startswith("vgpu: SIMULATED device: kernel train_step takes time and computes nothing"), line
 
 
-@pytest.mark.parametrize("known", ["spin_100", "fill_f32"])
-def test_kernels_that_are_made_for_the_device_say_nothing(device: MakeDevice, known: str) -> None:
-    assert said(device, LAUNCHES, known) == []
+@pytest.mark.parametrize("kernel", ["spin_100", "fill_f32"])
+def test_kernels_that_are_made_for_the_device_say_nothing(device: MakeDevice, kernel: str) -> None:
+    assert stderr_lines(device, LAUNCHES, kernel) == []
 
 
 def test_a_program_of_the_cuda_runtime_is_notified_once_why_it_finds_no_device(device: MakeDevice) -> None:
     found = next(iter(sorted(CUDART.glob("libcudart.so.13*"))), None)
     if found is None:
         pytest.skip("no CUDA 13 runtime here")
-    (line,) = said(device, RUNTIME, str(found))
+    (line,) = stderr_lines(device, RUNTIME, str(found))
     assert line.startswith("vgpu: SIMULATED device: NVIDIA's CUDA runtime (libcudart) starts on NVIDIA's driver alone")

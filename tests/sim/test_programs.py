@@ -67,7 +67,7 @@ UUIDS = [f"GPU-{i:08x}-1111-2222-3333-44444444444{i}" for i in range(1, 6)]
 
 
 @pytest.mark.parametrize(
-    ("visible", "seen"),
+    ("visible", "indices"),
     [
         (None, [0, 1, 2, 3, 4]),
         ("1,3,4", [1, 3, 4]),
@@ -89,7 +89,7 @@ UUIDS = [f"GPU-{i:08x}-1111-2222-3333-44444444444{i}" for i in range(1, 6)]
         ("", []),
     ],
 )
-def test_visible_devices(device: MakeDevice, program: MakeProgram, visible: str | None, seen: list[int]) -> None:
+def test_visible_devices(device: MakeDevice, program: MakeProgram, visible: str | None, indices: list[int]) -> None:
     config: dict[str, object] = {"devices": 5}
     for index, uuid in enumerate(UUIDS):
         config[f"device__{index}__uuid"] = uuid
@@ -98,11 +98,11 @@ def test_visible_devices(device: MakeDevice, program: MakeProgram, visible: str 
         config[f"device__{index}__sm_count"] = 10 + index
     environment = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
     said = json.loads(run(program("devices"), device(**config), **environment))
-    assert said["init"] == (0 if seen else 100)
-    assert [one["name"] for one in said["devices"]] == [f"SIMULATED card {index}" for index in seen]
-    assert [one["uuid"] for one in said["devices"]] == [UUIDS[i].removeprefix("GPU-").replace("-", "") for i in seen]
-    assert [one["bytes"] for one in said["devices"]] == [(index + 1) << 30 for index in seen]
-    assert [one["sms"] for one in said["devices"]] == [10 + index for index in seen]
+    assert said["init"] == (0 if indices else 100)
+    assert [one["name"] for one in said["devices"]] == [f"SIMULATED card {index}" for index in indices]
+    assert [one["uuid"] for one in said["devices"]] == [UUIDS[i].removeprefix("GPU-").replace("-", "") for i in indices]
+    assert [one["bytes"] for one in said["devices"]] == [(index + 1) << 30 for index in indices]
+    assert [one["sms"] for one in said["devices"]] == [10 + index for index in indices]
 
 
 def test_every_name_says_simulated(device: MakeDevice, program: MakeProgram) -> None:

@@ -14,36 +14,36 @@ import pytest
 
 from vgpud.simdevice import state_page
 
-from .conftest import MakeDevice, MakeProgram, Running, run, watched
+from .conftest import MakeDevice, MakeProgram, Running, build_sanitized, run
 
 FLAGS = ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
 
 
 @pytest.fixture(scope="session")
-def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sanitized_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the usual client library and a server that is watched."""
-    return watched(tmp_path_factory.mktemp("sanitized"), "sim/vgpu-simd", FLAGS)
+    return build_sanitized(tmp_path_factory.mktemp("sanitized"), "sim/vgpu-simd", FLAGS)
 
 
 @pytest.mark.parametrize(
     "name", ["memory", "order", "copies", "arrays", "states", "green", "external", "first", "batches", "settings"]
 )
-def test_programs(device: MakeDevice, program: MakeProgram, sanitized: Path, name: str) -> None:
-    made = device(sanitized, devices=2, memory_bytes="1G", context_bytes="64M")
+def test_programs(device: MakeDevice, program: MakeProgram, sanitized_dir: Path, name: str) -> None:
+    made = device(sanitized_dir, devices=2, memory_bytes="1G", context_bytes="64M")
     assert run(program(name), made) == "ok\n"
     assert made.finish() == (0, "")
 
 
-def test_kernels_that_fault(device: MakeDevice, program: MakeProgram, sanitized: Path) -> None:
-    made = device(sanitized)
+def test_kernels_that_fault(device: MakeDevice, program: MakeProgram, sanitized_dir: Path) -> None:
+    made = device(sanitized_dir)
     assert run(program("sticky"), made, FAULT="fault_700") == "ok\n"
     assert made.finish() == (0, "")
 
 
 def test_processes_that_are_moved_off(
-    device: MakeDevice, start: Callable[..., Running], program: MakeProgram, sanitized: Path
+    device: MakeDevice, start: Callable[..., Running], program: MakeProgram, sanitized_dir: Path
 ) -> None:
-    made = device(sanitized)
+    made = device(sanitized_dir)
     target = start(made, "checkpoint_target", "self")
     assert target.line() == {"same": 1}
     for words in (["lock", "save", "restore", "unlock"], ["lock", "save"]):
@@ -55,9 +55,9 @@ def test_processes_that_are_moved_off(
 
 
 def test_death_and_garbage(
-    device: MakeDevice, start: Callable[..., Running], program: MakeProgram, sanitized: Path
+    device: MakeDevice, start: Callable[..., Running], program: MakeProgram, sanitized_dir: Path
 ) -> None:
-    made = device(sanitized, devices=2)
+    made = device(sanitized_dir, devices=2)
     running = [start(made, "saturate", us, 5) for us in (20, 1000, 40000)]
     running += [start(made, "meet", 1000, 100, *how) for how in ((), ("processes",))]
     for one in running:

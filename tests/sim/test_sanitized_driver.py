@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import HERE, ROOT, MakeDevice, watched
+from .conftest import HERE, ROOT, MakeDevice, build_sanitized
 
 #: program, its arguments, and its environment
 RUNS: list[tuple[list[str], dict[str, str]]] = [
@@ -26,10 +26,10 @@ Build = Callable[[str], Path]
 
 
 @pytest.fixture(scope="module", params=["address,undefined", "thread"])
-def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Build:
+def build_program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Build:
     """The driver under one of them; makes programs that go with it."""
     flags = ["-O1", "-g", f"-fsanitize={request.param}", "-fno-omit-frame-pointer"]
-    folder = watched(tmp_path_factory.mktemp("driver"), "sim/libcuda.so.1", flags)
+    folder = build_sanitized(tmp_path_factory.mktemp("driver"), "sim/libcuda.so.1", flags)
 
     def make(name: str) -> Path:
         path = folder / name
@@ -43,8 +43,8 @@ def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.mark.parametrize(("words", "environment"), RUNS, ids=lambda one: " ".join(one))
-def test_program(device: MakeDevice, built: Build, words: list[str], environment: dict[str, str]) -> None:
-    program = built(words[0])
+def test_program(device: MakeDevice, build_program: Build, words: list[str], environment: dict[str, str]) -> None:
+    program = build_program(words[0])
     made = device(program.parent, memory_bytes="1G", context_bytes="64M")
     env = {**made.environment(), "ASAN_OPTIONS": "detect_leaks=0", **environment}
     done = subprocess.run(

@@ -27,9 +27,11 @@ GIB = 1 << 30
 MIB = 1 << 20
 
 
-def _saturate(start: Start, made: SimulatedDevice, *arguments: tuple[object, ...]) -> tuple[list[Running], int, int]:
+def _saturate(
+    start: Start, sim_device: SimulatedDevice, *arguments: tuple[object, ...]
+) -> tuple[list[Running], int, int]:
     """Starts saturating programs together; the time in which all of them were at work."""
-    running = [start(made, "saturate", *each) for each in arguments]
+    running = [start(sim_device, "saturate", *each) for each in arguments]
     for one in running:
         one.line()
     for one in running:
@@ -157,9 +159,9 @@ def test_waiters_are_let_go_when_the_server_ends(device: MakeDevice, start: Star
     assert holder.process.wait(60) == 1  # and says which call answered what
 
 
-def _hello(made: SimulatedDevice) -> tuple[socket.socket, list[int]]:
+def _hello(sim_device: SimulatedDevice) -> tuple[socket.socket, list[int]]:
     link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    link.connect(str(made.directory / "sock"))
+    link.connect(str(sim_device.directory / "sock"))
     link.send(struct.pack("=IIIIIIQ32s", state_page.MAGIC, state_page.VERSION, 1, 0, 0, 0, 0, b"garbage"))
     _, fds, _, _ = socket.recv_fds(link, 64, 4)
     return link, list(fds)

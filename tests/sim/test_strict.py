@@ -26,7 +26,7 @@ def strict(device: MakeDevice, program: MakeProgram) -> Strict:
 
 
 @pytest.mark.parametrize(
-    ("case", "told"),
+    ("case", "message"),
     [
         ("memset", "cuMemsetD8_v2: device memory 0x: used after it was freed"),
         ("copy", "cuMemcpyAsync: device memory 0x: used after it was freed"),
@@ -47,8 +47,8 @@ def strict(device: MakeDevice, program: MakeProgram) -> Strict:
         ("wrong_function", "cuLaunchKernel: function 0x: of another context than the stream"),
     ],
 )
-def test_what_is_wrong_is_reported(strict: Strict, case: str, told: str) -> None:
-    assert strict(case, "1") == (0, [f"vgpu-sim strict: {told}"])
+def test_what_is_wrong_is_reported(strict: Strict, case: str, message: str) -> None:
+    assert strict(case, "1") == (0, [f"vgpu-sim strict: {message}"])
     assert strict(case, "fail")[0] == 1
 
 

@@ -264,14 +264,14 @@ class Cluster:
         check: bool = True,
         timeout_s: float = 60,
         env: Mapping[str, str] | None = None,
-        given: str = "",
+        stdin: str = "",
     ) -> subprocess.CompletedProcess[str]:
-        """Runs one of Slurm's commands to its end. given: its standard input."""
+        """Runs one of Slurm's commands to its end. stdin: its standard input."""
         done = subprocess.run(
             list(command),
             env={**self.env, **(env or {})},
             cwd="/",
-            input=given,
+            input=stdin,
             capture_output=True,
             text=True,
             timeout=timeout_s,

@@ -27,7 +27,7 @@ HALF = "--gres=shard:500"
 ANN, BOB = "games", "man"
 
 
-def seen(text: str) -> dict[str, Any]:
+def read_view(text: str) -> dict[str, Any]:
     """The JSON line of `view`."""
     line = next(line for line in text.splitlines() if line.startswith("{"))
     found: dict[str, Any] = json.loads(line)
@@ -59,7 +59,7 @@ def end(site: Cluster, step: subprocess.Popen[str], name: str) -> None:
 
 def test_a_step_sees_its_part_and_nothing_else(site: Cluster, programs: Path) -> None:
     done = site.call("srun", "-w", "n1", HALF, "--vgpu-mem=1G", str(programs / "view"), str(GIB), user=ANN)
-    found = seen(done.stdout)
+    found = read_view(done.stdout)
     assert (found["count"], found["cuda_bytes"], found["nvml_bytes"]) == (1, GIB, [GIB])
     assert found["alloc"] == 2, "the context has taken some of it"
     wait_until(lambda: site.names("n1") == [], "the slice's end")
@@ -157,7 +157,7 @@ def test_steps_within_salloc(site: Cluster, programs: Path) -> None:
     """The shell has all that the job has, and its steps share that: one without a GPU has no more and ends nothing."""
     view = str(programs / "view")
     said = f"{view}\nsrun --gres=none {view}\nsrun {HALF} {view}\necho over\n"
-    done = site.call("salloc", "-w", "n1", HALF, "--vgpu-mem=1G", user=ANN, given=said)
+    done = site.call("salloc", "-w", "n1", HALF, "--vgpu-mem=1G", user=ANN, stdin=said)
     found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert done.stdout.endswith("over\n"), done.stdout + done.stderr
     assert [(one["count"], one["cuda_bytes"]) for one in found] == [(1, GIB)] * 3
@@ -182,7 +182,7 @@ def test_steps_that_overlap_share_a_slice(site: Cluster, programs: Path) -> None
         wait_until(lambda: len(client.all(calls.processes(name))) == 1, "the end of the first")
         assert sum(device.reserved_milli for device in client.all(calls.devices())) == 500, "the other one keeps it"
     third = site.call("srun", f"--jobid={job}", "--overlap", HALF, str(programs / "view"))
-    assert seen(third.stdout)["cuda_bytes"] == 2 * GIB
+    assert read_view(third.stdout)["cuda_bytes"] == 2 * GIB
     assert site.names("n1") == [name]
     end(site, second, name)
     wait_until(lambda: site.names("n1") == [], "the slice's end")
@@ -228,7 +228,7 @@ def test_installation(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ((HALF, "--vgpu-mem=900G"), "memory 900GiB"),
         ((HALF, "--vgpu-max=.4"), "--vgpu-max=.4 is below"),
@@ -238,25 +238,25 @@ def test_installation(tmp_path: Path) -> None:
         ((HALF, "--vgpu-mem=1;2"), "--vgpu-mem=1;2 is not valid"),
     ],
 )
-def test_bad_options(site: Cluster, options: tuple[str, ...], said: str) -> None:
+def test_bad_options(site: Cluster, options: tuple[str, ...], message: str) -> None:
     done = site.call("srun", "-w", "n1", *options, "true", check=False)
-    assert done.returncode != 0 and said in done.stderr, done.stderr + site.logs()
+    assert done.returncode != 0 and message in done.stderr, done.stderr + site.logs()
     assert site.states() == dict.fromkeys(NODES, "idle") or wait_until(lambda: site.states()["n1"] == "idle")
     assert site.names("n1") == []
 
 
 @pytest.mark.skipif(not HAS_LUA, reason="this Slurm has no job_submit/lua")
 @pytest.mark.parametrize(
-    ("gres", "said"),
+    ("gres", "message"),
     [
         ("shard:1500", "vgpu: shard:1500 is more than one GPU (1000 shards): a job on several GPUs needs Slurm 23.11"),
         ("shard:tesla:1001", "ask for --gres=gpu:2"),
         ("gpu:2,shard:500", "Invalid generic resource (gres) specification"),
     ],
 )
-def test_what_can_never_start(site: Cluster, gres: str, said: str) -> None:
+def test_what_can_never_start(site: Cluster, gres: str, message: str) -> None:
     done = site.call("srun", f"--gres={gres}", "true", check=False, timeout_s=20)
-    assert done.returncode != 0 and said in done.stderr, done.stderr
+    assert done.returncode != 0 and message in done.stderr, done.stderr
 
 
 def test_vgpud_is_away(site: Cluster) -> None:

@@ -74,15 +74,15 @@ def cluster_script(tmp_path: Path) -> Path:
 NODES = 'partition = "gpu", min_nodes = 1, max_nodes = 1, '
 
 
-@pytest.mark.parametrize("more", ["", 'tres_per_task = "cpu=2"', 'tres_per_task = "cpu:2"', 'tres_per_task = ""'])
-def test_jobs_that_the_queue_takes(lua: ctypes.CDLL, cluster_script: Path, more: str) -> None:
+@pytest.mark.parametrize("fields", ["", 'tres_per_task = "cpu=2"', 'tres_per_task = "cpu:2"', 'tres_per_task = ""'])
+def test_jobs_that_the_queue_takes(lua: ctypes.CDLL, cluster_script: Path, fields: str) -> None:
     """--cpus-per-task is in tres_per_task as well from 23.11 on."""
-    said = submit(lua, cluster_script, f'{NODES} tres_per_node = "gres/gpu:1", {more}')
+    said = submit(lua, cluster_script, f'{NODES} tres_per_node = "gres/gpu:1", {fields}')
     assert said == "0 0 gres/gpu:1 "
 
 
 @pytest.mark.parametrize(
-    "more",
+    "fields",
     [
         'tres_per_task = "gres:gpu:1"',
         'tres_per_task = "gres/gpu:1"',
@@ -91,22 +91,22 @@ def test_jobs_that_the_queue_takes(lua: ctypes.CDLL, cluster_script: Path, more:
         'tres_per_socket = "gres:gpu:1"',
     ],
 )
-def test_gpus_that_are_not_of_each_node(lua: ctypes.CDLL, cluster_script: Path, more: str) -> None:
-    said = submit(lua, cluster_script, NODES + more)
+def test_gpus_that_are_not_of_each_node(lua: ctypes.CDLL, cluster_script: Path, fields: str) -> None:
+    said = submit(lua, cluster_script, NODES + fields)
     assert said.startswith("-1 ") and "ask for GPUs of each node" in said
 
 
 @pytest.mark.parametrize("prefix", ["gres:", "gres/"])
 @pytest.mark.parametrize(
-    ("asked", "given"),
+    ("gres", "result"),
     [("gpu:1", "shard:1000"), ("gpu", "shard:1000"), ("gpu:a100:1", "shard:a100:1000"), ("gpu:2", "gpu:2")],
 )
-def test_one_whole_gpu_of_a_batch_job(lua: ctypes.CDLL, prefix: str, asked: str, given: str) -> None:
-    said = submit(lua, ROOT / "job_submit.lua", f'script = "#!/bin/sh", tres_per_node = "{prefix}{asked}"')
-    assert said == f"0  {prefix}{given} "
+def test_one_whole_gpu_of_a_batch_job(lua: ctypes.CDLL, prefix: str, gres: str, result: str) -> None:
+    said = submit(lua, ROOT / "job_submit.lua", f'script = "#!/bin/sh", tres_per_node = "{prefix}{gres}"')
+    assert said == f"0  {prefix}{result} "
 
 
-@pytest.mark.parametrize("asked", ["gres:shard:1500", "gres/shard:1500", "gres/shard:tesla:1001", "gres/shard=1500"])
-def test_shards_of_several_gpus(lua: ctypes.CDLL, asked: str) -> None:
-    said = submit(lua, ROOT / "job_submit.lua", f'tres_per_node = "{asked}"')
+@pytest.mark.parametrize("gres", ["gres:shard:1500", "gres/shard:1500", "gres/shard:tesla:1001", "gres/shard=1500"])
+def test_shards_of_several_gpus(lua: ctypes.CDLL, gres: str) -> None:
+    said = submit(lua, ROOT / "job_submit.lua", f'tres_per_node = "{gres}"')
     assert said.startswith("-1 ") and "ask for --gres=gpu:2" in said

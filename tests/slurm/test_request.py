@@ -15,8 +15,8 @@ from vgpud.slurm.request import KEYS, Request, StepError, parse_request, parse_s
 HALF = {"job": "12", "step": "0", "uid": "1000", "stepd": "77", "gpus": "1", "shards": "500"}
 
 
-def body(**given: str) -> bytes:
-    return "".join(f"{key}={value}\n" for key, value in (HALF | given).items()).encode()
+def body(**fields: str) -> bytes:
+    return "".join(f"{key}={value}\n" for key, value in (HALF | fields).items()).encode()
 
 
 def test_half_a_gpu() -> None:
@@ -46,8 +46,8 @@ def test_sizes(gpus: str, shards: str, milli: int, devices: tuple[str, ...]) -> 
 
 
 def test_what_the_whole_job_has() -> None:
-    def parse_whole_job(**given_: str) -> tuple[int, bool]:
-        asked = parse_request(body(**given_))
+    def parse_whole_job(**fields: str) -> tuple[int, bool]:
+        asked = parse_request(body(**fields))
         return asked.total_milli, asked.may_ask
 
     assert (parse_whole_job(), parse_whole_job(total="ask"), parse_whole_job(total="700")) == (
@@ -68,7 +68,7 @@ def test_steps_beside_a_batch_script_join_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("fields", "message"),
     [
         ({"shards": "1001"}, "shard:1001 is not within the 1000 of the step's 1 GPU(s)"),
         ({"shards": "1001"}, "need Slurm 23.11 or newer with MULTIPLE_SHARING_GRES_PJ"),
@@ -99,10 +99,10 @@ def test_steps_beside_a_batch_script_join_it() -> None:
         ({"mem": "9" * 3000 + "G"}, "9... is not an amount of memory"),
     ],
 )
-def test_refused(given: dict[str, str], said: str) -> None:
+def test_refused(fields: dict[str, str], message: str) -> None:
     with pytest.raises(StepError) as caught:
-        parse_request(body(**given))
-    assert said in str(caught.value) and "\n" not in str(caught.value)
+        parse_request(body(**fields))
+    assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
 @given(st.binary(max_size=200) | st.dictionaries(st.sampled_from(KEYS), st.text(max_size=12)).map(lambda d: body(**d)))
@@ -117,7 +117,7 @@ def test_any_bytes_are_a_request_or_refused(raw: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("paths", "found"),
+    ("paths", "cgroup"),
     [
         (("/system.slice/slurmstepd.scope/job_12/step_0/slurm",), "/system.slice/slurmstepd.scope/job_12/step_0"),
         (
@@ -131,5 +131,5 @@ def test_any_bytes_are_a_request_or_refused(raw: bytes) -> None:
         ((), ""),
     ],
 )
-def test_the_cgroup_of_a_step(paths: tuple[str, ...], found: str) -> None:
-    assert step_cgroup(paths, SlurmStep(12, "0")) == found
+def test_the_cgroup_of_a_step(paths: tuple[str, ...], cgroup: str) -> None:
+    assert step_cgroup(paths, SlurmStep(12, "0")) == cgroup

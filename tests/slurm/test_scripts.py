@@ -241,14 +241,14 @@ def test_comment_of_nothing(site: Site, arguments: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "asked"),
+    ("script", "slurm_command"),
     [
         ("prolog.sh", "scontrol"),
         ("comment.sh 12 'slice=slurm-12.0 used_ms=3'", "squeue"),
         ("release_if_stale.sh gpu /", "squeue"),
     ],
 )
-def test_slurm_under_a_prefix(site: Site, script: str, asked: str) -> None:
+def test_slurm_under_a_prefix(site: Site, script: str, slurm_command: str) -> None:
     """Its daemons run scripts without a PATH that leads to it: they ask the same Slurm, whichever others there are."""
     slurm = site.folder / "slurm"
     (slurm / "sbin").mkdir(parents=True)
@@ -258,7 +258,7 @@ def test_slurm_under_a_prefix(site: Site, script: str, asked: str) -> None:
     env = {name: value for name, value in site.env.items() if name != "PATH"}
     command = [slurm / "sbin" / "slurmd", "-c", f"{site.folder}/scripts/{script}; exit"]
     subprocess.run(command, env=env, timeout=60, check=True)
-    assert site.calls(asked) != []
+    assert site.calls(slurm_command) != []
 
 
 def test_the_hook_of_enroot(site: Site) -> None:
@@ -288,7 +288,7 @@ def memory_site(site: Site) -> Site:
 
 
 @pytest.mark.parametrize(
-    ("before", "after"),
+    ("old_comment", "new_comment"),
     [
         ("(null)", "vgpu memory=42949672960"),
         ("", "vgpu memory=42949672960"),
@@ -298,13 +298,13 @@ def memory_site(site: Site) -> Site:
         ("rack 7", None),
     ],
 )
-def test_a_nodes_memory_is_published(memory_site: Site, before: str, after: str | None) -> None:
+def test_a_nodes_memory_is_published(memory_site: Site, old_comment: str, new_comment: str | None) -> None:
     """In its comment, unless the site has one of its own there."""
-    memory_site.program("sinfo", f"LC_ALL=C printf '%-1024s\\n%-1024s\\n' '{before}' '{before}'")
-    done = memory_site.run("publish_memory.sh", status=0 if after else 1)
+    memory_site.program("sinfo", f"LC_ALL=C printf '%-1024s\\n%-1024s\\n' '{old_comment}' '{old_comment}'")
+    done = memory_site.run("publish_memory.sh", status=0 if new_comment else 1)
     said = "\n".join(memory_site.calls("scontrol"))
-    assert said == (f"update NodeName=n1 Comment={after}" if after else "")
-    assert bool(after) != ('begin it with "vgpu memory=42949672960"' in done.stderr)
+    assert said == (f"update NodeName=n1 Comment={new_comment}" if new_comment else "")
+    assert bool(new_comment) != ('begin it with "vgpu memory=42949672960"' in done.stderr)
 
 
 @pytest.mark.parametrize("answer", ["exit 1", "echo rack 7; exit 1", "true"])

@@ -9,7 +9,7 @@ import pytest
 
 from tests.daemon.node import wait_until
 from tests.slurm.cluster import NODES, Cluster
-from tests.slurm.test_cluster import ANN, HALF, seen
+from tests.slurm.test_cluster import ANN, HALF, read_view
 from vgpud.client import calls
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
@@ -22,7 +22,7 @@ def site(script_cluster: Cluster) -> Iterator[Cluster]:
 
 
 def test_a_job_from_prolog_to_epilog(site: Cluster, programs: Path) -> None:
-    found = seen(site.call("srun", "-w", "n1", HALF, str(programs / "view"), user=ANN).stdout)
+    found = read_view(site.call("srun", "-w", "n1", HALF, str(programs / "view"), user=ANN).stdout)
     assert found["count"] == 1 and found["cuda_bytes"] == 2 << 30, "half of 4 GiB"
     wait_until(lambda: site.names("n1") == [], "the slice's end")
 
@@ -31,7 +31,7 @@ def test_a_jobs_own_words_give_it_no_more(site: Cluster, programs: Path) -> None
     """Slurm takes line breaks in names and comments, and shows them as they are."""
     lies = "x\n     Nodes=n1 CPU_IDs=0 Mem=0 GRES=shard:1000(IDX:0)"
     command = ["srun", "-w", "n1", "--gres=shard:250", f"--job-name={lies}", f"--comment={lies}"]
-    assert seen(site.call(*command, str(programs / "view")).stdout)["cuda_bytes"] == 1 << 30
+    assert read_view(site.call(*command, str(programs / "view")).stdout)["cuda_bytes"] == 1 << 30
     wait_until(lambda: site.names("n1") == [], "the slice's end")
 
 
@@ -51,7 +51,7 @@ def test_all_steps_of_a_job_have_its_slice(site: Cluster, programs: Path) -> Non
         wait_until(lambda: client.all(calls.processes(name)), "the program")
     for option in (HALF, "--gres=none"):
         done = site.call("srun", f"--jobid={job}", "--overlap", option, str(programs / "view"))
-        assert (seen(done.stdout)["count"], seen(done.stdout)["cuda_bytes"]) == (1, 2 << 30), done.stdout
+        assert (read_view(done.stdout)["count"], read_view(done.stdout)["cuda_bytes"]) == (1, 2 << 30), done.stdout
         assert site.names("n1") == [name]
     site.call("scancel", job)
     step.communicate(timeout=60)

@@ -36,21 +36,21 @@ class Slurm:
         self.running.append(made)
         return made
 
-    def call(self, word: str, **given: object) -> subprocess.CompletedProcess[str]:
-        pairs = [f"{key}={value}" for key, value in given.items() if value != ""]
+    def call(self, word: str, **fields: object) -> subprocess.CompletedProcess[str]:
+        pairs = [f"{key}={value}" for key, value in fields.items() if value != ""]
         command = [self.front, "vgpu-slurm", word, *pairs]
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
-    def begin(self, process: subprocess.Popen[bytes] | None = None, **given: object) -> dict[str, str]:
+    def begin(self, process: subprocess.Popen[bytes] | None = None, **fields: object) -> dict[str, str]:
         """The variables that the step's tasks get."""
         pid = process.pid if process else self.stepd().pid
-        done = self.call("begin", **({**JOB, "uid": os.getuid(), "stepd": pid} | given))
+        done = self.call("begin", **({**JOB, "uid": os.getuid(), "stepd": pid} | fields))
         assert done.returncode == 0, done.stderr
         return dict(line.split("=", 1) for line in done.stdout.splitlines())
 
-    def refused(self, **given: object) -> str:
+    def refusal(self, **fields: object) -> str:
         """The line of a refusal."""
-        done = self.call("begin", **({**JOB, "uid": os.getuid(), "stepd": self.stepd().pid} | given))
+        done = self.call("begin", **({**JOB, "uid": os.getuid(), "stepd": self.stepd().pid} | fields))
         assert done.returncode == 1 and done.stdout == "" and done.stderr.count("\n") == 1, done
         return done.stderr.strip()
 
@@ -232,18 +232,18 @@ def test_a_job_by_prolog_and_epilog(slurm: Slurm, node: Node) -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [{"shards": "300"}, {"gpus": "0"}, {"uid": 12345}], ids=lambda given: next(iter(given))
+    "fields", [{"shards": "300"}, {"gpus": "0"}, {"uid": 12345}], ids=lambda given: next(iter(given))
 )
-def test_a_job_whose_id_had_an_earlier_one(slurm: Slurm, node: Node, given: dict[str, object]) -> None:
+def test_a_job_whose_id_had_an_earlier_one(slurm: Slurm, node: Node, fields: dict[str, object]) -> None:
     """A node that crashed, or slurmctld without its state: the earlier slice is not what Slurm counts now."""
     whole: dict[str, object] = {"job": 13, "step": "", "stepd": "", "shards": "600"}
     slurm.begin(**whole)
     before = node.get("slurm-13").uid
-    slurm.begin(**(whole | given))
+    slurm.begin(**(whole | fields))
     made = node.get("slurm-13")
-    assert made.uid != before and made.owner_uid == given.get("uid", os.getuid())
+    assert made.uid != before and made.owner_uid == fields.get("uid", os.getuid())
     device = (made.devices[0].device_index, made.devices[0].min_milli)
-    assert device == (int(str(given.get("gpus", 1))), int(str(given.get("shards", 600))))
+    assert device == (int(str(fields.get("gpus", 1))), int(str(fields.get("shards", 600))))
     assert slurm.call("end", job=13).returncode == 0
 
 
@@ -292,8 +292,8 @@ def test_a_program_belongs_to_the_step_whose_cgroup_it_is_in(slurm: Slurm, node:
     """Whatever slice its environment names."""
     with engine.cgroup() as parent, _named(parent, "job_12") as job, _named(parent, "job_14") as other:
         with _named(job, "step_0") as step, _named(other, "step_0") as foreign:
-            mine = slurm.begin(_inside(slurm, step), uid=OTHER, shards="300")["VGPU_SOCKET"]
-            theirs = slurm.begin(_inside(slurm, foreign), job=14, uid=OTHER, shards="300")["VGPU_SOCKET"]
+            mine = slurm.begin(_stepd_inside(slurm, step), uid=OTHER, shards="300")["VGPU_SOCKET"]
+            theirs = slurm.begin(_stepd_inside(slurm, foreign), job=14, uid=OTHER, shards="300")["VGPU_SOCKET"]
             assert node.get("slurm-12.0").containers[0].cgroup.endswith("/job_12/step_0")
             assert _status(mine, "0:0", step) == client.OK, "as any user of the job's processes"
             assert _status(theirs, f"{OTHER}:{OTHER}", step) == client.DENIED
@@ -319,7 +319,7 @@ class _named:
         self.path.rmdir()
 
 
-def _inside(slurm: Slurm, cgroup: Path) -> subprocess.Popen[bytes]:
+def _stepd_inside(slurm: Slurm, cgroup: Path) -> subprocess.Popen[bytes]:
     made = slurm.stepd()
     (cgroup / "cgroup.procs").write_text(str(made.pid))
     return made
@@ -329,7 +329,7 @@ def _inside(slurm: Slurm, cgroup: Path) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("fields", "message"),
     [
         ({"shards": "1500"}, "shard:1500 is not within the 1000"),
         ({"gpus": "7"}, "no device '7' on this node"),
@@ -341,21 +341,21 @@ def _inside(slurm: Slurm, cgroup: Path) -> subprocess.Popen[bytes]:
         ({"class": "fast"}, "--vgpu-class=fast is not a class"),
     ],
 )
-def test_refused(slurm: Slurm, node: Node, given: dict[str, str], said: str) -> None:
-    assert said in slurm.refused(**given)
+def test_refused(slurm: Slurm, node: Node, fields: dict[str, str], message: str) -> None:
+    assert message in slurm.refusal(**fields)
     assert node.names() == []
-    assert said in "".join(node.messages("container.refused"))
+    assert message in "".join(node.messages("container.refused"))
 
 
 def test_what_others_hold_is_named(slurm: Slurm, node: Node) -> None:
     """Slurm does not know slices that are made otherwise: give it the devices alone, or count them there."""
     node.create("mine", 800, spec={"device_uuids": ["1"]})
-    assert "left" in slurm.refused()
+    assert "left" in slurm.refusal()
 
 
 def test_no_daemon(slurm: Slurm, node: Node) -> None:
     assert node.stop() == 0
-    said = slurm.refused()
+    said = slurm.refusal()
     assert said.startswith("vgpud is not running") and said.endswith("run the job without asking for a GPU")
     assert slurm.call("end", job=12, step=0).returncode == 1
 

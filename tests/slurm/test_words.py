@@ -9,10 +9,10 @@ from vgpud.slurm import comment
 
 
 @pytest.mark.parametrize(
-    ("given", "seconds"), [("UNLIMITED", 0), ("30:00", 1800), ("1:00:00", 3600), ("2-00:00:01", 172_801), ("soon", 0)]
+    ("text", "seconds"), [("UNLIMITED", 0), ("30:00", 1800), ("1:00:00", 3600), ("2-00:00:01", 172_801), ("soon", 0)]
 )
-def test_spans(given: str, seconds: int) -> None:
-    assert comment.span_ns(given) == seconds * SECOND_NS
+def test_spans(text: str, seconds: int) -> None:
+    assert comment.span_ns(text) == seconds * SECOND_NS
 
 
 def test_a_span_beyond_all_time() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from tests.daemon.node import Node
 from tests.daemon.test_shells import make_slice
-from tests.store.test_damaged_state import change, contents, database, filled
+from tests.store.test_damaged_state import change, contents, database, fill_state
 from tests.store.test_jobs import S, job
 from tests.store.test_private_state import SECRET, mode, secret_job
 from vgpud import __version__
@@ -33,7 +33,7 @@ def state(tmp_path: Path) -> Path:
     """A state directory with something in every table that matters."""
     directory = tmp_path / "state"
     directory.mkdir(0o700)
-    filled(directory)
+    fill_state(directory)
     return directory
 
 
@@ -85,9 +85,9 @@ def test_a_copy_is_of_one_moment_while_another_writes(tmp_path: Path, monkeypatc
     store.apply([SaveSlice(make_slice("a")), SaveSlice(make_slice("b"))])
     real = backups.copy_to
 
-    def while_it_copies(*given: object) -> None:
+    def while_it_copies(*arguments: object) -> None:
         store.apply([ForgetSlice("uid-a"), SaveSlice(make_slice("c"))])  # is not kept waiting either
-        real(*given)  # type: ignore[arg-type]
+        real(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(backups, "copy_to", while_it_copies)
     manual_backup.make(tmp_path, tmp_path / "copy")
@@ -222,7 +222,7 @@ def newer_without_origin(copy: Path) -> None:
         db.execute("DROP TABLE origin")
 
 
-def damaged(copy: Path) -> None:
+def damage_copy(copy: Path) -> None:
     raw = bytearray(copy.read_bytes())
     raw[8192:16384] = b"\xff" * 8192
     copy.write_bytes(raw)
@@ -256,7 +256,7 @@ def writable_by_others(copy: Path) -> None:
 RESTORE_REFUSED: dict[Callable[[Path], None], tuple[ExitCode, str]] = {
     newer: (ExitCode.OTHER, "is of a newer vgpud .*version 99.*: install vgpud 7.5.0 or newer, then restore it"),
     newer_without_origin: (ExitCode.OTHER, "is of a newer vgpud .*: install the vgpud that made it, then restore it"),
-    damaged: (ExitCode.OTHER, "is not a sound copy of the state"),
+    damage_copy: (ExitCode.OTHER, "is not a sound copy of the state"),
     other_tables: (ExitCode.OTHER, "is not a sound copy of the state: drains is not as version"),
     foreign: (ExitCode.OTHER, "it is not a database of vgpud"),
     missing: (ExitCode.NOT_FOUND, "there is no file"),
@@ -331,12 +331,12 @@ def test_a_name_that_is_taken_meanwhile_is_left_alone(
 ) -> None:
     target = tmp_path / "backup"
 
-    def taken(path: Path) -> manual_backup.Contents:
+    def take_name(path: Path) -> manual_backup.Contents:
         target.write_text("somebody else's")
         return checked(path)
 
     checked = manual_backup._check_copy
-    monkeypatch.setattr(manual_backup, "_check_copy", taken)
+    monkeypatch.setattr(manual_backup, "_check_copy", take_name)
     with pytest.raises(ConflictError, match="exists"):
         manual_backup.make(state, target)
     assert target.read_text() == "somebody else's"

@@ -37,7 +37,7 @@ DRAIN = Drain("GPU-0", "old", False)
 CONTAINER = Container("c" * 64, "a", False, 5, 6, "/c", 7)
 
 
-def filled(directory: Path) -> None:
+def fill_state(directory: Path) -> None:
     """A database with something in every table that matters."""
     store = Store(directory)
     slices = [SaveSlice(make_slice(name)) for name in "abcd"]
@@ -115,7 +115,7 @@ BAD_SLICES: dict[str, tuple[Callable[[str], object], str]] = {
 
 @pytest.mark.parametrize("case", BAD_SLICES)
 def test_one_bad_row_is_set_aside(tmp_path: Path, case: str) -> None:
-    filled(tmp_path)
+    fill_state(tmp_path)
     damage, why = BAD_SLICES[case]
     with contextlib.closing(database(tmp_path)) as db:
         (text,) = db.execute("SELECT body FROM slices WHERE name = 'b'").fetchone()
@@ -132,8 +132,8 @@ def test_one_bad_row_is_set_aside(tmp_path: Path, case: str) -> None:
     assert contents(tmp_path)[1] == [], "once"
 
 
-@pytest.mark.parametrize("sealed", [True, False], ids=["of this version", "of an older one"])
-def test_a_waiting_job_with_a_prediction_is_believed(tmp_path: Path, sealed: bool) -> None:
+@pytest.mark.parametrize("is_sealed", [True, False], ids=["of this version", "of an older one"])
+def test_a_waiting_job_with_a_prediction_is_believed(tmp_path: Path, is_sealed: bool) -> None:
     """Features of a model are whatever numbers its submitter has computed."""
     features = (("bytes", 1e300), ("log_steps", -1.5))
     plain = secret_job(1)
@@ -144,7 +144,7 @@ def test_a_waiting_job_with_a_prediction_is_believed(tmp_path: Path, sealed: boo
     store = Store(tmp_path)
     JobStore(store).save([plain])
     store.close()
-    if not sealed:
+    if not is_sealed:
         with contextlib.closing(database(tmp_path)) as db:
             (text,) = db.execute("SELECT launch FROM jobs").fetchone()
             db.execute("UPDATE jobs SET launch = ?", (json.dumps(unseal(text)),))
@@ -176,7 +176,7 @@ BAD_ROWS = {
 
 @pytest.mark.parametrize("case", BAD_ROWS)
 def test_bad_rows_of_every_table(tmp_path: Path, case: str) -> None:
-    filled(tmp_path)
+    fill_state(tmp_path)
     whole, _ = contents(tmp_path)
     statement, who = BAD_ROWS[case]
     change(tmp_path, statement)
@@ -188,7 +188,7 @@ def test_bad_rows_of_every_table(tmp_path: Path, case: str) -> None:
 
 
 def test_a_job_id_is_never_given_twice(tmp_path: Path) -> None:
-    filled(tmp_path)
+    fill_state(tmp_path)
     change(tmp_path, "UPDATE job_ids SET next = 3")
     assert contents(tmp_path)[0]["next"] == 9
     change(tmp_path, "DELETE FROM job_ids")
@@ -284,7 +284,7 @@ def test_a_daemon_starts_with_the_rest(node: Node) -> None:
 # ---- pages and logs ----
 
 
-def flipped(path: Path, seed: int) -> int:
+def flip_bit(path: Path, seed: int) -> int:
     """Flips one bit at a place that the seed gives; where."""
     raw = bytearray(path.read_bytes())
     draw = random.Random(seed)
@@ -297,7 +297,7 @@ def flipped(path: Path, seed: int) -> int:
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     directory = tmp_path_factory.mktemp("sound")
-    filled(directory)
+    fill_state(directory)
     return directory, contents(directory)[0]
 
 
@@ -315,7 +315,7 @@ def test_a_flipped_bit_is_never_silently_wrong(tmp_path: Path, sound: tuple[Path
     for seed in range(batch * 20, batch * 20 + 20):
         state = tmp_path / str(seed)
         shutil.copytree(directory, state)
-        at = flipped(state / stores.FILE_NAME, seed)
+        at = flip_bit(state / stores.FILE_NAME, seed)
         found, notes = read_or_refused(state)
         if found is None:
             assert "\n" not in notes[0] and "run mv" in notes[0], f"seed {seed}, byte {at}"
@@ -341,7 +341,7 @@ def test_a_flipped_bit_in_the_log_is_said(tmp_path: Path) -> None:
     for seed in range(40):
         state = tmp_path / str(seed)
         shutil.copytree(crash, state)
-        at = flipped(state / f"{stores.FILE_NAME}-wal", seed)
+        at = flip_bit(state / f"{stores.FILE_NAME}-wal", seed)
         found, notes = contents(state)
         assert found == whole[0] or notes, f"seed {seed}, byte {at}: silently wrong"
         if notes:
@@ -386,7 +386,7 @@ def test_a_damaged_log_that_cannot_be_copied_leaves_nothing_behind(
 
 @pytest.mark.parametrize("damage", ["no database", "truncated", "empty", "no table", "version"])
 def test_a_database_that_cannot_be_used_is_set_aside(tmp_path: Path, damage: str) -> None:
-    filled(tmp_path)
+    fill_state(tmp_path)
     path = tmp_path / stores.FILE_NAME
     whole, _ = contents(tmp_path)
     if damage == "no database":
@@ -416,7 +416,7 @@ def test_a_database_that_cannot_be_used_is_set_aside(tmp_path: Path, damage: str
 
 
 def test_where_nothing_can_be_read_the_backup_is_taken(tmp_path: Path) -> None:
-    filled(tmp_path)
+    fill_state(tmp_path)
     path = tmp_path / stores.FILE_NAME
     whole, _ = contents(tmp_path)
     with contextlib.closing(database(tmp_path)) as db:
@@ -429,7 +429,7 @@ def test_where_nothing_can_be_read_the_backup_is_taken(tmp_path: Path) -> None:
 
 
 def test_only_so_many_copies_are_kept(tmp_path: Path) -> None:
-    filled(tmp_path)
+    fill_state(tmp_path)
     path = tmp_path / stores.FILE_NAME
     with contextlib.closing(database(tmp_path)) as db:
         for _ in range(5):
@@ -462,15 +462,15 @@ def test_a_daemon_that_is_killed_while_it_sets_aside_begins_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And not with an empty database."""
-    filled(tmp_path)
+    fill_state(tmp_path)
     whole, _ = contents(tmp_path)
     change(tmp_path, "PRAGMA user_version = 3")
 
-    def killed(*_given: object) -> None:
+    def interrupt(*_arguments: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "replace", killed)
+        patch.setattr(Path, "replace", interrupt)
         with pytest.raises(KeyboardInterrupt):
             Store(tmp_path)
     found, notes = contents(tmp_path)

@@ -31,7 +31,7 @@ SHARE = Share("GPU-0", 500, 1000, 1, 1 << 30)
 EVERY = JobFilter(has_ended_jobs=True)
 
 
-def launch(**more: object) -> Launch:
+def launch(**fields: object) -> Launch:
     given = {
         "uid": 1000,
         "gid": 1000,
@@ -44,21 +44,21 @@ def launch(**more: object) -> Launch:
         "limits": (("nofile", 10, -1),),
         "log": "/tmp/%j.log",
     }
-    return Launch(**(given | more))  # type: ignore[arg-type]
+    return Launch(**(given | fields))  # type: ignore[arg-type]
 
 
-def job(job_id: int = 1, state: JobState = JobState.PENDING, **more: object) -> Job:
+def job(job_id: int = 1, state: JobState = JobState.PENDING, **fields: object) -> Job:
     spec = JobSpec(Ask(Spec(500)), uid=1000, run=launch(), after=(3, 4), name="n", members=2)
-    given = {"submitted_ns": 5 * S, "waiting_since_ns": 5 * S} | more
+    given = {"submitted_ns": 5 * S, "waiting_since_ns": 5 * S} | fields
     return Job(job_id, spec, state=state, **given)  # type: ignore[arg-type]
 
 
-def reopened(directory: Path) -> JobStore:
+def reopen(directory: Path) -> JobStore:
     return JobStore(Store(directory))
 
 
-def plain(given: Job) -> dict[str, object]:
-    return {name: getattr(given, name) for name in Job.__slots__}
+def plain(record: Job) -> dict[str, object]:
+    return {name: getattr(record, name) for name in Job.__slots__}
 
 
 def test_a_job_comes_back_as_it_was(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_a_job_comes_back_as_it_was(tmp_path: Path) -> None:
     jobs = JobStore(Store(tmp_path))
     jobs.save([job(7), held], next_id=9)
     jobs.save([running])
-    kept = reopened(tmp_path).load()
+    kept = reopen(tmp_path).load()
     assert [plain(found) for found in kept.jobs] == [plain(running), plain(held)]
     assert kept.next_id == 9
     assert kept.latest_ns == 9 * S
@@ -95,7 +95,7 @@ def test_a_job_that_its_user_has_changed_is_written_again(tmp_path: Path) -> Non
     jobs.save([one])
     one.spec, one.changed = replace(one.spec, queue="team", priority=-7), True
     jobs.save([one])
-    (found,) = reopened(tmp_path).load().jobs
+    (found,) = reopen(tmp_path).load().jobs
     assert (found.spec.queue, found.spec.priority, found.changed) == ("team", -7, True)
 
 
@@ -103,13 +103,13 @@ def test_reservations_are_kept_and_damaged_ones_set_aside(tmp_path: Path) -> Non
     jobs = JobStore(Store(tmp_path))
     one, two = (Reservation(name, "n", ("GPU-1",), 5 * S, 9 * S, "team", "why") for name in ("a", "b"))
     jobs.save_reservations([one, two])
-    assert reopened(tmp_path).load().reservations == (one, two)
-    jobs = reopened(tmp_path)
+    assert reopen(tmp_path).load().reservations == (one, two)
+    jobs = reopen(tmp_path)
     jobs.save_reservations([two])
-    assert reopened(tmp_path).load().reservations == (two,)
+    assert reopen(tmp_path).load().reservations == (two,)
     with sqlite3.connect(tmp_path / "vgpud.sqlite3") as db:
         db.execute("UPDATE reservations SET body = replace(body, 'team', 'meat')")
-    assert reopened(tmp_path).load().reservations == ()
+    assert reopen(tmp_path).load().reservations == ()
 
 
 def test_what_a_job_comes_after_is_loaded_with_it(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_the_jobs_of_an_array_share_what_they_run(tmp_path: Path) -> None:
     assert [found.spec.run for found in jobs.ended_after(0, 9, EVERY)] == [kept] * 3
     jobs.forget_before(3 * S, 3 * S)
     assert [found.job_id for found in jobs.ended_after(0, 9, EVERY)] == [1, 3], "the first for the last's sake"
-    last = reopened(tmp_path).find(3)
+    last = reopen(tmp_path).find(3)
     assert last and last.spec.run == kept
     for _ in range(2):
         jobs.forget_before(9 * S, 9 * S)
@@ -168,7 +168,7 @@ def test_a_failed_transaction_keeps_nothing(tmp_path: Path) -> None:
 def test_a_request_is_remembered_for_its_user(tmp_path: Path) -> None:
     made = Request(1000, "r", "f", (4, 5), 100)
     JobStore(Store(tmp_path)).save([job(4), job(5)], [made])
-    jobs = reopened(tmp_path)
+    jobs = reopen(tmp_path)
     assert jobs.requested(1000, "r", 99) == made
     assert jobs.requested(1000, "r", 100) is None
     assert jobs.requested(1001, "r", 99) is None
@@ -185,9 +185,9 @@ def test_queues_and_facts(tmp_path: Path) -> None:
     jobs.set_facts(1, {"cpu_ns": 5, "stop": "requeue"})
     jobs.save_history({"team": 5, "gone": 7}, 40)
     jobs.save_history({"team": 6}, 50)
-    kept = reopened(tmp_path).load()
+    kept = reopen(tmp_path).load()
     assert (kept.histories, kept.history_at_ns) == ({"team": 6}, 50)
-    assert reopened(tmp_path).load().queues == ((team, ("uid:1000",)),)
+    assert reopen(tmp_path).load().queues == ((team, ("uid:1000",)),)
     assert jobs.facts(1) == {"cpu_ns": 5, "stop": "requeue"}
     assert jobs.facts(9) == {}
 
@@ -211,19 +211,19 @@ def test_a_database_of_before_gets_the_tables(tmp_path: Path) -> None:
 # ---- the accounting ----
 
 
-def made(milli: int = 500, **more: object) -> Slice:
+def make_slice(milli: int = 500, **fields: object) -> Slice:
     share = Share("GPU-0", milli, 1000, 1, 1 << 30)
-    return replace(Slice(User("a"), "u", 1, Spec(800), (share,), 1000, 0, queue="team"), **more)  # type: ignore[arg-type]
+    return replace(Slice(User("a"), "u", 1, Spec(800), (share,), 1000, 0, queue="team"), **fields)  # type: ignore[arg-type]
 
 
 def test_a_slice_is_charged_as_it_was_when_last_seen() -> None:
     ledger = Ledger()
-    ledger.open(made(), 10 * S)
-    row = ledger.see(made(200), S, 14 * S)
+    ledger.open(make_slice(), 10 * S)
+    row = ledger.see(make_slice(200), S, 14 * S)
     assert (row.requested_service, row.granted, row.used) == (800 * 4 * S, 500 * 4 * S, 1000 * S)
-    row = ledger.see(made(suspended=PAUSED), 3 * S, 15 * S)
+    row = ledger.see(make_slice(suspended=PAUSED), 3 * S, 15 * S)
     assert (row.granted, row.used) == (500 * 4 * S + 200 * S, 3000 * S)
-    row = ledger.close(made(), 3 * S, 18 * S)
+    row = ledger.close(make_slice(), 3 * S, 18 * S)
     assert row.granted == 500 * 4 * S + 200 * S, "paused: its time is others'"
     assert not ledger.knows("u")
 
@@ -240,12 +240,12 @@ def all_rows(jobs: JobStore, since_ns: int = 0) -> list[Row]:
 def test_rows_are_bounded_in_time_and_counters_may_begin_again(tmp_path: Path) -> None:
     jobs = JobStore(Store(tmp_path))
     ledger = Ledger()
-    ledger.open(made(), 0)
+    ledger.open(make_slice(), 0)
     for hour in range(1, 4):
-        jobs.save_rows([ledger.see(made(), hour * 7 * S, hour * ROW_NS)])
+        jobs.save_rows([ledger.see(make_slice(), hour * 7 * S, hour * ROW_NS)])
     again = Ledger()  # the daemon was away for a while, and its arbiters count from 0
-    again.open(made(), jobs.last_end("u"))
-    jobs.save_rows([again.close(made(), 2 * S, 4 * ROW_NS)])
+    again.open(make_slice(), jobs.last_end("u"))
+    jobs.save_rows([again.close(make_slice(), 2 * S, 4 * ROW_NS)])
     rows = all_rows(jobs)
     assert [(row.begin_ns, row.end_ns) for row in rows] == [(h * ROW_NS, (h + 1) * ROW_NS) for h in range(4)]
     assert sum(row.granted for row in rows) == 500 * 4 * ROW_NS
@@ -330,7 +330,7 @@ class NoSlices:
 
 
 class NoCounters:
-    def of_slice(self, made: Slice) -> tuple[SliceStats, ...]:
+    def of_slice(self, slice_: Slice) -> tuple[SliceStats, ...]:
         return ()
 
 
@@ -384,7 +384,7 @@ def test_a_recording_that_cannot_be_written_ends_and_nothing_else_does() -> None
 
 
 def test_durations_of_the_last_jobs_that_were_done_or_ran_out_of_time(tmp_path: Path) -> None:
-    store = reopened(tmp_path)
+    store = reopen(tmp_path)
     states = [JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED, JobState.TIMED_OUT, JobState.RUNNING]
     for number, state in enumerate(states * 2, 1):
         made = job(number, state, executed_ns=number * S, ended_ns=(100 - number) * S if state.is_final else -1)
@@ -394,7 +394,7 @@ def test_durations_of_the_last_jobs_that_were_done_or_ran_out_of_time(tmp_path: 
     never_ran = job(21, JobState.COMPLETED, ended_ns=99 * S)
     never_ran.spec = replace(never_ran.spec, kinds=("x",))
     store.save([unclassed, never_ran])
-    found = reopened(tmp_path).durations(100)
+    found = reopen(tmp_path).durations(100)
     assert [(ran.kinds[0], ran.ran_ns // S, ran.ended) for ran in found] == [
         ("exact-9", 9, False),
         ("exact-6", 6, True),

@@ -25,17 +25,17 @@ BEFORE = 18
 USED = User("one", "slice-1", ephemeral=True, cdi_device=True, cdi_used=True)
 
 
-def made(origin: Origin) -> Slice:
+def make_slice(origin: Origin) -> Slice:
     return Slice(origin, "u", 3, Spec(500, device_uuids=("GPU-0",)), (SHARE,), 1000, 5, 2, "team", "paused")
 
 
 @pytest.mark.parametrize("origin", [*ONE_OF_EACH, USED, Job(7), SlurmStep(12, "")], ids=repr)
 def test_each_comes_back_as_it_was(tmp_path: Path, origin: Origin) -> None:
     store = Store(tmp_path)
-    store.apply([SaveSlice(made(origin)), SaveRequest("1000/r", Remembered("f", made(origin), 0))])
+    store.apply([SaveSlice(make_slice(origin)), SaveRequest("1000/r", Remembered("f", make_slice(origin), 0))])
     store.close()
     loaded = Store(tmp_path).load(0)
-    assert loaded.slices == (made(origin),) and loaded.requests[0][1].answer == made(origin)
+    assert loaded.slices == (make_slice(origin),) and loaded.requests[0][1].answer == make_slice(origin)
 
 
 @pytest.mark.parametrize(
@@ -51,21 +51,21 @@ def test_each_comes_back_as_it_was(tmp_path: Path, origin: Origin) -> None:
     ],
 )
 def test_what_is_no_origin_is_not_believed(change: dict[str, Any]) -> None:
-    body = unseal(write_slice(made(User("a"))))
+    body = unseal(write_slice(make_slice(User("a"))))
     body.pop("crc", None)
-    assert slice_of(seal(body)) == made(User("a"))
+    assert slice_of(seal(body)) == make_slice(User("a"))
     with pytest.raises(ValueError, match="is not a Slice of this version"):
         slice_of(seal(body | change))
 
 
-def old_body(name: str, **more: Any) -> dict[str, Any]:
+def old_body(name: str, **fields: Any) -> dict[str, Any]:
     """A slice as the version before wrote it."""
     share = {"device_uuid": "GPU-0", "min_milli": 500, "max_milli": 500, "mem_min_bytes": 1 << 30}
     spec = {"gpus_milli": 500, "min_milli": None, "device_uuids": ["GPU-0"], "service_class": "batch", "spread": 0}
     body = {"name": name, "uid": f"u-{name}", "serial": 3, "spec": spec, "shares": [share | {"mem_max_bytes": 1 << 30}]}
     body |= {"ephemeral": False, "owner_uid": 1000, "created_wall_ns": 5, "revision": 2, "cdi_device": False}
     body |= {"cdi_used": False, "queue": "team", "job_id": 0, "suspended": "paused", "claim": None}
-    return body | more
+    return body | fields
 
 
 def old_claim(origin: origins.KubernetesOrigin, device_ids: list[str]) -> dict[str, Any]:

@@ -51,8 +51,8 @@ def holding(directory: Path, secret: str = SECRET) -> list[str]:
     return sorted(p.name for p in directory.rglob("*") if p.is_file() and secret.encode() in p.read_bytes())
 
 
-def secret_job(job_id: int = 1, state: JobState = JobState.PENDING, **more: object) -> Job:
-    made = job(job_id, state, **more)
+def secret_job(job_id: int = 1, state: JobState = JobState.PENDING, **fields: object) -> Job:
+    made = job(job_id, state, **fields)
     made.spec = replace(made.spec, run=launch(environment=(("API_KEY", SECRET * 500),)))
     return made
 
@@ -141,7 +141,7 @@ def test_a_recording_of_the_queue_is_private(tmp_path: Path) -> None:
 # ---- environments ----
 
 
-def flushed(store: Store) -> None:
+def flush_store(store: Store) -> None:
     store.needs_flush = False
     store.flush()
 
@@ -150,7 +150,7 @@ def test_an_environment_goes_with_its_job_from_all_files(tmp_path: Path) -> None
     store = Store(tmp_path)
     jobs = JobStore(store)
     jobs.save([secret_job(1), secret_job(2)])
-    flushed(store)
+    flush_store(store)
     assert holding(tmp_path), "a job that waits needs it"
     jobs.save([secret_job(1, JobState.RUNNING, started_ns=S, attempt=1)])
     jobs.save([secret_job(1, JobState.FAILED, started_ns=S, ended_ns=9 * S, attempt=1)])
@@ -160,7 +160,7 @@ def test_an_environment_goes_with_its_job_from_all_files(tmp_path: Path) -> None
     assert waits and waits.spec.run.environment == (("API_KEY", SECRET * 500),)  # type: ignore[attr-defined]
     jobs.save([secret_job(2, JobState.CANCELLED, ended_ns=9 * S)])
     assert store.needs_flush, "and not only in the tables"
-    flushed(store)
+    flush_store(store)
     assert holding(tmp_path) == []
     store.close()
     assert holding(tmp_path) == []
@@ -174,7 +174,7 @@ def test_an_environment_in_a_backup_goes_although_the_daemon_was_killed_before_i
     jobs.save([secret_job(state=JobState.COMPLETED, ended_ns=2)])
     store.close()
     store = Store(tmp_path)
-    flushed(store)
+    flush_store(store)
     assert holding(tmp_path) == []
     store.close()
 
@@ -191,7 +191,7 @@ def test_a_backup_that_is_no_database_keeps_nothing_from_being_saved(
         jobs.save([secret_job(job_id)])
         backups.back_up(store._db, tmp_path / stores.FILE_NAME, 7)
         jobs.save([secret_job(job_id, JobState.COMPLETED, ended_ns=2)])
-        flushed(store)
+        flush_store(store)
     assert holding(tmp_path) == []
     (message,) = [record.message for record in caplog.records if str(other) in record.message]
     assert message.endswith(f"{other}: file is not a database; remove it if it holds any")
@@ -213,7 +213,7 @@ def test_an_array_keeps_its_environment_until_its_last_job_has_ended(tmp_path: P
         found = jobs.find(number)
         assert found and found.spec.run.environment == environment, number  # type: ignore[attr-defined]
     jobs.save([member(2, JobState.COMPLETED)])
-    flushed(store)
+    flush_store(store)
     assert holding(tmp_path) == []
 
 
@@ -222,11 +222,13 @@ def test_environments_of_before_an_upgrade_go_as_well(tmp_path: Path, monkeypatc
     together = []
     for name in ("forget_all_ended", "forget_in_copy"):
 
-        def noted(copy: sqlite3.Connection, *more: object, work: object = getattr(environments, name)) -> bool:
+        def note_transaction(
+            copy: sqlite3.Connection, *rest: object, work: object = getattr(environments, name)
+        ) -> bool:
             together.append(copy.in_transaction)
-            return bool(work(copy, *more))  # type: ignore[operator]
+            return bool(work(copy, *rest))  # type: ignore[operator]
 
-        monkeypatch.setattr(environments, name, noted)
+        monkeypatch.setattr(environments, name, note_transaction)
     path = tmp_path / stores.FILE_NAME
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("PRAGMA secure_delete = OFF")
@@ -248,7 +250,7 @@ def test_environments_of_before_an_upgrade_go_as_well(tmp_path: Path, monkeypatc
     for file in (path, backup):
         assert 0 < file.read_bytes().count(SECRET.encode()) <= 500, f"{file}: only the job that waits"
     JobStore(store).save([secret_job(2, JobState.CANCELLED, ended_ns=9 * S)])
-    flushed(store)
+    flush_store(store)
     assert holding(tmp_path) == []
     assert together == [True, True, True], "each job by itself would wait for the disk"
     store.close()

@@ -75,10 +75,10 @@ def numbers(node: Node, name: str) -> Callable[[], tuple[int, int]]:
     tenant = client.attach(node.socket(name))
     control, _report = tenant.map()
 
-    def shown(_attached: client.Tenant = tenant) -> tuple[int, int]:
+    def read_limits(_tenant: client.Tenant = tenant) -> tuple[int, int]:
         return struct.unpack_from("<II", control, LIMITS)
 
-    return shown
+    return read_limits
 
 
 def change(node: Node, name: str, milli: int) -> Any:
@@ -292,12 +292,12 @@ class Disk:
 
     def __init__(self) -> None:
         self.needs_flush = False
-        self.begun = 0
+        self.begin_count = 0
         self.go = threading.Semaphore(0)
         self.fault = ""
 
     def flush(self) -> None:
-        self.begun += 1
+        self.begin_count += 1
         self.go.acquire()
         if self.fault:
             raise StoreError(self.fault)
@@ -315,12 +315,12 @@ def test_all_who_write_during_a_flush_share_the_next() -> None:
             await flushing.wait_until_saved()
 
         first = asyncio.create_task(write())
-        while not disk.begun:
+        while not disk.begin_count:
             await asyncio.sleep(0.001)
         reading = asyncio.create_task(flushing.wait_until_saved())
         rest = [asyncio.create_task(write()) for _ in range(5)]
         await asyncio.sleep(0.05)
-        assert disk.begun == 1, "one at a time"
+        assert disk.begin_count == 1, "one at a time"
         rest[0].cancel()  # a call that does not wait any longer ends no flush
         disk.go.release()
         await first
@@ -328,7 +328,7 @@ def test_all_who_write_during_a_flush_share_the_next() -> None:
         assert done <= {reading}
         disk.go.release()
         await asyncio.gather(*rest[1:], reading)
-        assert disk.begun == 2 and not disk.needs_flush
+        assert disk.begin_count == 2 and not disk.needs_flush
 
     asyncio.run(story())
 
@@ -348,7 +348,7 @@ def test_a_flush_that_failed_is_tried_again(caplog: pytest.LogCaptureFixture) ->
         await flushing.wait_until_saved()
 
     asyncio.run(story())
-    assert disk.begun == 3 and not disk.needs_flush
+    assert disk.begin_count == 3 and not disk.needs_flush
     assert caplog.text.count("no disk") == 1, "said once"
 
 

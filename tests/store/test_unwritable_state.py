@@ -182,7 +182,7 @@ def test_jobs_start_where_their_directory_could_not_be_made_before(
     attempt = Attempt(1, 1, 0, 0, (), "/", 0, (Member(("true",), {}),))
     directory = tmp_path / "jobs"
 
-    def full(path: Path, *_given: object) -> Path:
+    def full(path: Path, *_arguments: object) -> Path:
         raise paths.cannot_make(path, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
 
     async def start() -> None:
@@ -227,7 +227,7 @@ def test_what_cannot_be_written_is_served_from_memory(tmp_path: Path, monkeypatc
     store.close()
     really = opening._open_file
 
-    def full(*_given: object) -> sqlite3.Connection:
+    def full(*_arguments: object) -> sqlite3.Connection:
         raise sqlite3.OperationalError("database or disk is full")
 
     monkeypatch.setattr(opening, "_open_file", full)
@@ -258,7 +258,7 @@ def test_attempts_that_take_long_are_rare(tmp_path: Path, monkeypatch: pytest.Mo
     store.unwritable = "full"
     now_s, attempts = 100.0, 0
 
-    def slow(*_given: object) -> None:
+    def slow(*_arguments: object) -> None:
         nonlocal now_s, attempts
         now_s, attempts = now_s + 2, attempts + 1
         raise OSError(errno.ENOSPC, "No space left on device")

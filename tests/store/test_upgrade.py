@@ -13,7 +13,7 @@ import vgpud
 from tests.daemon.test_shells import make_slice
 from tests.older import Sources, older_sources, versions_of
 from tests.rules.tree import ROOT
-from tests.store.test_damaged_state import contents, filled
+from tests.store.test_damaged_state import contents, fill_state
 from vgpud.core.events import SaveSlice
 from vgpud.errors import StoreError
 from vgpud.store import backups, manual_backup, restore
@@ -22,8 +22,9 @@ from vgpud.store.database import MIGRATIONS, Store
 from vgpud.store.jobs import JobStore
 
 WRITE = """
-from tests.store.test_damaged_state import filled
-filled(state)
+from tests.store import test_damaged_state
+fill_state = getattr(test_damaged_state, "fill_state", None) or test_damaged_state.filled  # as older ones call it
+fill_state(state)
 print(len(MIGRATIONS))
 """
 READ = """
@@ -95,7 +96,7 @@ def without_names(text: str) -> str:
 
 
 def test_a_newer_database_is_refused_with_the_command_that_leads_back(tmp_path: Path) -> None:
-    filled(tmp_path)
+    fill_state(tmp_path)
     before, _ = contents(tmp_path)
     with next_release():
         Store(tmp_path).close()
@@ -128,7 +129,7 @@ def test_a_backup_of_an_older_release_is_restored_and_upgraded(tmp_path: Path) -
     old, new = tmp_path / "old", tmp_path / "new"
     for directory in (old, new):
         directory.mkdir(0o700)
-    filled(old)
+    fill_state(old)
     manual_backup.make(old, tmp_path / "copy")
     with next_release():
         assert restore.restore(new, tmp_path / "copy").contents.version == len(MIGRATIONS)
@@ -139,7 +140,7 @@ def test_a_backup_of_an_older_release_is_restored_and_upgraded(tmp_path: Path) -
 
 def test_a_backup_of_a_newer_release_is_refused(tmp_path: Path) -> None:
     with next_release():
-        filled(tmp_path)
+        fill_state(tmp_path)
         manual_backup.make(tmp_path, tmp_path / "copy")
     with pytest.raises(StoreError, match=f"install vgpud {vgpud.__version__} or newer, then restore it"):
         restore.restore(tmp_path, tmp_path / "copy")

@@ -25,7 +25,7 @@ ANN, EVE = 1000, 6666
 MOST = 4 << 20
 
 
-def ended(job_id: int, uid: int = EVE, size: int = 2000) -> Job:
+def make_ended_job(job_id: int, uid: int = EVE, size: int = 2000) -> Job:
     made = job(job_id, JobState.CANCELLED, ended_ns=job_id * S)
     run = launch(command=("sh", "-c", "x" * size), environment=(("A", "y" * size),))
     made.spec = replace(made.spec, uid=uid, run=run, after=())
@@ -36,10 +36,10 @@ def nothing() -> set[int]:
     return set()
 
 
-def until_enough(jobs: JobStore, most: int = MOST, now_ns: int = 0) -> dict[int, int]:
+def until_enough(jobs: JobStore, bytes_max: int = MOST, now_ns: int = 0) -> dict[int, int]:
     """Forgets part by part, as the daemon does; how many in all, by user."""
     sums: dict[int, int] = {}
-    while part := jobs.forget_excess(most, now_ns, nothing):
+    while part := jobs.forget_excess(bytes_max, now_ns, nothing):
         for uid, count in part.items():
             sums[uid] = sums.get(uid, 0) + count
     return sums
@@ -55,8 +55,8 @@ def of(jobs: JobStore, uid: int) -> list[int]:
 
 def test_the_user_who_writes_most_forgets_the_oldest(tmp_path: Path) -> None:
     jobs = JobStore(Store(tmp_path))
-    jobs.save([ended(n, ANN) for n in range(1, 21)])
-    jobs.save([ended(n) for n in range(21, 3021)])
+    jobs.save([make_ended_job(n, ANN) for n in range(1, 21)])
+    jobs.save([make_ended_job(n) for n in range(21, 3021)])
     assert used(jobs) > MOST
     gone = until_enough(jobs)
     assert gone.keys() == {EVE} and MOST * 0.8 < used(jobs) <= MOST
@@ -67,20 +67,20 @@ def test_the_user_who_writes_most_forgets_the_oldest(tmp_path: Path) -> None:
 
 def test_below_the_bound_nothing_is_forgotten(tmp_path: Path) -> None:
     jobs = JobStore(Store(tmp_path))
-    jobs.save([ended(n) for n in range(1, 100)])
+    jobs.save([make_ended_job(n) for n in range(1, 100)])
 
-    def asked() -> set[int]:
+    def fail_if_asked() -> set[int]:
         raise AssertionError("needed only above it")
 
-    assert jobs.forget_excess(MOST, 0, asked) == {}
+    assert jobs.forget_excess(MOST, 0, fail_if_asked) == {}
     assert len(of(jobs, EVE)) == 99
 
 
 def test_jobs_that_live_count_and_stay_and_what_others_wait_for_stays(tmp_path: Path) -> None:
     jobs = JobStore(Store(tmp_path))
-    jobs.save([ended(n, ANN) for n in range(1, 101)])
-    live = [replace(ended(n, size=30_000), state=JobState.PENDING, ended_ns=0) for n in range(101, 201)]
-    jobs.save([*live, *(ended(n) for n in range(201, 301))])
+    jobs.save([make_ended_job(n, ANN) for n in range(1, 101)])
+    live = [replace(make_ended_job(n, size=30_000), state=JobState.PENDING, ended_ns=0) for n in range(101, 201)]
+    jobs.save([*live, *(make_ended_job(n) for n in range(201, 301))])
     while jobs.forget_excess(MOST, 0, lambda: {205}):
         pass
     assert of(jobs, EVE) == [205] and len(of(jobs, ANN)) == 100, "it is above the bound, and not by Ann's"
@@ -89,11 +89,11 @@ def test_jobs_that_live_count_and_stay_and_what_others_wait_for_stays(tmp_path: 
 
 def test_what_the_jobs_of_an_array_run_stays_for_the_last_of_them(tmp_path: Path) -> None:
     jobs = JobStore(Store(tmp_path))
-    array = [ended(n) for n in (1, 2)]
+    array = [make_ended_job(n) for n in (1, 2)]
     for one in array:
         one.spec = replace(one.spec, array=1)
     array[1].state, array[1].ended_ns = JobState.PENDING, 0
-    jobs.save([*array, *(ended(n) for n in range(3, 2000))])
+    jobs.save([*array, *(make_ended_job(n) for n in range(3, 2000))])
     until_enough(jobs)
     found = jobs.find(2)
     assert 1 in of(jobs, EVE) and found and found.spec.run
@@ -101,7 +101,7 @@ def test_what_the_jobs_of_an_array_run_stays_for_the_last_of_them(tmp_path: Path
 
 def test_the_notes_of_a_forgotten_job_go_with_it(tmp_path: Path) -> None:
     jobs = JobStore(Store(tmp_path))
-    many = [ended(n) for n in range(1, 2001)]
+    many = [make_ended_job(n) for n in range(1, 2001)]
     jobs.save(many, notes=[Noted(one.job_id, 1, "job.warning", "w" * 100) for one in many])
     until_enough(jobs)
     notes = jobs.database.read(lambda db: [n for (n,) in db.execute("SELECT job_id FROM job_notes")])
@@ -147,8 +147,8 @@ def test_rows_that_may_still_grow_are_left(tmp_path: Path) -> None:
 
 def test_what_environments_took_is_not_counted_any_more(tmp_path: Path) -> None:
     jobs = JobStore(Store(tmp_path))
-    jobs.save([replace(ended(1, size=50_000), state=JobState.PENDING, ended_ns=0)])
-    jobs.save([ended(1, size=50_000)])
+    jobs.save([replace(make_ended_job(1, size=50_000), state=JobState.PENDING, ended_ns=0)])
+    jobs.save([make_ended_job(1, size=50_000)])
     sizes = jobs.database.read(
         lambda db: db.execute("SELECT bytes, length(spec) + length(launch) + length(state) FROM jobs").fetchone()
     )
@@ -179,7 +179,7 @@ def test_sums_stay_right_whatever_is_written(writes: list[tuple[str, int, int, b
         jobs = JobStore(store)
         for what, number, uid, is_over in writes:
             if what == "job":
-                one = ended(number, jobs.owner(number) or uid, 10 * number)
+                one = make_ended_job(number, jobs.owner(number) or uid, 10 * number)
                 jobs.save([one if is_over else replace(one, state=JobState.PENDING, ended_ns=0)])
             elif what == "row":
                 jobs.save_rows([replace(row(number, 5, "x", number, number + 1 + is_over), uid=uid)])
@@ -201,7 +201,7 @@ def test_a_look_above_the_bound_costs_no_more_with_many_rows(tmp_path: Path) -> 
         (tmp_path / f"{count}").mkdir()
         store = Store(tmp_path / f"{count}")
         jobs = JobStore(store)
-        live = [replace(ended(n, size=10), state=JobState.PENDING, ended_ns=0) for n in range(1, count + 1)]
+        live = [replace(make_ended_job(n, size=10), state=JobState.PENDING, ended_ns=0) for n in range(1, count + 1)]
         jobs.save(live, rows=[row(n, 5, "x", n, n + 1) for n in range(count)])
         jobs.forget_excess(1, 0, nothing)  # the first counts them
 
@@ -218,7 +218,7 @@ def test_a_look_above_the_bound_costs_no_more_with_many_rows(tmp_path: Path) -> 
 def test_submissions_are_forgotten_when_they_are_not_remembered_any_more(tmp_path: Path) -> None:
     """Each has the numbers of all its jobs; they stayed for accounting_days."""
     jobs = JobStore(Store(tmp_path))
-    jobs.save([ended(1)], [Request(EVE, f"r{n}", "f", (1,), until_ns=50 * S) for n in range(10)])
+    jobs.save([make_ended_job(1)], [Request(EVE, f"r{n}", "f", (1,), until_ns=50 * S) for n in range(10)])
     count = "SELECT count(*) FROM job_requests"
     jobs.forget_before(0, 40 * S)
     assert jobs.database.read(lambda db: db.execute(count).fetchone()) == (10,)
@@ -228,7 +228,7 @@ def test_submissions_are_forgotten_when_they_are_not_remembered_any_more(tmp_pat
 
 
 def test_jobs_of_before_have_their_size(tmp_path: Path) -> None:
-    JobStore(Store(tmp_path)).save([ended(1)])
+    JobStore(Store(tmp_path)).save([make_ended_job(1)])
     with contextlib.closing(sqlite3.connect(tmp_path / FILE_NAME)) as db:
         (size,) = db.execute("SELECT bytes FROM jobs").fetchone()
         for index in ("jobs_of_user", "jobs_that_follow", "usage_of_user"):

@@ -33,9 +33,9 @@ def test_two_saturating_tenants_share_as_their_slices_say(system: OwnSystem, ten
 @pytest.mark.alone
 def test_a_cap_holds_alone_and_a_live_change_moves_it(system: OwnSystem, tenant: Tenant) -> None:
     pid = wait_for_work(tenant("capped", "--gpus", "0.3", *MEMORY))["pid"]
-    check_shares_sum(system, [pid], 2, lambda capped: capped > 0.2, most=0.36)
+    check_shares_sum(system, [pid], 2, lambda capped: capped > 0.2, first_max=0.36)
     system.vgpu("slice", "set", "capped", "--min", "0.6", "--max", "0.6")
-    check_shares_sum(system, [pid], 2, lambda capped: capped > 0.45, most=0.68)
+    check_shares_sum(system, [pid], 2, lambda capped: capped > 0.45, first_max=0.68)
 
 
 def test_idle_time_is_borrowed_and_given_back(system: OwnSystem, tenant: Tenant) -> None:

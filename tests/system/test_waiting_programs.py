@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from benchmarks import dependent_streams, measured, random_programs
-from tests.examples import combined
+from tests.examples import combine_axes
 
 RATIO_MOST = 4
 LIMIT_S = 20.0
@@ -39,7 +39,7 @@ def check(bench: measured.Bench, command: Sequence[str], maximum: float) -> None
 
 
 #: of one and two processes and devices, with streams that wait for each other implicitly, with many graphs
-@pytest.mark.parametrize(("seed", "maximum"), combined([1, 2, 39, 11], [0.1, 0.5]))
+@pytest.mark.parametrize(("seed", "maximum"), combine_axes([1, 2, 39, 11], [0.1, 0.5]))
 def test_a_random_program(bench: measured.Bench, seed: int, maximum: float) -> None:
     check(bench, random_programs.command(seed, 0.5), maximum)
 

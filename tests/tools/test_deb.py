@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.published import published
+from tests.published import build_packages
 from tests.rules.tree import ROOT
 from vgpud import __version__
 
@@ -45,7 +45,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of the wheel that `make wheel` builds, for the Python of this system."""
     if shutil.which("dpkg-deb") is None:
         pytest.skip("no dpkg-deb here")
-    _, wheel = published(tmp_path_factory)
+    _, wheel = build_packages(tmp_path_factory)
     try:
         return build_deb.build(wheel, MACHINE, build_deb.system_python(), tmp_path_factory.mktemp("deb"))
     except build_wheel.WheelError as error:

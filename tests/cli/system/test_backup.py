@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.store.test_damaged_state import filled
+from tests.store.test_damaged_state import fill_state
 from vgpud.errors import ExitCode
 from vgpud.host.directories import DirectoryLock
 from vgpud.store import database
@@ -17,7 +17,7 @@ from vgpud.store import database
 def state(tmp_path: Path) -> Path:
     directory = tmp_path / "state"
     directory.mkdir(0o700)
-    filled(directory)
+    fill_state(directory)
     return directory
 
 

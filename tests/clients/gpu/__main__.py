@@ -31,7 +31,7 @@ def main() -> int:
     args = arguments()
     rows = [row for row in matrix.ROWS if not args.row or row.name.startswith(tuple(args.row))]
     if reason := checks.has_device():
-        outcomes = [matrix.Outcome(row.name, skipped=f"no real device: {reason}") for row in rows]
+        outcomes = [matrix.Outcome(row.name, skip_reason=f"no real device: {reason}") for row in rows]
         print(matrix.table(outcomes))
         return 0
     with harness.system(None) as own:

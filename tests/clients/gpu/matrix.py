@@ -61,11 +61,11 @@ ROWS = (
 
 @dataclass
 class Outcome:
-    """What became of a row. problems: what is not as without a slice, in words; skipped: why it could not run."""
+    """What became of a row. problems: what is not as without a slice, in words; skip_reason: why it could not run."""
 
     name: str
     problems: list[str] = field(default_factory=list)
-    skipped: str = ""
+    skip_reason: str = ""
     seconds: float = 0.0
     seen_bytes: int = 0
     peak_bytes: int = 0
@@ -73,7 +73,7 @@ class Outcome:
 
     @property
     def state(self) -> str:
-        return "skipped" if self.skipped else "FAILED" if self.problems else "same"
+        return "skipped" if self.skip_reason else "FAILED" if self.problems else "same"
 
     def as_json(self) -> dict[str, Any]:
         """The row for a result file."""
@@ -89,12 +89,12 @@ def last_words(text: str) -> str:
     return ([line.strip() for line in text.splitlines() if line.strip()] or ["it said nothing"])[-1]
 
 
-def parse_output(name: str, code: int, out: str, err: str) -> dict[str, Any]:
+def parse_output(name: str, code: int, stdout: str, stderr: str) -> dict[str, Any]:
     """What a program printed last. Raises ProgramError when it failed."""
     if code:
-        raise ProgramError(f"{name} ended with code {code}: {last_words(err or out)}")
+        raise ProgramError(f"{name} ended with code {code}: {last_words(stderr or stdout)}")
     try:
-        line = json.loads(last_words(out))
+        line = json.loads(last_words(stdout))
     except json.JSONDecodeError as error:
         raise ProgramError(f"{name} ended without a line of JSON") from error
     if not isinstance(line, dict) or {"result", "total_bytes"} - line.keys():
@@ -102,10 +102,10 @@ def parse_output(name: str, code: int, out: str, err: str) -> dict[str, Any]:
     return line
 
 
-def differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+def different_names(plain: Mapping[str, Any], in_slice: Mapping[str, Any]) -> str:
     """The names of results that are not equal."""
-    names = [*before, *(name for name in after if name not in before)]
-    pairs = ((name, before.get(name), after.get(name)) for name in names)
+    names = [*plain, *(name for name in in_slice if name not in plain)]
+    pairs = ((name, plain.get(name), in_slice.get(name)) for name in names)
     return ", ".join(f"{name} {one} and {other}" for name, one, other in pairs if one != other)
 
 
@@ -147,7 +147,7 @@ class Matrix:
             check=False,
         )
         if plain.returncode == MISSING:
-            outcome.skipped = last_words(plain.stdout)
+            outcome.skip_reason = last_words(plain.stdout)
             return
         before = parse_output("without a slice it", plain.returncode, plain.stdout, plain.stderr)
         launches = self._slice().launches
@@ -162,7 +162,7 @@ class Matrix:
         now = self._slice()
         outcome.seen_bytes, outcome.peak_bytes = after["total_bytes"], now.mem_peak_bytes
         outcome.launches = now.launches - launches
-        if different := differing(before["result"], after["result"]):
+        if different := different_names(before["result"], after["result"]):
             outcome.problems.append(f"without a slice and in one: {different}")
         for who, total, wanted in (
             ("without a slice it", before["total_bytes"], self.device_bytes),
@@ -180,5 +180,5 @@ def table(outcomes: Sequence[Outcome]) -> str:
     for one in outcomes:
         seen = f"{one.seen_bytes / MIB:,.0f} MiB" if one.seen_bytes else "-"
         lines.append(f"{one.name:<18} {one.state:<8} {one.seconds:>6.1f}  {seen:>14}  {one.launches or '-':>9}")
-        lines += [f"    {why}" for why in (*one.problems, *filter(None, [one.skipped]))]
+        lines += [f"    {why}" for why in (*one.problems, *filter(None, [one.skip_reason]))]
     return "\n".join(lines)

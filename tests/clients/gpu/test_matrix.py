@@ -62,11 +62,14 @@ def test_memory_that_is_not_the_slices(run: Callable[[matrix.Row], matrix.Outcom
 
 def test_a_missing_framework_is_a_skipped_row(run: Callable[[matrix.Row], matrix.Outcome]) -> None:
     outcome = run(stand_in("lost"))
-    assert (outcome.state, outcome.skipped, outcome.problems) == ("skipped", "no framework: not installed", [])
+    assert (outcome.state, outcome.skip_reason, outcome.problems) == ("skipped", "no framework: not installed", [])
 
 
 def test_the_table_shows_each_row_and_why() -> None:
-    lost, bad = matrix.Outcome("one", skipped="no one"), matrix.Outcome("two", ["it broke"], seen_bytes=2 * matrix.MIB)
+    lost, bad = (
+        matrix.Outcome("one", skip_reason="no one"),
+        matrix.Outcome("two", ["it broke"], seen_bytes=2 * matrix.MIB),
+    )
     lines = matrix.table([lost, bad]).splitlines()
     assert [line.split()[:2] for line in lines[1:]] == [
         ["one", "skipped"],

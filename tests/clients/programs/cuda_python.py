@@ -40,14 +40,14 @@ class Kernels:
         function = ok(driver.cuModuleGetFunction(self.module, name.encode()))
         ok(driver.cuLaunchKernel(function, 8, 1, 1, 128, 1, 1, 0, self.stream, (values, types), 0))
 
-    def fill(self, n: int, value: float, out) -> None:
-        self.launch("fill_f32", (n, value, out), (ctypes.c_int, ctypes.c_float, None))
+    def fill(self, n: int, value: float, output) -> None:
+        self.launch("fill_f32", (n, value, output), (ctypes.c_int, ctypes.c_float, None))
 
     def saxpy(self, n: int, a: float, x, y) -> None:
         self.launch("saxpy", (n, a, x, y), (ctypes.c_int, ctypes.c_float, None, None))
 
-    def reduce(self, n: int, values, out) -> None:
-        self.launch("reduce_f32", (n, values, out), (ctypes.c_int, None, None))
+    def reduce(self, n: int, values, output) -> None:
+        self.launch("reduce_f32", (n, values, output), (ctypes.c_int, None, None))
 
     def gemm(self, m: int, n: int, k: int, a, b, c) -> None:
         self.launch("gemm_f32", (m, n, k, a, b, c), (ctypes.c_int,) * 3 + (None,) * 3)

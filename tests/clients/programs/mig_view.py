@@ -23,7 +23,7 @@ def uuid_of(handle):
     return handle if isinstance(handle, str) else pynvml.nvmlDeviceGetUUID(handle)
 
 
-def shown(handle):
+def describe(handle):
     """A device of either kind."""
     attributes = answer(pynvml.nvmlDeviceGetAttributes, handle)
     utilization = answer(pynvml.nvmlDeviceGetUtilizationRates, handle)
@@ -70,8 +70,8 @@ def main() -> None:
     pynvml.nvmlInit()
     gpus = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
     parts = [answer(pynvml.nvmlDeviceGetHandleByUUID, name) for name in sys.argv[1:]]
-    view = {"gpus": [shown(gpu) for gpu in gpus], "cuda": cuda()}
-    view["named"] = [part if isinstance(part, str) else shown(part) for part in parts]
+    view = {"gpus": [describe(gpu) for gpu in gpus], "cuda": cuda()}
+    view["named"] = [part if isinstance(part, str) else describe(part) for part in parts]
     print(json.dumps(view))
 
 

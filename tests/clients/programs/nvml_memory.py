@@ -15,14 +15,14 @@ MIB = 1 << 20
 ROUNDS = 50
 
 
-def seen(handle) -> list[int]:
+def read_memory(handle) -> list[int]:
     rows = [p.usedGpuMemory for p in pynvml.nvmlDeviceGetComputeRunningProcesses(handle) if p.pid == os.getpid()]
     used_v2 = pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2).used
     return [pynvml.nvmlDeviceGetMemoryInfo(handle).used, used_v2, *rows]
 
 
-def beyond(handle, before: list[int]) -> list[int]:
-    return [now - then for now, then in zip(seen(handle), before, strict=True)]
+def memory_growth(handle, baseline: list[int]) -> list[int]:
+    return [now - then for now, then in zip(read_memory(handle), baseline, strict=True)]
 
 
 def main() -> None:
@@ -30,15 +30,15 @@ def main() -> None:
     handle = pynvml.nvmlDeviceGetHandleByIndex(0)
     pynvml.nvmlDeviceGetMemoryInfo(handle)
     use_memory()
-    at_once = seen(handle)
+    at_once = read_memory(handle)
     rows = []
     for turn in range(ROUNDS):
         size = (2 + 2 * turn) * MIB
         code, pointer = driver.cuMemAlloc(size)
         assert int(code) == 0
-        rows.append([size, *beyond(handle, at_once)])
+        rows.append([size, *memory_growth(handle, at_once)])
         assert int(driver.cuMemFree(pointer)[0]) == 0
-        rows.append([0, *beyond(handle, at_once)])
+        rows.append([0, *memory_growth(handle, at_once)])
     print(json.dumps({"first": at_once, "rows": rows}))
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.builders import make_small_device
 from tests.core.queue.world import Shell, gpus, queue
-from tests.examples import combined, is_nightly
+from tests.examples import combine_axes, is_nightly
 from vgpud.core.jobs.events import Command, Event, NodesChanged, Note, QueuesChanged, RoomChanged, StartJob, StopJob
 from vgpud.core.jobs.model import SECOND_NS, Ask, How, Job, JobSpec, Node, Placement, QueueSpec
 from vgpud.core.model import Device
@@ -241,7 +241,7 @@ def uuids(placement: Placement) -> set[str]:
     return {share.device_uuid for place in placement for share in place.shares}
 
 
-@pytest.mark.parametrize(("policy", "placement", "hows"), combined(POLICIES, PLACEMENTS, HOWS))
+@pytest.mark.parametrize(("policy", "placement", "hows"), combine_axes(POLICIES, PLACEMENTS, HOWS))
 def test_a_job_that_is_stopped_frees_capacity_for_one_that_starts(
     policy: str, placement: str, hows: tuple[How, ...]
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.store.test_user_shares import EVE, MOST, ended, of
+from tests.store.test_user_shares import EVE, MOST, make_ended_job, of
 from vgpud.config import Config, LiveConfig
 from vgpud.core.events import Log
 from vgpud.core.jobs.counts import JobCounts
@@ -57,7 +57,7 @@ def run(past: Past, now_ns: int, for_ns: int, behind_ns: int = 0) -> int:
 def test_a_start_under_a_clock_that_is_far_ahead_forgets_nothing(tmp_path: Path, wall: SimpleNamespace) -> None:
     """A bad RTC or a spoofed NTP: the past of all users was gone before an admin could set it right."""
     store, latest_ns = JobStore(Store(tmp_path)), 1000 * DAY
-    store.save([replace(ended(1), ended_ns=latest_ns)])
+    store.save([replace(make_ended_job(1), ended_ns=latest_ns)])
     wall.ns = wrong_ns = latest_ns + 900 * DAY
     past, said = restart(tmp_path, store, latest_ns, wrong_ns)
     run(past, wrong_ns, HOLD_NS // 2)
@@ -78,7 +78,7 @@ def test_a_start_under_a_clock_that_is_far_ahead_forgets_nothing(tmp_path: Path,
 
 def test_a_machine_that_was_off_for_years_forgets_a_day_later(tmp_path: Path, wall: SimpleNamespace) -> None:
     store = JobStore(Store(tmp_path))
-    store.save([replace(ended(1), ended_ns=1000 * DAY)])
+    store.save([replace(make_ended_job(1), ended_ns=1000 * DAY)])
     wall.ns = 2000 * DAY
     past, _ = restart(tmp_path, store, 1000 * DAY, wall.ns)
     run(past, wall.ns, HOLD_NS)
@@ -90,7 +90,7 @@ def test_a_machine_that_was_off_for_years_forgets_a_day_later(tmp_path: Path, wa
 @pytest.mark.parametrize("text", ["", "nonsense", str(10**30), "9" * 5000])
 def test_a_damaged_note_of_the_hold_holds_for_a_day(tmp_path: Path, wall: SimpleNamespace, text: str) -> None:
     store = JobStore(Store(tmp_path))
-    store.save([replace(ended(1), ended_ns=1 * DAY)])
+    store.save([replace(make_ended_job(1), ended_ns=1 * DAY)])
     (tmp_path / HOLD_FILE).write_text(text)
     now_ns = wall.ns
     for start in range(4):
@@ -109,7 +109,7 @@ def test_who_keeps_a_day_is_warned_of_half_a_one(tmp_path: Path, wall: SimpleNam
 
 def test_ended_jobs_alone_say_what_time_it_was(tmp_path: Path) -> None:
     store = JobStore(Store(tmp_path))
-    store.save([replace(ended(1), ended_ns=1000 * DAY)])
+    store.save([replace(make_ended_job(1), ended_ns=1000 * DAY)])
     assert store.load().latest_ns == 1000 * DAY
 
 
@@ -117,13 +117,13 @@ def test_a_user_who_writes_on_is_kept_below_the_bound_and_named_once_an_hour(tmp
     past, store, said = world(tmp_path)
     next_id, jobs = 1, dict[int, Job]()
     for second in range(15):
-        store.save([ended(n) for n in range(next_id, next_id + 200)])
+        store.save([make_ended_job(n) for n in range(next_id, next_id + 200)])
         next_id += 200
         past.forget(NOW_NS + second * S, NOW_NS, jobs)
     left = of(store, EVE)
     assert len(left) < 2000 and left[-1] == next_id - 1
     assert len(said) == 1 and f"uid {EVE} most of it" in said[0].message
-    store.save([ended(n) for n in range(next_id, next_id + 2000)])
+    store.save([make_ended_job(n) for n in range(next_id, next_id + 2000)])
     past.forget(NOW_NS + SAY_NS + 15 * S, NOW_NS, jobs)
     assert len(said) == 2
 
@@ -131,9 +131,9 @@ def test_a_user_who_writes_on_is_kept_below_the_bound_and_named_once_an_hour(tmp
 def test_what_a_waiting_job_comes_after_stays(tmp_path: Path) -> None:
     """Else it would be cancelled after a restart."""
     past, store, _ = world(tmp_path)
-    waits = ended(9000)
+    waits = make_ended_job(9000)
     waits.state, waits.spec = JobState.PENDING, replace(waits.spec, after=(3,))
-    store.save([ended(n) for n in range(1, 3000)])
+    store.save([make_ended_job(n) for n in range(1, 3000)])
     for second in range(5):
         past.forget(NOW_NS + second * S, NOW_NS, {9000: waits})
     assert of(store, EVE)[0] == 3
@@ -145,9 +145,9 @@ def test_what_a_users_live_jobs_run_is_bounded() -> None:
     host: Any = SimpleNamespace(node=SimpleNamespace(name="n"), config=LiveConfig(Config()))
     requests = JobRequests(host, SimpleNamespace(counts=counts))  # type: ignore[arg-type]
     number = 0
-    while (denied := requests._too_large(ended(1, size=95_000).spec)) is None and number < 1000:
+    while (denied := requests._too_large(make_ended_job(1, size=95_000).spec)) is None and number < 1000:
         number += 1
-        counts.see(replace(ended(number, size=95_000), state=JobState.PENDING))
+        counts.see(replace(make_ended_job(number, size=95_000), state=JobState.PENDING))
     assert denied and 64 << 20 > counts.bytes_of_user(EVE) > 63 << 20
     assert f"uid {EVE}" in denied.message and "64MiB" in denied.message
-    assert requests._too_large(ended(1, uid=1).spec) is None
+    assert requests._too_large(make_ended_job(1, uid=1).spec) is None

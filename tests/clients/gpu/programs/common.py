@@ -77,7 +77,7 @@ def train(torch: Any, model: Any, target: str, steps: int, first: int = 0) -> li
     return losses
 
 
-def refused(error: type[BaseException] | tuple[type[BaseException], ...], call: Callable[[], object]) -> bool:
+def raises(error: type[BaseException] | tuple[type[BaseException], ...], call: Callable[[], object]) -> bool:
     """Does the call end with that error?"""
     try:
         call()

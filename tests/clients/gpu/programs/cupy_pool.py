@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from common import MIB, done, refused
+from common import MIB, done, raises
 from cupy_common import load_cupy, total
 
 
@@ -10,7 +10,7 @@ def use(cupy, limit: int) -> dict[str, object]:
     ones = cupy.ones(64 * MIB, dtype=cupy.uint8)
     found = {"sum": int(ones.sum(dtype=cupy.int64))}
     out_of_memory = (MemoryError, cupy.cuda.runtime.CUDARuntimeError)
-    found["over_refused"] = refused(out_of_memory, lambda: cupy.empty(limit + MIB, dtype=cupy.uint8))
+    found["over_refused"] = raises(out_of_memory, lambda: cupy.empty(limit + MIB, dtype=cupy.uint8))
     found["goes_on"] = int(cupy.arange(1000).sum())
     return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from common import MIB, done, load_torch, network, refused, torch_total, train
+from common import MIB, done, load_torch, network, raises, torch_total, train
 
 
 def main() -> None:
@@ -18,7 +18,7 @@ def main() -> None:
         torch.cuda.empty_cache()
         larger = torch.ones(200 * MIB, dtype=torch.uint8, device=target)
         result["sum"] = int(larger.sum(dtype=torch.int64))
-        over = refused(torch.OutOfMemoryError, lambda: torch.empty(total + MIB, dtype=torch.uint8, device=target))
+        over = raises(torch.OutOfMemoryError, lambda: torch.empty(total + MIB, dtype=torch.uint8, device=target))
         result["over_refused"] = over
         result["goes_on"] = int(torch.arange(1000, device=target).sum())
         del blocks, larger
