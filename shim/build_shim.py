@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SHIM = ROOT / "shim"
 sys.path.append(str(SHIM / "codegen"))
 import generate  # noqa: E402
+import generate_simcuda  # noqa: E402
 
 #: object files, a folder for each compiler and set of flags; those of other sources are used where contents are equal
 OBJECTS = Path(os.environ.get("VGPU_OBJECTS") or ROOT / "build" / "objects")
@@ -41,6 +42,10 @@ SIMGPU_FOLDERS = (
     *("base", "process", "arena", "streams", "memory", "arrays", "copies", "textures", "images", "modules", "graphs"),
     *("capture", "ipc", "contexts", "entries"),
 )
+
+#: where CUDA's libraries for the simulated device are built: the name says what they are, their files have to be named
+#: as NVIDIA's
+SIMCUDA = "sim/SIMULATED"
 
 #: targets that are programs, not shared libraries
 PROGRAMS = ("sim/vgpu-simd", "vgpu-runtime", "vgpu-job")
@@ -152,7 +157,15 @@ def targets() -> dict[str, tuple[list[str], list[str]]]:
         "sim/vgpu-simd": (_parts("base/prim") + _in("simgpu/server"), ["-lm"]),
         "vgpu-runtime": (_in("runtime"), []),
         "vgpu-job": (_in("job"), []),
+        **{f"{SIMCUDA}/{library.soname}": _simcuda(library) for library in generate_simcuda.LIBRARIES},
     }
+
+
+def _simcuda(library: generate_simcuda.Library) -> tuple[list[str], list[str]]:
+    folder = library.folder
+    script = f"-Wl,--version-script=shim/gen/simcuda/{folder}/{folder}.map"
+    sources = _in("simcuda/common", f"simcuda/{folder}", f"gen/simcuda/{folder}")
+    return sources, [f"-Wl,-soname,{library.soname}", "-Wl,-Bsymbolic", script, "-lm"]
 
 
 @functools.cache

@@ -71,11 +71,22 @@ CUresult sim_launch_make(CUfunction handle, const unsigned grid[3], const unsign
   return result;
 }
 
+/* What a parameter says about the length of the launch; 0 where the kernel has no such parameter of 64 bits. */
+static uint64_t read_ns_arg(const struct sim_launch *launch) {
+  const struct sim_image_kernel *kernel = &launch->function->kernel;
+  int index = launch->function->rule->ns_arg;
+  uint64_t duration_ns;
+  if (index < 0 || launch->params == NULL || (uint32_t)index >= kernel->param_count) return 0;
+  if (kernel->params[index].size_bytes != sizeof duration_ns) return 0;
+  memcpy(&duration_ns, launch->params + kernel->params[index].offset_bytes, sizeof duration_ns);
+  return duration_ns < SIM_NS_ARG_MAX ? duration_ns : SIM_NS_ARG_MAX;
+}
+
 uint64_t sim_launch_cost_of(const struct sim_launch *launch, const struct sim_context *context) {
   uint64_t blocks = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
   uint64_t threads = (uint64_t)launch->block[0] * launch->block[1] * launch->block[2];
   uint64_t resident = (uint64_t)sim_device(context->ordinal)->sm_count * SIM_SM_THREADS;
-  return sim_model_cost_ns(launch->function->rule, blocks, threads, resident);
+  return sim_model_cost_ns(launch->function->rule, blocks, threads, resident) + read_ns_arg(launch);
 }
 
 /* Device, managed and registered host memory may be used by a kernel. */

@@ -1,5 +1,5 @@
 /*
- * model.c - reads kernels.model: one rule a line, `REGEX us=N wave_us=N [meet=N] [fault=CODE] [host=NAME.TYPE]
+ * model.c - reads kernels.model: one rule a line, `REGEX us=N wave_us=N [ns=I] [meet=N] [fault=CODE] [host=NAME.TYPE]
  * [args=I,J,...]`, the word `default` for the rule of all other kernels. Read once per process, at the first look-up of
  * a kernel. A line that cannot be understood is said on stderr and left out: this is a simulator's input, and the
  * program should continue.
@@ -26,7 +26,7 @@ struct entry {
 
 static struct entry entries[RULES_MAX];
 static uint32_t entry_count;
-static struct sim_model_rule fallback = {.base_us = 2.0, .wave_us = 2.0};
+static struct sim_model_rule fallback = {.base_us = 2.0, .wave_us = 2.0, .ns_arg = -1};
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static bool read_host(char *value, struct sim_model_rule *rule) {
@@ -69,6 +69,13 @@ static bool read_meet(const char *text, struct sim_model_rule *rule) {
   return true;
 }
 
+static bool read_ns_arg(const char *text, struct sim_model_rule *rule) {
+  double index;
+  if (!read_number(text, &index) || index > UINT8_MAX) return false;
+  rule->ns_arg = (int16_t)index;
+  return true;
+}
+
 static bool read_fault(const char *text, struct sim_model_rule *rule) {
   char *end;
   rule->fault = (CUresult)strtol(text, &end, 10);
@@ -84,6 +91,7 @@ static const char *read_line(char *line) {
     bool good = false;
     if (strncmp(word, "us=", 3) == 0) good = read_number(word + 3, &rule.base_us);
     if (strncmp(word, "wave_us=", 8) == 0) good = read_number(word + 8, &rule.wave_us);
+    if (strncmp(word, "ns=", 3) == 0) good = read_ns_arg(word + 3, &rule);
     if (strncmp(word, "meet=", 5) == 0) good = read_meet(word + 5, &rule);
     if (strncmp(word, "fault=", 6) == 0) good = read_fault(word + 6, &rule);
     if (strncmp(word, "host=", 5) == 0) good = read_host(word + 5, &rule);
