@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #define SIM_WIRE_MAGIC 0x4d495356u
-#define SIM_WIRE_VERSION 5u
+#define SIM_WIRE_VERSION 6u
 #define SIM_SOCKET_NAME "sock" /* in the server's directory */
 #define SIM_PAGE_NAME "state"
 #define SIM_DEFAULT_DIR "/run/vgpu-sim" /* when VGPU_SIM_DIR is not set */
@@ -34,19 +34,21 @@ enum sim_op {
   SIM_OP_WAIT,     /* until stream slot `target` has completed sequence number `value` */
   SIM_OP_HOLD,     /* until a RELEASE for this stream arrives: the process does something in between */
   SIM_OP_RELEASE,  /* ends the oldest HOLD of the stream at time `value`; takes no place in the stream */
+  SIM_OP_DISBAND,  /* kernels of the process wait for no others in meetings of group `value`; takes no place either */
 };
 
 struct sim_command {
   uint64_t submit_ns; /* never smaller than that of the command before */
   uint64_t cost_ns;
   uint64_t value;
+  uint64_t group; /* of a kernel that meets: then `target` is its number in the group; 0 = its process group's */
   uint32_t stream;
   uint32_t target;
   int32_t priority;
   uint16_t op;
   uint16_t engine;
   uint16_t meet;        /* of a kernel: how many kernels of different devices meet; 0 = it runs by itself */
-  uint8_t reserved[22]; /* one command = one cache line */
+  uint8_t reserved[14]; /* one command = one cache line */
 };
 
 struct sim_ring {
