@@ -7,18 +7,31 @@
   X(cuCtxGetCurrent) \
   X(cuCtxGetDevice) \
   X(cuCtxSetCurrent) \
+  X(cuCtxSynchronize) \
   X(cuDeviceGet) \
   X(cuDeviceGetAttribute) \
   X(cuDeviceGetCount) \
   X(cuDeviceGetName) \
+  X(cuDeviceGetPCIBusId) \
+  X(cuDeviceGetUuid_v2) \
   X(cuDevicePrimaryCtxRetain) \
   X(cuInit) \
   X(cuLaunchKernel) \
   X(cuLibraryGetKernel) \
   X(cuLibraryLoadData) \
+  X(cuMemAlloc_v2) \
+  X(cuMemFree_v2) \
+  X(cuMemHostRegister_v2) \
+  X(cuMemHostUnregister) \
   X(cuMemcpyDtoDAsync_v2) \
+  X(cuMemcpyDtoHAsync_v2) \
   X(cuMemsetD8Async) \
-  X(cuStreamGetCtx)
+  X(cuStreamCreate) \
+  X(cuStreamDestroy_v2) \
+  X(cuStreamGetCtx) \
+  X(cuStreamIsCapturing) \
+  X(cuStreamWaitValue64_v2) \
+  X(cuStreamWriteValue64_v2)
 /* clang-format on */
 
 #endif

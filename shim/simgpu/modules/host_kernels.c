@@ -1,7 +1,8 @@
 /*
  * host_kernels.c - fill, copy, saxpy, reduce and a small GEMM, computed by the host at submission, so that programs can
- * check numbers through the simulated device; and what its own libraries (shim/simcuda/) do in the order of submissions. Called at a launch of a kernel whose rule in kernels.model names one.
- * The order of the arguments is given with each; which kernel parameter holds them is the rule's business.
+ * check numbers through the simulated device; and what its own libraries (shim/simcuda/) do in the order of
+ * submissions. Called at a launch of a kernel whose rule in kernels.model names one. The order of the arguments is
+ * given with each; which kernel parameter holds them is the rule's business.
  */
 #include "simgpu/modules/host_kernels.h"
 #include "simgpu/arena/backing.h"
@@ -185,8 +186,8 @@ static void run_condition(struct arguments *a) { /* handle, in: the handle's val
   FOR_TYPE(a, if (!sim_condition_set(handle, (uint32_t)(int64_t)*(element *)in)) a->wrong = true;)
 }
 
-/* A function of the library that launches, which may read `in` and write `out`: it runs when the launch is submitted, in
- * a graph at each launch of the graph, as all bytes here are moved in the order of submissions. */
+/* A function of the library that launches, which may read `in` and write `out`: it runs when the launch is submitted,
+ * in a graph at each launch of the graph, as all bytes here are moved in the order of submissions. */
 static void run_call(struct arguments *a) { /* function, argument, in, bytes of in, out, bytes of out */
   void (*function)(void *) = (void (*)(void *))(uintptr_t)word_of(a, 0);
   void *argument = (void *)(uintptr_t)word_of(a, 1);
@@ -201,9 +202,8 @@ static void run_disband(struct arguments *a) { /* group: kernels of this process
 }
 
 static const struct sim_host_kernel kernels[] = {
-    {"fill", run_fill},     {"copy", run_copy}, {"saxpy", run_saxpy},
-    {"reduce", run_reduce}, {"gemm", run_gemm}, {"condition", run_condition},
-    {"call", run_call},     {"disband", run_disband},
+    {"fill", run_fill}, {"copy", run_copy},           {"saxpy", run_saxpy}, {"reduce", run_reduce},
+    {"gemm", run_gemm}, {"condition", run_condition}, {"call", run_call},   {"disband", run_disband},
 };
 
 const struct sim_host_kernel *sim_host_find(const char *name) {

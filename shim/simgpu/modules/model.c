@@ -1,8 +1,8 @@
 /*
- * model.c - reads kernels.model: one rule a line, `REGEX us=N wave_us=N [ns=I] [meet=N|argI] [fault=CODE] [host=NAME.TYPE]
- * [args=I,J,...]`, the word `default` for the rule of all other kernels. Read once per process, at the first look-up of
- * a kernel. A line that cannot be understood is said on stderr and left out: this is a simulator's input, and the
- * program should continue.
+ * model.c - reads kernels.model: one rule a line, `REGEX us=N wave_us=N [ns=I] [meet=N|argI] [fault=CODE]
+ * [host=NAME.TYPE] [args=I,J,...]`, the word `default` for the rule of all other kernels. Read once per process, at the
+ * first look-up of a kernel. A line that cannot be understood is said on stderr and left out: this is a simulator's
+ * input, and the program should continue.
  */
 #define _GNU_SOURCE /* secure_getenv, dladdr */
 #include "simgpu/modules/model.h"

@@ -167,7 +167,7 @@ struct process {
   char program[32];
   struct sim_ring *ring;
   struct sim_completions *completions;
-  uint64_t taken; /* commands taken from the ring */
+  uint64_t taken;                        /* commands taken from the ring */
   uint64_t disbanded[SIM_DISBANDED_MAX]; /* groups of meetings that it has left: the last ones */
   uint32_t disbanded_count;
   struct stream *streams[SIM_STREAMS_MAX];
@@ -250,8 +250,8 @@ void engine_remove(struct stream *stream); /* from wherever its head is */
 void engine_remove_context(struct context *context);
 
 /* meeting.c */
-void meet_join(struct stream *stream);  /* its head, which has reached the SMs */
-void meet_leave(struct stream *stream); /* it is done, or dropped */
+void meet_join(struct stream *stream);             /* its head, which has reached the SMs */
+void meet_leave(struct stream *stream);            /* it is done, or dropped */
 bool meet_is_awaited(const struct stream *stream); /* its head waits for kernels that have not reached the SMs */
 void meet_disband(struct process *process, uint64_t group); /* its kernels in there wait for none, from now on */
 
