@@ -16,9 +16,13 @@
   X(cuLaunchKernel) \
   X(cuLibraryGetKernel) \
   X(cuLibraryLoadData) \
+  X(cuMemAlloc_v2) \
+  X(cuMemFree_v2) \
+  X(cuMemcpy2DAsync_v2) \
   X(cuMemcpyDtoDAsync_v2) \
   X(cuMemsetD8Async) \
-  X(cuStreamGetCtx)
+  X(cuStreamGetCtx) \
+  X(cuStreamSynchronize)
 /* clang-format on */
 
 #endif
