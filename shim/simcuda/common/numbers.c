@@ -1,6 +1,5 @@
 /* numbers.c - see numbers.h. */
 #include "simcuda/common/numbers.h"
-#include <stddef.h>
 
 static const struct sc_number numbers[SC_DATA_TYPES] = {
     [SC_R_32F] = {4, 1, SC_MATH_FP32, true},       [SC_R_64F] = {8, 1, SC_MATH_FP64, false},
@@ -49,4 +48,11 @@ bool sc_find_product_math(int compute_type, int data_type, enum sc_math *ret_mat
     return number->math == SC_MATH_INT8;
   }
   return false;
+}
+
+bool sc_is_zero(const void *number, double bytes) {
+  const unsigned char *byte = number;
+  for (int i = 0; i < bytes; i++)
+    if (byte[i] != 0) return false;
+  return true;
 }

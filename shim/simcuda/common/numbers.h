@@ -6,6 +6,7 @@
 #define SC_NUMBERS_H
 #include "simcuda/common/devices.h"
 #include <stdbool.h>
+#include <stddef.h>
 
 enum sc_data_type {
   SC_R_32F = 0,
@@ -54,5 +55,8 @@ const struct sc_number *sc_find_number(int data_type);
 
 /* What computes a product whose factors are of one type, in the given compute type. False: there is no such pair. */
 bool sc_find_product_math(int compute_type, int data_type, enum sc_math *ret_math);
+
+/* Whether a number on the host is zero: a beta, where the output is not read. */
+bool sc_is_zero(const void *number, double bytes);
 
 #endif

@@ -3,7 +3,6 @@
  * work (cublas.h).
  */
 #include "simcuda/cublas/cublas.h"
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -129,7 +128,7 @@ SC_PUBLIC enum sc_cublas_status cublasSetWorkspace_v2(struct sc_cublas *handle, 
 SC_DEFINE_SETTER(cublasSetPointerMode_v2, pointer_mode, SC_CUBLAS_DEVICE)
 SC_DEFINE_SETTER(cublasSetMathMode, math_mode, 31) /* bits */
 SC_DEFINE_SETTER(cublasSetAtomicsMode, atomics_mode, 1)
-SC_DEFINE_SETTER(cublasSetSmCountTarget, sm_count_target, INT_MAX - 1)
+SC_DEFINE_SETTER(cublasSetSmCountTarget, sm_count_target, 1 << 20)
 
 #define SC_DEFINE_GETTER(name, field)                                                                                  \
   SC_PUBLIC enum sc_cublas_status name(struct sc_cublas *handle, int *ret_value) {                                     \

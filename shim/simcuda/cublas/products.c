@@ -28,12 +28,19 @@ static bool is_valid(const struct product *product) {
   return product->ldc >= rows(SC_CUBLAS_OP_N, product->m, 0) && product->alpha != NULL && product->beta != NULL;
 }
 
+/* What is not alike in a product's numbers. */
+struct arithmetic {
+  enum sc_math math;
+  double output_bytes, scale_bytes; /* of an element of C, of beta */
+};
+
 static enum sc_cublas_status multiply(struct sc_cublas *handle, const struct product *product,
-                                      const struct sc_number *number, double output_bytes, enum sc_math math) {
+                                      const struct sc_number *number, struct arithmetic arithmetic) {
   if (!is_valid(product)) return SC_CUBLAS_INVALID_VALUE;
   if (product->m == 0 || product->n == 0 || product->batch == 0) return SC_CUBLAS_SUCCESS;
-  struct sc_cost cost =
-      sc_cost_gemm(product->m, product->n, product->k, product->batch, number->bytes, output_bytes, false, math);
+  bool has_input = handle->pointer_mode == SC_CUBLAS_HOST && !sc_is_zero(product->beta, arithmetic.scale_bytes);
+  struct sc_cost cost = sc_cost_gemm(product->m, product->n, product->k, product->batch, number->bytes,
+                                     arithmetic.output_bytes, has_input, arithmetic.math);
   cost.flops *= number->flops;
   return sc_cublas_run(handle, SC_WORK_GEMM, cost);
 }
@@ -44,7 +51,24 @@ static enum sc_cublas_status multiply_alike(struct sc_cublas *handle, int type, 
   const struct sc_number *number = sc_find_number(type);
   int mode = handle->math_mode & MATH_KIND;
   bool is_fast = number->is_fast_float && (mode == MATH_TF32 || mode == MATH_TENSOR_OP);
-  return multiply(handle, product, number, number->bytes, is_fast ? SC_MATH_TF32 : number->math);
+  struct arithmetic arithmetic = {is_fast ? SC_MATH_TF32 : number->math, number->bytes, number->bytes};
+  return multiply(handle, product, number, arithmetic);
+}
+
+/* Of beta, by the compute type; complex numbers are pairs. */
+static double scale_bytes(int compute_type, const struct sc_number *number) {
+  bool is_complex = number->flops > 1;
+  switch (compute_type) {
+  case SC_COMPUTE_16F:
+  case SC_COMPUTE_16F_PEDANTIC:
+    return 2;
+  case SC_COMPUTE_64F:
+  case SC_COMPUTE_64F_PEDANTIC:
+  case SC_COMPUTE_64F_EMULATED:
+    return is_complex ? 16 : 8;
+  default:
+    return is_complex ? 8 : 4;
+  }
 }
 
 struct types {
@@ -60,7 +84,7 @@ static enum sc_cublas_status multiply_mixed(struct sc_cublas *handle, struct typ
   if (!sc_find_product_math(compute_type, types.a, &math)) return SC_CUBLAS_NOT_SUPPORTED;
   if (compute_type == SC_COMPUTE_32F && number->is_fast_float && (handle->math_mode & MATH_KIND) == MATH_TF32)
     math = SC_MATH_TF32;
-  return multiply(handle, product, number, output->bytes, math);
+  return multiply(handle, product, number, (struct arithmetic){math, output->bytes, scale_bytes(compute_type, number)});
 }
 
 /* The product of a function's parameters, whose names are always the same. */
