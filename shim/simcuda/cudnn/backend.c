@@ -129,5 +129,5 @@ SC_PUBLIC int cudnnBackendExecute(const struct sc_dnn_handle *handle, const stru
   if (!plan->node->is_final || !pack->node->is_final)
     return sc_dnn_fail(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "plan or variant pack is not finalized");
   const struct sc_dnn_work *work = &plan->node->work;
-  return sc_dnn_launch(handle, work->kind, work->flops, work->bytes, work->math);
+  return sc_dnn_launch(handle, work->kind, work->cost);
 }

@@ -68,17 +68,11 @@ static int check_shapes(const struct sc_dnn_tensor *x, const struct sc_dnn_filte
   return CUDNN_STATUS_SUCCESS;
 }
 
-struct work {
-  double flops;
-  double bytes;
-  enum sc_dnn_math math;
-};
-
-static struct work measure_work(const struct sc_dnn_tensor *x, const struct sc_dnn_filter *w,
-                                const struct sc_dnn_convolution *convolution, const struct sc_dnn_tensor *y) {
+static struct sc_cost measure_work(const struct sc_dnn_tensor *x, const struct sc_dnn_filter *w,
+                                   const struct sc_dnn_convolution *convolution, const struct sc_dnn_tensor *y) {
   double per_output = sc_dnn_count(w->dims + 1, w->rank - 1);
   double filter_bytes = sc_dnn_count(w->dims, w->rank) * sc_dnn_find_element_bytes(w->type);
-  return (struct work){
+  return (struct sc_cost){
       .flops = 2 * per_output * sc_dnn_count(y->dims, y->rank),
       .bytes = filter_bytes + sc_dnn_measure_bytes(x) + sc_dnn_measure_bytes(y),
       .math = sc_dnn_find_math(w->type, convolution->math_type != CUDNN_FMA_MATH),
@@ -89,8 +83,8 @@ static int run(const struct sc_dnn_handle *handle, const struct sc_dnn_tensor *x
                const struct sc_dnn_convolution *convolution, const struct sc_dnn_tensor *y) {
   int status = check_shapes(x, w, convolution, y);
   if (status != CUDNN_STATUS_SUCCESS) return status;
-  struct work work = measure_work(x, w, convolution, y);
-  return sc_dnn_launch(handle, SC_WORK_CONVOLUTION, work.flops, work.bytes, work.math);
+  struct sc_cost cost = measure_work(x, w, convolution, y);
+  return sc_dnn_launch(handle, SC_WORK_CONVOLUTION, cost);
 }
 
 /* ---- algorithms ---- */
@@ -103,12 +97,12 @@ static int answer_algorithm(const struct sc_dnn_handle *handle, const struct sc_
     return sc_dnn_fail(CUDNN_STATUS_BAD_PARAM, "algorithms are asked for with a handle and a place for at least one");
   int status = check_shapes(x, w, convolution, y);
   if (status != CUDNN_STATUS_SUCCESS) return status;
-  struct work work = measure_work(x, w, convolution, y);
+  struct sc_cost cost = measure_work(x, w, convolution, y);
   *ret_count = 1;
   ret_answers[0] = (struct cudnn_algorithm_answer){
       .algorithm = algorithm,
       .status = CUDNN_STATUS_SUCCESS,
-      .time_ms = (float)((double)sc_dnn_estimate_ns(work.flops, work.bytes, work.math) / 1e6),
+      .time_ms = (float)((double)sc_estimate_ns(&cost) / 1e6),
       .determinism = CUDNN_DETERMINISTIC,
       .math_type = convolution->math_type,
   };
@@ -247,7 +241,7 @@ SC_PUBLIC int cudnnConvolutionBiasActivationForward(
     return sc_dnn_fail(CUDNN_STATUS_BAD_PARAM, "a convolution with a bias needs z, the bias and an activation");
   int status = check_shapes(x, w, convolution, y);
   if (status != CUDNN_STATUS_SUCCESS) return status;
-  struct work work = measure_work(x, w, convolution, y);
-  double bytes = work.bytes + sc_dnn_measure_bytes(z) + sc_dnn_measure_bytes(bias);
-  return sc_dnn_launch(handle, SC_WORK_CONVOLUTION, work.flops, bytes, work.math);
+  struct sc_cost cost = measure_work(x, w, convolution, y);
+  cost.bytes += sc_dnn_measure_bytes(z) + sc_dnn_measure_bytes(bias);
+  return sc_dnn_launch(handle, SC_WORK_CONVOLUTION, cost);
 }

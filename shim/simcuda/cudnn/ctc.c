@@ -80,9 +80,8 @@ static int run(const struct sc_dnn_handle *handle, const struct sc_dnn_tensor *p
   double bytes = sc_dnn_measure_bytes(probabilities) + sc_dnn_measure_bytes(gradients) + 3 * cells * sizeof(float);
   /* a step follows the one before */
   double steps = probabilities->dims[0];
-  double duration_ns =
-      steps * (double)sc_dnn_estimate_ns(FLOPS_PER_CELL * cells / steps, bytes / steps, SC_DNN_MATH_FP32);
-  return sc_dnn_driver_status((int)sc_launch_work(SC_WORK_RECURRENT, handle->stream, (uint64_t)duration_ns));
+  struct sc_cost step = {FLOPS_PER_CELL * cells / steps, bytes / steps, SC_MATH_FP32};
+  return sc_dnn_launch_steps(handle, SC_WORK_RECURRENT, step, steps);
 }
 
 SC_PUBLIC int cudnnCTCLoss(const struct sc_dnn_handle *handle, const struct sc_dnn_tensor *probabilities,

@@ -36,5 +36,5 @@ SC_PUBLIC int cudnnSetDropoutDescriptor(struct sc_dnn_dropout *dropout, const st
                                         float probability, void *states, size_t state_bytes, unsigned long long seed) {
   int status = cudnnRestoreDropoutDescriptor(dropout, handle, probability, states, state_bytes, seed);
   if (status != CUDNN_STATUS_SUCCESS || states == NULL) return status;
-  return sc_dnn_launch(handle, SC_WORK_ELEMENTWISE, 0, (double)GENERATOR_BYTES * GENERATORS, SC_DNN_MATH_FP32);
+  return sc_dnn_launch(handle, SC_WORK_ELEMENTWISE, sc_cost_bytes((double)GENERATOR_BYTES * GENERATORS));
 }

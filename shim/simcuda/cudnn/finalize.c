@@ -98,7 +98,7 @@ static int finalize_graph(struct sc_dnn_node *node) {
   for (int64_t i = 0; i < operations->count; i++)
     if (!is_operation(((struct sc_dnn_node **)operations->elements)[i]))
       return sc_dnn_fail(CUDNN_STATUS_BAD_PARAM_DESCRIPTOR_TYPE, "what a graph consists of are operations");
-  int64_t engines = sc_dnn_find_graph_math(node) == SC_DNN_MATH_TF32 ? 2 : 1;
+  int64_t engines = sc_dnn_find_graph_math(node) == SC_MATH_TF32 ? 2 : 1;
   return set_integer(node, CUDNN_ATTR_OPERATIONGRAPH_ENGINE_GLOBAL_COUNT, engines);
 }
 
@@ -109,8 +109,8 @@ static int finalize_engine(struct sc_dnn_node *node) {
   int64_t index = sc_dnn_find_integer(node, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, -1);
   if (index < 0 || index >= sc_dnn_find_integer(graph, CUDNN_ATTR_OPERATIONGRAPH_ENGINE_GLOBAL_COUNT, 0))
     return sc_dnn_fail(CUDNN_STATUS_NOT_SUPPORTED, "the graph has no engine of that number");
-  enum sc_dnn_math math = sc_dnn_find_graph_math(graph);
-  bool are_tensor_cores_used = math >= SC_DNN_MATH_TF32 && index != ENGINE_WITHOUT_TENSOR_CORES;
+  enum sc_math math = sc_dnn_find_graph_math(graph);
+  bool are_tensor_cores_used = math >= SC_MATH_TF32 && index != ENGINE_WITHOUT_TENSOR_CORES;
   int note = CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
   int status =
       sc_dnn_set_value(node, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, are_tensor_cores_used, &note);

@@ -207,13 +207,14 @@ struct sc_dnn_work sc_dnn_measure_graph(const struct sc_dnn_node *graph, bool ar
   return (struct sc_dnn_work){
       .kind = find_kind(&sum),
       /* beside a product, the rest is done by units that would idle */
-      .flops = is_product ? sum.product_flops : sum.other_flops,
-      .bytes = measure_bytes(graph),
-      .math = sc_dnn_find_math(is_product ? sum.type : CUDNN_DATA_FLOAT, is_product && are_tensor_cores_allowed),
+      .cost = {.flops = is_product ? sum.product_flops : sum.other_flops,
+               .bytes = measure_bytes(graph),
+               .math =
+                   sc_dnn_find_math(is_product ? sum.type : CUDNN_DATA_FLOAT, is_product && are_tensor_cores_allowed)},
   };
 }
 
-enum sc_dnn_math sc_dnn_find_graph_math(const struct sc_dnn_node *graph) {
+enum sc_math sc_dnn_find_graph_math(const struct sc_dnn_node *graph) {
   struct sum sum = sum_operations(graph);
   return sc_dnn_find_math(sum.type >= 0 ? sum.type : CUDNN_DATA_FLOAT, sum.type >= 0);
 }

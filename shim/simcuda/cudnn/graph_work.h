@@ -10,6 +10,6 @@ int sc_dnn_find_dims(const struct sc_dnn_node *tensor, const int64_t **ret_dims)
 struct sc_dnn_work sc_dnn_measure_graph(const struct sc_dnn_node *graph, bool are_tensor_cores_allowed);
 
 /* What the inputs of a graph's products are computed with where tensor cores are allowed. */
-enum sc_dnn_math sc_dnn_find_graph_math(const struct sc_dnn_node *graph);
+enum sc_math sc_dnn_find_graph_math(const struct sc_dnn_node *graph);
 
 #endif

@@ -36,30 +36,32 @@ SC_PUBLIC int cudnnGetStream(const struct sc_dnn_handle *handle, CUstream *ret_s
   return CUDNN_STATUS_SUCCESS;
 }
 
-enum sc_dnn_math sc_dnn_find_math(int type, bool are_tensor_cores_allowed) {
+enum sc_math sc_dnn_find_math(int type, bool are_tensor_cores_allowed) {
   switch (type) {
   case CUDNN_DATA_DOUBLE:
-    return SC_DNN_MATH_FP64;
+    return SC_MATH_FP64;
   case CUDNN_DATA_HALF:
   case CUDNN_DATA_BFLOAT16:
-    return SC_DNN_MATH_FP16;
+    return SC_MATH_HALF;
   case CUDNN_DATA_FP8_E4M3:
   case CUDNN_DATA_FP8_E5M2:
+    return SC_MATH_FP8;
   case CUDNN_DATA_INT8:
-    return SC_DNN_MATH_FP8;
+  case CUDNN_DATA_UINT8:
+  case CUDNN_DATA_INT8x4:
+  case CUDNN_DATA_INT8x32:
+    return SC_MATH_INT8;
   default:
-    return are_tensor_cores_allowed ? SC_DNN_MATH_TF32 : SC_DNN_MATH_FP32;
+    return are_tensor_cores_allowed ? SC_MATH_TF32 : SC_MATH_FP32;
   }
 }
 
-uint64_t sc_dnn_estimate_ns(double flops, double bytes, enum sc_dnn_math math) {
-  (void)math; /* placeholder until common/cost.h is there */
-  double compute_ns = flops / 500e3, memory_ns = bytes / 3800.0;
-  return 2000 + (uint64_t)(compute_ns > memory_ns ? compute_ns : memory_ns);
+int sc_dnn_launch(const struct sc_dnn_handle *handle, enum sc_work kind, struct sc_cost cost) {
+  return sc_dnn_launch_steps(handle, kind, cost, 1);
 }
 
-int sc_dnn_launch(const struct sc_dnn_handle *handle, enum sc_work kind, double flops, double bytes,
-                  enum sc_dnn_math math) {
+int sc_dnn_launch_steps(const struct sc_dnn_handle *handle, enum sc_work kind, struct sc_cost step, double step_count) {
   if (!sc_dnn_is_handle(handle)) return sc_dnn_fail(CUDNN_STATUS_BAD_PARAM, "a computation needs a handle");
-  return sc_dnn_driver_status((int)sc_launch_work(kind, handle->stream, sc_dnn_estimate_ns(flops, bytes, math)));
+  double duration_ns = (double)sc_estimate_ns(&step) * step_count;
+  return sc_dnn_driver_status((int)sc_launch_work(kind, handle->stream, (uint64_t)duration_ns));
 }

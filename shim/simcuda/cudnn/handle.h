@@ -1,6 +1,7 @@
 /* handle.h - cudnnHandle_t: the stream that calls put their work into. */
 #ifndef SC_CUDNN_HANDLE_H
 #define SC_CUDNN_HANDLE_H
+#include "simcuda/common/cost.h"
 #include "simcuda/common/work.h"
 #include "simcuda/cudnn/status.h"
 #include <stdbool.h>
@@ -14,23 +15,14 @@ struct sc_dnn_handle {
 
 bool sc_dnn_is_handle(const struct sc_dnn_handle *handle);
 
-/* What a kernel computes with: which figures of the device's data sheet its operations take. */
-enum sc_dnn_math {
-  SC_DNN_MATH_FP64,
-  SC_DNN_MATH_FP32,
-  SC_DNN_MATH_TF32,
-  SC_DNN_MATH_FP16,
-  SC_DNN_MATH_FP8,
-};
+/* What computes with inputs of that type (enum cudnn_data_type). are_tensor_cores_allowed: FP32 may be rounded to
+ * TF32. */
+enum sc_math sc_dnn_find_math(int type, bool are_tensor_cores_allowed);
 
-/* type: of the inputs (enum cudnn_data_type). are_tensor_cores_allowed: whether FP32 may be rounded to TF32. */
-enum sc_dnn_math sc_dnn_find_math(int type, bool are_tensor_cores_allowed);
+/* Puts a kernel of that kind and cost into the handle's stream. Returns a status. */
+int sc_dnn_launch(const struct sc_dnn_handle *handle, enum sc_work kind, struct sc_cost cost);
 
-/* How long a kernel of so many floating-point operations and bytes of memory takes. */
-uint64_t sc_dnn_estimate_ns(double flops, double bytes, enum sc_dnn_math math);
-
-/* Puts that kernel into the handle's stream. Returns a status. */
-int sc_dnn_launch(const struct sc_dnn_handle *handle, enum sc_work kind, double flops, double bytes,
-                  enum sc_dnn_math math);
+/* The same for so many of them that wait for each other, as one kernel. */
+int sc_dnn_launch_steps(const struct sc_dnn_handle *handle, enum sc_work kind, struct sc_cost step, double step_count);
 
 #endif

@@ -18,9 +18,7 @@ struct sc_dnn_value {
 /* What running a plan takes. */
 struct sc_dnn_work {
   enum sc_work kind;
-  double flops;
-  double bytes;
-  enum sc_dnn_math math;
+  struct sc_cost cost;
 };
 
 struct sc_dnn_node {

@@ -69,7 +69,7 @@ static int run(const struct sc_dnn_handle *handle, const struct sc_dnn_tensor *x
                double bytes) {
   double flops = flops_per_element * sc_dnn_count(x->dims, x->rank);
   /* the sums are of FP32, on the ordinary units */
-  return sc_dnn_launch(handle, SC_WORK_NORMALIZATION, flops, bytes, sc_dnn_find_math(CUDNN_DATA_FLOAT, false));
+  return sc_dnn_launch(handle, SC_WORK_NORMALIZATION, (struct sc_cost){flops, bytes, SC_MATH_FP32});
 }
 
 SC_PUBLIC int cudnnBatchNormalizationForwardTrainingEx(

@@ -95,7 +95,7 @@ struct work {
   double flops;
   double weight_bytes;
   double value_bytes; /* what goes from layer to layer and from step to step */
-  enum sc_dnn_math math;
+  enum sc_math math;
 };
 
 /* Of one pass over the sequences: each matrix times each vector. */
@@ -119,8 +119,8 @@ static int run_steps(const struct sc_dnn_handle *handle, const struct sc_dnn_rnn
   struct work work = measure_work(rnn, x);
   double waves = x->step_count + rnn->layers - 1.0;
   double bytes = work.weight_bytes + work.value_bytes / waves;
-  double duration_ns = waves * (double)sc_dnn_estimate_ns(work.flops / waves, bytes, work.math);
-  return sc_dnn_driver_status((int)sc_launch_work(SC_WORK_RECURRENT, handle->stream, (uint64_t)duration_ns));
+  struct sc_cost step = {work.flops / waves, bytes, work.math};
+  return sc_dnn_launch_steps(handle, SC_WORK_RECURRENT, step, waves);
 }
 
 SC_PUBLIC int cudnnRNNForward(const struct sc_dnn_handle *handle, const struct sc_dnn_rnn *rnn, int mode,
@@ -151,5 +151,6 @@ SC_PUBLIC int cudnnRNNBackwardWeights_v8(const struct sc_dnn_handle *handle, con
   int status = check(handle, rnn, x);
   if (status != CUDNN_STATUS_SUCCESS) return status;
   struct work work = measure_work(rnn, x);
-  return sc_dnn_launch(handle, SC_WORK_RECURRENT, work.flops, work.weight_bytes + work.value_bytes, work.math);
+  struct sc_cost cost = {work.flops, work.weight_bytes + work.value_bytes, work.math};
+  return sc_dnn_launch(handle, SC_WORK_RECURRENT, cost);
 }

@@ -28,7 +28,7 @@ SC_PUBLIC int cudnnPoolingForward(const struct sc_dnn_handle *handle, const stru
     return sc_dnn_fail(CUDNN_STATUS_BAD_PARAM, "pooling needs its descriptor and two tensors");
   double flops = sc_dnn_count(y->dims, y->rank) * pooling->window[0] * pooling->window[1];
   double bytes = sc_dnn_measure_bytes(x) + sc_dnn_measure_bytes(y);
-  return sc_dnn_launch(handle, SC_WORK_ELEMENTWISE, flops, bytes, SC_DNN_MATH_FP32);
+  return sc_dnn_launch(handle, SC_WORK_ELEMENTWISE, (struct sc_cost){flops, bytes, SC_MATH_FP32});
 }
 
 /* ---- the spatial transformer ---- */
@@ -65,7 +65,7 @@ static int run_grid(const struct sc_dnn_handle *handle, const struct sc_dnn_spat
     return sc_dnn_fail(CUDNN_STATUS_BAD_PARAM, "a grid needs the spatial transformer and its matrices");
   double points = count_points(spatial);
   double bytes = points * GRID_COORDINATES * sc_dnn_find_element_bytes(spatial->type);
-  return sc_dnn_launch(handle, SC_WORK_ELEMENTWISE, GRID_FLOPS * points, bytes, SC_DNN_MATH_FP32);
+  return sc_dnn_launch(handle, SC_WORK_ELEMENTWISE, (struct sc_cost){GRID_FLOPS * points, bytes, SC_MATH_FP32});
 }
 
 SC_PUBLIC int cudnnSpatialTfGridGeneratorForward(const struct sc_dnn_handle *handle,
@@ -87,7 +87,7 @@ static int run_sampler(const struct sc_dnn_handle *handle, const struct sc_dnn_s
   double grid_bytes = count_points(spatial) * GRID_COORDINATES * sc_dnn_find_element_bytes(spatial->type);
   double bytes = passes * (sc_dnn_measure_bytes(x) + sc_dnn_measure_bytes(y) + grid_bytes);
   double flops = passes * SAMPLE_FLOPS * sc_dnn_count(y->dims, y->rank);
-  return sc_dnn_launch(handle, SC_WORK_ELEMENTWISE, flops, bytes, SC_DNN_MATH_FP32);
+  return sc_dnn_launch(handle, SC_WORK_ELEMENTWISE, (struct sc_cost){flops, bytes, SC_MATH_FP32});
 }
 
 SC_PUBLIC int cudnnSpatialTfSamplerForward(const struct sc_dnn_handle *handle, const struct sc_dnn_spatial *spatial,
