@@ -216,7 +216,8 @@ def _show(settings: Settings, folder: Path) -> None:
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND [ARG]...")
 @pass_settings
 def run(settings: Settings, folder: Path, command: tuple[str, ...]) -> int:
-    """Run COMMAND directly on the simulated devices: without a slice, a hook or a daemon.
+    """Run COMMAND directly on the simulated devices: without a slice, a hook or a daemon. Programs of CUDA's shared
+    runtime, as PyTorch, find libraries of vgpud's own there in place of NVIDIA's.
 
     \b
     Variables of the simulated driver, also in a slice:
@@ -231,12 +232,12 @@ def run(settings: Settings, folder: Path, command: tuple[str, ...]) -> int:
         raise click.UsageError("specify a command: for example vgpu sim run -- python program.py")
     _require(folder)
     from vgpud.cli.common import child_process
-    from vgpud.libraries.environment import remove_shim
+    from vgpud.libraries.environment import preload_simulated
     from vgpud.simdevice.process import environment
 
     mask = child_process.block_signals()
     return child_process.wait_child(
-        child_process.start_child(command, environment(folder, remove_shim(os.environ)), mask)
+        child_process.start_child(command, environment(folder, preload_simulated(os.environ)), mask)
     )
 
 
