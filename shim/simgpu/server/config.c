@@ -16,6 +16,7 @@ static void defaults(struct config *config) {
   config->switch_ns = SIM_SWITCH_NS;
   config->launch_cost_ns = SIM_LAUNCH_COST_NS;
   config->context_bytes = SIM_CONTEXT_BYTES;
+  config->speed = 1;
   config->host_memory_bytes = host_memory_default();
   for (uint32_t i = 0; i < SIM_DEVICES_MAX; i++) {
     struct config_device *device = &config->devices[i];
@@ -104,6 +105,7 @@ static int set(struct config *config, const char *key, const char *value) {
   if (strcmp(key, "switch_us") == 0) return set_number(value, 0, 1000000, 1000, &config->switch_ns);
   if (strcmp(key, "launch_cost_ns") == 0) return set_number(value, 0, 1000000000, 1, &config->launch_cost_ns);
   if (strcmp(key, "context_bytes") == 0) return set_number(value, 0, 1ull << 50, 1, &config->context_bytes);
+  if (strcmp(key, "speed") == 0) return set_number(value, 1, 1000000000, 1, &config->speed);
   if (strcmp(key, "host_memory_bytes") == 0)
     return set_number(value, SIM_GRANULE_BYTES, 1ull << 50, 1, &config->host_memory_bytes);
   if (strcmp(key, "devices") == 0) {
@@ -143,7 +145,7 @@ static int line_read(struct config *config, char *line, const char *path, int li
   if (rc == -ENOENT)
     fprintf(stderr,
             "vgpu-simd: %s:%d: unknown key \"%s\": use devices, memory_bytes, slice_us, switch_us, launch_cost_ns, "
-            "context_bytes, host_memory_bytes, model or device.N.{name,uuid,memory_bytes,sm_count,mig,nvlink}\n",
+            "context_bytes, host_memory_bytes, speed, model or device.N.{name,uuid,memory_bytes,sm_count,mig,nvlink}\n",
             path, line_number, key);
   else if (rc < 0)
     fprintf(stderr, "vgpu-simd: %s:%d: \"%s\" is no value for %s\n", path, line_number, value, key);
