@@ -5,8 +5,10 @@
 /* clang-format off */
 #define SC_DRIVER_NAMES(X) \
   X(cuCtxGetCurrent) \
+  X(cuCtxGetDevice) \
   X(cuCtxSetCurrent) \
   X(cuDeviceGet) \
+  X(cuDeviceGetAttribute) \
   X(cuDeviceGetCount) \
   X(cuDeviceGetName) \
   X(cuDevicePrimaryCtxRetain) \
