@@ -112,10 +112,12 @@ struct sim_page_device {
   uint64_t launch_ns;                       /* the time that they take at speed 1 */
   uint64_t copy_ns;                         /* the same of copies */
   uint64_t copy_bytes[SIM_COPY_DIRECTIONS]; /* ever submitted: to the device, from it, on it */
-  uint32_t parent;       /* 1 + index of the GPU that it is a MIG instance of; 0: it is a GPU. GPUs come first */
-  uint32_t number;       /* of an instance, on its GPU */
-  uint32_t slices;       /* of an instance: how many of its GPU's SIM_MIG_SLICES */
-  uint32_t nvlink_group; /* NVLink joins GPUs with the same one; 0: it joins none with this one */
+  uint32_t parent;        /* 1 + index of the GPU that it is a MIG instance of; 0: it is a GPU. GPUs come first */
+  uint32_t number;        /* of an instance, on its GPU */
+  uint32_t slices;        /* of an instance: how many of its GPU's SIM_MIG_SLICES */
+  uint32_t nvlink_group;  /* NVLink joins GPUs with the same one; 0: it joins none with this one */
+  uint32_t compute_major; /* its compute capability */
+  uint32_t compute_minor;
   struct sim_page_process processes[SIM_PROCESSES_MAX];
 };
 

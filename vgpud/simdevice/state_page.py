@@ -21,8 +21,9 @@ PROCESSES_MAX = 256
 #: model, faults
 HEADER = struct.Struct("<IIiII4xQQQQ256s512x")
 #: sequence, sm_count, name, uuid, pci_bus, process_count, memory, context, used, busy, copy_busy, decided, most,
-#: most_launches, launches, launch_ns, copy_ns, copy_bytes (3), parent, number, slices, nvlink_group; processes
-DEVICE = struct.Struct("<II64s16sII14QIIII")
+#: most_launches, launches, launch_ns, copy_ns, copy_bytes (3), parent, number, slices, nvlink_group, compute
+#: capability (2); processes
+DEVICE = struct.Struct("<II64s16sII14Q6I")
 #: pid, contexts, used_bytes, busy_ns, program
 PROCESS = struct.Struct("<iIQQ32s")
 
@@ -75,7 +76,7 @@ def read(page: Path) -> Page:
 
 def _device(raw: bytes, offset: int) -> PageDevice:
     sequence, sm_count, name, raw_uuid, _, processes, *numbers = DEVICE.unpack_from(raw, offset)
-    memory, context, used, busy, _, _, *work, parent, _, _, _ = numbers
+    memory, context, used, busy, _, _, *work, parent, _, _, _, _, _ = numbers
     most, most_launches, launches, launch_ns, copy_ns, to_device, from_device, on_device = work
     first = offset + DEVICE.size
     rows = [PROCESS.unpack_from(raw, first + index * PROCESS.size) for index in range(PROCESSES_MAX)]

@@ -23,6 +23,8 @@ static void defaults(struct config *config) {
     strcpy(device->name, SIM_DEVICE_NAME);
     device->memory_bytes = SIM_MEMORY_BYTES;
     device->sm_count = SIM_SM_COUNT;
+    device->compute_major = SIM_COMPUTE_MAJOR;
+    device->compute_minor = SIM_COMPUTE_MINOR;
     memcpy(device->uuid, "SIMULATED-GPU\0\0", 16);
     device->uuid[15] = (uint8_t)i;
   }
@@ -64,6 +66,16 @@ static int set_name(struct config_device *device, const char *value) {
   return length < (int)sizeof device->name ? 0 : -EINVAL;
 }
 
+/* A compute capability, as 8.9. */
+static int set_compute(struct config_device *device, const char *value) {
+  unsigned major, minor;
+  int length = 0;
+  if (sscanf(value, "%2u.%1u%n", &major, &minor, &length) != 2 || value[length]) return -EINVAL;
+  device->compute_major = major;
+  device->compute_minor = minor;
+  return 0;
+}
+
 static int set_device(struct config *config, const char *key, const char *value) {
   char *rest;
   unsigned long index = strtoul(key, &rest, 10);
@@ -75,6 +87,7 @@ static int set_device(struct config *config, const char *key, const char *value)
   if (strcmp(rest, "uuid") == 0) return uuid(value, device->uuid);
   if (strcmp(rest, "memory_bytes") == 0)
     return number(value, &device->memory_bytes) < 0 || device->memory_bytes < SIM_GRANULE_BYTES ? -EINVAL : 0;
+  if (strcmp(rest, "compute") == 0) return set_compute(device, value);
   if (strcmp(rest, "mig") == 0) {
     int length = snprintf(device->instances, sizeof device->instances, "%s", value);
     return length > 0 && length < (int)sizeof device->instances ? 0 : -EINVAL;
@@ -145,7 +158,8 @@ static int line_read(struct config *config, char *line, const char *path, int li
   if (rc == -ENOENT)
     fprintf(stderr,
             "vgpu-simd: %s:%d: unknown key \"%s\": use devices, memory_bytes, slice_us, switch_us, launch_cost_ns, "
-            "context_bytes, host_memory_bytes, speed, model or device.N.{name,uuid,memory_bytes,sm_count,mig,nvlink}\n",
+            "context_bytes, host_memory_bytes, speed, model or "
+            "device.N.{name,uuid,memory_bytes,sm_count,compute,mig,nvlink}\n",
             path, line_number, key);
   else if (rc < 0)
     fprintf(stderr, "vgpu-simd: %s:%d: \"%s\" is no value for %s\n", path, line_number, value, key);

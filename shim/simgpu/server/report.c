@@ -67,6 +67,8 @@ static void page_fill(void) {
     shown->number = device->number;
     shown->slices = device->slices;
     shown->nvlink_group = device->nvlink_group;
+    shown->compute_major = device->compute_major;
+    shown->compute_minor = device->compute_minor;
     if (device->instances[0]) page->modes |= SIM_MODE_MIG << 2 * i;
     shown->memory_bytes = device->memory_bytes;
     shown->context_bytes = server.config.context_bytes;

@@ -36,6 +36,7 @@ struct config_device {
   uint64_t memory_bytes;
   uint32_t sm_count;
   uint32_t nvlink_group;
+  uint32_t compute_major, compute_minor;
   char instances[128];             /* of a GPU in MIG mode: their profiles; "" = it is not in it */
   uint32_t parent, number, slices; /* of an instance, as in struct sim_page_device */
 };
