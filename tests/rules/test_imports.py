@@ -223,6 +223,7 @@ ALLOWED: dict[str, set[str]] = {
     "cli.system": {
         "certs",
         "cli.common",
+        "cli.demo",
         "cli.slices",
         "client",
         "config",

@@ -2,8 +2,9 @@
 
 One tree for each pair of drivers and build of the shims: `<cache>/containers/<identity>/` with `libvgpu.so`,
 `libvgpu-ml.so` (fitted), `ld.so.preload`, `real/` with copies of the drivers, and on a simulated device `SIMULATED/`
-with its CUDA libraries. Copies, so that an update of the driver's package does not affect running containers. A tree is written beside and renamed, and never changed. One whose
-files do not have the checksums in `checksums` is made again, and renamed for containers that still use it.
+with its CUDA libraries. Copies, so that an update of the driver's package does not affect running containers. A tree is
+written beside and renamed, and never changed. One whose files do not have the checksums in `checksums` is made again,
+and renamed for containers that still use it.
 """
 
 from __future__ import annotations

@@ -16,6 +16,8 @@ from vgpud.predict.dry_device import ContextSize, DryDevice
 _HOST_LAUNCH_NS, _HOST_LAUNCH_NS_MOST = 2_500, 10_000
 #: the kernels' real time over that of the model: products are within 30 %, norms and reductions within a factor of 2
 _KERNELS_LOW, _KERNELS_HIGH = 0.7, 1.5
+#: beside PyTorch's allocator the driver gives out variables of its code, which are in the context's size as well
+_CODE_BYTES_MAX = 64 << 20
 _MIB = 1 << 20
 MILLI = 1000
 
@@ -71,10 +73,16 @@ class DryRun:
         """What the driver has given out beside the context, at most at once."""
         return max(0, self.counts.most_bytes - self.context.value)
 
+    @property
+    def tensor_bytes(self) -> int:
+        """What the peak is beside the context: PyTorch's, where it has it all, else all that the driver has given."""
+        reserved_bytes = sum(peak.reserved_bytes for peak in self.peaks)
+        return reserved_bytes if 0 <= self.given_bytes - reserved_bytes <= _CODE_BYTES_MAX else self.given_bytes
+
     def memory(self) -> Range:
         """What nvidia-smi would show at the peak."""
-        context, given = self.context, self.given_bytes
-        return Range(context.low + given, context.value + given, context.high + given)
+        context, tensors = self.context, self.tensor_bytes
+        return Range(context.low + tensors, context.value + tensors, context.high + tensors)
 
     def total_time(self) -> Range:
         """Nanoseconds of the whole run, without what the program itself computes on the processor."""
