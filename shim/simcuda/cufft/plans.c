@@ -117,14 +117,38 @@ static enum status measure(struct plan *plan, int rank, const long long *sizes, 
   return SUCCESS;
 }
 
-static enum status allocate(struct plan *plan) {
-  if (plan->own_area != 0) sc_driver()->cuMemFree_v2(plan->own_area);
-  plan->own_area = 0;
+/* Its own work area, where it has one. Without the lock: it asks the driver. */
+static enum status allocate(const struct plan *plan, CUdeviceptr *ret_area) {
+  *ret_area = 0;
   if (!plan->has_own_area || plan->area_bytes == 0) return SUCCESS;
-  if (sc_driver() == NULL || sc_driver()->cuMemAlloc_v2(&plan->own_area, plan->area_bytes) != CUDA_SUCCESS)
+  if (sc_driver() == NULL || sc_driver()->cuMemAlloc_v2(ret_area, plan->area_bytes) != CUDA_SUCCESS)
     return ALLOC_FAILED;
-  plan->area = plan->own_area;
   return SUCCESS;
+}
+
+/* Gives a handle the plan that was made for it; false where the handle has one by now, or is gone. */
+static bool keep(int handle, const struct plan *made, CUdeviceptr own_area) {
+  pthread_mutex_lock(&lock);
+  struct plan *plan = find_plan(handle);
+  bool is_new = plan != NULL && !plan->is_made;
+  if (is_new) {
+    plan->is_made = true;
+    plan->area_bytes = made->area_bytes;
+    plan->cost = made->cost;
+    plan->own_area = own_area;
+    if (own_area != 0) plan->area = own_area;
+  }
+  pthread_mutex_unlock(&lock);
+  return is_new;
+}
+
+static struct plan copy_plan(int handle) {
+  struct plan copy = {.is_used = false};
+  pthread_mutex_lock(&lock);
+  const struct plan *plan = find_plan(handle);
+  if (plan != NULL) copy = *plan;
+  pthread_mutex_unlock(&lock);
+  return copy;
 }
 
 SC_PUBLIC enum status cufftXtMakePlanMany(int handle, int rank, long long *sizes, long long *input_embedding,
@@ -136,26 +160,24 @@ SC_PUBLIC enum status cufftXtMakePlanMany(int handle, int rank, long long *sizes
   (void)output_distance, (void)execution_type;
   if (sizes == NULL || ret_area_bytes == NULL || rank < 1 || rank > RANK_MAX) return INVALID_VALUE;
   if (batch < 1) return INVALID_SIZE;
-  pthread_mutex_lock(&lock);
-  struct plan *plan = find_plan(handle);
-  enum status status = plan == NULL || plan->is_made ? INVALID_PLAN : SUCCESS;
-  if (status == SUCCESS) status = measure(plan, rank, sizes, batch, input_type, output_type);
-  if (status == SUCCESS) status = allocate(plan);
-  if (status == SUCCESS) {
-    plan->is_made = true;
-    *ret_area_bytes = plan->area_bytes;
+  struct plan plan = copy_plan(handle);
+  CUdeviceptr own_area = 0;
+  if (!plan.is_used || plan.is_made) return INVALID_PLAN;
+  enum status status = measure(&plan, rank, sizes, batch, input_type, output_type);
+  if (status == SUCCESS) status = allocate(&plan, &own_area);
+  if (status != SUCCESS) return status;
+  if (!keep(handle, &plan, own_area)) {
+    if (own_area != 0) sc_driver()->cuMemFree_v2(own_area);
+    return INVALID_PLAN;
   }
-  pthread_mutex_unlock(&lock);
-  return status;
+  *ret_area_bytes = plan.area_bytes;
+  return SUCCESS;
 }
 
 SC_PUBLIC enum status cufftXtExec(int handle, void *input, void *output, int direction) {
   (void)direction;
   if (input == NULL || output == NULL) return INVALID_VALUE;
-  pthread_mutex_lock(&lock);
-  struct plan *found = find_plan(handle), plan = {.is_made = false};
-  if (found != NULL) plan = *found;
-  pthread_mutex_unlock(&lock);
+  struct plan plan = copy_plan(handle);
   if (!plan.is_made) return INVALID_PLAN;
   if (plan.area == 0 && plan.area_bytes != 0) return NO_WORKSPACE;
   CUresult result = sc_launch_work(SC_WORK_FFT, plan.stream, sc_estimate_ns(&plan.cost));
