@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parents[1] / "simcuda"
-_PUBLIC = re.compile(r"^(?:SC_PUBLIC\s+[\w\s]*?[\s*]|SC_DEFINE\w*\()(\w+)[(,)]", re.MULTILINE)
+_PUBLIC = re.compile(r"^(?:SC_PUBLIC\s+[\w\s*]*?[\s*]|SC_DEFINE\w*\()(\w+)[(,)]", re.MULTILINE)
 
 
 @dataclass(frozen=True)
