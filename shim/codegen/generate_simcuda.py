@@ -1,8 +1,9 @@
 """The CUDA libraries of the simulated device: which there are, and what is generated of the names that programs import.
 
-A library exports what its folder under shim/simcuda/ defines (SC_PUBLIC), and a function that says "not supported" for
-every other name that a version of PyTorch imports: shim/simcuda/names/ holds those names as `nm -D --undefined-only`
-prints them. Python loads extensions with RTLD_NOW, so each name must exist, whether it is called or not.
+A library exports what its folder under shim/simcuda/ defines (SC_PUBLIC, and SC_DEFINE... of a family), and a function
+that says "not supported" for every other name that a version of PyTorch imports: shim/simcuda/names/ holds those names
+as `nm -D --undefined-only` prints them. Python loads extensions with RTLD_NOW, so each name must exist, whether it is
+called or not.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parents[1] / "simcuda"
-_PUBLIC = re.compile(r"^SC_PUBLIC\s+[\w\s]*?[\s*](\w+)\(", re.MULTILINE)
+_PUBLIC = re.compile(r"^(?:SC_PUBLIC\s+[\w\s*]*?[\s*]|SC_DEFINE\w*\()(\w+)[(,)]", re.MULTILINE)
 
 
 @dataclass(frozen=True)

@@ -107,6 +107,7 @@ ALLOWED: dict[str, set[str]] = {
     "client": {"core", "errors", "host", "paths", "predict", "simulate"},
     "elastic": {"client"},
     "predict": {"errors", "userfiles"},
+    "predict.recorder": set(),
     "setup": {"config", "errors", "paths"},
     "simulate": {
         "core",
@@ -187,7 +188,18 @@ ALLOWED: dict[str, set[str]] = {
         "view",
     },
     "cli.slices": {"cli.common", "client", "core", "core.slices", "errors", "k8s.core", "libraries", "view"},
-    "cli.predict": {"cli.common", "client", "core", "errors", "predict", "view"},
+    "cli.predict": {
+        "cli.common",
+        "cli.slices",
+        "client",
+        "core",
+        "errors",
+        "libraries",
+        "predict",
+        "predict.recorder",
+        "simdevice",
+        "view",
+    },
     "cli.demo": {"cli.common", "client", "core", "errors", "paths", "simdevice", "view"},
     "cli.jobs": {
         "cli.cluster",
@@ -211,6 +223,7 @@ ALLOWED: dict[str, set[str]] = {
     "cli.system": {
         "certs",
         "cli.common",
+        "cli.demo",
         "cli.slices",
         "client",
         "config",

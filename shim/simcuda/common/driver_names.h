@@ -4,34 +4,152 @@
 
 /* clang-format off */
 #define SC_DRIVER_NAMES(X) \
+  X(cuArray3DGetDescriptor_v2) \
+  X(cuCtxDisablePeerAccess) \
+  X(cuCtxEnablePeerAccess) \
+  X(cuCtxGetCacheConfig) \
   X(cuCtxGetCurrent) \
   X(cuCtxGetDevice) \
+  X(cuCtxGetLimit) \
+  X(cuCtxGetStreamPriorityRange) \
+  X(cuCtxSetCacheConfig) \
   X(cuCtxSetCurrent) \
+  X(cuCtxSetLimit) \
   X(cuCtxSynchronize) \
+  X(cuDeviceCanAccessPeer) \
   X(cuDeviceGet) \
   X(cuDeviceGetAttribute) \
+  X(cuDeviceGetByPCIBusId) \
   X(cuDeviceGetCount) \
+  X(cuDeviceGetDefaultMemPool) \
+  X(cuDeviceGetMemPool) \
   X(cuDeviceGetName) \
+  X(cuDeviceGetP2PAttribute) \
   X(cuDeviceGetPCIBusId) \
   X(cuDeviceGetUuid_v2) \
+  X(cuDevicePrimaryCtxGetState) \
+  X(cuDevicePrimaryCtxRelease_v2) \
+  X(cuDevicePrimaryCtxReset_v2) \
   X(cuDevicePrimaryCtxRetain) \
+  X(cuDevicePrimaryCtxSetFlags_v2) \
+  X(cuDeviceSetMemPool) \
+  X(cuDeviceTotalMem_v2) \
+  X(cuDriverGetVersion) \
+  X(cuEventCreate) \
+  X(cuEventDestroy_v2) \
+  X(cuEventElapsedTime) \
+  X(cuEventQuery) \
+  X(cuEventRecord) \
+  X(cuEventRecordWithFlags) \
+  X(cuEventSynchronize) \
+  X(cuGetProcAddress_v2) \
+  X(cuGraphAddNode_v2) \
+  X(cuGraphConditionalHandleCreate) \
+  X(cuGraphCreate) \
+  X(cuGraphDebugDotPrint) \
+  X(cuGraphDestroy) \
+  X(cuGraphExecDestroy) \
+  X(cuGraphExecNodeSetParams) \
+  X(cuGraphGetNodes) \
+  X(cuGraphGetRootNodes) \
+  X(cuGraphInstantiateWithFlags) \
+  X(cuGraphLaunch) \
+  X(cuGraphNodeGetDependencies_v2) \
+  X(cuGraphNodeGetType) \
+  X(cuGraphNodeSetParams) \
+  X(cuGraphUpload) \
   X(cuInit) \
+  X(cuIpcCloseMemHandle) \
+  X(cuIpcGetEventHandle) \
+  X(cuIpcGetMemHandle) \
+  X(cuIpcOpenEventHandle) \
+  X(cuIpcOpenMemHandle_v2) \
+  X(cuKernelGetAttribute) \
+  X(cuKernelGetFunction) \
+  X(cuKernelGetName) \
+  X(cuKernelGetParamInfo) \
+  X(cuKernelSetAttribute) \
+  X(cuKernelSetCacheConfig) \
+  X(cuLaunchCooperativeKernel) \
+  X(cuLaunchHostFunc) \
   X(cuLaunchKernel) \
+  X(cuLaunchKernelEx) \
+  X(cuLibraryEnumerateKernels) \
+  X(cuLibraryGetGlobal) \
   X(cuLibraryGetKernel) \
+  X(cuLibraryGetKernelCount) \
+  X(cuLibraryGetManaged) \
   X(cuLibraryLoadData) \
+  X(cuLibraryLoadFromFile) \
+  X(cuLibraryUnload) \
+  X(cuMemAllocAsync) \
+  X(cuMemAllocFromPoolAsync) \
+  X(cuMemAllocManaged) \
+  X(cuMemAllocPitch_v2) \
   X(cuMemAlloc_v2) \
+  X(cuMemFreeAsync) \
+  X(cuMemFreeHost) \
   X(cuMemFree_v2) \
+  X(cuMemGetInfo_v2) \
+  X(cuMemHostAlloc) \
+  X(cuMemHostGetDevicePointer_v2) \
+  X(cuMemHostGetFlags) \
   X(cuMemHostRegister_v2) \
   X(cuMemHostUnregister) \
+  X(cuMemPoolCreate) \
+  X(cuMemPoolDestroy) \
+  X(cuMemPoolGetAccess) \
+  X(cuMemPoolGetAttribute) \
+  X(cuMemPoolSetAccess) \
+  X(cuMemPoolSetAttribute) \
+  X(cuMemPoolTrimTo) \
+  X(cuMemcpy) \
+  X(cuMemcpy2DAsync_v2) \
+  X(cuMemcpy2DUnaligned_v2) \
+  X(cuMemcpy3DAsync_v2) \
+  X(cuMemcpy3D_v2) \
+  X(cuMemcpyAsync) \
   X(cuMemcpyDtoDAsync_v2) \
   X(cuMemcpyDtoHAsync_v2) \
+  X(cuMemcpyDtoH_v2) \
+  X(cuMemcpyHtoDAsync_v2) \
+  X(cuMemcpyHtoD_v2) \
+  X(cuMemcpyPeer) \
+  X(cuMemcpyPeerAsync) \
+  X(cuMemsetD2D8Async) \
+  X(cuMemsetD2D8_v2) \
   X(cuMemsetD8Async) \
+  X(cuMemsetD8_v2) \
+  X(cuOccupancyAvailableDynamicSMemPerBlock) \
+  X(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags) \
+  X(cuPointerGetAttributes) \
+  X(cuProfilerStart) \
+  X(cuProfilerStop) \
+  X(cuStreamAddCallback) \
+  X(cuStreamAttachMemAsync) \
+  X(cuStreamBeginCaptureToGraph) \
+  X(cuStreamBeginCapture_v2) \
+  X(cuStreamCopyAttributes) \
   X(cuStreamCreate) \
+  X(cuStreamCreateWithPriority) \
   X(cuStreamDestroy_v2) \
+  X(cuStreamEndCapture) \
+  X(cuStreamGetAttribute) \
+  X(cuStreamGetCaptureInfo_v3) \
   X(cuStreamGetCtx) \
+  X(cuStreamGetDevice) \
+  X(cuStreamGetFlags) \
+  X(cuStreamGetId) \
+  X(cuStreamGetPriority) \
   X(cuStreamIsCapturing) \
+  X(cuStreamQuery) \
+  X(cuStreamSetAttribute) \
+  X(cuStreamSynchronize) \
+  X(cuStreamUpdateCaptureDependencies_v2) \
+  X(cuStreamWaitEvent) \
   X(cuStreamWaitValue64_v2) \
-  X(cuStreamWriteValue64_v2)
+  X(cuStreamWriteValue64_v2) \
+  X(cuThreadExchangeStreamCaptureMode)
 /* clang-format on */
 
 #endif

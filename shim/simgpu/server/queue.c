@@ -168,9 +168,11 @@ static int enqueue(struct stream *stream, const struct sim_command *command, uin
     int rc = grow(stream);
     if (rc < 0) return rc;
   }
+  bool is_work = command->op == SIM_OP_KERNEL || command->op == SIM_OP_COPY;
+  if (is_work && stream->context) report_work(stream->context->device, command);
   struct entry *entry = &stream->queue[(stream->first + stream->count) % stream->capacity];
   *entry = (struct entry){.submit_ns = command->submit_ns,
-                          .cost_ns = command->cost_ns,
+                          .cost_ns = (command->cost_ns + server.config.speed - 1) / server.config.speed,
                           .value = command->op == SIM_OP_KERNEL ? order : command->value,
                           .group = command->group,
                           .target = command->target,

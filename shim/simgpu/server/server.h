@@ -37,6 +37,7 @@ struct config_device {
   uint64_t memory_bytes;
   uint32_t sm_count;
   uint32_t nvlink_group;
+  uint32_t compute_major, compute_minor;
   char instances[128];             /* of a GPU in MIG mode: their profiles; "" = it is not in it */
   uint32_t parent, number, slices; /* of an instance, as in struct sim_page_device */
 };
@@ -48,6 +49,7 @@ struct config {
   uint64_t launch_cost_ns;
   uint64_t context_bytes;
   uint64_t host_memory_bytes; /* most that may lie behind the device memory of all processes */
+  uint64_t speed;             /* kernels and copies take such a part of their time; 1 = all of it */
   char model[256];
   struct config_device devices[SIM_DEVICES_MAX];
 };
@@ -122,6 +124,12 @@ struct device {
   uint64_t used_bytes;
   uint64_t busy_ns;
   uint64_t copy_busy_ns;
+  uint64_t most_bytes; /* this and the next five: as in struct sim_page_device */
+  uint64_t most_launches;
+  uint64_t launches;
+  uint64_t launch_ns;
+  uint64_t copy_ns;
+  uint64_t copy_bytes[SIM_COPY_DIRECTIONS];
   struct context *contexts;
   struct context *ready; /* those with heads that need the SMs */
   uint64_t contexts_made;
@@ -273,6 +281,7 @@ static inline void report_crowd(struct device *device) { /* its processes, or wh
   device->changed = device->crowd_changed = true;
 }
 int report_open(int directory);
+void report_work(struct device *device, const struct sim_command *command); /* a kernel or a copy was submitted */
 void report_busy(struct device *device, const struct context *context, uint64_t begin_ns, uint64_t end_ns);
 void report_round(uint64_t now_ns, bool everything); /* writes what is due */
 void report_page(void);                              /* state page, where something changed */

@@ -180,7 +180,8 @@ CUresult sim_submit_copy(struct sim_stream *stream, enum sim_copy kind, uint64_t
   sim_submit_order(stream);
   uint64_t cost_ns = SIM_COPY_LATENCY_NS + bytes * 1000 / engines[kind].bytes_per_us;
   in_order(stream,
-           (struct sim_command){.op = SIM_OP_COPY, .cost_ns = cost_ns, .engine = (uint16_t)engines[kind].engine});
+           (struct sim_command){
+               .op = SIM_OP_COPY, .cost_ns = cost_ns, .bytes = bytes, .engine = (uint16_t)engines[kind].engine});
   return sim_waited();
 }
 

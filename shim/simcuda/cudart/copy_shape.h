@@ -1,0 +1,9 @@
+/* copy_shape.h - copies of boxes, from the runtime's form to the driver's. */
+#ifndef SC_CUDART_COPY_SHAPE_H
+#define SC_CUDART_COPY_SHAPE_H
+#include "simcuda/cudart/runtime.h"
+
+cudaError_t sc_read_copy(const struct sc_driver *driver, const struct cudaMemcpy3DParms *from,
+                         CUDA_MEMCPY3D *ret_copy);
+
+#endif
