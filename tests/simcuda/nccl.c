@@ -128,8 +128,7 @@ static void move_everything(void) {
   for (int i = 0; i < COUNT / 2; i++) results[i] = (float)(2 * (i + rank * COUNT / 2) + 1000);
   expect(results, COUNT / 2);
   NCCL(ncclAlltoAll((void *)in, (void *)out, COUNT / 2, ncclFloat32, comm, stream));
-  for (int i = 0; i < COUNT; i++)
-    results[i] = (float)(i % (COUNT / 2) + rank * COUNT / 2 + (i < COUNT / 2 ? 0 : 1000));
+  for (int i = 0; i < COUNT; i++) results[i] = (float)(i % (COUNT / 2) + rank * COUNT / 2 + (i < COUNT / 2 ? 0 : 1000));
   expect(results, COUNT);
   NCCL(ncclGather((void *)in, (void *)out, COUNT, ncclFloat32, 1, comm, stream));
   for (int i = 0; i < 2 * COUNT && rank == 1; i++) results[i] = (float)i;
@@ -163,8 +162,7 @@ static void send_both_ways(void) {
   NCCL(ncclGroupEnd());
   expect(results, COUNT);
   NCCL(ncclGroupStart());
-  for (int n = 0; n < 200; n++)
-    NCCL(ncclAllReduce((void *)in, (void *)out, COUNT, ncclFloat32, ncclSum, comm, stream));
+  for (int n = 0; n < 200; n++) NCCL(ncclAllReduce((void *)in, (void *)out, COUNT, ncclFloat32, ncclSum, comm, stream));
   NCCL(ncclGroupEnd());
   for (int i = 0; i < COUNT; i++) results[i] = (float)(2 * i + 1000);
   expect(results, COUNT);
@@ -306,6 +304,8 @@ static void case_one_process(void) {
     NCCL(ncclGroupStart());
     for (int i = 0; i < RANKS; i++)
       NCCL(ncclAllReduce((void *)buffers[i], (void *)buffers[i], COUNT, ncclFloat32, ncclSum, comms[i], NULL));
+    NCCL(ncclGroupEnd());
+    NCCL(ncclGroupStart());
     for (int i = 0; i < RANKS; i++) NCCL(ncclSend((void *)buffers[i], COUNT, ncclFloat32, 1 - i, comms[i], NULL));
     for (int i = 0; i < RANKS; i++) NCCL(ncclRecv((void *)buffers[i], COUNT, ncclFloat32, 1 - i, comms[i], NULL));
     NCCL(ncclGroupEnd());
@@ -421,11 +421,16 @@ static const struct {
   const char *name;
   void (*run)(void);
 } cases[] = {
-    {"values", case_values},           {"bound", case_bound},
-    {"misuse", case_misuse},           {"graph", case_graph},
-    {"split", case_split},             {"one_process", case_one_process},
-    {"time", case_time},               {"duplicate", case_duplicate},
-    {"late", case_late},               {"killed", case_killed},
+    {"values", case_values},
+    {"bound", case_bound},
+    {"misuse", case_misuse},
+    {"graph", case_graph},
+    {"split", case_split},
+    {"one_process", case_one_process},
+    {"time", case_time},
+    {"duplicate", case_duplicate},
+    {"late", case_late},
+    {"killed", case_killed},
     {"killed_later", case_killed_later},
 };
 

@@ -202,7 +202,8 @@ static void run_call(struct arguments *a) { /* function, argument, in, bytes of 
   uint64_t in_bytes = word_of(a, 3);
   void *in = array_of(a, 2, in_bytes);
   output_of(a, 4, word_of(a, 5));
-  if (usable(a)) sim_values_read(in, (uint64_t)(uintptr_t)in, in_bytes); /* other ranks read them, too */
+  if (usable(a) && in_bytes != 0)
+    sim_values_read(in, (uint64_t)(uintptr_t)in, in_bytes); /* other ranks read them, too */
   if (usable(a) && function) function(argument);
 }
 
