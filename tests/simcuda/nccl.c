@@ -6,6 +6,7 @@
 #include "../sim/program.h"
 #include "nccl_calls.h"
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 #define COUNT 1000
@@ -417,10 +418,19 @@ static void case_killed_later(void) {
   CHECK(cuStreamSynchronize(stream));
 }
 
+/* Both give up, and their devices have nothing left to do. */
+static void case_aborted(void) {
+  connect_ranks();
+  NCCL(ncclAllReduce((void *)in, (void *)out, COUNT, ncclFloat32, ncclSum, comm, stream));
+  NCCL(ncclCommAbort(comm));
+  CHECK(cuCtxSynchronize());
+}
+
 static const struct {
   const char *name;
   void (*run)(void);
 } cases[] = {
+    {"aborted", case_aborted},
     {"values", case_values},
     {"bound", case_bound},
     {"misuse", case_misuse},
@@ -440,6 +450,7 @@ int main(int argc, char **argv) {
   pid_t child = fork();
   if (child == 0) {
     setsid(); /* as torchrun starts ranks */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     rank = 1;
   }
   for (unsigned i = 0; argc > 1 && i < sizeof cases / sizeof *cases; i++)

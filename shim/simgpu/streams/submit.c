@@ -37,7 +37,7 @@ static void wait_for_ring(void) {
 }
 
 static bool takes_place(unsigned op) {
-  return op != SIM_OP_OPEN && op != SIM_OP_RELEASE;
+  return op != SIM_OP_OPEN && op != SIM_OP_RELEASE && op != SIM_OP_DISBAND;
 }
 
 /* Writes one command; its sequence number in the stream is returned. */
