@@ -5,14 +5,23 @@
 #include "simcuda/cudart/runtime.h"
 #include <pthread.h>
 
+#define SC_ZERO_READS "vgpuSimulatedZeroReads" /* simgpu/process/values.h */
+
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static cudaError_t start_error = cudaErrorInsufficientDriver;
 static CUcontext primaries[SC_DEVICES_MAX]; /* retained ones; each under the driver's own lock, see below */
 static __thread int thread_device;
 
+/* The simulated driver is asked for zeros instead of what memory held before a kernel that computes nothing. */
 static void start(void) {
   const struct sc_driver *driver = sc_driver();
-  if (driver != NULL) start_error = (cudaError_t)driver->cuInit(0);
+  CUdriverProcAddressQueryResult status;
+  void (*ask_for_zeros)(void) = NULL;
+  if (driver == NULL) return;
+  start_error = (cudaError_t)driver->cuInit(0);
+  if (start_error != cudaSuccess) return;
+  driver->cuGetProcAddress_v2(SC_ZERO_READS, (void **)&ask_for_zeros, CUDA_VERSION, 0, &status);
+  if (ask_for_zeros != NULL) ask_for_zeros();
 }
 
 cudaError_t sc_start(const struct sc_driver **ret_driver) {

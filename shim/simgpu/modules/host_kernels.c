@@ -8,6 +8,7 @@
 #include "simgpu/images/image.h"
 #include "simgpu/modules/condition.h"
 #include "simgpu/modules/model.h"
+#include "simgpu/process/values.h"
 #include <errno.h>
 #include <string.h>
 
@@ -96,6 +97,17 @@ static void *array_of(struct arguments *a, int index, uint64_t count) {
   return (void *)(uintptr_t)address;
 }
 
+static bool usable(const struct arguments *a) {
+  return !a->wrong && !a->fault && !a->poor;
+}
+
+/* One that is written. */
+static void *output_of(struct arguments *a, int index, uint64_t count) {
+  void *array = array_of(a, index, count);
+  if (usable(a)) sim_values_write((uint64_t)(uintptr_t)array, count * type_bytes[a->rule->type]);
+  return array;
+}
+
 /* One body for the three element types. */
 #define FOR_TYPE(a, ...)                                                                                               \
   switch ((a)->rule->type) {                                                                                           \
@@ -113,28 +125,24 @@ static void *array_of(struct arguments *a, int index, uint64_t count) {
   } break;                                                                                                             \
   }
 
-static bool usable(const struct arguments *a) {
-  return !a->wrong && !a->fault && !a->poor;
-}
-
 static void run_fill(struct arguments *a) { /* n, value, out */
   uint64_t n = count_of(a, 0);
   double value = scalar_of(a, 1);
-  void *out = array_of(a, 2, n);
+  void *out = output_of(a, 2, n);
   if (!usable(a)) return;
   FOR_TYPE(a, element *o = out; for (uint64_t i = 0; i < n; i++) o[i] = (element)value;)
 }
 
 static void run_copy(struct arguments *a) { /* n, in, out */
   uint64_t n = count_of(a, 0);
-  void *in = array_of(a, 1, n), *out = array_of(a, 2, n);
+  void *in = array_of(a, 1, n), *out = output_of(a, 2, n);
   if (usable(a)) memmove(out, in, n * type_bytes[a->rule->type]);
 }
 
 static void run_saxpy(struct arguments *a) { /* n, a, x, y: y = a * x + y */
   uint64_t n = count_of(a, 0);
   double factor = scalar_of(a, 1);
-  void *x = array_of(a, 2, n), *y = array_of(a, 3, n);
+  void *x = array_of(a, 2, n), *y = output_of(a, 3, n);
   if (!usable(a)) return;
   FOR_TYPE(a, element *px = x; element *py = y; element f = (element)factor;
            for (uint64_t i = 0; i < n; i++) py[i] = f * px[i] + py[i];)
@@ -142,7 +150,7 @@ static void run_saxpy(struct arguments *a) { /* n, a, x, y: y = a * x + y */
 
 static void run_reduce(struct arguments *a) { /* n, in, out: out[0] = sum of in */
   uint64_t n = count_of(a, 0);
-  void *in = array_of(a, 1, n), *out = array_of(a, 2, 1);
+  void *in = array_of(a, 1, n), *out = output_of(a, 2, 1);
   if (!usable(a)) return;
   double sum = 0;
   FOR_TYPE(a, element *pi = in; for (uint64_t i = 0; i < n; i++) sum += pi[i]; *(element *)out = (element)sum;)
@@ -152,7 +160,7 @@ static void run_gemm(struct arguments *a) { /* m, n, k, A[m,k], B[k,n], C[m,n]: 
   uint64_t m = count_of(a, 0), n = count_of(a, 1), k = count_of(a, 2);
   if (m > UINT32_MAX || n > UINT32_MAX || k > UINT32_MAX) a->fault = true;
   if (!usable(a)) return;
-  void *left = array_of(a, 3, m * k), *right = array_of(a, 4, k * n), *out = array_of(a, 5, m * n);
+  void *left = array_of(a, 3, m * k), *right = array_of(a, 4, k * n), *out = output_of(a, 5, m * n);
   if (!usable(a)) return;
   FOR_TYPE(
       a, element *pa = left; element *pb = right; element *pc = out;

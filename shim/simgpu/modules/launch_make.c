@@ -11,6 +11,7 @@
 #include "simgpu/process/current.h"
 #include "simgpu/process/notice.h"
 #include "simgpu/process/process.h"
+#include "simgpu/process/values.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,11 +99,19 @@ static bool range_usable(uint64_t address, uint64_t bytes, bool *ret_on_device) 
   return bytes <= allocation.bytes && address - allocation.base <= allocation.bytes - bytes;
 }
 
+/* Kernels of a rule without a computation are made for their length alone, but for those of libraries. */
+static bool should_compute(const struct sim_model_rule *rule) {
+  return rule->host != NULL || rule->ns_arg >= 0 || sim_model_is_default(rule);
+}
+
 CUresult sim_launch_compute(const struct sim_launch *launch) {
   const struct sim_function *function = launch->function;
   if (SIM_STRICT && launch->params != NULL) sim_strict_words(launch->params, launch->param_bytes);
   if (function->rule->fault != CUDA_SUCCESS) return function->rule->fault;
-  if (function->rule->host == NULL || launch->params == NULL) return CUDA_SUCCESS;
+  if (function->rule->host == NULL || launch->params == NULL) {
+    if (should_compute(function->rule)) sim_values_kernel();
+    return CUDA_SUCCESS;
+  }
   int result = sim_host_run(function->rule, &function->kernel, launch->params, range_usable);
   if (result == -EFAULT) return CUDA_ERROR_ILLEGAL_ADDRESS;
   if (result == -ENOMEM) return CUDA_ERROR_OUT_OF_MEMORY;

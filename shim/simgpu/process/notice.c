@@ -58,3 +58,13 @@ void sim_notify_of_kernel(const char *name) {
           " real\n",
           shown);
 }
+
+void sim_notify_of_zeros_only(void) {
+  __atomic_store_n(&sim_has_notified, true, __ATOMIC_RELAXED);
+}
+
+void sim_notify_of_zeros(void) {
+  static atomic_flag told = ATOMIC_FLAG_INIT;
+  if (!atomic_flag_test_and_set(&told))
+    fputs("vgpu: SIMULATED: kernels compute nothing; results are zeros\n", stderr);
+}
