@@ -124,12 +124,6 @@ def losses() -> None:
 
 
 def attention() -> None:
-    everything = (
-        SDPBackend.CUDNN_ATTENTION,
-        SDPBackend.FLASH_ATTENTION,
-        SDPBackend.EFFICIENT_ATTENTION,
-        SDPBackend.MATH,
-    )
     for backend, is_causal, is_masked, dropout, heads, keys in itertools.product(
         BACKENDS, (False, True), (False, True), (0.0, 0.125), (8, 2), (64, 96)
     ):
