@@ -1,9 +1,9 @@
 """The CUDA libraries of the simulated device: which there are, and what is generated of the names that programs import.
 
 A library exports what its folder under shim/simcuda/ defines (SC_PUBLIC, and SC_DEFINE... of a family), and a function
-that says "not supported" for every other name that a version of PyTorch imports: shim/simcuda/names/ holds those names
-as `nm -D --undefined-only` prints them. Python loads extensions with RTLD_NOW, so each name must exist, whether it is
-called or not.
+that says "not supported" for every other name that programs import: shim/simcuda/names/ holds those of versions of
+PyTorch, as `nm -D --undefined-only` prints them, and the runtime's public ones. Python loads extensions with RTLD_NOW,
+so each name must exist, whether it is called or not.
 """
 
 from __future__ import annotations

@@ -4,7 +4,9 @@
 
 /* clang-format off */
 #define SC_DRIVER_NAMES(X) \
+  X(cuArray3DCreate_v2) \
   X(cuArray3DGetDescriptor_v2) \
+  X(cuArrayDestroy) \
   X(cuCtxDisablePeerAccess) \
   X(cuCtxEnablePeerAccess) \
   X(cuCtxGetCacheConfig) \
@@ -22,16 +24,19 @@
   X(cuDeviceGetByPCIBusId) \
   X(cuDeviceGetCount) \
   X(cuDeviceGetDefaultMemPool) \
+  X(cuDeviceGetGraphMemAttribute) \
   X(cuDeviceGetMemPool) \
   X(cuDeviceGetName) \
   X(cuDeviceGetP2PAttribute) \
   X(cuDeviceGetPCIBusId) \
   X(cuDeviceGetUuid_v2) \
+  X(cuDeviceGraphMemTrim) \
   X(cuDevicePrimaryCtxGetState) \
   X(cuDevicePrimaryCtxRelease_v2) \
   X(cuDevicePrimaryCtxReset_v2) \
   X(cuDevicePrimaryCtxRetain) \
   X(cuDevicePrimaryCtxSetFlags_v2) \
+  X(cuDeviceSetGraphMemAttribute) \
   X(cuDeviceSetMemPool) \
   X(cuDeviceTotalMem_v2) \
   X(cuDriverGetVersion) \
@@ -43,20 +48,68 @@
   X(cuEventRecordWithFlags) \
   X(cuEventSynchronize) \
   X(cuGetProcAddress_v2) \
+  X(cuGraphAddChildGraphNode) \
+  X(cuGraphAddDependencies_v2) \
+  X(cuGraphAddEmptyNode) \
+  X(cuGraphAddEventRecordNode) \
+  X(cuGraphAddEventWaitNode) \
+  X(cuGraphAddHostNode) \
+  X(cuGraphAddKernelNode_v2) \
+  X(cuGraphAddMemAllocNode) \
+  X(cuGraphAddMemFreeNode) \
+  X(cuGraphAddMemcpyNode) \
+  X(cuGraphAddMemsetNode) \
   X(cuGraphAddNode_v2) \
+  X(cuGraphChildGraphNodeGetGraph) \
+  X(cuGraphClone) \
   X(cuGraphConditionalHandleCreate) \
   X(cuGraphCreate) \
   X(cuGraphDebugDotPrint) \
   X(cuGraphDestroy) \
+  X(cuGraphDestroyNode) \
+  X(cuGraphEventRecordNodeGetEvent) \
+  X(cuGraphEventRecordNodeSetEvent) \
+  X(cuGraphEventWaitNodeGetEvent) \
+  X(cuGraphEventWaitNodeSetEvent) \
+  X(cuGraphExecChildGraphNodeSetParams) \
   X(cuGraphExecDestroy) \
+  X(cuGraphExecEventRecordNodeSetEvent) \
+  X(cuGraphExecEventWaitNodeSetEvent) \
+  X(cuGraphExecGetFlags) \
+  X(cuGraphExecHostNodeSetParams) \
+  X(cuGraphExecKernelNodeSetParams_v2) \
+  X(cuGraphExecMemcpyNodeSetParams) \
+  X(cuGraphExecMemsetNodeSetParams) \
   X(cuGraphExecNodeSetParams) \
+  X(cuGraphExecUpdate_v2) \
+  X(cuGraphGetEdges_v2) \
   X(cuGraphGetNodes) \
   X(cuGraphGetRootNodes) \
+  X(cuGraphHostNodeGetParams) \
+  X(cuGraphHostNodeSetParams) \
   X(cuGraphInstantiateWithFlags) \
+  X(cuGraphInstantiateWithParams) \
+  X(cuGraphKernelNodeCopyAttributes) \
+  X(cuGraphKernelNodeGetAttribute) \
+  X(cuGraphKernelNodeGetParams_v2) \
+  X(cuGraphKernelNodeSetAttribute) \
+  X(cuGraphKernelNodeSetParams_v2) \
   X(cuGraphLaunch) \
+  X(cuGraphMemAllocNodeGetParams) \
+  X(cuGraphMemFreeNodeGetParams) \
+  X(cuGraphMemcpyNodeSetParams) \
+  X(cuGraphMemsetNodeGetParams) \
+  X(cuGraphMemsetNodeSetParams) \
+  X(cuGraphNodeFindInClone) \
   X(cuGraphNodeGetDependencies_v2) \
+  X(cuGraphNodeGetDependentNodes_v2) \
+  X(cuGraphNodeGetEnabled) \
   X(cuGraphNodeGetType) \
+  X(cuGraphNodeSetEnabled) \
   X(cuGraphNodeSetParams) \
+  X(cuGraphReleaseUserObject) \
+  X(cuGraphRemoveDependencies_v2) \
+  X(cuGraphRetainUserObject) \
   X(cuGraphUpload) \
   X(cuInit) \
   X(cuIpcCloseMemHandle) \
@@ -82,6 +135,7 @@
   X(cuLibraryLoadData) \
   X(cuLibraryLoadFromFile) \
   X(cuLibraryUnload) \
+  X(cuMemAdvise_v2) \
   X(cuMemAllocAsync) \
   X(cuMemAllocFromPoolAsync) \
   X(cuMemAllocManaged) \
@@ -98,11 +152,17 @@
   X(cuMemHostUnregister) \
   X(cuMemPoolCreate) \
   X(cuMemPoolDestroy) \
+  X(cuMemPoolExportPointer) \
+  X(cuMemPoolExportToShareableHandle) \
   X(cuMemPoolGetAccess) \
   X(cuMemPoolGetAttribute) \
+  X(cuMemPoolImportFromShareableHandle) \
+  X(cuMemPoolImportPointer) \
   X(cuMemPoolSetAccess) \
   X(cuMemPoolSetAttribute) \
   X(cuMemPoolTrimTo) \
+  X(cuMemPrefetchAsync_v2) \
+  X(cuMemRangeGetAttribute) \
   X(cuMemcpy) \
   X(cuMemcpy2DAsync_v2) \
   X(cuMemcpy2DUnaligned_v2) \
@@ -149,7 +209,10 @@
   X(cuStreamWaitEvent) \
   X(cuStreamWaitValue64_v2) \
   X(cuStreamWriteValue64_v2) \
-  X(cuThreadExchangeStreamCaptureMode)
+  X(cuThreadExchangeStreamCaptureMode) \
+  X(cuUserObjectCreate) \
+  X(cuUserObjectRelease) \
+  X(cuUserObjectRetain)
 /* clang-format on */
 
 #endif

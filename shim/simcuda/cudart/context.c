@@ -1,15 +1,15 @@
 /*
- * context.c - the runtime's devices and contexts: each thread has a device, whose primary context becomes current at the
- * first call that needs one. A context that the program made current through the driver counts instead.
+ * context.c - the runtime's devices and contexts: each thread has a device, whose primary context becomes current at
+ * the first call that needs one. A context that the program made current through the driver counts instead.
  */
-#include "simcuda/cudart/runtime.h"
+#include "simcuda/cudart/registry.h"
 #include <pthread.h>
 
 #define SC_ZERO_READS "vgpuSimulatedZeroReads" /* simgpu/process/values.h */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static cudaError_t start_error = cudaErrorInsufficientDriver;
-static CUcontext primaries[SC_DEVICES_MAX]; /* retained ones; each under the driver's own lock, see below */
+static CUcontext primaries[SC_DEVICES_MAX]; /* retained ones */
 static __thread int thread_device;
 
 /* The simulated driver is asked for zeros instead of what memory held before a kernel that computes nothing. */
@@ -88,7 +88,8 @@ SC_PUBLIC cudaError_t cudaInitDevice(int device, unsigned device_flags, unsigned
   CUcontext context;
   cudaError_t error = sc_start(&driver);
   if (error == cudaSuccess && flags > 1) error = cudaErrorInvalidValue;
-  if (error == cudaSuccess && flags == 1) error = (cudaError_t)driver->cuDevicePrimaryCtxSetFlags_v2(device, device_flags);
+  if (error == cudaSuccess && flags == 1)
+    error = (cudaError_t)driver->cuDevicePrimaryCtxSetFlags_v2(device, device_flags);
   if (error == cudaSuccess) error = sc_primary_context(driver, device, &context);
   return sc_end(error);
 }
@@ -121,8 +122,10 @@ SC_PUBLIC cudaError_t cudaDeviceReset(void) {
   cudaError_t error = sc_start(&driver);
   if (error == cudaSuccess) error = sc_current_device(driver, &device);
   if (error != cudaSuccess) return sc_end(error);
-  if (device < SC_DEVICES_MAX && __atomic_exchange_n(&primaries[device], NULL, __ATOMIC_ACQ_REL) != NULL)
+  if (device >= SC_DEVICES_MAX) return sc_end(cudaErrorInvalidDevice);
+  if (__atomic_exchange_n(&primaries[device], NULL, __ATOMIC_ACQ_REL) != NULL)
     driver->cuDevicePrimaryCtxRelease_v2(device);
+  sc_forget_variables(device);
   error = (cudaError_t)driver->cuDevicePrimaryCtxReset_v2(device);
   if (error == cudaSuccess) error = (cudaError_t)driver->cuCtxSetCurrent(NULL);
   return sc_end(error);

@@ -1,5 +1,6 @@
-/* copy.c - copies of bytes and rows, also of variables, and fills. */
-#include "simcuda/cudart/registry.h"
+/* copy.c - copies of bytes and rows, and fills. */
+#include "simcuda/cudart/copy.h"
+#include "simcuda/cudart/runtime.h"
 
 static bool is_kind(enum cudaMemcpyKind kind) {
   return kind <= cudaMemcpyDefault;
@@ -120,69 +121,26 @@ SC_PUBLIC cudaError_t cudaMemset2DAsync(void *pointer, size_t pitch, int value, 
   return SC_CALL(cuMemsetD2D8Async, (CUdeviceptr)pointer, pitch, (unsigned char)value, width, height, stream);
 }
 
-/* ---- variables ---- */
-
-static cudaError_t locate(const void *symbol, size_t offset, size_t bytes, void **ret_pointer) {
+/* A box is filled row by row where its rows do not follow each other, slice by slice at most. */
+static cudaError_t fill_box(struct cudaPitchedPtr box, int value, struct cudaExtent extent, CUstream stream) {
   const struct sc_driver *driver;
-  CUdeviceptr address;
-  size_t all_bytes;
+  size_t slice, rows;
+  if (extent.width > box.pitch || extent.height > box.ysize) return cudaErrorInvalidValue;
+  if (__builtin_mul_overflow(box.pitch, box.ysize, &slice)) return cudaErrorInvalidValue;
+  if (__builtin_mul_overflow(extent.height, extent.depth, &rows)) return cudaErrorInvalidValue;
+  bool is_whole = extent.height == box.ysize;
   cudaError_t error = sc_enter(&driver);
-  if (error == cudaSuccess) error = sc_find_variable(driver, symbol, &address, &all_bytes);
-  if (error != cudaSuccess) return sc_end(error);
-  if (offset > all_bytes || bytes > all_bytes - offset) return sc_end(cudaErrorInvalidValue);
-  *ret_pointer = (void *)(address + offset);
-  return cudaSuccess;
+  for (size_t z = 0; z < (is_whole ? 1 : extent.depth) && rows != 0 && error == cudaSuccess; z++)
+    error = (cudaError_t)driver->cuMemsetD2D8Async((CUdeviceptr)box.ptr + z * slice, box.pitch, (unsigned char)value,
+                                                   extent.width, is_whole ? rows : extent.height, stream);
+  return error;
 }
 
-SC_PUBLIC cudaError_t cudaGetSymbolAddress(void **ret_pointer, const void *symbol) {
-  if (ret_pointer == NULL) return sc_end(cudaErrorInvalidValue);
-  return locate(symbol, 0, 0, ret_pointer);
+SC_PUBLIC cudaError_t cudaMemset3D(struct cudaPitchedPtr box, int value, struct cudaExtent extent) {
+  return sc_end(fill_box(box, value, extent, NULL));
 }
 
-SC_PUBLIC cudaError_t cudaGetSymbolSize(size_t *ret_bytes, const void *symbol) {
-  const struct sc_driver *driver;
-  CUdeviceptr address;
-  cudaError_t error = sc_enter(&driver);
-  if (error == cudaSuccess && ret_bytes == NULL) error = cudaErrorInvalidValue;
-  return sc_end(error == cudaSuccess ? sc_find_variable(driver, symbol, &address, ret_bytes) : error);
-}
-
-static bool leads_to_device(enum cudaMemcpyKind kind) {
-  return kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice || kind == cudaMemcpyDefault;
-}
-
-static bool leads_from_device(enum cudaMemcpyKind kind) {
-  return kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice || kind == cudaMemcpyDefault;
-}
-
-SC_PUBLIC cudaError_t cudaMemcpyToSymbol(const void *symbol, const void *from, size_t bytes, size_t offset,
-                                         enum cudaMemcpyKind kind) {
-  void *to;
-  if (!leads_to_device(kind)) return sc_end(cudaErrorInvalidMemcpyDirection);
-  cudaError_t error = locate(symbol, offset, bytes, &to);
-  return error == cudaSuccess ? cudaMemcpy(to, from, bytes, kind) : error;
-}
-
-SC_PUBLIC cudaError_t cudaMemcpyToSymbolAsync(const void *symbol, const void *from, size_t bytes, size_t offset,
-                                              enum cudaMemcpyKind kind, CUstream stream) {
-  void *to;
-  if (!leads_to_device(kind)) return sc_end(cudaErrorInvalidMemcpyDirection);
-  cudaError_t error = locate(symbol, offset, bytes, &to);
-  return error == cudaSuccess ? cudaMemcpyAsync(to, from, bytes, kind, stream) : error;
-}
-
-SC_PUBLIC cudaError_t cudaMemcpyFromSymbol(void *to, const void *symbol, size_t bytes, size_t offset,
-                                           enum cudaMemcpyKind kind) {
-  void *from;
-  if (!leads_from_device(kind)) return sc_end(cudaErrorInvalidMemcpyDirection);
-  cudaError_t error = locate(symbol, offset, bytes, &from);
-  return error == cudaSuccess ? cudaMemcpy(to, from, bytes, kind) : error;
-}
-
-SC_PUBLIC cudaError_t cudaMemcpyFromSymbolAsync(void *to, const void *symbol, size_t bytes, size_t offset,
-                                                enum cudaMemcpyKind kind, CUstream stream) {
-  void *from;
-  if (!leads_from_device(kind)) return sc_end(cudaErrorInvalidMemcpyDirection);
-  cudaError_t error = locate(symbol, offset, bytes, &from);
-  return error == cudaSuccess ? cudaMemcpyAsync(to, from, bytes, kind, stream) : error;
+SC_PUBLIC cudaError_t cudaMemset3DAsync(struct cudaPitchedPtr box, int value, struct cudaExtent extent,
+                                        CUstream stream) {
+  return sc_end(fill_box(box, value, extent, stream));
 }

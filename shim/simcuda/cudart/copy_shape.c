@@ -1,7 +1,7 @@
 /* copy_shape.c - see copy_shape.h; and the copies themselves. A box is counted in bytes, or in elements of an array. */
 #include "simcuda/cudart/copy_shape.h"
 
-static size_t format_bytes(CUarray_format format) {
+size_t sc_format_bytes(CUarray_format format) {
   switch (format) {
   case CU_AD_FORMAT_UNSIGNED_INT8:
   case CU_AD_FORMAT_SIGNED_INT8:
@@ -23,7 +23,7 @@ static cudaError_t measure_element(const struct sc_driver *driver, CUarray array
   CUDA_ARRAY3D_DESCRIPTOR descriptor;
   cudaError_t error = (cudaError_t)driver->cuArray3DGetDescriptor_v2(&descriptor, array);
   if (error != cudaSuccess) return error;
-  *ret_bytes = format_bytes(descriptor.Format) * descriptor.NumChannels;
+  *ret_bytes = sc_format_bytes(descriptor.Format) * descriptor.NumChannels;
   return *ret_bytes == 0 ? cudaErrorInvalidValue : cudaSuccess;
 }
 

@@ -56,6 +56,13 @@ struct cudaMemcpy3DParms {
   enum cudaMemcpyKind kind;
 };
 
+enum { cudaChannelFormatKindSigned, cudaChannelFormatKindUnsigned, cudaChannelFormatKindFloat };
+
+/* Bits of each channel, and one of their kinds. */
+struct cudaChannelFormatDesc {
+  int x, y, z, w, f;
+};
+
 struct cudaPointerAttributes {
   enum cudaMemoryType type;
   int device;

@@ -145,7 +145,8 @@ SC_PUBLIC cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *ret_propert
   struct cudaDeviceProp properties = {0};
   cudaError_t error = sc_start(&driver);
   if (error == cudaSuccess && ret_properties == NULL) error = cudaErrorInvalidValue;
-  if (error == cudaSuccess) error = (cudaError_t)driver->cuDeviceGetName(properties.name, sizeof properties.name, device);
+  if (error == cudaSuccess)
+    error = (cudaError_t)driver->cuDeviceGetName(properties.name, sizeof properties.name, device);
   if (error == cudaSuccess) error = (cudaError_t)driver->cuDeviceGetUuid_v2(&properties.uuid, device);
   if (error == cudaSuccess) error = (cudaError_t)driver->cuDeviceTotalMem_v2(&properties.totalGlobalMem, device);
   if (error != cudaSuccess) return sc_end(error);

@@ -110,8 +110,8 @@ SC_PUBLIC cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int
   cudaError_t error = sc_enter(&driver);
   if (error == cudaSuccess) error = sc_find_function(driver, name, &function);
   if (error == cudaSuccess)
-    error = (cudaError_t)driver->cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(ret_blocks, function,
-                                                                                      block_threads, shared_bytes, flags);
+    error = (cudaError_t)driver->cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+        ret_blocks, function, block_threads, shared_bytes, flags);
   return sc_end(error);
 }
 

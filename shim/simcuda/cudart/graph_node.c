@@ -2,27 +2,9 @@
  * graph_node.c - nodes of any kind, from parameters in the runtime's form. The driver's form is the same but for
  * kernels, which the runtime names by their host functions, copies, and what works in a context.
  */
+#include "simcuda/cudart/graph_node.h"
 #include "simcuda/cudart/copy_shape.h"
-#include "simcuda/cudart/registry.h"
 #include <string.h>
-
-static cudaError_t read_kernel(const struct sc_driver *driver, const struct cudaKernelNodeParams *from,
-                               CUDA_KERNEL_NODE_PARAMS_v3 *ret_params) {
-  CUkernel kernel;
-  cudaError_t error = sc_find_kernel(driver, from->func, &kernel);
-  if (error != cudaSuccess) return error;
-  *ret_params = (CUDA_KERNEL_NODE_PARAMS_v3){.func = (CUfunction)kernel,
-                                             .gridDimX = from->gridDim.x,
-                                             .gridDimY = from->gridDim.y,
-                                             .gridDimZ = from->gridDim.z,
-                                             .blockDimX = from->blockDim.x,
-                                             .blockDimY = from->blockDim.y,
-                                             .blockDimZ = from->blockDim.z,
-                                             .sharedMemBytes = from->sharedMemBytes,
-                                             .kernelParams = from->kernelParams,
-                                             .extra = from->extra};
-  return cudaSuccess;
-}
 
 static cudaError_t read_params(const struct sc_driver *driver, const struct cudaGraphNodeParams *from,
                                CUgraphNodeParams *ret_params) {
@@ -33,7 +15,7 @@ static cudaError_t read_params(const struct sc_driver *driver, const struct cuda
   memcpy(ret_params, from, sizeof *from);
   switch (from->type) {
   case CU_GRAPH_NODE_TYPE_KERNEL:
-    return read_kernel(driver, &from->kernel, &ret_params->kernel);
+    return sc_read_kernel_node(driver, &from->kernel, &ret_params->kernel);
   case CU_GRAPH_NODE_TYPE_MEMCPY:
     ret_params->memcpy = (CUDA_MEMCPY_NODE_PARAMS){.flags = from->memcpy.flags, .copyCtx = context};
     return sc_read_copy(driver, &from->memcpy.copyParams, &ret_params->memcpy.copyParams);

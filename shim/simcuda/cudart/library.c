@@ -31,8 +31,7 @@ SC_PUBLIC cudaError_t cudaLibraryEnumerateKernels(CUkernel *ret_kernels, unsigne
   return SC_CALL(cuLibraryEnumerateKernels, ret_kernels, count, library);
 }
 
-SC_PUBLIC cudaError_t cudaLibraryGetGlobal(void **ret_pointer, size_t *ret_bytes, CUlibrary library,
-                                           const char *name) {
+SC_PUBLIC cudaError_t cudaLibraryGetGlobal(void **ret_pointer, size_t *ret_bytes, CUlibrary library, const char *name) {
   return SC_CALL(cuLibraryGetGlobal, (CUdeviceptr *)ret_pointer, ret_bytes, library, name);
 }
 

@@ -88,11 +88,27 @@ SC_PUBLIC cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *ret
                                   CU_POINTER_ATTRIBUTE_HOST_POINTER};
   void *values[] = {&memory, &is_managed, &device, &device_pointer, &host_pointer};
   if (ret_attributes == NULL) return sc_end(cudaErrorInvalidValue);
-  cudaError_t error = SC_CALL(cuPointerGetAttributes, sizeof wanted / sizeof *wanted, wanted, values,
-                              (CUdeviceptr)pointer);
+  cudaError_t error =
+      SC_CALL(cuPointerGetAttributes, sizeof wanted / sizeof *wanted, wanted, values, (CUdeviceptr)pointer);
   if (error != cudaSuccess) return error;
   *ret_attributes = (struct cudaPointerAttributes){type_of(memory, is_managed), device, device_pointer, host_pointer};
   if (ret_attributes->type == cudaMemoryTypeUnregistered)
     *ret_attributes = (struct cudaPointerAttributes){.device = cudaInvalidDeviceId, .hostPointer = (void *)pointer};
   return cudaSuccess;
+}
+
+/* ---- hints about managed memory ---- */
+
+SC_PUBLIC cudaError_t cudaMemPrefetchAsync(const void *pointer, size_t bytes, CUmemLocation location, unsigned flags,
+                                           CUstream stream) {
+  return SC_CALL(cuMemPrefetchAsync_v2, (CUdeviceptr)pointer, bytes, location, flags, stream);
+}
+
+SC_PUBLIC cudaError_t cudaMemAdvise(const void *pointer, size_t bytes, CUmem_advise advice, CUmemLocation location) {
+  return SC_CALL(cuMemAdvise_v2, (CUdeviceptr)pointer, bytes, advice, location);
+}
+
+SC_PUBLIC cudaError_t cudaMemRangeGetAttribute(void *ret_data, size_t data_bytes, CUmem_range_attribute attribute,
+                                               const void *pointer, size_t bytes) {
+  return SC_CALL(cuMemRangeGetAttribute, ret_data, data_bytes, attribute, (CUdeviceptr)pointer, bytes);
 }

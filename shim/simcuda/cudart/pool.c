@@ -53,3 +53,23 @@ SC_PUBLIC cudaError_t cudaMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessD
 SC_PUBLIC cudaError_t cudaMemPoolGetAccess(CUmemAccess_flags *ret_flags, CUmemoryPool pool, CUmemLocation *location) {
   return SC_CALL(cuMemPoolGetAccess, ret_flags, pool, location);
 }
+
+/* ---- pools of other processes ---- */
+
+SC_PUBLIC cudaError_t cudaMemPoolExportToShareableHandle(void *ret_handle, CUmemoryPool pool,
+                                                         CUmemAllocationHandleType type, unsigned flags) {
+  return SC_CALL(cuMemPoolExportToShareableHandle, ret_handle, pool, type, flags);
+}
+
+SC_PUBLIC cudaError_t cudaMemPoolImportFromShareableHandle(CUmemoryPool *ret_pool, void *handle,
+                                                           CUmemAllocationHandleType type, unsigned flags) {
+  return SC_CALL(cuMemPoolImportFromShareableHandle, ret_pool, handle, type, flags);
+}
+
+SC_PUBLIC cudaError_t cudaMemPoolExportPointer(CUmemPoolPtrExportData *ret_data, void *pointer) {
+  return SC_CALL(cuMemPoolExportPointer, ret_data, (CUdeviceptr)pointer);
+}
+
+SC_PUBLIC cudaError_t cudaMemPoolImportPointer(void **ret_pointer, CUmemoryPool pool, CUmemPoolPtrExportData *data) {
+  return SC_CALL(cuMemPoolImportPointer, (CUdeviceptr *)ret_pointer, pool, data);
+}

@@ -25,8 +25,8 @@ struct variable {
 /* A kernel or a variable, or a handle of a kernel. */
 struct entry {
   const void *key;
-  struct entry *next;    /* of its chain */
-  struct entry *sibling; /* of its binary */
+  struct entry *next;         /* of its chain */
+  struct entry *sibling;      /* of its binary */
   struct entry *kernel_entry; /* of a handle: the kernel's; else itself */
   struct binary *binary;
   const char *name;          /* the program's, as long as the binary is registered */
@@ -107,9 +107,9 @@ SC_PUBLIC void __cudaUnregisterFatBinary(void **handle) {
   free(binary);
 }
 
-SC_PUBLIC void __cudaRegisterFunction(void **handle, const char *host_function, char *device_function,
-                                      const char *name, int thread_limit, void *thread_id, void *block_id,
-                                      dim3 *block, dim3 *grid, int *warp_size) {
+SC_PUBLIC void __cudaRegisterFunction(void **handle, const char *host_function, char *device_function, const char *name,
+                                      int thread_limit, void *thread_id, void *block_id, dim3 *block, dim3 *grid,
+                                      int *warp_size) {
   (void)device_function, (void)thread_limit, (void)thread_id, (void)block_id;
   (void)block, (void)grid, (void)warp_size; /* of emulation, which is no more */
   if (handle == NULL || name == NULL) return;
@@ -184,33 +184,55 @@ cudaError_t sc_find_function(const struct sc_driver *driver, const void *name, C
   return error == cudaSuccess ? (cudaError_t)driver->cuKernelGetFunction(ret_function, kernel) : error;
 }
 
-/* The image does not say: memory of the size that the stub says, full of zeros. A capture on this thread goes on. */
-static cudaError_t allocate_variable(const struct sc_driver *driver, struct variable *variable, CUdevice device) {
+const void *sc_name_of_kernel(CUkernel kernel) {
+  const void *name = kernel;
+  take_lock();
+  for (int i = 0; i < CHAINS && name == kernel; i++)
+    for (const struct entry *entry = chains[i]; entry != NULL; entry = entry->next)
+      if (entry->kernel == kernel) name = entry->key;
+  release_lock();
+  return name;
+}
+
+static cudaError_t allocate_bytes(const struct sc_driver *driver, const struct entry *entry, CUdeviceptr *ret_address) {
+  size_t bytes = entry->variable->bytes, image_bytes;
+  CUdeviceptr first_contents;
+  bool is_managed = entry->variable->host_pointer != NULL;
+  cudaError_t error = is_managed ? (cudaError_t)driver->cuMemAllocManaged(ret_address, bytes, CU_MEM_ATTACH_GLOBAL)
+                                 : (cudaError_t)driver->cuMemAlloc_v2(ret_address, bytes);
+  if (error != cudaSuccess) return error;
+  CUlibrary library = entry->binary->library;
+  if (driver->cuLibraryGetGlobal(&first_contents, &image_bytes, library, entry->name) == CUDA_SUCCESS)
+    return (cudaError_t)driver->cuMemcpy(*ret_address, first_contents, bytes < image_bytes ? bytes : image_bytes);
+  return (cudaError_t)driver->cuMemsetD8_v2(*ret_address, 0, bytes);
+}
+
+/* Where the image does not say where it lies: memory of the size that the stub says, with the contents that the image
+ * has for it, or zeros. One of a managed variable is for all devices. A capture on this thread goes on. */
+static cudaError_t allocate_variable(const struct sc_driver *driver, const struct entry *entry, CUdevice device,
+                                     CUdeviceptr *ret_address) {
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-  CUdeviceptr *address = &variable->address[variable->host_pointer != NULL ? 0 : device];
-  if (*address != 0) return cudaSuccess;
-  driver->cuThreadExchangeStreamCaptureMode(&mode);
-  cudaError_t error = variable->host_pointer != NULL
-                          ? (cudaError_t)driver->cuMemAllocManaged(address, variable->bytes, CU_MEM_ATTACH_GLOBAL)
-                          : (cudaError_t)driver->cuMemAlloc_v2(address, variable->bytes);
-  if (error == cudaSuccess) error = (cudaError_t)driver->cuMemsetD8_v2(*address, 0, variable->bytes);
-  driver->cuThreadExchangeStreamCaptureMode(&mode);
+  CUdeviceptr *address = &entry->variable->address[entry->variable->host_pointer != NULL ? 0 : device];
+  cudaError_t error = cudaSuccess;
+  if (*address == 0) {
+    driver->cuThreadExchangeStreamCaptureMode(&mode);
+    error = allocate_bytes(driver, entry, address);
+    driver->cuThreadExchangeStreamCaptureMode(&mode);
+  }
+  *ret_address = *address;
   return error;
 }
 
 static cudaError_t place_variable(const struct sc_driver *driver, struct entry *entry, CUdevice device,
                                   CUdeviceptr *ret_address) {
-  struct variable *variable = entry->variable;
   cudaError_t error = load(driver, entry->binary);
   size_t bytes;
   if (error != cudaSuccess) return error;
-  if (variable->host_pointer == NULL) {
+  if (entry->variable->host_pointer == NULL) {
     error = (cudaError_t)driver->cuLibraryGetGlobal(ret_address, &bytes, entry->binary->library, entry->name);
     if (error != cudaErrorSymbolNotFound) return error;
   }
-  error = allocate_variable(driver, variable, device);
-  if (error == cudaSuccess) *ret_address = variable->address[variable->host_pointer != NULL ? 0 : device];
-  return error;
+  return allocate_variable(driver, entry, device, ret_address);
 }
 
 cudaError_t sc_find_variable(const struct sc_driver *driver, const void *name, CUdeviceptr *ret_address,

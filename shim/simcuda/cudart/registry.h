@@ -14,6 +14,10 @@ cudaError_t sc_find_function(const struct sc_driver *driver, const void *name, C
 /* Where a registered variable lies on the current device. */
 cudaError_t sc_find_variable(const struct sc_driver *driver, const void *name, CUdeviceptr *ret_address,
                              size_t *ret_bytes);
+/* Where bytes of it lie: with a context, and the error kept, as an entry point does. */
+cudaError_t sc_locate_variable(const void *name, size_t offset, size_t bytes, void **ret_pointer);
+/* The host function of a kernel; the kernel itself, if it has none. */
+const void *sc_name_of_kernel(CUkernel kernel);
 /* What was allocated for variables on a device is gone with its context. */
 void sc_forget_variables(int device);
 

@@ -11,6 +11,7 @@
 #include "simgpu/modules/model.h"
 #include "simgpu/process/current.h"
 #include "simgpu/process/process.h"
+#include "simgpu/process/values.h"
 #include "simgpu/streams/stream.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -72,6 +73,7 @@ static CUresult place_globals(struct sim_module *module) {
     if (global->bytes == 0) continue;
     CUresult result = sim_memory_alloc(module->context, global->bytes, &module->globals[i]);
     if (result != CUDA_SUCCESS) return result;
+    sim_values_write(module->globals[i], global->bytes);
     if (global->contents != NULL) memcpy((void *)(uintptr_t)module->globals[i], global->contents, global->bytes);
   }
   return CUDA_SUCCESS;
@@ -150,6 +152,7 @@ CUresult sim_function_get(struct sim_function **list, struct sim_image *image, c
   function->kernel = *kernel;
   function->known_params = known;
   function->rule = sim_model_find(name);
+  function->name_bytes = sim_traffic_name_bytes(&function->rule->traffic, name);
   int free_shared = SIM_BLOCK_SHARED_BYTES - (int)kernel->shared_bytes;
   function->own_settings.dynamic_shared_bytes = free_shared > 0 ? free_shared : 0;
   function->own_settings.carveout = -1;

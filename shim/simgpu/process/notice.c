@@ -65,6 +65,5 @@ void sim_notify_of_zeros_only(void) {
 
 void sim_notify_of_zeros(void) {
   static atomic_flag told = ATOMIC_FLAG_INIT;
-  if (!atomic_flag_test_and_set(&told))
-    fputs("vgpu: SIMULATED: kernels compute nothing; results are zeros\n", stderr);
+  if (!atomic_flag_test_and_set(&told)) fputs("vgpu: SIMULATED: kernels compute nothing; results are zeros\n", stderr);
 }
