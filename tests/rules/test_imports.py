@@ -215,6 +215,7 @@ ALLOWED: dict[str, set[str]] = {
         "core.policy",
         "core.slices",
         "errors",
+        "predict",
         "simulate",
         "slurm",
         "userfiles",
