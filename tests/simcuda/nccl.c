@@ -5,6 +5,7 @@
  */
 #include "../sim/program.h"
 #include "nccl_calls.h"
+#include <pthread.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -418,6 +419,23 @@ static void case_killed_later(void) {
   CHECK(cuStreamSynchronize(stream));
 }
 
+static void *abort_soon(void *nothing) {
+  usleep(200000);
+  NCCL(ncclCommAbort(comm));
+  return nothing;
+}
+
+/* Rank 1 does not call; another thread of rank 0 ends the wait. */
+static void case_abort_of_a_wait(void) {
+  pthread_t thread;
+  connect_ranks();
+  if (rank == 1) sleep(1);
+  if (rank == 1) return;
+  TRUE(pthread_create(&thread, NULL, abort_soon, NULL) == 0);
+  NCCL_EXPECT(ncclInternalError, ncclAllReduce((void *)in, (void *)out, COUNT, ncclFloat32, ncclSum, comm, stream));
+  TRUE(pthread_join(thread, NULL) == 0);
+}
+
 /* Both give up, and their devices have nothing left to do. */
 static void case_aborted(void) {
   connect_ranks();
@@ -431,6 +449,7 @@ static const struct {
   void (*run)(void);
 } cases[] = {
     {"aborted", case_aborted},
+    {"abort_of_a_wait", case_abort_of_a_wait},
     {"values", case_values},
     {"bound", case_bound},
     {"misuse", case_misuse},

@@ -22,7 +22,7 @@ Run = Callable[..., str]
 @pytest.fixture(scope="session")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("nccl") / "nccl"
-    flags = ["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-iquote", str(ROOT / "shim")]
+    flags = ["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-iquote", str(ROOT / "shim")]
     linked = [f"-L{LIB}", "-l:libcuda.so.1", f"-L{LIB / 'SIMULATED'}", "-l:libnccl.so.2"]
     subprocess.run(["gcc", *flags, "-o", str(path), str(ROOT / "tests/simcuda/nccl.c"), *linked], check=True)
     return path
@@ -68,6 +68,6 @@ def test_a_rank_that_does_not_come_is_named(run: Run) -> None:
     run("late", VGPU_SIM_NCCL_WAIT_SECONDS="1")
 
 
-@pytest.mark.parametrize("case", ["killed", "killed_later", "aborted"])
+@pytest.mark.parametrize("case", ["killed", "killed_later", "aborted", "abort_of_a_wait"])
 def test_a_rank_that_is_gone_ends_what_others_do(run: Run, case: str) -> None:
     run(case)

@@ -71,10 +71,10 @@ static ncclResult_t launch(const struct ncclComm *comm, const CUkernel *kernel, 
 ncclResult_t sc_launch_publish(struct sc_operation *operation) {
   uint64_t input_bytes = sc_moved_send_bytes(operation);
   if (input_bytes == 0 && !operation->is_captured) {
-    sc_publish(operation);
+    sc_publish(operation, true);
     return operation->result;
   }
-  void (*function)(void *) = sc_publish;
+  void (*function)(void *, bool) = sc_publish;
   const void *input = operation->send;
   uint64_t output = 0, output_bytes = 0;
   void *params[] = {&function, &operation, &input, &input_bytes, &output, &output_bytes};
@@ -118,7 +118,7 @@ ncclResult_t sc_launch_finish(struct sc_operation *operation) {
   /* Those of graphs are numbered by themselves: they run again and again. */
   uint32_t number = (uint32_t)operation->number & 0x7fffffffu;
   if (operation->is_captured && !sc_is_pair(operation)) number = 0x80000000u | (uint32_t)comm->captured++;
-  void (*function)(void *) = sc_finish;
+  void (*function)(void *, bool) = sc_finish;
   uint64_t input = 0, input_bytes = 0, output_bytes = sc_moved_recv_bytes(operation);
   void *params[] = {&duration_ns, &devices, &number,      &group,           &function,
                     &operation,   &input,   &input_bytes, &operation->recv, &output_bytes};

@@ -51,8 +51,8 @@ uint64_t sc_moved_recv_bytes(const struct sc_operation *operation);
 bool sc_can_publish(const struct sc_operation *operation);
 bool sc_can_finish(const struct sc_operation *operation, uint32_t *ret_rank);
 /* The parts of it as the driver calls them when the kernels of it are submitted (launch.c); both wait where they must.
- */
-void sc_publish(void *operation);
-void sc_finish(void *operation);
+ * is_usable: the host has memory for the buffers; else no bytes of this rank are moved. */
+void sc_publish(void *operation, bool is_usable);
+void sc_finish(void *operation, bool is_usable);
 
 #endif
