@@ -40,7 +40,8 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, libraries in PROGRAMS.items():
         linked = [SIM / "libcuda.so.1", *(SIM / "SIMULATED" / library for library in libraries)]
         flags = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-iquote", "shim", "-iquote", "tests/simcuda"]
-        command = [*build_shim.compiler(), *flags, "-o", output / name, f"tests/simcuda/{name}.c", *linked]
+        command: list[str | Path] = [*build_shim.compiler(), *flags, "-o", output / name]
+        command += [f"tests/simcuda/{name}.c", *linked]
         subprocess.run(command, cwd=ROOT, check=True)
     return output
 
