@@ -145,7 +145,7 @@ def targets() -> dict[str, tuple[list[str], list[str]]]:
             ["-Wl,-soname,libnvidia-ml.so.1", "-Wl,-Bsymbolic", "-Wl,--version-script=shim/gen/nvml/libvgpu-ml.map"],
         ),
         "sim/libcuda.so.1": (
-            _parts("base/prim", "ledger/array_boxes", "gen/abi/entries")
+            _parts("base/prim", "ledger/array_boxes", "gen/abi/entries", "simcuda/common/devices")
             + _in(*(f"simgpu/{folder}" for folder in SIMGPU_FOLDERS), "gen/simgpu"),
             ["-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic", "-Wl,--version-script=shim/gen/simgpu/simgpu.map", "-lm"],
         ),

@@ -35,6 +35,9 @@ ALLOWED: dict[str, set[str]] = {
     "admission": {"abi", "arbiter", "base"},
     "job": set(),
     "runtime": set(),
+    # CUDA's libraries of the simulated device: on the driver API alone
+    "simcuda": {"gen/abi"},
+    "gen/simcuda": {"simcuda"},
     # the simulated device, from the ground up; process/process.h says what each folder is. Server and NVML share wire.h
     # and constants.h with the driver, and nothing else.
     "simgpu": set(),

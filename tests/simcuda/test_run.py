@@ -1,4 +1,4 @@
-"""How programs come to the simulated device's CUDA libraries: in slices, on a simulated device alone, in containers;
+"""How programs find the simulated device's CUDA libraries: in slices, on a simulated device alone, in containers;
 and never on a real device."""
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class TorchPeak:
-    """What PyTorch's allocator has had at most, of one process, as it says itself."""
+    """The most that PyTorch's allocator held in one process, as it says itself."""
 
     allocated_bytes: int
     reserved_bytes: int

@@ -3,10 +3,7 @@
 #include "simcuda/common/driver.h"
 #include <pthread.h>
 
-/* Found on an H200 with large products and copies: what good kernels reach of the data sheet. */
-#define FLOPS_PART 0.7
-#define BYTES_PART 0.8
-#define KERNEL_NS 2000.0 /* the shortest kernels */
+#define KERNEL_NS 2000.0 /* [assumed] what the shortest kernels take */
 #define LENGTH_MAX_NS 1e12
 #define DEVICES_MAX 64
 
@@ -45,8 +42,8 @@ uint64_t sc_estimate_on_ns(const struct sc_device_model *model, int sm_count, co
   double part = sm_count > 0 ? (double)sm_count / model->sm_count : 1;
   double memory_part = part < 1 ? part : 1; /* instances have fewer of both, and no device more memory than its model */
   enum sc_math math = cost->math < SC_MATH_KINDS ? cost->math : SC_MATH_FP32;
-  double flops_ns = cost->flops / (model->flops_per_ns[math] * part * FLOPS_PART);
-  double bytes_ns = cost->bytes / (model->bytes_per_ns * memory_part * BYTES_PART);
+  double flops_ns = cost->flops / (model->flops_per_ns[math] * part * SC_FLOPS_PART);
+  double bytes_ns = cost->bytes / (model->bytes_per_ns * memory_part * SC_BYTES_PART);
   double work_ns = flops_ns > bytes_ns ? flops_ns : bytes_ns;
   if (!(work_ns > 0)) work_ns = 0; /* also what is no number */
   return (uint64_t)(KERNEL_NS + (work_ns < LENGTH_MAX_NS ? work_ns : LENGTH_MAX_NS));

@@ -5,6 +5,10 @@
 #ifndef SC_DEVICES_H
 #define SC_DEVICES_H
 
+/* [assumed] What good kernels reach of those figures, for large products and copies. */
+#define SC_FLOPS_PART 0.7
+#define SC_BYTES_PART 0.8
+
 /* In what arithmetic a kernel works: the units that GPUs have. Half: of 16 bits, with sums of 32. */
 enum sc_math { SC_MATH_FP64, SC_MATH_FP32, SC_MATH_TF32, SC_MATH_HALF, SC_MATH_FP8, SC_MATH_INT8, SC_MATH_KINDS };
 

@@ -4,6 +4,9 @@
 #include <pthread.h>
 #include <stdio.h>
 
+/* As glibc_floor.h has it of other functions; that one is also for libvgpu.so, which has a dlopen of its own. */
+__asm__(".symver dlopen, dlopen@" VG_GLIBC_BASE);
+
 static struct sc_driver driver;
 static const struct sc_driver *loaded;
 static pthread_once_t once = PTHREAD_ONCE_INIT;

@@ -1,7 +1,6 @@
 /*
  * cudnn_abi.h - what programs and cuDNN 9 agree on in the calls that PyTorch makes: values of enumerations and layouts
- * of structures, under the public names. Descriptors are opaque to programs: tensors.h, convolution.h, recurrent.h and
- * graph.h have ours.
+ * of structures, under the public names. Descriptors are opaque to programs: descriptors.h and nodes.h have ours.
  */
 #ifndef SC_CUDNN_ABI_H
 #define SC_CUDNN_ABI_H

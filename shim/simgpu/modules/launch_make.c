@@ -2,6 +2,7 @@
  * launch_make.c - what a launch is: the function, its shape and a checked copy of its parameters; what it costs, and
  * what it computes. Called by modules/launch.c and by kernel nodes of graphs.
  */
+#include "simcuda/common/devices.h"
 #include "simgpu/arena/allocations.h"
 #include "simgpu/base/strict.h"
 #include "simgpu/images/image.h"
@@ -65,6 +66,8 @@ CUresult sim_launch_make(CUfunction handle, const unsigned grid[3], const unsign
   launch.param_bytes = function->kernel.param_bytes;
   memcpy(launch.grid, grid, sizeof launch.grid);
   memcpy(launch.block, block, sizeof launch.block);
+  struct sim_shape shape = {launch.grid, launch.block, params};
+  launch.traffic_bytes = sim_traffic_bytes(&function->rule->traffic, function->name_bytes, &shape);
   result = copy_params(function, params, extra, &launch.params);
   if (result == CUDA_SUCCESS) *ret_launch = launch;
   bool told = __atomic_load_n(&sim_has_notified, __ATOMIC_RELAXED) || !sim_model_is_default(function->rule);
@@ -83,11 +86,22 @@ static uint64_t read_ns_arg(const struct sim_launch *launch) {
   return duration_ns < SIM_NS_ARG_MAX ? duration_ns : SIM_NS_ARG_MAX;
 }
 
+/* The time that the device's memory takes for what the launch moves. */
+static uint64_t traffic_ns(const struct sim_launch *launch, const struct sim_device *device) {
+  if (launch->traffic_bytes == 0) return 0;
+  const struct sc_device_model *model = sc_find_device_model(device->name);
+  double part = device->sm_count < model->sm_count ? (double)device->sm_count / model->sm_count : 1;
+  double duration_ns = launch->traffic_bytes / (model->bytes_per_ns * SC_BYTES_PART * part);
+  return duration_ns < SIM_NS_ARG_MAX ? (uint64_t)duration_ns : SIM_NS_ARG_MAX;
+}
+
 uint64_t sim_launch_cost_of(const struct sim_launch *launch, const struct sim_context *context) {
+  const struct sim_device *device = sim_device(context->ordinal);
   uint64_t blocks = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
   uint64_t threads = (uint64_t)launch->block[0] * launch->block[1] * launch->block[2];
-  uint64_t resident = (uint64_t)sim_device(context->ordinal)->sm_count * SIM_SM_THREADS;
-  return sim_model_cost_ns(launch->function->rule, blocks, threads, resident) + read_ns_arg(launch);
+  uint64_t resident = (uint64_t)device->sm_count * SIM_SM_THREADS;
+  uint64_t duration_ns = sim_model_cost_ns(launch->function->rule, blocks, threads, resident);
+  return duration_ns + read_ns_arg(launch) + traffic_ns(launch, device);
 }
 
 /* Device, managed and registered host memory may be used by a kernel. */

@@ -1,8 +1,8 @@
 /*
- * model.c - reads kernels.model: one rule a line, `REGEX us=N wave_us=N [ns=I] [meet=N] [fault=CODE] [host=NAME.TYPE]
- * [args=I,J,...]`, the word `default` for the rule of all other kernels. Read once per process, at the first look-up of
- * a kernel. A line that cannot be understood is said on stderr and left out: this is a simulator's input, and the
- * program should continue.
+ * model.c - reads kernels.model: one rule a line, `REGEX us=N wave_us=N [ns=I] [bytes=A*B*...] [meet=N] [fault=CODE]
+ * [host=NAME.TYPE] [args=I,J,...]`, the word `default` for the rule of all other kernels. Read once per process, at the
+ * first look-up of a kernel. A line that cannot be understood is said on stderr and left out: this is a simulator's
+ * input, and the program should continue.
  */
 #define _GNU_SOURCE /* secure_getenv, dladdr */
 #include "simgpu/modules/model.h"
@@ -92,6 +92,7 @@ static const char *read_line(char *line) {
     if (strncmp(word, "us=", 3) == 0) good = read_number(word + 3, &rule.base_us);
     if (strncmp(word, "wave_us=", 8) == 0) good = read_number(word + 8, &rule.wave_us);
     if (strncmp(word, "ns=", 3) == 0) good = read_ns_arg(word + 3, &rule);
+    if (strncmp(word, "bytes=", 6) == 0) good = sim_traffic_read(word + 6, &rule.traffic);
     if (strncmp(word, "meet=", 5) == 0) good = read_meet(word + 5, &rule);
     if (strncmp(word, "fault=", 6) == 0) good = read_fault(word + 6, &rule);
     if (strncmp(word, "host=", 5) == 0) good = read_host(word + 5, &rule);

@@ -5,6 +5,7 @@
  */
 #ifndef VG_SIM_MODEL_H
 #define VG_SIM_MODEL_H
+#include "simgpu/modules/traffic.h"
 #include "simgpu/process/process.h"
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,6 +21,7 @@ struct sim_model_rule {
   double base_us;                     /* of any launch */
   double wave_us;                     /* for each full device of resident threads */
   int16_t ns_arg;                     /* which kernel parameter says how many ns more it takes; -1: none */
+  struct sim_traffic traffic;         /* what it reads and writes takes its time, too; no factors: not known */
   uint16_t meet;                      /* it runs only while so many devices run one; 0: by itself */
   const struct sim_host_kernel *host; /* NULL: takes time and computes nothing */
   enum sim_host_type type;

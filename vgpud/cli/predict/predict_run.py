@@ -123,7 +123,7 @@ def _counts(device: Any) -> Counts:
 
 
 def _peaks(folder: Path) -> Iterator[TorchPeak]:
-    """What the command's processes have told of PyTorch; one that was killed has not, or half of it."""
+    """What the command's processes have written about PyTorch; one that was killed has not, or half of it."""
     from vgpud.predict.dry_run import TorchPeak
 
     for file in sorted(folder.glob("*.json")):
@@ -165,10 +165,10 @@ def _slice_words(result: DryRun) -> str:
     return f"the smallest slice that holds it: --gpus {format_gpus(result.slice_milli())}, or less SM time with {mem}"
 
 
-def _range(found: Range | None, digits: int | None = None) -> dict[str, float] | None:
-    if found is None:
+def _range(interval: Range | None, digits: int | None = None) -> dict[str, float] | None:
+    if interval is None:
         return None
-    return {name: round(getattr(found, name), digits) for name in ("value", "low", "high")}
+    return {name: round(getattr(interval, name), digits) for name in ("value", "low", "high")}
 
 
 def view(command: Sequence[str], torch: Torch | None, result: DryRun, exit_code: int) -> dict[str, Any]:

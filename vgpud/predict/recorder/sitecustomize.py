@@ -1,4 +1,4 @@
-"""Writes at a program's end what PyTorch's allocator has had at most: Python imports this module when it starts.
+"""Writes at a program's end the most that PyTorch's allocator held: Python imports this module when it starts.
 
 `vgpu predict run` puts its folder first in PYTHONPATH, and names a folder for the answers in VGPU_PREDICT_DIR. It is
 run by the program's interpreter, which may be older than vgpud's. A sitecustomize of that environment is run as well.
