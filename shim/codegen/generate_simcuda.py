@@ -53,7 +53,6 @@ LIBRARIES = (
     Library("cufft11", "libcufft.so.11", "libcufft.so.11", "", 16, "cufft"),
     Library("cupti12", "libcupti.so.12", "libcupti.so.12", "", 27, "cupti"),
     Library("cusolver11", "libcusolver.so.11", "libcusolver.so.11", "", 9, "cusolver"),
-    Library("cusparse12", "libcusparse.so.12", "libcusparse.so.12", "", 10, "cusparse"),
     Library("nvrtc12", "libnvrtc.so.12", "libnvrtc.so.12", "", 11, "nvrtc"),
 )
 
