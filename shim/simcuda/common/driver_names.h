@@ -216,6 +216,8 @@
   X(cuStreamUpdateCaptureDependencies) \
   X(cuStreamUpdateCaptureDependencies_v2) \
   X(cuStreamWaitEvent) \
+  X(cuStreamWaitValue64_v2) \
+  X(cuStreamWriteValue64_v2) \
   X(cuThreadExchangeStreamCaptureMode) \
   X(cuUserObjectCreate) \
   X(cuUserObjectRelease) \

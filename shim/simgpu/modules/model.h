@@ -13,7 +13,9 @@
 #define SIM_HOST_ARGS_MAX 6
 #define SIM_NS_ARG_MAX 1000000000000ull /* 1,000 s: what a program says is not believed beyond */
 
-enum sim_host_type { SIM_HOST_F32, SIM_HOST_F64, SIM_HOST_I32 };
+enum sim_host_type { SIM_HOST_F32, SIM_HOST_F64, SIM_HOST_I32, SIM_HOST_BYTE };
+
+#define SIM_MEET_MAX 16 /* devices of a server */
 
 struct sim_host_kernel; /* host_kernels.c */
 
@@ -23,6 +25,7 @@ struct sim_model_rule {
   int16_t ns_arg;                     /* which kernel parameter says how many ns more it takes; -1: none */
   struct sim_traffic traffic;         /* what it reads and writes takes its time, too; no factors: not known */
   uint16_t meet;                      /* it runs only while so many devices run one; 0: by itself */
+  int16_t meet_arg;                   /* which kernel parameter says so instead; -1: none */
   const struct sim_host_kernel *host; /* NULL: takes time and computes nothing */
   enum sim_host_type type;
   CUresult fault;                  /* how it ends: CUDA_SUCCESS or an error that contexts keep */

@@ -8,6 +8,7 @@
 #include "simgpu/images/image.h"
 #include "simgpu/modules/model.h"
 #include "simgpu/process/current.h"
+#include "simgpu/streams/stream.h"
 
 /* Compute capability 9.0 (H100, H200): CUDA C++ Programming Guide, "Compute Capabilities", technical specifications. */
 #define SIM_BLOCK_THREADS_MAX 1024
@@ -111,6 +112,7 @@ int sim_function_max_threads(const struct sim_function *function);
 CUresult sim_launch_make(CUfunction handle, const unsigned grid[3], const unsigned block[3], unsigned shared_bytes,
                          void **params, void **extra, struct sim_launch *ret_launch);
 uint64_t sim_launch_cost_of(const struct sim_launch *launch, const struct sim_context *context);
+struct sim_meeting sim_launch_meeting(const struct sim_launch *launch);
 CUresult sim_launch_compute(const struct sim_launch *launch); /* the host implementation, if the rule has one */
 
 #endif
