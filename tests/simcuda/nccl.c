@@ -186,6 +186,22 @@ static void case_values(void) {
   NCCL(ncclCommDestroy(comm));
 }
 
+/* With a kernel model that knows none of NCCL's kernels: ranks meet, and nothing is moved. */
+static void case_model(void) {
+  float values[COUNT];
+  connect_ranks();
+  for (int i = 0; i < COUNT; i++) values[i] = 1;
+  put(values, COUNT);
+  CHECK(cuMemcpyDtoDAsync_v2(out, in, sizeof values, stream));
+  NCCL(ncclAllReduce((void *)in, (void *)out, COUNT, ncclFloat32, ncclSum, comm, stream));
+  NCCL(ncclGroupStart());
+  NCCL(ncclSend((void *)in, COUNT, ncclFloat32, 1 - rank, comm, stream));
+  NCCL(ncclRecv((void *)out, COUNT, ncclFloat32, 1 - rank, comm, stream));
+  NCCL(ncclGroupEnd());
+  expect(values, COUNT);
+  NCCL(ncclCommDestroy(comm));
+}
+
 /* With VGPU_SIM_NCCL_COMPUTE_BYTES=4000: nothing is moved beyond. */
 static void case_bound(void) {
   float values[COUNT + 1], results[COUNT + 1];
@@ -352,6 +368,16 @@ static void case_time(void) {
   }
   CHECK(cuStreamSynchronize(stream));
   CHECK(cuStreamSynchronize(side));
+  /* While a collective waits for the other device, another stream's kernel runs. */
+  for (int n = 0; n < 5 && rank == 0; n++) launch(late, stream);
+  NCCL(ncclAllReduce((void *)in, (void *)out, 1, ncclFloat32, ncclSum, comm, stream));
+  CHECK(cuEventRecord(end, stream));
+  if (rank == 1) launch(late, side);
+  CHECK(cuEventRecord(begin, side));
+  CHECK(cuStreamSynchronize(side));
+  CHECK(cuStreamSynchronize(stream));
+  CHECK(cuEventElapsedTime_v2(&took_ms, begin, end));
+  TRUE(took_ms > 0);
   /* A receive begins when the send is over. */
   CHECK(cuEventRecord(begin, stream));
   for (int n = 0; n < 2 && rank == 0; n++) launch(late, stream);
@@ -452,6 +478,7 @@ static const struct {
     {"abort_of_a_wait", case_abort_of_a_wait},
     {"values", case_values},
     {"bound", case_bound},
+    {"model", case_model},
     {"misuse", case_misuse},
     {"graph", case_graph},
     {"split", case_split},

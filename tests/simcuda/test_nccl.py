@@ -53,6 +53,11 @@ def test_large_operations_move_nothing(run: Run) -> None:
     run("bound", VGPU_SIM_NCCL_COMPUTE_BYTES="4000")
 
 
+def test_a_model_without_its_kernels_moves_nothing(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "model").write_text("default us=2 wave_us=2\n")
+    run("model", VGPU_SIM_KERNELS=str(tmp_path / "model"))
+
+
 def test_a_collective_ends_when_the_last_device_has_come(run: Run) -> None:
     """Rank 0's device is 20 ms late; and two communicators in opposite orders on two devices do not stop each other."""
     said = [json.loads(line) for line in run("time").splitlines()]

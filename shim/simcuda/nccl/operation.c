@@ -128,6 +128,7 @@ static void publish(struct sc_operation *operation, bool is_usable) {
 
 void sc_publish(void *argument, bool is_usable) {
   struct sc_operation *operation = argument;
+  operation->is_called = true;
   operation->result = ncclSuccess;
   if (!sc_comm_enter(operation->comm)) {
     operation->result = ncclInvalidUsage;
@@ -211,6 +212,7 @@ static ncclResult_t finish(struct sc_operation *operation, bool is_usable) {
 
 void sc_finish(void *argument, bool is_usable) {
   struct sc_operation *operation = argument;
+  operation->is_called = true;
   if (operation->result != ncclSuccess) return;
   if (!sc_comm_enter(operation->comm)) {
     operation->result = ncclInvalidUsage;
@@ -219,5 +221,5 @@ void sc_finish(void *argument, bool is_usable) {
   operation->result = finish(operation, is_usable);
   sc_comm_leave(operation->comm);
   if (operation->result == ncclSuccess || !operation->is_captured) return;
-  __atomic_store_n(&operation->comm->async_error, operation->result, __ATOMIC_RELEASE); /* nobody else would see it */
+  __atomic_store_n(&operation->comm->async_error, operation->result, __ATOMIC_RELEASE); /* no call answers it */
 }

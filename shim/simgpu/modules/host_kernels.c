@@ -196,7 +196,7 @@ static void run_condition(struct arguments *a) { /* handle, in: the handle's val
 
 /* A function of the library that launches, which may read `in` and write `out`: it runs when the launch is submitted,
  * in a graph at each launch of the graph, as all bytes here are moved in the order of submissions. Where the host has
- * no memory for the two, it is told so and touches neither. */
+ * no memory for the two, its second argument says so and it touches neither. */
 static void run_call(struct arguments *a) { /* function, argument, in, bytes of in, out, bytes of out */
   void (*function)(void *, bool) = (void (*)(void *, bool))(uintptr_t)word_of(a, 0);
   void *argument = (void *)(uintptr_t)word_of(a, 1);
