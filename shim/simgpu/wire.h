@@ -35,12 +35,14 @@ enum sim_op {
   SIM_OP_WAIT,     /* until stream slot `target` has completed sequence number `value` */
   SIM_OP_HOLD,     /* until a RELEASE for this stream arrives: the process does something in between */
   SIM_OP_RELEASE,  /* ends the oldest HOLD of the stream at time `value`; takes no place in the stream */
+  SIM_OP_DISBAND,  /* kernels of the process wait for no others in meetings of group `value`; takes no place either */
 };
 
 struct sim_command {
   uint64_t submit_ns; /* never smaller than that of the command before */
   uint64_t cost_ns;
   uint64_t value;
+  uint64_t group; /* of a kernel that meets: then `target` is its number in the group; 0 = its process group's */
   uint64_t bytes; /* of a copy */
   uint32_t stream;
   uint32_t target;
@@ -48,7 +50,7 @@ struct sim_command {
   uint16_t op;
   uint16_t engine;
   uint16_t meet;        /* of a kernel: how many kernels of different devices meet; 0 = it runs by itself */
-  uint8_t reserved[14]; /* one command = one cache line */
+  uint8_t reserved[6]; /* one command = one cache line */
 };
 
 struct sim_ring {

@@ -1,7 +1,8 @@
 /*
  * host_kernels.c - fill, copy, saxpy, reduce and a small GEMM, computed by the host at submission, so that programs can
- * check numbers through the simulated device. Called at a launch of a kernel whose rule in kernels.model names one.
- * The order of the arguments is given with each; which kernel parameter holds them is the rule's business.
+ * check numbers through the simulated device; and what its own libraries (shim/simcuda/) do in the order of
+ * submissions. Called at a launch of a kernel whose rule in kernels.model names one. The order of the arguments is
+ * given with each; which kernel parameter holds them is the rule's business.
  */
 #include "simgpu/modules/host_kernels.h"
 #include "simgpu/arena/backing.h"
@@ -9,6 +10,7 @@
 #include "simgpu/modules/condition.h"
 #include "simgpu/modules/model.h"
 #include "simgpu/process/values.h"
+#include "simgpu/streams/stream.h"
 #include <errno.h>
 #include <string.h>
 
@@ -28,7 +30,11 @@ struct sim_host_kernel {
   void (*run)(struct arguments *a);
 };
 
-static const uint64_t type_bytes[] = {[SIM_HOST_F32] = 4, [SIM_HOST_F64] = 8, [SIM_HOST_I32] = 4};
+static const uint64_t type_bytes[] = {[SIM_HOST_F32] = 4, [SIM_HOST_F64] = 8, [SIM_HOST_I32] = 4, [SIM_HOST_BYTE] = 1};
+
+static uint64_t bytes_of(const struct arguments *a) {
+  return type_bytes[a->rule->type];
+}
 
 static const uint8_t *argument(struct arguments *a, int index, uint32_t *ret_bytes) {
   uint32_t param = a->rule->args[index];
@@ -78,17 +84,22 @@ static double scalar_of(struct arguments *a, int index) {
   return a->rule->type == SIM_HOST_I32 ? i : f;
 }
 
-static void *array_of(struct arguments *a, int index, uint64_t count) {
+static uint64_t word_of(struct arguments *a, int index) {
   uint32_t bytes;
   const uint8_t *at = argument(a, index, &bytes);
-  uint64_t address = 0, size_bytes = 0;
-  if (bytes != sizeof address) {
+  uint64_t word = 0;
+  if (bytes == sizeof word)
+    memcpy(&word, at, sizeof word);
+  else
     a->wrong = true;
-    return NULL;
-  }
-  memcpy(&address, at, sizeof address);
+  return word;
+}
+
+static void *array_of(struct arguments *a, int index, uint64_t count) {
+  uint64_t address = word_of(a, index), size_bytes = 0;
+  if (a->wrong) return NULL;
   bool on_device = false;
-  if (__builtin_mul_overflow(count, type_bytes[a->rule->type], &size_bytes) ||
+  if (__builtin_mul_overflow(count, bytes_of(a), &size_bytes) ||
       (count != 0 && !a->check(address, size_bytes, &on_device)))
     a->fault = true;
   uint64_t claimed = 0;
@@ -104,7 +115,7 @@ static bool usable(const struct arguments *a) {
 /* One that is written. */
 static void *output_of(struct arguments *a, int index, uint64_t count) {
   void *array = array_of(a, index, count);
-  if (usable(a)) sim_values_write((uint64_t)(uintptr_t)array, count * type_bytes[a->rule->type]);
+  if (usable(a)) sim_values_write((uint64_t)(uintptr_t)array, count * bytes_of(a));
   return array;
 }
 
@@ -123,6 +134,10 @@ static void *output_of(struct arguments *a, int index, uint64_t count) {
     typedef int32_t element;                                                                                           \
     __VA_ARGS__                                                                                                        \
   } break;                                                                                                             \
+  case SIM_HOST_BYTE: {                                                                                                \
+    typedef uint8_t element;                                                                                           \
+    __VA_ARGS__                                                                                                        \
+  } break;                                                                                                             \
   }
 
 static void run_fill(struct arguments *a) { /* n, value, out */
@@ -136,7 +151,7 @@ static void run_fill(struct arguments *a) { /* n, value, out */
 static void run_copy(struct arguments *a) { /* n, in, out */
   uint64_t n = count_of(a, 0);
   void *in = array_of(a, 1, n), *out = output_of(a, 2, n);
-  if (usable(a)) memmove(out, in, n * type_bytes[a->rule->type]);
+  if (usable(a)) memmove(out, in, n * bytes_of(a));
 }
 
 static void run_saxpy(struct arguments *a) { /* n, a, x, y: y = a * x + y */
@@ -173,19 +188,33 @@ static void run_gemm(struct arguments *a) { /* m, n, k, A[m,k], B[k,n], C[m,n]: 
 
 /* The handle's name is a number: that of cudaGraphConditionalHandle. */
 static void run_condition(struct arguments *a) { /* handle, in: the handle's value = in[0] */
-  uint32_t bytes;
-  uint64_t handle = 0;
-  const uint8_t *at = argument(a, 0, &bytes);
+  uint64_t handle = word_of(a, 0);
   void *in = array_of(a, 1, 1);
-  if (bytes != sizeof handle) a->wrong = true;
   if (!usable(a)) return;
-  memcpy(&handle, at, sizeof handle);
   FOR_TYPE(a, if (!sim_condition_set(handle, (uint32_t)(int64_t)*(element *)in)) a->wrong = true;)
 }
 
+/* A function of the library that launches, which may read `in` and write `out`: it runs when the launch is submitted,
+ * in a graph at each launch of the graph, as all bytes here are moved in the order of submissions. */
+static void run_call(struct arguments *a) { /* function, argument, in, bytes of in, out, bytes of out */
+  void (*function)(void *) = (void (*)(void *))(uintptr_t)word_of(a, 0);
+  void *argument = (void *)(uintptr_t)word_of(a, 1);
+  uint64_t in_bytes = word_of(a, 3);
+  void *in = array_of(a, 2, in_bytes);
+  output_of(a, 4, word_of(a, 5));
+  if (usable(a) && in_bytes != 0)
+    sim_values_read(in, (uint64_t)(uintptr_t)in, in_bytes); /* other ranks read them, too */
+  if (usable(a) && function) function(argument);
+}
+
+static void run_disband(struct arguments *a) { /* group: kernels of this process wait for no others in its meetings */
+  uint64_t group = word_of(a, 0);
+  if (usable(a)) sim_submit_disband(group);
+}
+
 static const struct sim_host_kernel kernels[] = {
-    {"fill", run_fill},     {"copy", run_copy}, {"saxpy", run_saxpy},
-    {"reduce", run_reduce}, {"gemm", run_gemm}, {"condition", run_condition},
+    {"fill", run_fill}, {"copy", run_copy},           {"saxpy", run_saxpy}, {"reduce", run_reduce},
+    {"gemm", run_gemm}, {"condition", run_condition}, {"call", run_call},   {"disband", run_disband},
 };
 
 const struct sim_host_kernel *sim_host_find(const char *name) {

@@ -67,7 +67,8 @@ CUresult sim_launch_make(CUfunction handle, const unsigned grid[3], const unsign
   memcpy(launch.grid, grid, sizeof launch.grid);
   memcpy(launch.block, block, sizeof launch.block);
   struct sim_shape shape = {launch.grid, launch.block, params};
-  launch.traffic_bytes = sim_traffic_bytes(&function->rule->traffic, function->name_bytes, &shape);
+  launch.bytes = sim_amount_of_launch(&function->rule->bytes, function->name_bytes, &shape);
+  launch.flops = sim_amount_of_launch(&function->rule->flops, function->name_flops, &shape);
   result = copy_params(function, params, extra, &launch.params);
   if (result == CUDA_SUCCESS) *ret_launch = launch;
   bool told = __atomic_load_n(&sim_has_notified, __ATOMIC_RELAXED) || !sim_model_is_default(function->rule);
@@ -75,23 +76,39 @@ CUresult sim_launch_make(CUfunction handle, const unsigned grid[3], const unsign
   return result;
 }
 
-/* What a parameter says about the length of the launch; 0 where the kernel has no such parameter of 64 bits. */
-static uint64_t read_ns_arg(const struct sim_launch *launch) {
+/* What a parameter of 4 or 8 bytes says; 0 where the kernel has none such. */
+static uint64_t read_arg(const struct sim_launch *launch, int index) {
   const struct sim_image_kernel *kernel = &launch->function->kernel;
-  int index = launch->function->rule->ns_arg;
-  uint64_t duration_ns;
+  uint32_t narrow;
+  uint64_t wide = 0;
   if (index < 0 || launch->params == NULL || (uint32_t)index >= kernel->param_count) return 0;
-  if (kernel->params[index].size_bytes != sizeof duration_ns) return 0;
-  memcpy(&duration_ns, launch->params + kernel->params[index].offset_bytes, sizeof duration_ns);
+  const uint8_t *at = launch->params + kernel->params[index].offset_bytes;
+  if (kernel->params[index].size_bytes == sizeof wide) memcpy(&wide, at, sizeof wide);
+  if (kernel->params[index].size_bytes != sizeof narrow) return wide;
+  memcpy(&narrow, at, sizeof narrow);
+  return narrow;
+}
+
+static uint64_t read_ns_arg(const struct sim_launch *launch) {
+  uint64_t duration_ns = read_arg(launch, launch->function->rule->ns_arg);
   return duration_ns < SIM_NS_ARG_MAX ? duration_ns : SIM_NS_ARG_MAX;
 }
 
-/* The time that the device's memory takes for what the launch moves. */
-static uint64_t traffic_ns(const struct sim_launch *launch, const struct sim_device *device) {
-  if (launch->traffic_bytes == 0) return 0;
-  const struct sc_device_model *model = sc_find_device_model(device->name);
-  double part = device->sm_count < model->sm_count ? (double)device->sm_count / model->sm_count : 1;
-  double duration_ns = launch->traffic_bytes / (model->bytes_per_ns * SC_BYTES_PART * part);
+struct sim_meeting sim_launch_meeting(const struct sim_launch *launch) {
+  const struct sim_model_rule *rule = launch->function->rule;
+  if (rule->meet_arg < 0) return (struct sim_meeting){.devices = rule->meet};
+  uint64_t devices = read_arg(launch, rule->meet_arg);
+  if (devices < 2 || devices > SIM_MEET_MAX) return (struct sim_meeting){0};
+  return (struct sim_meeting){.devices = (uint16_t)devices,
+                              .number = (uint32_t)read_arg(launch, rule->meet_arg + 1),
+                              .group = read_arg(launch, rule->meet_arg + 2)};
+}
+
+/* The time that the device needs for what the launch moves and computes. */
+static uint64_t find_work_ns(const struct sim_launch *launch, const struct sim_device *device) {
+  if (launch->bytes == 0 && launch->flops == 0) return 0;
+  double duration_ns = sc_find_work_ns(sc_find_device_model(device->name), device->sm_count, launch->flops,
+                                       launch->function->rule->math, launch->bytes);
   return duration_ns < SIM_NS_ARG_MAX ? (uint64_t)duration_ns : SIM_NS_ARG_MAX;
 }
 
@@ -101,16 +118,16 @@ uint64_t sim_launch_cost_of(const struct sim_launch *launch, const struct sim_co
   uint64_t threads = (uint64_t)launch->block[0] * launch->block[1] * launch->block[2];
   uint64_t resident = (uint64_t)device->sm_count * SIM_SM_THREADS;
   uint64_t duration_ns = sim_model_cost_ns(launch->function->rule, blocks, threads, resident);
-  return duration_ns + read_ns_arg(launch) + traffic_ns(launch, device);
+  return duration_ns + read_ns_arg(launch) + find_work_ns(launch, device);
 }
 
 /* Device, managed and registered host memory may be used by a kernel. */
 static bool range_usable(uint64_t address, uint64_t bytes, bool *ret_on_device) {
   struct sim_allocation allocation;
   if (SIM_STRICT && !sim_strict_range(address, bytes)) return false;
-  if (!sim_memory_find(address, &allocation)) return false;
+  if (!sim_memory_covers(address, bytes, &allocation)) return false;
   *ret_on_device = allocation.kind == CU_MEMORYTYPE_DEVICE;
-  return bytes <= allocation.bytes && address - allocation.base <= allocation.bytes - bytes;
+  return true;
 }
 
 /* Kernels of a rule without a computation are made for their length alone, but for those of libraries. */

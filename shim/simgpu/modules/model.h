@@ -5,7 +5,8 @@
  */
 #ifndef VG_SIM_MODEL_H
 #define VG_SIM_MODEL_H
-#include "simgpu/modules/traffic.h"
+#include "simcuda/common/devices.h"
+#include "simgpu/modules/amount.h"
 #include "simgpu/process/process.h"
 #include <stdbool.h>
 #include <stdint.h>
@@ -13,7 +14,9 @@
 #define SIM_HOST_ARGS_MAX 6
 #define SIM_NS_ARG_MAX 1000000000000ull /* 1,000 s: what a program says is not believed beyond */
 
-enum sim_host_type { SIM_HOST_F32, SIM_HOST_F64, SIM_HOST_I32 };
+enum sim_host_type { SIM_HOST_F32, SIM_HOST_F64, SIM_HOST_I32, SIM_HOST_BYTE };
+
+#define SIM_MEET_MAX 16 /* devices of a server */
 
 struct sim_host_kernel; /* host_kernels.c */
 
@@ -21,8 +24,10 @@ struct sim_model_rule {
   double base_us;                     /* of any launch */
   double wave_us;                     /* for each full device of resident threads */
   int16_t ns_arg;                     /* which kernel parameter says how many ns more it takes; -1: none */
-  struct sim_traffic traffic;         /* what it reads and writes takes its time, too; no factors: not known */
+  struct sim_amount bytes, flops;     /* what it moves and computes takes its time, too; no factors: not known */
+  enum sc_math math;                  /* what it computes with */
   uint16_t meet;                      /* it runs only while so many devices run one; 0: by itself */
+  int16_t meet_arg;                   /* which kernel parameter says so instead; -1: none */
   const struct sim_host_kernel *host; /* NULL: takes time and computes nothing */
   enum sim_host_type type;
   CUresult fault;                  /* how it ends: CUDA_SUCCESS or an error that contexts keep */
