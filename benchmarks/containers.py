@@ -161,9 +161,7 @@ def arguments() -> argparse.Namespace:
     made.add_argument("--seconds", type=float, default=20.0, help="measured time of a run (default: %(default)s)")
     made.add_argument("--mix", action="append", choices=[*MIXES, PAIR], help="mixes to run (default: all)")
     made.add_argument("--base", default="", help="base image (default: made by debootstrap; --real: " + REAL_BASE + ")")
-    made.add_argument(
-        "--torch", type=Path, help="PyTorch's wheel for CUDA (default: in docker/wheels, else tinygrad)"
-    )
+    made.add_argument("--torch", type=Path, help="PyTorch's wheel for CUDA (default: in docker/wheels, else tinygrad)")
     made.add_argument("--plot", type=Path, default=PLOT, help="where the plot goes (default: %(default)s)")
     args = made.parse_args()
     if args.seconds < 2:
