@@ -150,7 +150,8 @@ def make_image(docker: engine.Docker, work: Path, args: argparse.Namespace) -> s
     print(f"making the image: {f'PyTorch, {wheel.name}' if wheel else 'tinygrad'}", flush=True)
     base = args.base or images.import_base(docker)
     if wheel:
-        return images.build(docker, context, TORCH_TARGET, base, **images.add_torch(context, wheel))
+        version, packages = images.add_torch(context, wheel)
+        return images.build(docker, context, TORCH_TARGET, base, TORCH=version, TORCH_PACKAGES=packages)
     images.add_wheels(context, images.CIFAR)
     return images.build(docker, context, "cifar-bench", base)
 
