@@ -26,6 +26,8 @@ cudaError_t sc_enter(const struct sc_driver **ret_driver);
 cudaError_t sc_current_device(const struct sc_driver *driver, CUdevice *ret_device);
 /* The primary context of a device, made if it is not there. */
 cudaError_t sc_primary_context(const struct sc_driver *driver, int device, CUcontext *ret_context);
+/* It is not the runtime's any more. device: below SC_DEVICES_MAX. */
+void sc_drop_primary_context(const struct sc_driver *driver, int device);
 
 /* ---- library.c ---- */
 
