@@ -66,6 +66,7 @@ def linear_algebra(dtype: torch.dtype, *shape: int) -> None:
     tau = a[..., 0, :].contiguous()
     linalg = torch.linalg
     plain = ("svd", "svdvals", "qr", "cholesky", "eigh", "eigvalsh", "eigvals", "lu", "lu_factor", "inv", "pinv")
+    plain += ("det", "slogdet")
     for name in plain:
         attempt(f"{name} {dtype} {shape}", functools.partial(getattr(linalg, name), a))
     calls: dict[str, Callable[[], Any]] = {

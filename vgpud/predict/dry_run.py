@@ -1,7 +1,8 @@
 """What a program took of the device in a dry run, and what that means for a real one: for `vgpu predict run`. Pure.
 
-Memory is exact, but for what the process has before its tensors (dry_device.py) and for cuDNN's workspaces. Time is an
-estimate: of each kernel by a model (docs/pytorch.md), of the host by what launches cost there.
+Memory is exact, but for what the process has before its tensors (dry_device.py) and, where it convolves, for cuDNN's
+workspaces, of which vgpud takes none. Time is an estimate: of each kernel by a model (docs/pytorch.md), of the host by
+what launches cost there.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ _HOST_LAUNCH_NS, _HOST_LAUNCH_NS_MOST = 2_500, 10_000
 _KERNELS_LOW, _KERNELS_HIGH = 0.7, 1.5
 #: beside PyTorch's allocator the driver gives out variables of its code, which are in the context's size as well
 _CODE_BYTES_MAX = 64 << 20
+#: CNNs took up to so many times the memory without cuDNN's workspaces (sixteen of GPUMemNet's on an A100)
+_WORKSPACES_HIGH = 1.65
 _MIB = 1 << 20
 MILLI = 1000
 
@@ -55,13 +58,14 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """A finished run. steps: how many of them it was, 0: not told."""
+    """A finished run. steps: how many of them it was, 0: not known; has_convolutions: of cuDNN."""
 
     device: DryDevice
     context: ContextSize
     counts: Counts
     peaks: Sequence[TorchPeak]
     steps: int
+    has_convolutions: bool = False
 
     @property
     def torch(self) -> TorchPeak | None:
@@ -82,7 +86,10 @@ class DryRun:
     def memory(self) -> Range:
         """What nvidia-smi would show at the peak."""
         context, tensors = self.context, self.tensor_bytes
-        return Range(context.low + tensors, context.value + tensors, context.high + tensors)
+        low, value, high = (size + tensors for size in (context.low, context.value, context.high))
+        if self.has_convolutions:  # where a workspace does not fit, cuDNN takes an algorithm that needs less
+            high = max(high, min(int(high * _WORKSPACES_HIGH), self.device.memory_bytes))
+        return Range(low, value, high)
 
     def total_time(self) -> Range:
         """Nanoseconds of the whole run, without what the program itself computes on the processor."""

@@ -216,16 +216,20 @@ static void run_condition(struct arguments *a) { /* handle, in: the handle's val
 }
 
 /* A function of the library that launches, which may read `in` and write `out`: it runs when the launch is submitted,
- * in a graph at each launch of the graph, as all bytes here are moved in the order of submissions. */
+ * in a graph at each launch of the graph, as all bytes here are moved in the order of submissions. Where the host has
+ * no memory for the two, its second argument says so and it touches neither. */
 static void run_call(struct arguments *a) { /* function, argument, in, bytes of in, out, bytes of out */
-  void (*function)(void *) = (void (*)(void *))(uintptr_t)word_of(a, 0);
+  void (*function)(void *, bool) = (void (*)(void *, bool))(uintptr_t)word_of(a, 0);
   void *argument = (void *)(uintptr_t)word_of(a, 1);
   uint64_t in_bytes = word_of(a, 3);
   void *in = array_of(a, 2, in_bytes);
-  if (usable(a) && in_bytes != 0)
-    sim_values_read(in, (uint64_t)(uintptr_t)in, in_bytes); /* other ranks read them, too */
+  if (usable(a) && in_bytes != 0) /* others read them, too; before out, which may be the same */
+    sim_values_read(in, (uint64_t)(uintptr_t)in, in_bytes);
   output_of(a, 4, word_of(a, 5));
-  if (usable(a) && function) function(argument);
+  if (a->wrong || a->fault || !function) return;
+  bool is_usable = !a->poor;
+  a->poor = false;
+  function(argument, is_usable);
 }
 
 static void run_disband(struct arguments *a) { /* group: kernels of this process wait for no others in its meetings */
