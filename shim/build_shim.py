@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SHIM = ROOT / "shim"
 sys.path.append(str(SHIM / "codegen"))
 import generate  # noqa: E402
+import generate_simcuda  # noqa: E402
 
 #: object files, a folder for each compiler and set of flags; those of other sources are used where contents are equal
 OBJECTS = Path(os.environ.get("VGPU_OBJECTS") or ROOT / "build" / "objects")
@@ -41,6 +42,10 @@ SIMGPU_FOLDERS = (
     *("base", "process", "arena", "streams", "memory", "arrays", "copies", "textures", "images", "modules", "graphs"),
     *("capture", "ipc", "contexts", "entries"),
 )
+
+#: where CUDA's libraries for the simulated device are built: the name says what they are, their files have to be named
+#: as NVIDIA's
+SIMCUDA = "sim/SIMULATED"
 
 #: targets that are programs, not shared libraries
 PROGRAMS = ("sim/vgpu-simd", "vgpu-runtime", "vgpu-job")
@@ -140,7 +145,7 @@ def targets() -> dict[str, tuple[list[str], list[str]]]:
             ["-Wl,-soname,libnvidia-ml.so.1", "-Wl,-Bsymbolic", "-Wl,--version-script=shim/gen/nvml/libvgpu-ml.map"],
         ),
         "sim/libcuda.so.1": (
-            _parts("base/prim", "ledger/array_boxes", "gen/abi/entries")
+            _parts("base/prim", "ledger/array_boxes", "gen/abi/entries", "simcuda/common/devices")
             + _in(*(f"simgpu/{folder}" for folder in SIMGPU_FOLDERS), "gen/simgpu"),
             ["-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic", "-Wl,--version-script=shim/gen/simgpu/simgpu.map", "-lm"],
         ),
@@ -152,7 +157,17 @@ def targets() -> dict[str, tuple[list[str], list[str]]]:
         "sim/vgpu-simd": (_parts("base/prim") + _in("simgpu/server"), ["-lm"]),
         "vgpu-runtime": (_in("runtime"), []),
         "vgpu-job": (_in("job"), []),
+        **{f"{SIMCUDA}/{library.soname}": _simcuda(library) for library in generate_simcuda.LIBRARIES},
     }
+
+
+def _simcuda(library: generate_simcuda.Library) -> tuple[list[str], list[str]]:
+    folder = library.folder
+    script = f"-Wl,--version-script=shim/gen/simcuda/{folder}/{folder}.map"
+    sources = _in(*(f"simcuda/{part}" for part in ("common", library.base, folder) if part), f"gen/simcuda/{folder}")
+    if folder == "nccl":  # its ranks wait for each other in shared memory
+        sources += _parts("base/prim")
+    return sources, [f"-Wl,-soname,{library.soname}", "-Wl,-Bsymbolic", script, "-lm"]
 
 
 @functools.cache

@@ -20,6 +20,8 @@ ROOT = Path(__file__).resolve().parent.parent
 LIB = ROOT / "vgpud" / "lib"
 #: of a test that is marked alone
 TRIES = 3
+#: what names something outside for tests: another Slurm, an interpreter with PyTorch's CUDA build
+NAMED_FOR_TESTS = ("VGPU_TEST_SLURM", "VGPU_TORCH_PYTHON")
 #: two devices, small enough that a test can fill them
 SIM_CONFIG = {"devices": "2", "memory_bytes": "4G"}
 
@@ -27,7 +29,8 @@ SIM_CONFIG = {"devices": "2", "memory_bytes": "4G"}
 def pytest_configure(config: pytest.Config) -> None:
     """A user's own settings do not apply to tests, and the tests' own programs must not meet the user's daemon."""
     for name in list(os.environ):
-        if name.startswith("VGPU") or name in ("LD_PRELOAD", "CUDA_VISIBLE_DEVICES"):
+        is_ours = name.startswith("VGPU") and name not in NAMED_FOR_TESTS
+        if is_ours or name in ("LD_PRELOAD", "CUDA_VISIBLE_DEVICES"):
             del os.environ[name]
     os.kill, os.killpg = _guard(os.kill), _guard(os.killpg)
     # A shell's background job ignores Ctrl-C, and programs inherit that; ours are to be as a user starts them.

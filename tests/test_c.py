@@ -38,6 +38,7 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "test_arbiter_threads": (ARBITER, (ADDRESS, THREAD)),
     "test_arbiter_trace": (("shim/arbiter/trace.c",), (ADDRESS,)),
     "test_context": (("shim/context/context.c", "shim/base/prim.c"), (ADDRESS, THREAD)),
+    "test_cost": (tuple(f"shim/simcuda/common/{n}.c" for n in ("cost", "devices", "numbers")), (ADDRESS,)),
     "test_gate": (GATE + ARBITER, (ADDRESS, THREAD)),
     "test_gate_bound": ((*GATE, "shim/base/prim.c"), (ADDRESS,)),
     "test_gate_estimate": (("shim/gate/estimate.c",), (ADDRESS,)),
@@ -74,12 +75,17 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ),
         (ADDRESS, THREAD),
     ),
+    "test_nccl_numbers": (
+        ("shim/simcuda/nccl/numbers.c", "shim/simcuda/nccl/reduce.c", "shim/simcuda/nvrtc/kernels.c"),
+        (ADDRESS,),
+    ),
     "test_peek": (("shim/base/prim.c",), (ADDRESS,)),
     "test_rest": ((), (ADDRESS,)),
     "test_runtime": (
         tuple(f"shim/runtime/{n}.c" for n in ("args", "ask", "bundle", "conf", "file", "json", "report", "wire")),
         (ADDRESS,),
     ),
+    "test_amount": (tuple(f"shim/simgpu/modules/{n}.c" for n in ("mangled", "amount")), (ADDRESS,)),
     "test_visible": (("shim/session/visible_devices.c",), (ADDRESS,)),
     "test_ml_slice": (
         tuple(

@@ -29,10 +29,12 @@ import build_shim  # noqa: E402
 import build_wheel as wheels  # noqa: E402
 
 LIB = ROOT / "vgpud" / "lib"
-LIBRARIES = ("libvgpu.so", "libvgpu-ml.so", "sim/libcuda.so.1", "sim/libnvidia-ml.so.1")
-PRELOADED = ("libvgpu.so", "libvgpu-ml.so")
+#: CUDA's, of the simulated device: preloaded into every program there
+CUDA_LIBRARIES = tuple(name for name in build_shim.targets() if name.startswith(f"{build_shim.SIMCUDA}/"))
+LIBRARIES = ("libvgpu.so", "libvgpu-ml.so", "sim/libcuda.so.1", "sim/libnvidia-ml.so.1", *CUDA_LIBRARIES)
+PRELOADED = ("libvgpu.so", "libvgpu-ml.so", *CUDA_LIBRARIES)
 #: tests/shim/test_library.py says the same, and more, of libvgpu.so
-OTHERS = LIBRARIES[1:]
+OTHERS = LIBRARIES[1:4]
 NEEDED_ALLOWED = {"libc.so.6", "libdl.so.2", "libpthread.so.0"}
 #: also loaded on old systems: a wheel is for every distribution
 SHARED = (*LIBRARIES, "../_shim.abi3.so")
@@ -330,7 +332,7 @@ def exported_names(name: str) -> set[str]:
     return {line.split()[0].split("@")[0] for line in lines}
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", LIBRARIES[1:])
 def test_needs_libc_only(name: str) -> None:
     needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic(name)))
     needed = {n for n in needed if not n.startswith("ld-linux")}  # the loader itself: it keeps the thread-local storage
@@ -404,10 +406,10 @@ def test_exports_the_drivers_names_only(name: str) -> None:
     assert len(names) > 50
 
 
-@pytest.mark.parametrize("name", OTHERS)
-def test_hardened_and_named_as_the_driver(name: str) -> None:
+@pytest.mark.parametrize("name", LIBRARIES[1:])
+def test_hardened_and_named_as_nvidias(name: str) -> None:
     table = dynamic(name)
-    soname = "libnvidia-ml.so.1" if "ml" in Path(name).name else "libcuda.so.1"
+    soname = "libnvidia-ml.so.1" if name == "libvgpu-ml.so" else Path(name).name
     assert f"[{soname}]" in table
     assert "NODELETE" in table
     assert "NOW" in table
@@ -416,7 +418,7 @@ def test_hardened_and_named_as_the_driver(name: str) -> None:
     assert not re.search(r"GNU_STACK.*RWE", run("readelf", "-l", "-W", LIB / name))
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", LIBRARIES[1:])
 def test_no_constructors(name: str) -> None:
     """The one entry that every gcc library has (frame_dummy) is 8 bytes; more would be code of ours at load time."""
     sizes = re.findall(r"\(INIT_ARRAYSZ\)\s+(\d+)", dynamic(name))
@@ -424,7 +426,7 @@ def test_no_constructors(name: str) -> None:
 
 
 @pytest.mark.parametrize("bind_now", ["", "1"])
-def test_preloading_both_changes_nothing(bind_now: str) -> None:
+def test_preloading_them_all_changes_nothing(bind_now: str) -> None:
     def result(preload: str) -> tuple[int, str, str]:
         env = {"PATH": os.environ["PATH"], "LD_PRELOAD": preload}
         if bind_now:

@@ -19,6 +19,7 @@ import cudaspec
 import emit
 import emit_hooks
 import generate_ml
+import generate_simcuda
 import hookdef
 
 SHIM = Path(__file__).resolve().parents[1]
@@ -50,6 +51,7 @@ def generate_files(surface: cudaspec.Surface) -> dict[str, str]:
         "simgpu/simgpu_entries.c": emit.simulated_entries(surface),
         "simgpu/simgpu.map": emit.version_script(surface.entries, ()),
         **generate_ml.generate_files(),
+        **dict(generate_simcuda.generate_files()),
     }
 
 
@@ -60,7 +62,7 @@ def _digest(paths: Iterable[Path]) -> str:
 
 def _inputs_digest() -> str:
     """Of all that the files are made of."""
-    sources = [*(SHIM / "codegen").glob("*.py"), *(SHIM / "nvml").glob("*.c")]
+    sources = [*(SHIM / "codegen").glob("*.py"), *(SHIM / "nvml").glob("*.c"), *generate_simcuda.list_sources()]
     return _digest([*sorted(sources), GEN / HEADER, SHIM / "codegen" / "hooks.def", SHIM / "nvml" / "names.txt"])
 
 

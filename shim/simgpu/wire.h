@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #define SIM_WIRE_MAGIC 0x4d495356u
-#define SIM_WIRE_VERSION 5u
+#define SIM_WIRE_VERSION 6u
 #define SIM_SOCKET_NAME "sock" /* in the server's directory */
 #define SIM_PAGE_NAME "state"
 #define SIM_DEFAULT_DIR "/run/vgpu-sim" /* when VGPU_SIM_DIR is not set */
@@ -21,6 +21,7 @@
 #define SIM_STREAMS_MAX 4096      /* of one process */
 #define SIM_EVENTS_MAX (1u << 18) /* of one process */
 #define SIM_RING_COMMANDS (1u << 15)
+#define SIM_COPY_DIRECTIONS 3
 #define SIM_STREAM_TIMES 4096u /* completion times kept per stream; a process has fewer outstanding */
 
 /* ---- the command ring: struct sim_ring in a memfd ---- */
@@ -34,19 +35,22 @@ enum sim_op {
   SIM_OP_WAIT,     /* until stream slot `target` has completed sequence number `value` */
   SIM_OP_HOLD,     /* until a RELEASE for this stream arrives: the process does something in between */
   SIM_OP_RELEASE,  /* ends the oldest HOLD of the stream at time `value`; takes no place in the stream */
+  SIM_OP_DISBAND,  /* kernels of the process wait for no others in meetings of group `value`; takes no place either */
 };
 
 struct sim_command {
   uint64_t submit_ns; /* never smaller than that of the command before */
   uint64_t cost_ns;
   uint64_t value;
+  uint64_t group; /* of a kernel that meets: then `target` is its number in the group; 0 = its process group's */
+  uint64_t bytes; /* of a copy */
   uint32_t stream;
   uint32_t target;
   int32_t priority;
   uint16_t op;
   uint16_t engine;
   uint16_t meet;        /* of a kernel: how many kernels of different devices meet; 0 = it runs by itself */
-  uint8_t reserved[22]; /* one command = one cache line */
+  uint8_t reserved[6]; /* one command = one cache line */
 };
 
 struct sim_ring {
@@ -101,13 +105,21 @@ struct sim_page_device {
   uint64_t memory_bytes;
   uint64_t context_bytes; /* what one context costs */
   uint64_t used_bytes;
-  uint64_t busy_ns;      /* SM time since the server started */
-  uint64_t copy_busy_ns; /* copy engines' time */
-  uint64_t decided_ns;   /* the above hold up to this time (it may lie a slice ahead of now) */
-  uint32_t parent;       /* 1 + index of the GPU that it is a MIG instance of; 0: it is a GPU. GPUs come first */
-  uint32_t number;       /* of an instance, on its GPU */
-  uint32_t slices;       /* of an instance: how many of its GPU's SIM_MIG_SLICES */
-  uint32_t nvlink_group; /* NVLink joins GPUs with the same one; 0: it joins none with this one */
+  uint64_t busy_ns;                         /* SM time since the server started */
+  uint64_t copy_busy_ns;                    /* copy engines' time */
+  uint64_t decided_ns;                      /* the above hold up to this time (it may lie a slice ahead of now) */
+  uint64_t most_bytes;                      /* used_bytes at its highest so far */
+  uint64_t most_launches;                   /* launches before it was first so high */
+  uint64_t launches;                        /* kernels and fills that were ever submitted */
+  uint64_t launch_ns;                       /* the time that they take at speed 1 */
+  uint64_t copy_ns;                         /* the same of copies */
+  uint64_t copy_bytes[SIM_COPY_DIRECTIONS]; /* ever submitted: to the device, from it, on it */
+  uint32_t parent;        /* 1 + index of the GPU that it is a MIG instance of; 0: it is a GPU. GPUs come first */
+  uint32_t number;        /* of an instance, on its GPU */
+  uint32_t slices;        /* of an instance: how many of its GPU's SIM_MIG_SLICES */
+  uint32_t nvlink_group;  /* NVLink joins GPUs with the same one; 0: it joins none with this one */
+  uint32_t compute_major; /* its compute capability */
+  uint32_t compute_minor;
   struct sim_page_process processes[SIM_PROCESSES_MAX];
 };
 

@@ -13,7 +13,7 @@ import pytest
 from vgpud import paths
 from vgpud.cli.system import checks
 from vgpud.errors import DeniedError, DriverError, VgpudError
-from vgpud.libraries import environment
+from vgpud.libraries import environment, simulated
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 
@@ -124,9 +124,10 @@ def test_all_variables_of_a_simulated_slice(monkeypatch: pytest.MonkeyPatch, two
     before = {"PATH": "/bin", "LD_PRELOAD": "/x.so", "LD_LIBRARY_PATH": "/opt/lib", "CUDA_VISIBLE_DEVICES": "3"}
     made = environment.for_slice(before, node(mode=pb.TENANT_MODE_CLOSED), item, is_simulated=True)
     sim = paths.sim_lib_dir()
+    ours = ":".join(map(str, simulated.cuda_libraries(sim / "libcuda.so.1")))
     assert made == {
         "PATH": "/bin",
-        "LD_PRELOAD": f"{two_places[0]}/fitted/libvgpu.so:/x.so",
+        "LD_PRELOAD": f"{two_places[0]}/fitted/libvgpu.so:{ours}:/x.so",
         "LD_LIBRARY_PATH": f"{sim}:/opt/lib",
         "VGPU_SOCKET": "/run/x/slices/a/attach.sock",
         "VGPU_DRIVER": f"{sim}/libcuda.so.1",

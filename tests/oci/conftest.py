@@ -19,7 +19,7 @@ def plan(tmp_path: Path) -> Plan:
     (tree / "real").mkdir(parents=True)
     for name in (library_tree.SHIM, library_tree.ML_SHIM):
         (tree / name).touch()
-    (tree / library_tree.PRELOAD).write_text(library_tree.preload_text(True))
+    (tree / library_tree.PRELOAD).write_text(library_tree.preload_text([library_tree.SHIM, library_tree.ML_SHIM]))
     return Plan(
         attach_dir=tmp_path / "slices/c-1",
         tree=tree,

@@ -35,6 +35,9 @@ ALLOWED: dict[str, set[str]] = {
     "admission": {"abi", "arbiter", "base"},
     "job": set(),
     "runtime": set(),
+    # CUDA's libraries of the simulated device: on the driver API alone
+    "simcuda": {"base", "gen/abi"},
+    "gen/simcuda": {"simcuda"},
     # the simulated device, from the ground up; process/process.h says what each folder is. Server and NVML share wire.h
     # and constants.h with the driver, and nothing else.
     "simgpu": set(),
@@ -47,7 +50,7 @@ ALLOWED: dict[str, set[str]] = {
     "simgpu/copies": _SIM_WORK | {"simgpu/arrays", "simgpu/base"},
     "simgpu/textures": _SIM_GROUND | {"simgpu/arena", "simgpu/arrays", "simgpu/memory"},
     "simgpu/images": set(),
-    "simgpu/modules": _SIM_WORK | {"simgpu/base", "simgpu/images"},
+    "simgpu/modules": _SIM_WORK | {"simcuda", "simgpu/base", "simgpu/images"},  # of it devices.h: GPUs by their names
     "simgpu/graphs": _SIM_WORK - {"simgpu/memory"}
     | {"simgpu/arrays", "simgpu/base", "simgpu/copies", "simgpu/images", "simgpu/modules"},
     "simgpu/capture": {"simgpu/graphs", "simgpu/modules", "simgpu/process", "simgpu/streams"},

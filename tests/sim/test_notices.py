@@ -35,6 +35,18 @@ threads = [threading.Thread(target=launch) for _ in range(2)]
 [thread.join() for thread in threads]
 check(driver.cuCtxSynchronize())
 """
+#: asks for a private table, twice, as NVIDIA's runtime does first of all
+TABLES = """
+#include <dlfcn.h>
+#include <stdio.h>
+int main(void) {
+  void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+  int (*get)(const void **, const void *) = dlsym(driver, "cuGetExportTable");
+  const void *table;
+  printf("%d %d\\n", get(&table, "0123456789abcdef"), get(&table, "0123456789abcdef"));
+  return 0;
+}
+"""
 #: what the CUDA runtime answers, twice
 RUNTIME = """
 import ctypes, sys
@@ -66,4 +78,16 @@ def test_a_program_of_the_cuda_runtime_is_notified_once_why_it_finds_no_device(d
     if found is None:
         pytest.skip("no CUDA 13 runtime here")
     (line,) = stderr_lines(device, RUNTIME, str(found))
-    assert line.startswith("vgpu: SIMULATED device: NVIDIA's CUDA runtime (libcudart) starts on NVIDIA's driver alone")
+    assert line.startswith(f"vgpu: SIMULATED device: {found} is NVIDIA's CUDA runtime, which starts on NVIDIA's driver")
+    assert "leave its LD_PRELOAD as it is" in line
+
+
+def test_a_program_with_the_runtime_inside_is_notified_once_what_works(device: MakeDevice, tmp_path: Path) -> None:
+    """nvcc links the runtime into programs by default: no library of ours can take its place."""
+    program = tmp_path / "program"
+    subprocess.run(["gcc", "-x", "c", "-o", program, "-", "-ldl"], input=TABLES, text=True, check=True)
+    done = subprocess.run([program], env=device().environment(), capture_output=True, text=True, check=True)
+    assert done.stdout == "801 801\n"
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"vgpu: SIMULATED device: {program} has NVIDIA's CUDA runtime inside")
+    assert all(words in line for words in ("`nvcc -cudart shared`", "PyTorch", "a real GPU"))

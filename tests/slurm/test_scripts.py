@@ -264,18 +264,19 @@ def test_slurm_under_a_prefix(site: Site, script: str, slurm_command: str) -> No
 def test_the_hook_of_enroot(site: Site) -> None:
     """Against the two files that enroot's hooks append to; never tried in a real enroot."""
     lists = {"ENROOT_MOUNTS": site.folder / "fstab", "ENROOT_ENVIRON": site.folder / "environ"}
-    shim = site.folder / "libvgpu-1.so"
-    for path in (*lists.values(), shim, site.folder / "attach.sock"):
+    shim, runtime = site.folder / "libvgpu-1.so", site.folder / "SIMULATED" / "libcudart.so.13"
+    runtime.parent.mkdir()
+    for path in (*lists.values(), shim, runtime, site.folder / "attach.sock"):
         path.touch()
     env = {name: str(path) for name, path in lists.items()}
     slice_of = {"VGPU_SOCKET": f"{site.folder}/attach.sock", "CUDA_VISIBLE_DEVICES": "0", "VGPU_MODE": "coast"}
     site.run("enroot/99-vgpu.sh", **env)
     assert lists["ENROOT_MOUNTS"].read_text() == lists["ENROOT_ENVIRON"].read_text() == "", "a step without a slice"
-    site.run("enroot/99-vgpu.sh", **env, **slice_of, LD_PRELOAD=f"{shim}:/x/libother.so")
+    site.run("enroot/99-vgpu.sh", **env, **slice_of, LD_PRELOAD=f"{shim}:{runtime}:/x/libother.so")
     mounts = [line.split()[:2] for line in lists["ENROOT_MOUNTS"].read_text().splitlines()]
-    assert mounts == [[str(site.folder)] * 2, [str(shim)] * 2]
+    assert mounts == [[str(site.folder)] * 2, [str(shim)] * 2, [str(runtime)] * 2]
     environ = lists["ENROOT_ENVIRON"].read_text().splitlines()
-    assert f"LD_PRELOAD={shim}" in environ and "CUDA_VISIBLE_DEVICES=0" in environ
+    assert f"LD_PRELOAD={shim}:{runtime}" in environ and "CUDA_VISIBLE_DEVICES=0" in environ
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
-"""The environment of a program in a slice: the preloaded shim, its attach socket, and the driver behind it."""
+"""The environment of a program in a slice: the preloaded shim, its attach socket, and the driver behind it; on a
+simulated device its CUDA libraries as well."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 from vgpud import paths
 from vgpud.errors import DeniedError, DriverError, ExitCode, VgpudError
 from vgpud.libraries import driver as drivers
-from vgpud.libraries import elf, fit
+from vgpud.libraries import elf, fit, simulated
 from vgpud.v1alpha1.words import TENANT_MODE
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ _SEPARATORS = " :\t\n"
 
 
 def preload(libraries: Sequence[Path], old_preload: str) -> str:
-    """LD_PRELOAD with the libraries first; a shim of an outer `vgpu run` is removed."""
+    """LD_PRELOAD with the libraries first; what an outer `vgpu run` has preloaded is removed."""
     for path in libraries:
         if any(c in str(path) for c in _SEPARATORS):
             text = f"cannot preload {str(path)!r}: the loader splits LD_PRELOAD at blanks and colons"
@@ -30,8 +31,9 @@ def preload(libraries: Sequence[Path], old_preload: str) -> str:
 
 
 def _foreign(old_preload: str) -> list[str]:
-    """The libraries in LD_PRELOAD except shims."""
-    return [entry for entry in old_preload.replace(":", " ").split() if not Path(entry).name.startswith("libvgpu")]
+    """The libraries in LD_PRELOAD except shims and those of the simulated device."""
+    entries = old_preload.replace(":", " ").split()
+    return [e for e in entries if not Path(e).name.startswith("libvgpu") and not simulated.is_cuda_library(e)]
 
 
 def remove_shim(old_environment: Mapping[str, str]) -> dict[str, str]:
@@ -40,6 +42,12 @@ def remove_shim(old_environment: Mapping[str, str]) -> dict[str, str]:
     if others := _foreign(old_environment.get("LD_PRELOAD", "")):
         made["LD_PRELOAD"] = ":".join(others)
     return made
+
+
+def preload_simulated(old_environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment with the simulated device's CUDA libraries, for programs that use it without a slice."""
+    libraries = simulated.cuda_libraries(paths.sim_lib_dir() / drivers.DRIVER_SONAME)
+    return remove_shim(old_environment) | {"LD_PRELOAD": preload(libraries, old_environment.get("LD_PRELOAD", ""))}
 
 
 def real_drivers(
@@ -122,9 +130,9 @@ def variables(
     driver_paths: libcuda and libnvidia-ml behind the shim; sim_dir: "" on real devices. Raises VgpudError, DeniedError.
     """
     driver, nvml = driver_paths
-    shims = fitted_shims(driver, nvml, fit_dir())
+    libraries = fitted_shims(driver, nvml, fit_dir()) + (simulated.cuda_libraries(driver) if sim_dir else [])
     made = {
-        "LD_PRELOAD": preload(shims, old_environment.get("LD_PRELOAD", "")),
+        "LD_PRELOAD": preload(libraries, old_environment.get("LD_PRELOAD", "")),
         "VGPU_SOCKET": socket,
         "VGPU_DRIVER": str(driver),
         "VGPU_MODE": mode,

@@ -1,9 +1,10 @@
 """The library tree: the host directory that containers see as /usr/lib/vgpu, with everything that the shims need.
 
 One tree for each pair of drivers and build of the shims: `<cache>/containers/<identity>/` with `libvgpu.so`,
-`libvgpu-ml.so` (fitted), `ld.so.preload`, and `real/` with copies of the drivers. Copies, so that an update of the
-driver's package does not affect running containers. A tree is written beside and renamed, and never changed. One whose
-files do not have the checksums in `checksums` is made again, and renamed for containers that still use it.
+`libvgpu-ml.so` (fitted), `ld.so.preload`, `real/` with copies of the drivers, and on a simulated device `SIMULATED/`
+with its CUDA libraries. Copies, so that an update of the driver's package does not affect running containers. A tree is
+written beside and renamed, and never changed. One whose files do not have the checksums in `checksums` is made again,
+and renamed for containers that still use it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 from vgpud import paths
 from vgpud.errors import DeniedError, DriverError
 from vgpud.libraries import driver as drivers
-from vgpud.libraries import elf, fit
+from vgpud.libraries import elf, fit, simulated
 
 MOUNTED_AT = "/usr/lib/vgpu"
 SHIM = "libvgpu.so"
@@ -33,9 +34,9 @@ _checked: dict[Path, list[tuple[int, ...]]] = {}
 _making = threading.Lock()
 
 
-def preload_text(with_nvml: bool) -> str:
-    """Contents of an /etc/ld.so.preload with the shims' paths inside a container."""
-    names = [SHIM, ML_SHIM] if with_nvml else [SHIM]
+def preload_text(places: list[str]) -> str:
+    """Contents of an /etc/ld.so.preload: the shims and the simulated CUDA libraries, as a container has them."""
+    names = [place for place in places if place in (SHIM, ML_SHIM) or simulated.is_cuda_library(place)]
     return "".join(f"{MOUNTED_AT}/{name}\n" for name in names)
 
 
@@ -67,32 +68,35 @@ def library_tree(cache: Path, driver: Path, nvml: Path | None, is_simulated: boo
 
 
 def _parts(driver: Path, nvml: Path | None, is_simulated: bool) -> list[tuple[Path, str]]:
-    """(file, place in the tree, or "" if it is only fitted) of everything in a tree."""
-    parts = [(paths.lib_dir() / SHIM, ""), (driver, f"real/{drivers.DRIVER_SONAME}")]
+    """(file, place in the tree) of everything in a tree; a shim is fitted, all others are copied."""
+    parts = [(paths.lib_dir() / SHIM, SHIM), (driver, f"real/{drivers.DRIVER_SONAME}")]
     if nvml is not None:
-        parts += [(paths.lib_dir() / ML_SHIM, ""), (nvml, f"real/{drivers.NVML_SONAME}")]
+        parts += [(paths.lib_dir() / ML_SHIM, ML_SHIM), (nvml, f"real/{drivers.NVML_SONAME}")]
     if is_simulated:
         parts.append((driver.parent / KERNELS, f"real/{KERNELS}"))
+        parts += [(file, f"{simulated.FOLDER}/{file.name}") for file in simulated.cuda_libraries(driver)]
     return parts
 
 
 def _make(tree: Path, parts: list[tuple[Path, str]], driver: Path, nvml: Path | None) -> None:
     made = Path(tempfile.mkdtemp(dir=tree.parent, prefix=".new-"))
     try:
-        (made / "real").mkdir()
+        folders = sorted({(made / place).parent for _, place in parts}, reverse=True)  # `made` itself is the last
+        for folder in folders:
+            folder.mkdir(exist_ok=True)
         for source, place in parts:
-            if place:
+            if place not in (SHIM, ML_SHIM):
                 shutil.copyfile(source, made / place)
                 (made / place).chmod(0o755 if ".so" in place else 0o644)
         fit.fit(paths.lib_dir() / SHIM, driver, made / SHIM)
         if nvml is not None:
             fit.fit(paths.lib_dir() / ML_SHIM, nvml, made / ML_SHIM)
-        (made / PRELOAD).write_text(preload_text(nvml is not None))
+        (made / PRELOAD).write_text(preload_text([place for _, place in parts]))
         files = sorted(path for path in made.rglob("*") if path.is_file())
         (made / SUMS).write_text("".join(f"{fit.checksum(path)} {path.relative_to(made)}\n" for path in files))
-        for path in (made / PRELOAD, made / SUMS, made / "real", made):
+        for path in (made / PRELOAD, made / SUMS, *folders):
             path.chmod(0o755 if path.is_dir() else 0o644)
-        for path in (*files, made / SUMS, made / "real", made):
+        for path in (*files, made / SUMS, *folders):
             fit.sync(path)
         if tree.exists():
             os.rename(tree, Path(tempfile.mkdtemp(dir=tree.parent, prefix=".damaged-")))

@@ -14,15 +14,16 @@ from vgpud.errors import DriverError
 
 PAGE_NAME = "state"
 SOCKET_NAME = "sock"
-MAGIC, VERSION = 0x4D495356, 5
+MAGIC, VERSION = 0x4D495356, 6
 DEVICES_MAX = 16
 PROCESSES_MAX = 256
 #: magic, version, server_pid, device_count, fault_count (and modes), started_ns, launch_cost_ns, slice_ns, switch_ns,
 #: model, faults
 HEADER = struct.Struct("<IIiII4xQQQQ256s512x")
-#: sequence, sm_count, name, uuid, pci_bus, process_count, memory, context, used, busy, copy_busy, decided, parent,
-#: number, slices, nvlink_group; processes
-DEVICE = struct.Struct("<II64s16sIIQQQQQQIIII")
+#: sequence, sm_count, name, uuid, pci_bus, process_count, memory, context, used, busy, copy_busy, decided, most,
+#: most_launches, launches, launch_ns, copy_ns, copy_bytes (3), parent, number, slices, nvlink_group, compute
+#: capability (2); processes
+DEVICE = struct.Struct("<II64s16sII14Q6I")
 #: pid, contexts, used_bytes, busy_ns, program
 PROCESS = struct.Struct("<iIQQ32s")
 
@@ -40,6 +41,14 @@ class PageDevice:
     used_bytes: int
     busy_ns: int  # SM time since the server started
     process_used_bytes: dict[int, int]  # pid, as the server sees it -> bytes
+    most_bytes: int  # used_bytes at its highest
+    most_launches: int  # launches before that
+    launches: int  # kernels and fills
+    launch_ns: int  # the time that they take, at any speed of the simulation
+    copy_ns: int
+    to_device_bytes: int  # copied
+    from_device_bytes: int
+    on_device_bytes: int
     sequence: int  # odd: the server was writing
 
 
@@ -66,9 +75,9 @@ def read(page: Path) -> Page:
 
 
 def _device(raw: bytes, offset: int) -> PageDevice:
-    sequence, sm_count, name, raw_uuid, _, processes, memory, context, used, busy, _, _, parent, *_ = (
-        DEVICE.unpack_from(raw, offset)
-    )
+    sequence, sm_count, name, raw_uuid, _, processes, *numbers = DEVICE.unpack_from(raw, offset)
+    memory, context, used, busy, _, _, *work, parent, _, _, _, _, _ = numbers
+    most, most_launches, launches, launch_ns, copy_ns, to_device, from_device, on_device = work
     first = offset + DEVICE.size
     rows = [PROCESS.unpack_from(raw, first + index * PROCESS.size) for index in range(PROCESSES_MAX)]
     return PageDevice(
@@ -81,5 +90,13 @@ def _device(raw: bytes, offset: int) -> PageDevice:
         used_bytes=used,
         busy_ns=busy,
         process_used_bytes={row[0]: row[2] for row in rows if row[0]},
+        most_bytes=most,
+        most_launches=most_launches,
+        launches=launches,
+        launch_ns=launch_ns,
+        copy_ns=copy_ns,
+        to_device_bytes=to_device,
+        from_device_bytes=from_device,
+        on_device_bytes=on_device,
         sequence=sequence,
     )

@@ -12,7 +12,8 @@ mount() { # PATH file|dir
 }
 
 mount "$(dirname "$VGPU_SOCKET")" dir
-for library in $(printf '%s' "${LD_PRELOAD:-}" | tr ': ' '\n\n' | grep '/libvgpu[^/]*$' || true); do
+shims=$(printf '%s' "${LD_PRELOAD:-}" | tr ': ' '\n\n' | grep -e '/libvgpu[^/]*$' -e '/SIMULATED/[^/]*$' || true)
+for library in $shims; do
   mount "$library" file
 done
 [ -n "${VGPU_DRIVER:-}" ] && mount "$VGPU_DRIVER" file
@@ -24,7 +25,6 @@ fi
 for name in VGPU_SOCKET VGPU_DRIVER VGPU_NVML VGPU_MODE VGPU_SIM_DIR CUDA_VISIBLE_DEVICES; do
   [ -n "${!name:-}" ] && printf '%s=%s\n' "$name" "${!name}" >>"$ENROOT_ENVIRON"
 done
-# only the shims: what else the step preloads is not in the image
-shims=$(printf '%s' "${LD_PRELOAD:-}" | tr ': ' '\n\n' | grep '/libvgpu[^/]*$' | paste -sd: || true)
-printf 'LD_PRELOAD=%s\n' "$shims" >>"$ENROOT_ENVIRON"
+# only those: what else the step preloads is not in the image
+printf 'LD_PRELOAD=%s\n' "$(printf '%s' "$shims" | paste -sd:)" >>"$ENROOT_ENVIRON"
 exit 0

@@ -6,9 +6,11 @@
 #include "simgpu/arena/allocations.h"
 #include "simgpu/arena/backing.h"
 #include "simgpu/base/strict.h"
+#include "simgpu/copies/bytes.h"
 #include "simgpu/memory/alloc.h"
 #include "simgpu/process/current.h"
 #include "simgpu/process/process.h"
+#include "simgpu/process/values.h"
 #include "simgpu/streams/capture_rules.h"
 #include "simgpu/streams/stream.h"
 #include <string.h>
@@ -46,7 +48,10 @@ static CUresult move(const struct linear *copy, enum sim_copy kind) {
     result = sim_backing_begin(copy->from, copy->bytes, &read);
   if (result == CUDA_SUCCESS && kind != SIM_COPY_FROM_DEVICE && kind != SIM_COPY_ON_HOST)
     result = sim_backing_begin(copy->to, copy->bytes, &written);
-  if (result == CUDA_SUCCESS) memmove((void *)copy->to, (void *)copy->from, copy->bytes);
+  if (result == CUDA_SUCCESS) {
+    memmove((void *)copy->to, (void *)copy->from, copy->bytes);
+    sim_copy_values(kind, copy->to, copy->from, copy->bytes);
+  }
   sim_backing_end(read + written);
   return result;
 }

@@ -6,6 +6,7 @@
 #include "simgpu/arrays/array.h"
 #include "simgpu/base/strict.h"
 #include "simgpu/copies/bytes.h"
+#include "simgpu/process/values.h"
 #include "simgpu/streams/stream.h"
 #include <string.h>
 
@@ -77,6 +78,22 @@ static enum sim_copy kind_of(const struct side *to, const struct side *from) {
   return to->device == from->device ? SIM_COPY_ON_DEVICE : SIM_COPY_PEER;
 }
 
+void sim_copy_values(enum sim_copy kind, CUdeviceptr to, CUdeviceptr from, uint64_t bytes) {
+  if (kind == SIM_COPY_FROM_DEVICE)
+    sim_values_read((void *)to, from, bytes);
+  else if (kind == SIM_COPY_TO_DEVICE)
+    sim_values_write(to, bytes);
+  else if (kind != SIM_COPY_ON_HOST)
+    sim_values_copy(to, from, bytes);
+}
+
+/* Of several rows: from the first byte to the last, with what lies between. */
+static void copy_values(enum sim_copy kind, const struct side *to, const struct side *from, const CUDA_MEMCPY3D *copy) {
+  uint64_t extent = (copy->Depth - 1) * to->slice + (copy->Height - 1) * to->pitch + copy->WidthInBytes;
+  if (kind != SIM_COPY_FROM_DEVICE || (copy->Height == 1 && copy->Depth == 1))
+    sim_copy_values(kind, (CUdeviceptr)to->base, (CUdeviceptr)from->base, extent);
+}
+
 CUresult sim_copy_bytes(const CUDA_MEMCPY3D *copy, enum sim_copy *ret_kind) {
   struct side to, from;
   *ret_kind = SIM_COPY_ON_HOST;
@@ -98,5 +115,6 @@ CUresult sim_copy_bytes(const CUDA_MEMCPY3D *copy, enum sim_copy *ret_kind) {
       memmove(to.base + z * to.slice + y * to.pitch, from.base + z * from.slice + y * from.pitch, copy->WidthInBytes);
   sim_backing_end(read + written);
   *ret_kind = kind_of(&to, &from);
+  if (result == CUDA_SUCCESS) copy_values(*ret_kind, &to, &from, copy);
   return result;
 }

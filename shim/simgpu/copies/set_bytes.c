@@ -5,6 +5,7 @@
 #include "simgpu/arena/backing.h"
 #include "simgpu/base/strict.h"
 #include "simgpu/copies/bytes.h"
+#include "simgpu/process/values.h"
 #include <string.h>
 
 CUresult sim_set_bytes(const CUDA_MEMSET_NODE_PARAMS *set) {
@@ -27,5 +28,6 @@ CUresult sim_set_bytes(const CUDA_MEMSET_NODE_PARAMS *set) {
     for (size_t x = 0; set->elementSize == 4 && x < set->width; x++) ((uint32_t *)base)[x] = set->value;
   }
   sim_backing_end(claimed);
+  sim_values_write(set->dst, extent);
   return CUDA_SUCCESS;
 }

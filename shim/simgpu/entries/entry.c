@@ -5,6 +5,7 @@
 #include "simgpu/entries/table.h"
 #include "simgpu/process/current.h"
 #include "simgpu/process/process.h"
+#include "simgpu/process/values.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,7 +48,12 @@ static CUresult look_up(const char *name, unsigned version, cuuint64_t flags, vo
                         CUdriverProcAddressQueryResult *ret_status) {
   cuuint64_t known = CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
   if (!name || !ret_function || flags & ~known) return CUDA_ERROR_INVALID_VALUE;
-  bool exists;
+  bool exists = strcmp(name, SIM_VALUES_ENTRY) == 0;
+  if (exists) { /* no name of CUDA's: asked for by the CUDA runtime of the simulated device */
+    *ret_function = (void *)sim_values_watch;
+    *ret_status = CU_GET_PROC_ADDRESS_SUCCESS;
+    return CUDA_SUCCESS;
+  }
   const struct sim_form *form = form_of(name, version, flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &exists);
   *ret_function = form ? entry_point(form->name) : NULL;
   *ret_status = *ret_function ? CU_GET_PROC_ADDRESS_SUCCESS

@@ -2,6 +2,7 @@
  * launch_make.c - what a launch is: the function, its shape and a checked copy of its parameters; what it costs, and
  * what it computes. Called by modules/launch.c and by kernel nodes of graphs.
  */
+#include "simcuda/common/devices.h"
 #include "simgpu/arena/allocations.h"
 #include "simgpu/base/strict.h"
 #include "simgpu/images/image.h"
@@ -11,6 +12,7 @@
 #include "simgpu/process/current.h"
 #include "simgpu/process/notice.h"
 #include "simgpu/process/process.h"
+#include "simgpu/process/values.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,34 +66,79 @@ CUresult sim_launch_make(CUfunction handle, const unsigned grid[3], const unsign
   launch.param_bytes = function->kernel.param_bytes;
   memcpy(launch.grid, grid, sizeof launch.grid);
   memcpy(launch.block, block, sizeof launch.block);
+  struct sim_shape shape = {launch.grid, launch.block, params};
+  launch.bytes = sim_amount_of_launch(&function->rule->bytes, function->name_bytes, &shape);
+  launch.flops = sim_amount_of_launch(&function->rule->flops, function->name_flops, &shape);
   result = copy_params(function, params, extra, &launch.params);
   if (result == CUDA_SUCCESS) *ret_launch = launch;
-  bool told = __atomic_load_n(&sim_has_notified, __ATOMIC_RELAXED) || !sim_model_is_default(function->rule);
+  bool computes = function->rule->host != NULL || !sim_model_should_compute(function->rule);
+  bool told = __atomic_load_n(&sim_has_notified, __ATOMIC_RELAXED) || computes;
   if (result == CUDA_SUCCESS && !told) sim_notify_of_kernel(function->kernel.name);
   return result;
 }
 
+/* What a parameter of 4 or 8 bytes says; 0 where the kernel has none such. */
+static uint64_t read_arg(const struct sim_launch *launch, int index) {
+  const struct sim_image_kernel *kernel = &launch->function->kernel;
+  uint32_t narrow;
+  uint64_t wide = 0;
+  if (index < 0 || launch->params == NULL || (uint32_t)index >= kernel->param_count) return 0;
+  const uint8_t *at = launch->params + kernel->params[index].offset_bytes;
+  if (kernel->params[index].size_bytes == sizeof wide) memcpy(&wide, at, sizeof wide);
+  if (kernel->params[index].size_bytes != sizeof narrow) return wide;
+  memcpy(&narrow, at, sizeof narrow);
+  return narrow;
+}
+
+static uint64_t read_ns_arg(const struct sim_launch *launch) {
+  uint64_t duration_ns = read_arg(launch, launch->function->rule->ns_arg);
+  return duration_ns < SIM_NS_ARG_MAX ? duration_ns : SIM_NS_ARG_MAX;
+}
+
+struct sim_meeting sim_launch_meeting(const struct sim_launch *launch) {
+  const struct sim_model_rule *rule = launch->function->rule;
+  if (rule->meet_arg < 0) return (struct sim_meeting){.devices = rule->meet};
+  uint64_t devices = read_arg(launch, rule->meet_arg);
+  if (devices < 2 || devices > SIM_MEET_MAX) return (struct sim_meeting){0};
+  return (struct sim_meeting){.devices = (uint16_t)devices,
+                              .number = (uint32_t)read_arg(launch, rule->meet_arg + 1),
+                              .group = read_arg(launch, rule->meet_arg + 2)};
+}
+
+/* The time that the device needs for what the launch moves and computes. */
+static uint64_t find_work_ns(const struct sim_launch *launch, const struct sim_device *device) {
+  if (launch->bytes == 0 && launch->flops == 0) return 0;
+  double duration_ns = sc_find_work_ns(sc_find_device_model(device->name), device->sm_count, launch->flops,
+                                       launch->function->rule->math, launch->bytes);
+  return duration_ns < SIM_NS_ARG_MAX ? (uint64_t)duration_ns : SIM_NS_ARG_MAX;
+}
+
 uint64_t sim_launch_cost_of(const struct sim_launch *launch, const struct sim_context *context) {
+  const struct sim_device *device = sim_device(context->ordinal);
   uint64_t blocks = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
   uint64_t threads = (uint64_t)launch->block[0] * launch->block[1] * launch->block[2];
-  uint64_t resident = (uint64_t)sim_device(context->ordinal)->sm_count * SIM_SM_THREADS;
-  return sim_model_cost_ns(launch->function->rule, blocks, threads, resident);
+  uint64_t resident = (uint64_t)device->sm_count * SIM_SM_THREADS;
+  uint64_t duration_ns = sim_model_cost_ns(launch->function->rule, blocks, threads, resident);
+  return duration_ns + read_ns_arg(launch) + find_work_ns(launch, device);
 }
 
 /* Device, managed and registered host memory may be used by a kernel. */
 static bool range_usable(uint64_t address, uint64_t bytes, bool *ret_on_device) {
   struct sim_allocation allocation;
   if (SIM_STRICT && !sim_strict_range(address, bytes)) return false;
-  if (!sim_memory_find(address, &allocation)) return false;
+  if (!sim_memory_covers(address, bytes, &allocation)) return false;
   *ret_on_device = allocation.kind == CU_MEMORYTYPE_DEVICE;
-  return bytes <= allocation.bytes && address - allocation.base <= allocation.bytes - bytes;
+  return true;
 }
 
 CUresult sim_launch_compute(const struct sim_launch *launch) {
   const struct sim_function *function = launch->function;
   if (SIM_STRICT && launch->params != NULL) sim_strict_words(launch->params, launch->param_bytes);
   if (function->rule->fault != CUDA_SUCCESS) return function->rule->fault;
-  if (function->rule->host == NULL || launch->params == NULL) return CUDA_SUCCESS;
+  if (function->rule->host == NULL || launch->params == NULL) {
+    if (sim_model_should_compute(function->rule)) sim_values_kernel();
+    return CUDA_SUCCESS;
+  }
   int result = sim_host_run(function->rule, &function->kernel, launch->params, range_usable);
   if (result == -EFAULT) return CUDA_ERROR_ILLEGAL_ADDRESS;
   if (result == -ENOMEM) return CUDA_ERROR_OUT_OF_MEMORY;

@@ -1,8 +1,8 @@
 /*
- * model.c - reads kernels.model: one rule a line, `REGEX us=N wave_us=N [meet=N] [fault=CODE] [host=NAME.TYPE]
- * [args=I,J,...]`, the word `default` for the rule of all other kernels. Read once per process, at the first look-up of
- * a kernel. A line that cannot be understood is said on stderr and left out: this is a simulator's input, and the
- * program should continue.
+ * model.c - reads kernels.model: one rule a line, `REGEX us=N wave_us=N [ns=I] [bytes=A*B*...] [flops=A*B*...]
+ * [math=TYPE] [meet=N|argI] [fault=CODE] [host=NAME.TYPE] [args=I,J,...]`, the word `default` for the rule of all other
+ * kernels. Read once per process, at the first look-up of a kernel. A line that cannot be understood is said on stderr
+ * and left out: this is a simulator's input, and the program should continue.
  */
 #define _GNU_SOURCE /* secure_getenv, dladdr */
 #include "simgpu/modules/model.h"
@@ -17,7 +17,6 @@
 #include <string.h>
 
 #define RULES_MAX 256
-#define SIM_MEET_MAX 16 /* devices of a server */
 
 struct entry {
   regex_t pattern;
@@ -26,7 +25,8 @@ struct entry {
 
 static struct entry entries[RULES_MAX];
 static uint32_t entry_count;
-static struct sim_model_rule fallback = {.base_us = 2.0, .wave_us = 2.0};
+static struct sim_model_rule fallback = {
+    .base_us = 2.0, .wave_us = 2.0, .ns_arg = -1, .math = SC_MATH_FP32, .meet_arg = -1};
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static bool read_host(char *value, struct sim_model_rule *rule) {
@@ -39,17 +39,21 @@ static bool read_host(char *value, struct sim_model_rule *rule) {
     rule->type = SIM_HOST_F64;
   else if (strcmp(type, "i32") == 0)
     rule->type = SIM_HOST_I32;
+  else if (strcmp(type, "byte") == 0)
+    rule->type = SIM_HOST_BYTE;
+  else if (strcmp(type, "any") == 0)
+    rule->type = SIM_HOST_ANY;
   else
     return false;
   return rule->host != NULL;
 }
 
-static bool read_args(char *value, struct sim_model_rule *rule) {
+static bool read_list(char *value, uint8_t ret_list[SIM_HOST_ARGS_MAX]) {
   for (int i = 0; i < SIM_HOST_ARGS_MAX; i++) {
     char *end;
     unsigned long index = strtoul(value, &end, 10);
     if (end == value || index > UINT8_MAX || (*end != ',' && *end != 0)) return false;
-    rule->args[i] = index;
+    ret_list[i] = (uint8_t)index;
     if (*end == 0) return true;
     value = end + 1;
   }
@@ -62,11 +66,32 @@ static bool read_number(const char *text, double *ret_us) {
   return end != text && *end == 0 && *ret_us >= 0 && *ret_us < 1e9;
 }
 
+static bool read_index(const char *text, int16_t *ret_index) {
+  double index;
+  if (!read_number(text, &index) || index > UINT8_MAX) return false;
+  *ret_index = (int16_t)index;
+  return true;
+}
+
 static bool read_meet(const char *text, struct sim_model_rule *rule) {
   double devices;
+  if (strncmp(text, "arg", 3) == 0) return read_index(text + 3, &rule->meet_arg);
   if (!read_number(text, &devices) || devices < 2 || devices > SIM_MEET_MAX) return false;
   rule->meet = (uint16_t)devices;
   return true;
+}
+
+static bool read_math(const char *text, struct sim_model_rule *rule) {
+  static const char *const names[SC_MATH_KINDS] = {
+      [SC_MATH_FP64] = "fp64", [SC_MATH_FP32] = "fp32", [SC_MATH_TF32] = "tf32",
+      [SC_MATH_HALF] = "half", [SC_MATH_FP8] = "fp8",   [SC_MATH_INT8] = "int8",
+  };
+  for (int math = 0; math < SC_MATH_KINDS; math++) {
+    if (strcmp(text, names[math]) != 0) continue;
+    rule->math = (enum sc_math)math;
+    return true;
+  }
+  return false;
 }
 
 static bool read_fault(const char *text, struct sim_model_rule *rule) {
@@ -84,10 +109,15 @@ static const char *read_line(char *line) {
     bool good = false;
     if (strncmp(word, "us=", 3) == 0) good = read_number(word + 3, &rule.base_us);
     if (strncmp(word, "wave_us=", 8) == 0) good = read_number(word + 8, &rule.wave_us);
+    if (strncmp(word, "ns=", 3) == 0) good = read_index(word + 3, &rule.ns_arg);
+    if (strncmp(word, "bytes=", 6) == 0) good = sim_amount_read(word + 6, &rule.bytes);
+    if (strncmp(word, "flops=", 6) == 0) good = sim_amount_read(word + 6, &rule.flops);
+    if (strncmp(word, "math=", 5) == 0) good = read_math(word + 5, &rule);
     if (strncmp(word, "meet=", 5) == 0) good = read_meet(word + 5, &rule);
     if (strncmp(word, "fault=", 6) == 0) good = read_fault(word + 6, &rule);
     if (strncmp(word, "host=", 5) == 0) good = read_host(word + 5, &rule);
-    if (strncmp(word, "args=", 5) == 0) good = read_args(word + 5, &rule);
+    if (strncmp(word, "args=", 5) == 0) good = read_list(word + 5, rule.args);
+    if (strncmp(word, "sizes=", 6) == 0) good = read_list(word + 6, rule.sizes);
     if (!good) return word;
   }
   if (strcmp(pattern, "default") == 0) {
@@ -140,8 +170,9 @@ const struct sim_model_rule *sim_model_find(const char *kernel_name) {
   return &fallback;
 }
 
-bool sim_model_is_default(const struct sim_model_rule *rule) {
-  return rule == &fallback;
+bool sim_model_should_compute(const struct sim_model_rule *rule) {
+  bool has_work = rule->ns_arg >= 0 || rule->bytes.count > 0 || rule->flops.count > 0;
+  return rule == &fallback || rule->host != NULL || has_work;
 }
 
 uint64_t sim_model_cost_ns(const struct sim_model_rule *rule, uint64_t blocks, uint64_t block_threads,

@@ -8,6 +8,7 @@
 #include "simgpu/images/image.h"
 #include "simgpu/modules/model.h"
 #include "simgpu/process/current.h"
+#include "simgpu/streams/stream.h"
 
 /* Compute capability 9.0 (H100, H200): CUDA C++ Programming Guide, "Compute Capabilities", technical specifications. */
 #define SIM_BLOCK_THREADS_MAX 1024
@@ -59,6 +60,7 @@ struct sim_function {
   struct sim_image_kernel kernel; /* name and params belong to the image */
   bool known_params;              /* the layout is known from the image */
   const struct sim_model_rule *rule;
+  double name_bytes, name_flops; /* what its name says of the rule's amounts */
   struct sim_settings own_settings;
   struct sim_settings *settings; /* own_settings, or those of the CUkernel that it was made from */
 
@@ -72,6 +74,7 @@ struct sim_launch {
   unsigned shared_bytes;
   uint8_t *params; /* malloc'ed; NULL when there are none or the layout is unknown */
   uint32_t param_bytes;
+  double bytes, flops; /* what it moves and computes, where the rule knows */
 };
 
 /* The lock of modules, libraries and their lists; short. */
@@ -109,6 +112,7 @@ int sim_function_max_threads(const struct sim_function *function);
 CUresult sim_launch_make(CUfunction handle, const unsigned grid[3], const unsigned block[3], unsigned shared_bytes,
                          void **params, void **extra, struct sim_launch *ret_launch);
 uint64_t sim_launch_cost_of(const struct sim_launch *launch, const struct sim_context *context);
+struct sim_meeting sim_launch_meeting(const struct sim_launch *launch);
 CUresult sim_launch_compute(const struct sim_launch *launch); /* the host implementation, if the rule has one */
 
 #endif

@@ -158,17 +158,22 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned 
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *ret_major, int *ret_minor) {
-  unsigned ignored;
+  struct sim_page_device state;
   if (ret_major == NULL || ret_minor == NULL) return NVML_ERROR_INVALID_ARGUMENT;
-  nvmlReturn_t result = answer(device, 0, &ignored);
+  nvmlReturn_t result = sim_nvml_device(device, &state);
   if (result != NVML_SUCCESS) return result;
-  *ret_major = 9;
-  *ret_minor = 0;
+  *ret_major = (int)state.compute_major;
+  *ret_minor = (int)state.compute_minor;
   return NVML_SUCCESS;
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetArchitecture(nvmlDevice_t device, unsigned *ret_architecture) {
-  return answer(device, 9, ret_architecture); /* NVML_DEVICE_ARCH_HOPPER */
+  struct sim_page_device state;
+  nvmlReturn_t result = sim_nvml_device(device, &state);
+  if (result != NVML_SUCCESS) return result;
+  unsigned major = state.compute_major, minor = state.compute_minor;
+  /* NVML_DEVICE_ARCH_...: VOLTA and TURING, AMPERE and ADA, HOPPER and what follows */
+  return answer(device, major == 7 ? 5 + (minor >= 5) : major == 8 ? 7 + (minor == 9) : major, ret_architecture);
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetBrand(nvmlDevice_t device, unsigned *ret_brand) {

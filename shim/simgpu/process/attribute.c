@@ -1,6 +1,7 @@
 /*
  * attribute.c - cuDeviceGetAttribute: what an H200 answers, but for what is not simulated, which answers 0. Values from
- * public listings of H100/H200 devices; those in constants.h or in the configuration come from there.
+ * public listings of H100/H200 devices; those in constants.h or in the configuration come from there, and what the
+ * architecture decides from the table of compute capabilities in CUDA's programming guide.
  */
 #include "simgpu/process/process.h"
 #include <string.h>
@@ -72,8 +73,6 @@ static const int attributes[CU_DEVICE_ATTRIBUTE_MAX] = {
     [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_PITCH] = 2097120,
     [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_MIPMAPPED_WIDTH] = 32768,
     [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_MIPMAPPED_HEIGHT] = 32768,
-    [CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR] = 9,
-    [CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR] = 0,
     [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_MIPMAPPED_WIDTH] = 32768,
     [CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED] = 1,
     [CU_DEVICE_ATTRIBUTE_GLOBAL_L1_CACHE_SUPPORTED] = 1,
@@ -115,6 +114,31 @@ static const int attributes[CU_DEVICE_ATTRIBUTE_MAX] = {
     [CU_DEVICE_ATTRIBUTE_GPU_PCI_DEVICE_ID] = 0x233510de,
 };
 
+/* Architectures before Hopper: an SM's threads and blocks, its shared memory, and how much of it a block may have. */
+static const struct {
+  int major, minor, threads, blocks, shared_bytes, block_bytes;
+} older[] = {{7, 0, 2048, 32, 98304, 98304},
+             {7, 5, 1024, 16, 65536, 65536},
+             {8, 0, 2048, 32, 167936, 166912},
+             {8, 6, 1536, 16, 102400, 101376},
+             {8, 9, 1536, 24, 102400, 101376}};
+
+static int of_architecture(const struct sim_device *device, CUdevice_attribute attribute) {
+  int value = attributes[attribute];
+  if (attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) return device->compute_major;
+  if (attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR) return device->compute_minor;
+  if (device->compute_major >= 9) return value;
+  if (attribute == CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH || attribute == CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED) return 0;
+  for (size_t i = 0; i < sizeof older / sizeof *older; i++) {
+    if (older[i].major != device->compute_major || older[i].minor != device->compute_minor) continue;
+    if (attribute == CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR) return older[i].threads;
+    if (attribute == CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR) return older[i].blocks;
+    if (attribute == CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR) return older[i].shared_bytes;
+    if (attribute == CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN) return older[i].block_bytes;
+  }
+  return value;
+}
+
 static CUresult check(const void *result, CUdevice ordinal) {
   CUresult ready = sim_ready();
   if (ready != CUDA_SUCCESS) return ready;
@@ -132,7 +156,7 @@ SIM_PUBLIC CUresult cuDeviceGetAttribute(int *ret_value, CUdevice_attribute attr
   else if (attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)
     *ret_value = (int)sim_link.page->devices[device->index].pci_bus;
   else
-    *ret_value = attributes[attribute];
+    *ret_value = of_architecture(device, attribute);
   return CUDA_SUCCESS;
 }
 
@@ -140,8 +164,8 @@ SIM_PUBLIC CUresult cuDeviceComputeCapability(int *ret_major, int *ret_minor, CU
   CUresult result = check(ret_major, ordinal);
   if (result == CUDA_SUCCESS && !ret_minor) result = CUDA_ERROR_INVALID_VALUE;
   if (result != CUDA_SUCCESS) return result;
-  *ret_major = attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR];
-  *ret_minor = attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR];
+  *ret_major = sim_device(ordinal)->compute_major;
+  *ret_minor = sim_device(ordinal)->compute_minor;
   return CUDA_SUCCESS;
 }
 

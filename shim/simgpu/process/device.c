@@ -76,6 +76,8 @@ static void device_add(int index) {
   memcpy(device->uuid.bytes, shown->uuid, sizeof shown->uuid);
   device->memory_bytes = shown->memory_bytes;
   device->sm_count = (int)shown->sm_count;
+  device->compute_major = (int)shown->compute_major;
+  device->compute_minor = (int)shown->compute_minor;
 }
 
 /* All GPUs that are not in MIG mode; where there are none, the first instance. */

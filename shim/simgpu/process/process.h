@@ -68,6 +68,7 @@ struct sim_device {
   CUuuid uuid;
   uint64_t memory_bytes;
   int sm_count;
+  int compute_major, compute_minor;
   CUcontext primary; /* NULL while not retained */
   int primary_references;
   unsigned primary_flags;

@@ -130,7 +130,11 @@ static int charge(struct process *process, struct device *device, uint64_t bytes
   device->used_bytes += bytes;
   process->used_bytes[device->index] += bytes;
   report_crowd(device);
-  return 0;
+  if (device->used_bytes <= device->most_bytes) return 0;
+  queue_take(process); /* what it has launched before counts */
+  device->most_bytes = device->used_bytes;
+  device->most_launches = device->launches;
+  return process->dead ? -EPROTO : 0;
 }
 
 static int refund(struct process *process, struct device *device, uint64_t bytes) {

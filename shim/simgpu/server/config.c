@@ -16,12 +16,15 @@ static void defaults(struct config *config) {
   config->switch_ns = SIM_SWITCH_NS;
   config->launch_cost_ns = SIM_LAUNCH_COST_NS;
   config->context_bytes = SIM_CONTEXT_BYTES;
+  config->speed = 1;
   config->host_memory_bytes = host_memory_default();
   for (uint32_t i = 0; i < SIM_DEVICES_MAX; i++) {
     struct config_device *device = &config->devices[i];
     strcpy(device->name, SIM_DEVICE_NAME);
     device->memory_bytes = SIM_MEMORY_BYTES;
     device->sm_count = SIM_SM_COUNT;
+    device->compute_major = SIM_COMPUTE_MAJOR;
+    device->compute_minor = SIM_COMPUTE_MINOR;
     memcpy(device->uuid, "SIMULATED-GPU\0\0", 16);
     device->uuid[15] = (uint8_t)i;
   }
@@ -63,6 +66,16 @@ static int set_name(struct config_device *device, const char *value) {
   return length < (int)sizeof device->name ? 0 : -EINVAL;
 }
 
+/* A compute capability, as 8.9. */
+static int set_compute(struct config_device *device, const char *value) {
+  unsigned major, minor;
+  int length = 0;
+  if (sscanf(value, "%2u.%1u%n", &major, &minor, &length) != 2 || value[length]) return -EINVAL;
+  device->compute_major = major;
+  device->compute_minor = minor;
+  return 0;
+}
+
 static int set_device(struct config *config, const char *key, const char *value) {
   char *rest;
   unsigned long index = strtoul(key, &rest, 10);
@@ -74,6 +87,7 @@ static int set_device(struct config *config, const char *key, const char *value)
   if (strcmp(rest, "uuid") == 0) return uuid(value, device->uuid);
   if (strcmp(rest, "memory_bytes") == 0)
     return number(value, &device->memory_bytes) < 0 || device->memory_bytes < SIM_GRANULE_BYTES ? -EINVAL : 0;
+  if (strcmp(rest, "compute") == 0) return set_compute(device, value);
   if (strcmp(rest, "mig") == 0) {
     int length = snprintf(device->instances, sizeof device->instances, "%s", value);
     return length > 0 && length < (int)sizeof device->instances ? 0 : -EINVAL;
@@ -104,6 +118,7 @@ static int set(struct config *config, const char *key, const char *value) {
   if (strcmp(key, "switch_us") == 0) return set_number(value, 0, 1000000, 1000, &config->switch_ns);
   if (strcmp(key, "launch_cost_ns") == 0) return set_number(value, 0, 1000000000, 1, &config->launch_cost_ns);
   if (strcmp(key, "context_bytes") == 0) return set_number(value, 0, 1ull << 50, 1, &config->context_bytes);
+  if (strcmp(key, "speed") == 0) return set_number(value, 1, 1000000000, 1, &config->speed);
   if (strcmp(key, "host_memory_bytes") == 0)
     return set_number(value, SIM_GRANULE_BYTES, 1ull << 50, 1, &config->host_memory_bytes);
   if (strcmp(key, "devices") == 0) {
@@ -143,7 +158,8 @@ static int line_read(struct config *config, char *line, const char *path, int li
   if (rc == -ENOENT)
     fprintf(stderr,
             "vgpu-simd: %s:%d: unknown key \"%s\": use devices, memory_bytes, slice_us, switch_us, launch_cost_ns, "
-            "context_bytes, host_memory_bytes, model or device.N.{name,uuid,memory_bytes,sm_count,mig,nvlink}\n",
+            "context_bytes, host_memory_bytes, speed, model or "
+            "device.N.{name,uuid,memory_bytes,sm_count,compute,mig,nvlink}\n",
             path, line_number, key);
   else if (rc < 0)
     fprintf(stderr, "vgpu-simd: %s:%d: \"%s\" is no value for %s\n", path, line_number, value, key);

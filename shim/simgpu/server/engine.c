@@ -9,15 +9,19 @@
 #include "simgpu/server/server.h"
 #include <stddef.h>
 
-/* The stream whose kernel runs next in a context: the preempted one, else by priority and order of submission. */
+static bool comes_first(const struct stream *one, const struct stream *other) {
+  if (meet_is_awaited(one) != meet_is_awaited(other)) return meet_is_awaited(other);
+  return one->priority < other->priority || (one->priority == other->priority && one->order < other->order);
+}
+
+/* The stream whose kernel runs next in a context: the preempted one, else by priority and order of submission; those
+ * that wait for kernels of other devices last. */
 static struct stream *pick_stream(const struct context *context, uint64_t at_ns) {
-  if (context->preempted) return context->preempted;
-  struct stream *best = NULL;
+  if (context->preempted && !meet_is_awaited(context->preempted)) return context->preempted;
+  struct stream *best = context->preempted;
   for (struct stream *stream = context->ready.first; stream; stream = stream->next) {
     if (stream->ready_ns > at_ns) continue;
-    if (!best || stream->priority < best->priority ||
-        (stream->priority == best->priority && stream->order < best->order))
-      best = stream;
+    if (!best || comes_first(stream, best)) best = stream;
   }
   return best;
 }

@@ -27,6 +27,8 @@ static void add(struct config *config, uint32_t gpu, uint32_t number, unsigned s
   struct config_device *made = &config->devices[config->device_count++];
   const struct config_device *parent = &config->devices[gpu];
   *made = (struct config_device){.memory_bytes = memory_bytes, .parent = gpu + 1, .number = number, .slices = slices};
+  made->compute_major = parent->compute_major;
+  made->compute_minor = parent->compute_minor;
   made->sm_count = slices == SIM_MIG_SLICES ? parent->sm_count : parent->sm_count * slices / SIM_MIG_SM_PARTS;
   if (made->sm_count == 0) made->sm_count = 1;
   snprintf(made->name, sizeof made->name, "%.40s MIG %.15s", parent->name, profile);

@@ -2,10 +2,13 @@
  * meet.c - kernels that run only together, as those of a collective (NCCL) do: each has the SMs of its device and spins
  * until one of each device runs, and they make progress only while all of them do. Called by engine.c.
  *
- * Which meet: kernels of one process group, by the order of their launches in their contexts: the first such kernel of
- * a context meets the first ones of contexts on other devices, and so on. One that is alone in having the SMs (its
- * partner is not launched, waits in its stream, or another context has that device's slice) keeps spinning: that is
- * busy time of its context, and no other stream of the context runs meanwhile.
+ * Which meet: those that say the same group and number (a communicator and its operation); of those that say none, the
+ * kernels of one process group, by the order of their launches in their contexts: the first such kernel of a context
+ * meets the first ones of contexts on other devices, and so on. One that is alone in having the SMs (its partner is not
+ * launched, waits in its stream, or another context has that device's slice) keeps spinning: that is busy time of its
+ * context. Kernels of other streams of the context go first as long as not all of the meeting have reached the SMs, as
+ * they would beside a collective's few blocks; so do other meetings of the context that are complete. A process may
+ * leave a group (disband): its kernels in there then run by themselves.
  *
  * Time: a device that has reached such a kernel stops deciding. When all devices of the meeting have reached theirs,
  * they run together up to the first end of a slice or of the kernel. When nothing else is left to decide, all that
@@ -14,10 +17,13 @@
  */
 #include "simgpu/server/meeting.h"
 
+/* A member whose context spins in another meeting can run as well: such kernels take few of the SMs. */
 static bool all_run(const struct meeting *meeting) {
   if (meeting->count < meeting->size) return false;
-  for (uint32_t i = 0; i < meeting->count; i++)
-    if (meeting->members[i]->context->device->meets != meeting->members[i]) return false;
+  for (uint32_t i = 0; i < meeting->count; i++) {
+    const struct stream *spins = meeting->members[i]->context->device->meets;
+    if (!spins || spins->context != meeting->members[i]->context) return false;
+  }
   return true;
 }
 

@@ -7,10 +7,23 @@
 
 struct meeting *meetings;
 
+/* Whose meetings a kernel takes part in. */
+static uint64_t group_of(const struct stream *stream) {
+  const struct entry *head = &stream->queue[stream->first];
+  return head->group ? head->group : (uint64_t)stream->process->group;
+}
+
+static bool has_left(const struct process *process, uint64_t group) {
+  uint32_t kept = process->disbanded_count < SIM_DISBANDED_MAX ? process->disbanded_count : SIM_DISBANDED_MAX;
+  for (uint32_t i = 0; i < kept; i++)
+    if (process->disbanded[i] == group) return true;
+  return false;
+}
+
 static bool may_join(const struct meeting *meeting, const struct stream *stream) {
   const struct entry *head = &stream->queue[stream->first];
-  if (meeting->group != stream->process->group || meeting->number != head->target || meeting->size != head->meet)
-    return false;
+  if (meeting->group != group_of(stream) || meeting->is_of_a_name != (head->group != 0)) return false;
+  if (meeting->number != head->target || meeting->size != head->meet) return false;
   for (uint32_t i = 0; i < meeting->count; i++)
     if (meeting->members[i]->context->device == stream->context->device) return false;
   return meeting->count < meeting->size;
@@ -19,12 +32,16 @@ static bool may_join(const struct meeting *meeting, const struct stream *stream)
 void meet_join(struct stream *stream) {
   const struct entry *head = &stream->queue[stream->first];
   struct meeting *meeting = meetings;
+  if (head->group && has_left(stream->process, head->group)) return; /* it runs by itself */
   while (meeting && !may_join(meeting, stream)) meeting = meeting->next;
   if (!meeting) {
     meeting = calloc(1, sizeof *meeting);
     if (!meeting) return; /* it runs by itself */
-    *meeting =
-        (struct meeting){.next = meetings, .group = stream->process->group, .number = head->target, .size = head->meet};
+    *meeting = (struct meeting){.next = meetings,
+                                .group = group_of(stream),
+                                .is_of_a_name = head->group != 0,
+                                .number = head->target,
+                                .size = head->meet};
     meetings = meeting;
   }
   meeting->members[meeting->count++] = stream;
@@ -45,4 +62,17 @@ void meet_leave(struct stream *stream) {
   while (*link != meeting) link = &(*link)->next;
   *link = meeting->next;
   free(meeting);
+}
+
+bool meet_is_awaited(const struct stream *stream) {
+  return stream->meeting && stream->meeting->count < stream->meeting->size;
+}
+
+void meet_disband(struct process *process, uint64_t group) {
+  if (group == 0 || has_left(process, group)) return;
+  process->disbanded[process->disbanded_count++ % SIM_DISBANDED_MAX] = group;
+  for (uint32_t slot = 0; slot < SIM_STREAMS_MAX; slot++) {
+    struct stream *stream = process->streams[slot];
+    if (stream && stream->meeting && stream->queue[stream->first].group == group) meet_leave(stream);
+  }
 }

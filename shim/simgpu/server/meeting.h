@@ -8,7 +8,8 @@
 
 struct meeting {
   struct meeting *next;
-  pid_t group;
+  uint64_t group;    /* its name, or a process group */
+  bool is_of_a_name; /* not a process group's */
   uint32_t number;
   uint32_t size;  /* how many it takes */
   uint32_t count; /* how many have entered the SMs' queue */

@@ -168,15 +168,18 @@ static int enqueue(struct stream *stream, const struct sim_command *command, uin
     int rc = grow(stream);
     if (rc < 0) return rc;
   }
+  bool is_work = command->op == SIM_OP_KERNEL || command->op == SIM_OP_COPY;
+  if (is_work && stream->context) report_work(stream->context->device, command);
   struct entry *entry = &stream->queue[(stream->first + stream->count) % stream->capacity];
   *entry = (struct entry){.submit_ns = command->submit_ns,
-                          .cost_ns = command->cost_ns,
+                          .cost_ns = (command->cost_ns + server.config.speed - 1) / server.config.speed,
                           .value = command->op == SIM_OP_KERNEL ? order : command->value,
+                          .group = command->group,
                           .target = command->target,
                           .op = command->op,
                           .engine = command->engine,
                           .meet = command->op == SIM_OP_KERNEL ? command->meet : 0};
-  if (entry->meet && stream->context) entry->target = stream->context->meetings++;
+  if (entry->meet && !entry->group && stream->context) entry->target = stream->context->meetings++;
   stream->count++;
   stream->process->queued++;
   if (stream->count == 1) work_add(stream);
@@ -198,6 +201,9 @@ static int take(struct process *process, const struct sim_command *command) {
     stream->releases++;
     stream->release_ns = command->value < command->submit_ns ? command->value : command->submit_ns;
     work_add(stream);
+    return 0;
+  case SIM_OP_DISBAND:
+    meet_disband(process, command->value);
     return 0;
   case SIM_OP_MARKER:
   case SIM_OP_KERNEL:

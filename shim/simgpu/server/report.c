@@ -10,6 +10,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+_Static_assert(SIM_COPY_ENGINES == SIM_COPY_DIRECTIONS, "an engine for each direction");
+
 static int page_open(int directory) {
   unlinkat(directory, SIM_PAGE_NAME, 0); /* an old one may still be mapped somewhere */
   int fd = openat(directory, SIM_PAGE_NAME, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
@@ -65,6 +67,8 @@ static void page_fill(void) {
     shown->number = device->number;
     shown->slices = device->slices;
     shown->nvlink_group = device->nvlink_group;
+    shown->compute_major = device->compute_major;
+    shown->compute_minor = device->compute_minor;
     if (device->instances[0]) page->modes |= SIM_MODE_MIG << 2 * i;
     shown->memory_bytes = device->memory_bytes;
     shown->context_bytes = server.config.context_bytes;
@@ -113,6 +117,17 @@ void report_busy(struct device *device, const struct context *context, uint64_t 
   device->open_end_ns = end_ns;
   device->busy_ns += end_ns - begin_ns;
   context->process->busy_ns[device->index] += end_ns - begin_ns;
+  device->changed = true;
+}
+
+void report_work(struct device *device, const struct sim_command *command) {
+  if (command->op == SIM_OP_KERNEL) {
+    device->launches++;
+    device->launch_ns += command->cost_ns;
+  } else {
+    device->copy_ns += command->cost_ns;
+    device->copy_bytes[command->engine] += command->bytes;
+  }
   device->changed = true;
 }
 
@@ -166,6 +181,12 @@ void report_page(void) {
     VG_STORE_RELAXED(&shown->used_bytes, device->used_bytes);
     shown->busy_ns = device->busy_ns;
     shown->copy_busy_ns = device->copy_busy_ns;
+    shown->most_bytes = device->most_bytes;
+    shown->most_launches = device->most_launches;
+    shown->launches = device->launches;
+    shown->launch_ns = device->launch_ns;
+    shown->copy_ns = device->copy_ns;
+    memcpy(shown->copy_bytes, device->copy_bytes, sizeof shown->copy_bytes);
     shown->decided_ns = device->sm_ns;
     if (device->crowd_changed)
       page_processes(shown, device);

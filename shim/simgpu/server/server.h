@@ -17,6 +17,7 @@
 #include <sys/types.h>
 
 #define NEVER UINT64_MAX
+#define SIM_DISBANDED_MAX 256u
 #define LOOK_AHEAD_NS 50000ull        /* decisions are taken this much early, so that waiters sleep to the exact time */
 #define ROUND_NS 1000000ull           /* longest time between rounds while there is work */
 #define ROUND_MIN_NS 20000ull         /* shortest, while a process waits for something undecided */
@@ -36,6 +37,7 @@ struct config_device {
   uint64_t memory_bytes;
   uint32_t sm_count;
   uint32_t nvlink_group;
+  uint32_t compute_major, compute_minor;
   char instances[128];             /* of a GPU in MIG mode: their profiles; "" = it is not in it */
   uint32_t parent, number, slices; /* of an instance, as in struct sim_page_device */
 };
@@ -47,6 +49,7 @@ struct config {
   uint64_t launch_cost_ns;
   uint64_t context_bytes;
   uint64_t host_memory_bytes; /* most that may lie behind the device memory of all processes */
+  uint64_t speed;             /* kernels and copies take such a part of their time; 1 = all of it */
   char model[256];
   struct config_device devices[SIM_DEVICES_MAX];
 };
@@ -58,10 +61,11 @@ struct entry { /* a queued command */
   uint64_t submit_ns;
   uint64_t cost_ns;
   uint64_t value;
+  uint64_t group; /* of a kernel that meets: whose kernels it meets; 0: the process group's */
   uint32_t target;
   uint16_t op;
   uint16_t engine;
-  uint16_t meet; /* of a kernel: then target is its number among those of its context */
+  uint16_t meet; /* of a kernel: then target is its number in its group, or among those of its context */
 };
 
 enum stream_state { STREAM_IDLE, STREAM_ON_SM, STREAM_ON_COPY, STREAM_WAITS, STREAM_HELD };
@@ -120,6 +124,12 @@ struct device {
   uint64_t used_bytes;
   uint64_t busy_ns;
   uint64_t copy_busy_ns;
+  uint64_t most_bytes; /* this and the next five: as in struct sim_page_device */
+  uint64_t most_launches;
+  uint64_t launches;
+  uint64_t launch_ns;
+  uint64_t copy_ns;
+  uint64_t copy_bytes[SIM_COPY_DIRECTIONS];
   struct context *contexts;
   struct context *ready; /* those with heads that need the SMs */
   uint64_t contexts_made;
@@ -165,7 +175,9 @@ struct process {
   char program[32];
   struct sim_ring *ring;
   struct sim_completions *completions;
-  uint64_t taken; /* commands taken from the ring */
+  uint64_t taken;                        /* commands taken from the ring */
+  uint64_t disbanded[SIM_DISBANDED_MAX]; /* groups of meetings that it has left: the last ones */
+  uint32_t disbanded_count;
   struct stream *streams[SIM_STREAMS_MAX];
   struct context *contexts[SIM_CONTEXTS_MAX];
   uint64_t used_bytes[SIM_DEVICES_MAX];
@@ -246,8 +258,10 @@ void engine_remove(struct stream *stream); /* from wherever its head is */
 void engine_remove_context(struct context *context);
 
 /* meeting.c */
-void meet_join(struct stream *stream);  /* its head, which has reached the SMs */
-void meet_leave(struct stream *stream); /* it is done, or dropped */
+void meet_join(struct stream *stream);             /* its head, which has reached the SMs */
+void meet_leave(struct stream *stream);            /* it is done, or dropped */
+bool meet_is_awaited(const struct stream *stream); /* its head waits for kernels that have not reached the SMs */
+void meet_disband(struct process *process, uint64_t group); /* its kernels in there wait for none, from now on */
 
 /* sm.c */
 extern uint64_t engine_decisions; /* counts, so that a round knows whether anything moved */
@@ -267,6 +281,7 @@ static inline void report_crowd(struct device *device) { /* its processes, or wh
   device->changed = device->crowd_changed = true;
 }
 int report_open(int directory);
+void report_work(struct device *device, const struct sim_command *command); /* a kernel or a copy was submitted */
 void report_busy(struct device *device, const struct context *context, uint64_t begin_ns, uint64_t end_ns);
 void report_round(uint64_t now_ns, bool everything); /* writes what is due */
 void report_page(void);                              /* state page, where something changed */

@@ -42,13 +42,22 @@ void sim_events_destroy(struct sim_context *context);
 
 enum sim_copy { SIM_COPY_TO_DEVICE, SIM_COPY_FROM_DEVICE, SIM_COPY_ON_DEVICE, SIM_COPY_ON_HOST, SIM_COPY_PEER };
 
-/* A kernel that needs cost_ns of all SMs; meet not 0: while all kernels of its meeting run, one on each of so many
- * devices. Spends the launch cost and blocks while 1024 launches are not completed. */
-CUresult sim_submit_kernel(struct sim_stream *stream, uint64_t cost_ns, uint16_t meet);
+/* Which kernels run only together (server/meet.c). */
+struct sim_meeting {
+  uint16_t devices; /* 0: the kernel runs by itself */
+  uint32_t number;  /* in the group */
+  uint64_t group;   /* 0: that of the process, which counts by itself */
+};
+
+/* A kernel that needs cost_ns of all SMs, while all kernels of its meeting run. Spends the launch cost and blocks while
+ * 1024 launches are not completed. */
+CUresult sim_submit_kernel(struct sim_stream *stream, uint64_t cost_ns, struct sim_meeting meeting);
 /* One launch of a whole graph costs the host one launch: sim_submit_launch_begin(), then the nodes with cost but
  * without host cost. */
 CUresult sim_submit_launch_begin(struct sim_stream *stream);
-CUresult sim_submit_node(struct sim_stream *stream, uint64_t cost_ns, uint16_t meet);
+CUresult sim_submit_node(struct sim_stream *stream, uint64_t cost_ns, struct sim_meeting meeting);
+/* Kernels of this process wait for no others in meetings of that group, from now on. */
+void sim_submit_disband(uint64_t group);
 /* Copy-engine time for so many bytes; the bytes themselves are moved by the caller (sim_copy_bytes). */
 CUresult sim_submit_copy(struct sim_stream *stream, enum sim_copy kind, uint64_t bytes);
 CUresult sim_submit_memset(struct sim_stream *stream, uint64_t bytes);

@@ -37,7 +37,7 @@ static void wait_for_ring(void) {
 }
 
 static bool takes_place(unsigned op) {
-  return op != SIM_OP_OPEN && op != SIM_OP_RELEASE;
+  return op != SIM_OP_OPEN && op != SIM_OP_RELEASE && op != SIM_OP_DISBAND;
 }
 
 /* Writes one command; its sequence number in the stream is returned. */
@@ -140,8 +140,12 @@ static void spend(uint64_t begin_ns, uint64_t cost_ns) {
   if (cost_ns) spin_until(begin_ns + cost_ns);
 }
 
-static CUresult kernel(struct sim_stream *stream, uint64_t cost_ns, uint16_t meet) {
-  in_order(stream, (struct sim_command){.op = SIM_OP_KERNEL, .cost_ns = cost_ns, .meet = meet});
+static CUresult kernel(struct sim_stream *stream, uint64_t cost_ns, struct sim_meeting meeting) {
+  in_order(stream, (struct sim_command){.op = SIM_OP_KERNEL,
+                                        .cost_ns = cost_ns,
+                                        .meet = meeting.devices,
+                                        .target = meeting.number,
+                                        .group = meeting.group});
   return CUDA_SUCCESS;
 }
 
@@ -153,14 +157,14 @@ CUresult sim_submit_launch_begin(struct sim_stream *stream) {
   return sim_waited();
 }
 
-CUresult sim_submit_kernel(struct sim_stream *stream, uint64_t cost_ns, uint16_t meet) {
+CUresult sim_submit_kernel(struct sim_stream *stream, uint64_t cost_ns, struct sim_meeting meeting) {
   CUresult result = sim_submit_launch_begin(stream);
-  return result == CUDA_SUCCESS ? kernel(stream, cost_ns, meet) : result;
+  return result == CUDA_SUCCESS ? kernel(stream, cost_ns, meeting) : result;
 }
 
-CUresult sim_submit_node(struct sim_stream *stream, uint64_t cost_ns, uint16_t meet) {
+CUresult sim_submit_node(struct sim_stream *stream, uint64_t cost_ns, struct sim_meeting meeting) {
   wait_for_launch(stream->slot);
-  return kernel(stream, cost_ns, meet);
+  return kernel(stream, cost_ns, meeting);
 }
 
 static const struct {
@@ -176,14 +180,15 @@ CUresult sim_submit_copy(struct sim_stream *stream, enum sim_copy kind, uint64_t
   sim_submit_order(stream);
   uint64_t cost_ns = SIM_COPY_LATENCY_NS + bytes * 1000 / engines[kind].bytes_per_us;
   in_order(stream,
-           (struct sim_command){.op = SIM_OP_COPY, .cost_ns = cost_ns, .engine = (uint16_t)engines[kind].engine});
+           (struct sim_command){
+               .op = SIM_OP_COPY, .cost_ns = cost_ns, .bytes = bytes, .engine = (uint16_t)engines[kind].engine});
   return sim_waited();
 }
 
 CUresult sim_submit_memset(struct sim_stream *stream, uint64_t bytes) {
   wait_for_launch(stream->slot);
   sim_submit_order(stream);
-  return kernel(stream, SIM_MEMSET_LATENCY_NS + bytes * 1000 / SIM_MEMSET_BYTES_PER_US, 0);
+  return kernel(stream, SIM_MEMSET_LATENCY_NS + bytes * 1000 / SIM_MEMSET_BYTES_PER_US, (struct sim_meeting){0});
 }
 
 CUresult sim_submit_marker(struct sim_stream *stream, struct sim_point *ret_point) {
@@ -275,6 +280,11 @@ void sim_submit_hold(struct sim_stream *stream, struct sim_point *ret_reached) {
 void sim_submit_release(uint32_t slot, uint64_t effective_ns) {
   __atomic_fetch_add(&sim_released, 1, __ATOMIC_RELEASE);
   push(&(struct sim_command){.op = SIM_OP_RELEASE, .stream = slot, .value = effective_ns});
+  sim_link_kick();
+}
+
+void sim_submit_disband(uint64_t group) {
+  push(&(struct sim_command){.op = SIM_OP_DISBAND, .value = group});
   sim_link_kick();
 }
 

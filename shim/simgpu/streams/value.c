@@ -5,6 +5,7 @@
 #include "simgpu/arena/allocations.h"
 #include "simgpu/process/current.h"
 #include "simgpu/process/process.h"
+#include "simgpu/process/values.h"
 #include "simgpu/streams/stream.h"
 
 static CUresult begin(CUstream handle, bool is_per_thread, CUdeviceptr address, unsigned bytes,
@@ -31,6 +32,7 @@ static CUresult write_value(CUstream handle, bool is_per_thread, CUdeviceptr add
   CUresult result = begin(handle, is_per_thread, address, bytes, &stream);
   if (result != CUDA_SUCCESS) return result;
   if (flags & ~(unsigned)CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER) return CUDA_ERROR_INVALID_VALUE;
+  sim_values_write(address, bytes);
   return sim_agent_write(stream, address, value, bytes);
 }
 

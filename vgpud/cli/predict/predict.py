@@ -14,21 +14,25 @@ if TYPE_CHECKING:
     from vgpud.predict.model import Interval
     from vgpud.view.fit import Grid
 
-#: the word that names a subcommand in the place of MODEL
-TRAIN = "train"
+#: the words that name a subcommand in the place of MODEL
+TRAIN, RUN = "train", "run"
 
 
 class PredictCommand(VgpuCommand):
-    """Handles `vgpu predict train` as a command of its own."""
+    """Handles `vgpu predict train` and `vgpu predict run` as commands of their own."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        if args[:1] != [TRAIN]:
-            return super().make_context(info_name, args, parent, **extra)
-        from vgpud.cli.predict.predict_train import train
+        if args[:1] == [TRAIN]:
+            from vgpud.cli.predict.predict_train import train
 
-        return train.make_context(f"{info_name} {TRAIN}", args[1:], parent, **extra)
+            return train.make_context(f"{info_name} {TRAIN}", args[1:], parent, **extra)
+        if args[:1] == [RUN]:
+            from vgpud.cli.predict.predict_run import run
+
+            return run.make_context(f"{info_name} {RUN}", args[1:], parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
 
 
 @click.command("predict", cls=PredictCommand, short_help="Predict a model's use of a GPU before it runs.")
@@ -44,6 +48,7 @@ def predict(settings: Settings, /, model: str, **option_values: Any) -> None:
     vgpu predict resnet50.onnx --batch 128 --precision fp16 --gpu h200
     vgpu predict exported.pt2 --optimizer none            inference
     vgpu predict train:model --batch 64                   function model(batch) of train.py
+    vgpu predict run --gpu a100 -- python train.py        run a program without a GPU (see its --help)
     vgpu predict train --data measured.csv                train your own predictor (see its --help)
 
     MODEL is an ONNX file (.onnx), a program of torch.export (.pt2), or module:function in Python, which is called with

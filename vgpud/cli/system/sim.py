@@ -6,15 +6,17 @@ import os
 import signal
 import socket
 import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
 
 from vgpud import paths
 from vgpud.cli.common.options import LazyGroup, Settings, pass_settings
-from vgpud.cli.common.quantities import Bytes
+from vgpud.cli.common.quantities import Bytes, Gpus
 from vgpud.cli.slices.run import RunningCommand
 from vgpud.cli.system.sim_load import load
 from vgpud.errors import CliError, ExitCode
@@ -52,6 +54,7 @@ def sim() -> None:
     \b
     vgpu sim start && vgpud serve --device sim      share a simulated device
     vgpu sim run -- python program.py               run a program on it, without a slice
+    vgpu sim run --gpus 0.5 -- python program.py    run a program in a slice of a simulated device of its own
     """
 
 
@@ -209,14 +212,19 @@ def _show(settings: Settings, folder: Path) -> None:
 @sim.command(
     "run",
     cls=RunningCommand,
-    short_help="Run a command on the simulated devices, without a slice.",
+    short_help="Run a command on simulated devices, without a slice or in one.",
     context_settings={"allow_interspersed_args": False},
 )
 @dir_option
+@click.option("--gpus", type=Gpus(), metavar="F", help="Start a device and a vgpud for COMMAND alone: SM time there.")
+@click.option(
+    "--mem", type=Bytes(), metavar="SIZE", help="Memory of that slice (default: the same part as of SM time)."
+)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND [ARG]...")
 @pass_settings
-def run(settings: Settings, folder: Path, command: tuple[str, ...]) -> int:
-    """Run COMMAND directly on the simulated devices: without a slice, a hook or a daemon.
+def run(settings: Settings, folder: Path, gpus: int | None, mem: int | None, command: tuple[str, ...]) -> int:
+    """Run COMMAND directly on the simulated devices: without a slice, a hook or a daemon. Programs of CUDA's shared
+    runtime, as PyTorch, find libraries of vgpud's own there in place of NVIDIA's.
 
     \b
     Variables of the simulated driver, also in a slice:
@@ -229,15 +237,33 @@ def run(settings: Settings, folder: Path, command: tuple[str, ...]) -> int:
     """
     if not command:
         raise click.UsageError("specify a command: for example vgpu sim run -- python program.py")
+    if mem and not gpus:
+        raise click.UsageError("--mem is the memory of a slice: give its SM time as well, --gpus 0.5")
+    if gpus:
+        return _run_in_slice(gpus, mem, command)
     _require(folder)
     from vgpud.cli.common import child_process
-    from vgpud.libraries.environment import remove_shim
+    from vgpud.libraries.environment import preload_simulated
     from vgpud.simdevice.process import environment
 
     mask = child_process.block_signals()
     return child_process.wait_child(
-        child_process.start_child(command, environment(folder, remove_shim(os.environ)), mask)
+        child_process.start_child(command, environment(folder, preload_simulated(os.environ)), mask)
     )
+
+
+def _run_in_slice(gpus_milli: int, mem_bytes: int | None, command: Sequence[str]) -> int:
+    """Runs the command in a slice, on a device and by a daemon that are there for it alone."""
+    from vgpud.cli.common import child_process
+    from vgpud.cli.demo.private_system import OwnSystem
+    from vgpud.core.units import format_gpus
+
+    amounts = ["--gpus", format_gpus(gpus_milli), *(["--mem", str(mem_bytes)] if mem_bytes else [])]
+    with tempfile.TemporaryDirectory(prefix="vgpu-") as made, OwnSystem(Path(made) / "own", {"devices": "1"}) as system:
+        mask = child_process.block_signals()
+        environment = {**os.environ, "VGPU_HOST": system.host, "VGPU_SIM_DIR": str(system.sim_dir)}
+        words = [sys.executable, "-m", "vgpud.cli.main", "run", *amounts, "--", *command]
+        return child_process.wait_child(child_process.start_child(words, environment, mask))
 
 
 @sim.command("xid", short_help="Make NVML report a fault of a device, for tests.")

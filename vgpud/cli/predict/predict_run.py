@@ -1,0 +1,253 @@
+"""`vgpu predict run`: runs a program on a private simulated device and says what it will take of a real one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vgpud.cli.common.options import Settings, pass_settings
+from vgpud.cli.common.quantities import Whole
+from vgpud.cli.slices.run import RunningCommand
+from vgpud.errors import CliError, ExitCode
+
+if TYPE_CHECKING:
+    from vgpud.predict.dry_device import DryDevice
+    from vgpud.predict.dry_run import Counts, DryRun, Range, TorchPeak
+    from vgpud.predict.interpreter import Torch
+    from vgpud.view.fit import Grid
+
+_STEPS_MAX = 1 << 30
+_NS = 1_000_000_000
+#: the file by which the simulated CUDA libraries report convolutions (shim/simcuda/common/work.c)
+_CONVOLUTION = "simcuda_convolution"
+
+
+@click.command(
+    "run",
+    cls=RunningCommand,
+    short_help="Run a program without a GPU and say what it will take of one.",
+    context_settings={"allow_interspersed_args": False},
+)
+@click.option("--gpu", default="h200", metavar="NAME", help="Device: h200, h100, a100, a100-40g, l40s, rtx-4090, t4.")
+@click.option(
+    "--steps", type=Whole(1, _STEPS_MAX), metavar="N", help="Steps that COMMAND makes: the time of one is shown."
+)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND [ARG]...")
+@pass_settings
+def run(settings: Settings, gpu: str, steps: int | None, command: tuple[str, ...]) -> int:
+    """Run COMMAND, unchanged, on a private SIMULATED device of a model, and print its peak memory and its work.
+
+    \b
+    vgpu predict run --gpu a100 -- python train.py
+    vgpu predict run --gpu rtx-4090 --steps 100 -o json -- python train.py
+
+    Kernels compute nothing and take no time that the program waits for. Memory is allocated as on a real device, so
+    its peak is exact, but for workspaces of cuDNN and for what the context takes. COMMAND's standard output goes to
+    standard error. The exit code is that of COMMAND. docs/pytorch.md describes the figures and their limits.
+    """
+    if not command:
+        raise click.UsageError("specify a command: for example vgpu predict run --gpu a100 -- python train.py")
+    from vgpud.predict import dry_device
+
+    device = dry_device.find_device(gpu)
+    torch, result, exit_code = run_dry(command, device, steps or 0, os.environ)
+    if not result.counts.most_bytes:
+        refuse_unused(torch, exit_code)
+    _show(settings, command, torch, result, exit_code)
+    return exit_code
+
+
+def run_dry(
+    command: Sequence[str], device: DryDevice, steps: int, old_environment: Mapping[str, str]
+) -> tuple[Torch | None, DryRun, int]:
+    """Runs the command; its PyTorch, what it has taken of the device, and its exit code."""
+    from vgpud.cli.common import child_process
+    from vgpud.libraries.environment import preload_simulated, remove_shim
+    from vgpud.predict import dry_device, interpreter
+    from vgpud.predict.dry_run import DryRun
+    from vgpud.simdevice import state_page
+    from vgpud.simdevice.process import SimulatedDevice
+
+    torch = interpreter.find_torch(command, remove_shim(old_environment))
+    context = dry_device.find_context_size(device, torch.version if torch else "")
+    with tempfile.TemporaryDirectory(prefix="vgpu-predict-") as folder:
+        work = Path(folder)
+        with SimulatedDevice(work / "sim", dry_device.make_config(device, context)) as simulated:
+            mask = child_process.block_signals()
+            try:
+                with _stdout_as_stderr():
+                    environment = _environment(simulated.environment(preload_simulated(old_environment)), work)
+                    exit_code = child_process.wait_child(child_process.start_child(command, environment, mask))
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            page = state_page.read(simulated.directory / state_page.PAGE_NAME)
+        convolves = (work / _CONVOLUTION).exists()
+        counts, peaks = _counts(page.devices[0]), tuple(_peaks(work))
+        return torch, DryRun(device, context, counts, peaks, steps, convolves), exit_code
+
+
+def _environment(base: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """That of the command: it sees the one device, and PyTorch's allocator tells its peak there when it ends."""
+    from vgpud.predict import recorder
+
+    made = {name: value for name, value in base.items() if name != "CUDA_VISIBLE_DEVICES"}
+    ours = [str(Path(str(recorder.__file__)).parent)]
+    made["PYTHONPATH"] = ":".join([*ours, *filter(None, [base.get("PYTHONPATH")])])
+    made["VGPU_PREDICT_DIR"] = str(folder)
+    return made
+
+
+@contextmanager
+def _stdout_as_stderr() -> Iterator[None]:
+    """What is started meanwhile has standard error as its standard output."""
+    kept = os.dup(1)
+    try:
+        os.dup2(2, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+def _counts(device: Any) -> Counts:
+    from vgpud.predict.dry_run import Counts
+
+    return Counts(
+        most_bytes=device.most_bytes,
+        most_launches=device.most_launches,
+        launches=device.launches,
+        kernels_ns=device.launch_ns,
+        copies_ns=device.copy_ns,
+        to_device_bytes=device.to_device_bytes,
+        from_device_bytes=device.from_device_bytes,
+        on_device_bytes=device.on_device_bytes,
+    )
+
+
+def _peaks(folder: Path) -> Iterator[TorchPeak]:
+    """What the command's processes have written about PyTorch; one that was killed has not, or half of it."""
+    from vgpud.predict.dry_run import TorchPeak
+
+    for file in sorted(folder.glob("*.json")):
+        try:
+            found = json.loads(file.read_text())
+            yield TorchPeak(int(found["allocated_bytes"]), int(found["reserved_bytes"]))
+        except (ValueError, KeyError, TypeError):
+            continue
+
+
+def refuse_unused(torch: Torch | None, exit_code: int) -> None:
+    """Raises the reason why there is nothing to say."""
+    ended = f"COMMAND ended with {exit_code} and" if exit_code else "COMMAND"
+    if torch and not torch.cuda:
+        text = f"{ended} used no device: this torch ({torch.version}) has no CUDA"
+        raise CliError(f"{text}; install PyPI's for Linux (`pip install torch`), not one of the index for CPUs")
+    raise CliError(f"{ended} used no device: its output says why, or it does not use CUDA", ExitCode.OTHER)
+
+
+def _show(settings: Settings, command: Sequence[str], torch: Torch | None, result: DryRun, exit_code: int) -> None:
+    from vgpud.cli.common.output import emit, say
+
+    emit(settings, view(command, torch, result, exit_code), [result.slice_bytes()], lambda: grid(result))
+    if settings.output != "table":
+        return
+    say(f"SIMULATED {result.device.title}: the context's part of the memory is {result.context.source}")
+    if result.has_convolutions:
+        say("it convolves: the memory is at least this, since cuDNN's workspaces are not known")
+    else:
+        say("beside that the memory is exact")
+    if exit_code:
+        say(f"COMMAND ended with {exit_code}: the figures are of what it did until then")
+    say(_slice_words(result))
+
+
+def _slice_words(result: DryRun) -> str:
+    from vgpud.core.units import format_gpus
+
+    if result.slice_milli() > 1000:
+        return "no slice of one such device is sure to hold it: its memory is too small"
+    mem = f"--mem {result.slice_bytes() >> 20}M"
+    return f"the smallest slice that holds it: --gpus {format_gpus(result.slice_milli())}, or less SM time with {mem}"
+
+
+def _range(interval: Range | None, digits: int | None = None) -> dict[str, float] | None:
+    if interval is None:
+        return None
+    return {name: round(getattr(interval, name), digits) for name in ("value", "low", "high")}
+
+
+def view(command: Sequence[str], torch: Torch | None, result: DryRun, exit_code: int) -> dict[str, Any]:
+    """The fields of `-o json`, whose names are stable. null: not known."""
+    counts, context, peak = result.counts, result.context, result.torch
+    return {
+        "command": list(command),
+        "exit_code": exit_code,
+        "simulated": True,
+        "gpu": result.device.name,
+        "device_memory_bytes": result.device.memory_bytes,
+        "torch": {"version": torch.version, "cuda": torch.cuda or None} if torch else None,
+        "memory_bytes": _range(result.memory()),
+        "memory_at_least": result.has_convolutions,
+        "given_out_bytes": result.given_bytes,
+        "reserved_bytes": peak.reserved_bytes if peak else None,
+        "allocated_bytes": peak.allocated_bytes if peak else None,
+        "context_bytes": {"value": context.value, "low": context.low, "high": context.high, "source": context.source},
+        "peak_at_launch": counts.most_launches,
+        "launches": counts.launches,
+        "copied_bytes": {
+            "to_device": counts.to_device_bytes,
+            "from_device": counts.from_device_bytes,
+            "on_device": counts.on_device_bytes,
+        },
+        "kernels_ns": counts.kernels_ns,
+        "copies_ns": counts.copies_ns,
+        "steps": result.steps or None,
+        "step_ns": _range(result.step_time()),
+        "utilisation": _range(result.utilisation(), 4),
+        "slice": {"mem_bytes": result.slice_bytes(), "gpus_milli": result.slice_milli()},
+    }
+
+
+def grid(result: DryRun) -> Grid:
+    """The figures for people: what, its value, the interval, and where it is from."""
+    from vgpud.core.units import format_bytes
+    from vgpud.view.fit import Grid
+
+    made = Grid(("WHAT", ">VALUE", ">FROM", ">TO", "HOW"))
+    counts, peak, memory = result.counts, result.torch, result.memory()
+    low, value, high = (format_bytes(int(x)) for x in (memory.low, memory.value, memory.high))
+    made.rows.append(("peak memory, as nvidia-smi", value, low, high, "given out, and the context"))
+    when = f"exact, first at launch {counts.most_launches} of {counts.launches}"
+    made.rows.append(("given out by the driver", format_bytes(result.given_bytes), "-", "-", when))
+    if peak:
+        made.rows.append(("reserved by PyTorch", format_bytes(peak.reserved_bytes), "-", "-", "exact"))
+        made.rows.append(("allocated by PyTorch", format_bytes(peak.allocated_bytes), "-", "-", "exact"))
+    copied = (counts.to_device_bytes, counts.from_device_bytes, counts.on_device_bytes)
+    for title, size in zip(("copied to the device", "copied from it", "copied on it"), copied, strict=True):
+        made.rows.append((title, format_bytes(size), "-", "-", "exact"))
+    made.rows.append(("kernels", str(counts.launches), "-", "-", "exact"))
+    times = [("time of all", result.total_time())]
+    step = result.step_time()
+    times += [("time of a step", step)] if step else []
+    for title, found in times:
+        low, value, high = (_seconds(x) for x in (found.low, found.value, found.high))
+        made.rows.append((title, value, low, high, "estimate, without the program's own"))
+    busy = result.utilisation()
+    low, value, high = (f"{x:.0%}" for x in (busy.low, busy.value, busy.high))
+    made.rows.append(("utilisation", value, low, high, "estimate"))
+    return made
+
+
+def _seconds(time_ns: float) -> str:
+    for unit, factor in (("s", _NS), ("ms", 1_000_000)):
+        if time_ns >= factor:
+            return f"{time_ns / factor:.3g}{unit}"
+    return f"{time_ns / 1000:.3g}us"

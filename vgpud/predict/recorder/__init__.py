@@ -1,0 +1,1 @@
+"""A folder for PYTHONPATH: what `vgpu predict run` has the program's own interpreter do."""
