@@ -164,7 +164,7 @@ def targets() -> dict[str, tuple[list[str], list[str]]]:
 def _simcuda(library: generate_simcuda.Library) -> tuple[list[str], list[str]]:
     folder = library.folder
     script = f"-Wl,--version-script=shim/gen/simcuda/{folder}/{folder}.map"
-    sources = _in("simcuda/common", f"simcuda/{folder}", f"gen/simcuda/{folder}")
+    sources = _in(*(f"simcuda/{part}" for part in ("common", library.base, folder) if part), f"gen/simcuda/{folder}")
     if folder == "nccl":  # its ranks wait for each other in shared memory
         sources += _parts("base/prim")
     return sources, [f"-Wl,-soname,{library.soname}", "-Wl,-Bsymbolic", script, "-lm"]

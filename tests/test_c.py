@@ -81,7 +81,7 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         tuple(f"shim/runtime/{n}.c" for n in ("args", "ask", "bundle", "conf", "file", "json", "report", "wire")),
         (ADDRESS,),
     ),
-    "test_traffic": (tuple(f"shim/simgpu/modules/{n}.c" for n in ("mangled", "traffic")), (ADDRESS,)),
+    "test_amount": (tuple(f"shim/simgpu/modules/{n}.c" for n in ("mangled", "amount")), (ADDRESS,)),
     "test_visible": (("shim/session/visible_devices.c",), (ADDRESS,)),
     "test_ml_slice": (
         tuple(

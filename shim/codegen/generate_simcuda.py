@@ -20,18 +20,19 @@ _PUBLIC = re.compile(r"^(?:SC_PUBLIC\s+[\w\s*]*?[\s*]|SC_DEFINE\w*\()(\w+)[(,)]"
 @dataclass(frozen=True)
 class Library:
     """One library: its folder under shim/simcuda/, its SONAME, the version node of its symbols ("": none), the pattern
-    of names that are its own where the node does not say so, and its status for what is not supported (from its
-    header)."""
+    of names that are its own where the node does not say so, its status for what is not supported (from its header),
+    and another folder whose files it has as well: what is the same in all major versions of CUDA."""
 
     folder: str
     soname: str
     node: str
     names: str
     refusal: int
+    base: str = ""
 
 
 LIBRARIES = (
-    Library("cudart", "libcudart.so.13", "libcudart.so.13", r"(__)?cuda[A-Z]\w+", 801),
+    Library("cudart13", "libcudart.so.13", "libcudart.so.13", r"(__)?cuda[A-Z]\w+", 801, "cudart"),
     Library("cublas", "libcublas.so.13", "libcublas.so.13", r"cublas(?!Lt)\w+", 15),
     Library("cublaslt", "libcublasLt.so.13", "libcublasLt.so.13", r"cublasLt\w+", 15),
     Library("cudnn", "libcudnn.so.9", "libcudnn.so.9", r"cudnn\w+", 3000),
@@ -45,6 +46,14 @@ LIBRARIES = (
     Library("nvshmem", "libnvshmem_host.so.3", "NVSHMEM", r"nvshmem\w+", 7),
     Library("curand", "libcurand.so.10", "libcurand.so.10", r"curand\w+", 999),
     Library("cufile", "libcufile.so.0", "", r"cuFile\w+", 5001),
+    # of CUDA 12; their symbols have nodes in all versions of PyTorch
+    Library("cudart12", "libcudart.so.12", "libcudart.so.12", "", 801, "cudart"),
+    Library("cublas12", "libcublas.so.12", "libcublas.so.12", "", 15, "cublas"),
+    Library("cublaslt12", "libcublasLt.so.12", "libcublasLt.so.12", "", 15, "cublaslt"),
+    Library("cufft11", "libcufft.so.11", "libcufft.so.11", "", 16, "cufft"),
+    Library("cupti12", "libcupti.so.12", "libcupti.so.12", "", 27, "cupti"),
+    Library("cusolver11", "libcusolver.so.11", "libcusolver.so.11", "", 9, "cusolver"),
+    Library("nvrtc12", "libnvrtc.so.12", "libnvrtc.so.12", "", 11, "nvrtc"),
 )
 
 
@@ -69,8 +78,8 @@ def read_imported_names() -> dict[str, list[str]]:
 
 
 def read_defined_names(library: Library) -> set[str]:
-    """The names that the C files of a library's folder define."""
-    sources = sorted((FOLDER / library.folder).glob("*.c"))
+    """The names that the C files of a library's folders define."""
+    sources = sorted(path for folder in (library.base, library.folder) if folder for path in (FOLDER / folder).glob("*.c"))
     return {name for path in sources for name in _PUBLIC.findall(path.read_text())}
 
 

@@ -21,6 +21,7 @@ import yaml
 from benchmarks import engine
 from tests.oci.image import LOADER, bound
 from vgpud import paths
+from vgpud.libraries import simulated
 from vgpud.libraries import tree as library_tree
 from vgpud.oci.prepare import Plan, Prepared, prepare
 
@@ -165,6 +166,8 @@ def test_images_and_options(box: Box, how: str) -> None:
     said = box.run(extra, *WAYS)
     lines = said.pop("/etc/ld.so.preload").rstrip(",").split(",")
     expected = ["/usr/lib/vgpu/libvgpu.so", "/usr/lib/vgpu/libvgpu-ml.so"]
+    cuda = simulated.cuda_libraries(paths.sim_lib_dir() / "libcuda.so.1")
+    expected += [f"/usr/lib/vgpu/SIMULATED/{file.name}" for file in cuda]
     assert lines == expected + (["/own.so"] if how == "own preload" else [])
     assert set(said.values()) == {"shim"}
 

@@ -200,7 +200,7 @@ ALLOWED: dict[str, set[str]] = {
         "simdevice",
         "view",
     },
-    "cli.demo": {"cli.common", "client", "core", "errors", "paths", "simdevice", "view"},
+    "cli.demo": {"cli.common", "client", "core", "errors", "paths", "predict", "simdevice", "view"},
     "cli.jobs": {
         "cli.cluster",
         "cli.common",
@@ -215,6 +215,7 @@ ALLOWED: dict[str, set[str]] = {
         "core.policy",
         "core.slices",
         "errors",
+        "predict",
         "simulate",
         "slurm",
         "userfiles",

@@ -50,7 +50,7 @@ ALLOWED: dict[str, set[str]] = {
     "simgpu/copies": _SIM_WORK | {"simgpu/arrays", "simgpu/base"},
     "simgpu/textures": _SIM_GROUND | {"simgpu/arena", "simgpu/arrays", "simgpu/memory"},
     "simgpu/images": set(),
-    "simgpu/modules": _SIM_WORK | {"simgpu/base", "simgpu/images"},
+    "simgpu/modules": _SIM_WORK | {"simcuda", "simgpu/base", "simgpu/images"},  # of it devices.h: GPUs by their names
     "simgpu/graphs": _SIM_WORK - {"simgpu/memory"}
     | {"simgpu/arrays", "simgpu/base", "simgpu/copies", "simgpu/images", "simgpu/modules"},
     "simgpu/capture": {"simgpu/graphs", "simgpu/modules", "simgpu/process", "simgpu/streams"},

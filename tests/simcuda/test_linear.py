@@ -1,5 +1,5 @@
-"""The libraries of linear algebra of the simulated device: C programs that link them, and PyTorch where it is at hand;
-each alone and in a slice."""
+"""The libraries of linear algebra of the simulated device, and the length of PyTorch's own kernels: C programs that link
+the libraries, and PyTorch where it is at hand; each alone and in a slice."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ TORCH_PYTHON = os.environ.get("VGPU_TORCH_PYTHON", "")
 #: program -> the libraries that it links
 PROGRAMS = {
     "blas": ("libcublas.so.13", "libcublasLt.so.13"),
+    "kernels": (),
     "solvers": ("libcufft.so.12", "libcusolver.so.12", "libcusparse.so.12"),
 }
 #: all of a device: what is timed there does not wait for its turn
@@ -40,7 +41,8 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, libraries in PROGRAMS.items():
         linked = [SIM / "libcuda.so.1", *(SIM / "SIMULATED" / library for library in libraries)]
         flags = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-iquote", "shim", "-iquote", "tests/simcuda"]
-        command = [*build_shim.compiler(), *flags, "-o", output / name, f"tests/simcuda/{name}.c", *linked]
+        command: list[str | Path] = [*build_shim.compiler(), *flags, "-o", output / name]
+        command += [f"tests/simcuda/{name}.c", *linked]
         subprocess.run(command, cwd=ROOT, check=True)
     return output
 
@@ -59,7 +61,9 @@ def run_on_a_device(folder: Path, way: Sequence[str], *command: str | Path) -> s
             subprocess.run([*vgpu, "stop"], env=env, check=True, capture_output=True)
 
 
-@pytest.mark.parametrize(("name", "way"), [("blas", "alone"), ("solvers", "alone"), ("blas", "slice")])
+@pytest.mark.parametrize(
+    ("name", "way"), [("blas", "alone"), ("solvers", "alone"), ("kernels", "alone"), ("blas", "slice")]
+)
 def test_a_program_gets_sizes_times_and_zeros(short_dir: Path, programs: Path, name: str, way: str) -> None:
     done = run_on_a_device(short_dir, WAYS[way], programs / name)
     assert done.returncode == 0, done.stderr

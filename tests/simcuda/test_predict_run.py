@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.command_line import ask, call
 from vgpud import paths
 from vgpud.cli.demo.private_system import OwnSystem
 from vgpud.errors import VgpudError
@@ -133,6 +134,23 @@ def test_its_slice_holds_it_and_one_granule_less_does_not(program: Path, short_d
             tenant = system.run(f"a{less}", ("--gpus", "0.5", "--mem", size), [sys.executable, str(program)])
             assert tenant.process.wait(60) == code, tenant.error_file.read_text()
             assert ("('cuMemAlloc_v2', 2)" in tenant.error_file.read_text()) == bool(less)
+
+
+@needs_build
+def test_a_job_is_submitted_with_what_its_run_takes(program: Path, short_dir: Path) -> None:
+    program.write_text("import os; assert os.environ['OWN'] == 'yes'\n" + PROGRAM)
+    with OwnSystem(short_dir / "own", {"devices": "1"}) as system:
+        words = ("--predict-run", "--hold", "--env", "OWN=yes", "--", sys.executable, str(program))
+        done = call(system, "submit", *words)
+        assert done.returncode == 0, done.stderr
+        assert "uses about" in done.stderr and "--mem" in done.stderr
+        job = ask(system, "job", "show", done.stdout.strip())["job"]
+        assert job["prediction"]["device"] == "h200"
+        assert job["prediction"]["mem_bytes"]["low"] == (132 * 3 + 400) * MIB
+        assert job["mem_max_bytes"] >= job["prediction"]["mem_bytes"]["high"]
+        words = ("--predict-run", "--gpus", "1", "--env", "OWN=yes")
+        failed = call(system, "submit", *words, "--", sys.executable, str(program), "5")
+        assert failed.returncode == 1 and "COMMAND ended with 5 in its dry run: nothing was submitted" in failed.stderr
 
 
 @needs_build

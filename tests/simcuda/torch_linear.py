@@ -5,6 +5,7 @@ Prints a line of JSON: the device times of some products in microseconds, and wh
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from collections.abc import Callable
@@ -33,7 +34,7 @@ def measure_us(call: Callable[[], Any]) -> float:
         call()
         end.record()
         torch.cuda.synchronize()
-        times.append(begin.elapsed_time(end) * 1e3)
+        times.append(float(begin.elapsed_time(end)) * 1e3)
     return min(times)
 
 
@@ -64,11 +65,11 @@ def linear_algebra(dtype: torch.dtype, *shape: int) -> None:
     a, b = zeros(*shape, dtype=dtype), zeros(*shape, dtype=dtype)
     tau = a[..., 0, :].contiguous()
     linalg = torch.linalg
+    plain = ("svd", "svdvals", "qr", "cholesky", "eigh", "eigvalsh", "eigvals", "lu", "lu_factor", "inv", "pinv")
+    plain += ("det", "slogdet")
+    for name in plain:
+        attempt(f"{name} {dtype} {shape}", functools.partial(getattr(linalg, name), a))
     calls: dict[str, Callable[[], Any]] = {
-        name: lambda name=name: getattr(linalg, name)(a)  # type: ignore[misc]
-        for name in ("svd", "svdvals", "qr", "cholesky", "eigh", "eigvalsh", "eigvals", "lu", "lu_factor", "inv", "pinv")
-    }
-    calls |= {
         "solve": lambda: linalg.solve(a, b),
         "lstsq": lambda: linalg.lstsq(a, b),
         "lu_solve": lambda: linalg.lu_solve(*linalg.lu_factor(a), b),

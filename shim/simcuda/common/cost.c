@@ -39,13 +39,7 @@ static struct device find_current_device(void) {
 }
 
 uint64_t sc_estimate_on_ns(const struct sc_device_model *model, int sm_count, const struct sc_cost *cost) {
-  double part = sm_count > 0 ? (double)sm_count / model->sm_count : 1;
-  double memory_part = part < 1 ? part : 1; /* instances have fewer of both, and no device more memory than its model */
-  enum sc_math math = cost->math < SC_MATH_KINDS ? cost->math : SC_MATH_FP32;
-  double flops_ns = cost->flops / (model->flops_per_ns[math] * part * SC_FLOPS_PART);
-  double bytes_ns = cost->bytes / (model->bytes_per_ns * memory_part * SC_BYTES_PART);
-  double work_ns = flops_ns > bytes_ns ? flops_ns : bytes_ns;
-  if (!(work_ns > 0)) work_ns = 0; /* also what is no number */
+  double work_ns = sc_find_work_ns(model, sm_count, cost->flops, cost->math, cost->bytes);
   return (uint64_t)(KERNEL_NS + (work_ns < LENGTH_MAX_NS ? work_ns : LENGTH_MAX_NS));
 }
 

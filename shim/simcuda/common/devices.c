@@ -48,3 +48,14 @@ const struct sc_device_model *sc_find_device_model(const char *device_name) {
     if (has_words(device_name, models[i].name)) return &models[i];
   return &models[0];
 }
+
+double sc_find_work_ns(const struct sc_device_model *model, int sm_count, double flops, enum sc_math math,
+                       double bytes) {
+  double part = sm_count > 0 ? (double)sm_count / model->sm_count : 1;
+  double memory_part = part < 1 ? part : 1; /* no device has more memory than its model */
+  if ((unsigned)math >= SC_MATH_KINDS) math = SC_MATH_FP32;
+  double flops_ns = flops / (model->flops_per_ns[math] * part * SC_FLOPS_PART);
+  double bytes_ns = bytes / (model->bytes_per_ns * memory_part * SC_BYTES_PART);
+  double longer_ns = flops_ns > bytes_ns ? flops_ns : bytes_ns;
+  return longer_ns > 0 ? longer_ns : 0; /* also for what is no number */
+}

@@ -22,4 +22,9 @@ struct sc_device_model {
 /* The first model whose name is a word, or several, of the device's name ("SIMULATED H200"), else that of an H200. */
 const struct sc_device_model *sc_find_device_model(const char *device_name);
 
+/* The longer of its arithmetic and its traffic with memory, in nanoseconds: how long such a device needs for that work.
+ * sm_count: how many it has, or 0 for all of its model; an instance of a divided GPU has its part of everything. */
+double sc_find_work_ns(const struct sc_device_model *model, int sm_count, double flops, enum sc_math math,
+                       double bytes);
+
 #endif

@@ -49,6 +49,7 @@
   X(cuEventSynchronize) \
   X(cuGetProcAddress_v2) \
   X(cuGraphAddChildGraphNode) \
+  X(cuGraphAddDependencies) \
   X(cuGraphAddDependencies_v2) \
   X(cuGraphAddEmptyNode) \
   X(cuGraphAddEventRecordNode) \
@@ -82,6 +83,7 @@
   X(cuGraphExecMemsetNodeSetParams) \
   X(cuGraphExecNodeSetParams) \
   X(cuGraphExecUpdate_v2) \
+  X(cuGraphGetEdges) \
   X(cuGraphGetEdges_v2) \
   X(cuGraphGetNodes) \
   X(cuGraphGetRootNodes) \
@@ -101,13 +103,16 @@
   X(cuGraphMemsetNodeGetParams) \
   X(cuGraphMemsetNodeSetParams) \
   X(cuGraphNodeFindInClone) \
+  X(cuGraphNodeGetDependencies) \
   X(cuGraphNodeGetDependencies_v2) \
+  X(cuGraphNodeGetDependentNodes) \
   X(cuGraphNodeGetDependentNodes_v2) \
   X(cuGraphNodeGetEnabled) \
   X(cuGraphNodeGetType) \
   X(cuGraphNodeSetEnabled) \
   X(cuGraphNodeSetParams) \
   X(cuGraphReleaseUserObject) \
+  X(cuGraphRemoveDependencies) \
   X(cuGraphRemoveDependencies_v2) \
   X(cuGraphRetainUserObject) \
   X(cuGraphUpload) \
@@ -135,6 +140,7 @@
   X(cuLibraryLoadData) \
   X(cuLibraryLoadFromFile) \
   X(cuLibraryUnload) \
+  X(cuMemAdvise) \
   X(cuMemAdvise_v2) \
   X(cuMemAllocAsync) \
   X(cuMemAllocFromPoolAsync) \
@@ -161,6 +167,7 @@
   X(cuMemPoolSetAccess) \
   X(cuMemPoolSetAttribute) \
   X(cuMemPoolTrimTo) \
+  X(cuMemPrefetchAsync) \
   X(cuMemPrefetchAsync_v2) \
   X(cuMemRangeGetAttribute) \
   X(cuMemcpy) \
@@ -195,6 +202,7 @@
   X(cuStreamDestroy_v2) \
   X(cuStreamEndCapture) \
   X(cuStreamGetAttribute) \
+  X(cuStreamGetCaptureInfo_v2) \
   X(cuStreamGetCaptureInfo_v3) \
   X(cuStreamGetCtx) \
   X(cuStreamGetDevice) \
@@ -205,6 +213,7 @@
   X(cuStreamQuery) \
   X(cuStreamSetAttribute) \
   X(cuStreamSynchronize) \
+  X(cuStreamUpdateCaptureDependencies) \
   X(cuStreamUpdateCaptureDependencies_v2) \
   X(cuStreamWaitEvent) \
   X(cuStreamWaitValue64_v2) \

@@ -97,6 +97,30 @@ SC_PUBLIC enum sc_cublas_status cublasGetVersion_v2(struct sc_cublas *handle, in
   return SC_CUBLAS_SUCCESS;
 }
 
+SC_PUBLIC const char *cublasGetStatusName(enum sc_cublas_status status) {
+  switch (status) {
+  case SC_CUBLAS_SUCCESS:
+    return "CUBLAS_STATUS_SUCCESS";
+  case SC_CUBLAS_NOT_INITIALIZED:
+    return "CUBLAS_STATUS_NOT_INITIALIZED";
+  case SC_CUBLAS_ALLOC_FAILED:
+    return "CUBLAS_STATUS_ALLOC_FAILED";
+  case SC_CUBLAS_INVALID_VALUE:
+    return "CUBLAS_STATUS_INVALID_VALUE";
+  case SC_CUBLAS_MAPPING_ERROR:
+    return "CUBLAS_STATUS_MAPPING_ERROR";
+  case SC_CUBLAS_EXECUTION_FAILED:
+    return "CUBLAS_STATUS_EXECUTION_FAILED";
+  case SC_CUBLAS_NOT_SUPPORTED:
+    return "CUBLAS_STATUS_NOT_SUPPORTED";
+  }
+  return "an unknown status of cuBLAS";
+}
+
+SC_PUBLIC const char *cublasGetStatusString(enum sc_cublas_status status) {
+  return cublasGetStatusName(status);
+}
+
 SC_PUBLIC enum sc_cublas_status cublasSetStream_v2(struct sc_cublas *handle, CUstream stream) {
   if (!sc_cublas_is_handle(handle)) return SC_CUBLAS_NOT_INITIALIZED;
   handle->stream = stream;

@@ -1,6 +1,6 @@
 /*
- * products.c - products of matrices: all kinds of GEMM. Their time follows from their shapes and types; alpha, beta and
- * the matrices themselves are looked at only where cuBLAS would refuse them.
+ * products.c - products of matrices: GEMM in all its forms. Their time follows from their shapes and types; alpha, beta
+ * and the matrices themselves are looked at only where cuBLAS would refuse them.
  */
 #include "simcuda/cublas/cublas.h"
 

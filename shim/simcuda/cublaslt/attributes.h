@@ -45,7 +45,7 @@ enum sc_lt_status sc_lt_set(struct sc_lt_object *object, const uint8_t *sizes, i
 enum sc_lt_status sc_lt_get(const struct sc_lt_object *object, const uint8_t *sizes, int attribute, void *ret_value,
                             size_t bytes, size_t *ret_bytes);
 
-/* The kinds of objects, by their attributes. */
+/* What objects there are, by their attributes. */
 extern const uint8_t sc_lt_desc_sizes[SC_LT_ATTRIBUTES_MAX], sc_lt_layout_sizes[SC_LT_ATTRIBUTES_MAX];
 extern const uint8_t sc_lt_preference_sizes[SC_LT_ATTRIBUTES_MAX];
 

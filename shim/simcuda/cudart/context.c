@@ -20,7 +20,7 @@ static void start(void) {
   if (driver == NULL) return;
   start_error = (cudaError_t)driver->cuInit(0);
   if (start_error != cudaSuccess) return;
-  driver->cuGetProcAddress_v2(SC_ZERO_READS, (void **)&ask_for_zeros, CUDA_VERSION, 0, &status);
+  driver->cuGetProcAddress_v2(SC_ZERO_READS, (void **)&ask_for_zeros, sc_version, 0, &status);
   if (ask_for_zeros != NULL) ask_for_zeros();
 }
 

@@ -1,6 +1,6 @@
 /*
- * cudart_abi.h - types of the CUDA runtime as its programs see them: facts of CUDA 13's public headers, checked by
- * tests/simcuda. Handles and most structures are the driver's own (gen/abi/cuda_abi.h), which have the same layout.
+ * cudart_abi.h - types of the CUDA runtime as its programs see them: facts of CUDA's public headers, the same in
+ * CUDA 12 and 13. Handles and most structures are the driver's own (gen/abi/cuda_abi.h), which have the same layout.
  */
 #ifndef SC_CUDART_ABI_H
 #define SC_CUDART_ABI_H
@@ -63,14 +63,12 @@ struct cudaChannelFormatDesc {
   int x, y, z, w, f;
 };
 
+/* CUDA 13 has reserved words after these. */
 struct cudaPointerAttributes {
   enum cudaMemoryType type;
   int device;
   void *devicePointer;
   void *hostPointer;
-#if CUDA_MAJOR >= 13
-  long reserved[8];
-#endif
 };
 
 struct cudaFuncAttributes {

@@ -57,7 +57,7 @@ SC_PUBLIC cudaError_t cudaDriverGetVersion(int *ret_version) {
 
 SC_PUBLIC cudaError_t cudaRuntimeGetVersion(int *ret_version) {
   if (ret_version == NULL) return sc_end(cudaErrorInvalidValue);
-  *ret_version = CUDA_VERSION;
+  *ret_version = sc_version;
   return cudaSuccess;
 }
 

@@ -21,31 +21,6 @@ SC_PUBLIC cudaError_t cudaGraphNodeGetType(CUgraphNode node, CUgraphNodeType *re
   return SC_CALL(cuGraphNodeGetType, node, ret_type);
 }
 
-SC_PUBLIC cudaError_t cudaGraphNodeGetDependencies(CUgraphNode node, CUgraphNode *ret_nodes, CUgraphEdgeData *ret_edges,
-                                                   size_t *count) {
-  return SC_CALL(cuGraphNodeGetDependencies_v2, node, ret_nodes, ret_edges, count);
-}
-
-SC_PUBLIC cudaError_t cudaGraphNodeGetDependentNodes(CUgraphNode node, CUgraphNode *ret_nodes,
-                                                     CUgraphEdgeData *ret_edges, size_t *count) {
-  return SC_CALL(cuGraphNodeGetDependentNodes_v2, node, ret_nodes, ret_edges, count);
-}
-
-SC_PUBLIC cudaError_t cudaGraphGetEdges(CUgraph graph, CUgraphNode *ret_from, CUgraphNode *ret_to,
-                                        CUgraphEdgeData *ret_edges, size_t *count) {
-  return SC_CALL(cuGraphGetEdges_v2, graph, ret_from, ret_to, ret_edges, count);
-}
-
-SC_PUBLIC cudaError_t cudaGraphAddDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
-                                               const CUgraphEdgeData *edges, size_t count) {
-  return SC_CALL(cuGraphAddDependencies_v2, graph, from, to, edges, count);
-}
-
-SC_PUBLIC cudaError_t cudaGraphRemoveDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
-                                                  const CUgraphEdgeData *edges, size_t count) {
-  return SC_CALL(cuGraphRemoveDependencies_v2, graph, from, to, edges, count);
-}
-
 SC_PUBLIC cudaError_t cudaGraphDestroyNode(CUgraphNode node) {
   return SC_CALL(cuGraphDestroyNode, node);
 }

@@ -37,8 +37,8 @@ static void return_answers(const CUgraphNodeParams *from, struct cudaGraphNodePa
   if (from->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) same->alloc.dptr = from->alloc.dptr;
 }
 
-SC_PUBLIC cudaError_t cudaGraphAddNode(CUgraphNode *ret_node, CUgraph graph, const CUgraphNode *dependencies,
-                                       const CUgraphEdgeData *edges, size_t count, struct cudaGraphNodeParams *params) {
+cudaError_t sc_add_node(CUgraphNode *ret_node, CUgraph graph, const CUgraphNode *dependencies,
+                        const CUgraphEdgeData *edges, size_t count, struct cudaGraphNodeParams *params) {
   const struct sc_driver *driver;
   CUgraphNodeParams wanted;
   cudaError_t error = sc_enter(&driver);

@@ -59,5 +59,5 @@ SC_PUBLIC cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **
 
 SC_PUBLIC cudaError_t cudaGetDriverEntryPoint(const char *name, void **ret_function, unsigned long long flags,
                                               CUdriverProcAddressQueryResult *ret_status) {
-  return cudaGetDriverEntryPointByVersion(name, ret_function, CUDA_VERSION, flags, ret_status);
+  return cudaGetDriverEntryPointByVersion(name, ret_function, (unsigned)sc_version, flags, ret_status);
 }

@@ -99,15 +99,6 @@ SC_PUBLIC cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *ret
 
 /* ---- hints about managed memory ---- */
 
-SC_PUBLIC cudaError_t cudaMemPrefetchAsync(const void *pointer, size_t bytes, CUmemLocation location, unsigned flags,
-                                           CUstream stream) {
-  return SC_CALL(cuMemPrefetchAsync_v2, (CUdeviceptr)pointer, bytes, location, flags, stream);
-}
-
-SC_PUBLIC cudaError_t cudaMemAdvise(const void *pointer, size_t bytes, CUmem_advise advice, CUmemLocation location) {
-  return SC_CALL(cuMemAdvise_v2, (CUdeviceptr)pointer, bytes, advice, location);
-}
-
 SC_PUBLIC cudaError_t cudaMemRangeGetAttribute(void *ret_data, size_t data_bytes, CUmem_range_attribute attribute,
                                                const void *pointer, size_t bytes) {
   return SC_CALL(cuMemRangeGetAttribute, ret_data, data_bytes, attribute, (CUdeviceptr)pointer, bytes);

@@ -2,23 +2,8 @@
  * per_thread.c - the forms of entry points for programs that are compiled for a default stream of each thread: stream 0
  * is that one. Copies without a stream go through it and wait.
  */
-#include "simcuda/cudart/runtime.h"
+#include "simcuda/cudart/per_thread.h"
 
-/* One form: the entry point that it is a form of, the parameters of both, and the arguments that it passes on. */
-#define SC_DEFINE_FORM(form, name, parameters, ...)                                                                    \
-  cudaError_t name parameters;                                                                                         \
-  SC_PUBLIC cudaError_t form parameters {                                                                              \
-    return name(__VA_ARGS__);                                                                                          \
-  }
-/* The same of one that has no stream and waits: async is the name in a stream, its parameters come last. */
-#define SC_DEFINE_WAIT(form, async, parameters, async_parameters, ...)                                                 \
-  cudaError_t async async_parameters;                                                                                  \
-  SC_PUBLIC cudaError_t form parameters {                                                                              \
-    cudaError_t error = async(__VA_ARGS__, CU_STREAM_PER_THREAD);                                                      \
-    return error == cudaSuccess ? SC_CALL(cuStreamSynchronize, CU_STREAM_PER_THREAD) : error;                          \
-  }
-
-#define OWN ((stream) == NULL ? CU_STREAM_PER_THREAD : (stream))
 #define KIND enum cudaMemcpyKind kind
 #define SHAPE const void *f, dim3 grid, dim3 block, void **args, size_t bytes, CUstream stream
 
@@ -77,13 +62,6 @@ SC_DEFINE_FORM(cudaStreamBeginCaptureToGraph_ptsz, cudaStreamBeginCaptureToGraph
 SC_DEFINE_FORM(cudaStreamEndCapture_ptsz, cudaStreamEndCapture, (CUstream stream, CUgraph *graph), OWN, graph)
 SC_DEFINE_FORM(cudaStreamIsCapturing_ptsz, cudaStreamIsCapturing, (CUstream stream, CUstreamCaptureStatus *status),
                OWN, status)
-SC_DEFINE_FORM(cudaStreamGetCaptureInfo_ptsz, cudaStreamGetCaptureInfo,
-               (CUstream stream, CUstreamCaptureStatus *status, unsigned long long *id, CUgraph *graph,
-                const CUgraphNode **nodes, const CUgraphEdgeData **edges, size_t *count),
-               OWN, status, id, graph, nodes, edges, count)
-SC_DEFINE_FORM(cudaStreamUpdateCaptureDependencies_ptsz, cudaStreamUpdateCaptureDependencies,
-               (CUstream stream, CUgraphNode *nodes, const CUgraphEdgeData *edges, size_t count, unsigned flags),
-               OWN, nodes, edges, count, flags)
 
 /* ---- memory ---- */
 
@@ -92,9 +70,6 @@ SC_DEFINE_FORM(cudaMallocAsync_ptsz, cudaMallocAsync, (void **pointer, size_t by
 SC_DEFINE_FORM(cudaMallocFromPoolAsync_ptsz, cudaMallocFromPoolAsync,
                (void **pointer, size_t bytes, CUmemoryPool pool, CUstream stream), pointer, bytes, pool, OWN)
 SC_DEFINE_FORM(cudaFreeAsync_ptsz, cudaFreeAsync, (void *pointer, CUstream stream), pointer, OWN)
-SC_DEFINE_FORM(cudaMemPrefetchAsync_ptsz, cudaMemPrefetchAsync,
-               (const void *pointer, size_t bytes, CUmemLocation location, unsigned flags, CUstream stream),
-               pointer, bytes, location, flags, OWN)
 
 /* ---- copies and fills ---- */
 

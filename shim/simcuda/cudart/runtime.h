@@ -11,6 +11,9 @@
 
 #define SC_DEVICES_MAX 64
 
+/* Of the runtime: 13000 is 13.0. Defined by the files of each major version. */
+extern const int sc_version;
+
 /* ---- error.c ---- */
 
 /* Keeps an error for cudaGetLastError of this thread, and returns it. The end of every entry point. */

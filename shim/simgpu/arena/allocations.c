@@ -4,6 +4,7 @@
 #include "simgpu/arena/allocations.h"
 #include "simgpu/base/strict.h"
 #include "simgpu/process/process.h"
+#include "simgpu/process/values.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +47,7 @@ struct sim_allocation *sim_memory_add(const struct sim_allocation *allocation) {
     if (place->managed) sim_link.ring->managed++;
   }
   pthread_mutex_unlock(&lock);
+  if (allocation->imported) sim_values_write(allocation->base, allocation->bytes); /* what its owner has put there */
   return place;
 }
 

@@ -11,6 +11,7 @@
 
 #define SIM_IMAGE_PARAMS_MAX 4096
 #define SIM_IMAGE_BYTES_MAX (1ull << 30)
+#define SIM_IMAGE_ARCHITECTURE 90 /* of code that is read before code for others */
 
 struct sim_image_param {
   uint32_t offset_bytes;

@@ -75,13 +75,22 @@ static int read_packed(struct sim_image *image, const struct fatbin_entry *entry
   return result;
 }
 
-static int read_container(struct sim_image *image, const uint8_t *data, size_t bytes, int depth) {
-  struct fatbin_header header;
-  if (bytes < sizeof header) return -EINVAL;
-  memcpy(&header, data, sizeof header);
-  if (header.header_bytes < sizeof header || header.header_bytes > bytes) return -EINVAL;
-  if (header.body_bytes > bytes - header.header_bytes) return -EINVAL;
-  const uint8_t *at = data + header.header_bytes, *end = at + header.body_bytes;
+static int read_container(struct sim_image *image, const uint8_t *data, size_t bytes, int depth);
+
+static int read_entry(struct sim_image *image, const struct fatbin_entry *entry, const uint8_t *body, int depth) {
+  if (entry->kind == KIND_FATBIN && depth == 0) return read_container(image, body, entry->body_bytes, 1);
+  bool is_code = entry->kind == KIND_PTX || entry->kind == KIND_ELF;
+  if (!is_code || (entry->flags & FLAG_ZSTD) != 0) {
+    image->any_name = true;
+    return 0;
+  }
+  if ((entry->flags & FLAG_LZ4) != 0) return read_packed(image, entry, body);
+  return read_body(image, entry->kind, body, entry->body_bytes);
+}
+
+/* The same kernel may have other limits in code for other devices, and the first that is read counts: fits reads the
+ * code for this device, !fits all the rest. */
+static int read_entries(struct sim_image *image, const uint8_t *at, const uint8_t *end, int depth, bool fits) {
   while ((size_t)(end - at) >= sizeof(struct fatbin_entry)) {
     struct fatbin_entry entry;
     memcpy(&entry, at, sizeof entry);
@@ -89,21 +98,23 @@ static int read_container(struct sim_image *image, const uint8_t *data, size_t b
     if (entry.header_bytes < 32 || entry.header_bytes > left || entry.body_bytes > left - entry.header_bytes)
       return -EINVAL;
     const uint8_t *body = at + entry.header_bytes;
-    int result = 0;
-    if (entry.kind == KIND_FATBIN && depth == 0)
-      result = read_container(image, body, entry.body_bytes, 1);
-    else if (entry.kind != KIND_PTX && entry.kind != KIND_ELF)
-      image->any_name = true;
-    else if ((entry.flags & FLAG_ZSTD) != 0)
-      image->any_name = true;
-    else if ((entry.flags & FLAG_LZ4) != 0)
-      result = read_packed(image, &entry, body);
-    else
-      result = read_body(image, entry.kind, body, entry.body_bytes);
+    bool entry_fits = entry.kind == KIND_ELF && entry.architecture == SIM_IMAGE_ARCHITECTURE;
+    int result = entry_fits == fits ? read_entry(image, &entry, body, depth) : 0;
     if (result != 0) return result;
     at = body + entry.body_bytes;
   }
   return 0;
+}
+
+static int read_container(struct sim_image *image, const uint8_t *data, size_t bytes, int depth) {
+  struct fatbin_header header;
+  if (bytes < sizeof header) return -EINVAL;
+  memcpy(&header, data, sizeof header);
+  if (header.header_bytes < sizeof header || header.header_bytes > bytes) return -EINVAL;
+  if (header.body_bytes > bytes - header.header_bytes) return -EINVAL;
+  const uint8_t *begin = data + header.header_bytes, *end = begin + header.body_bytes;
+  int result = read_entries(image, begin, end, depth, true);
+  return result == 0 ? read_entries(image, begin, end, depth, false) : result;
 }
 
 int sim_image_read_fatbin(struct sim_image *image, const uint8_t *data, size_t bytes) {

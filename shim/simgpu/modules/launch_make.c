@@ -67,7 +67,8 @@ CUresult sim_launch_make(CUfunction handle, const unsigned grid[3], const unsign
   memcpy(launch.grid, grid, sizeof launch.grid);
   memcpy(launch.block, block, sizeof launch.block);
   struct sim_shape shape = {launch.grid, launch.block, params};
-  launch.traffic_bytes = sim_traffic_bytes(&function->rule->traffic, function->name_bytes, &shape);
+  launch.bytes = sim_amount_of_launch(&function->rule->bytes, function->name_bytes, &shape);
+  launch.flops = sim_amount_of_launch(&function->rule->flops, function->name_flops, &shape);
   result = copy_params(function, params, extra, &launch.params);
   if (result == CUDA_SUCCESS) *ret_launch = launch;
   bool told = __atomic_load_n(&sim_has_notified, __ATOMIC_RELAXED) || !sim_model_is_default(function->rule);
@@ -103,12 +104,11 @@ struct sim_meeting sim_launch_meeting(const struct sim_launch *launch) {
                               .group = read_arg(launch, rule->meet_arg + 2)};
 }
 
-/* The time that the device's memory takes for what the launch moves. */
-static uint64_t traffic_ns(const struct sim_launch *launch, const struct sim_device *device) {
-  if (launch->traffic_bytes == 0) return 0;
-  const struct sc_device_model *model = sc_find_device_model(device->name);
-  double part = device->sm_count < model->sm_count ? (double)device->sm_count / model->sm_count : 1;
-  double duration_ns = launch->traffic_bytes / (model->bytes_per_ns * SC_BYTES_PART * part);
+/* The time that the device needs for what the launch moves and computes. */
+static uint64_t find_work_ns(const struct sim_launch *launch, const struct sim_device *device) {
+  if (launch->bytes == 0 && launch->flops == 0) return 0;
+  double duration_ns = sc_find_work_ns(sc_find_device_model(device->name), device->sm_count, launch->flops,
+                                       launch->function->rule->math, launch->bytes);
   return duration_ns < SIM_NS_ARG_MAX ? (uint64_t)duration_ns : SIM_NS_ARG_MAX;
 }
 
@@ -118,7 +118,7 @@ uint64_t sim_launch_cost_of(const struct sim_launch *launch, const struct sim_co
   uint64_t threads = (uint64_t)launch->block[0] * launch->block[1] * launch->block[2];
   uint64_t resident = (uint64_t)device->sm_count * SIM_SM_THREADS;
   uint64_t duration_ns = sim_model_cost_ns(launch->function->rule, blocks, threads, resident);
-  return duration_ns + read_ns_arg(launch) + traffic_ns(launch, device);
+  return duration_ns + read_ns_arg(launch) + find_work_ns(launch, device);
 }
 
 /* Device, managed and registered host memory may be used by a kernel. */

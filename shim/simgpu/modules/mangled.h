@@ -1,6 +1,6 @@
 /*
  * mangled.h - what the mangled name of a kernel template of PyTorch says about its tensors: how many bytes it reads and
- * writes for an element. The names follow the Itanium C++ ABI. Called by traffic.c, once a kernel.
+ * writes for an element. The names follow the Itanium C++ ABI. Called by amount.c, once a kernel.
  */
 #ifndef VG_SIM_MANGLED_H
 #define VG_SIM_MANGLED_H

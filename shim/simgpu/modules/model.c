@@ -1,8 +1,8 @@
 /*
- * model.c - reads kernels.model: one rule a line, `REGEX us=N wave_us=N [ns=I] [bytes=A*B*...] [meet=N|argI]
- * [fault=CODE] [host=NAME.TYPE] [args=I,J,...]`, the word `default` for the rule of all other kernels. Read once per
- * process, at the first look-up of a kernel. A line that cannot be understood is said on stderr and left out: this is a
- * simulator's input, and the program should continue.
+ * model.c - reads kernels.model: one rule a line, `REGEX us=N wave_us=N [ns=I] [bytes=A*B*...] [flops=A*B*...]
+ * [math=TYPE] [meet=N|argI] [fault=CODE] [host=NAME.TYPE] [args=I,J,...]`, the word `default` for the rule of all other
+ * kernels. Read once per process, at the first look-up of a kernel. A line that cannot be understood is said on stderr
+ * and left out: this is a simulator's input, and the program should continue.
  */
 #define _GNU_SOURCE /* secure_getenv, dladdr */
 #include "simgpu/modules/model.h"
@@ -25,7 +25,8 @@ struct entry {
 
 static struct entry entries[RULES_MAX];
 static uint32_t entry_count;
-static struct sim_model_rule fallback = {.base_us = 2.0, .wave_us = 2.0, .ns_arg = -1, .meet_arg = -1};
+static struct sim_model_rule fallback = {
+    .base_us = 2.0, .wave_us = 2.0, .ns_arg = -1, .math = SC_MATH_FP32, .meet_arg = -1};
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static bool read_host(char *value, struct sim_model_rule *rule) {
@@ -78,6 +79,19 @@ static bool read_meet(const char *text, struct sim_model_rule *rule) {
   return true;
 }
 
+static bool read_math(const char *text, struct sim_model_rule *rule) {
+  static const char *const names[SC_MATH_KINDS] = {
+      [SC_MATH_FP64] = "fp64", [SC_MATH_FP32] = "fp32", [SC_MATH_TF32] = "tf32",
+      [SC_MATH_HALF] = "half", [SC_MATH_FP8] = "fp8",   [SC_MATH_INT8] = "int8",
+  };
+  for (int math = 0; math < SC_MATH_KINDS; math++) {
+    if (strcmp(text, names[math]) != 0) continue;
+    rule->math = (enum sc_math)math;
+    return true;
+  }
+  return false;
+}
+
 static bool read_fault(const char *text, struct sim_model_rule *rule) {
   char *end;
   rule->fault = (CUresult)strtol(text, &end, 10);
@@ -94,7 +108,9 @@ static const char *read_line(char *line) {
     if (strncmp(word, "us=", 3) == 0) good = read_number(word + 3, &rule.base_us);
     if (strncmp(word, "wave_us=", 8) == 0) good = read_number(word + 8, &rule.wave_us);
     if (strncmp(word, "ns=", 3) == 0) good = read_index(word + 3, &rule.ns_arg);
-    if (strncmp(word, "bytes=", 6) == 0) good = sim_traffic_read(word + 6, &rule.traffic);
+    if (strncmp(word, "bytes=", 6) == 0) good = sim_amount_read(word + 6, &rule.bytes);
+    if (strncmp(word, "flops=", 6) == 0) good = sim_amount_read(word + 6, &rule.flops);
+    if (strncmp(word, "math=", 5) == 0) good = read_math(word + 5, &rule);
     if (strncmp(word, "meet=", 5) == 0) good = read_meet(word + 5, &rule);
     if (strncmp(word, "fault=", 6) == 0) good = read_fault(word + 6, &rule);
     if (strncmp(word, "host=", 5) == 0) good = read_host(word + 5, &rule);

@@ -5,7 +5,8 @@
  */
 #ifndef VG_SIM_MODEL_H
 #define VG_SIM_MODEL_H
-#include "simgpu/modules/traffic.h"
+#include "simcuda/common/devices.h"
+#include "simgpu/modules/amount.h"
 #include "simgpu/process/process.h"
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,7 +24,8 @@ struct sim_model_rule {
   double base_us;                     /* of any launch */
   double wave_us;                     /* for each full device of resident threads */
   int16_t ns_arg;                     /* which kernel parameter says how many ns more it takes; -1: none */
-  struct sim_traffic traffic;         /* what it reads and writes takes its time, too; no factors: not known */
+  struct sim_amount bytes, flops;     /* what it moves and computes takes its time, too; no factors: not known */
+  enum sc_math math;                  /* what it computes with */
   uint16_t meet;                      /* it runs only while so many devices run one; 0: by itself */
   int16_t meet_arg;                   /* which kernel parameter says so instead; -1: none */
   const struct sim_host_kernel *host; /* NULL: takes time and computes nothing */

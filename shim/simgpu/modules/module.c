@@ -152,7 +152,8 @@ CUresult sim_function_get(struct sim_function **list, struct sim_image *image, c
   function->kernel = *kernel;
   function->known_params = known;
   function->rule = sim_model_find(name);
-  function->name_bytes = sim_traffic_name_bytes(&function->rule->traffic, name);
+  function->name_bytes = sim_amount_of_name(&function->rule->bytes, name);
+  function->name_flops = sim_amount_of_name(&function->rule->flops, name);
   int free_shared = SIM_BLOCK_SHARED_BYTES - (int)kernel->shared_bytes;
   function->own_settings.dynamic_shared_bytes = free_shared > 0 ? free_shared : 0;
   function->own_settings.carveout = -1;

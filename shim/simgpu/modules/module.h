@@ -60,7 +60,7 @@ struct sim_function {
   struct sim_image_kernel kernel; /* name and params belong to the image */
   bool known_params;              /* the layout is known from the image */
   const struct sim_model_rule *rule;
-  double name_bytes; /* of the rule's traffic: what the name says */
+  double name_bytes, name_flops; /* what its name says of the rule's amounts */
   struct sim_settings own_settings;
   struct sim_settings *settings; /* own_settings, or those of the CUkernel that it was made from */
 
@@ -74,7 +74,7 @@ struct sim_launch {
   unsigned shared_bytes;
   uint8_t *params; /* malloc'ed; NULL when there are none or the layout is unknown */
   uint32_t param_bytes;
-  double traffic_bytes; /* what it reads and writes, where the rule knows */
+  double bytes, flops; /* what it moves and computes, where the rule knows */
 };
 
 /* The lock of modules, libraries and their lists; short. */

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define SIM_VALUES_ENTRY "vgpuSimulatedZeroReads"
-#define SIM_VALUES_READ_BYTES 16 /* copies to the host of so many bytes and fewer */
+#define SIM_VALUES_READ_BYTES 4096 /* copies to the host of so many bytes and fewer */
 
 extern bool sim_values_watched;
 

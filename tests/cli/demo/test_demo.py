@@ -225,10 +225,11 @@ def test_threads_are_followed_to_their_end(tmp_path: Path) -> None:
 
 def without(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     monkeypatch.setattr(demo_programs, "is_installed", lambda name: name not in names)
+    monkeypatch.setattr(demo_programs, "has_torch", lambda: "torch" not in names)
 
 
 def test_without_tinygrad_the_demo_says_what_it_shows_instead(monkeypatch: pytest.MonkeyPatch) -> None:
-    without(monkeypatch, "tinygrad")
+    without(monkeypatch, "tinygrad", "torch")
     chosen = demo_programs.choose(is_simulated=True)
     assert chosen.command[1:6] == ["-m", "vgpud.cli.main", "sim", "load", "trainer"]
     (remark,) = chosen.remarks
@@ -236,17 +237,28 @@ def test_without_tinygrad_the_demo_says_what_it_shows_instead(monkeypatch: pytes
 
 
 def test_without_the_sources_there_is_a_demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    without(monkeypatch, "matplotlib")
+    without(monkeypatch, "matplotlib", "torch")
     monkeypatch.setattr(demo_programs, "KERNEL_MODEL", tmp_path / "none")
     chosen = demo_programs.choose(is_simulated=True)
     assert "load" in chosen.command
     assert any("matplotlib" in remark for remark in chosen.remarks)
 
 
-def test_with_everything_a_network_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
-    without(monkeypatch)
+@pytest.mark.parametrize(
+    ("missing", "trainer", "framework"),
+    [
+        ((), demo_programs.TORCH_TRAINER, "PyTorch"),
+        (("tinygrad",), demo_programs.TORCH_TRAINER, "PyTorch"),
+        (("torch",), demo_programs.TRAINER, "tinygrad"),
+    ],
+)
+def test_a_network_is_trained_and_it_is_said_with_what(
+    monkeypatch: pytest.MonkeyPatch, missing: tuple[str, ...], trainer: str, framework: str
+) -> None:
+    without(monkeypatch, *missing)
     chosen = demo_programs.choose(is_simulated=True)
-    assert demo_programs.TRAINER in chosen.command and not chosen.remarks
+    assert trainer in chosen.command and not chosen.remarks
+    assert chosen.words == f"two training programs ({framework}), one device"
     assert "VGPU_SIM_KERNELS" in chosen.env and "VGPU_SIM_KERNELS" not in demo_programs.choose(is_simulated=False).env
 
 

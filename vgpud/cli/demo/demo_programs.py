@@ -1,15 +1,20 @@
-"""The programs that the demo runs: a real training where tinygrad is installed, else the trainer of `vgpu sim load`."""
+"""The programs that the demo runs: a training with PyTorch's CUDA build or with tinygrad, whichever is installed, else
+the trainer of `vgpu sim load`.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from vgpud.predict.interpreter import find_torch
+
 ROOT = Path(__file__).resolve().parents[3]
-TRAINER = "benchmarks.cifar.train_tinygrad"
+TRAINER, TORCH_TRAINER = "benchmarks.cifar.train_tinygrad", "benchmarks.cifar.train_torch"
 #: kernels long enough that trainers wait for the device, not for Python
 KERNEL_MODEL = ROOT / "benchmarks" / "cifar" / "kernels.model"
 NEEDED = ("tinygrad", "numpy")
@@ -32,12 +37,19 @@ def is_installed(name: str) -> bool:
     return importlib.util.find_spec(name) is not None
 
 
+def has_torch() -> bool:
+    """Whether this interpreter has PyTorch's build for CUDA, and what the trainer needs beside it."""
+    torch = find_torch([sys.executable], os.environ)
+    return torch is not None and bool(torch.cuda) and is_installed("numpy")
+
+
 def choose(is_simulated: bool) -> Programs:
     """The best that this installation has; nothing is refused for a missing package."""
     plot = (
         [] if is_installed(PLOT) else [f"no plot: {PLOT} is not installed (pip install {PLOT}); the curves are below"]
     )
-    missing = [name for name in NEEDED if not is_installed(name)]
+    with_torch = has_torch()
+    missing = [] if with_torch else [name for name in NEEDED if not is_installed(name)]
     if missing or not KERNEL_MODEL.exists():
         why = f"{', '.join(missing)} not installed" if missing else "the trainers of the sources are not there"
         text = f"{why}: the two programs are `vgpu sim load trainer`, which use the device as a trainer does and"
@@ -48,6 +60,7 @@ def choose(is_simulated: bool) -> Programs:
     if is_simulated:
         # simulated kernels take the time that the model file says, so tinygrad need not optimise them
         env |= {"VGPU_SIM_KERNELS": str(KERNEL_MODEL), "NOOPT": "1", "PARALLEL": "0"}
-    command = [sys.executable, "-m", TRAINER, "--seconds", "600", "--report-every", "10"]
-    setup = "set-up: the network is compiled"
-    return Programs(command, "two training programs, one device", setup, env, plot)
+    trainer, framework = (TORCH_TRAINER, "PyTorch") if with_torch else (TRAINER, "tinygrad")
+    command = [sys.executable, "-m", trainer, "--seconds", "600", "--report-every", "10"]
+    setup = "set-up" if with_torch else "set-up: the network is compiled"
+    return Programs(command, f"two training programs ({framework}), one device", setup, env, plot)

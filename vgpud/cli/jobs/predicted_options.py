@@ -20,7 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 #: options of model_options, which mean nothing without --predict
 _ITS_OPTIONS = ("optimizer", "precision", "dims", "predictor")
 #: --gpus is rounded to twentieths, --mem to 64 MiB: no prediction is finer
-_STEP_MILLI, _STEP_BYTES = 50, 64 << 20
+STEP_MILLI, STEP_BYTES = 50, 64 << 20
 _MILLI = 1000
 #: as in vgpud.api.elastic_messages
 _MODEL_BYTES = 200
@@ -70,8 +70,8 @@ def _share(result: Looked, option_values: dict[str, Any]) -> str:
     said = f"{result.description}, uses {part.value:.0%} of one {result.gpu.name} ({part.low:.0%} to {part.high:.0%})"
     if option_values["gpus"] is not None:
         return f"{said}, --gpus stays as given"
-    milli = math.ceil(part.value * _MILLI / _STEP_MILLI) * _STEP_MILLI
-    milli = min(_MILLI, max(_STEP_MILLI, milli))
+    milli = math.ceil(part.value * _MILLI / STEP_MILLI) * STEP_MILLI
+    milli = min(_MILLI, max(STEP_MILLI, milli))
     option_values["gpus"] = milli
     return f"{said}: --gpus {format_gpus(milli)}"
 
@@ -89,11 +89,11 @@ def _memory(result: Looked, option_values: dict[str, Any]) -> str:
         raise CliError(f"{text}: {said}; lower --batch", ExitCode.NO_CAPACITY)
     if any(option_values[name] is not None for name in ("mem", "mem_min", "mem_max")):
         return f"{said}, --mem stays as given"
-    option_values["mem"] = min(there // _STEP_BYTES, -(-int(high) // _STEP_BYTES)) * _STEP_BYTES
+    option_values["mem"] = min(there // STEP_BYTES, -(-int(high) // STEP_BYTES)) * STEP_BYTES
     return f"{said}: --mem {option_values['mem'] >> 20}M"
 
 
-def _short(model: str) -> str:
+def shorten(model: str) -> str:
     """The name as the daemon keeps it: printable; only the end of a path that is too long."""
     from vgpud.view.text import plain
 
@@ -109,7 +109,7 @@ def message(result: Looked) -> Any:
 
     low, value, high = result.memory_range()
     made = pb.Prediction(
-        model=_short(result.query.model),
+        model=shorten(result.query.model),
         device=result.gpu.name,
         mem_bytes=pb.Range(value=value, low=low, high=high),
         out_of_range=not result.in_range,

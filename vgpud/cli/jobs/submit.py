@@ -22,6 +22,7 @@ from vgpud.cli.jobs import elastic_options, job_file, submit_cluster
 from vgpud.cli.jobs.detach_keys import check_pty, detach_keys_option
 from vgpud.cli.jobs.notify_options import fill_notification, notify_options
 from vgpud.cli.jobs.predicted_options import fill, predict_options
+from vgpud.cli.jobs.predicted_run import fill_from_run, predict_run_option
 from vgpud.cli.jobs.quantities import Array, Cpus, JobIds, RequestId, Variable, jobs_text
 from vgpud.client.arrays import set_array
 from vgpud.errors import CliError, ExitCode
@@ -58,7 +59,7 @@ _SECTIONS = {
     ),
     "What runs, and where": ("image", "directory", "log", "env", "no_env", "name", "pty", "detach_keys"),
     "Elastic jobs": ("workers", "heuristic", "utility", "batch", "batch_max"),
-    "Sizes that are predicted": ("predict", "optimizer", "precision", "dims", "predictor"),
+    "Sizes that are predicted": ("predict", "predict_run", "optimizer", "precision", "dims", "predictor"),
     "Notifications": ("notify", "notify_mail", "notify_webhook", "notify_command"),
     "Over a Slurm cluster": ("over_cluster", "run_dir", "partition", "gpu_model", "model", "dry_run"),
 }
@@ -84,6 +85,7 @@ _SECTIONS = {
 @submit_cluster.cluster_options
 @elastic_options.elastic_options
 @predict_options
+@predict_run_option
 @partial(spec_options, excluded_names=("gpus", "priority"))
 @click.option(
     "--device", "devices", multiple=True, metavar="GPU", help="Only on this device, by index or UUID; repeatable."
@@ -178,6 +180,7 @@ def submit(
     vgpu submit --gpus 0.25..1 -- python train.py        grows while capacity is idle, shrinks when jobs wait
     vgpu submit --gpus 1 --workers 1-8 -- ./train.py     as many workers as pay off and fit
     vgpu submit --predict net:make -- ./train            derives --gpus and --mem from the model graph
+    vgpu submit --predict-run -- python train.py         derives them from a run on a SIMULATED device
     vgpu submit --gpus 1 --gang 4 -- ./train             four members: all start together or none does
     vgpu submit --gpus 0.25 --array 1-8 -- ./try.sh      eight jobs; VGPU_ARRAY_INDEX tells them apart
     vgpu submit --gpus 1 --after 12 -- ./evaluate        when job 12 has completed
@@ -207,6 +210,7 @@ def submit(
         raise click.UsageError("specify a command: for example vgpu submit --gpus 0.5 -- python train.py")
     elastic_options.check(option_values)
     predicted = fill(settings, option_values)
+    predicted = fill_from_run(settings, option_values, command) or predicted
     if predicted and not quiet:
         from vgpud.cli.common.output import say
 

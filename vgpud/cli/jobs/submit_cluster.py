@@ -23,6 +23,7 @@ _NOTIFY = "Slurm notifies by mail alone: write --notify-mail ADDRESS"
 INSTEAD = {
     **dict.fromkeys(("workers", "heuristic", "utility", "batch", "batch_max"), _SIZE_STAYS),
     **dict.fromkeys(("predict", "optimizer", "precision", "dims", "predictor"), _PREDICT),
+    "predict_run": "`vgpu predict run -- COMMAND` says what it takes: write that as --gpus and --mem",
     **dict.fromkeys(("notify_webhook", "notify_command"), _NOTIFY),
     "min_milli": "Slurm counts what is guaranteed: write it as --gpus, and --max for what the job may borrow",
     "mem_min": "Slurm guarantees memory in proportion to --gpus: write more of these, and --mem for the limit",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -55,15 +56,17 @@ def run(settings: Settings, gpu: str, steps: int | None, command: tuple[str, ...
     from vgpud.predict import dry_device
 
     device = dry_device.find_device(gpu)
-    torch, result, exit_code = _run(command, device, steps or 0)
+    torch, result, exit_code = run_dry(command, device, steps or 0, os.environ)
     if not result.counts.most_bytes:
-        _refuse_unused(torch, exit_code)
+        refuse_unused(torch, exit_code)
     _show(settings, command, torch, result, exit_code)
     return exit_code
 
 
-def _run(command: Sequence[str], device: DryDevice, steps: int) -> tuple[Torch | None, DryRun, int]:
-    """The command's PyTorch, what it has taken of the device, and its exit code."""
+def run_dry(
+    command: Sequence[str], device: DryDevice, steps: int, old_environment: Mapping[str, str]
+) -> tuple[Torch | None, DryRun, int]:
+    """Runs the command; its PyTorch, what it has taken of the device, and its exit code."""
     from vgpud.cli.common import child_process
     from vgpud.libraries.environment import preload_simulated, remove_shim
     from vgpud.predict import dry_device, interpreter
@@ -71,15 +74,18 @@ def _run(command: Sequence[str], device: DryDevice, steps: int) -> tuple[Torch |
     from vgpud.simdevice import state_page
     from vgpud.simdevice.process import SimulatedDevice
 
-    torch = interpreter.find_torch(command, remove_shim(os.environ))
+    torch = interpreter.find_torch(command, remove_shim(old_environment))
     context = dry_device.find_context_size(device, torch.version if torch else "")
     with tempfile.TemporaryDirectory(prefix="vgpu-predict-") as folder:
         work = Path(folder)
         with SimulatedDevice(work / "sim", dry_device.make_config(device, context)) as simulated:
             mask = child_process.block_signals()
-            with _stdout_as_stderr():
-                environment = _environment(simulated.environment(preload_simulated(os.environ)), work)
-                exit_code = child_process.wait_child(child_process.start_child(command, environment, mask))
+            try:
+                with _stdout_as_stderr():
+                    environment = _environment(simulated.environment(preload_simulated(old_environment)), work)
+                    exit_code = child_process.wait_child(child_process.start_child(command, environment, mask))
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             page = state_page.read(simulated.directory / state_page.PAGE_NAME)
         return torch, DryRun(device, context, _counts(page.devices[0]), tuple(_peaks(work)), steps), exit_code
 
@@ -134,7 +140,7 @@ def _peaks(folder: Path) -> Iterator[TorchPeak]:
             continue
 
 
-def _refuse_unused(torch: Torch | None, exit_code: int) -> None:
+def refuse_unused(torch: Torch | None, exit_code: int) -> None:
     """Raises the reason why there is nothing to say."""
     ended = f"COMMAND ended with {exit_code} and" if exit_code else "COMMAND"
     if torch and not torch.cuda:

@@ -71,7 +71,7 @@ def look(settings: Settings, model: str, option_values: Mapping[str, Any]) -> Lo
     """Reads the model and predicts. option_values: model_options', batch, gpu or devices. Raises errors of one line."""
     from vgpud.predict import looked
 
-    gpu = option_values.get("gpu") or _device(settings, option_values.get("devices"))
+    gpu = option_values.get("gpu") or find_device_name(settings, option_values.get("devices"))
     return looked.look(
         model,
         gpu,
@@ -83,7 +83,7 @@ def look(settings: Settings, model: str, option_values: Mapping[str, Any]) -> Lo
     )
 
 
-def _device(settings: Settings, device_names: Collection[str] | None) -> str:
+def find_device_name(settings: Settings, device_names: Collection[str] | None) -> str:
     """The model name of the daemon's device, or of these (index or UUID; None: no --device was given).
 
     Raises CliError if there is no device, or several models.

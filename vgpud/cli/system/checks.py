@@ -203,6 +203,7 @@ def driver(look: Look) -> Iterator[Finding]:
     node = look.node
     if node and node.simulated:
         yield from fitting(*real_drivers({}, ("", ""), is_simulated=True))
+        yield _cuda_libraries(paths.sim_lib_dir() / drivers.DRIVER_SONAME)
         return
     try:
         found, nvml = real_drivers(os.environ, (node.driver, node.nvml) if node else ("", ""), is_simulated=False)
@@ -219,6 +220,17 @@ def driver(look: Look) -> Iterator[Finding]:
         yield Finding("nvml", "warn", f"no NVML ({drivers.NVML_SONAME}): nvidia-smi does not work", "install it")
     yield from _shareable(look, found, nvml)
     yield from fitting(found, nvml)
+
+
+def _cuda_libraries(simulated_driver: Path) -> Finding:
+    """What programs such as PyTorch load on a simulated device in place of NVIDIA's."""
+    from vgpud.libraries import simulated
+
+    found = simulated.cuda_libraries(simulated_driver)
+    folder = simulated_driver.parent / simulated.FOLDER
+    if found:
+        return Finding("cuda-libraries", "ok", f"{len(found)} of the SIMULATED device in {folder}")
+    return Finding("cuda-libraries", "warn", f"none in {folder}: PyTorch finds no device", "install vgpud again")
 
 
 def _check_offer(device: pb.Device, label: str) -> Finding:

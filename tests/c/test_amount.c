@@ -1,9 +1,10 @@
-/* test_traffic.c - what names of PyTorch's kernels say, as libtorch_cuda 2.13 registers them, and bytes= of rules. */
+/* test_amount.c - what names of PyTorch's kernels say, as libtorch_cuda 2.13 registers them; bytes= and flops= of
+ * rules. */
 #include <string.h>
 
 #include "check.h"
+#include "simgpu/modules/amount.h"
 #include "simgpu/modules/mangled.h"
-#include "simgpu/modules/traffic.h"
 
 #define NATIVE "_ZN2at6native"
 #define VECTORIZED NATIVE "29vectorized_elementwise_kernelI"
@@ -105,37 +106,40 @@ static void names_tell_what_lists_have(void) {
 
 static const unsigned grid[3] = {10, 2, 1}, block[3] = {32, 16, 1};
 
-static double count_bytes(const char *rule, const char *name, void **params) {
+static double count(const char *rule, const char *name, void **params) {
   char text[100];
-  struct sim_traffic traffic;
+  struct sim_amount amount;
   struct sim_shape shape = {grid, block, params};
   snprintf(text, sizeof text, "%s", rule);
-  CHECK(sim_traffic_read(text, &traffic));
-  return sim_traffic_bytes(&traffic, sim_traffic_name_bytes(&traffic, name), &shape);
+  CHECK(sim_amount_read(text, &amount));
+  return sim_amount_of_launch(&amount, sim_amount_of_name(&amount, name), &shape);
 }
 
 static void rules_multiply_their_factors(void) {
-  int32_t count = 1000, below = -1;
+  int32_t number = 1000, below = -1, fields[] = {0, 0, 3, 5};
   int64_t wide = 5000000000;
-  void *params[] = {&count, &wide, &below};
-  CHECK(count_bytes("arg0.i32*tensors", "NS0_11FillFunctorIlEESt5arrayIPcLm1EEEEviT0_T1_", params) == 8000);
-  CHECK(count_bytes("arg1.i64*2.5", "", params) == 12.5e9);
-  CHECK(count_bytes("arg2.i32*4", "", params) == 0);
-  CHECK(count_bytes("blocks*65536", "", NULL) == 20 * 65536 && count_bytes("threads*2", "", NULL) == 20 * 512 * 2);
-  CHECK(count_bytes("arg0.i32*4", "", NULL) == 0);
-  CHECK(count_bytes("arg1.i64*arg1.i64*arg1.i64", "", params) == 1e15);
+  void *params[] = {&number, &wide, &below, fields};
+  CHECK(count("arg0.i32*tensors", "NS0_11FillFunctorIlEESt5arrayIPcLm1EEEEviT0_T1_", params) == 8000);
+  CHECK(count("arg1.i64*2.5", "", params) == 12.5e9);
+  CHECK(count("arg2.i32*4", "", params) == 0);
+  CHECK(count("blocks*65536", "", NULL) == 20 * 65536 && count("threads*2", "", NULL) == 20 * 512 * 2);
+  CHECK(count("arg0.i32*4", "", NULL) == 0);
+  CHECK(count("arg3.i32@8*arg3.i32@12*2", "", params) == 30 && count("arg3.i64@8", "", params) == 3 + 5 * 0x1p32);
+  CHECK(count("arg1.i64*arg1.i64*arg1.i64", "", params) == 1e20);
 }
 
 static void senseless_rules_are_refused(void) {
-  static const char *const rules[] = {"",         "arg", "arg0", "arg-1.i32", "arg64.i32",         "arg0.i16", "word",
-                                      "blocks*x", "-4",  "inf",  "nan",       "1*2*3*4*5*6*7*8*9", "*",        "4 "};
+  static const char *const rules[] = {
+      "",     "arg",      "arg0",      "arg-1.i32",   "arg64.i32",     "arg0.i16",
+      "word", "blocks*x", "-4",        "inf",         "nan",           "1*2*3*4*5*6*7*8*9",
+      "*",    "4 ",       "arg0.i32@", "arg0.i32@-4", "arg0.i32@4096", "arg0.i32x"};
   for (unsigned i = 0; i < sizeof rules / sizeof *rules; i++) {
     char text[100];
-    struct sim_traffic traffic;
+    struct sim_amount amount;
     snprintf(text, sizeof text, "%s", rules[i]);
-    if (sim_traffic_read(text, &traffic)) fprintf(stderr, "read: %s\n", rules[i]);
+    if (sim_amount_read(text, &amount)) fprintf(stderr, "read: %s\n", rules[i]);
     snprintf(text, sizeof text, "%s", rules[i]);
-    CHECK(!sim_traffic_read(text, &traffic));
+    CHECK(!sim_amount_read(text, &amount));
   }
 }
 
@@ -146,11 +150,11 @@ static void reductions_say_what_they_take(void) {
     const int32_t config[] = {4, 4096, 100, 1, 1, 1, 0, 0, 0, 0, 0, 32, 16, 512};
     void *params[] = {words};
     memcpy(words + begin, config, sizeof config);
-    CHECK(count_bytes("reduced*2", "", params) == 4096 * 100 * 2);
+    CHECK(count("reduced*2", "", params) == 4096 * 100 * 2);
     words[begin + 1] = 0;
-    CHECK(count_bytes("reduced*2", "", params) == 0);
+    CHECK(count("reduced*2", "", params) == 0);
   }
-  CHECK(count_bytes("reduced*2", "", NULL) == 0);
+  CHECK(count("reduced*2", "", NULL) == 0);
 }
 
 int main(void) {

@@ -1,0 +1,70 @@
+/* forms.c - entry points whose forms have changed, as CUDA 13 has them. */
+#include "simcuda/cudart/graph_node.h"
+#include "simcuda/cudart/per_thread.h"
+
+const int sc_version = 13000;
+
+SC_PUBLIC cudaError_t cudaGraphNodeGetDependencies(CUgraphNode node, CUgraphNode *ret_nodes, CUgraphEdgeData *ret_edges,
+                                                   size_t *count) {
+  return SC_CALL(cuGraphNodeGetDependencies_v2, node, ret_nodes, ret_edges, count);
+}
+
+SC_PUBLIC cudaError_t cudaGraphNodeGetDependentNodes(CUgraphNode node, CUgraphNode *ret_nodes,
+                                                     CUgraphEdgeData *ret_edges, size_t *count) {
+  return SC_CALL(cuGraphNodeGetDependentNodes_v2, node, ret_nodes, ret_edges, count);
+}
+
+SC_PUBLIC cudaError_t cudaGraphGetEdges(CUgraph graph, CUgraphNode *ret_from, CUgraphNode *ret_to,
+                                        CUgraphEdgeData *ret_edges, size_t *count) {
+  return SC_CALL(cuGraphGetEdges_v2, graph, ret_from, ret_to, ret_edges, count);
+}
+
+SC_PUBLIC cudaError_t cudaGraphAddDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
+                                               const CUgraphEdgeData *edges, size_t count) {
+  return SC_CALL(cuGraphAddDependencies_v2, graph, from, to, edges, count);
+}
+
+SC_PUBLIC cudaError_t cudaGraphRemoveDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
+                                                  const CUgraphEdgeData *edges, size_t count) {
+  return SC_CALL(cuGraphRemoveDependencies_v2, graph, from, to, edges, count);
+}
+
+SC_PUBLIC cudaError_t cudaStreamUpdateCaptureDependencies(CUstream stream, CUgraphNode *dependencies,
+                                                          const CUgraphEdgeData *edges, size_t count, unsigned flags) {
+  return SC_CALL(cuStreamUpdateCaptureDependencies_v2, stream, dependencies, edges, count, flags);
+}
+
+SC_PUBLIC cudaError_t cudaMemPrefetchAsync(const void *pointer, size_t bytes, CUmemLocation location, unsigned flags,
+                                           CUstream stream) {
+  return SC_CALL(cuMemPrefetchAsync_v2, (CUdeviceptr)pointer, bytes, location, flags, stream);
+}
+
+SC_PUBLIC cudaError_t cudaMemAdvise(const void *pointer, size_t bytes, CUmem_advise advice, CUmemLocation location) {
+  return SC_CALL(cuMemAdvise_v2, (CUdeviceptr)pointer, bytes, advice, location);
+}
+
+SC_PUBLIC cudaError_t cudaStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus *ret_status,
+                                               unsigned long long *ret_id, CUgraph *ret_graph,
+                                               const CUgraphNode **ret_dependencies, const CUgraphEdgeData **ret_edges,
+                                               size_t *ret_count) {
+  return SC_CALL(cuStreamGetCaptureInfo_v3, stream, ret_status, (cuuint64_t *)ret_id, ret_graph, ret_dependencies,
+                 ret_edges, ret_count);
+}
+
+SC_PUBLIC cudaError_t cudaGraphAddNode(CUgraphNode *ret_node, CUgraph graph, const CUgraphNode *dependencies,
+                                       const CUgraphEdgeData *edges, size_t count, struct cudaGraphNodeParams *params) {
+  return sc_add_node(ret_node, graph, dependencies, edges, count, params);
+}
+
+/* clang-format off */
+SC_DEFINE_FORM(cudaStreamGetCaptureInfo_ptsz, cudaStreamGetCaptureInfo,
+               (CUstream stream, CUstreamCaptureStatus *status, unsigned long long *id, CUgraph *graph,
+                const CUgraphNode **nodes, const CUgraphEdgeData **edges, size_t *count),
+               OWN, status, id, graph, nodes, edges, count)
+SC_DEFINE_FORM(cudaStreamUpdateCaptureDependencies_ptsz, cudaStreamUpdateCaptureDependencies,
+               (CUstream stream, CUgraphNode *nodes, const CUgraphEdgeData *edges, size_t count, unsigned flags),
+               OWN, nodes, edges, count, flags)
+SC_DEFINE_FORM(cudaMemPrefetchAsync_ptsz, cudaMemPrefetchAsync,
+               (const void *pointer, size_t bytes, CUmemLocation location, unsigned flags, CUstream stream),
+               pointer, bytes, location, flags, OWN)
+/* clang-format on */
