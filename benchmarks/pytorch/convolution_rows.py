@@ -16,10 +16,14 @@ import os
 import sys
 import traceback
 import warnings
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import nn
 
+Row = dict[str, Any]
+Shape = tuple[int, int, int]
 MIB = 1 << 20
 FULL_BATCHES = 3
 FILTERS_MAX = 2048
@@ -30,7 +34,7 @@ CLASSES, TOKENS = 1000, 512
 # ---- networks of the table of CNNs ----
 
 
-def widths(row):
+def widths(row: Row) -> Iterator[int]:
     """Channels behind each convolution."""
     depth, base = row["depth"], row["base_filters"]
     kind, ratio = row["architecture"], FILTERS_MAX / base
@@ -48,8 +52,9 @@ def widths(row):
             yield base
 
 
-def build_network(row):
-    layers, channels = [], row["channels"]
+def build_network(row: Row) -> nn.Module:
+    layers: list[nn.Module] = []
+    channels = row["channels"]
     for width in widths(row):
         layers.append(nn.Conv2d(channels, width, 3, padding=1))
         if row["batch_norm"]:
@@ -62,18 +67,18 @@ def build_network(row):
     return nn.Sequential(*layers, *head)
 
 
-def train_network(row):
+def train_network(row: Row) -> None:
     batch, shape = row["batch_size"], (row["channels"], row["image_size"], row["image_size"])
     network = build_network(row).to("cuda")
     shown = torch.randn(batch, *shape).to("cuda")  # it lives as long as the program
     network(shown)
-    train(network, torch.optim.Adam(network.parameters()), shape, batch, SAMPLES, row["classes"])
+    train(network, shape, batch, SAMPLES)
 
 
 # ---- published models ----
 
 
-def build_model(name):
+def build_model(name: str) -> tuple[nn.Module, int]:
     import torchvision.models as published
 
     if name == "Xception":
@@ -86,28 +91,28 @@ def build_model(name):
     return getattr(published, names.get(name, name))(weights=None), 224
 
 
-def to_device(model):
+def to_device(model: Any) -> Any:
     """As a copy of the model to the device is, but without one on the host. Weights are never looked at."""
     return model.to_empty(device="cuda")
 
 
-def train_images(row):
+def train_images(row: Row) -> None:
     batch = row["batch_size"]
     with torch.device("meta"):
         model, side = build_model(row["model"])
     model, shape = to_device(model), (3, side, side)
     model(torch.rand(2, *shape).to("cuda"))  # what torchsummary passes
-    train(model, torch.optim.Adam(model.parameters()), shape, batch, TRAINED_IMAGES, CLASSES)
+    train(model, shape, batch, TRAINED_IMAGES)
     model.eval()
     with torch.no_grad():
         for count in counts(batch, TESTED_IMAGES):
-            inputs, labels = images(shape, count, CLASSES)
+            inputs, labels = images(shape, count)
             outputs = model(inputs)
             nn.functional.cross_entropy(outputs, labels)
             torch.max(outputs, 1)
 
 
-def build_text_model(name):
+def build_text_model(name: str) -> Any:
     import transformers as published
 
     large = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096}
@@ -122,7 +127,7 @@ def build_text_model(name):
     return published.GPT2LMHeadModel(published.GPT2Config(n_embd=sizes[0], n_layer=sizes[1], n_head=sizes[2]))
 
 
-def train_text(row):
+def train_text(row: Row) -> None:
     """AdamW and clipped gradients, as the library's trainer has them."""
     with torch.device("meta"):
         model = build_text_model(row["model"])
@@ -147,20 +152,21 @@ def train_text(row):
 # ---- training ----
 
 
-def counts(batch, samples):
+def counts(batch: int, samples: int) -> list[int]:
     """Sizes of the batches of an epoch, shortened."""
     return [*[batch] * FULL_BATCHES, *filter(None, [samples % batch])]
 
 
-def images(shape, count, classes):
+def images(shape: Shape, count: int) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.empty(count, *shape).to("cuda"), torch.zeros(count, dtype=torch.long).to("cuda")
 
 
-def train(network, optimizer, shape, batch, samples, classes):
+def train(network: nn.Module, shape: Shape, batch: int, samples: int) -> None:
+    optimizer = torch.optim.Adam(network.parameters())
     network.train()
     criterion = nn.CrossEntropyLoss()
     for count in counts(batch, samples):
-        inputs, labels = images(shape, count, classes)
+        inputs, labels = images(shape, count)
         optimizer.zero_grad()
         outputs = network(inputs)  # named, as in the measured programs: it lives until the next one is there
         loss = criterion(outputs, labels)
@@ -169,7 +175,7 @@ def train(network, optimizer, shape, batch, samples, classes):
         loss.item()
 
 
-def measure(row):
+def measure(row: Row) -> dict[str, float]:
     if "architecture" in row:
         train_network(row)
     elif row["model"].startswith(("BERT", "xlnet", "gpt2")):
@@ -188,12 +194,12 @@ def measure(row):
     }
 
 
-def measure_in_child(row):
+def measure_in_child(row: Row) -> dict[str, Any]:
     reading, writing = os.pipe()
     pid = os.fork()  # before CUDA starts: each child starts its own
     if pid == 0:
         try:
-            answer = measure(row)
+            answer: dict[str, Any] = measure(row)
         except Exception as error:
             traceback.print_exc()
             answer = {"error": f"{type(error).__name__}: {error}"[:500]}
@@ -203,10 +209,11 @@ def measure_in_child(row):
     with os.fdopen(reading) as pipe:
         text = pipe.read()
     os.waitpid(pid, 0)
-    return json.loads(text) if text else {"error": "the process was killed"}
+    found: dict[str, Any] = json.loads(text) if text else {"error": "the process was killed"}
+    return found
 
 
-def main():
+def main() -> None:
     warnings.simplefilter("ignore")
     rows_path, output_path = sys.argv[1:]
     with open(rows_path) as file:
@@ -214,7 +221,6 @@ def main():
     answers = []
     for row in rows:
         answers.append(measure_in_child(row))
-        print(row, answers[-1], file=sys.stderr, flush=True)
     with open(output_path, "w") as file:
         json.dump(answers, file)
 

@@ -88,7 +88,9 @@ def main() -> int:
     for name, shares in SHARES.items():
         raw[name], device = sample(python, shares, args.pairs)
         ratio = statistics.median(pair["hooked"] / pair["unhooked"] for pair in raw[name])
-        figures.append(Figure("x.add_(1)", name, "processor time over that without a slice", ratio, at_most(GOAL_RATIO)))
+        figures.append(
+            Figure("x.add_(1)", name, "processor time over that without a slice", ratio, at_most(GOAL_RATIO))
+        )
         for way in ("hooked", "unhooked"):
             value = statistics.median(pair[way] for pair in raw[name])
             figures.append(Figure("x.add_(1)", name, f"{way}, ns", value))

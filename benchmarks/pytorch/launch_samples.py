@@ -10,7 +10,7 @@ import torch
 WARM_UP = 2000
 
 
-def main():
+def main() -> None:
     x = torch.zeros(1024, device="cuda")
     for _ in range(WARM_UP):
         x.add_(1)

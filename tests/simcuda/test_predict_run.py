@@ -219,6 +219,11 @@ def test_memory_that_pytorch_does_not_have_counts_as_well() -> None:
     assert dry_run((), most_bytes=context + 108 * MIB).memory().value == context + 108 * MIB
 
 
+def test_what_convolutions_work_in_makes_the_interval_wider() -> None:
+    found = dry_run((TorchPeak(80 * MIB, 100 * MIB, 10 * MIB, 40 * MIB),), most_bytes=1529 * MIB).memory()
+    assert (found.low, found.value, found.high) == (1509 * MIB, 1539 * MIB, 1589 * MIB)
+
+
 def test_times_are_of_kernels_or_of_launches_whichever_is_longer() -> None:
     long = dry_run(steps=10, launches=1000, kernels_ns=100_000_000).step_time()
     short = dry_run(steps=10, launches=1000, kernels_ns=1_000).step_time()

@@ -4,6 +4,7 @@ its name, and the peak of memory after it. Anything that PyTorch cannot do ends 
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import os
@@ -207,6 +208,7 @@ def main() -> None:
         torch.cuda.reset_peak_memory_stats()
         feature()
         torch.cuda.synchronize()
+        gc.collect()  # graphs are in cycles; a worker of a DataLoader, a fork, must not be the one that frees them
         figures = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved(), torch.cuda.mem_get_info()[0]
         print(json.dumps([feature.__name__, *figures]), flush=True)
 

@@ -55,7 +55,9 @@ def residual() -> nn.Module:
 
 
 def separable() -> nn.Module:
-    blocks = [Plus(conv(32, 96, 1), conv(96, 96, groups=96), nn.Conv2d(96, 32, 1), nn.BatchNorm2d(32)) for _ in range(4)]
+    blocks = [
+        Plus(conv(32, 96, 1), conv(96, 96, groups=96), nn.Conv2d(96, 32, 1), nn.BatchNorm2d(32)) for _ in range(4)
+    ]
     return nn.Sequential(conv(3, 32, stride=2), *blocks, nn.Hardswish(), head(32))
 
 
@@ -85,7 +87,13 @@ class Segmenting(nn.Module):
 
 def modern() -> nn.Module:
     def block() -> nn.Module:
-        return Plus(nn.Conv2d(48, 48, 7, padding=3, groups=48), nn.GroupNorm(1, 48), nn.Conv2d(48, 192, 1), nn.GELU(), nn.Conv2d(192, 48, 1))
+        return Plus(
+            nn.Conv2d(48, 48, 7, padding=3, groups=48),
+            nn.GroupNorm(1, 48),
+            nn.Conv2d(48, 192, 1),
+            nn.GELU(),
+            nn.Conv2d(192, 48, 1),
+        )
 
     made = nn.Sequential(nn.Conv2d(3, 48, 4, 4), block(), block(), head(48))
     return made.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
@@ -136,7 +144,9 @@ class Attending(nn.Module):
     def rotate(self, x: Tensor) -> Tensor:
         angles = torch.outer(torch.arange(x.shape[2], device=GPU), torch.ones(self.head // 2, device=GPU)).to(x.dtype)
         first, second = x.chunk(2, -1)
-        return torch.cat([first * angles.cos() - second * angles.sin(), second * angles.cos() + first * angles.sin()], -1)
+        return torch.cat(
+            [first * angles.cos() - second * angles.sin(), second * angles.cos() + first * angles.sin()], -1
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         split = self.inward(x).view(*x.shape[:2], -1, self.head).transpose(1, 2)
@@ -201,11 +211,21 @@ class Recurrent(nn.Module):
 
 
 PICTURES: dict[str, Callable[[], nn.Module]] = {
-    **{"plain": plain, "residual": residual, "separable": separable, "dense": dense, "branches": branches},
-    **{"segmenting": Segmenting, "modern": modern, "patches": Patches},
+    "plain": plain,
+    "residual": residual,
+    "separable": separable,
+    "dense": dense,
+    "branches": branches,
+    "segmenting": Segmenting,
+    "modern": modern,
+    "patches": Patches,
 }
 TEXTS: dict[str, Callable[[], nn.Module]] = {
-    **{"encoder": Encoder, "older": older, "newer": newer, "translating": Translating, "recurrent": Recurrent},
+    "encoder": Encoder,
+    "older": older,
+    "newer": newer,
+    "translating": Translating,
+    "recurrent": Recurrent,
 }
 
 

@@ -38,10 +38,13 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class TorchPeak:
-    """The most that PyTorch's allocator held in one process, as it says itself."""
+    """The most that PyTorch's allocator held in one process, as it says itself; and beside that the most that one of
+    its convolutions works in: likely, and at most."""
 
     allocated_bytes: int
     reserved_bytes: int
+    workspace_bytes: int = 0
+    workspace_bytes_most: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +83,12 @@ class DryRun:
         return reserved_bytes if 0 <= self.given_bytes - reserved_bytes <= _CODE_BYTES_MAX else self.given_bytes
 
     def memory(self) -> Range:
-        """What nvidia-smi would show at the peak."""
+        """What nvidia-smi would show at the peak: at least, without workspaces of convolutions; likely, with the copies
+        that tensor cores take; at most, with what the algorithms take that may be faster."""
         context, tensors = self.context, self.tensor_bytes
-        return Range(context.low + tensors, context.value + tensors, context.high + tensors)
+        likely = sum(peak.workspace_bytes for peak in self.peaks)
+        most = sum(peak.workspace_bytes_most for peak in self.peaks)
+        return Range(context.low + tensors, context.value + tensors + likely, context.high + tensors + most)
 
     def total_time(self) -> Range:
         """Nanoseconds of the whole run, without what the program itself computes on the processor."""

@@ -135,7 +135,8 @@ def _peaks(folder: Path) -> Iterator[TorchPeak]:
     for file in sorted(folder.glob("*.json")):
         try:
             found = json.loads(file.read_text())
-            yield TorchPeak(int(found["allocated_bytes"]), int(found["reserved_bytes"]))
+            sizes = ("allocated_bytes", "reserved_bytes", "workspace_bytes", "workspace_bytes_most")
+            yield TorchPeak(*(int(found[size]) for size in sizes))
         except (ValueError, KeyError, TypeError):
             continue
 
@@ -156,7 +157,7 @@ def _show(settings: Settings, command: Sequence[str], torch: Torch | None, resul
     if settings.output != "table":
         return
     say(f"SIMULATED {result.device.title}: the context's part of the memory is {result.context.source}")
-    say("memory is exact beside that; with convolutions it is at least this, since cuDNN's workspaces are not known")
+    say("memory is exact beside that; workspaces of convolutions are an estimate, and not in FROM")
     if exit_code:
         say(f"COMMAND ended with {exit_code}: the figures are of what it did until then")
     say(_slice_words(result))
@@ -192,6 +193,8 @@ def view(command: Sequence[str], torch: Torch | None, result: DryRun, exit_code:
         "given_out_bytes": result.given_bytes,
         "reserved_bytes": peak.reserved_bytes if peak else None,
         "allocated_bytes": peak.allocated_bytes if peak else None,
+        "workspace_bytes": peak.workspace_bytes if peak else None,
+        "workspace_bytes_most": peak.workspace_bytes_most if peak else None,
         "context_bytes": {"value": context.value, "low": context.low, "high": context.high, "source": context.source},
         "peak_at_launch": counts.most_launches,
         "launches": counts.launches,
