@@ -22,6 +22,7 @@ from benchmarks.windows import Worst, shares_by_tenant, worst_window
 from vgpud import paths
 from vgpud.cli.demo.demo_measure import Trainer
 from vgpud.cli.demo.private_system import OwnSystem, Part, PartError, wait_for
+from vgpud.libraries import simulated
 from vgpud.simdevice.busy_log import SECOND_NS, Span, mean_share, read_busy_log
 
 SETTLE_NS = 2 * SECOND_NS
@@ -31,6 +32,8 @@ TRAIN_SECONDS = "3600"
 SPIN_US = 200
 DRIVER_IN_CONTAINER = f"/usr/lib/{platform.machine()}-linux-gnu/libcuda.so.1"
 SIM_IN_CONTAINER = "/run/vgpu-sim"
+SIM_LIBRARIES_IN_CONTAINER = "/usr/lib/vgpu/SIMULATED"
+KERNELS_IN_CONTAINER = "/opt/cifar/benchmarks/cifar/kernels.model"
 TINYGRAD_CACHE = "/var/cache/tinygrad"
 #: one trainer per device of the container, each on its own device
 EACH_DEVICE = 'n=$1; shift; i=0; while [ $i -lt $n ]; do CUDA_VISIBLE_DEVICES=$i "$@" & i=$((i+1)); done; wait'
@@ -129,11 +132,17 @@ class Stage:
         elif self.own.is_simulated:
             words += ["-v", f"{paths.sim_lib_dir() / 'libcuda.so.1'}:{DRIVER_IN_CONTAINER}:ro"]
             words += ["-v", f"{self.own.sim_dir}:{SIM_IN_CONTAINER}:ro"]
+            libraries = simulated.cuda_libraries(paths.sim_lib_dir() / "libcuda.so.1")
+            words += ["-v", f"{libraries[0].parent}:{SIM_LIBRARIES_IN_CONTAINER}:ro"]
+            there = [f"{SIM_LIBRARIES_IN_CONTAINER}/{file.name}" for file in libraries]
+            words += ["-e", f"LD_PRELOAD={':'.join(there)}"]
             words += ["-e", f"CUDA_VISIBLE_DEVICES={container.plain_devices}"]
         else:
             words += ["--gpus", f'"device={container.plain_devices}"']
         if container.saturating:
             return [*words, *self._load()]
+        if self.own.is_simulated:
+            words += ["-e", f"VGPU_SIM_KERNELS={KERNELS_IN_CONTAINER}"]
         trainer = ["--seconds", TRAIN_SECONDS]
         if len(container.shares) == 1:
             return [*words, self.image, *trainer]

@@ -28,6 +28,7 @@ from vgpud.errors import VgpudError
 GOAL_LOSS_PER_ADDED = 0.10
 GOAL_ERROR_PP = 3.0
 REAL_BASE = "debian:bookworm-slim"
+TORCH_TARGET = "cifar-bench-torch"
 PLOT = results.ROOT / "docs" / "containers.png"
 
 
@@ -139,13 +140,20 @@ def pair_figures(measurements: dict[str, Measured]) -> dict[str, Any]:
 
 
 def make_image(docker: engine.Docker, work: Path, args: argparse.Namespace) -> str:
-    """The trainer's image. Simulated: tinygrad, from wheels; real: PyTorch, from the package index."""
-    print("making the images", flush=True)
+    """The trainer's image. Real: PyTorch, from the package index; simulated: PyTorch's wheel where it is there, else
+    tinygrad, from wheels."""
     context = images.context(work / "context")
     if args.real:
-        return images.build(docker, context, "cifar-bench-torch", args.base or REAL_BASE, offline=False)
+        print("making the image: PyTorch", flush=True)
+        return images.build(docker, context, TORCH_TARGET, args.base or REAL_BASE, offline=False)
+    wheel = args.torch or images.find_torch_wheel()
+    print(f"making the image: {f'PyTorch, {wheel.name}' if wheel else 'tinygrad'}", flush=True)
+    base = args.base or images.import_base(docker)
+    if wheel:
+        version, packages = images.add_torch(context, wheel)
+        return images.build(docker, context, TORCH_TARGET, base, TORCH=version, TORCH_PACKAGES=packages)
     images.add_wheels(context, images.CIFAR)
-    return images.build(docker, context, "cifar-bench", args.base or images.import_base(docker))
+    return images.build(docker, context, "cifar-bench", base)
 
 
 def arguments() -> argparse.Namespace:
@@ -154,6 +162,7 @@ def arguments() -> argparse.Namespace:
     made.add_argument("--seconds", type=float, default=20.0, help="measured time of a run (default: %(default)s)")
     made.add_argument("--mix", action="append", choices=[*MIXES, PAIR], help="mixes to run (default: all)")
     made.add_argument("--base", default="", help="base image (default: made by debootstrap; --real: " + REAL_BASE + ")")
+    made.add_argument("--torch", type=Path, help="PyTorch's wheel for CUDA (default: in docker/wheels, else tinygrad)")
     made.add_argument("--plot", type=Path, default=PLOT, help="where the plot goes (default: %(default)s)")
     args = made.parse_args()
     if args.seconds < 2:

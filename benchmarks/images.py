@@ -6,6 +6,7 @@ Dockerfile's head; only the base image and the build arguments differ here.
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,11 @@ PACKAGES = ("python3", "python3-venv")
 PYTHON = "3.11"
 BASE = "vgpu-test/python"
 CIFAR = ("numpy>=1.26", "tinygrad>=0.11", "nvidia-cuda-nvrtc>=13.0")
+#: what PyTorch's wheel needs on the simulated device, which has CUDA libraries of its own (docs/pytorch.md)
+TORCH = (
+    *("numpy>=1.26", "filelock", "fsspec", "jinja2", "MarkupSafe", "mpmath", "networkx", "setuptools", "sympy"),
+    "typing-extensions",
+)
 BUILD_TIMEOUT_S = 900.0
 
 
@@ -49,6 +55,22 @@ def add_wheels(folder: Path, requirements: Sequence[str]) -> None:
     _pip([*words, *requirements])
 
 
+def add_torch(folder: Path, wheel: Path) -> tuple[str, str]:
+    """Puts PyTorch's wheel into the context, and what it needs without NVIDIA's. Returns the Dockerfile's TORCH and
+    TORCH_PACKAGES. Raises BuildError.
+    """
+    add_wheels(folder, TORCH)
+    shutil.copy2(wheel, folder / "docker" / "wheels")
+    version = wheel.name.split("-")[1].partition("+")[0]
+    return version, " ".join(["--no-deps", *TORCH])
+
+
+def find_torch_wheel() -> Path | None:
+    """PyTorch's build for CUDA of the image's Python, where one lies in docker/wheels."""
+    found = sorted((results.ROOT / "docker" / "wheels").glob(f"torch-*-cp{PYTHON.replace('.', '')}-*manylinux*.whl"))
+    return next((wheel for wheel in found if "+cpu" not in wheel.name), None)
+
+
 def add_vgpud(folder: Path) -> None:
     """Builds a wheel of this project from the context alone, and fetches what it needs. Raises BuildError."""
     wheels = folder / "docker" / "wheels"
@@ -70,6 +92,18 @@ def import_base(docker: Docker) -> str:
     return docker.import_base(base_tar(include=PACKAGES), BASE)
 
 
+def select_stages(dockerfile: str, target: str) -> str:
+    """The stages that a target is made of: the old builder makes every one before it as well."""
+    head, *stages = re.split(r"^(?=FROM )", dockerfile, flags=re.MULTILINE)
+    names = {re.findall(r"^FROM \S+ AS (\S+)", stage)[0]: stage for stage in stages}
+    needed, waiting = set[str](), [target]
+    while waiting:
+        name = waiting.pop()
+        needed.add(name)
+        waiting += [n for n in re.findall(r"(?:^FROM |--from=)(\S+)", names[name], re.MULTILINE) if n in names]
+    return head + "".join(stage for name, stage in names.items() if name in needed)
+
+
 def build(docker: Docker, folder: Path, target: str, base: str = BASE, offline: bool = True, **arguments: str) -> str:
     """Builds a target of docker/Dockerfile; returns the image's name. offline: from the context's wheels alone.
 
@@ -79,8 +113,9 @@ def build(docker: Docker, folder: Path, target: str, base: str = BASE, offline: 
     options: Mapping[str, str] = {"BASE": base, "PIP_NO_INDEX": "1" if offline else "", **arguments}
     given = [word for key, value in options.items() for word in ("--build-arg", f"{key}={value}")]
     network = "none" if offline else "host"
-    dockerfile = str(folder / "docker" / "Dockerfile")
-    command = [find("docker") or "docker", "build", f"--network={network}", "-f", dockerfile, "--target", target]
+    dockerfile = folder / "docker" / f"Dockerfile.{target}"
+    dockerfile.write_text(select_stages((folder / "docker" / "Dockerfile").read_text(), target))
+    command = [find("docker") or "docker", "build", f"--network={network}", "-f", str(dockerfile), "--target", target]
     # the old builder: it needs neither a network nor a plugin
     env = {**docker.env, "DOCKER_BUILDKIT": "0"}
     done = call([*command, *given, "-t", name, str(folder)], env, check=False, timeout_s=BUILD_TIMEOUT_S)

@@ -14,6 +14,7 @@ from benchmarks.container_runs import Container, Measured, Running, Stage, _pid_
 from vgpud.simdevice.busy_log import Span
 
 SECOND = 10**9
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class FakePart:
@@ -108,3 +109,31 @@ def test_table_and_plot_show_every_mix_and_container(tmp_path: Path) -> None:
     assert all(word in shown for word in ("half", "left", "right", "1,300", "+0.00%", "trainers 0.25/0.75"))
     containers_view.plot(tmp_path / "plot.png", "SIMULATED", mixes, {"trainers 0.25/0.75": asdict(shim)})
     assert (tmp_path / "plot.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    ("target", "stages"),
+    [
+        ("cifar-bench", ["python", "build", "cifar-build", "cifar", "cifar-bench"]),
+        ("cifar-bench-torch", ["python", "build", "cifar", "cifar-torch-build", "cifar-bench-torch"]),
+    ],
+)
+def test_an_image_is_made_of_the_stages_that_it_needs(target: str, stages: list[str]) -> None:
+    text = images.select_stages((ROOT / "docker/Dockerfile").read_text(), target)
+    assert [line.split()[-1] for line in text.splitlines() if line.startswith("FROM")] == stages
+    assert "ARG BASE=" in text
+
+
+def test_pytorchs_wheel_is_taken_for_cuda_and_the_images_python_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(images.results, "ROOT", tmp_path)
+    wheels = tmp_path / "docker/wheels"
+    wheels.mkdir(parents=True)
+    assert images.find_torch_wheel() is None
+    for name in ("2.13.0+cpu-cp311-cp311-manylinux_2_28_x86_64", "2.13.0-cp313-cp313-manylinux_2_28_x86_64"):
+        (wheels / f"torch-{name}.whl").touch()
+    assert images.find_torch_wheel() is None
+    wheel = wheels / "torch-2.13.0-cp311-cp311-manylinux_2_28_x86_64.whl"
+    wheel.touch()
+    assert images.find_torch_wheel() == wheel

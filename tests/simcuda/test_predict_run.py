@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -219,9 +220,30 @@ def test_memory_that_pytorch_does_not_have_counts_as_well() -> None:
     assert dry_run((), most_bytes=context + 108 * MIB).memory().value == context + 108 * MIB
 
 
-def test_what_convolutions_work_in_makes_the_interval_wider() -> None:
-    found = dry_run((TorchPeak(80 * MIB, 100 * MIB, 10 * MIB, 40 * MIB),), most_bytes=1529 * MIB).memory()
-    assert (found.low, found.value, found.high) == (1509 * MIB, 1539 * MIB, 1589 * MIB)
+def test_what_a_convolution_works_in_is_likely_and_the_upper_end() -> None:
+    peak = TorchPeak(80 * MIB, 100 * MIB, 10 * MIB, 4000 * MIB)
+    found = dataclasses.replace(dry_run((peak,), most_bytes=1529 * MIB), has_convolutions=True).memory()
+    assert (found.low, found.value, found.high) == (1509 * MIB, 1539 * MIB, 5549 * MIB)
+
+
+def test_convolutions_make_the_peak_at_least_that() -> None:
+    plain, widened = (
+        dataclasses.replace(dry_run(most_bytes=(1429 + 1000) * MIB), has_convolutions=convolves).memory()
+        for convolves in (False, True)
+    )
+    assert (plain.low, plain.value) == (widened.low, widened.value)
+    assert widened.high == int(plain.high * 1.65)
+    huge = dataclasses.replace(dry_run(most_bytes=39 << 30), has_convolutions=True)
+    assert huge.memory().high == 40960 * MIB, "where there is no more, cuDNN does with less"
+
+
+@needs_build
+def test_a_program_that_convolves_is_reported(program: Path) -> None:
+    """As cuDNN of the simulated device reports it to the run."""
+    touch = "import os; open(os.environ['VGPU_PREDICT_DIR'] + '/simcuda_convolution', 'w').close()\n"
+    program.write_text(touch + PROGRAM)
+    shown = predict("--gpu", "a100", "--", sys.executable, program)
+    assert "at least this, since cuDNN's workspaces are not known" in shown.stderr
 
 
 def test_times_are_of_kernels_or_of_launches_whichever_is_longer() -> None:
@@ -275,8 +297,10 @@ def test_a_faster_device_counts_the_same_time_and_takes_less(short_dir: Path) ->
 
 TORCH = os.environ.get("VGPU_TORCH_PYTHON", "")
 TRAINING = """
-import torch
+import sys, torch
 model = torch.nn.Sequential(*(torch.nn.Linear(1024, 1024) for _ in range(4))).cuda()
+if "convolve" in sys.argv:
+    torch.nn.Conv2d(3, 8, 3).cuda()(torch.zeros(2, 3, 16, 16, device="cuda"))
 optimizer = torch.optim.Adam(model.parameters())
 for _ in range(5):
     optimizer.zero_grad()
@@ -298,3 +322,6 @@ def test_a_training_of_pytorch_in_half_a_device_and_as_predicted() -> None:
     assert name == "SIMULATED H200\n"
     predicted = json.loads(predict("--gpu", "h200", "-o", "json", "--", TORCH, "-c", TRAINING).stdout)
     assert (predicted["allocated_bytes"], predicted["reserved_bytes"]) == (int(allocated), int(reserved))
+    assert predicted["memory_at_least"] is False
+    convolved = json.loads(predict("--gpu", "h200", "-o", "json", "--", TORCH, "-c", TRAINING, "convolve").stdout)
+    assert convolved["memory_at_least"] is True

@@ -1,7 +1,8 @@
 """What a program took of the device in a dry run, and what that means for a real one: for `vgpu predict run`. Pure.
 
-Memory is exact, but for what the process has before its tensors (dry_device.py) and for cuDNN's workspaces. Time is an
-estimate: of each kernel by a model (docs/pytorch.md), of the host by what launches cost there.
+Memory is exact, but for what the process has before its tensors (dry_device.py) and, where it convolves, for cuDNN's
+workspaces, of which vgpud takes none. Time is an estimate: of each kernel by a model (docs/pytorch.md), of the host by
+what launches cost there.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ _HOST_LAUNCH_NS, _HOST_LAUNCH_NS_MOST = 2_500, 10_000
 _KERNELS_LOW, _KERNELS_HIGH = 0.7, 1.5
 #: beside PyTorch's allocator the driver gives out variables of its code, which are in the context's size as well
 _CODE_BYTES_MAX = 64 << 20
+#: CNNs took up to so many times the memory without cuDNN's workspaces (sixteen of GPUMemNet's on an A100)
+_WORKSPACES_HIGH = 1.65
 _MIB = 1 << 20
 MILLI = 1000
 
@@ -58,13 +61,14 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """A finished run. steps: how many of them it was, 0: not told."""
+    """A finished run. steps: how many of them it was, 0: not known; has_convolutions: of cuDNN."""
 
     device: DryDevice
     context: ContextSize
     counts: Counts
     peaks: Sequence[TorchPeak]
     steps: int
+    has_convolutions: bool = False
 
     @property
     def torch(self) -> TorchPeak | None:
@@ -86,9 +90,12 @@ class DryRun:
         """What nvidia-smi would show at the peak: at least, without workspaces of convolutions; likely, with the copies
         that tensor cores take; at most, with what the algorithms take that may be faster."""
         context, tensors = self.context, self.tensor_bytes
-        likely = sum(peak.workspace_bytes for peak in self.peaks)
-        most = sum(peak.workspace_bytes_most for peak in self.peaks)
-        return Range(context.low + tensors, context.value + tensors + likely, context.high + tensors + most)
+        low, value, high = (size + tensors for size in (context.low, context.value, context.high))
+        if self.has_convolutions:  # where a workspace does not fit, cuDNN takes an algorithm that needs less
+            value += sum(peak.workspace_bytes for peak in self.peaks)
+            most = high + sum(peak.workspace_bytes_most for peak in self.peaks)
+            high = max(high, min(max(int(high * _WORKSPACES_HIGH), most), self.device.memory_bytes))
+        return Range(low, value, high)
 
     def total_time(self) -> Range:
         """Nanoseconds of the whole run, without what the program itself computes on the processor."""

@@ -2,9 +2,18 @@
  * work.c - see work.h. The kernels are one library of the driver, written as PTX, loaded once a process; a CUkernel
  * belongs to no context, so every device of the process takes them.
  */
+#define _GNU_SOURCE
 #include "simcuda/common/work.h"
 #include "simcuda/common/driver.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #define ENTRY(name) ".visible .entry " name "(.param .u64 ns) { ret; }\n"
 
@@ -38,9 +47,25 @@ static void load(void) {
     load_result = driver->cuLibraryGetKernel(&kernels[i], library, names[i]);
 }
 
+/* `vgpu predict run` asks which types of work there were: an empty file for each, in a folder of its own. */
+static void report_kind(enum sc_work kind) {
+  static atomic_bool is_reported[SC_WORK_KINDS];
+  if (atomic_load_explicit(&is_reported[kind], memory_order_relaxed) || atomic_exchange(&is_reported[kind], true))
+    return;
+  const char *folder = secure_getenv("VGPU_PREDICT_DIR");
+  char path[PATH_MAX];
+  if (folder == NULL || *folder == 0 || snprintf(path, sizeof path, "%s/%s", folder, names[kind]) >= (int)sizeof path)
+    return;
+  int error = errno;
+  int file = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+  if (file >= 0) close(file);
+  errno = error;
+}
+
 CUresult sc_launch_work(enum sc_work kind, CUstream stream, uint64_t duration_ns) {
   void *params[] = {&duration_ns};
   pthread_once(&once, load);
   if (load_result != CUDA_SUCCESS) return load_result;
+  report_kind(kind);
   return sc_driver()->cuLaunchKernel((CUfunction)kernels[kind], 1, 1, 1, 1, 1, 1, 0, stream, params, NULL);
 }

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _STEPS_MAX = 1 << 30
 _NS = 1_000_000_000
+#: the file by which the simulated CUDA libraries report convolutions (shim/simcuda/common/work.c)
+_CONVOLUTION = "simcuda_convolution"
 
 
 @click.command(
@@ -87,7 +89,9 @@ def run_dry(
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             page = state_page.read(simulated.directory / state_page.PAGE_NAME)
-        return torch, DryRun(device, context, _counts(page.devices[0]), tuple(_peaks(work)), steps), exit_code
+        convolves = (work / _CONVOLUTION).exists()
+        counts, peaks = _counts(page.devices[0]), tuple(_peaks(work))
+        return torch, DryRun(device, context, counts, peaks, steps, convolves), exit_code
 
 
 def _environment(base: Mapping[str, str], folder: Path) -> dict[str, str]:
@@ -157,7 +161,10 @@ def _show(settings: Settings, command: Sequence[str], torch: Torch | None, resul
     if settings.output != "table":
         return
     say(f"SIMULATED {result.device.title}: the context's part of the memory is {result.context.source}")
-    say("memory is exact beside that; workspaces of convolutions are an estimate, and not in FROM")
+    if result.has_convolutions:
+        say("it convolves: the memory is at least this, since cuDNN's workspaces are not known")
+    else:
+        say("beside that the memory is exact")
     if exit_code:
         say(f"COMMAND ended with {exit_code}: the figures are of what it did until then")
     say(_slice_words(result))
@@ -189,7 +196,7 @@ def view(command: Sequence[str], torch: Torch | None, result: DryRun, exit_code:
         "device_memory_bytes": result.device.memory_bytes,
         "torch": {"version": torch.version, "cuda": torch.cuda or None} if torch else None,
         "memory_bytes": _range(result.memory()),
-        "memory_at_least": True,
+        "memory_at_least": result.has_convolutions,
         "given_out_bytes": result.given_bytes,
         "reserved_bytes": peak.reserved_bytes if peak else None,
         "allocated_bytes": peak.allocated_bytes if peak else None,
