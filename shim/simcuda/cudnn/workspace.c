@@ -1,6 +1,6 @@
 /*
  * workspace.c - see workspace.h. Which algorithm cuDNN takes, and how much it works in, is known to cuDNN alone: plans
- * answer 0, unless a setting asks for another size. For an interval of a program's memory (`vgpu predict run`) the
+ * answer 0. For an interval of a program's memory (`vgpu predict run`) the
  * largest workspace of all plans is kept, by how the algorithms work that cuDNN's documentation names, for their
  * shapes: likely  tensor cores take channels as the last dimension: tensors that are not so are copied, channels filled
  * up most    at least that; for 3 x 3 filters in FP32 the three transformed tensors of Winograd's algorithm (tiles of
@@ -12,8 +12,6 @@
 #include "simcuda/cudnn/descriptors.h"
 #include "simcuda/cudnn/graph_work.h"
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define VECTOR_BYTES 16      /* channels are read in pieces of that size */
 #define WINOGRAD_OUTPUTS 4   /* of a tile, in each dimension */
@@ -117,16 +115,8 @@ static void keep_most(_Atomic uint64_t *most, double bytes) {
   while (found > before && !atomic_compare_exchange_weak(most, &before, found)) continue;
 }
 
-/* VGPU_SIM_WORKSPACES: "likely" or "most": programs are told these sizes, and so allocate them; otherwise 0. */
-static double choose_answer(double likely, double most) {
-  const char *setting = getenv("VGPU_SIM_WORKSPACES");
-  if (setting == NULL) return 0;
-  return strcmp(setting, "most") == 0 ? most : strcmp(setting, "likely") == 0 ? likely : 0;
-}
-
-int64_t sc_dnn_note_workspaces(const struct sc_dnn_node *graph, bool are_tensor_cores_used) {
+void sc_dnn_note_workspaces(const struct sc_dnn_node *graph, bool are_tensor_cores_used) {
   const struct sc_dnn_value *operations = sc_dnn_find_value(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
-  double answer = 0;
   for (int64_t i = 0; operations != NULL && i < operations->count; i++) {
     struct convolution found;
     if (!find_convolution(((struct sc_dnn_node **)operations->elements)[i], &found)) continue;
@@ -135,9 +125,7 @@ int64_t sc_dnn_note_workspaces(const struct sc_dnn_node *graph, bool are_tensor_
     double transforms = measure_transforms(&found), most = likely > transforms ? likely : transforms;
     keep_most(&likely_bytes_most, likely);
     keep_most(&most_bytes_most, most);
-    answer += choose_answer(likely, most);
   }
-  return (int64_t)(answer < BYTES_MAX ? answer : BYTES_MAX);
 }
 
 /* Not a function of cuDNN's: what `vgpu predict run` asks when a program ends. */

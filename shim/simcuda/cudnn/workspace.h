@@ -3,7 +3,7 @@
 #define SC_CUDNN_WORKSPACE_H
 #include "simcuda/cudnn/nodes.h"
 
-/* Remembers the convolutions of a graph for which a plan is made. Returns the bytes that the plan says it works in. */
-int64_t sc_dnn_note_workspaces(const struct sc_dnn_node *graph, bool are_tensor_cores_used);
+/* Remembers the convolutions of a graph for which a plan is made. */
+void sc_dnn_note_workspaces(const struct sc_dnn_node *graph, bool are_tensor_cores_used);
 
 #endif
