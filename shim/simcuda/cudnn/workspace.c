@@ -1,11 +1,13 @@
 /*
  * workspace.c - see workspace.h. Which algorithm cuDNN takes, and how much it works in, is known to cuDNN alone: plans
- * answer 0. For an interval of a program's memory (`vgpu predict run`) the
- * largest workspace of all plans is kept, by how the algorithms work that cuDNN's documentation names, for their
- * shapes: likely  tensor cores take channels as the last dimension: tensors that are not so are copied, channels filled
- * up most    at least that; for 3 x 3 filters in FP32 the three transformed tensors of Winograd's algorithm (tiles of
- *           4 x 4 outputs are 6 x 6 numbers); for 5 x 5 and more those of Fourier's (tiles of 32 x 32)
- * Explicit matrices, which are 9 times the input for 3 x 3 filters, are slower than all of these, and left out.
+ * answer 0. For an interval of a program's memory (`vgpu predict run`) the largest workspace of all plans is kept, by
+ * how the algorithms work that cuDNN's documentation names, for their shapes.
+ *
+ * Likely: tensor cores take channels as the last dimension; tensors that are not so are copied, channels filled up.
+ *
+ * Most: at least that; for 3 x 3 filters in FP32 the three transformed tensors of Winograd's algorithm (tiles of 4 x 4
+ * outputs are 6 x 6 numbers), for 5 x 5 and more those of Fourier's (tiles of 32 x 32). Explicit matrices, which are 9
+ * times the input for 3 x 3 filters, are slower than all of these, and left out.
  */
 #include "simcuda/cudnn/workspace.h"
 #include "simcuda/common/public.h"
