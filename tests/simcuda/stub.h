@@ -105,7 +105,7 @@ static const char stub_ptx[] =
     ".visible .entry train(.param .u64 x) { ret; }\n";
 
 /* A container: its header, the header of its one entry, and PTX. */
-static struct {
+static struct stub_container {
   struct {
     uint32_t magic;
     uint16_t version, header_bytes;
