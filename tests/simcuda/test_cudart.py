@@ -100,7 +100,7 @@ def test_there_is_no_device_without_a_driver(program: MakeProgram, tmp_path: Pat
 
 @pytest.mark.parametrize("library", generate_simcuda.LIBRARIES, ids=lambda library: library.soname)
 def test_every_imported_name_is_exported(library: generate_simcuda.Library) -> None:
-    command = ["nm", "-D", "--defined-only", "--with-symbol-versions", FOLDER / library.soname]
+    command = ["nm", "-D", "--defined-only", "--with-symbol-versions", str(FOLDER / library.soname)]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     exported = {line.split()[-1].replace("@@", "@") for line in lines}
     suffix = f"@{library.node}" if library.node else ""

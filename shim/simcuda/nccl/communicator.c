@@ -15,7 +15,7 @@
 #include <string.h>
 
 #define COMM_MAGIC 0x4d4d4f43u
-#define COMPUTE_BYTES (64ull << 20)
+#define COMPUTE_BYTES (256ull << 10) /* more takes the host longer than a step of a training may */
 #define COMPUTE_BYTES_MAX (1ull << 30)
 #define COMPUTE_BYTES_MIN (1ull << 12)
 #define ABORT_WAIT_NS (5 * VG_NS_PER_S)

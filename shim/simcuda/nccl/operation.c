@@ -6,6 +6,7 @@
 #include "base/prim.h"
 #include "simcuda/nccl/failure.h"
 #include "simcuda/nccl/reduce.h"
+#include <stdio.h>
 #include <string.h>
 
 uint64_t sc_element_bytes(ncclDataType_t type) {
@@ -53,6 +54,15 @@ uint64_t sc_recv_bytes(const struct sc_operation *operation) {
 
 static bool is_moved(const struct sc_operation *operation) {
   return largest_bytes(operation) <= operation->comm->compute_bytes;
+}
+
+void sc_tell_unmoved(const struct sc_operation *operation) {
+  static bool is_told;
+  if (is_moved(operation) || __atomic_exchange_n(&is_told, true, __ATOMIC_RELAXED)) return;
+  fprintf(stderr,
+          "vgpu: SIMULATED NCCL: operations of more than %llu bytes of a rank move nothing, and leave their results as "
+          "they are (VGPU_SIM_NCCL_COMPUTE_BYTES)\n",
+          (unsigned long long)operation->comm->compute_bytes);
 }
 
 uint64_t sc_moved_send_bytes(const struct sc_operation *operation) {

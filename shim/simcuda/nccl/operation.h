@@ -48,6 +48,9 @@ uint64_t sc_recv_bytes(const struct sc_operation *operation);
 uint64_t sc_moved_send_bytes(const struct sc_operation *operation);
 uint64_t sc_moved_recv_bytes(const struct sc_operation *operation);
 
+/* Says so once if it is such a one. */
+void sc_tell_unmoved(const struct sc_operation *operation);
+
 /* Whether the other ranks have taken enough of what was given before, and whether they have given what it needs. */
 bool sc_can_publish(const struct sc_operation *operation);
 bool sc_can_finish(const struct sc_operation *operation, uint32_t *ret_rank);
