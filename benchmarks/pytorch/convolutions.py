@@ -84,12 +84,12 @@ def name_of(row: Mapping[str, Any]) -> str:
     return f"{kind}, batch {row['batch_size']}"
 
 
-def percent_off(value: float, measured: float) -> float:
-    return 100 * (value - measured) / measured
+def percent_off(value: float, real: float) -> float:
+    return 100 * (value - real) / real
 
 
 def median_error(pairs: Iterable[tuple[float, float]]) -> float:
-    return statistics.median(abs(percent_off(value, measured)) for value, measured in pairs)
+    return statistics.median(abs(percent_off(value, real)) for value, real in pairs)
 
 
 def judge_rows(rows: Sequence[dict[str, Any]]) -> list[Figure]:
