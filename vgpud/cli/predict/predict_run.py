@@ -166,7 +166,7 @@ def _show(settings: Settings, command: Sequence[str], torch: Torch | None, resul
     else:
         say("beside that the memory is exact")
     if exit_code:
-        say(f"COMMAND ended with {exit_code}: the figures are of what it did until then, and no slice is sure to hold it")
+        say(f"COMMAND ended with {exit_code}: the figures are of what it did until then")
     else:
         say(_slice_words(result))
 
