@@ -52,6 +52,7 @@ FORMATS = frozenset(
     + [f"benchmarks/ledger.py: Found.{name}" for name in ("opened", "refused", "unsupported")]
     + ["benchmarks/cifar/train_torch.py: block.Block.forward"]
     + [f"benchmarks/predict/architectures.py: {name}.forward" for name in ("Recurrent", "UNet")]
+    + [f"tests/simcuda/cudnn_torch.py: {name}.forward" for name in ("Contracting", "Residual")]
     + [f"tests/predict/models.py: {name}.forward" for name in ("Choosing", "Recurrent", "Residual", "Words")]
 )
 

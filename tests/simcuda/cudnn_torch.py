@@ -166,16 +166,16 @@ class Contracting(nn.Module):
 
     def __init__(self, inputs: int, width: int, depth: int) -> None:
         super().__init__()
-        self.down = nn.Sequential(nn.Conv2d(inputs, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU())
+        self.contraction = nn.Sequential(nn.Conv2d(inputs, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU())
         self.inner = Contracting(width, 2 * width, depth - 1) if depth else nn.Conv2d(width, 2 * width, 1)
-        self.up = nn.ConvTranspose2d(2 * width, width, 2, 2)
+        self.expansion = nn.ConvTranspose2d(2 * width, width, 2, 2)
         self.join = nn.Conv2d(2 * width, width, 3, padding=1)
-        self.out = nn.Conv2d(width, 2 * inputs if depth < 2 else 2, 1)
+        self.output = nn.Conv2d(width, 2 * inputs if depth < 2 else 2, 1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        down = self.down(x)
-        up = self.up(self.inner(functional.max_pool2d(down, 2)))
-        return self.out(self.join(torch.cat([up, down], 1)))
+        contracted = self.contraction(x)
+        expanded = self.expansion(self.inner(functional.max_pool2d(contracted, 2)))
+        return self.output(self.join(torch.cat([expanded, contracted], 1)))
 
 
 def make_resnet() -> nn.Module:

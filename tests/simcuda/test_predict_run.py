@@ -106,7 +106,7 @@ def test_what_a_program_takes_is_counted_exactly(program: Path) -> None:
 
 @needs_build
 @pytest.mark.parametrize(
-    ("gpu", "shown"),
+    ("gpu", "device_line"),
     [
         ("h200", "NVIDIA H200, 132, 9.0, 143771"),
         ("h100", "NVIDIA H100 80GB HBM3, 132, 9.0, 81559"),
@@ -116,10 +116,10 @@ def test_what_a_program_takes_is_counted_exactly(program: Path) -> None:
         ("t4", "Tesla T4, 40, 7.5, 15360"),
     ],
 )
-def test_the_device_is_of_the_model(program: Path, gpu: str, shown: str) -> None:
+def test_the_device_is_of_the_model(program: Path, gpu: str, device_line: str) -> None:
     done = predict("--gpu", gpu, "--", sys.executable, program)
     assert done.returncode == 0, done
-    assert f"SIMULATED {shown}" in done.stderr
+    assert f"SIMULATED {device_line}" in done.stderr
     assert "the smallest slice that holds it: --gpus 0." in done.stderr
 
 
@@ -192,15 +192,15 @@ def test_a_device_that_cannot_be_simulated_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("first_line", "found"),
+    ("first_line", "is_python"),
     [("#!/usr/bin/env python3", True), (f"#!{sys.executable}", True), ("#!/bin/sh", False), ("import torch", False)],
 )
-def test_the_interpreter_of_a_command(tmp_path: Path, first_line: str, found: bool) -> None:
+def test_the_interpreter_of_a_command(tmp_path: Path, first_line: str, is_python: bool) -> None:
     script = tmp_path / "torchrun"
     script.write_text(f"{first_line}\n")
     script.chmod(0o755)
     environment = {"PATH": f"{tmp_path}:{Path(sys.executable).parent}:/usr/bin"}
-    assert bool(interpreter.find_interpreter(["torchrun"], environment)) == found
+    assert bool(interpreter.find_interpreter(["torchrun"], environment)) == is_python
     assert interpreter.find_interpreter(["nowhere"], environment) == ""
 
 
