@@ -31,6 +31,8 @@ NAMES = (
     "shares",
     "dependent_streams",
     "random_programs",
+    "pytorch.launch",
+    "pytorch.convolutions",
 )
 
 

@@ -75,6 +75,10 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ),
         (ADDRESS, THREAD),
     ),
+    "test_nccl_numbers": (
+        ("shim/simcuda/nccl/numbers.c", "shim/simcuda/nccl/reduce.c", "shim/simcuda/nvrtc/kernels.c"),
+        (ADDRESS,),
+    ),
     "test_peek": (("shim/base/prim.c",), (ADDRESS,)),
     "test_rest": ((), (ADDRESS,)),
     "test_runtime": (

@@ -36,7 +36,7 @@ ALLOWED: dict[str, set[str]] = {
     "job": set(),
     "runtime": set(),
     # CUDA's libraries of the simulated device: on the driver API alone
-    "simcuda": {"gen/abi"},
+    "simcuda": {"base", "gen/abi"},
     "gen/simcuda": {"simcuda"},
     # the simulated device, from the ground up; process/process.h says what each folder is. Server and NVML share wire.h
     # and constants.h with the driver, and nothing else.

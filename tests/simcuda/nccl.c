@@ -5,6 +5,7 @@
  */
 #include "../sim/program.h"
 #include "nccl_calls.h"
+#include <pthread.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -185,6 +186,22 @@ static void case_values(void) {
   NCCL(ncclCommDestroy(comm));
 }
 
+/* With a kernel model that knows none of NCCL's kernels: ranks meet, and nothing is moved. */
+static void case_model(void) {
+  float values[COUNT];
+  connect_ranks();
+  for (int i = 0; i < COUNT; i++) values[i] = 1;
+  put(values, COUNT);
+  CHECK(cuMemcpyDtoDAsync_v2(out, in, sizeof values, stream));
+  NCCL(ncclAllReduce((void *)in, (void *)out, COUNT, ncclFloat32, ncclSum, comm, stream));
+  NCCL(ncclGroupStart());
+  NCCL(ncclSend((void *)in, COUNT, ncclFloat32, 1 - rank, comm, stream));
+  NCCL(ncclRecv((void *)out, COUNT, ncclFloat32, 1 - rank, comm, stream));
+  NCCL(ncclGroupEnd());
+  expect(values, COUNT);
+  NCCL(ncclCommDestroy(comm));
+}
+
 /* With VGPU_SIM_NCCL_COMPUTE_BYTES=4000: nothing is moved beyond. */
 static void case_bound(void) {
   float values[COUNT + 1], results[COUNT + 1];
@@ -351,6 +368,16 @@ static void case_time(void) {
   }
   CHECK(cuStreamSynchronize(stream));
   CHECK(cuStreamSynchronize(side));
+  /* While a collective waits for the other device, another stream's kernel runs. */
+  for (int n = 0; n < 5 && rank == 0; n++) launch(late, stream);
+  NCCL(ncclAllReduce((void *)in, (void *)out, 1, ncclFloat32, ncclSum, comm, stream));
+  CHECK(cuEventRecord(end, stream));
+  if (rank == 1) launch(late, side);
+  CHECK(cuEventRecord(begin, side));
+  CHECK(cuStreamSynchronize(side));
+  CHECK(cuStreamSynchronize(stream));
+  CHECK(cuEventElapsedTime_v2(&took_ms, begin, end));
+  TRUE(took_ms > 0);
   /* A receive begins when the send is over. */
   CHECK(cuEventRecord(begin, stream));
   for (int n = 0; n < 2 && rank == 0; n++) launch(late, stream);
@@ -418,6 +445,23 @@ static void case_killed_later(void) {
   CHECK(cuStreamSynchronize(stream));
 }
 
+static void *abort_soon(void *nothing) {
+  usleep(200000);
+  NCCL(ncclCommAbort(comm));
+  return nothing;
+}
+
+/* Rank 1 does not call; another thread of rank 0 ends the wait. */
+static void case_abort_of_a_wait(void) {
+  pthread_t thread;
+  connect_ranks();
+  if (rank == 1) sleep(1);
+  if (rank == 1) return;
+  TRUE(pthread_create(&thread, NULL, abort_soon, NULL) == 0);
+  NCCL_EXPECT(ncclInternalError, ncclAllReduce((void *)in, (void *)out, COUNT, ncclFloat32, ncclSum, comm, stream));
+  TRUE(pthread_join(thread, NULL) == 0);
+}
+
 /* Both give up, and their devices have nothing left to do. */
 static void case_aborted(void) {
   connect_ranks();
@@ -431,8 +475,10 @@ static const struct {
   void (*run)(void);
 } cases[] = {
     {"aborted", case_aborted},
+    {"abort_of_a_wait", case_abort_of_a_wait},
     {"values", case_values},
     {"bound", case_bound},
+    {"model", case_model},
     {"misuse", case_misuse},
     {"graph", case_graph},
     {"split", case_split},

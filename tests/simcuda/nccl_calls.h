@@ -1,4 +1,4 @@
-/* nccl_calls.h - what nccl.c calls of libnccl.so.2, as nccl.h declares it. */
+/* nccl_calls.h - what nccl.c calls of libnccl.so.2, as NCCL's header declares it. */
 #ifndef NCCL_CALLS_H
 #define NCCL_CALLS_H
 #include "simcuda/nccl/nccl_abi.h"

@@ -22,7 +22,7 @@ Run = Callable[..., str]
 @pytest.fixture(scope="session")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("nccl") / "nccl"
-    flags = ["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-iquote", str(ROOT / "shim")]
+    flags = ["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-iquote", str(ROOT / "shim")]
     linked = [f"-L{LIB}", "-l:libcuda.so.1", f"-L{LIB / 'SIMULATED'}", "-l:libnccl.so.2"]
     subprocess.run(["gcc", *flags, "-o", str(path), str(ROOT / "tests/simcuda/nccl.c"), *linked], check=True)
     return path
@@ -53,6 +53,11 @@ def test_large_operations_move_nothing(run: Run) -> None:
     run("bound", VGPU_SIM_NCCL_COMPUTE_BYTES="4000")
 
 
+def test_a_model_without_its_kernels_moves_nothing(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "model").write_text("default us=2 wave_us=2\n")
+    run("model", VGPU_SIM_KERNELS=str(tmp_path / "model"))
+
+
 def test_a_collective_ends_when_the_last_device_has_come(run: Run) -> None:
     """Rank 0's device is 20 ms late; and two communicators in opposite orders on two devices do not stop each other."""
     said = [json.loads(line) for line in run("time").splitlines()]
@@ -68,6 +73,6 @@ def test_a_rank_that_does_not_come_is_named(run: Run) -> None:
     run("late", VGPU_SIM_NCCL_WAIT_SECONDS="1")
 
 
-@pytest.mark.parametrize("case", ["killed", "killed_later", "aborted"])
+@pytest.mark.parametrize("case", ["killed", "killed_later", "aborted", "abort_of_a_wait"])
 def test_a_rank_that_is_gone_ends_what_others_do(run: Run, case: str) -> None:
     run(case)

@@ -220,6 +220,12 @@ def test_memory_that_pytorch_does_not_have_counts_as_well() -> None:
     assert dry_run((), most_bytes=context + 108 * MIB).memory().value == context + 108 * MIB
 
 
+def test_what_a_convolution_works_in_is_likely_and_the_upper_end() -> None:
+    peak = TorchPeak(80 * MIB, 100 * MIB, 10 * MIB, 4000 * MIB)
+    found = dataclasses.replace(dry_run((peak,), most_bytes=1529 * MIB), has_convolutions=True).memory()
+    assert (found.low, found.value, found.high) == (1509 * MIB, 1539 * MIB, 5549 * MIB)
+
+
 def test_convolutions_make_the_peak_at_least_that() -> None:
     plain, widened = (
         dataclasses.replace(dry_run(most_bytes=(1429 + 1000) * MIB), has_convolutions=convolves).memory()

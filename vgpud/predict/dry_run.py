@@ -41,10 +41,13 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class TorchPeak:
-    """The most that PyTorch's allocator held in one process, as it says itself."""
+    """The most that PyTorch's allocator held in one process, as it says itself; and beside that the most that one of
+    its convolutions works in: likely, and at most."""
 
     allocated_bytes: int
     reserved_bytes: int
+    workspace_bytes: int = 0
+    workspace_bytes_most: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +87,14 @@ class DryRun:
         return reserved_bytes if 0 <= self.given_bytes - reserved_bytes <= _CODE_BYTES_MAX else self.given_bytes
 
     def memory(self) -> Range:
-        """What nvidia-smi would show at the peak."""
+        """What nvidia-smi would show at the peak: at least, without workspaces of convolutions; likely, with the copies
+        that tensor cores take; at most, with what the algorithms take that may be faster."""
         context, tensors = self.context, self.tensor_bytes
         low, value, high = (size + tensors for size in (context.low, context.value, context.high))
         if self.has_convolutions:  # where a workspace does not fit, cuDNN takes an algorithm that needs less
-            high = max(high, min(int(high * _WORKSPACES_HIGH), self.device.memory_bytes))
+            value += sum(peak.workspace_bytes for peak in self.peaks)
+            most = high + sum(peak.workspace_bytes_most for peak in self.peaks)
+            high = max(high, min(max(int(high * _WORKSPACES_HIGH), most), self.device.memory_bytes))
         return Range(low, value, high)
 
     def total_time(self) -> Range:

@@ -1,6 +1,6 @@
 /*
  * cupti.c - the profiling interface of the simulated device has a version and words for its errors, and records
- * nothing: every other name is refused (generated), and PyTorch's profiler then goes on without events of the device.
+ * nothing: every other name is refused (generated), and PyTorch's profiler then has no events of the device.
  */
 #include "simcuda/common/public.h"
 #include <stddef.h>

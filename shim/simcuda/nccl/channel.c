@@ -1,7 +1,7 @@
 /*
  * channel.c - messages from ranks to ranks in the area. A channel has one writer and keeps the last messages that a
  * reader may still need: of those between all ranks each rank says how many operations it is done with, of those of a
- * pair the reader how many it has taken. The bytes of a message lie in one piece; a channel that nobody needs anything
+ * pair the reader how many it has taken. The bytes of a message lie in one piece; a channel that no rank needs anything
  * of begins at the beginning again, so that short operations touch little memory.
  */
 #include "base/prim.h"
@@ -9,7 +9,7 @@
 #include "simcuda/nccl/failure.h"
 #include <string.h>
 
-/* ---- both kinds ---- */
+/* ---- of all ranks and of pairs ---- */
 
 static uint64_t round_up(uint64_t value, uint64_t unit) {
   return (value + unit - 1) / unit * unit;

@@ -49,6 +49,7 @@ static ncclResult_t add(struct sc_operation operation, const char *function) {
   ncclResult_t result = check(&operation, function);
   if (result != ncclSuccess) return sc_group_fail(result);
   if (operation.count == 0) return ncclSuccess;
+  sc_tell_unmoved(&operation);
   return sc_group_add(&operation);
 }
 

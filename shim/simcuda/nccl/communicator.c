@@ -15,10 +15,11 @@
 #include <string.h>
 
 #define COMM_MAGIC 0x4d4d4f43u
-#define COMPUTE_BYTES (64ull << 20)
+#define COMPUTE_BYTES (256ull << 10) /* more takes the host longer than a step of a training may */
 #define COMPUTE_BYTES_MAX (1ull << 30)
 #define COMPUTE_BYTES_MIN (1ull << 12)
 #define ABORT_WAIT_NS (5 * VG_NS_PER_S)
+#define INTRODUCTION_NS (60 * VG_NS_PER_S)
 
 ncclResult_t sc_comm_check(const struct ncclComm *comm, const char *function) {
   if (comm == NULL) return sc_nccl_fail(ncclInvalidArgument, "%s: the communicator is NULL", function);
@@ -84,11 +85,12 @@ static uint32_t number_of_device(const struct sc_driver *driver, CUdevice device
   return domain << 20 | bus << 12 | slot << 4 | function;
 }
 
-/* Says who this rank is, and waits until all others have. */
-static bool has_come(const struct ncclComm *comm, uint32_t rank, uint64_t number) {
-  (void)number;
-  return VG_LOAD(&comm->area->ranks[rank].state) != SC_RANK_ABSENT;
+/* It has said who it is, or is late. */
+static bool has_come(const struct ncclComm *comm, uint32_t rank, uint64_t deadline_ns) {
+  return VG_LOAD(&comm->area->ranks[rank].state) != SC_RANK_ABSENT || vg_prim_now_ns() > deadline_ns;
 }
+
+/* Says who this rank is, and waits until all others have: they have the file by now. */
 
 static ncclResult_t introduce(struct ncclComm *comm, const struct sc_driver *driver) {
   struct sc_rank *own = &comm->area->ranks[comm->rank];
@@ -99,9 +101,12 @@ static ncclResult_t introduce(struct ncclComm *comm, const struct sc_driver *dri
   memcpy(own->uuid, &uuid, sizeof own->uuid);
   VG_STORE(&own->state, SC_RANK_PRESENT);
   sc_area_ring(comm->area);
+  uint64_t deadline_ns = vg_prim_now_ns() + INTRODUCTION_NS;
   for (uint32_t rank = 0; rank < comm->rank_count; rank++) {
-    ncclResult_t result = sc_comm_wait(comm, has_come, rank, 0);
+    ncclResult_t result = sc_comm_wait(comm, has_come, rank, deadline_ns);
     if (result != ncclSuccess) return result;
+    if (VG_LOAD(&comm->area->ranks[rank].state) == SC_RANK_ABSENT)
+      return sc_nccl_fail(ncclSystemError, "rank %u of %u ended while it was connected", rank, comm->rank_count);
   }
   return ncclSuccess;
 }
@@ -371,8 +376,7 @@ SC_PUBLIC ncclResult_t ncclCommAbort(ncclComm_t comm) {
   return ncclSuccess;
 }
 
-/* Operations that are under way come to their end; the communicator is of no more use, but to be destroyed or shrunk.
- */
+/* Ends operations that are under way; the communicator is of no more use, but to be destroyed or shrunk. */
 ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags);
 SC_PUBLIC ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags) {
   ncclResult_t result = sc_comm_check(comm, "ncclCommRevoke");

@@ -1,6 +1,6 @@
 /*
  * duration.c - how long operations take: the bytes that each rank has to pass on over its link, as NCCL's tests count
- * them for their "bus bandwidth" (nccl-tests, PERFORMANCE.md), at the part of the link's speed that is reached, and
+ * them for their "bus bandwidth" (nccl-tests), at the part of the link's speed that is reached, and
  * what any operation takes. The link is that of the device's data sheet: NVLink of the boards that have it, else PCIe.
  */
 #define _GNU_SOURCE /* secure_getenv */

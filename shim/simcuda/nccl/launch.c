@@ -68,18 +68,30 @@ static ncclResult_t launch(const struct ncclComm *comm, const CUkernel *kernel, 
   return sc_nccl_check(result, "cuLaunchKernel");
 }
 
+/* A kernel model of the user's may have no rules for these kernels: then no bytes are moved, but ranks still meet. */
+static void call_back(struct sc_operation *operation, void (*function)(void *, bool)) {
+  static bool is_told;
+  if (operation->is_called || operation->is_captured) return;
+  if (!__atomic_exchange_n(&is_told, true, __ATOMIC_RELAXED))
+    fprintf(stderr, "vgpu: SIMULATED NCCL: nothing is sent, because the kernel model has no rules for " NAME "*\n");
+  function(operation, false);
+}
+
 ncclResult_t sc_launch_publish(struct sc_operation *operation) {
   uint64_t input_bytes = sc_moved_send_bytes(operation);
   if (input_bytes == 0 && !operation->is_captured) {
-    sc_publish(operation);
+    sc_publish(operation, true);
     return operation->result;
   }
-  void (*function)(void *) = sc_publish;
+  void (*function)(void *, bool) = sc_publish;
   const void *input = operation->send;
   uint64_t output = 0, output_bytes = 0;
   void *params[] = {&function, &operation, &input, &input_bytes, &output, &output_bytes};
+  operation->is_called = false;
   ncclResult_t result = launch(operation->comm, &publisher, operation->stream, params);
-  return result == ncclSuccess ? operation->result : result;
+  if (result != ncclSuccess) return result;
+  call_back(operation, function);
+  return operation->result;
 }
 
 /* Memory of the area that streams wait for. Once, as the first send or receive comes. */
@@ -118,14 +130,16 @@ ncclResult_t sc_launch_finish(struct sc_operation *operation) {
   /* Those of graphs are numbered by themselves: they run again and again. */
   uint32_t number = (uint32_t)operation->number & 0x7fffffffu;
   if (operation->is_captured && !sc_is_pair(operation)) number = 0x80000000u | (uint32_t)comm->captured++;
-  void (*function)(void *) = sc_finish;
+  void (*function)(void *, bool) = sc_finish;
   uint64_t input = 0, input_bytes = 0, output_bytes = sc_moved_recv_bytes(operation);
   void *params[] = {&duration_ns, &devices, &number,      &group,           &function,
                     &operation,   &input,   &input_bytes, &operation->recv, &output_bytes};
   ncclResult_t result = await_send(operation);
+  operation->is_called = false;
   if (result == ncclSuccess) result = launch(comm, &kernels[operation->kind], operation->stream, params);
-  if (result == ncclSuccess) result = operation->result;
-  return result == ncclSuccess ? announce_send(operation) : result;
+  if (result != ncclSuccess) return result;
+  call_back(operation, function);
+  return operation->result == ncclSuccess ? announce_send(operation) : operation->result;
 }
 
 /* In a stream of its own: all others may be waiting. */

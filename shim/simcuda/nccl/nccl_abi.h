@@ -1,6 +1,6 @@
 /*
- * nccl_abi.h - the types and values of NCCL's public interface (nccl.h) that the files here answer with: sizes, numbers
- * and the order of members are facts of that header; the names are NCCL's where programs see them.
+ * nccl_abi.h - the types and values of NCCL's public interface that the files here answer with: sizes, numbers and
+ * the order of members are facts of its header; the names are NCCL's where programs see them.
  */
 #ifndef SC_NCCL_ABI_H
 #define SC_NCCL_ABI_H

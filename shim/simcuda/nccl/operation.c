@@ -6,6 +6,7 @@
 #include "base/prim.h"
 #include "simcuda/nccl/failure.h"
 #include "simcuda/nccl/reduce.h"
+#include <stdio.h>
 #include <string.h>
 
 uint64_t sc_element_bytes(ncclDataType_t type) {
@@ -55,6 +56,15 @@ static bool is_moved(const struct sc_operation *operation) {
   return largest_bytes(operation) <= operation->comm->compute_bytes;
 }
 
+void sc_tell_unmoved(const struct sc_operation *operation) {
+  static bool is_told;
+  if (is_moved(operation) || __atomic_exchange_n(&is_told, true, __ATOMIC_RELAXED)) return;
+  fprintf(stderr,
+          "vgpu: SIMULATED NCCL: operations of more than %llu bytes of a rank move nothing, and leave their results as "
+          "they are (VGPU_SIM_NCCL_COMPUTE_BYTES)\n",
+          (unsigned long long)operation->comm->compute_bytes);
+}
+
 uint64_t sc_moved_send_bytes(const struct sc_operation *operation) {
   return is_moved(operation) ? sc_send_bytes(operation) : 0;
 }
@@ -100,7 +110,7 @@ static void copy_own_bytes(const struct sc_operation *operation, uint8_t *to, ui
     memcpy(to, operation->send, bytes);
 }
 
-static void publish(struct sc_operation *operation) {
+static void publish(struct sc_operation *operation, bool is_usable) {
   struct ncclComm *comm = operation->comm;
   uint32_t peer = (uint32_t)operation->peer;
   struct sc_message message = {.kind = operation->kind,
@@ -108,7 +118,7 @@ static void publish(struct sc_operation *operation) {
                                .redop = operation->redop,
                                .root = operation->peer,
                                .count = operation->count,
-                               .bytes = sc_moved_send_bytes(operation)};
+                               .bytes = is_usable ? sc_moved_send_bytes(operation) : 0};
   if (operation->kind == SC_RECEIVE) {
     operation->number = comm->received[peer]++;
     return;
@@ -126,14 +136,15 @@ static void publish(struct sc_operation *operation) {
     sc_post_message(comm, &message);
 }
 
-void sc_publish(void *argument) {
+void sc_publish(void *argument, bool is_usable) {
   struct sc_operation *operation = argument;
+  operation->is_called = true;
   operation->result = ncclSuccess;
   if (!sc_comm_enter(operation->comm)) {
     operation->result = ncclInvalidUsage;
     return;
   }
-  publish(operation);
+  publish(operation, is_usable);
   sc_comm_leave(operation->comm);
 }
 
@@ -196,12 +207,12 @@ static void write_result(const struct sc_operation *operation, const uint8_t **i
     sc_reduce(operation->type, operation->redop, operation->recv, inputs, comm->rank_count, operation->count);
 }
 
-static ncclResult_t finish(struct sc_operation *operation) {
+static ncclResult_t finish(struct sc_operation *operation, bool is_usable) {
   struct ncclComm *comm = operation->comm;
   const uint8_t *inputs[SC_NCCL_RANKS_MAX];
   ncclResult_t result = collect(operation, inputs);
   if (result != ncclSuccess) return result;
-  if (sc_moved_recv_bytes(operation) > 0) write_result(operation, inputs);
+  if (is_usable && sc_moved_recv_bytes(operation) > 0) write_result(operation, inputs);
   if (operation->kind == SC_RECEIVE)
     sc_pair_release(comm, (uint32_t)operation->peer, operation->number);
   else if (operation->kind != SC_SEND)
@@ -209,15 +220,16 @@ static ncclResult_t finish(struct sc_operation *operation) {
   return ncclSuccess;
 }
 
-void sc_finish(void *argument) {
+void sc_finish(void *argument, bool is_usable) {
   struct sc_operation *operation = argument;
+  operation->is_called = true;
   if (operation->result != ncclSuccess) return;
   if (!sc_comm_enter(operation->comm)) {
     operation->result = ncclInvalidUsage;
     return;
   }
-  operation->result = finish(operation);
+  operation->result = finish(operation, is_usable);
   sc_comm_leave(operation->comm);
   if (operation->result == ncclSuccess || !operation->is_captured) return;
-  __atomic_store_n(&operation->comm->async_error, operation->result, __ATOMIC_RELEASE); /* nobody else would see it */
+  __atomic_store_n(&operation->comm->async_error, operation->result, __ATOMIC_RELEASE); /* no call answers it */
 }

@@ -32,6 +32,7 @@ struct sc_operation {
   int peer;          /* or root */
   CUstream stream;
   bool is_captured;
+  bool is_called; /* the driver has called back for the last kernel */
   bool is_published;
   bool is_finished;
   uint64_t number;     /* of its message */
@@ -47,12 +48,15 @@ uint64_t sc_recv_bytes(const struct sc_operation *operation);
 uint64_t sc_moved_send_bytes(const struct sc_operation *operation);
 uint64_t sc_moved_recv_bytes(const struct sc_operation *operation);
 
-/* Whether the other ranks leave room for what it gives, and whether they have given what it needs. */
+/* Says so once if it is such a one. */
+void sc_tell_unmoved(const struct sc_operation *operation);
+
+/* Whether the other ranks have taken enough of what was given before, and whether they have given what it needs. */
 bool sc_can_publish(const struct sc_operation *operation);
 bool sc_can_finish(const struct sc_operation *operation, uint32_t *ret_rank);
 /* The parts of it as the driver calls them when the kernels of it are submitted (launch.c); both wait where they must.
- */
-void sc_publish(void *operation);
-void sc_finish(void *operation);
+ * is_usable: the host has memory for the buffers; else no bytes of this rank are moved. */
+void sc_publish(void *operation, bool is_usable);
+void sc_finish(void *operation, bool is_usable);
 
 #endif

@@ -111,20 +111,21 @@ static void store(ncclDataType_t type, const union piece *piece, uint8_t *to, ui
 #define LARGER(a, b) ((a) != (a) || (a) > (b) ? (a) : (b))
 #define SMALLER(a, b) ((a) != (a) || (a) < (b) ? (a) : (b))
 
+#define ELEMENTS(wide, value)                                                                                          \
+  for (uint32_t i = 0; i < count; i++) total->wide[i] = value;                                                         \
+  break
+
 #define COMBINE(wide, sum, product)                                                                                    \
-  for (uint32_t i = 0; i < count; i++) switch (redop) {                                                                \
-    case ncclProd:                                                                                                     \
-      total->wide[i] = product;                                                                                        \
-      break;                                                                                                           \
-    case ncclMax:                                                                                                      \
-      total->wide[i] = LARGER(total->wide[i], next->wide[i]);                                                          \
-      break;                                                                                                           \
-    case ncclMin:                                                                                                      \
-      total->wide[i] = SMALLER(total->wide[i], next->wide[i]);                                                         \
-      break;                                                                                                           \
-    default:                                                                                                           \
-      total->wide[i] = sum;                                                                                            \
-    }                                                                                                                  \
+  switch (redop) {                                                                                                     \
+  case ncclProd:                                                                                                       \
+    ELEMENTS(wide, product);                                                                                           \
+  case ncclMax:                                                                                                        \
+    ELEMENTS(wide, LARGER(total->wide[i], next->wide[i]));                                                             \
+  case ncclMin:                                                                                                        \
+    ELEMENTS(wide, SMALLER(total->wide[i], next->wide[i]));                                                            \
+  default:                                                                                                             \
+    ELEMENTS(wide, sum);                                                                                               \
+  }                                                                                                                    \
   break
 
 static void combine(enum width width, ncclRedOp_t redop, union piece *total, const union piece *next, uint32_t count) {

@@ -2,7 +2,7 @@
  * rendezvous.c - see rendezvous.h; ncclGetUniqueId. Rank 0 listens on a socket of the abstract namespace whose name is
  * the unique id, and hands the file of shared memory to the other ranks, each of which tries until rank 0 is there. So
  * the ranks are processes or threads of one network namespace of one host, and of one user: both sides look at the
- * other's credentials. Nobody waits for ever (VGPU_SIM_NCCL_WAIT_SECONDS), and nothing is left of it afterwards.
+ * other's credentials. No rank waits for ever (VGPU_SIM_NCCL_WAIT_SECONDS), and nothing is left of it afterwards.
  */
 #define _GNU_SOURCE /* struct ucred, accept4 */
 #include "simcuda/nccl/rendezvous.h"

@@ -28,7 +28,7 @@ static void blank_comments(char *text) {
   }
 }
 
-/* Whether the declaration that goes on at `mark` says extern "C". */
+/* Whether the declaration around `mark` says extern "C". */
 static bool is_plain(const char *text, const char *mark) {
   const char *begin = mark;
   while (begin > text && begin[-1] != ';' && begin[-1] != '}') begin--;
@@ -38,7 +38,7 @@ static bool is_plain(const char *text, const char *mark) {
   return false;
 }
 
-/* The name of the function whose declaration goes on at `at`: attributes have parentheses as well. */
+/* The name of the function that is declared from `at` on: attributes have parentheses as well. */
 static const char *find_name(const char *at, size_t *ret_length) {
   for (;;) {
     const char *open = strchr(at, '(');

@@ -209,8 +209,7 @@ def submit(
     if not command and not option_values["image"]:
         raise click.UsageError("specify a command: for example vgpu submit --gpus 0.5 -- python train.py")
     elastic_options.check(option_values)
-    predicted = fill(settings, option_values)
-    predicted = fill_from_run(settings, option_values, command) or predicted
+    predicted = fill(settings, option_values) + fill_from_run(settings, option_values, command)  # one is empty
     if predicted and not quiet:
         from vgpud.cli.common.output import say
 

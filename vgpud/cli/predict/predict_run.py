@@ -139,7 +139,8 @@ def _peaks(folder: Path) -> Iterator[TorchPeak]:
     for file in sorted(folder.glob("*.json")):
         try:
             found = json.loads(file.read_text())
-            yield TorchPeak(int(found["allocated_bytes"]), int(found["reserved_bytes"]))
+            sizes = ("allocated_bytes", "reserved_bytes", "workspace_bytes", "workspace_bytes_most")
+            yield TorchPeak(*(int(found[size]) for size in sizes))
         except (ValueError, KeyError, TypeError):
             continue
 
@@ -166,7 +167,8 @@ def _show(settings: Settings, command: Sequence[str], torch: Torch | None, resul
         say("beside that the memory is exact")
     if exit_code:
         say(f"COMMAND ended with {exit_code}: the figures are of what it did until then")
-    say(_slice_words(result))
+    else:
+        say(_slice_words(result))
 
 
 def _slice_words(result: DryRun) -> str:
@@ -199,6 +201,8 @@ def view(command: Sequence[str], torch: Torch | None, result: DryRun, exit_code:
         "given_out_bytes": result.given_bytes,
         "reserved_bytes": peak.reserved_bytes if peak else None,
         "allocated_bytes": peak.allocated_bytes if peak else None,
+        "workspace_bytes": peak.workspace_bytes if peak else None,
+        "workspace_bytes_most": peak.workspace_bytes_most if peak else None,
         "context_bytes": {"value": context.value, "low": context.low, "high": context.high, "source": context.source},
         "peak_at_launch": counts.most_launches,
         "launches": counts.launches,

@@ -7,6 +7,8 @@ run by the program's interpreter, which may be older than vgpud's. A sitecustomi
 from __future__ import annotations
 
 import atexit
+import contextlib
+import ctypes
 import json
 import os
 import sys
@@ -22,11 +24,25 @@ def _run_next() -> None:
         spec.loader.exec_module(module_from_spec(spec))
 
 
+def _find_workspaces() -> tuple[int, int]:
+    """Bytes that one convolution of this process works in, likely and at most: the simulated cuDNN has counted them."""
+    likely, most = ctypes.c_uint64(0), ctypes.c_uint64(0)
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL("libcudnn.so.9").sc_dnn_get_workspaces(ctypes.byref(likely), ctypes.byref(most))
+    return likely.value, most.value
+
+
 def _write_peaks() -> None:
     torch, folder = sys.modules.get("torch"), os.environ.get("VGPU_PREDICT_DIR", "")
     if torch is None or not folder or not torch.cuda.is_initialized():
         return
-    peaks = {"allocated_bytes": torch.cuda.max_memory_allocated(), "reserved_bytes": torch.cuda.max_memory_reserved()}
+    likely, most = _find_workspaces()
+    peaks = {
+        "allocated_bytes": torch.cuda.max_memory_allocated(),
+        "reserved_bytes": torch.cuda.max_memory_reserved(),
+        "workspace_bytes": likely,
+        "workspace_bytes_most": most,
+    }
     with open(os.path.join(folder, f"{os.getpid()}.json"), "w") as file:
         json.dump(peaks, file)
 
