@@ -61,10 +61,9 @@ def sample(python: str, shares: tuple[str, str], pairs: int) -> tuple[list[dict[
     """The pairs, and the device's name."""
     with harness.system(harness.one_device()) as own:
         hooked = environment(own, *shares)
-        programs = {
-            "hooked": Program(python, hooked),
-            "unhooked": Program(python, preload_simulated(remove_shim(hooked))),
-        }
+        unhooked = preload_simulated(remove_shim(hooked))
+        hooked["LD_PRELOAD"] += f":{unhooked['LD_PRELOAD']}"  # environment() leaves the CUDA libraries out
+        programs = {"hooked": Program(python, hooked), "unhooked": Program(python, unhooked)}
         try:
             found = [{way: one.measure_ns(CALLS) for way, one in programs.items()} for _ in range(pairs)]
             return found, own.device_name()

@@ -56,6 +56,16 @@ static CUresult check_shape(const struct sim_function *function, const unsigned 
   return CUDA_SUCCESS;
 }
 
+/* The ns= of a kernel whose image does not list its parameters, as in PyTorch's: the rule knows that it has this one.
+ */
+static uint64_t read_unlisted_ns(const struct sim_function *function, void **params) {
+  int index = function->rule->ns_arg;
+  uint64_t duration_ns = 0;
+  if (index < 0 || function->known_params || params == NULL || params[index] == NULL) return 0;
+  memcpy(&duration_ns, params[index], sizeof duration_ns);
+  return duration_ns < SIM_NS_ARG_MAX ? duration_ns : SIM_NS_ARG_MAX;
+}
+
 CUresult sim_launch_make(CUfunction handle, const unsigned grid[3], const unsigned block[3], unsigned shared_bytes,
                          void **params, void **extra, struct sim_launch *ret_launch) {
   struct sim_function *function = sim_function_find(handle);
@@ -69,6 +79,7 @@ CUresult sim_launch_make(CUfunction handle, const unsigned grid[3], const unsign
   struct sim_shape shape = {launch.grid, launch.block, params};
   launch.bytes = sim_amount_of_launch(&function->rule->bytes, function->name_bytes, &shape);
   launch.flops = sim_amount_of_launch(&function->rule->flops, function->name_flops, &shape);
+  launch.unlisted_ns = read_unlisted_ns(function, params);
   result = copy_params(function, params, extra, &launch.params);
   if (result == CUDA_SUCCESS) *ret_launch = launch;
   bool computes = function->rule->host != NULL || !sim_model_should_compute(function->rule);
@@ -119,7 +130,7 @@ uint64_t sim_launch_cost_of(const struct sim_launch *launch, const struct sim_co
   uint64_t threads = (uint64_t)launch->block[0] * launch->block[1] * launch->block[2];
   uint64_t resident = (uint64_t)device->sm_count * SIM_SM_THREADS;
   uint64_t duration_ns = sim_model_cost_ns(launch->function->rule, blocks, threads, resident);
-  return duration_ns + read_ns_arg(launch) + find_work_ns(launch, device);
+  return duration_ns + launch->unlisted_ns + read_ns_arg(launch) + find_work_ns(launch, device);
 }
 
 /* Device, managed and registered host memory may be used by a kernel. */

@@ -74,7 +74,8 @@ struct sim_launch {
   unsigned shared_bytes;
   uint8_t *params; /* malloc'ed; NULL when there are none or the layout is unknown */
   uint32_t param_bytes;
-  double bytes, flops; /* what it moves and computes, where the rule knows */
+  double bytes, flops;  /* what it moves and computes, where the rule knows */
+  uint64_t unlisted_ns; /* what a parameter adds, where the image lists none */
 };
 
 /* The lock of modules, libraries and their lists; short. */
