@@ -1,5 +1,5 @@
-"""Launches x.add_(1) as often as it is told, each time it is told: a line on standard input, then a line of the
-processor time of one launch in ns. Run by launch.py with an interpreter that has PyTorch; knows nothing of vgpud.
+"""Launches x.add_(1) as often as each line on standard input says, and answers each with a line: the processor time of
+one launch in ns. Run by launch.py with an interpreter that has PyTorch; knows nothing of vgpud.
 """
 
 import sys

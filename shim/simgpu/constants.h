@@ -11,7 +11,7 @@
 /* ---- the device ---- */
 #define SIM_DRIVER_VERSION 13000 /* the header this was written for */
 #define SIM_DEVICE_NAME "SIMULATED H200"
-#define SIM_COMPUTE_MAJOR 9                /* [published] compute capability 9.0 */
+#define SIM_COMPUTE_MAJOR 9 /* [published] compute capability 9.0 */
 #define SIM_COMPUTE_MINOR 0
 #define SIM_SM_COUNT 132                   /* [published] H200 data sheet */
 #define SIM_MEMORY_BYTES (143771ull << 20) /* [published] total that nvidia-smi shows for an H200 (141 GB) */

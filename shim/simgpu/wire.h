@@ -49,7 +49,7 @@ struct sim_command {
   int32_t priority;
   uint16_t op;
   uint16_t engine;
-  uint16_t meet;        /* of a kernel: how many kernels of different devices meet; 0 = it runs by itself */
+  uint16_t meet;       /* of a kernel: how many kernels of different devices meet; 0 = it runs by itself */
   uint8_t reserved[6]; /* one command = one cache line */
 };
 

@@ -53,6 +53,9 @@ FORMATS = frozenset(
     + ["benchmarks/cifar/train_torch.py: block.Block.forward"]
     + [f"benchmarks/predict/architectures.py: {name}.forward" for name in ("Recurrent", "UNet")]
     + [f"tests/simcuda/cudnn_torch.py: {name}.forward" for name in ("Contracting", "Residual")]
+    + [f"tests/simcuda/torch_networks.py: {name}.forward" for name in ("Attending", "Encoder", "Gated", "Patches")]
+    + [f"tests/simcuda/torch_networks.py: {name}.forward" for name in ("Plus", "Recurrent", "Segmenting")]
+    + [f"tests/simcuda/torch_networks.py: {name}.forward" for name in ("Together", "Translating")]
     + [f"tests/predict/models.py: {name}.forward" for name in ("Choosing", "Recurrent", "Residual", "Words")]
 )
 

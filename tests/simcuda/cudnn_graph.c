@@ -231,7 +231,7 @@ static void refusals(void) {
 }
 
 int main(void) {
-  CUcontext context = begin();
+  begin();
   CUstream stream;
   CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   SAYS(OK, cudnnCreate(&handle));

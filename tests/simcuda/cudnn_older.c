@@ -211,7 +211,7 @@ static void recurrent(void) {
 }
 
 int main(void) {
-  CUcontext context = begin();
+  begin();
   CUstream stream, got = NULL;
   CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   SAYS(OK, cudnnCreate(&handle));

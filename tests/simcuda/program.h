@@ -28,6 +28,7 @@
     }                                                                                                                  \
   } while (0)
 
+static CUcontext context;
 static CUstream stream;
 static CUevent events[2];
 static CUfunction spin;
@@ -36,7 +37,6 @@ static CUfunction spin;
 static inline void begin(void) {
   static const char image[] =
       ".version 8.0\n.target sm_50\n.address_size 64\n.visible .entry spin_10000()\n{\nret;\n}\n";
-  CUcontext context;
   CUmodule module;
   CHECK(cuInit(0));
   CHECK(cuCtxCreate_v2(&context, 0, 0));

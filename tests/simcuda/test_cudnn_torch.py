@@ -21,7 +21,7 @@ PROGRAM = Path(__file__).resolve().parent / "cudnn_torch.py"
 #: before conftest.py takes the user's settings away
 PYTHON = os.environ.get("VGPU_TORCH_PYTHON")
 pytestmark = [
-    pytest.mark.skipif(PYTHON is None, reason="VGPU_TORCH_PYTHON names no interpreter with torch"),
+    pytest.mark.skipif(not PYTHON, reason="VGPU_TORCH_PYTHON names no interpreter with torch"),
     pytest.mark.slow,
 ]
 PARTS = ("convolutions", "settings", "times", "normalization", "recurrent", "losses", "attention", "networks")

@@ -1,5 +1,5 @@
-"""Libraries of linear algebra of the simulated device, and the length of PyTorch's own kernels: C programs that link the
-libraries, and PyTorch where it is at hand; each alone and in a slice."""
+"""Libraries of linear algebra of the simulated device, and the length of kernels of PyTorch's own: C programs that link
+the libraries, and PyTorch where it is at hand; each alone and in a slice."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ ROOT = HERE.parent.parent
 #: before conftest.py takes the user's settings away
 PYTHON = os.environ.get("VGPU_TORCH_PYTHON")
 pytestmark = [
-    pytest.mark.skipif(PYTHON is None, reason="VGPU_TORCH_PYTHON names no interpreter with torch"),
+    pytest.mark.skipif(not PYTHON, reason="VGPU_TORCH_PYTHON names no interpreter with torch"),
     pytest.mark.slow,
 ]
 MEMORY = "8G"
@@ -47,27 +47,27 @@ def run_in_slice(program: str) -> list[Any]:
 
 
 @pytest.fixture
-def alone(short_dir: Path) -> Iterator[tuple[str, ...]]:
+def own_device(short_dir: Path) -> Iterator[tuple[str, ...]]:
     """A device of the slice's size, without a hook."""
     with SimulatedDevice(short_dir / "sim", {"memory_bytes": MEMORY}) as made:
         yield "--dir", str(made.directory)
 
 
 @pytest.mark.parametrize(
-    ("program", "least"), [("torch_operators.py", 150), ("torch_networks.py", 2 * 12), ("torch_features.py", 20)]
+    ("program", "count_min"), [("torch_operators.py", 150), ("torch_networks.py", 2 * 12), ("torch_features.py", 20)]
 )
-def test_a_slice_sees_the_same_outputs_and_memory(alone: tuple[str, ...], program: str, least: int) -> None:
+def test_a_slice_sees_the_same_outputs_and_memory(own_device: tuple[str, ...], program: str, count_min: int) -> None:
     """To the byte: peaks of what PyTorch allocates and reserves, and what the driver has left."""
     lines = run_in_slice(program)
-    assert len(lines) >= least
-    assert run(alone, program) == lines
+    assert len(lines) >= count_min
+    assert run(own_device, program) == lines
 
 
-def test_memory_ends_at_the_slices_last_granule(alone: tuple[str, ...]) -> None:
+def test_memory_ends_at_the_slices_last_granule(own_device: tuple[str, ...]) -> None:
     (found,) = run_in_slice("torch_last_granule.py")
     assert (found["total"], found["rest"], found["retries"]) == (8 << 30, 0, 1)
     for message in found["messages"]:
         assert message.startswith("CUDA out of memory. Tried to allocate")
         for part in ("total capacity of 8.00 GiB", "is free", "allocated by PyTorch", "reserved by PyTorch"):
             assert part in message
-    assert run(alone, "torch_last_granule.py") == [found]
+    assert run(own_device, "torch_last_granule.py") == [found]

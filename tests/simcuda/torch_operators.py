@@ -147,16 +147,16 @@ def make_names() -> dict[str, Any]:
     }
 
 
-def describe(found: Any) -> Any:
+def describe(result: Any) -> Any:
     """What can be compared of tensors, also in tuples. The first element of a tensor that nothing computed is zero."""
-    if isinstance(found, (tuple, list)):
-        return [describe(one) for one in found]
-    if not isinstance(found, torch.Tensor):
-        return str(found)
-    if found.layout != torch.strided:
-        return [str(found.layout), list(found.shape), str(found.dtype)]
-    first = str(found.detach().reshape(-1)[0].item()) if found.numel() and found.is_cuda else ""
-    return [list(found.shape), str(found.dtype), list(found.stride()), first]
+    if isinstance(result, (tuple, list)):
+        return [describe(one) for one in result]
+    if not isinstance(result, torch.Tensor):
+        return str(result)
+    if result.layout != torch.strided:
+        return [str(result.layout), list(result.shape), str(result.dtype)]
+    first = str(result.detach().reshape(-1)[0].item()) if result.numel() and result.is_cuda else ""
+    return [list(result.shape), str(result.dtype), list(result.stride()), first]
 
 
 def main() -> int:
