@@ -6,6 +6,7 @@
 #include "simcuda/cudnn/finalize.h"
 #include "simcuda/cudnn/descriptors.h"
 #include "simcuda/cudnn/graph_work.h"
+#include "simcuda/cudnn/workspace.h"
 
 #define ENGINE_WITHOUT_TENSOR_CORES 1 /* engine 0 uses them */
 
@@ -189,6 +190,7 @@ static int finalize_plan(struct sc_dnn_node *node) {
   bool are_tensor_cores_used =
       sc_dnn_find_integer(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, 0) != ENGINE_WITHOUT_TENSOR_CORES;
   node->work = sc_dnn_measure_graph(graph, are_tensor_cores_used);
+  sc_dnn_note_workspaces(graph, are_tensor_cores_used && sc_dnn_find_graph_math(graph) >= SC_MATH_TF32);
   int status = set_integer(node, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, 0);
   if (status == CUDNN_STATUS_SUCCESS)
     status = set_nothing(node, CUDNN_ATTR_EXECUTION_PLAN_COMPUTED_INTERMEDIATE_UIDS, CUDNN_TYPE_INT64);
