@@ -150,7 +150,8 @@ def make_image(docker: engine.Docker, work: Path, args: argparse.Namespace) -> s
     print(f"making the image: {f'PyTorch, {wheel.name}' if wheel else 'tinygrad'}", flush=True)
     base = args.base or images.import_base(docker)
     if wheel:
-        return images.build(docker, context, TORCH_TARGET, base, **images.add_torch(context, wheel))
+        version, packages = images.add_torch(context, wheel)
+        return images.build(docker, context, TORCH_TARGET, base, TORCH=version, TORCH_PACKAGES=packages)
     images.add_wheels(context, images.CIFAR)
     return images.build(docker, context, "cifar-bench", base)
 
@@ -161,9 +162,7 @@ def arguments() -> argparse.Namespace:
     made.add_argument("--seconds", type=float, default=20.0, help="measured time of a run (default: %(default)s)")
     made.add_argument("--mix", action="append", choices=[*MIXES, PAIR], help="mixes to run (default: all)")
     made.add_argument("--base", default="", help="base image (default: made by debootstrap; --real: " + REAL_BASE + ")")
-    made.add_argument(
-        "--torch", type=Path, help="PyTorch's wheel for CUDA (default: in docker/wheels, else tinygrad)"
-    )
+    made.add_argument("--torch", type=Path, help="PyTorch's wheel for CUDA (default: in docker/wheels, else tinygrad)")
     made.add_argument("--plot", type=Path, default=PLOT, help="where the plot goes (default: %(default)s)")
     args = made.parse_args()
     if args.seconds < 2:

@@ -55,15 +55,14 @@ def add_wheels(folder: Path, requirements: Sequence[str]) -> None:
     _pip([*words, *requirements])
 
 
-def add_torch(folder: Path, wheel: Path) -> dict[str, str]:
-    """Puts PyTorch's wheel into the context, and what it needs without NVIDIA's. Returns the arguments for build().
-
-    Raises BuildError.
+def add_torch(folder: Path, wheel: Path) -> tuple[str, str]:
+    """Puts PyTorch's wheel into the context, and what it needs without NVIDIA's. Returns the Dockerfile's TORCH and
+    TORCH_PACKAGES. Raises BuildError.
     """
     add_wheels(folder, TORCH)
     shutil.copy2(wheel, folder / "docker" / "wheels")
     version = wheel.name.split("-")[1].partition("+")[0]
-    return {"TORCH": version, "TORCH_PACKAGES": " ".join(["--no-deps", *TORCH])}
+    return version, " ".join(["--no-deps", *TORCH])
 
 
 def find_torch_wheel() -> Path | None:

@@ -20,6 +20,7 @@ from typing import Any
 from benchmarks import harness, results
 from benchmarks.table import at_most, judge
 from vgpud.cli.demo.private_system import OwnSystem, PartError, wait_for
+from vgpud.libraries import simulated
 
 GOAL_RATIO = 1.2
 GOAL_ALONE_MS = 0.5
@@ -28,7 +29,8 @@ ALONE_TIMES = 5  # programs that are measured alone, for each batch
 
 
 def environment(own: OwnSystem, minimum: str = "0.5", maximum: str = "") -> dict[str, str]:
-    """What a program has in a slice."""
+    """What a program has in a slice, without the CUDA libraries that a slice of a real device has not: the hook is what
+    is measured."""
     own.vgpu("slice", "create", "together", "--gpus", minimum, *(("--max", maximum) if maximum else ()))
     words = [sys.executable, "-c", "import json, os; print(json.dumps(dict(os.environ)))"]
     part = own.run("together", (), words)
@@ -36,7 +38,8 @@ def environment(own: OwnSystem, minimum: str = "0.5", maximum: str = "") -> dict
     made: dict[str, str] = json.loads(part.output_file.read_text())
     if not made.get("LD_PRELOAD"):
         raise PartError("a program in a slice has no LD_PRELOAD: both batches would be without the hook")
-    return made
+    entries = made["LD_PRELOAD"].split(":")
+    return made | {"LD_PRELOAD": ":".join(entry for entry in entries if not simulated.is_cuda_library(entry))}
 
 
 def batch(count: int, env: Mapping[str, str], timeout_s: float | None = None) -> dict[str, Any]:

@@ -264,6 +264,24 @@ def test_every_name_is_there(system: OwnSystem, words: tuple[str, ...]) -> None:
     assert set(found.values()) <= {NOT_SUPPORTED, INVALID_ARGUMENT, NO_PERMISSION}, found
 
 
+FABRIC = """
+import ctypes
+library, device = ctypes.CDLL("libnvidia-ml.so.1"), ctypes.c_void_p()
+assert library.nvmlInit_v2() == library.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device)) == 0
+info = (ctypes.c_uint * 9)(0x2000024, *[7] * 8)
+print(library.nvmlDeviceGetGpuFabricInfoV(device, info), [*info[1:]])
+info[0] = 8
+print(library.nvmlDeviceGetGpuFabricInfoV(device, info), library.nvmlDeviceGetGpuFabricInfoV(device, None))
+"""
+
+
+def test_no_device_is_part_of_a_fabric(sim_device: Path) -> None:
+    """PyTorch asks with expandable segments, and takes an error for a broken library."""
+    command = [sys.executable, "-c", FABRIC]
+    done = subprocess.run(command, env=client_environment(sim_device), capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [f"0 {[0] * 8}", f"{VERSION_MISMATCH} {INVALID_ARGUMENT}"]
+
+
 def test_exports_nothing_else() -> None:
     """The library is found by name, and what it lacks is missing, as from an older driver."""
     library = ctypes.CDLL(str(SIM / "libnvidia-ml.so.1"))

@@ -29,6 +29,16 @@ extern "C" __global__ void saxpy(int count, float a, const float *x, float *y) {
   if (i < count) y[i] = a * x[i] + y[i];
 }
 
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+#define THREADS_MAX 128
+#else
+#define THREADS_MAX 512
+#endif
+/* Of the code for other devices, which has other limits, none counts. */
+__global__ void __launch_bounds__(THREADS_MAX) limited(int *p) {
+  p[threadIdx.x] = 1;
+}
+
 template <typename T> __global__ void touch(T *p) {
   *p = (T)(counter + (int)factors[1] + shared_value);
 }
@@ -137,7 +147,9 @@ int main() {
   check_shapes();
   check_questions();
   int *value, *managed, read = 1;
-  CHECK(cudaMalloc(&value, sizeof *value));
+  CHECK(cudaMalloc(&value, 512 * sizeof *value));
+  limited<<<1, 512>>>(value);
+  CHECK(cudaGetLastError());
   touch<<<1, 1>>>(value);
   CHECK(cudaMemcpy(&read, value, sizeof read, cudaMemcpyDeviceToHost));
   TRUE(read == 0);

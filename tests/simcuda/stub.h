@@ -20,7 +20,8 @@ void __cudaRegisterManagedVar(void **handle, void **host_pointer, char *device_a
                               int is_external, size_t bytes, int is_constant, int is_global);
 char __cudaInitModule(void **handle);
 cudaError_t __cudaGetKernel(CUkernel *ret_kernel, const void *host_function);
-cudaError_t __cudaLaunchKernel(CUkernel kernel, dim3 grid, dim3 block, void **arguments, size_t shared, CUstream stream);
+cudaError_t __cudaLaunchKernel(CUkernel kernel, dim3 grid, dim3 block, void **arguments, size_t shared,
+                               CUstream stream);
 unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, CUstream stream);
 cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared, void *stream);
 
@@ -104,7 +105,7 @@ static const char stub_ptx[] =
     ".visible .entry train(.param .u64 x) { ret; }\n";
 
 /* A container: its header, the header of its one entry, and PTX. */
-static struct {
+static struct stub_container {
   struct {
     uint32_t magic;
     uint16_t version, header_bytes;

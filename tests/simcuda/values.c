@@ -67,6 +67,28 @@ static void check_computed(void) {
   TRUE(sum == 4);
 }
 
+/* A kernel of PyTorch in an image that cannot be read: kernels.model says what its parameters are. */
+static void check_fill(void) {
+  static struct stub_container packed;
+  static char fill[1];
+  static const char name[] =
+      "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIfEESt5arrayIPcLm1EEEEviT0_T1_";
+  struct sc_fatbin_wrapper wrapper = {SC_FATBIN_MAGIC, 1, &packed, NULL};
+  packed = stub_container;
+  packed.entry.flags = 0x8000; /* Zstandard */
+  void **handle = __cudaRegisterFatBinary(&wrapper);
+  __cudaRegisterFunction(handle, fill, fill, name, -1, NULL, NULL, NULL, NULL, NULL);
+  int n = 3;
+  float value = 2.5f, got[4];
+  void *arguments[] = {&n, &value, &array};
+  launch_train(array);
+  CHECK(cudaMemset(array, 0, sizeof got));
+  CHECK(launch(fill, 1, 1, arguments, NULL));
+  CHECK(cudaMemcpy(got, array, sizeof got, cudaMemcpyDeviceToHost));
+  TRUE(got[0] == 2.5f && got[2] == 2.5f && got[3] == 0);
+  __cudaUnregisterFatBinary(handle);
+}
+
 /* Large reads are what memory holds. */
 static void check_large(void) {
   static unsigned char much[1 << 16], back[sizeof much];
@@ -86,6 +108,7 @@ int main(void) {
   check_copies();
   check_graph();
   check_computed();
+  check_fill();
   check_large();
   puts("ok");
   return 0;

@@ -2,7 +2,7 @@
  * context.c - the runtime's devices and contexts: each thread has a device, whose primary context becomes current at
  * the first call that needs one. A context that the program made current through the driver counts instead.
  */
-#include "simcuda/cudart/registry.h"
+#include "simcuda/cudart/runtime.h"
 #include <pthread.h>
 
 #define SC_ZERO_READS "vgpuSimulatedZeroReads" /* simgpu/process/values.h */
@@ -20,7 +20,7 @@ static void start(void) {
   if (driver == NULL) return;
   start_error = (cudaError_t)driver->cuInit(0);
   if (start_error != cudaSuccess) return;
-  driver->cuGetProcAddress_v2(SC_ZERO_READS, (void **)&ask_for_zeros, sc_version, 0, &status);
+  driver->cuGetProcAddress_v2(SC_ZERO_READS, (void **)&ask_for_zeros, CUDA_VERSION, 0, &status);
   if (ask_for_zeros != NULL) ask_for_zeros();
 }
 
@@ -42,6 +42,11 @@ cudaError_t sc_primary_context(const struct sc_driver *driver, int device, CUcon
   }
   *ret_context = context;
   return cudaSuccess;
+}
+
+void sc_drop_primary_context(const struct sc_driver *driver, int device) {
+  if (__atomic_exchange_n(&primaries[device], NULL, __ATOMIC_ACQ_REL) != NULL)
+    driver->cuDevicePrimaryCtxRelease_v2(device);
 }
 
 static cudaError_t make_current(const struct sc_driver *driver, int device) {
@@ -113,20 +118,5 @@ SC_PUBLIC cudaError_t cudaGetDeviceFlags(unsigned *ret_flags) {
   if (error == cudaSuccess) error = sc_current_device(driver, &device);
   if (error == cudaSuccess) error = (cudaError_t)driver->cuDevicePrimaryCtxGetState(device, ret_flags, &active);
   if (error == cudaSuccess) *ret_flags |= cudaDeviceMapHost;
-  return sc_end(error);
-}
-
-SC_PUBLIC cudaError_t cudaDeviceReset(void) {
-  const struct sc_driver *driver;
-  CUdevice device;
-  cudaError_t error = sc_start(&driver);
-  if (error == cudaSuccess) error = sc_current_device(driver, &device);
-  if (error != cudaSuccess) return sc_end(error);
-  if (device >= SC_DEVICES_MAX) return sc_end(cudaErrorInvalidDevice);
-  if (__atomic_exchange_n(&primaries[device], NULL, __ATOMIC_ACQ_REL) != NULL)
-    driver->cuDevicePrimaryCtxRelease_v2(device);
-  sc_forget_variables(device);
-  error = (cudaError_t)driver->cuDevicePrimaryCtxReset_v2(device);
-  if (error == cudaSuccess) error = (cudaError_t)driver->cuCtxSetCurrent(NULL);
   return sc_end(error);
 }

@@ -58,7 +58,7 @@ struct cudaMemcpy3DParms {
 
 enum { cudaChannelFormatKindSigned, cudaChannelFormatKindUnsigned, cudaChannelFormatKindFloat };
 
-/* Bits of each channel, and one of their kinds. */
+/* Bits of each channel, and what they are. */
 struct cudaChannelFormatDesc {
   int x, y, z, w, f;
 };
@@ -110,7 +110,7 @@ struct cudaMemsetParams {
   size_t width, height;
 };
 
-/* As CUgraphNodeParams, but for three of its kinds. */
+/* As CUgraphNodeParams, but for three types of nodes. */
 struct cudaGraphNodeParams {
   CUgraphNodeType type;
   int reserved0[3];

@@ -55,12 +55,6 @@ SC_PUBLIC cudaError_t cudaDriverGetVersion(int *ret_version) {
   return sc_end(driver == NULL ? cudaSuccess : (cudaError_t)driver->cuDriverGetVersion(ret_version));
 }
 
-SC_PUBLIC cudaError_t cudaRuntimeGetVersion(int *ret_version) {
-  if (ret_version == NULL) return sc_end(cudaErrorInvalidValue);
-  *ret_version = sc_version;
-  return cudaSuccess;
-}
-
 SC_PUBLIC cudaError_t cudaProfilerStart(void) {
   return SC_CALL(cuProfilerStart);
 }

@@ -41,9 +41,8 @@ SC_PUBLIC cudaError_t cudaLibraryGetManaged(void **ret_pointer, size_t *ret_byte
 }
 
 /* A name that the driver does not have is no error to who asks for the reason; else it is. */
-SC_PUBLIC cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **ret_function, unsigned version,
-                                                       unsigned long long flags,
-                                                       CUdriverProcAddressQueryResult *ret_status) {
+cudaError_t sc_find_entry_point(const char *name, void **ret_function, unsigned version, unsigned long long flags,
+                                CUdriverProcAddressQueryResult *ret_status) {
   const struct sc_driver *driver;
   CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
   cudaError_t error = sc_start(&driver);
@@ -57,7 +56,8 @@ SC_PUBLIC cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **
   return sc_end(error);
 }
 
-SC_PUBLIC cudaError_t cudaGetDriverEntryPoint(const char *name, void **ret_function, unsigned long long flags,
-                                              CUdriverProcAddressQueryResult *ret_status) {
-  return cudaGetDriverEntryPointByVersion(name, ret_function, (unsigned)sc_version, flags, ret_status);
+SC_PUBLIC cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **ret_function, unsigned version,
+                                                       unsigned long long flags,
+                                                       CUdriverProcAddressQueryResult *ret_status) {
+  return sc_find_entry_point(name, ret_function, version, flags, ret_status);
 }

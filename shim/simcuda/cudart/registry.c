@@ -208,7 +208,7 @@ static cudaError_t allocate_bytes(const struct sc_driver *driver, const struct e
 }
 
 /* Where the image does not say where it lies: memory of the size that the stub says, with the contents that the image
- * has for it, or zeros. One of a managed variable is for all devices. A capture on this thread goes on. */
+ * has for it, or zeros. One of a managed variable is for all devices. A capture on this thread is not disturbed. */
 static cudaError_t allocate_variable(const struct sc_driver *driver, const struct entry *entry, CUdevice device,
                                      CUdeviceptr *ret_address) {
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;

@@ -11,9 +11,6 @@
 
 #define SC_DEVICES_MAX 64
 
-/* Of the runtime: 13000 is 13.0. Defined by the files of each major version. */
-extern const int sc_version;
-
 /* ---- error.c ---- */
 
 /* Keeps an error for cudaGetLastError of this thread, and returns it. The end of every entry point. */
@@ -29,6 +26,14 @@ cudaError_t sc_enter(const struct sc_driver **ret_driver);
 cudaError_t sc_current_device(const struct sc_driver *driver, CUdevice *ret_device);
 /* The primary context of a device, made if it is not there. */
 cudaError_t sc_primary_context(const struct sc_driver *driver, int device, CUcontext *ret_context);
+/* It is not the runtime's any more. device: below SC_DEVICES_MAX. */
+void sc_drop_primary_context(const struct sc_driver *driver, int device);
+
+/* ---- library.c ---- */
+
+/* An entry point of the driver, as a program of so new a runtime knows it. */
+cudaError_t sc_find_entry_point(const char *name, void **ret_function, unsigned version, unsigned long long flags,
+                                CUdriverProcAddressQueryResult *ret_status);
 
 #define SC_VIA(begin, name, ...)                                                                                       \
   ({                                                                                                                   \

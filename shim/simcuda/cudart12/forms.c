@@ -2,7 +2,18 @@
  * numbers. */
 #include "simcuda/cudart/graph_node.h"
 
-const int sc_version = 12080;
+#define VERSION 12080
+
+SC_PUBLIC cudaError_t cudaRuntimeGetVersion(int *ret_version) {
+  if (ret_version == NULL) return sc_end(cudaErrorInvalidValue);
+  *ret_version = VERSION;
+  return cudaSuccess;
+}
+
+SC_PUBLIC cudaError_t cudaGetDriverEntryPoint(const char *name, void **ret_function, unsigned long long flags,
+                                              CUdriverProcAddressQueryResult *ret_status) {
+  return sc_find_entry_point(name, ret_function, VERSION, flags, ret_status);
+}
 
 SC_PUBLIC cudaError_t cudaGraphNodeGetDependencies(CUgraphNode node, CUgraphNode *ret_nodes, size_t *count) {
   return SC_CALL(cuGraphNodeGetDependencies, node, ret_nodes, count);

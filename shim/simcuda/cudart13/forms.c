@@ -2,7 +2,18 @@
 #include "simcuda/cudart/graph_node.h"
 #include "simcuda/cudart/per_thread.h"
 
-const int sc_version = 13000;
+#define VERSION 13000
+
+SC_PUBLIC cudaError_t cudaRuntimeGetVersion(int *ret_version) {
+  if (ret_version == NULL) return sc_end(cudaErrorInvalidValue);
+  *ret_version = VERSION;
+  return cudaSuccess;
+}
+
+SC_PUBLIC cudaError_t cudaGetDriverEntryPoint(const char *name, void **ret_function, unsigned long long flags,
+                                              CUdriverProcAddressQueryResult *ret_status) {
+  return sc_find_entry_point(name, ret_function, VERSION, flags, ret_status);
+}
 
 SC_PUBLIC cudaError_t cudaGraphNodeGetDependencies(CUgraphNode node, CUgraphNode *ret_nodes, CUgraphEdgeData *ret_edges,
                                                    size_t *count) {

@@ -14,15 +14,18 @@
 #include <errno.h>
 #include <string.h>
 
+#define SIM_FILL_ANY_BYTES (64u << 10)
+
 struct arguments {
   const struct sim_model_rule *rule;
   const struct sim_image_kernel *kernel;
   const uint8_t *params;
   sim_host_check check;
-  bool wrong;       /* a parameter is missing or has no size that fits */
-  bool fault;       /* a range is not device memory */
-  bool poor;        /* no host memory for a range */
-  uint64_t claimed; /* of host memory for all ranges */
+  bool wrong;             /* a parameter is missing or has no size that fits */
+  bool fault;             /* a range is not device memory */
+  bool poor;              /* no host memory for a range */
+  uint64_t claimed;       /* of host memory for all ranges */
+  uint32_t element_bytes; /* of a type that is any: as many as the value has */
 };
 
 struct sim_host_kernel {
@@ -33,7 +36,7 @@ struct sim_host_kernel {
 static const uint64_t type_bytes[] = {[SIM_HOST_F32] = 4, [SIM_HOST_F64] = 8, [SIM_HOST_I32] = 4, [SIM_HOST_BYTE] = 1};
 
 static uint64_t bytes_of(const struct arguments *a) {
-  return type_bytes[a->rule->type];
+  return a->rule->type == SIM_HOST_ANY ? a->element_bytes : type_bytes[a->rule->type];
 }
 
 static const uint8_t *argument(struct arguments *a, int index, uint32_t *ret_bytes) {
@@ -138,9 +141,27 @@ static void *output_of(struct arguments *a, int index, uint64_t count) {
     typedef uint8_t element;                                                                                           \
     __VA_ARGS__                                                                                                        \
   } break;                                                                                                             \
+  case SIM_HOST_ANY: /* of fill alone */                                                                               \
+    (a)->wrong = true;                                                                                                 \
   }
 
+/* Of elements that are bytes and no numbers; few ones, since programs fill what they could not use up. */
+static void fill_any(struct arguments *a) {
+  uint64_t n = count_of(a, 0);
+  const uint8_t *value = argument(a, 1, &a->element_bytes);
+  if (a->element_bytes == 0 || n > SIM_FILL_ANY_BYTES / a->element_bytes) {
+    sim_values_kernel();
+    return;
+  }
+  uint8_t *out = output_of(a, 2, n);
+  for (uint64_t i = 0; usable(a) && i < n; i++) memcpy(out + i * a->element_bytes, value, a->element_bytes);
+}
+
 static void run_fill(struct arguments *a) { /* n, value, out */
+  if (a->rule->type == SIM_HOST_ANY) {
+    fill_any(a);
+    return;
+  }
   uint64_t n = count_of(a, 0);
   double value = scalar_of(a, 1);
   void *out = output_of(a, 2, n);
@@ -202,11 +223,12 @@ static void run_call(struct arguments *a) { /* function, argument, in, bytes of 
   void *argument = (void *)(uintptr_t)word_of(a, 1);
   uint64_t in_bytes = word_of(a, 3);
   void *in = array_of(a, 2, in_bytes);
+  if (usable(a) && in_bytes != 0) /* others read them, too; before out, which may be the same */
+    sim_values_read(in, (uint64_t)(uintptr_t)in, in_bytes);
   output_of(a, 4, word_of(a, 5));
   if (a->wrong || a->fault || !function) return;
   bool is_usable = !a->poor;
   a->poor = false;
-  if (is_usable && in_bytes != 0) sim_values_read(in, (uint64_t)(uintptr_t)in, in_bytes); /* others read them, too */
   function(argument, is_usable);
 }
 

@@ -71,7 +71,8 @@ CUresult sim_launch_make(CUfunction handle, const unsigned grid[3], const unsign
   launch.flops = sim_amount_of_launch(&function->rule->flops, function->name_flops, &shape);
   result = copy_params(function, params, extra, &launch.params);
   if (result == CUDA_SUCCESS) *ret_launch = launch;
-  bool told = __atomic_load_n(&sim_has_notified, __ATOMIC_RELAXED) || !sim_model_is_default(function->rule);
+  bool computes = function->rule->host != NULL || !sim_model_should_compute(function->rule);
+  bool told = __atomic_load_n(&sim_has_notified, __ATOMIC_RELAXED) || computes;
   if (result == CUDA_SUCCESS && !told) sim_notify_of_kernel(function->kernel.name);
   return result;
 }
@@ -130,17 +131,12 @@ static bool range_usable(uint64_t address, uint64_t bytes, bool *ret_on_device) 
   return true;
 }
 
-/* Kernels of a rule without a computation are made for their length alone, but for those of libraries. */
-static bool should_compute(const struct sim_model_rule *rule) {
-  return rule->host != NULL || rule->ns_arg >= 0 || sim_model_is_default(rule);
-}
-
 CUresult sim_launch_compute(const struct sim_launch *launch) {
   const struct sim_function *function = launch->function;
   if (SIM_STRICT && launch->params != NULL) sim_strict_words(launch->params, launch->param_bytes);
   if (function->rule->fault != CUDA_SUCCESS) return function->rule->fault;
   if (function->rule->host == NULL || launch->params == NULL) {
-    if (should_compute(function->rule)) sim_values_kernel();
+    if (sim_model_should_compute(function->rule)) sim_values_kernel();
     return CUDA_SUCCESS;
   }
   int result = sim_host_run(function->rule, &function->kernel, launch->params, range_usable);

@@ -41,17 +41,19 @@ static bool read_host(char *value, struct sim_model_rule *rule) {
     rule->type = SIM_HOST_I32;
   else if (strcmp(type, "byte") == 0)
     rule->type = SIM_HOST_BYTE;
+  else if (strcmp(type, "any") == 0)
+    rule->type = SIM_HOST_ANY;
   else
     return false;
   return rule->host != NULL;
 }
 
-static bool read_args(char *value, struct sim_model_rule *rule) {
+static bool read_list(char *value, uint8_t ret_list[SIM_HOST_ARGS_MAX]) {
   for (int i = 0; i < SIM_HOST_ARGS_MAX; i++) {
     char *end;
     unsigned long index = strtoul(value, &end, 10);
     if (end == value || index > UINT8_MAX || (*end != ',' && *end != 0)) return false;
-    rule->args[i] = index;
+    ret_list[i] = (uint8_t)index;
     if (*end == 0) return true;
     value = end + 1;
   }
@@ -114,7 +116,8 @@ static const char *read_line(char *line) {
     if (strncmp(word, "meet=", 5) == 0) good = read_meet(word + 5, &rule);
     if (strncmp(word, "fault=", 6) == 0) good = read_fault(word + 6, &rule);
     if (strncmp(word, "host=", 5) == 0) good = read_host(word + 5, &rule);
-    if (strncmp(word, "args=", 5) == 0) good = read_args(word + 5, &rule);
+    if (strncmp(word, "args=", 5) == 0) good = read_list(word + 5, rule.args);
+    if (strncmp(word, "sizes=", 6) == 0) good = read_list(word + 6, rule.sizes);
     if (!good) return word;
   }
   if (strcmp(pattern, "default") == 0) {
@@ -167,8 +170,9 @@ const struct sim_model_rule *sim_model_find(const char *kernel_name) {
   return &fallback;
 }
 
-bool sim_model_is_default(const struct sim_model_rule *rule) {
-  return rule == &fallback;
+bool sim_model_should_compute(const struct sim_model_rule *rule) {
+  bool has_work = rule->ns_arg >= 0 || rule->bytes.count > 0 || rule->flops.count > 0;
+  return rule == &fallback || rule->host != NULL || has_work;
 }
 
 uint64_t sim_model_cost_ns(const struct sim_model_rule *rule, uint64_t blocks, uint64_t block_threads,

@@ -14,7 +14,7 @@
 #define SIM_HOST_ARGS_MAX 6
 #define SIM_NS_ARG_MAX 1000000000000ull /* 1,000 s: what a program says is not believed beyond */
 
-enum sim_host_type { SIM_HOST_F32, SIM_HOST_F64, SIM_HOST_I32, SIM_HOST_BYTE };
+enum sim_host_type { SIM_HOST_F32, SIM_HOST_F64, SIM_HOST_I32, SIM_HOST_BYTE, SIM_HOST_ANY };
 
 #define SIM_MEET_MAX 16 /* devices of a server */
 
@@ -30,14 +30,15 @@ struct sim_model_rule {
   int16_t meet_arg;                   /* which kernel parameter says so instead; -1: none */
   const struct sim_host_kernel *host; /* NULL: takes time and computes nothing */
   enum sim_host_type type;
-  CUresult fault;                  /* how it ends: CUDA_SUCCESS or an error that contexts keep */
-  uint8_t args[SIM_HOST_ARGS_MAX]; /* which kernel parameter is the n-th argument of host */
+  CUresult fault;                   /* how it ends: CUDA_SUCCESS or an error that contexts keep */
+  uint8_t args[SIM_HOST_ARGS_MAX];  /* which kernel parameter is the n-th argument of host */
+  uint8_t sizes[SIM_HOST_ARGS_MAX]; /* of the kernel's parameters, where its image does not say; 0: no more */
 };
 
 /* The first rule whose regular expression matches the kernel's name, else the default. Never NULL. Lives for ever. */
 const struct sim_model_rule *sim_model_find(const char *kernel_name);
-/* Whether it is the rule of kernels that no other one names: of a program that does not know this device. */
-bool sim_model_is_default(const struct sim_model_rule *rule);
+/* Whether its kernels would compute something on a real device, which those that are made for a length do not. */
+bool sim_model_should_compute(const struct sim_model_rule *rule);
 /* Device time of a launch. device_threads: resident threads of the whole device. */
 uint64_t sim_model_cost_ns(const struct sim_model_rule *rule, uint64_t blocks, uint64_t block_threads,
                            uint64_t device_threads);

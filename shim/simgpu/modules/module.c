@@ -136,6 +136,18 @@ void sim_modules_destroy(struct sim_context *context) {
   sim_module_unlock();
 }
 
+/* As the rule says it of a kernel whose image cannot be read. Returns whether it does; they lie as C places them. */
+static bool add_params(struct sim_image_kernel *kernel, const struct sim_model_rule *rule) {
+  uint32_t offset_bytes = 0, count = 0;
+  for (; count < SIM_HOST_ARGS_MAX && rule->sizes[count] != 0; count++) {
+    uint32_t size_bytes = rule->sizes[count];
+    offset_bytes = (uint32_t)sim_round_up(offset_bytes, size_bytes);
+    if (sim_image_add_param(kernel, count, offset_bytes, size_bytes) != 0) return false;
+    offset_bytes += size_bytes;
+  }
+  return count > 0;
+}
+
 CUresult sim_function_get(struct sim_function **list, struct sim_image *image, const char *name,
                           struct sim_function **ret_function) {
   for (struct sim_function *f = *list; f != NULL; f = f->next) {
@@ -147,11 +159,13 @@ CUresult sim_function_get(struct sim_function **list, struct sim_image *image, c
   bool known = kernel != NULL, fresh;
   if (kernel == NULL && image->any_name) kernel = sim_image_add_kernel(image, name, strlen(name), &fresh);
   if (kernel == NULL) return image->any_name ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_NOT_FOUND;
+  const struct sim_model_rule *rule = sim_model_find(name);
+  if (!known) known = add_params(kernel, rule);
   struct sim_function *function = sim_slab_get(&functions, SIM_FUNCTION_MAGIC);
   if (function == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
   function->kernel = *kernel;
   function->known_params = known;
-  function->rule = sim_model_find(name);
+  function->rule = rule;
   function->name_bytes = sim_amount_of_name(&function->rule->bytes, name);
   function->name_flops = sim_amount_of_name(&function->rule->flops, name);
   int free_shared = SIM_BLOCK_SHARED_BYTES - (int)kernel->shared_bytes;

@@ -5,6 +5,7 @@
 #include "base/prim.h"
 #include "simgpu/nvml/page.h"
 #include <stdbool.h>
+#include <string.h>
 
 #define CLOCK_SM_MHZ 1980 /* H200 SXM: maximum of graphics and SM clock */
 #define CLOCK_MEMORY_MHZ 3201
@@ -50,6 +51,23 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, unsigned 
   nvmlReturn_t result = answer(device, 0, ret_mode); /* default: many processes may use it */
   if (result == NVML_SUCCESS && sim_nvml_mode(device) == SIM_MODE_EXCLUSIVE) *ret_mode = 3;
   return result;
+}
+
+#define FABRIC_BYTES_MIN 32 /* every version has the state within */
+#define FABRIC_BYTES_MAX 256
+
+/* No part of a fabric, which is an answer and no error for a device of this kind: PyTorch asks before it shares memory.
+ * The caller's structure begins with its version, whose lower bits are its size; zeros say the rest. */
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, void *ret_info) {
+  unsigned version;
+  nvmlReturn_t result = check(device);
+  if (result != NVML_SUCCESS) return result;
+  if (ret_info == NULL) return NVML_ERROR_INVALID_ARGUMENT;
+  memcpy(&version, ret_info, sizeof version);
+  unsigned bytes = version & 0xffffff;
+  if (bytes < FABRIC_BYTES_MIN || bytes > FABRIC_BYTES_MAX) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+  memset((char *)ret_info + sizeof version, 0, bytes - sizeof version);
+  return NVML_SUCCESS;
 }
 
 static unsigned load_percent(nvmlDevice_t device) {
