@@ -32,6 +32,7 @@ NAMES = (
     "dependent_streams",
     "random_programs",
     "pytorch.launch",
+    "pytorch.mlp_memory",
     "pytorch.convolutions",
 )
 

@@ -14,6 +14,7 @@ import json
 import os
 import sys
 import traceback
+from typing import Any
 
 import torch
 from torch import nn
@@ -23,7 +24,7 @@ SUMMARY_BATCH = 2  # of the package that prints the summary
 MIB = 1 << 20
 
 
-def build_network(row: dict) -> nn.Module:
+def build_network(row: dict[str, Any]) -> nn.Module:
     layers: list[nn.Module] = []
     inputs = row["inputs"]
     for width in row["widths"]:
@@ -32,7 +33,7 @@ def build_network(row: dict) -> nn.Module:
     return nn.Sequential(*layers[:-1])
 
 
-def train(row: dict) -> int:
+def train(row: dict[str, Any]) -> int:
     model = build_network(row).to("cuda")
     model(torch.rand(SUMMARY_BATCH, 1, row["inputs"]).to("cuda"))
     optimizer, criterion = torch.optim.Adam(model.parameters()), nn.CrossEntropyLoss()
@@ -49,10 +50,10 @@ def train(row: dict) -> int:
             optimizer.step()
             loss.item()
     torch.cuda.synchronize()
-    return torch.cuda.max_memory_reserved() // MIB
+    return int(torch.cuda.max_memory_reserved()) // MIB
 
 
-def train_in_child(row: dict) -> int | None:
+def train_in_child(row: dict[str, Any]) -> int | None:
     reading, writing = os.pipe()
     pid = os.fork()  # before CUDA starts: each child starts its own
     if pid == 0:
