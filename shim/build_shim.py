@@ -157,8 +157,14 @@ def targets() -> dict[str, tuple[list[str], list[str]]]:
         "sim/vgpu-simd": (_parts("base/prim") + _in("simgpu/server"), ["-lm"]),
         "vgpu-runtime": (_in("runtime"), []),
         "vgpu-job": (_in("job"), []),
-        **{f"{SIMCUDA}/{library.soname}": _simcuda(library) for library in generate_simcuda.LIBRARIES},
+        **{simcuda_target(library): _simcuda(library) for library in generate_simcuda.LIBRARIES},
     }
+
+
+def simcuda_target(library: generate_simcuda.Library) -> str:
+    """NVRTC lies in a folder of its own: it is not preloaded (vgpud/libraries/simulated.py)."""
+    folder = f"{SIMCUDA}/nvrtc" if library.folder.startswith("nvrtc") else SIMCUDA
+    return f"{folder}/{library.soname}"
 
 
 def _simcuda(library: generate_simcuda.Library) -> tuple[list[str], list[str]]:
@@ -167,7 +173,7 @@ def _simcuda(library: generate_simcuda.Library) -> tuple[list[str], list[str]]:
     sources = _in(*(f"simcuda/{part}" for part in ("common", library.base, folder) if part), f"gen/simcuda/{folder}")
     if folder == "nccl":  # its ranks wait for each other in shared memory
         sources += _parts("base/prim")
-    return sources, [f"-Wl,-soname,{library.soname}", "-Wl,-Bsymbolic", script, "-lm"]
+    return sources, [f"-Wl,-soname,{library.soname}", "-Wl,-Bsymbolic", script]
 
 
 @functools.cache

@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks import engine
+from vgpud import paths
 from vgpud.cli.demo.private_system import OwnSystem
+from vgpud.libraries import simulated
 
 from .conftest import NVIDIA_HOOK_SAYS
 from .helpers import HALF, Engine, at, events, half_a_gpu_is_seen, own_name, slices, until_free, view
@@ -245,7 +247,9 @@ def test_an_image_with_its_own_preloads(docker: engine.Docker, programs: Path, t
     image = docker.build("vgpu-test/preloads", lines, {"uid.so": library})
     done = docker.run(*HALF, *at(programs), image, "sh", "-c", "id -u; cat /etc/ld.so.preload")
     ours = ["/usr/lib/vgpu/libvgpu.so", "/usr/lib/vgpu/libvgpu-ml.so"]
-    assert done.stdout.splitlines() == ["4242", *ours, "/opt/uid.so"], done
+    libraries = simulated.cuda_libraries(paths.sim_lib_dir() / "libcuda.so.1")
+    cuda = [f"/usr/lib/vgpu/{simulated.FOLDER}/{path.name}" for path in libraries]
+    assert done.stdout.splitlines() == ["4242", *ours, *cuda, "/opt/uid.so"], done
     half_a_gpu_is_seen(view(docker.run(*HALF, *at(programs), image, "/programs/view")))
 
 

@@ -128,7 +128,7 @@ def test_all_variables_of_a_simulated_slice(monkeypatch: pytest.MonkeyPatch, two
     assert made == {
         "PATH": "/bin",
         "LD_PRELOAD": f"{two_places[0]}/fitted/libvgpu.so:{ours}:/x.so",
-        "LD_LIBRARY_PATH": f"{sim}:/opt/lib",
+        "LD_LIBRARY_PATH": f"{sim}:/opt/lib:{simulated.nvrtc_folder(sim / 'libcuda.so.1')}",
         "VGPU_SOCKET": "/run/x/slices/a/attach.sock",
         "VGPU_DRIVER": f"{sim}/libcuda.so.1",
         "VGPU_NVML": f"{sim}/libnvidia-ml.so.1",

@@ -38,7 +38,7 @@ def cnn(tmp_path: Path) -> Path:
 @pytest.fixture
 def on_h100(monkeypatch: pytest.MonkeyPatch) -> None:
     """The daemon's device is one."""
-    monkeypatch.setattr(run, "_device", lambda settings, wanted: "NVIDIA H100 80GB HBM3")
+    monkeypatch.setattr(run, "find_device_name", lambda settings, wanted: "NVIDIA H100 80GB HBM3")
 
 
 def run_cli(capsys: pytest.CaptureFixture[str], *args: object) -> tuple[int, str, str]:
@@ -168,7 +168,7 @@ class Node:
 def test_which_device_it_is_predicted_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     monkeypatch.setattr("vgpud.cli.common.client.Client", Node)
-    assert run._device(Settings(), ("1", "GPU-2")) == "H200"
+    assert run.find_device_name(Settings(), ("1", "GPU-2")) == "H200"
     for wanted, words in (
         (None, "A100, H200: name one with --gpu"),
         ((), "A100, H200: choose with --device"),
@@ -176,7 +176,7 @@ def test_which_device_it_is_predicted_for(monkeypatch: pytest.MonkeyPatch) -> No
         (("7",), "no such device: choose with --device"),
     ):
         with pytest.raises(CliError, match=words):
-            run._device(Settings(), wanted)
+            run.find_device_name(Settings(), wanted)
 
 
 def test_nothing_is_filled_in_without_a_model() -> None:

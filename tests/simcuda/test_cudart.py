@@ -14,6 +14,7 @@ import pytest
 
 from vgpud import paths
 from vgpud.cli.demo.private_system import OwnSystem
+from vgpud.libraries import simulated
 from vgpud.libraries.environment import preload_simulated
 from vgpud.simdevice.process import SimulatedDevice
 
@@ -100,7 +101,8 @@ def test_there_is_no_device_without_a_driver(program: MakeProgram, tmp_path: Pat
 
 @pytest.mark.parametrize("library", generate_simcuda.LIBRARIES, ids=lambda library: library.soname)
 def test_every_imported_name_is_exported(library: generate_simcuda.Library) -> None:
-    command = ["nm", "-D", "--defined-only", "--with-symbol-versions", str(FOLDER / library.soname)]
+    path = simulated.nvrtc_folder(FOLDER.parent / "libcuda.so.1") if "nvrtc" in library.soname else FOLDER
+    command = ["nm", "-D", "--defined-only", "--with-symbol-versions", str(path / library.soname)]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     exported = {line.split()[-1].replace("@@", "@") for line in lines}
     suffix = f"@{library.node}" if library.node else ""

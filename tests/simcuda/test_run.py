@@ -33,7 +33,25 @@ ITEM: Any = SimpleNamespace(attach_socket="/run/x/slices/a/attach.sock")
 
 
 def test_the_list_is_what_is_built() -> None:
-    assert sorted(Path(entry).name for entry in OURS) == sorted(lib.soname for lib in generate_simcuda.LIBRARIES)
+    nvrtc = simulated.nvrtc_folder(DRIVER).glob("*.so*")
+    built = [*(Path(entry).name for entry in OURS), *(path.name for path in nvrtc)]
+    assert sorted(built) == sorted(library.soname for library in generate_simcuda.LIBRARIES)
+
+
+def test_no_library_asks_for_more_than_the_c_library() -> None:
+    """Each process of a container loads them, in images that have nothing else, too."""
+    for entry in OURS:
+        lines = subprocess.run(["readelf", "-d", entry], capture_output=True, text=True, check=True).stdout.splitlines()
+        needed = {line.partition("[")[2].rstrip("]") for line in lines if "(NEEDED)" in line}
+        assert needed <= {"libc.so.6", "libpthread.so.0", "libdl.so.2", "ld-linux-x86-64.so.2"}, entry
+
+
+def test_nvrtc_is_the_last_in_the_search_path_and_not_preloaded(drivers: None) -> None:
+    """NVIDIA's compiles without a device: a program that has it keeps it."""
+    made = environment.for_slice({"LD_LIBRARY_PATH": "/opt/cuda/lib"}, NODE, ITEM, is_simulated=True)
+    folder = str(simulated.nvrtc_folder(DRIVER))
+    assert made["LD_LIBRARY_PATH"].split(":")[-2:] == ["/opt/cuda/lib", folder]
+    assert "nvrtc" not in made["LD_PRELOAD"]
 
 
 @pytest.fixture

@@ -46,8 +46,11 @@ def remove_shim(old_environment: Mapping[str, str]) -> dict[str, str]:
 
 def preload_simulated(old_environment: Mapping[str, str]) -> dict[str, str]:
     """The environment with the simulated device's CUDA libraries, for programs that use it without a slice."""
-    libraries = simulated.cuda_libraries(paths.sim_lib_dir() / drivers.DRIVER_SONAME)
-    return remove_shim(old_environment) | {"LD_PRELOAD": preload(libraries, old_environment.get("LD_PRELOAD", ""))}
+    driver = paths.sim_lib_dir() / drivers.DRIVER_SONAME
+    return remove_shim(old_environment) | {
+        "LD_PRELOAD": preload(simulated.cuda_libraries(driver), old_environment.get("LD_PRELOAD", "")),
+        "LD_LIBRARY_PATH": last_in_path(simulated.nvrtc_folder(driver), old_environment.get("LD_LIBRARY_PATH", "")),
+    }
 
 
 def real_drivers(
@@ -141,10 +144,16 @@ def variables(
         made["VGPU_NVML"] = str(nvml)
     if sim_dir:
         made["VGPU_SIM_DIR"] = sim_dir
-        made["LD_LIBRARY_PATH"] = first_in_path(driver.parent, old_environment.get("LD_LIBRARY_PATH", ""))
+        search_path = first_in_path(driver.parent, old_environment.get("LD_LIBRARY_PATH", ""))
+        made["LD_LIBRARY_PATH"] = last_in_path(simulated.nvrtc_folder(driver), search_path)
     return made
 
 
 def first_in_path(folder: Path, search_path: str) -> str:
     """A search path with the folder in front, once."""
     return ":".join([str(folder), *(entry for entry in search_path.split(":") if entry and entry != str(folder))])
+
+
+def last_in_path(folder: Path, search_path: str) -> str:
+    """A search path with the folder at its end, once."""
+    return ":".join([*(entry for entry in search_path.split(":") if entry and entry != str(folder)), str(folder)])

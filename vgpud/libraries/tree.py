@@ -75,6 +75,8 @@ def _parts(driver: Path, nvml: Path | None, is_simulated: bool) -> list[tuple[Pa
     if is_simulated:
         parts.append((driver.parent / KERNELS, f"real/{KERNELS}"))
         parts += [(file, f"{simulated.FOLDER}/{file.name}") for file in simulated.cuda_libraries(driver)]
+        nvrtc = sorted(simulated.nvrtc_folder(driver).glob("*.so*"))
+        parts += [(file, f"{simulated.FOLDER}/{simulated.NVRTC}/{file.name}") for file in nvrtc]
     return parts
 
 
@@ -83,7 +85,7 @@ def _make(tree: Path, parts: list[tuple[Path, str]], driver: Path, nvml: Path | 
     try:
         folders = sorted({(made / place).parent for _, place in parts}, reverse=True)  # `made` itself is the last
         for folder in folders:
-            folder.mkdir(exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True)
         for source, place in parts:
             if place not in (SHIM, ML_SHIM):
                 shutil.copyfile(source, made / place)
