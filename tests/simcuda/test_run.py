@@ -51,7 +51,7 @@ def test_nvrtc_is_the_last_in_the_search_path_and_not_preloaded(drivers: None) -
     made = environment.for_slice({"LD_LIBRARY_PATH": "/opt/cuda/lib"}, NODE, ITEM, is_simulated=True)
     folder = str(simulated.nvrtc_folder(DRIVER))
     assert made["LD_LIBRARY_PATH"].split(":")[-2:] == ["/opt/cuda/lib", folder]
-    assert "nvrtc" not in made["LD_PRELOAD"]
+    assert "libnvrtc" not in made["LD_PRELOAD"]
 
 
 @pytest.fixture
