@@ -7,15 +7,20 @@ STATE=/run/vgpud-slurm
 [ -r "${0%/*}/scripts.conf" ] && . "${0%/*}/scripts.conf"
 STATE=${STATE//%n/${SLURMD_NODENAME:-}}
 
+without_simulated() { # LIST: what an outer `vgpu sim run` has put there is not for a slice
+  printf '%s' "$1" | tr ': ' '\n\n' | grep -v /SIMULATED/ | paste -sd: || true
+}
+
 file=$STATE/$SLURM_JOB_ID
 if [ -r "$file.env" ]; then
   while IFS= read -r line; do
     # what is loaded already, or searched already, stays behind ours
     case $line in
-    "export LD_PRELOAD="*) [ -n "${LD_PRELOAD:-}" ] && line="$line:$LD_PRELOAD" ;;
-    "export LD_LIBRARY_PATH="*) [ -n "${LD_LIBRARY_PATH:-}" ] && line="$line:$LD_LIBRARY_PATH" ;;
+    "export LD_PRELOAD="*) others=$(without_simulated "${LD_PRELOAD:-}") ;;
+    "export LD_LIBRARY_PATH="*) others=$(without_simulated "${LD_LIBRARY_PATH:-}") ;;
+    *) others= ;;
     esac
-    printf '%s\n' "$line"
+    printf '%s\n' "$line${others:+:$others}"
   done <"$file.env"
   exit 0
 elif [ -r "$file.refused" ]; then

@@ -336,6 +336,20 @@ int slurm_spank_task_init_privileged(spank_t sp, int ac, char **av) {
   return 0;
 }
 
+/* Takes out what an outer `vgpu sim run` has put there: the libraries of the simulated device are no others' slice's.
+ */
+static void remove_simulated(char *list) {
+  char *end = list;
+  for (char *rest = list, *entry; (entry = strsep(&rest, ": ")) != NULL;) {
+    if (!*entry || strstr(entry, "/SIMULATED/")) continue;
+    if (end > list) *end++ = ':';
+    size_t length = strlen(entry);
+    memmove(end, entry, length);
+    end += length;
+  }
+  *end = 0;
+}
+
 /* LD_PRELOAD and LD_LIBRARY_PATH go before what the task has, the others replace it. */
 static int set(spank_t sp, const char *name, const char *value) {
   char before[VALUE_BYTES], joined[2 * VALUE_BYTES];
@@ -344,6 +358,8 @@ static int set(spank_t sp, const char *name, const char *value) {
   if (!goes_before || !value_of(sp, name, before)) return spank_setenv(sp, name, value, 1);
   if (!strncmp(before, value, length) && (!before[length] || before[length] == ':'))
     return 0; /* srun in a job has it */
+  remove_simulated(before);
+  if (!*before) return spank_setenv(sp, name, value, 1);
   snprintf(joined, sizeof joined, "%s:%s", value, before);
   return spank_setenv(sp, name, joined, 1);
 }

@@ -17,6 +17,8 @@ from vgpud.v1alpha1.words import TENANT_MODE
 if TYPE_CHECKING:
     from vgpud.v1alpha1 import vgpud_pb2 as pb
 
+#: variables of the loader
+_SEARCHED = ("LD_PRELOAD", "LD_LIBRARY_PATH")
 #: characters at which the loader splits LD_PRELOAD
 _SEPARATORS = " :\t\n"
 
@@ -26,6 +28,8 @@ def preload(libraries: Sequence[Path], old_preload: str) -> str:
     for path in libraries:
         if any(c in str(path) for c in _SEPARATORS):
             text = f"cannot preload {str(path)!r}: the loader splits LD_PRELOAD at blanks and colons"
+            if simulated.is_cuda_library(str(path)):
+                raise VgpudError(f"{text}; install vgpud in a folder without them", ExitCode.ENGINE)
             raise VgpudError(f"{text}; set XDG_CACHE_HOME to a path without them", ExitCode.ENGINE)
     return ":".join([*map(str, libraries), *_foreign(old_preload)])
 
@@ -38,10 +42,19 @@ def _foreign(old_preload: str) -> list[str]:
 
 def remove_shim(old_environment: Mapping[str, str]) -> dict[str, str]:
     """The environment without the shim and the slice of an outer `vgpu run`."""
-    made = {name: value for name, value in old_environment.items() if name not in ("LD_PRELOAD", "VGPU_SOCKET")}
-    if others := _foreign(old_environment.get("LD_PRELOAD", "")):
-        made["LD_PRELOAD"] = ":".join(others)
-    return made
+    made = {name: value for name, value in old_environment.items() if name not in (*_SEARCHED, "VGPU_SOCKET")}
+    return made | _foreign_places(old_environment)
+
+
+def _foreign_places(old_environment: Mapping[str, str]) -> dict[str, str]:
+    """LD_PRELOAD and LD_LIBRARY_PATH without shims and without the simulated device, where something is left."""
+    entries = old_environment.get("LD_LIBRARY_PATH", "").split(":")
+    others = [entry for entry in entries if not (entry and simulated.is_in_search_path(entry))]
+    made = {
+        "LD_PRELOAD": ":".join(_foreign(old_environment.get("LD_PRELOAD", ""))),
+        "LD_LIBRARY_PATH": ":".join(others),
+    }
+    return {name: value for name, value in made.items() if value}
 
 
 def preload_simulated(old_environment: Mapping[str, str]) -> dict[str, str]:
@@ -120,7 +133,8 @@ def for_slice(old_environment: Mapping[str, str], node: pb.Node, item: pb.Slice,
     found = real_drivers(old_environment, (node.driver, node.nvml), is_simulated)
     sim_dir = node.sim_dir or old_environment.get("VGPU_SIM_DIR") or f"{node.runtime_dir}/sim" if is_simulated else ""
     mode = TENANT_MODE.to_word(node.mode)
-    made = dict(old_environment) | variables(old_environment, found, item.attach_socket, mode, sim_dir)
+    before = dict(old_environment) if is_simulated else remove_shim(old_environment)
+    made = before | variables(before, found, item.attach_socket, mode, sim_dir)
     made.pop("CUDA_VISIBLE_DEVICES", None)
     return made
 

@@ -28,6 +28,11 @@ def nvrtc_folder(driver: Path) -> Path:
     return driver.parent / FOLDER / NVRTC
 
 
+def is_in_search_path(entry: str) -> bool:
+    """Whether an entry of LD_LIBRARY_PATH is a folder of the simulated device, of whichever release."""
+    return FOLDER in Path(entry).parts or (Path(entry) / FOLDER).is_dir()
+
+
 def is_cuda_library(entry: str) -> bool:
     """Whether an entry of LD_PRELOAD is one of them, of whichever release."""
     return Path(entry).parent.name == FOLDER

@@ -53,7 +53,7 @@ class ContextSize:
 
 
 _A100_BYTES = 1409 * _MIB, 1429 * _MIB, 1449 * _MIB
-_A100_SOURCE = "the median of measured less reserved in 90 trainings of GPUMemNet on an A100 of 40 GB"
+_A100_SOURCE = "the median of measured less reserved in 40 trainings of GPUMemNet on an A100 of 40 GB"
 #: model of GPU, beginning of PyTorch's version ("": any) -> what was measured; the first that fits counts
 _MEASURED: tuple[tuple[str, str, ContextSize], ...] = (
     ("a100-40g", "", ContextSize(*_A100_BYTES, source=_A100_SOURCE)),

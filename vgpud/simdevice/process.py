@@ -90,6 +90,7 @@ class SimulatedDevice:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=complaints,
+            start_new_session=True,  # Ctrl-C is for the program; the device ends with its standard input
         )
 
     def _wait_ready(self, process: subprocess.Popen[bytes]) -> None:

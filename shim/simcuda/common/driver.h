@@ -16,7 +16,11 @@ struct sc_driver {
 #undef SC_ENTRY
 };
 
-/* NULL: there is no libcuda.so.1, or it is too old to have one of the names; said once on standard error. */
+/* An entry point of the simulated driver alone (simgpu/process/values.h), by cuGetProcAddress. */
+#define SC_SIMULATED_ENTRY "vgpuSimulatedZeroReads"
+
+/* NULL: there is no libcuda.so.1, it is too old to have one of the names, or it is a real device's, on which these
+ * libraries would compute nothing without a word; said once on standard error. */
 const struct sc_driver *sc_driver(void);
 
 #endif

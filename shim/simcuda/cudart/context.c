@@ -5,8 +5,6 @@
 #include "simcuda/cudart/runtime.h"
 #include <pthread.h>
 
-#define SC_ZERO_READS "vgpuSimulatedZeroReads" /* simgpu/process/values.h */
-
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static cudaError_t start_error = cudaErrorInsufficientDriver;
 static CUcontext primaries[SC_DEVICES_MAX]; /* retained ones */
@@ -20,7 +18,7 @@ static void start(void) {
   if (driver == NULL) return;
   start_error = (cudaError_t)driver->cuInit(0);
   if (start_error != cudaSuccess) return;
-  driver->cuGetProcAddress_v2(SC_ZERO_READS, (void **)&ask_for_zeros, CUDA_VERSION, 0, &status);
+  driver->cuGetProcAddress_v2(SC_SIMULATED_ENTRY, (void **)&ask_for_zeros, CUDA_VERSION, 0, &status);
   if (ask_for_zeros != NULL) ask_for_zeros();
 }
 

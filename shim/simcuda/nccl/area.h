@@ -48,7 +48,8 @@ struct sc_area {
   uint32_t rank_count;
   uint32_t bell; /* futex */
   uint32_t reserved;
-  uint64_t group;         /* of its meetings on the devices */
+  uint64_t group;         /* of its meetings on the devices; by chance, as the unique id is seen by all users */
+  uint8_t secret[16];     /* what communicators that are made of this one are named by; known to its ranks alone */
   uint64_t bytes;         /* of the whole file */
   uint64_t channel_bytes; /* of the data of one channel */
   struct sc_rank ranks[SC_NCCL_RANKS_MAX];

@@ -126,11 +126,11 @@ ncclResult_t sc_comm_connect(struct ncclComm *comm, const struct sc_token *token
   driver->cuCtxSetCurrent(comm->context); /* the thread is a new one */
   uint64_t asked_bytes = choose_compute_bytes();
   uint64_t channel_bytes = 2 * (asked_bytes > COMPUTE_BYTES_MIN ? asked_bytes : COMPUTE_BYTES_MIN);
-  comm->token = *token;
   ncclResult_t result = sc_rendezvous(token, comm->rank, comm->rank_count, channel_bytes, &comm->area, &comm->fd);
   if (result == ncclSuccess) {
     comm->compute_bytes = asked_bytes < comm->area->channel_bytes / 2 ? asked_bytes : comm->area->channel_bytes / 2;
     comm->link_bytes_per_ns = sc_find_link(comm->device);
+    memcpy(&comm->token, comm->area->secret, sizeof comm->token); /* for those that are made of it */
     result = introduce(comm, driver);
     if (result == ncclSuccess) result = refuse_duplicates(comm);
     if (result == ncclSuccess) {

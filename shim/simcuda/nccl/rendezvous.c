@@ -142,7 +142,7 @@ static int receive_file(int connection) {
 /* ---- rank 0 ---- */
 
 /* A file of zeros with its header written, or -errno. */
-static int make_file(const struct sc_token *token, uint32_t rank_count, uint64_t channel_bytes) {
+static int make_file(uint32_t rank_count, uint64_t channel_bytes) {
   int fd = vg_prim_memfd("vgpu-nccl", false);
   uint64_t bytes = sc_area_bytes(rank_count, channel_bytes);
   if (fd < 0) return fd;
@@ -155,7 +155,11 @@ static int make_file(const struct sc_token *token, uint32_t rank_count, uint64_t
     return rc;
   }
   struct sc_area *area = mapped;
-  memcpy(&area->group, token, sizeof area->group);
+  if (sc_area_random(&area->group, sizeof area->group) != 0 || sc_area_random(area->secret, sizeof area->secret) != 0) {
+    munmap(mapped, sizeof(struct sc_area));
+    close(fd);
+    return -EIO;
+  }
   area->group |= 1; /* 0 is none */
   area->magic = SC_NCCL_AREA_MAGIC;
   area->rank_count = rank_count;
@@ -195,7 +199,7 @@ static ncclResult_t serve_all(int listener, int fd, uint32_t rank_count, uint64_
 
 static ncclResult_t lead(const struct sc_token *token, uint32_t rank_count, uint64_t channel_bytes,
                          uint64_t deadline_ns, int *ret_fd) {
-  int fd = make_file(token, rank_count, channel_bytes);
+  int fd = make_file(rank_count, channel_bytes);
   if (fd < 0) return sc_nccl_fail(ncclSystemError, "no shared memory for %u ranks: error %d", rank_count, -fd);
   *ret_fd = fd;
   if (rank_count == 1) return ncclSuccess;

@@ -65,9 +65,14 @@ char *sc_nvrtc_find_kernels(const char *source, const char **ret_strange) {
   *ret_strange = NULL;
   if (text == NULL) return NULL;
   blank_comments(text);
-  for (const char *at = text; (at = strstr(at, MARK)) != NULL; at += sizeof MARK - 1) count++;
-  /* A name is shorter than the source, and none is longer than its part of it. */
-  char *made = malloc(sizeof HEAD + count * (sizeof ENTRY + sizeof REST) + strlen(source));
+  size_t name_bytes = 0;
+  for (const char *at = text; (at = strstr(at, MARK)) != NULL; at += sizeof MARK - 1) {
+    size_t length = 0;
+    find_name(at + sizeof MARK - 1, &length);
+    name_bytes += length; /* several marks may find the same name */
+    count++;
+  }
+  char *made = malloc(sizeof HEAD + count * (sizeof ENTRY + sizeof REST) + name_bytes);
   if (made == NULL) {
     free(text);
     return NULL;

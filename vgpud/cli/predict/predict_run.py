@@ -141,7 +141,7 @@ def _peaks(folder: Path) -> Iterator[TorchPeak]:
             found = json.loads(file.read_text())
             sizes = ("allocated_bytes", "reserved_bytes", "workspace_bytes", "workspace_bytes_most")
             yield TorchPeak(*(int(found[size]) for size in sizes))
-        except (ValueError, KeyError, TypeError):
+        except (OSError, OverflowError, ValueError, KeyError, TypeError):
             continue
 
 

@@ -262,7 +262,9 @@ def _run_in_slice(gpus_milli: int, mem_bytes: int | None, command: Sequence[str]
     with tempfile.TemporaryDirectory(prefix="vgpu-") as made, OwnSystem(Path(made) / "own", {"devices": "1"}) as system:
         mask = child_process.block_signals()
         environment = {**os.environ, "VGPU_HOST": system.host, "VGPU_SIM_DIR": str(system.sim_dir)}
-        words = [sys.executable, "-m", "vgpud.cli.main", "run", *amounts, "--", *command]
+        # not -m: modules of the current directory would come before Python's own
+        entry = "import sys; del sys.path[0]; from vgpud.cli.main import main; main()"
+        words = [sys.executable, "-c", entry, "run", *amounts, "--", *command]
         return child_process.wait_child(child_process.start_child(words, environment, mask))
 
 
