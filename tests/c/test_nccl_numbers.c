@@ -74,6 +74,12 @@ static void test_kernels_of_a_source(void) {
   expect_kernels("extern \"C\" void host(); __global__ void mangled() {}", NULL);
   expect_kernels("void host() {}", NULL);
   expect_kernels("", NULL);
+  char many[4096]; /* marks that all find the one name, which is long */
+  memset(many, 0, sizeof many);
+  for (int i = 0; i < 200; i++) strcat(many, "__global__ ");
+  memset(many + strlen(many), 'n', 1500);
+  strcat(many, "(");
+  expect_kernels(many, NULL);
   expect_kernels("/* no end", NULL);
   expect_kernels("/*/", NULL);
   expect_kernels("extern \"C\" __global__", NULL);

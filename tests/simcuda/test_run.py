@@ -74,11 +74,33 @@ def test_a_slice_of_a_simulated_device_has_them_behind_the_hook(tmp_path: Path) 
 def test_a_slice_of_a_real_device_never_has_them(tmp_path: Path) -> None:
     """Nor from the environment of a program in a slice of a simulated one, of this or another release."""
     outer = ":".join(["/old/sim/SIMULATED/libcudart.so.12", *OURS, "/x/other.so"])
-    for before in ({}, {"LD_PRELOAD": outer}):
+    sim_run = environment.preload_simulated({"LD_LIBRARY_PATH": f"/opt/cuda/lib:{DRIVER.parent}"})
+    for before in ({}, {"LD_PRELOAD": outer}, sim_run):
         made = environment.for_slice(before, NODE, ITEM, is_simulated=False)
         assert "SIMULATED" not in "".join(made.values())
         assert made["LD_PRELOAD"].split(":")[0] == f"{tmp_path}/libvgpu.so"
     assert environment.remove_shim({"LD_PRELOAD": outer}) == {"LD_PRELOAD": "/x/other.so"}
+    assert environment.remove_shim(sim_run) == {"LD_LIBRARY_PATH": "/opt/cuda/lib"}
+
+
+#: a driver that has every name and no entry point of the simulated one
+REAL_DRIVER = """
+#define X(name) int name(void) { return 500; }
+#include "simcuda/common/driver_names.h"
+SC_DRIVER_NAMES(X)
+"""
+COUNT_DEVICES = "import ctypes; print(ctypes.CDLL('libcudart.so.13').cudaGetDeviceCount(ctypes.byref(ctypes.c_int())))"
+
+
+def test_the_libraries_refuse_a_real_driver(tmp_path: Path) -> None:
+    """There they would compute nothing without a word, while the program's own kernels run."""
+    stub = tmp_path / "libcuda.so.1"
+    command = ["gcc", "-x", "c", "-shared", "-fPIC", "-iquote", str(ROOT / "shim"), "-Wl,-soname,libcuda.so.1"]
+    subprocess.run([*command, "-o", str(stub), "-"], input=REAL_DRIVER, text=True, check=True)
+    env = {"LD_PRELOAD": f"{stub}:{DRIVER.parent / simulated.FOLDER / 'libcudart.so.13'}"}
+    done = subprocess.run([sys.executable, "-c", COUNT_DEVICES], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout == "35\n", "cudaErrorInsufficientDriver"
+    assert done.stderr == "vgpu: the SIMULATED CUDA libraries compute nothing: they do not run on a real driver\n"
 
 
 def test_containers_have_them_in_their_tree_on_a_simulated_device_alone(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_syntax(script: Path) -> None:
 def test_a_job_from_prolog_to_epilog(site: Site) -> None:
     site.run("prolog.sh")
     assert site.calls("helper") == ["vgpu-slurm begin job=12 uid=1000 gpus=0 shards=600"]
-    task = site.run("task_prolog.sh", LD_PRELOAD="/x/libother.so")
+    task = site.run("task_prolog.sh", LD_PRELOAD="/sim/SIMULATED/libcudart.so.13:/x/libother.so")
     assert task.stdout.splitlines() == [
         "export LD_PRELOAD=/c/libvgpu.so:/c/libvgpu-ml.so:/x/libother.so",
         "export VGPU_SOCKET=/run/s",
