@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from vgpud.errors import ExitCode
 from vgpud.predict import hardware
-from vgpud.predict.graph import GraphError
+from vgpud.predict.graph import GraphError, label
 
 _MIB = 1 << 20
 #: kernels and copies take such a part of their time: short, but not so short that a program measures no time at all
@@ -63,9 +63,14 @@ _MEASURED: tuple[tuple[str, str, ContextSize], ...] = (
 
 def find_device(name: str) -> DryDevice:
     """As a user or NVML writes it. Raises GraphError."""
-    found = DEVICES.get(hardware.find_gpu(name).name)
+    try:
+        found = DEVICES.get(hardware.find_gpu(name).name)
+    except GraphError:
+        found = None
     if found is None:
-        text = f"a dry run on {name} is not possible: its memory and architecture are not in the table of devices"
+        text = (
+            f"a dry run on {label(name)} is not possible: its memory and architecture are not in the table of devices"
+        )
         raise GraphError(f"{text}; name one of {', '.join(DEVICES)} with --gpu", ExitCode.NOT_FOUND)
     return found
 

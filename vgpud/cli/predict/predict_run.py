@@ -38,7 +38,10 @@ _CONVOLUTION = "simcuda_convolution"
 )
 @click.option("--gpu", default="h200", metavar="NAME", help="Device: h200, h100, a100, a100-40g, l40s, rtx-4090, t4.")
 @click.option(
-    "--steps", type=Whole(1, _STEPS_MAX), metavar="N", help="Steps that COMMAND makes: the time of one is shown."
+    "--steps",
+    type=Whole(1, _STEPS_MAX),
+    metavar="N",
+    help="Steps that COMMAND makes until it ends: the time of one is shown.",
 )
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND [ARG]...")
 @pass_settings

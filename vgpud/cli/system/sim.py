@@ -223,7 +223,8 @@ def _show(settings: Settings, folder: Path) -> None:
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND [ARG]...")
 @pass_settings
 def run(settings: Settings, folder: Path, gpus: int | None, mem: int | None, command: tuple[str, ...]) -> int:
-    """Run COMMAND directly on the simulated devices: without a slice, a hook or a daemon. Programs of CUDA's shared
+    """Run COMMAND directly on the simulated devices: without a slice, a hook or a daemon; with --gpus in a slice of a
+    device of its own. Programs of CUDA's shared
     runtime, as PyTorch, find libraries of vgpud's own there in place of NVIDIA's.
 
     \b
