@@ -224,8 +224,8 @@ def _show(settings: Settings, folder: Path) -> None:
 @pass_settings
 def run(settings: Settings, folder: Path, gpus: int | None, mem: int | None, command: tuple[str, ...]) -> int:
     """Run COMMAND directly on the simulated devices: without a slice, a hook or a daemon; with --gpus in a slice of a
-    device of its own. Programs of CUDA's shared
-    runtime, as PyTorch, find libraries of vgpud's own there in place of NVIDIA's.
+    device of its own. Programs of CUDA's shared runtime, as PyTorch, find libraries of vgpud's own there in place of
+    NVIDIA's.
 
     \b
     Variables of the simulated driver, also in a slice:
