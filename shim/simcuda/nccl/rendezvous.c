@@ -169,10 +169,12 @@ static int make_file(uint32_t rank_count, uint64_t channel_bytes) {
   return fd;
 }
 
+#define GREETING_NS (2 * VG_NS_PER_S) /* a rank sends its greeting at once: a silent connection holds up no other */
+
 /* Serves one connection; whether a rank has the file now. */
-static bool serve(int connection, int fd, uint32_t rank_count, uint64_t deadline_ns, bool *served) {
+static bool serve(int connection, int fd, uint32_t rank_count, bool *served) {
   struct greeting greeting;
-  if (!is_same_user(connection) || !is_readable(connection, deadline_ns)) return false;
+  if (!is_same_user(connection) || !is_readable(connection, vg_prim_now_ns() + GREETING_NS)) return false;
   if (recv(connection, &greeting, sizeof greeting, 0) != sizeof greeting || greeting.magic != SC_NCCL_AREA_MAGIC)
     return false;
   if (greeting.rank_count != rank_count || greeting.rank == 0 || greeting.rank >= rank_count) return false;
@@ -190,8 +192,9 @@ static ncclResult_t serve_all(int listener, int fd, uint32_t rank_count, uint64_
       return sc_nccl_fail(ncclSystemError, "rank %u of %u has not come in time: %u have", rank, rank_count, count);
     }
     int connection = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-    if (connection < 0) continue;
-    count += serve(connection, fd, rank_count, deadline_ns, served);
+    if (connection < 0 && (errno == EINTR || errno == ECONNABORTED)) continue;
+    if (connection < 0) return sc_nccl_fail(ncclSystemError, "rank 0 cannot accept a rank: %s", strerror(errno));
+    count += serve(connection, fd, rank_count, served);
     close(connection);
   }
   return ncclSuccess;
