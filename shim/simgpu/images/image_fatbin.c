@@ -89,7 +89,7 @@ static int read_entry(struct sim_image *image, const struct fatbin_entry *entry,
 }
 
 /* The same kernel may have other limits in code for other devices, and the first that is read counts: fits reads the
- * code for this device, !fits all the rest. */
+ * code for the usual device (SIM_IMAGE_ARCHITECTURE, also where another one is simulated), !fits all the rest. */
 static int read_entries(struct sim_image *image, const uint8_t *at, const uint8_t *end, int depth, bool fits) {
   while ((size_t)(end - at) >= sizeof(struct fatbin_entry)) {
     struct fatbin_entry entry;

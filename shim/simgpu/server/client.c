@@ -131,8 +131,8 @@ static int charge(struct process *process, struct device *device, uint64_t bytes
   process->used_bytes[device->index] += bytes;
   report_crowd(device);
   if (device->used_bytes <= device->most_bytes) return 0;
-  queue_take(process); /* what it has launched before counts */
-  device->most_bytes = device->used_bytes;
+  device->most_bytes = device->used_bytes; /* before the process may end below, and give all back */
+  queue_take(process);                     /* what it has launched before counts */
   device->most_launches = device->launches;
   return process->dead ? -EPROTO : 0;
 }
