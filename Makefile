@@ -2,7 +2,7 @@
 VENV ?= .venv
 PY := $(VENV)/bin/python
 C_FILES := cuda_hook.c $(shell find shim tests benchmarks integrations -name '*.[ch]' -not -path 'shim/gen/*' -not -path 'shim/pyabi/*' 2>/dev/null)
-NATIVE_FILES := $(shell find shim -name '*.[chS]' -o -name '*.map' -o -name '*.def' -o -name '*.txt' -o -name '*.py' 2>/dev/null) cuda_hook.c
+NATIVE_FILES := $(shell find shim -name '*.[chS]' -o -name '*.map' -o -name '*.def' -o -name '*.txt' -o -name '*.model' -o -name '*.py' 2>/dev/null) cuda_hook.c
 NATIVE := vgpud/lib/.built
 # what a contributor runs at each change: without devices, engines and torch, whose tests wait or compute
 QUICK := $(addprefix tests/,cli core libraries oci predict rules simulate tools userfiles test_docs.py test_scheduling.py)
