@@ -23,25 +23,19 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import harness, results
+from benchmarks.pytorch.interpreter import CANNOT, find_python
 from benchmarks.table import Figure, at_least, at_most, below_bound, format_figures
 from vgpud.libraries.environment import preload_simulated
 from vgpud.predict import dry_device
 from vgpud.predict.dry_run import Counts, DryRun, Range, TorchPeak
 from vgpud.simdevice.process import SimulatedDevice
 
-CANNOT = 3
 PACKAGES = ("torch", "torchvision", "timm", "transformers")
 PROGRAM = Path(__file__).with_name("convolution_rows.py")
 DATA = harness.ROOT / "benchmarks" / "data" / "gpumemnet"
 OTHERS = {"FakeTensor": "faketensor_mib", "Horus": "horus_mib"}
 OVER_PERCENT, HELD_PERCENT = 3.0, 90.0
 MIB = 1 << 20
-
-
-def missing_packages(python: str) -> list[str]:
-    """What the interpreter has not."""
-    words = f"import importlib.util as u; print(*[p for p in {PACKAGES!r} if u.find_spec(p) is None])"
-    return subprocess.run([python, "-c", words], capture_output=True, text=True, check=True).stdout.split()
 
 
 def read_rows() -> list[dict[str, Any]]:
@@ -117,10 +111,8 @@ def main() -> int:
     args = made.parse_args()
     if args.real:
         made.error("what a real device takes is measured by python -m benchmarks.qualify")
-    python = os.environ.get("VGPU_TORCH_PYTHON", "")
-    missing = missing_packages(python) if python else []
-    if missing or not python:
-        print(f"cannot measure: no {', '.join(missing)}" if missing else "cannot measure: VGPU_TORCH_PYTHON is not set")
+    python = find_python(PACKAGES)
+    if not python:
         return CANNOT
     device = dry_device.find_device("a100-40g")
     rows = read_rows()

@@ -14,11 +14,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks import harness, results
+from benchmarks.pytorch.interpreter import CANNOT, find_python
 from benchmarks.start_together import environment
 from benchmarks.table import Figure, at_most, format_figures
-from vgpud.libraries.environment import preload_simulated, remove_shim
+from vgpud.libraries.environment import preload_simulated
 
-CANNOT = 3
 GOAL_RATIO = 1.02
 CALLS = 2000  # of a sample: some milliseconds, shorter than a scheduler's turn
 SHARES = {"uncapped": ("0.5", ""), "capped": ("0.9", "0.9")}
@@ -51,17 +51,11 @@ class Program:
         self._process.communicate()
 
 
-def has_torch(python: str) -> bool:
-    """Whether the interpreter has PyTorch at all; imported where there is a device."""
-    words = "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)"
-    return subprocess.run([python, "-c", words], check=False).returncode == 0
-
-
 def sample(python: str, shares: tuple[str, str], pairs: int) -> tuple[list[dict[str, float]], str]:
     """The pairs, and the device's name."""
     with harness.system(harness.one_device()) as own:
         hooked = environment(own, *shares)
-        unhooked = preload_simulated(remove_shim(hooked))
+        unhooked = preload_simulated(hooked)
         hooked["LD_PRELOAD"] += f":{unhooked['LD_PRELOAD']}"  # environment() leaves the CUDA libraries out
         programs = {"hooked": Program(python, hooked), "unhooked": Program(python, unhooked)}
         try:
@@ -79,9 +73,8 @@ def main() -> int:
     args = made.parse_args()
     if args.real:
         made.error("a real device's launches are measured by python -m benchmarks.qualify")
-    python = os.environ.get("VGPU_TORCH_PYTHON", "")
-    if not python or not has_torch(python):
-        print("cannot measure: VGPU_TORCH_PYTHON names no interpreter with PyTorch")
+    python = find_python()
+    if not python:
         return CANNOT
     figures, raw, device = [], {}, ""
     for name, shares in SHARES.items():

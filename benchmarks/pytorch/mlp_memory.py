@@ -23,7 +23,7 @@ from typing import Any
 
 from benchmarks import harness, results
 from benchmarks.predict import gpumemnet_data
-from benchmarks.pytorch.launch import CANNOT, has_torch
+from benchmarks.pytorch.interpreter import CANNOT, find_python
 from benchmarks.table import Figure, at_least, at_most, format_figures
 
 PROGRAM = Path(__file__).with_name("mlp_rows.py")
@@ -98,9 +98,8 @@ def main() -> int:
     args = made.parse_args()
     if args.real:
         made.error("this benchmark needs no device")
-    python = os.environ.get("VGPU_TORCH_PYTHON", "")
-    if not python or not has_torch(python):
-        print("cannot measure: VGPU_TORCH_PYTHON names no interpreter with PyTorch")
+    python = find_python()
+    if not python:
         return CANNOT
     drawn = random.Random(args.seed).sample(read_rows(), args.fit_rows + args.rows)
     reserved = measure_reserved(python, drawn)

@@ -109,7 +109,7 @@ static const unsigned grid[3] = {10, 2, 1}, block[3] = {32, 16, 1};
 static double count(const char *rule, const char *name, void **params) {
   char text[100];
   struct sim_amount amount;
-  struct sim_shape shape = {grid, block, params};
+  struct sim_shape shape = {grid, block, params, 0};
   snprintf(text, sizeof text, "%s", rule);
   CHECK(sim_amount_read(text, &amount));
   return sim_amount_of_launch(&amount, sim_amount_of_name(&amount, name), &shape);

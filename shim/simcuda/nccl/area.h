@@ -21,7 +21,6 @@ struct sc_rank {
   uint32_t pci;     /* its device as NCCL writes it: domain, bus, device, function in hexadecimal digits */
   uint64_t process; /* a number of its process, by chance */
   uint64_t done;    /* collectives that it needs nothing of any more */
-  uint64_t compute_bytes;
   uint8_t uuid[16]; /* of its device */
 };
 
@@ -52,6 +51,7 @@ struct sc_area {
   uint8_t secret[16];     /* what communicators that are made of this one are named by; known to its ranks alone */
   uint64_t bytes;         /* of the whole file */
   uint64_t channel_bytes; /* of the data of one channel */
+  uint64_t compute_bytes; /* of more a rank gives to an operation nothing is moved: rank 0's setting, for all alike */
   struct sc_rank ranks[SC_NCCL_RANKS_MAX];
   struct sc_channel collective[SC_NCCL_RANKS_MAX];               /* by writer: all others read */
   struct sc_channel pairs[SC_NCCL_RANKS_MAX][SC_NCCL_RANKS_MAX]; /* from a rank to another */

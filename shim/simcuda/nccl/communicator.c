@@ -17,7 +17,6 @@
 #define COMM_MAGIC 0x4d4d4f43u
 #define COMPUTE_BYTES (256ull << 10) /* more takes the host longer than a step of a training may */
 #define COMPUTE_BYTES_MAX (1ull << 30)
-#define COMPUTE_BYTES_MIN (1ull << 12)
 #define ABORT_WAIT_NS (5 * VG_NS_PER_S)
 #define INTRODUCTION_NS (60 * VG_NS_PER_S)
 
@@ -124,11 +123,9 @@ static ncclResult_t refuse_duplicates(const struct ncclComm *comm) {
 ncclResult_t sc_comm_connect(struct ncclComm *comm, const struct sc_token *token) {
   const struct sc_driver *driver = sc_driver();
   driver->cuCtxSetCurrent(comm->context); /* the thread is a new one */
-  uint64_t asked_bytes = choose_compute_bytes();
-  uint64_t channel_bytes = 2 * (asked_bytes > COMPUTE_BYTES_MIN ? asked_bytes : COMPUTE_BYTES_MIN);
-  ncclResult_t result = sc_rendezvous(token, comm->rank, comm->rank_count, channel_bytes, &comm->area, &comm->fd);
+  ncclResult_t result =
+      sc_rendezvous(token, comm->rank, comm->rank_count, choose_compute_bytes(), &comm->area, &comm->fd);
   if (result == ncclSuccess) {
-    comm->compute_bytes = asked_bytes < comm->area->channel_bytes / 2 ? asked_bytes : comm->area->channel_bytes / 2;
     comm->link_bytes_per_ns = sc_find_link(comm->device);
     memcpy(&comm->token, comm->area->secret, sizeof comm->token); /* for those that are made of it */
     result = introduce(comm, driver);

@@ -33,7 +33,6 @@ struct ncclComm {
   uint32_t children; /* communicators made of it, by all ranks alike */
   CUcontext context;
   CUdevice device;
-  uint64_t compute_bytes; /* what more bytes a rank gives to an operation are not moved */
   double link_bytes_per_ns;
   uint64_t collectives;                 /* begun */
   uint64_t captured;                    /* recorded into graphs */

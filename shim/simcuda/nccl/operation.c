@@ -53,7 +53,7 @@ uint64_t sc_recv_bytes(const struct sc_operation *operation) {
 }
 
 static bool is_moved(const struct sc_operation *operation) {
-  return largest_bytes(operation) <= operation->comm->compute_bytes;
+  return largest_bytes(operation) <= operation->comm->area->compute_bytes;
 }
 
 void sc_tell_unmoved(const struct sc_operation *operation) {
@@ -62,7 +62,7 @@ void sc_tell_unmoved(const struct sc_operation *operation) {
   fprintf(stderr,
           "vgpu: SIMULATED NCCL: operations of more than %llu bytes of a rank move nothing, and leave their results as "
           "they are (VGPU_SIM_NCCL_COMPUTE_BYTES)\n",
-          (unsigned long long)operation->comm->compute_bytes);
+          (unsigned long long)operation->comm->area->compute_bytes);
 }
 
 uint64_t sc_moved_send_bytes(const struct sc_operation *operation) {

@@ -141,8 +141,11 @@ static int receive_file(int connection) {
 
 /* ---- rank 0 ---- */
 
+#define COMPUTE_BYTES_MIN (1ull << 12) /* for which a channel has space at least */
+
 /* A file of zeros with its header written, or -errno. */
-static int make_file(uint32_t rank_count, uint64_t channel_bytes) {
+static int make_file(uint32_t rank_count, uint64_t compute_bytes) {
+  uint64_t channel_bytes = 2 * (compute_bytes > COMPUTE_BYTES_MIN ? compute_bytes : COMPUTE_BYTES_MIN);
   int fd = vg_prim_memfd("vgpu-nccl", false);
   uint64_t bytes = sc_area_bytes(rank_count, channel_bytes);
   if (fd < 0) return fd;
@@ -165,6 +168,7 @@ static int make_file(uint32_t rank_count, uint64_t channel_bytes) {
   area->rank_count = rank_count;
   area->bytes = bytes;
   area->channel_bytes = channel_bytes;
+  area->compute_bytes = compute_bytes;
   munmap(mapped, sizeof(struct sc_area));
   return fd;
 }
@@ -200,9 +204,9 @@ static ncclResult_t serve_all(int listener, int fd, uint32_t rank_count, uint64_
   return ncclSuccess;
 }
 
-static ncclResult_t lead(const struct sc_token *token, uint32_t rank_count, uint64_t channel_bytes,
+static ncclResult_t lead(const struct sc_token *token, uint32_t rank_count, uint64_t compute_bytes,
                          uint64_t deadline_ns, int *ret_fd) {
-  int fd = make_file(rank_count, channel_bytes);
+  int fd = make_file(rank_count, compute_bytes);
   if (fd < 0) return sc_nccl_fail(ncclSystemError, "no shared memory for %u ranks: error %d", rank_count, -fd);
   *ret_fd = fd;
   if (rank_count == 1) return ncclSuccess;
@@ -262,10 +266,10 @@ static uint64_t choose_deadline(void) {
   return vg_prim_now_ns() + (seconds > 0 && seconds < 1000000 ? seconds : WAIT_S) * VG_NS_PER_S;
 }
 
-ncclResult_t sc_rendezvous(const struct sc_token *token, uint32_t rank, uint32_t rank_count, uint64_t channel_bytes,
+ncclResult_t sc_rendezvous(const struct sc_token *token, uint32_t rank, uint32_t rank_count, uint64_t compute_bytes,
                            struct sc_area **ret_area, int *ret_fd) {
   uint64_t deadline_ns = choose_deadline();
-  ncclResult_t result = rank == 0 ? lead(token, rank_count, channel_bytes, deadline_ns, ret_fd)
+  ncclResult_t result = rank == 0 ? lead(token, rank_count, compute_bytes, deadline_ns, ret_fd)
                                   : follow(token, rank, rank_count, deadline_ns, ret_fd);
   if (result != ncclSuccess) return result;
   int rc = sc_area_map(*ret_fd, rank, ret_area);

@@ -18,9 +18,9 @@ ncclResult_t sc_token_make(struct sc_token *ret_token);
 /* That of a communicator that is made of another one: all ranks that know both numbers make the same. */
 struct sc_token sc_token_derive(const struct sc_token *token, uint64_t number);
 
-/* Waits until all ranks have come; then the area is mapped, and *ret_fd is its file. Any thread; the ranks of a process
- * come by different threads. */
-ncclResult_t sc_rendezvous(const struct sc_token *token, uint32_t rank, uint32_t rank_count, uint64_t channel_bytes,
+/* compute_bytes: of rank 0, for the area. Waits until all ranks have come; then the area is mapped, and *ret_fd is its
+ * file. Any thread; the ranks of a process come by different threads. */
+ncclResult_t sc_rendezvous(const struct sc_token *token, uint32_t rank, uint32_t rank_count, uint64_t compute_bytes,
                            struct sc_area **ret_area, int *ret_fd);
 
 #endif

@@ -68,7 +68,8 @@ double sim_amount_of_name(const struct sim_amount *amount, const char *kernel_na
 }
 
 static const uint8_t *find_param(const struct sim_shape *shape, int arg) {
-  return shape->params != NULL ? shape->params[arg] : NULL;
+  if (shape->params == NULL || (shape->param_count != 0 && (uint32_t)arg >= shape->param_count)) return NULL;
+  return shape->params[arg];
 }
 
 static double read_param(const struct sim_amount_factor *factor, const struct sim_shape *shape) {

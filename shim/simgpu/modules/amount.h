@@ -31,7 +31,8 @@ struct sim_amount {
 
 struct sim_shape {
   const unsigned *grid, *block;
-  void **params; /* as the launch was given them; NULL: it was not */
+  void **params;        /* as the launch was given them; NULL: it was not */
+  uint32_t param_count; /* 0: the image does not list them, and the rule knows that they are there */
 };
 
 /* Reads the text behind the equals sign; it is changed. */

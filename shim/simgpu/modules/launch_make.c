@@ -76,7 +76,8 @@ CUresult sim_launch_make(CUfunction handle, const unsigned grid[3], const unsign
   launch.param_bytes = function->kernel.param_bytes;
   memcpy(launch.grid, grid, sizeof launch.grid);
   memcpy(launch.block, block, sizeof launch.block);
-  struct sim_shape shape = {launch.grid, launch.block, params};
+  uint32_t param_count = function->known_params ? function->kernel.param_count : 0;
+  struct sim_shape shape = {launch.grid, launch.block, params, param_count};
   launch.bytes = sim_amount_of_launch(&function->rule->bytes, function->name_bytes, &shape);
   launch.flops = sim_amount_of_launch(&function->rule->flops, function->name_flops, &shape);
   launch.unlisted_ns = read_unlisted_ns(function, params);
