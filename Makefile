@@ -7,11 +7,13 @@ NATIVE := vgpud/lib/.built
 # what a contributor runs at each change: without devices, engines and torch, whose tests wait or compute
 QUICK := $(addprefix tests/,cli core libraries oci predict rules simulate tools userfiles test_docs.py test_scheduling.py)
 QUICK += --ignore=tests/predict/test_torch.py --ignore=tests/predict/test_collect.py -m "not slow and not alone"
+# With TORCH=1 a test that needs PyTorch's build for CUDA downloads it, to $(VENV)/torch.
+TORCH_SETTING := $(if $(TORCH),VGPU_TEST_TORCH=1)
 # Tests start some thousand interpreters: each would compile all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-k8s demo-slurm demo-ray test test-k8s test-quick test-nightly test-c test-containers lint format gen gen-check bench bench-containers bench-sharing bench-hostile bench-scheduling bench-cluster bench-cluster-slurm bench-predict conformance clients-gpu qualify wheel deb clean
+.PHONY: help demo demo-k8s demo-slurm demo-ray test test-k8s test-torch test-quick test-nightly test-c test-containers lint format gen gen-check bench bench-containers bench-sharing bench-hostile bench-scheduling bench-cluster bench-cluster-slurm bench-predict conformance clients-gpu qualify wheel deb clean
 .SUFFIXES:
 .NOTPARALLEL:
 
@@ -30,8 +32,8 @@ demo-ray: $(VENV)/.test $(NATIVE) ## actors of a real Ray cluster on this machin
 demo: $(VENV)/.demo $(NATIVE) ## two training programs share one device (DEMO=--sim: simulated even where a GPU is)
 	@$(PY) -m vgpud.cli.main demo $(DEMO)
 
-test: $(VENV)/.test $(NATIVE) ## all tests that this machine can run (PYTEST="-k gate" picks some)
-	@$(PY) -m pytest -n auto $(PYTEST)
+test: $(VENV)/.test $(NATIVE) ## all tests that this machine can run (PYTEST="-k gate" picks some, TORCH=1 gets 0.5 GB of PyTorch)
+	@$(TORCH_SETTING) $(PY) -m pytest -n auto $(PYTEST)
 
 test-quick: $(VENV)/.test $(NATIVE) ## the tests of decisions, documents, rules and the command line: under 3 minutes on two processors
 	@$(PY) -m pytest -n auto $(QUICK) $(PYTEST)
@@ -41,6 +43,9 @@ test-nightly: $(VENV)/.test $(NATIVE) ## all tests, and all random input that th
 
 test-c: $(VENV)/.test ## the C unit tests, under ASan + UBSan and under TSan
 	@$(PY) -m pytest tests/test_c.py
+
+test-torch: $(VENV)/.test $(NATIVE) ## PyTorch on the simulated device: downloads 0.5 GB, once, or takes VGPU_TORCH_PYTHON
+	@VGPU_TEST_TORCH=1 $(PY) -m pytest -n auto tests/pytorch $(PYTEST)
 
 test-containers: $(VENV)/.test $(NATIVE) ## the tests on docker, podman and containerd alone (root; they start the engines themselves)
 	@$(PY) -m pytest tests/containers $(PYTEST)

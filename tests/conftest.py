@@ -20,8 +20,8 @@ ROOT = Path(__file__).resolve().parent.parent
 LIB = ROOT / "vgpud" / "lib"
 #: of a test that is marked alone
 TRIES = 3
-#: what names something outside for tests: another Slurm, an interpreter with PyTorch's CUDA build
-NAMED_FOR_TESTS = ("VGPU_TEST_SLURM", "VGPU_TORCH_PYTHON")
+#: what names something outside for tests: another Slurm, an interpreter with PyTorch's CUDA build, or that one is got
+NAMED_FOR_TESTS = ("VGPU_TEST_SLURM", "VGPU_TORCH_PYTHON", "VGPU_TEST_TORCH")
 #: two devices, small enough that a test can fill them
 SIM_CONFIG = {"devices": "2", "memory_bytes": "4G"}
 

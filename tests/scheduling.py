@@ -14,8 +14,9 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-#: folders whose tests use what a machine has once: engines, their networks and images, the CDI directories
-ONE_AT_A_TIME = ("tests/containers/", "tests/oci/")
+#: folders whose tests use what a machine has once: engines, their networks and images, the CDI directories; PyTorch,
+#: for which the other workers do not wait
+ONE_AT_A_TIME = ("tests/containers/", "tests/oci/", "tests/pytorch/")
 #: folders whose tests read the same sources, which one worker then parses once
 READ_ONCE = ("tests/rules/",)
 #: the unit of work that is run last

@@ -52,10 +52,10 @@ FORMATS = frozenset(
     + [f"benchmarks/ledger.py: Found.{name}" for name in ("opened", "refused", "unsupported")]
     + ["benchmarks/cifar/train_torch.py: block.Block.forward"]
     + [f"benchmarks/predict/architectures.py: {name}.forward" for name in ("Recurrent", "UNet")]
-    + [f"tests/simcuda/cudnn_torch.py: {name}.forward" for name in ("Contracting", "Residual")]
-    + [f"tests/simcuda/torch_networks.py: {name}.forward" for name in ("Attending", "Encoder", "Gated", "Patches")]
-    + [f"tests/simcuda/torch_networks.py: {name}.forward" for name in ("Plus", "Recurrent", "Segmenting")]
-    + [f"tests/simcuda/torch_networks.py: {name}.forward" for name in ("Together", "Translating")]
+    + [f"tests/pytorch/cudnn.py: {name}.forward" for name in ("Contracting", "Residual")]
+    + [f"tests/pytorch/networks.py: {name}.forward" for name in ("Attending", "Encoder", "Gated", "Patches")]
+    + [f"tests/pytorch/networks.py: {name}.forward" for name in ("Plus", "Recurrent", "Segmenting")]
+    + [f"tests/pytorch/networks.py: {name}.forward" for name in ("Together", "Translating")]
     + [f"tests/predict/models.py: {name}.forward" for name in ("Choosing", "Recurrent", "Residual", "Words")]
 )
 

@@ -293,35 +293,3 @@ def test_a_faster_device_counts_the_same_time_and_takes_less(short_dir: Path) ->
             shown.append(state_page.read(device.directory / state_page.PAGE_NAME).devices[0])
     assert [(device.launches, device.launch_ns) for device in shown] == [(10, 100_000_000)] * 2
     assert shown[0].busy_ns == 1000 * shown[1].busy_ns == 100_000_000
-
-
-TORCH = os.environ.get("VGPU_TORCH_PYTHON", "")
-TRAINING = """
-import sys, torch
-model = torch.nn.Sequential(*(torch.nn.Linear(1024, 1024) for _ in range(4))).cuda()
-if "convolve" in sys.argv:
-    torch.nn.Conv2d(3, 8, 3).cuda()(torch.zeros(2, 3, 16, 16, device="cuda"))
-optimizer = torch.optim.Adam(model.parameters())
-for _ in range(5):
-    optimizer.zero_grad()
-    model(torch.randn(64, 1024, device="cuda")).square().mean().backward()
-    optimizer.step()
-print(torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved(), torch.cuda.get_device_name())
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not TORCH, reason="VGPU_TORCH_PYTHON names no interpreter with PyTorch's CUDA build")
-def test_a_training_of_pytorch_in_half_a_device_and_as_predicted() -> None:
-    """The command of README, and the same training in a dry run: PyTorch has the same memory in both."""
-    command = [sys.executable, "-m", "vgpud.cli.main", "sim", "run", "--gpus", "0.5", "--", TORCH, "-c", TRAINING]
-    own = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, env=own, capture_output=True, text=True, timeout=240, check=False)
-    assert done.returncode == 0, done
-    allocated, reserved, name = done.stdout.split(maxsplit=2)
-    assert name == "SIMULATED H200\n"
-    predicted = json.loads(predict("--gpu", "h200", "-o", "json", "--", TORCH, "-c", TRAINING).stdout)
-    assert (predicted["allocated_bytes"], predicted["reserved_bytes"]) == (int(allocated), int(reserved))
-    assert predicted["memory_at_least"] is False
-    convolved = json.loads(predict("--gpu", "h200", "-o", "json", "--", TORCH, "-c", TRAINING, "convolve").stdout)
-    assert convolved["memory_at_least"] is True

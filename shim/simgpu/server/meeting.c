@@ -71,8 +71,10 @@ bool meet_is_awaited(const struct stream *stream) {
 void meet_disband(struct process *process, uint64_t group) {
   if (group == 0 || has_left(process, group)) return;
   process->disbanded[process->disbanded_count++ % SIM_DISBANDED_MAX] = group;
-  for (uint32_t slot = 0; slot < SIM_STREAMS_MAX; slot++) {
-    struct stream *stream = process->streams[slot];
-    if (stream && stream->meeting && stream->queue[stream->first].group == group) meet_leave(stream);
+  for (struct meeting *meeting = meetings, *next; meeting; meeting = next) {
+    next = meeting->next; /* the last one to leave frees it */
+    if (!meeting->is_of_a_name || meeting->group != group) continue;
+    for (uint32_t i = meeting->count; i-- > 0;)
+      if (meeting->members[i]->process == process) meet_leave(meeting->members[i]);
   }
 }

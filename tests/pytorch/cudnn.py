@@ -1,11 +1,10 @@
-"""Run by an interpreter with PyTorch, on a simulated device: what PyTorch does with cuDNN. Each argument names a part;
-prints a JSON line for each, with the peak of memory after it. Anything that PyTorch cannot do ends it with 1."""
+"""Run by an interpreter with PyTorch, on a simulated device: what PyTorch does with cuDNN, in parts.
+Prints a JSON line for each, with the peak of memory after it. Anything that PyTorch cannot do ends it with 1."""
 
 from __future__ import annotations
 
 import itertools
 import json
-import sys
 import warnings
 from collections.abc import Callable
 
@@ -230,8 +229,6 @@ PARTS = (convolutions, settings, times, normalization, recurrent, losses, attent
 
 def main() -> None:
     for part in PARTS:
-        if part.__name__ not in sys.argv[1:]:
-            continue
         torch.cuda.reset_peak_memory_stats()
         part()
         torch.cuda.synchronize()
@@ -239,4 +236,5 @@ def main() -> None:
         print(json.dumps([part.__name__, *peaks]), flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-"""What test_nccl_torch.py runs under torchrun on two simulated devices: collectives with real values, then training.
+"""One of the two ranks of test_nccl.py, on two simulated devices: collectives with real values, then training.
 `killed`: rank 1 ends in the middle of it."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
-STEPS = 100
+STEPS, SHARDED_STEPS = 100, 20
 RANK = int(os.environ["LOCAL_RANK"])
 
 
@@ -20,9 +20,9 @@ def make_model() -> torch.nn.Sequential:
     return torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.ReLU(), torch.nn.Linear(512, 256)).cuda()
 
 
-def train(model: torch.nn.Module, last_step: int) -> None:
+def train(model: torch.nn.Module, steps: int, last_step: int = -1) -> None:
     optimizer = torch.optim.Adam(model.parameters())
-    for step in range(STEPS):
+    for step in range(steps):
         optimizer.zero_grad()
         model(torch.randn(32, 256, device="cuda")).square().mean().backward()
         optimizer.step()
@@ -64,10 +64,11 @@ def main() -> None:
     torch.cuda.set_device(RANK)
     dist.init_process_group("nccl", device_id=torch.device("cuda", RANK))
     exchange()
-    train(DistributedDataParallel(make_model(), device_ids=[RANK]), 50 if "killed" in sys.argv and RANK == 1 else -1)
+    last_step = STEPS // 2 if "killed" in sys.argv and RANK == 1 else -1
+    train(DistributedDataParallel(make_model(), device_ids=[RANK]), STEPS, last_step)
     model = make_model()
     fully_shard(model)
-    train(model, -1)
+    train(model, SHARDED_STEPS)
     dist.destroy_process_group()
     print(f"rank {RANK} is done", flush=True)
 
