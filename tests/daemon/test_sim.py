@@ -102,3 +102,13 @@ def test_server_that_has_gone_is_no_fault(node: Node, device: SimulatedDevice) -
     assert node.names() == ["a"]
     assert client.attach(node.socket()).status == client.OK
     assert Path(node.socket()).exists()
+
+
+def test_cdi_files_of_a_simulated_device_end_with_the_daemon(node: Node, device: SimulatedDevice) -> None:
+    """Engines would offer its devices for ever."""
+    file = node.directory / "cdi/vgpu.dev-gpu.json"
+    node.settings["cdi_dir"] = f'"{file.parent}"'
+    node.start("--device", "sim", "--sim-dir", str(device.directory))
+    wait_until(file.exists)
+    node.stop()
+    assert not file.exists()

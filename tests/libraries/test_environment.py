@@ -30,6 +30,24 @@ def test_paths_that_the_loader_would_split_are_refused(path: str) -> None:
         environment.preload([Path(path)], "")
 
 
+@pytest.mark.parametrize("folder", ["a b", "a:b"])
+def test_simulated_libraries_in_such_a_folder_are_refused(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a slice and in one: a fitted shim may lie elsewhere, these do not."""
+    made = tmp_path / folder / "sim"
+    made.parent.mkdir()
+    made.symlink_to(paths.sim_lib_dir())
+    monkeypatch.setattr(paths, "sim_lib_dir", lambda: made)
+    monkeypatch.setattr(environment, "fit_dir", lambda: tmp_path)
+    drivers = (made / "libcuda.so.1", made / "libnvidia-ml.so.1")
+    words = r"cannot preload '.*SIMULATED.*': the loader splits .*; install vgpud in a folder without them$"
+    with pytest.raises(VgpudError, match=words):
+        environment.preload_simulated({})
+    with pytest.raises(VgpudError, match=words):
+        environment.variables({}, drivers, "/run/x", "coast", "/run/sim")
+
+
 def test_search_paths_have_the_folder_once_in_front() -> None:
     assert environment.first_in_path(Path("/sim"), "") == "/sim"
     assert environment.first_in_path(Path("/sim"), "/a:/sim::/b") == "/sim:/a:/b"

@@ -200,7 +200,7 @@ ALLOWED: dict[str, set[str]] = {
         "simdevice",
         "view",
     },
-    "cli.demo": {"cli.common", "client", "core", "errors", "paths", "predict", "simdevice", "view"},
+    "cli.demo": {"cli.common", "client", "core", "errors", "libraries", "paths", "predict", "simdevice", "view"},
     "cli.jobs": {
         "cli.cluster",
         "cli.common",

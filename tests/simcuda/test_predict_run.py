@@ -121,6 +121,8 @@ def test_the_device_is_of_the_model(program: Path, gpu: str, device_line: str) -
     assert done.returncode == 0, done
     assert f"SIMULATED {device_line}" in done.stderr
     assert "the smallest slice that holds it: --gpus 0." in done.stderr
+    (row,) = [line.split() for line in done.stdout.splitlines() if line.startswith("utilisation")]
+    assert row[2] == "-" and row[4:6] == ["at", "most:"], "the program's own time is not in it"
 
 
 @needs_build
@@ -144,7 +146,7 @@ def test_a_job_is_submitted_with_what_its_run_takes(program: Path, short_dir: Pa
         words = ("--predict-run", "--hold", "--env", "OWN=yes", "--", sys.executable, str(program))
         done = call(system, "submit", *words)
         assert done.returncode == 0, done.stderr
-        assert "uses about" in done.stderr and "--mem" in done.stderr
+        assert "uses at most about" in done.stderr and "--mem" in done.stderr
         job = ask(system, "job", "show", done.stdout.strip())["job"]
         assert job["prediction"]["device"] == "h200"
         assert job["prediction"]["mem_bytes"]["low"] == (132 * 3 + 400) * MIB

@@ -56,6 +56,14 @@ class DeviceFiles:
         if self._cdi:
             self._cdi.close(slice_name)
 
+    def remove(self) -> None:
+        """Removes all files: no daemon will answer for their devices. What hinders it is an event."""
+        try:
+            if self._cdi:
+                self._cdi.set(None, "the daemon has ended")
+        except OSError as error:
+            self._note(ev.Log("cdi.failed", f"the CDI files in {self.directory} could not be removed: {error}"))
+
     async def refresh(self) -> None:
         """Brings all files up to date."""
         if self._cdi is None:

@@ -57,7 +57,7 @@ class Daemon:
         self._config = live = LiveConfig(config)
         directory = RuntimeDirectory(config.runtime)
         self._private = directory.make_private()
-        self._store = store
+        self._store, self._is_simulated = store, bool(devices.sim_dir)
         loaded = store.load(config.events_max)
         changes, readings, event_log = ChangeSignal(), Readings(), EventLog(loaded.events, config.events_max)
         self._arbiters = arbiters = Arbiters(inventory, dict(arbiter_items(config.arbiter)))
@@ -173,6 +173,8 @@ class Daemon:
     async def stop(self) -> None:
         """Ends the API, then every connection: the tenants coast. Slices stay in the store."""
         await self.housekeeping.stop()
+        if self._is_simulated:
+            self._files.remove()  # a real GPU's stay: it is there when the daemon starts again
         await self._suspension.stop()
         await self._attach.stop()
         await self._containers.stop()

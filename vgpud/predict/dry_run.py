@@ -114,7 +114,7 @@ class DryRun:
         return Range(total.low / self.steps, total.value / self.steps, total.high / self.steps)
 
     def utilisation(self) -> Range:
-        """Part of the time in which kernels run, 0..1."""
+        """Part of the time in which kernels run, 0..1: at most, as the program's own time is not in it."""
         kernels_ns, total = self.counts.kernels_ns, self.total_time()
         if not kernels_ns:
             return Range(0, 0, 0)

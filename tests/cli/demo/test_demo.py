@@ -226,6 +226,7 @@ def test_threads_are_followed_to_their_end(tmp_path: Path) -> None:
 def hide_packages(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     monkeypatch.setattr(demo_programs, "is_installed", lambda name: name not in names)
     monkeypatch.setattr(demo_programs, "has_torch", lambda: "torch" not in names)
+    monkeypatch.setattr(demo_programs, "find_torch_fault", lambda: "")
 
 
 def test_without_tinygrad_the_demo_says_what_it_shows_instead(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,6 +261,20 @@ def test_a_network_is_trained_and_it_is_said_with_what(
     assert trainer in chosen.command and not chosen.remarks
     assert chosen.words == f"two training programs ({framework}), one device"
     assert "VGPU_SIM_KERNELS" in chosen.env and "VGPU_SIM_KERNELS" not in demo_programs.choose(is_simulated=False).env
+
+
+def test_a_pytorch_that_the_simulated_libraries_do_not_know_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its import says which name is missing. On a GPU it is not asked."""
+    monkeypatch.setattr(demo_programs, "has_torch", lambda: True)
+    (tmp_path / "torch.py").write_text("raise ImportError('libtorch_cuda.so: undefined symbol: cudaNew')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (remark,) = (text for text in demo_programs.choose(is_simulated=True).remarks if "PyTorch" in text)
+    assert remark.startswith("PyTorch is not used") and remark.endswith("undefined symbol: cudaNew")
+    assert demo_programs.TORCH_TRAINER in demo_programs.choose(is_simulated=False).command
+    (tmp_path / "torch.py").write_text("")
+    assert demo_programs.TORCH_TRAINER in demo_programs.choose(is_simulated=True).command
 
 
 def test_curves_are_a_line_per_tenant_within_the_width() -> None:

@@ -26,7 +26,7 @@ class Watch:
     def look(self) -> tuple[int, str]:
         """(pid, name) of a program that uses a device without the hook; (0, "") while there is none."""
         seen = set()
-        for pid in self._tree():
+        for pid in list_tree(self._pid, self._proc):
             try:
                 program = os.readlink(self._proc / str(pid) / "exe")
                 key = (pid, start_time(pid, self._proc), program)
@@ -42,13 +42,15 @@ class Watch:
         self._hooked = seen
         return 0, ""
 
-    def _tree(self) -> Iterator[int]:
-        waiting = [self._pid]
-        while waiting:
-            pid = waiting.pop()
-            yield pid
-            for file in (self._proc / str(pid) / "task").glob("*/children"):
-                try:
-                    waiting += map(int, file.read_text().split())
-                except OSError:
-                    continue  # the thread has ended
+
+def list_tree(root_pid: int, proc: Path = Path("/proc")) -> Iterator[int]:
+    """A process and all below it."""
+    waiting = [root_pid]
+    while waiting:
+        pid = waiting.pop()
+        yield pid
+        for file in (proc / str(pid) / "task").glob("*/children"):
+            try:
+                waiting += map(int, file.read_text().split())
+            except OSError:
+                continue  # the thread has ended

@@ -73,7 +73,8 @@ def _share(result: DryRun, option_values: dict[str, Any]) -> str:
     from vgpud.core.units import format_gpus
 
     part = result.utilisation()
-    text = f"uses about {part.value:.0%} of one {result.device.name} ({part.low:.0%} to {part.high:.0%})"
+    # its own time on the processor is not known, and makes it less
+    text = f"uses at most about {part.value:.0%} of one {result.device.name} (or {part.high:.0%}, as kernels are timed)"
     if option_values["gpus"] is not None:
         return f"{text}, --gpus stays as given"
     milli = min(_MILLI, max(STEP_MILLI, math.ceil(part.value * _MILLI / STEP_MILLI) * STEP_MILLI))

@@ -248,8 +248,8 @@ def grid(result: DryRun) -> Grid:
         low, value, high = (_seconds(x) for x in (found.low, found.value, found.high))
         made.rows.append((title, value, low, high, "estimate, without the program's own"))
     busy = result.utilisation()
-    low, value, high = (f"{x:.0%}" for x in (busy.low, busy.value, busy.high))
-    made.rows.append(("utilisation", value, low, high, "estimate"))
+    value, high = (f"{x:.0%}" for x in (busy.value, busy.high))
+    made.rows.append(("utilisation", value, "-", high, "at most: less by the program's own time"))
     return made
 
 

@@ -197,14 +197,18 @@ def _run_in(
 
 
 def _looker(pid: int, item: pb.Slice, sim_dir: str) -> Callable[[], None]:
-    """What says, once, that a program of the command uses a device outside the slice."""
+    """What says, once, that a program of the command uses a device outside the slice, or cannot use a simulated one."""
+    from vgpud.cli.common.cpu_torch import TorchWatch
     from vgpud.cli.common.output import say
     from vgpud.cli.common.unhooked import Watch
 
     watch, is_reported = Watch(pid, sim_dir), False
+    torch_watch = TorchWatch(pid) if sim_dir else None
 
     def look() -> None:
         nonlocal is_reported
+        if torch_watch:
+            torch_watch.look()
         found, program = (0, "") if is_reported else watch.look()
         if found:
             is_reported = True

@@ -244,13 +244,13 @@ def run(settings: Settings, folder: Path, gpus: int | None, mem: int | None, com
         return _run_in_slice(gpus, mem, command)
     _require(folder)
     from vgpud.cli.common import child_process
+    from vgpud.cli.common.cpu_torch import TorchWatch
     from vgpud.libraries.environment import preload_simulated
     from vgpud.simdevice.process import environment
 
     mask = child_process.block_signals()
-    return child_process.wait_child(
-        child_process.start_child(command, environment(folder, preload_simulated(os.environ)), mask)
-    )
+    pid = child_process.start_child(command, environment(folder, preload_simulated(os.environ)), mask)
+    return child_process.wait_child(pid, TorchWatch(pid).look)
 
 
 def _run_in_slice(gpus_milli: int, mem_bytes: int | None, command: Sequence[str]) -> int:

@@ -26,6 +26,9 @@ from vgpud.core.model import (
 from vgpud.core.slices import drains
 from vgpud.core.units import GPUS_MAX, MILLI_PER_DEVICE, format_bytes, format_gpus
 
+#: slices that one refusal names
+_NAMES_MAX = 3
+
 
 def _invalid(message: str, field: str) -> Denied:
     return Denied(Reason.INVALID, message, field=field)
@@ -381,13 +384,29 @@ def _no_capacity(part: Part, devices: list[Device], state: State, excluded_slice
     whose = f" (programs outside slices hold {format_bytes(others)})" if others else ""
     given = ", ".join(str(device.index) for device in state.devices.values() if state.policy.of_kubernetes(device))
     kubernetes = f" (Kubernetes has device {given})" if given else ""
-    return Denied(
-        Reason.NO_CAPACITY,
-        f"no device has min {format_gpus(wanted.min_milli)} and memory {format_bytes(wanted.mem_min_bytes)} left:"
-        f" device {best.index} has the most free: {format_gpus(milli)} GPU and {format_bytes(size)}{whose}{kubernetes};"
-        " ask for less, lower the minimum or remove a slice",
-        subject=best.uuid,
-    )
+    asked = f"min {format_gpus(wanted.min_milli)} and memory {format_bytes(wanted.mem_min_bytes)}"
+    free = f"{format_gpus(milli)} GPU and {format_bytes(size)}"
+    if excluded_slice:  # what it has itself is a part of what it may have
+        text = f"slice {excluded_slice} cannot have {asked}: other slices leave it {free} of device {best.index}"
+        text += f"{whose}{kubernetes}; ask for less, or lower the minimum of another slice or remove it"
+    else:
+        text = f"no device has {asked} left: device {best.index} has the most free: {free}{whose}{kubernetes};"
+        text += " ask for less, lower the minimum or remove a slice"
+    return Denied(Reason.NO_CAPACITY, text, subject=best.uuid)
+
+
+def name_unused_slices(refusal: Denied, state: State, now_ns: int) -> Denied:
+    """A refusal with the slices on its device to which no program has attached yet, and when they end. Above all these
+    are slices of programs that ended while no daemon was there."""
+    held = [name for name in state.grace_ns if state.slices[name].share(refusal.subject)]
+    if refusal.reason is not Reason.NO_CAPACITY or not held:
+        return refusal
+    left_s = -(-max(0, max(state.grace_ns[name] for name in held) - now_ns) // 1_000_000_000)
+    milli = sum(share.min_milli for name in held if (share := state.slices[name].share(refusal.subject)))
+    rest = f" and {len(held) - _NAMES_MAX} more" if len(held) > _NAMES_MAX else ""
+    holders = f"slice {held[0]} holds" if len(held) == 1 else f"slices {', '.join(held[:_NAMES_MAX])}{rest} hold"
+    text = f"{holders} {format_gpus(milli)} GPU without a program: free in {left_s} s unless one attaches"
+    return replace(refusal, message=f"{refusal.message}; {text}")
 
 
 def merge(spec: Spec, patch: Spec, field_names: Sequence[str]) -> Spec | Denied:

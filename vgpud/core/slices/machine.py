@@ -205,7 +205,7 @@ def _on_create_slice(state: State, event: CreateSlice, now_ns: int) -> list[Comm
         return repeated
     answer = make(state, event)
     if isinstance(answer, Denied):
-        return [Answer(answer)]
+        return [Answer(capacity.name_unused_slices(answer, state, now_ns))]
     made, commands = answer
     if made.origin.ephemeral:
         state.grace_ns[made.name] = now_ns + state.policy.grace_ns
@@ -232,7 +232,7 @@ def _on_update_slice(state: State, event: UpdateSlice, now_ns: int) -> list[Comm
     spec = drains.with_uuids(merged, state)
     shares = _changed_shares(state, old, spec, event)
     if isinstance(shares, Denied):
-        return [Answer(shares)]
+        return [Answer(capacity.name_unused_slices(shares, state, now_ns))]
     new = replace(old, spec=spec, shares=shares, revision=old.revision + 1)
     if queue_quota.width_milli(new) > queue_quota.width_milli(old):
         full = queue_quota.limit_refusal(state, old.queue, queue_quota.width_milli(new), excluded_slice=old.name)
