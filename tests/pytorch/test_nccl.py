@@ -16,7 +16,8 @@ from vgpud.cli.demo.private_system import OwnSystem
 
 PROGRAM = str(Path(__file__).resolve().parent / "nccl.py")
 SECONDS = 280
-pytestmark = pytest.mark.slow
+#: the first test waits for the download as well
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 MakeSystem = Callable[..., OwnSystem]
 SLICE = ("run", "--gpus", "0.8", "--spread", "2")

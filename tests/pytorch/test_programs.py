@@ -32,7 +32,8 @@ CUDNN_PARTS = ("convolutions", "settings", "times", "normalization", "recurrent"
 #: how long an H200 takes for 2 x 4096^3 operations at 70 % of its data sheet, for three arrays of 4096^2 numbers at
 #: 80 % of its bandwidth, and for one
 EXPECTED_US = {"float32": 2930.5, "bfloat16": 198.4, "add": 52.4, "sum": 17.5}
-pytestmark = pytest.mark.slow
+#: the first test waits for the download as well
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 class Run:
@@ -40,7 +41,7 @@ class Run:
 
     def __init__(self, folder: Path, python: str, where: tuple[str, ...], programs: tuple[str, ...]) -> None:
         command = [sys.executable, "-m", "vgpud.cli.main", "sim", "run", *where, "--", python, HERE / "together.py"]
-        env = {**os.environ, "PYTHONPATH": str(ROOT)}
+        env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
         self.output, self.errors = folder / "output", folder / "errors"
         folder.mkdir()
         with self.output.open("w") as output, self.errors.open("w") as errors:

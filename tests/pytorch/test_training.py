@@ -13,7 +13,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 240
-pytestmark = pytest.mark.slow
+#: the first test waits for the download as well
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 TRAINING = """
 import sys, torch
@@ -31,7 +32,7 @@ print(torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved(), torch
 
 def start(python: str, way: tuple[str, ...], *arguments: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "vgpud.cli.main", *way, "--", python, "-c", TRAINING, *arguments]
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
