@@ -9,7 +9,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from tests.api.test_jobs import ALICE, BOB, ROOT, World
+from tests.api.job_world import ALICE, BOB, ROOT, World
 from vgpud.api import jobs as api_jobs
 from vgpud.api.caller import Caller
 from vgpud.core.jobs.facts import Launch

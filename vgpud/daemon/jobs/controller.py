@@ -67,7 +67,7 @@ def _ram_bytes() -> int:
 
 
 class JobController:
-    """What the queue's machine decides about, and the state that requests.py answers from."""
+    """What the queue's machine decides about, and the parts that answer the API (job_reader.py)."""
 
     def __init__(self, host: Host, store: JobStore) -> None:
         self.node = host.node.name
