@@ -120,7 +120,7 @@ class Daemon:
             job_priority_max=lambda: live.current.job_priority_max,
         )
         queues = QueueRequests(node.name, machine, queue)
-        self._api = Server(backend, site, jobs, queues, queue.elastic, self._private / paths.SOCKET_NAME)
+        self._api = Server(backend, site, jobs, queues, queue.elastic.streams, self._private / paths.SOCKET_NAME)
         self.housekeeping = Housekeeping(
             directory, self._tenants, self._api, self._containers, self._files, events, arbiters, readings
         )
