@@ -258,13 +258,13 @@ def test_what_will_not_change_is_made_once(world: World) -> None:
     world.submit()
     world.submit()
     world.backend.change(1, state=JobState.COMPLETED, ended_ns=5 * SECOND_NS)
-    listed = [world.call(world.jobs.ListJobs, pb.ListJobsRequest(all=True)) for _ in range(3)]
+    listed = [world.call(world.jobs.ListJobs, pb.ListJobsRequest(include_ended=True)) for _ in range(3)]
     assert listed[0] == listed[2]
     assert world.backend.looked_at == 1 + 3, "the one that has ended, and the other each time"
     world.backend.change(1, state=JobState.PENDING)  # queued again
     assert world.call(world.jobs.ListJobs, pb.ListJobsRequest()).jobs[0].state == pb.JOB_STATE_PENDING
     world.backend.change(1, state=JobState.FAILED, ended_ns=9 * SECOND_NS)
-    assert world.call(world.jobs.ListJobs, pb.ListJobsRequest(all=True)).jobs[0].state == pb.JOB_STATE_FAILED
+    assert world.call(world.jobs.ListJobs, pb.ListJobsRequest(include_ended=True)).jobs[0].state == pb.JOB_STATE_FAILED
 
 
 def test_pages_of_usage_and_queues(world: World) -> None:
@@ -435,4 +435,4 @@ def test_times_and_numbers_that_the_store_cannot_hold_are_cut_off(world: World) 
     request.since_time.seconds, request.until_time.seconds = -(1 << 62), 1 << 62
     world.call(world.queues.GetUsage, request, ROOT)
     assert world.backend.done == [("usage", 0, NEVER_NS, "user", None)]
-    assert not world.call(world.jobs.ListJobs, pb.ListJobsRequest(page_token="9" * 19, all=True), ROOT).jobs
+    assert not world.call(world.jobs.ListJobs, pb.ListJobsRequest(page_token="9" * 19, include_ended=True), ROOT).jobs

@@ -20,7 +20,7 @@ SECRETS = {b"key-of-alice", b"hook-of-alice", b"pass-of-alice"}
 HOOK = "https://alice:pass-of-alice@hooks.example:444/services/hook-of-alice?t=hook-of-alice"
 REQUESTS = {
     "GetJob": pb.GetJobRequest(job_id=1),
-    "ListJobs": pb.ListJobsRequest(all=True),
+    "ListJobs": pb.ListJobsRequest(include_ended=True),
     "ExplainJob": pb.ExplainJobRequest(job_id=1),
     "UpdateJob": pb.UpdateJobRequest(job_id=1, spec=pb.JobSpec(priority=3), update_mask=FieldMask(paths=["priority"])),
     "CancelJob": pb.CancelJobRequest(job_id=1),

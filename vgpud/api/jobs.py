@@ -223,11 +223,11 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
     async def CancelJob(self, request: pb.CancelJobRequest) -> pb.CancelJobResponse:
         job = await self._own(request.job_id)
         ids: Sequence[int] = (job.job_id,)
-        if request.array:
+        if request.whole_array:
             ids = await self.backend.reader.array_of(job.job_id)
             if job.spec.array != job.job_id:
                 text = f"job {job.job_id} does not begin an array: cancel it without --array, or name the first job"
-                raise refuse(Reason.INVALID, text, "array")
+                raise refuse(Reason.INVALID, text, "whole_array")
         _check(await self.backend.requests.cancel_jobs(ids, f"cancelled by {_name(caller(), job)}"))
         return pb.CancelJobResponse()
 
@@ -325,7 +325,7 @@ def _filter(request: pb.ListJobsRequest, who: Caller) -> JobFilter:
             raise refuse(Reason.INVALID, text, "states")
     states = tuple(dict.fromkeys(known[number] for number in request.states))
     since_ns = _time_ns(request.since_time) if request.HasField("since_time") else 0
-    ended = request.all or bool(since_ns) or any(state.is_final for state in states)
+    ended = request.include_ended or bool(since_ns) or any(state.is_final for state in states)
     return JobFilter(ended, _whose(request, who), request.queue, states, since_ns)
 
 
