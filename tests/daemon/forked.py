@@ -17,7 +17,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+from vgpud.cli.demo.private_system import OwnSystem, Part, die_with_parent, wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 #: of a request: arguments and environment
@@ -32,12 +34,21 @@ def can_fork(env: Mapping[str, str]) -> bool:
 
 
 class ForkedDaemon:
-    """A running daemon, with what tests need of a subprocess.Popen."""
+    """A running daemon, with what tests need of a subprocess.Popen. In a session of its own it ends with the tests."""
 
-    def __init__(self, arguments: Sequence[str], env: Mapping[str, str], output: BinaryIO) -> None:
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        env: Mapping[str, str],
+        output: BinaryIO,
+        errors: BinaryIO,
+        folder: Path | None = None,
+        is_own_session: bool = False,
+    ) -> None:
         self._end, told = socket.socketpair()
+        request = [str(folder or Path.cwd()), list(arguments), dict(env), is_own_session]
         with told:
-            self.pid = _parent().fork(arguments, env, output.fileno(), told.fileno())
+            self.pid = _parent().fork(request, [output.fileno(), errors.fileno(), told.fileno()])
         self.args = [sys.executable, "-m", "vgpud.serve", *arguments]
         self.returncode: int | None = None
 
@@ -79,11 +90,29 @@ class _Parent:
         self._socket.close()
         self._process.wait()
 
-    def fork(self, arguments: Sequence[str], env: Mapping[str, str], output: int, told: int) -> int:
-        """The pid of a new daemon, whose end is written to the descriptor `told`."""
-        request = json.dumps([os.getcwd(), list(arguments), dict(env)]).encode()
-        socket.send_fds(self._socket, [request], [output, told])
+    def fork(self, request: list[Any], descriptors: Sequence[int]) -> int:
+        """The pid of a new daemon. Descriptors: its standard output and error, and where its end is written to."""
+        socket.send_fds(self._socket, [json.dumps(request).encode()], descriptors)
         return int(self._socket.recv(16))
+
+
+class ForkedPart(Part):
+    """A daemon of a private system."""
+
+    def __init__(self, arguments: Sequence[str], env: Mapping[str, str], folder: Path) -> None:
+        self.name = "vgpud"
+        self.output_file, self.error_file = folder / "vgpud.out", folder / "vgpud.log"
+        with self.output_file.open("wb") as output, self.error_file.open("ab") as errors:
+            self.process = ForkedDaemon(arguments, env, output, errors, folder, is_own_session=True)
+        self._read_bytes = 0
+
+
+class ForkedSystem(OwnSystem):
+    """A private system whose daemon is forked."""
+
+    def start_daemon(self) -> None:
+        self.daemon = ForkedPart(["serve", "--config", str(self.folder / "vgpud.toml")], self.env, self.folder)
+        wait_for("the daemon", lambda: self._alive(self.daemon) and self._answers())
 
 
 @functools.cache
@@ -102,24 +131,32 @@ def _serve(requests: socket.socket) -> list[str]:
                 os.close(where)
                 os.close(ready)
                 continue
-            request, descriptors, _, _ = socket.recv_fds(requests, REQUEST_BYTES_MAX, 2)
+            request, descriptors, _, _ = socket.recv_fds(requests, REQUEST_BYTES_MAX, 3)
             if not request:
                 os._exit(0)
-            output, where = descriptors
+            output, errors, where = descriptors
             pid = os.fork()
             if pid == 0:
                 os.dup2(output, 1)
-                os.dup2(output, 2)
+                os.dup2(errors, 2)
                 requests.detach()
-                os.closerange(3, max(output, where, *told, 64) + 1)
-                folder, arguments, env = json.loads(request)
-                os.chdir(folder)
-                os.environ.clear()
-                os.environ.update(env)
-                return list(arguments)
+                os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+                return _become(*json.loads(request))
             os.close(output)
+            os.close(errors)
             told[os.pidfd_open(pid)] = pid, where
             requests.send(str(pid).encode())
+
+
+def _become(folder: str, arguments: list[str], env: dict[str, str], is_own_session: bool) -> list[str]:
+    """Takes over what exec would bring. Returns the arguments."""
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(env)
+    if is_own_session:
+        os.setsid()
+        die_with_parent()
+    return arguments
 
 
 def _begin() -> None:

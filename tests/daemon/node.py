@@ -100,7 +100,7 @@ class Node:
         command = self.command(*extra)
         with self.log.open("ab") as log:
             if self.program is PROGRAM and preexec is None and can_fork(self.env):
-                self.process = ForkedDaemon(command[1 + len(PROGRAM) :], env, log)
+                self.process = ForkedDaemon(command[1 + len(PROGRAM) :], env, log, log)
             else:
                 self.process = subprocess.Popen(command, env=env, stdout=log, stderr=log, preexec_fn=preexec)
         wait_until(self._answers, f"the daemon's socket; its log: {self.log.read_text()}")
