@@ -121,7 +121,7 @@ def _parent() -> _Parent:
 
 
 def _serve(requests: socket.socket) -> list[str]:
-    """Forks daemons until nobody asks for one. Returns in each of them, with its arguments."""
+    """Forks daemons until its requests end. Returns in each of them, with its arguments."""
     told: dict[int, tuple[int, int]] = {}  # descriptor of a daemon -> its pid, where its end is written
     while True:
         for ready in select.select([requests, *told], [], [])[0]:
