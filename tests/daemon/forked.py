@@ -19,7 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from vgpud.cli.demo.private_system import OwnSystem, Part, die_with_parent, wait_for
+from tests.command_line import call
+from vgpud.cli.demo.private_system import OwnSystem, Part, PartError, die_with_parent, wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 #: of a request: arguments and environment
@@ -108,11 +109,16 @@ class ForkedPart(Part):
 
 
 class ForkedSystem(OwnSystem):
-    """A private system whose daemon is forked."""
+    """A private system whose daemon is forked, and whose commands but `run` are called in this process."""
 
     def start_daemon(self) -> None:
         self.daemon = ForkedPart(["serve", "--config", str(self.folder / "vgpud.toml")], self.env, self.folder)
         wait_for("the daemon", lambda: self._alive(self.daemon) and self._answers())
+
+    def vgpu(self, *arguments: str) -> None:
+        done = call(self, *arguments)
+        if done.returncode:
+            raise PartError(f"vgpu {' '.join(arguments)}: {done.stderr.strip()}")
 
 
 @functools.cache
