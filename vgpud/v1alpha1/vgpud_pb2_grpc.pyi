@@ -16,6 +16,9 @@ messages stay small. If next_page_token is not empty, there are more entries: re
 page_token. The order is fixed (by index, name, number or sequence), so that no entry is repeated or skipped between
 pages.
 
+Fields. A request needs the name, number or UUID of what it is about, and the message that it creates or changes. Any
+other field may be left out; where that needs a word, its comment has it. What is marked "output only" is not read.
+
 Streams. A Watch call sends one response at once, and later ones at most every 100 ms, with all changes in between.
 
 Bounds. The daemon's processor time is divided among users. When a user's share is spent, the user's requests wait;

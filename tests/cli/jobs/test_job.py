@@ -222,7 +222,7 @@ def test_what_is_done_about_jobs(vgpu: Any, daemon: Any, queue: Any, command: st
 @pytest.mark.parametrize("job_range", ["7", "7-9"])
 def test_cancel_an_array(vgpu: Any, daemon: Any, queue: Any, job_range: str) -> None:
     assert vgpu("job", "cancel", "--array", job_range, host=daemon.host).code == 0
-    assert queue.requests[-1] == pb.CancelJobRequest(job_id=7, array=True)
+    assert queue.requests[-1] == pb.CancelJobRequest(job_id=7, whole_array=True)
 
 
 def test_all_jobs_of_an_array_are_named_by_the_first_and_the_last(vgpu: Any, daemon: Any, queue: Any) -> None:
