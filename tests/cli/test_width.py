@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +24,8 @@ REASON = (
 )
 LISTS = ("status", "ps", "gpu ls", "slice ls", "slice show train-a", "events", "job ls", "job show 3", "explain 7")
 MORE_LISTS = ("job show 7", "queue ls", "usage", "usage --by job", "version", "job top -n 1", "top -n 1 -d 0.1")
+TABLES = ("status", "ps", "gpu ls", "slice ls", "events", "job ls", "queue ls", "reserve ls", "usage", "context ls")
+TABLES += ("usage --by job", "usage --by queue", "version")
 FAILURES = (
     "slice show nothing",
     "job show 99",
@@ -81,8 +84,31 @@ def test_a_long_reason_is_shown_whole_below_its_job(on_a_terminal: Terminal, vgp
 
 def test_a_pipe_has_every_column(vgpu: Any, on_a_terminal: Terminal, busy: Any) -> None:
     assert "UUID" in vgpu("gpu", "ls", host=busy.host).stdout
-    assert "UUID" not in "\n".join(on_a_terminal(80, "gpu", "ls", host=busy.host))
+    assert "UUID" not in on_a_terminal(80, "gpu", "ls", host=busy.host)[0].split()
     assert "UUID" in "\n".join(on_a_terminal(250, "gpu", "ls", host=busy.host))
+
+
+@pytest.mark.parametrize("width", [80, 90, 120])
+@pytest.mark.parametrize("command", TABLES)
+def test_no_header_is_cut_and_no_column_is_lost_in_silence(
+    command: str, width: int, vgpu: Any, on_a_terminal: Terminal, busy: Any
+) -> None:
+    """Columns that are left out are named below the table, texts on lines of their own by their title."""
+
+    def is_header(line: str) -> bool:
+        return len(line.split()) > 1 and all(word[0].isupper() and word == word.upper() for word in line.split())
+
+    whole = [line.split() for line in vgpu(*command.split(), host=busy.host).stdout.split("\n") if is_header(line)]
+    lines = on_a_terminal(width, *command.split(), host=busy.host)
+    shown = [line.split() for line in lines if is_header(line)]
+    assert whole and len(shown) == len(whole)
+    text = " ".join(" ".join(lines).split())
+    remarks = re.findall(rf"vgpu: not shown in {width} columns: (.*?) \(-o json has all\)", text)
+    named = {title for remark in remarks for title in remark.split(", ")}
+    for titles, header in zip(whole, shown, strict=True):
+        assert header == [title for title in titles if title in header]
+        lost = [title for title in titles if title not in header and title not in named]
+        assert all(f" {title.lower()}: " in text for title in lost), lost
 
 
 @pytest.mark.parametrize("width", [24, 40, 60, 80, 120])

@@ -17,7 +17,8 @@ page_token. The order is fixed (by index, name, number or sequence), so that no 
 pages.
 
 Fields. A request needs the name, number or UUID of what it is about, and the message that it creates or changes. Any
-other field may be left out; where that needs a word, its comment has it. What is marked "output only" is not read.
+other field may be left out; if its comment does not say what that means, the value is 0, false or empty. Fields that
+are marked "output only" are not read.
 
 Streams. A Watch call sends one response at once, and later ones at most every 100 ms, with all changes in between.
 

@@ -19,7 +19,7 @@ from vgpud.cli.jobs import top, wait
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 from vgpud.view import job_tables
 from vgpud.view import jobs as job_views
-from vgpud.view.fit import lines_of
+from vgpud.view.fit import draw
 from vgpud.view.user_names import user_name
 
 OTHER, USAGE, NOT_FOUND, CONFLICT = 1, 2, 4, 8
@@ -57,7 +57,7 @@ def table(fake: Any, states: tuple[str, ...] = ()) -> str:
     """The table as it would be at NOW."""
     jobs = [job_views.job_view(job, frozenset({0})) for job in fake.jobs.values()]
     jobs = [job for job in jobs if job["state"] not in states]
-    lines = lines_of(job_tables.jobs_grid(jobs, NOW), True, None)
+    lines = draw(job_tables.jobs_grid(jobs, NOW), True, None).lines
     return "\n".join("".join(text for text, _ in line) for line in lines)
 
 
