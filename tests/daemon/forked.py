@@ -104,7 +104,8 @@ class ForkedPart(Part):
         self.name = "vgpud"
         self.output_file, self.error_file = folder / "vgpud.out", folder / "vgpud.log"
         with self.output_file.open("wb") as output, self.error_file.open("ab") as errors:
-            self.process = ForkedDaemon(arguments, env, output, errors, folder, is_own_session=True)
+            forked = ForkedDaemon(arguments, env, output, errors, folder, is_own_session=True)
+        self.process = forked  # type: ignore[assignment]
         self._read_bytes = 0
 
 
@@ -130,7 +131,8 @@ def _serve(requests: socket.socket) -> list[str]:
     """Forks daemons until its requests end. Returns in each of them, with its arguments."""
     told: dict[int, tuple[int, int]] = {}  # descriptor of a daemon -> its pid, where its end is written
     while True:
-        for ready in select.select([requests, *told], [], [])[0]:
+        waited_for: list[Any] = [requests, *told]
+        for ready in select.select(waited_for, [], [])[0]:
             if ready in told:
                 pid, where = told.pop(ready)
                 os.write(where, str(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])).encode())
