@@ -1,4 +1,4 @@
-"""A program on a simulated device is told, once, that its PyTorch was built without CUDA."""
+"""`vgpu run` says, once, that a program on a simulated device has a PyTorch that was built without CUDA."""
 
 from __future__ import annotations
 
