@@ -187,6 +187,6 @@ SC_PUBLIC enum status cufftXtExec(int handle, void *input, void *output, int dir
   struct plan plan = copy_plan(handle);
   if (!plan.is_made) return INVALID_PLAN;
   if (plan.area == 0 && plan.area_bytes != 0) return NO_WORKSPACE;
-  CUresult result = sc_launch_work(SC_WORK_FFT, plan.stream, sc_estimate_ns(&plan.cost));
+  CUresult result = sc_launch_work(SC_WORK_FFT, plan.stream, sc_estimate_ns(&plan.cost), plan.cost.flops);
   return result == CUDA_SUCCESS ? SUCCESS : EXEC_FAILED;
 }

@@ -22,7 +22,8 @@ enum sc_solver_status sc_solver_run(struct sc_solver *handle, int type, struct s
     double count = (double)batch;
     struct sc_cost cost = {work.flops * count * number->flops, work.elements * count * number->bytes, number->math};
     uint64_t duration_ns = sc_estimate_ns(&cost) + (uint64_t)work.wait_ns;
-    if (sc_launch_work(SC_WORK_SOLVER, handle->stream, duration_ns) != CUDA_SUCCESS) return SC_SOLVER_EXECUTION_FAILED;
+    CUresult result = sc_launch_work(SC_WORK_SOLVER, handle->stream, duration_ns, cost.flops);
+    if (result != CUDA_SUCCESS) return SC_SOLVER_EXECUTION_FAILED;
   }
   if (info == NULL) return SC_SOLVER_SUCCESS;
   size_t bytes = (size_t)batch * sizeof(int);

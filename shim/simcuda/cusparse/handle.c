@@ -21,7 +21,7 @@ enum sc_sparse_status sc_sparse_run(struct sc_sparse *handle, const struct sc_nu
   if (flops < 0 || bytes < 0) return SC_SPARSE_INVALID_VALUE;
   if (bytes == 0) return SC_SPARSE_SUCCESS;
   struct sc_cost cost = {flops * number->flops, bytes, math_of(number)};
-  CUresult result = sc_launch_work(SC_WORK_SPARSE, handle->stream, sc_estimate_ns(&cost));
+  CUresult result = sc_launch_work(SC_WORK_SPARSE, handle->stream, sc_estimate_ns(&cost), cost.flops);
   return result == CUDA_SUCCESS ? SC_SPARSE_SUCCESS : SC_SPARSE_EXECUTION_FAILED;
 }
 
