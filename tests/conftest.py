@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import vgpud.client.grpc_import  # noqa: F401  before any test imports grpc: it sets how grpc behaves around forks
+from tests.daemon.forked import ForkedSystem
 from vgpud.cli.demo.private_system import OwnSystem
 
 pytest_plugins = ["tests.collecting", "tests.examples", "tests.scheduling", "tests.times", "tests.daemon.node"]
@@ -91,12 +92,18 @@ def short_dir() -> Iterator[Path]:
 
 
 @pytest.fixture
-def make_system(short_dir: Path) -> Iterator[Callable[..., OwnSystem]]:
+def system_type() -> type[OwnSystem]:
+    """What make_system starts. Where a start itself is tested, the daemon is executed as for users."""
+    return ForkedSystem
+
+
+@pytest.fixture
+def make_system(short_dir: Path, system_type: type[OwnSystem]) -> Iterator[Callable[..., OwnSystem]]:
     """Starts systems (simulated device and daemon, as a user has them) that are stopped at the end of the test."""
     started: list[OwnSystem] = []
 
     def make(sim: Mapping[str, str] = SIM_CONFIG, config: Sequence[str] = ()) -> OwnSystem:
-        system = OwnSystem(short_dir / f"s{len(started)}", sim, config)
+        system = system_type(short_dir / f"s{len(started)}", sim, config)
         system.__enter__()
         started.append(system)
         return system

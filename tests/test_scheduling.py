@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -144,6 +145,10 @@ def test_each_worker_begins_to_collect_at_another_place(workers: int) -> None:
     orders = [rotate_places(35, worker, workers) for worker in range(workers)]
     assert all(sorted(order) == list(range(35)) for order in orders)
     assert len({order[0] for order in orders}) == workers
+
+
+def test_what_was_collected_is_no_garbage() -> None:
+    assert gc.isenabled() and gc.get_freeze_count() > 0
 
 
 class Child:

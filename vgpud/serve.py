@@ -248,7 +248,9 @@ _CONFIG = click.option("--config", "config_path", type=click.Path(path_type=Path
 @click.option("--mode", type=click.Choice(configuration.MODES), help="What programs do while no daemon runs.")
 @click.option("--node", help="Name of this node.")
 @click.option(
-    "--in-container", is_flag=True, help="Do not start in a container without the host's processes and folders."
+    "--in-container",
+    is_flag=True,
+    help="Refuse to start in a container without the host's processes and folders.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")
 def serve_command(

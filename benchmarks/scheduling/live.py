@@ -96,7 +96,7 @@ class User:
         found: dict[int, pb.Job] = {}
         token = ""
         while True:
-            answer = self.ask("ListJobs", pb.ListJobsRequest(all=True, page_token=token), pb.ListJobsResponse)
+            answer = self.ask("ListJobs", pb.ListJobsRequest(include_ended=True, page_token=token), pb.ListJobsResponse)
             found |= {job.job_id: job for job in answer.jobs}
             token = answer.next_page_token
             if not token:

@@ -9,7 +9,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from tests.api.test_jobs import ALICE, BOB, ROOT, World
+from tests.api.job_world import ALICE, BOB, ROOT, World
 from vgpud.api import jobs as api_jobs
 from vgpud.api.caller import Caller
 from vgpud.core.jobs.facts import Launch
@@ -101,9 +101,9 @@ def test_an_array_is_cancelled_by_its_first_job(world: World) -> None:
     world.submit(array_indices=[1, 2, 3])
     for job in world.backend.table.values():
         job.spec = replace(job.spec, array=1)
-    world.call(world.jobs.CancelJob, pb.CancelJobRequest(job_id=1, array=True))
+    world.call(world.jobs.CancelJob, pb.CancelJobRequest(job_id=1, whole_array=True))
     assert world.backend.done[0][1] == [1, 2, 3]
-    code, message = world.refusal(world.jobs.CancelJob, pb.CancelJobRequest(job_id=2, array=True))
+    code, message = world.refusal(world.jobs.CancelJob, pb.CancelJobRequest(job_id=2, whole_array=True))
     assert (code, "--array" in message) == ("INVALID_ARGUMENT", True)
 
 

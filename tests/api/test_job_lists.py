@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from tests.api.test_jobs import ALICE, ROOT, Context, World
+from tests.api.job_world import ALICE, ROOT, Context, World
 from vgpud.api import jobs
 from vgpud.api.caller import set_caller
 from vgpud.core.jobs.facts import JobFilter, QueueNow
 from vgpud.core.jobs.model import NEVER_NS, Ask, Job, JobSpec, JobState, QueueSpec
 from vgpud.core.model import Spec
-from vgpud.daemon.jobs.requests import JobRequests
+from vgpud.daemon.jobs.job_reader import JobReader
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 
@@ -39,7 +39,7 @@ class Listing:
         self._live = {one.job_id: one for one in live}
         self._kept = stored_jobs
         host: Any = SimpleNamespace(node=SimpleNamespace(name="n"))
-        self.requests = JobRequests(host, backend)
+        self.reader = JobReader(host, backend)
 
     def __iter__(self) -> Any:
         return iter(self._live)
@@ -52,7 +52,7 @@ class Listing:
         return [one for one in self._kept if one.job_id > after][:count]
 
     def list_jobs(self, after: int, count: int = NEVER_NS, *, with_ended: bool = True) -> list[tuple[int, bool]]:
-        found = asyncio.run(self.requests.jobs(after, count, JobFilter(with_ended)))
+        found = asyncio.run(self.reader.jobs(after, count, JobFilter(with_ended)))
         return [(one.job_id, one.state.is_final) for one in found]
 
 

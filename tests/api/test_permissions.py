@@ -333,7 +333,7 @@ def test_users_make_slices_for_themselves_and_within_bounds(all_of_them: AllRole
 def test_jobs_and_their_accounts_are_shown_to_their_owners_and_admins(all_of_them: AllRoles) -> None:
     mine, others = all_of_them.submit(), all_of_them.submit("other")
     for role, seen, hidden in (("owner", mine, others), ("other", others, mine)):
-        listed = {job.job_id for job in all_of_them.call(role, "ListJobs", pb.ListJobsRequest(all=True)).jobs}
+        listed = {job.job_id for job in all_of_them.call(role, "ListJobs", pb.ListJobsRequest(include_ended=True)).jobs}
         assert seen in listed
         assert hidden not in listed
         watched = {job.job_id for job in all_of_them.call(role, "WatchJobs", pb.WatchJobsRequest()).jobs}
@@ -343,7 +343,9 @@ def test_jobs_and_their_accounts_are_shown_to_their_owners_and_admins(all_of_the
         uids = {row.uid for row in all_of_them.call(role, "GetUsage", pb.GetUsageRequest(by=pb.USAGE_BY_JOB)).usage}
         assert uids <= {OWNER if role == "owner" else OTHER}
     for admin in ("root", "member of the admins' group"):
-        listed = {job.job_id for job in all_of_them.call(admin, "ListJobs", pb.ListJobsRequest(all=True)).jobs}
+        listed = {
+            job.job_id for job in all_of_them.call(admin, "ListJobs", pb.ListJobsRequest(include_ended=True)).jobs
+        }
         assert {mine, others} <= listed
     greedy = pb.JobSpec(slice=pb.SliceSpec(gpus_milli=10, priority=1), command=["true"], directory="/", hold=True)
     assert "container_priority_max" in all_of_them.refusal("owner", "SubmitJob", pb.SubmitJobRequest(spec=greedy))

@@ -10,18 +10,17 @@ from typing import Any
 import pytest
 from google.protobuf.field_mask_pb2 import FieldMask
 
+from tests.api.job_world import ALICE, ROOT, Context, World, spec
 from vgpud.api.caller import Caller, set_caller
 from vgpud.core.jobs.facts import Fact, Launch
 from vgpud.v1alpha1 import vgpud_pb2 as pb
-
-from .test_jobs import ALICE, ROOT, Context, World, spec
 
 ADMIN = Caller(1002, 1002, (44,), ALICE.pid, admin=True, start_ticks=ALICE.start_ticks)  # a member of admin_group
 SECRETS = {b"key-of-alice", b"hook-of-alice", b"pass-of-alice"}
 HOOK = "https://alice:pass-of-alice@hooks.example:444/services/hook-of-alice?t=hook-of-alice"
 REQUESTS = {
     "GetJob": pb.GetJobRequest(job_id=1),
-    "ListJobs": pb.ListJobsRequest(all=True),
+    "ListJobs": pb.ListJobsRequest(include_ended=True),
     "ExplainJob": pb.ExplainJobRequest(job_id=1),
     "UpdateJob": pb.UpdateJobRequest(job_id=1, spec=pb.JobSpec(priority=3), update_mask=FieldMask(paths=["priority"])),
     "CancelJob": pb.CancelJobRequest(job_id=1),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from tests.api.test_jobs import ALICE, ROOT, World
+from tests.api.job_world import ALICE, ROOT, World
 from vgpud.core.jobs.model import SECOND_NS, Reservation
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 

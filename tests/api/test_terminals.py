@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from vgpud.api import terminals
+from vgpud.api.job_backend import JobBackend
 from vgpud.api.rpc import RefusedError
 from vgpud.api.terminals import Viewing, _Viewer
 from vgpud.core.jobs.facts import Launch
@@ -45,16 +46,16 @@ class FakeBackend:
     async def job(self, job_id: int) -> Job | None:
         return self.present
 
-    def jobs_changed(self, after: int) -> tuple[int, Any]:
+    def since(self, after: int) -> tuple[int, Any]:
         return 0, ()
 
-    async def wait_job_change(self, after: int, timeout_s: float) -> None:
+    async def wait(self, after: int, timeout_s: float) -> None:
         await asyncio.sleep(timeout_s)
 
     def join_terminal(self, job: Job) -> FakeTerminal | None:
         return self.terminals.pop(0) if self.terminals else None
 
-    def note_joined(self, job: Job, text: str) -> None: ...
+    def note(self, kind: str, job: Job, text: str) -> None: ...
 
 
 class Call:
@@ -77,9 +78,11 @@ def viewing(backend: FakeBackend) -> Viewing:
     async def find(job_id: int) -> Job:
         return backend.present
 
-    return Viewing(
-        backend, find, lambda job: pb.Job(job_id=job.job_id, state=words.JOB_STATE.to_number(job.state.value))
-    )
+    def show(job: Job) -> pb.Job:
+        return pb.Job(job_id=job.job_id, state=words.JOB_STATE.to_number(job.state.value))
+
+    parts: Any = backend
+    return Viewing(JobBackend("n1", parts, parts, parts, parts, parts, parts), find, show)
 
 
 def test_a_viewer_that_was_not_notified_that_another_has_joined() -> None:

@@ -117,7 +117,7 @@ class FakeQueue(stubs.JobServiceServicer, stubs.QueueServiceServicer):
     def ListJobs(self, request: pb.ListJobsRequest, context: grpc.ServicerContext) -> pb.ListJobsResponse:
         self.requests.append(request)
         after = int(request.page_token or 0)
-        ended = request.all or not set(ENDED).isdisjoint(request.states)
+        ended = request.include_ended or not set(ENDED).isdisjoint(request.states)
         found = [j for i, j in sorted(self.jobs.items()) if i > after and (ended or j.state not in ENDED)]
         found = [j for j in found if not request.states or j.state in request.states]
         found = [j for j in found if request.queue in ("", j.spec.queue)]

@@ -18,12 +18,15 @@ from typing import Any
 import grpc
 import pytest
 
+from tests.daemon.forked import ForkedDaemon, can_fork
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 from vgpud.v1alpha1 import vgpud_pb2_grpc as stubs
 
 HERE = Path(__file__).parent
 #: how long a test waits for what should come at once; generous, for busy machines
 PATIENCE_S = 30.0
+#: what the interpreter runs
+PROGRAM = ["-m", "vgpud.serve"]
 
 
 def wait_until(condition: Callable[[], Any], what: str = "condition") -> Any:
@@ -70,9 +73,9 @@ class Node:
         # a device has one daemon: nodes of tests that run side by side have different ones
         self.own_device = {"FAKE_NODE": str(zlib.crc32(str(directory).encode()))}
         self.log = directory / "log"
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | ForkedDaemon | None = None
         self.settings: dict[str, str] = {}
-        self.program = ["-m", "vgpud.serve"]  # what the interpreter runs
+        self.program = PROGRAM
         self._channel: grpc.Channel | None = None
 
     def write_config(self) -> None:
@@ -94,8 +97,12 @@ class Node:
 
     def start(self, *extra: str, preexec: Callable[[], None] | None = None) -> Node:
         env = os.environ | self.own_device | self.env
+        command = self.command(*extra)
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(self.command(*extra), env=env, stdout=log, stderr=log, preexec_fn=preexec)
+            if self.program is PROGRAM and preexec is None and can_fork(self.env):
+                self.process = ForkedDaemon(command[1 + len(PROGRAM) :], env, log, log)
+            else:
+                self.process = subprocess.Popen(command, env=env, stdout=log, stderr=log, preexec_fn=preexec)
         wait_until(self._answers, f"the daemon's socket; its log: {self.log.read_text()}")
         return self
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.command_line import ask, call
+from tests.daemon.forked import ForkedSystem
 from vgpud.cli.demo.private_system import OwnSystem, PartError, wait_for
 from vgpud.errors import ExitCode
 
@@ -34,8 +35,9 @@ sys.stdin.read()
 
 @contextmanager
 def start_system(*config: str) -> Iterator[OwnSystem]:
-    with tempfile.TemporaryDirectory(prefix="vgd-", dir="/tmp") as folder, OwnSystem(Path(folder), SIM, config) as one:
-        yield one
+    with tempfile.TemporaryDirectory(prefix="vgd-", dir="/tmp") as folder:
+        with ForkedSystem(Path(folder), SIM, config) as one:
+            yield one
 
 
 @pytest.fixture

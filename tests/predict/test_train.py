@@ -6,6 +6,7 @@ import json
 import math
 import os
 import random
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from vgpud.predict import boosting, dataset, model, train, train_file
 from vgpud.predict.boosting import Setting
 from vgpud.predict.features import FEATURES, Features
 
-pytest.importorskip("sklearn")
+# Not imported here: every worker of a run would spend two seconds on it.
+pytestmark = pytest.mark.skipif(find_spec("sklearn") is None, reason="needs the package scikit-learn")
 
 MIB = 1 << 20
 SMALL = Setting(trees=20, depth=3, rate=0.3, leaf=3, rows=0.8)

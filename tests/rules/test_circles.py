@@ -5,6 +5,7 @@ Every target that build_shim.py links is looked at, what is generated included.
 
 from __future__ import annotations
 
+import functools
 import re
 import subprocess
 from pathlib import Path
@@ -23,6 +24,7 @@ def _unit(name: str) -> str:
     return str(Path(name).with_suffix("")).removeprefix("shim/")
 
 
+@functools.cache
 def _symbols(object_file: str) -> tuple[set[str], set[str], set[str]]:
     """(defined, weakly defined, used) global symbols of one object file."""
     listed = subprocess.run(["nm", object_file], capture_output=True, text=True, check=True).stdout

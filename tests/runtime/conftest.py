@@ -32,24 +32,26 @@ PLAIN_CONFIG = b'{"process":{"env":["PATH=/bin","NOT_VGPU=1"]}}'
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """At each change a case runs in one of the two builds, by turns; in a nightly run in both."""
-    builds_of: dict[str, list[str]] = {}
+    items_of: dict[str, dict[str, pytest.Item]] = {}  # case -> build -> item
     for item in items:
         if build := _build(item):
-            builds_of.setdefault(_case(item, build), []).append(build)
-
-    def is_left_out(item: pytest.Item) -> bool:
-        build = _build(item)
-        case = _case(item, build) if build else ""
-        return bool(build) and builds_of[case] == BUILDS and build != BUILDS[zlib.crc32(case.encode()) % len(BUILDS)]
-
-    if not is_nightly() and (left_out := [item for item in items if is_left_out(item)]):
+            items_of.setdefault(_case(item, build), {})[build] = item
+    left_out = [
+        of_build[BUILDS[1 - zlib.crc32(case.encode()) % len(BUILDS)]]
+        for case, of_build in items_of.items()
+        if len(of_build) == len(BUILDS)
+    ]
+    if not is_nightly() and left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not is_left_out(item)]
+        of_other_build = set(left_out)
+        items[:] = [item for item in items if item not in of_other_build]
 
 
 def _build(item: pytest.Item) -> str:
     """The build that a test of this folder is run with; "": it uses none, or is another folder's."""
-    values = item.callspec.params if hasattr(item, "callspec") and Path(__file__).parent in item.path.parents else {}
+    if not item.nodeid.startswith("tests/runtime/") or not hasattr(item, "callspec"):
+        return ""
+    values = item.callspec.params
     return next((str(values[name]) for name in ("front", "world") if values.get(name) in BUILDS), "")
 
 

@@ -17,6 +17,11 @@ PROGRAMS = ("tenant", "wait_value", "seen")
 SECOND_NS = 1_000_000_000
 
 
+@pytest.fixture
+def system_type() -> type[OwnSystem]:
+    return OwnSystem
+
+
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Name -> path of each program, linked to libcuda.so.1 as a user's would be."""

@@ -16,14 +16,15 @@ from vgpud.api import job_changes, watches
 from vgpud.api import job_messages as views
 from vgpud.api import queue_messages as queue_views
 from vgpud.api.caller import Caller, caller
+from vgpud.api.job_backend import JobBackend
 from vgpud.api.message_cache import MessageCache
 from vgpud.api.reservation_messages import reservation_from, reservation_view
 from vgpud.api.rpc import Observe, RefusedError, Watching, page, page_of, refuse, unary
 from vgpud.api.slice_messages import page_token
-from vgpud.api.terminals import TerminalBackend, Viewing
+from vgpud.api.terminals import Viewing
 from vgpud.api.turns import breathe
 from vgpud.api.workers import WorkCalls, WorkerBackend
-from vgpud.core.jobs.facts import Fact, Facts, JobFilter, QueueNow, Submission, UsageRow
+from vgpud.core.jobs.facts import JobFilter, QueueNow, UsageRow
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Job, JobSpec, JobState, QueueSpec, Reservation
 from vgpud.core.model import Asker, Denied, Reason
 from vgpud.core.placement import registry as placements
@@ -49,60 +50,8 @@ WAIT_S = 60.0
 SUMMED_MAX = 4
 
 
-class JobBackend(TerminalBackend, Protocol):
-    """What the daemon does for these services. Called on the loop; what is not `async` must not wait.
-
-    What changes something answers when it is on the disk.
-    """
-
-    node: str
-
-    def owner(self, job_id: int) -> int | None:
-        """The owner of a job; None: there is no such job."""
-        ...
-
-    async def submit_job(self, submission: Submission) -> Sequence[int] | Denied:
-        """All of the array or nothing; machine.check() is made here."""
-        ...
-
-    async def job(self, job_id: int) -> Job | None: ...
-    async def jobs(self, after_job_id: int, count: int, job_filter: JobFilter) -> Sequence[Job]:
-        """In the order of job_id, at most `count` with a greater one."""
-        ...
-
-    def facts(self, job: Job) -> Facts: ...
-    def is_settled(self, job: Job) -> bool:
-        """Whether it ended so long ago that nothing shown of it changes any more."""
-        ...
-
-    async def explain(self, job: Job, uid: int | None) -> Sequence[Fact]:
-        """In reading order. `uid`: the reader, None: an admin."""
-        ...
-
-    async def array_of(self, job_id: int) -> Sequence[int]:
-        """The jobs of the array that begins with this one which have not ended; none when it begins none."""
-        ...
-
-    async def cancel_jobs(self, job_ids: Sequence[int], why: str) -> Denied | None:
-        """Jobs that have ended meanwhile are left out; one that had ended before is a refusal."""
-        ...
-
-    async def hold_job(self, job_id: int) -> Denied | None: ...
-    async def release_job(self, job_id: int) -> Denied | None: ...
-    async def requeue_job(self, job_id: int) -> Denied | None: ...
-    async def change_job(self, job_id: int, spec: JobSpec, *, by_admin: bool) -> Denied | None: ...
-
-    def jobs_changed(self, change_number: int) -> tuple[int, Sequence[int]]:
-        """The number of the last change of any job, and the jobs that have changed since `change_number`."""
-        ...
-
-    async def wait_job_change(self, change_number: int, timeout_s: float) -> None:
-        """Until there is a change later than `change_number`."""
-        ...
-
-
 class QueueBackend(Protocol):
-    """What the daemon does for queues, as JobBackend for jobs."""
+    """What the daemon does for queues. Called as job_backend.py says."""
 
     node: str
 
@@ -167,7 +116,7 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
 
     def __init__(self, backend: JobBackend, queues: QueueBackend, workers: WorkerBackend, observe: Observe) -> None:
         super().__init__()
-        WorkCalls.__init__(self, workers, backend.owner)
+        WorkCalls.__init__(self, workers, backend.reader.owner)
         self.backend = backend
         self._queues = queues
         self.observe = observe  # as unary() calls it
@@ -176,7 +125,7 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
         self._list_views: MessageCache[pb.Job] = MessageCache(LIST_VIEW_BYTES_MAX)
 
     async def _own(self, job_id: int) -> Job:
-        job = await self.backend.job(job_id)
+        job = await self.backend.reader.job(job_id)
         if job is None:
             raise refuse(Reason.NOT_FOUND, f"no job {job_id}: `vgpu job ls --all` lists yours", "job_id")
         self._allow(job)
@@ -191,11 +140,11 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
     def _view(self, job: Job, *, has_details: bool = False) -> pb.Job:
         """The only way to a message about a job: what only its owner may see is left out for all others."""
         own = caller().uid == job.spec.uid
-        return views.job_view(job, self.backend.facts(job), self.backend.node, has_details=has_details, own=own)
+        return views.job_view(job, self.backend.reader.facts(job), self.backend.node, has_details=has_details, own=own)
 
     def _make_list_view(self, job: Job) -> pb.Job:
         """As lists and watches show it; made once of a job that ended a while ago."""
-        if not self.backend.is_settled(job):
+        if not self.backend.reader.is_settled(job):
             return self._view(job)
         key = job.job_id, job.ended_ns  # it may be queued again, and end again
         return self._ended.get(key) or self._ended.put(key, self._view(job))
@@ -205,7 +154,7 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
         key = job_id, change
         known = self._list_views.get(key)
         if known is None:
-            job = await self.backend.job(job_id)
+            job = await self.backend.reader.job(job_id)
             known = self._list_views.put(key, self._make_list_view(job)) if job else None
         return known if known is not None and caller().owns(known.uid) else None
 
@@ -218,7 +167,7 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
             raise RefusedError(queue)
         submission = views.submission_from(request, launch, queue, colocates=self._colocates(queue))
         await self._check_after(submission.spec)
-        made = await self.backend.submit_job(submission)
+        made = await self.backend.submissions.submit_job(submission)
         if isinstance(made, Denied):
             raise RefusedError(made)
         return pb.SubmitJobResponse(job_ids=made)
@@ -247,7 +196,7 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
         after = _after_token(request.page_token)
         most = PAGE_SIZE_MAX if who.admin else USER_PAGE_SIZE_MAX
         count = min(request.page_size or most, most)
-        jobs = await self.backend.jobs(after, count + 1, _filter(request, who))
+        jobs = await self.backend.reader.jobs(after, count + 1, _filter(request, who))
         answer = pb.ListJobsResponse()
         size = 0
         for job in jobs[:count]:
@@ -265,7 +214,7 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
     async def ExplainJob(self, request: pb.ExplainJobRequest) -> pb.ExplainJobResponse:
         who = caller()
         job = await self._own(request.job_id)
-        facts = await self.backend.explain(job, None if who.admin else who.uid)
+        facts = await self.backend.reader.explain(job, None if who.admin else who.uid)
         return pb.ExplainJobResponse(
             job=self._view(job, has_details=True), facts=[views.fact_view(fact) for fact in facts]
         )
@@ -274,27 +223,27 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
     async def CancelJob(self, request: pb.CancelJobRequest) -> pb.CancelJobResponse:
         job = await self._own(request.job_id)
         ids: Sequence[int] = (job.job_id,)
-        if request.array:
-            ids = await self.backend.array_of(job.job_id)
+        if request.whole_array:
+            ids = await self.backend.reader.array_of(job.job_id)
             if job.spec.array != job.job_id:
                 text = f"job {job.job_id} does not begin an array: cancel it without --array, or name the first job"
-                raise refuse(Reason.INVALID, text, "array")
-        _check(await self.backend.cancel_jobs(ids, f"cancelled by {_name(caller(), job)}"))
+                raise refuse(Reason.INVALID, text, "whole_array")
+        _check(await self.backend.requests.cancel_jobs(ids, f"cancelled by {_name(caller(), job)}"))
         return pb.CancelJobResponse()
 
     @unary
     async def HoldJob(self, request: pb.HoldJobRequest) -> pb.HoldJobResponse:
-        _check(await self.backend.hold_job((await self._own(request.job_id)).job_id))
+        _check(await self.backend.requests.hold_job((await self._own(request.job_id)).job_id))
         return pb.HoldJobResponse()
 
     @unary
     async def ReleaseJob(self, request: pb.ReleaseJobRequest) -> pb.ReleaseJobResponse:
-        _check(await self.backend.release_job((await self._own(request.job_id)).job_id))
+        _check(await self.backend.requests.release_job((await self._own(request.job_id)).job_id))
         return pb.ReleaseJobResponse()
 
     @unary
     async def RequeueJob(self, request: pb.RequeueJobRequest) -> pb.RequeueJobResponse:
-        _check(await self.backend.requeue_job((await self._own(request.job_id)).job_id))
+        _check(await self.backend.requests.requeue_job((await self._own(request.job_id)).job_id))
         return pb.RequeueJobResponse()
 
     @unary
@@ -307,7 +256,7 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
                 raise RefusedError(wanted)
             queue = wanted
         spec = job_changes.changed_spec(job, request, queue, colocates=self._colocates(queue))
-        _check(await self.backend.change_job(job.job_id, spec, by_admin=who.admin))
+        _check(await self.backend.requests.change_job(job.job_id, spec, by_admin=who.admin))
         return pb.UpdateJobResponse(job=self._view(await self._own(job.job_id)))
 
     async def WatchJobs(self, request: pb.WatchJobsRequest, context: Any) -> AsyncIterator[pb.WatchJobsResponse]:
@@ -315,7 +264,7 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
         named = set(request.job_ids)
 
         async def changes() -> AsyncGenerator[pb.WatchJobsResponse, None]:
-            seen, _ = self.backend.jobs_changed(NEVER_NS)
+            seen, _ = self.backend.changes.since(NEVER_NS)
             first = [
                 self._make_list_view(job) async for job in _in_pieces(await self._find_watched_jobs(sorted(named)))
             ]
@@ -323,8 +272,8 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
                 yield part
             while True:
                 await asyncio.sleep(watches.INTERVAL_MIN_S)
-                await self.backend.wait_job_change(seen, WAIT_S)
-                seen, changed = self.backend.jobs_changed(seen)
+                await self.backend.changes.wait(seen, WAIT_S)
+                seen, changed = self.backend.changes.since(seen)
                 ids = [job_id for job_id in changed if not named or job_id in named]
                 views = [await self._find_job_at_change(job_id, seen) async for job_id in _in_pieces(ids)]
                 for part in _parts([view for view in views if view is not None], first=False):
@@ -344,7 +293,7 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
         who = caller()
         if job_ids:
             return [await self._own(job_id) async for job_id in _in_pieces(job_ids)]
-        return await self.backend.jobs(0, NEVER_NS, JobFilter(uid=None if who.admin else who.uid))
+        return await self.backend.reader.jobs(0, NEVER_NS, JobFilter(uid=None if who.admin else who.uid))
 
 
 async def _in_pieces(items: Iterable[T]) -> AsyncIterator[T]:
@@ -376,7 +325,7 @@ def _filter(request: pb.ListJobsRequest, who: Caller) -> JobFilter:
             raise refuse(Reason.INVALID, text, "states")
     states = tuple(dict.fromkeys(known[number] for number in request.states))
     since_ns = _time_ns(request.since_time) if request.HasField("since_time") else 0
-    ended = request.all or bool(since_ns) or any(state.is_final for state in states)
+    ended = request.include_ended or bool(since_ns) or any(state.is_final for state in states)
     return JobFilter(ended, _whose(request, who), request.queue, states, since_ns)
 
 

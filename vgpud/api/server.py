@@ -22,7 +22,8 @@ from vgpud.api import slice_messages as views
 from vgpud.api import watches
 from vgpud.api.backend import Backend
 from vgpud.api.caller import caller
-from vgpud.api.jobs import JobBackend, JobService, QueueBackend, QueueService
+from vgpud.api.job_backend import JobBackend
+from vgpud.api.jobs import JobService, QueueBackend, QueueService
 from vgpud.api.peer_proxy import PeerProxy
 from vgpud.api.permissions import Authorizer, Site
 from vgpud.api.remote import RECHECK_S, RemoteListener

@@ -11,9 +11,9 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from typing import Any, Protocol
 
 from vgpud.api.caller import caller
+from vgpud.api.job_backend import JobBackend, Terminal
 from vgpud.api.rpc import RefusedError, refuse
 from vgpud.api.turns import charge_message
 from vgpud.core.jobs.facts import Launch
@@ -30,31 +30,6 @@ JOIN_S, WAIT_S = 0.1, 60.0
 GONE_S = 10.0
 #: least time between two looks at a job that may have changed
 REPORT_INTERVAL_S = 0.1
-
-
-class Terminal(Protocol):
-    """One that has been joined."""
-
-    async def hear(self) -> Heard: ...
-    async def type(self, keys: bytes) -> None: ...
-    async def resize(self, rows: int, columns: int) -> None: ...
-    def close(self) -> None: ...
-
-
-class TerminalBackend(Protocol):
-    """What the daemon does for these calls."""
-
-    async def job(self, job_id: int) -> Job | None: ...
-    def jobs_changed(self, change_number: int) -> tuple[int, Any]: ...
-    async def wait_job_change(self, change_number: int, timeout_s: float) -> None: ...
-
-    def join_terminal(self, job: Job) -> Terminal | None:
-        """The terminal of a job's present attempt; None: it is not there, not yet or not any more."""
-        ...
-
-    def note_joined(self, job: Job, text: str) -> None:
-        """As an event of the job."""
-        ...
 
 
 class _Viewer:
@@ -106,7 +81,7 @@ class Viewing:
     """The calls of one service. `find`: a job that the caller may see, raises RefusedError; `show`: as it is shown."""
 
     def __init__(
-        self, backend: TerminalBackend, find: Callable[[int], Awaitable[Job]], show: Callable[[Job], pb.Job]
+        self, backend: JobBackend, find: Callable[[int], Awaitable[Job]], show: Callable[[Job], pb.Job]
     ) -> None:
         self._backend = backend
         self._find = find
@@ -126,7 +101,7 @@ class Viewing:
             text = f"job {job.job_id} has ended ({job.state.value}): `vgpu job logs {job.job_id}` shows its output"
             raise refuse(Reason.PRECONDITION, text, "job_id")
         if who.uid != job.spec.uid:
-            self._backend.note_joined(job, f"uid {who.uid}, an admin, joins its terminal")
+            self._backend.notes.note("job.joined", job, f"uid {who.uid}, an admin, joins its terminal")
 
     async def view(self, requests: AsyncIterator[pb.AttachJobRequest]) -> AsyncGenerator[pb.AttachJobResponse, None]:
         """One call. Raises RefusedError."""
@@ -160,8 +135,8 @@ class Viewing:
         try:
             while viewer.refusal is None:
                 if changing is None:
-                    seen, _ = self._backend.jobs_changed(NEVER_NS)
-                    job = await self._backend.job(job_id)
+                    seen, _ = self._backend.changes.since(NEVER_NS)
+                    job = await self._backend.reader.job(job_id)
                     if job is None:
                         return
                     is_draining = job.state.is_final and viewer.terminal is not None  # its last output comes first
@@ -170,7 +145,7 @@ class Viewing:
                         yield pb.AttachJobResponse(job=self._show(job))
                     if job.state.is_final and not is_draining:
                         return
-                    if viewer.terminal is None and (found := self._backend.join_terminal(job)):
+                    if viewer.terminal is None and (found := self._backend.terminals.join_terminal(job)):
                         self._viewers[job_id] = viewer
                         await viewer.set_terminal(found)
                     is_expected = viewer.terminal is None and job.state is JobState.RUNNING
@@ -206,7 +181,7 @@ class Viewing:
                 del self._viewers[job_id]
 
     async def _change(self, change_number: int, timeout_s: float) -> None:
-        await self._backend.wait_job_change(change_number, timeout_s)
+        await self._backend.changes.wait(change_number, timeout_s)
         await asyncio.sleep(min(REPORT_INTERVAL_S, timeout_s))
 
     def _message(self, job_id: int, keeper_message: Heard) -> pb.AttachJobResponse:

@@ -194,9 +194,9 @@ class AsyncClient(AsyncConnection):
         answer = await self.send(calls.explain_job(job_id))
         return [read(model.Fact, fact) for fact in answer.facts]
 
-    async def cancel(self, job_id: int, *, array: bool = False) -> None:
-        """Ends a job; `array`: all jobs of the array whose first it is."""
-        await self.send(calls.cancel(job_id, array))
+    async def cancel(self, job_id: int, *, whole_array: bool = False) -> None:
+        """Ends a job; `whole_array`: all jobs of the array whose first it is."""
+        await self.send(calls.cancel(job_id, whole_array))
 
     async def hold(self, job_id: int) -> None:
         """Keeps a pending job from starting."""

@@ -216,13 +216,13 @@ def jobs(
 ) -> Listed[pb.Job]:
     """`uid` None: of all users that the caller may see; `states` (): in any; `since_ns`: active at any time since
     then."""
-    request = pb.ListJobsRequest(all=include_ended, queue=queue, uid=uid, since_time=_stamp(since_ns))
+    request = pb.ListJobsRequest(include_ended=include_ended, queue=queue, uid=uid, since_time=_stamp(since_ns))
     request.states.extend(_number(words.JOB_STATE, state, "state") for state in states)
     return Listed("Job", "ListJobs", request, "jobs", pb.Job)
 
 
-def cancel(job_id: int, array: bool = False) -> Call[None]:
-    return Call("Job", "CancelJob", pb.CancelJobRequest(job_id=job_id, array=array), lambda answer: None)
+def cancel(job_id: int, whole_array: bool = False) -> Call[None]:
+    return Call("Job", "CancelJob", pb.CancelJobRequest(job_id=job_id, whole_array=whole_array), lambda answer: None)
 
 
 def hold(job_id: int) -> Call[None]:

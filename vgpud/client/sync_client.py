@@ -191,9 +191,9 @@ class Client(Connection):
         answer = self.send(calls.explain_job(job_id))
         return [read(model.Fact, fact) for fact in answer.facts]
 
-    def cancel(self, job_id: int, *, array: bool = False) -> None:
-        """Ends a job; `array`: all jobs of the array whose first it is."""
-        self.send(calls.cancel(job_id, array))
+    def cancel(self, job_id: int, *, whole_array: bool = False) -> None:
+        """Ends a job; `whole_array`: all jobs of the array whose first it is."""
+        self.send(calls.cancel(job_id, whole_array))
 
     def hold(self, job_id: int) -> None:
         """Keeps a pending job from starting."""

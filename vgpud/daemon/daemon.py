@@ -11,6 +11,7 @@ from typing import Any
 
 from vgpud import paths
 from vgpud.api.backend import Backend
+from vgpud.api.job_backend import JobBackend
 from vgpud.api.permissions import Site
 from vgpud.api.server import Server
 from vgpud.api.trace_streams import Tracing
@@ -25,10 +26,13 @@ from vgpud.daemon.cdi import DeviceFiles
 from vgpud.daemon.containers import ContainerBackend
 from vgpud.daemon.effects import Effects
 from vgpud.daemon.housekeeping import Housekeeping
+from vgpud.daemon.jobs.arrays import Arrays
 from vgpud.daemon.jobs.controller import JobController
 from vgpud.daemon.jobs.host import Host
+from vgpud.daemon.jobs.job_reader import JobReader
 from vgpud.daemon.jobs.queue_requests import QueueRequests
 from vgpud.daemon.jobs.requests import JobRequests
+from vgpud.daemon.jobs.submissions import JobSubmissions
 from vgpud.daemon.metrics_endpoint import MetricsEndpoint
 from vgpud.daemon.monitor import UsageMonitor
 from vgpud.daemon.policy import policy_of
@@ -86,7 +90,16 @@ class Daemon:
         effects.observers.append(self._queue)
         self._monitor.on_fault = self._queue.progress.note_fault
         self._metrics = MetricsEndpoint(node.name, machine, arbiters, readings, self._queue.samples)
-        jobs = JobRequests(host, self._queue)
+        queue, reader, arrays = self._queue, JobReader(host, self._queue), Arrays(self._queue)
+        jobs = JobBackend(
+            node=node.name,
+            reader=reader,
+            submissions=JobSubmissions(host, queue, arrays),
+            requests=JobRequests(queue, arrays),
+            changes=queue.changes,
+            terminals=queue.attempts,
+            notes=queue,
+        )
         backend = Backend(
             node=node,
             machine=machine,
@@ -97,17 +110,17 @@ class Daemon:
             device_files=self._files,
             arbiter_times=ArbiterTimes(arbiters, events),
             tracing=Tracing(arbiters),
-            jobs=jobs,
+            jobs=reader,
             observe=self._metrics.metrics.observe,
         )
         site = Site(
             slice_owner=machine.owner,
-            job_owner=jobs.owner,
+            job_owner=reader.owner,
             user_limits=lambda: live.current.container_limits,
             job_priority_max=lambda: live.current.job_priority_max,
         )
-        queues, workers = QueueRequests(node.name, machine, self._queue), self._queue.elastic
-        self._api = Server(backend, site, jobs, queues, workers, self._private / paths.SOCKET_NAME)
+        queues = QueueRequests(node.name, machine, queue)
+        self._api = Server(backend, site, jobs, queues, queue.elastic.streams, self._private / paths.SOCKET_NAME)
         self.housekeeping = Housekeeping(
             directory, self._tenants, self._api, self._containers, self._files, events, arbiters, readings
         )

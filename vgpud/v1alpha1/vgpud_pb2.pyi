@@ -1121,22 +1121,22 @@ class GetJobResponse(_message.Message):
     def __init__(self, job: _Optional[_Union[Job, _Mapping]] = ...) -> None: ...
 
 class ListJobsRequest(_message.Message):
-    __slots__ = ("page_size", "page_token", "all", "queue", "uid", "states", "since_time")
+    __slots__ = ("page_size", "page_token", "include_ended", "queue", "uid", "states", "since_time")
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
-    ALL_FIELD_NUMBER: _ClassVar[int]
+    INCLUDE_ENDED_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     STATES_FIELD_NUMBER: _ClassVar[int]
     SINCE_TIME_FIELD_NUMBER: _ClassVar[int]
     page_size: int
     page_token: str
-    all: bool
+    include_ended: bool
     queue: str
     uid: int
     states: _containers.RepeatedScalarFieldContainer[JobState]
     since_time: _timestamp_pb2.Timestamp
-    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., all: bool = ..., queue: _Optional[str] = ..., uid: _Optional[int] = ..., states: _Optional[_Iterable[_Union[JobState, str]]] = ..., since_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., include_ended: bool = ..., queue: _Optional[str] = ..., uid: _Optional[int] = ..., states: _Optional[_Iterable[_Union[JobState, str]]] = ..., since_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class ListJobsResponse(_message.Message):
     __slots__ = ("jobs", "next_page_token")
@@ -1147,12 +1147,12 @@ class ListJobsResponse(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[_Union[Job, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class CancelJobRequest(_message.Message):
-    __slots__ = ("job_id", "array")
+    __slots__ = ("job_id", "whole_array")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
-    ARRAY_FIELD_NUMBER: _ClassVar[int]
+    WHOLE_ARRAY_FIELD_NUMBER: _ClassVar[int]
     job_id: int
-    array: bool
-    def __init__(self, job_id: _Optional[int] = ..., array: bool = ...) -> None: ...
+    whole_array: bool
+    def __init__(self, job_id: _Optional[int] = ..., whole_array: bool = ...) -> None: ...
 
 class CancelJobResponse(_message.Message):
     __slots__ = ()

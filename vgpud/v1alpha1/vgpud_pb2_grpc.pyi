@@ -16,6 +16,10 @@ messages stay small. If next_page_token is not empty, there are more entries: re
 page_token. The order is fixed (by index, name, number or sequence), so that no entry is repeated or skipped between
 pages.
 
+Fields. A request needs the name, number or UUID of what it is about, and the message that it creates or changes. Any
+other field may be left out; if its comment does not say what that means, the value is 0, false or empty. Fields that
+are marked "output only" are not read.
+
 Streams. A Watch call sends one response at once, and later ones at most every 100 ms, with all changes in between.
 
 Bounds. The daemon's processor time is divided among users. When a user's share is spent, the user's requests wait;

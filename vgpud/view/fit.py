@@ -68,13 +68,21 @@ def wrap_text(text: str, width: int, subsequent_indent: str = "") -> list[str]:
     return [*lines, line]
 
 
-def lines_of(grid: Grid, headers: bool, width: int | None) -> list[Line]:
-    """The table as lines without trailing blanks. width None: as wide as the contents are."""
+@dataclass
+class Drawing:
+    """A table for a terminal. `left_out`: titles of the columns for which it is too narrow."""
+
+    lines: list[Line]  # without trailing blanks
+    left_out: list[str]
+
+
+def draw(grid: Grid, headers: bool, width: int | None) -> Drawing:
+    """The table within this width. width None: as wide as the contents are."""
     rows = [[c if isinstance(c, Cell) else Cell(c) for c in row] for row in grid.rows]
     rows = [[Cell(plain(cell.text), cell.style) for cell in row] for row in rows]
     titles = list(grid.titles)
     if width is None or _measure_width(titles, rows) <= width:
-        return _draw_lines(titles, rows, headers, _widths(titles, rows), [[] for _ in rows])
+        return Drawing(_draw_lines(titles, rows, headers, _widths(titles, rows), [[] for _ in rows]), [])
     kept = [i for i, title in enumerate(titles) if title.lstrip(">") not in grid.own_line_columns]
     long = [i for i in range(len(titles)) if i not in kept]
     _shorten_names(grid, titles, rows, kept, width - (_BESIDE_CELLS + GAP_CELLS if long else 0))
@@ -87,20 +95,20 @@ def lines_of(grid: Grid, headers: bool, width: int | None) -> list[Line]:
     shown = [titles[i] for i in kept]
     widths = _cut(_widths(shown, main), width)
     left = width - sum(widths) - GAP_CELLS * len(widths)
-    beside = (
-        bool(long) and left >= len(titles[long[0]]) and any(0 < cells_of(row[long[0]].text) <= left for row in rows)
-    )
+    beside = bool(long) and left >= len(titles[long[0]])
     notes: list[list[str]] = []
     for row, cells in zip(rows, main, strict=True):
         inline = beside and cells_of(row[long[0]].text) <= left
         if beside:
             cells.append(row[long[0]] if inline else Cell(""))
         texts = [(index, row[index].text) for index in long[int(inline) :] if row[index].text not in ("", "-")]
-        notes.append([line for index, text in texts for line in _note(titles[index], text, index != long[0], width)])
+        untitled = long[int(beside) :]
+        notes.append([line for index, text in texts for line in _note(titles[index], text, index in untitled, width)])
     if beside:
         shown.append(titles[long[0]])
         widths.append(left)
-    return _draw_lines(shown, main, headers, widths, notes)
+    left_out = [title.lstrip(">") for index, title in enumerate(titles) if index not in (*kept, *long)]
+    return Drawing(_draw_lines(shown, main, headers, widths, notes), left_out)
 
 
 def _shorten_names(
@@ -123,7 +131,7 @@ def _shorten_names(
 
 
 def _note(title: str, text: str, has_label: bool, width: int) -> list[str]:
-    """A text on lines of its own; has_label: with its column's title, because it is not the row's first text."""
+    """A text on lines of its own; has_label: with its column's title, which is not above it."""
     label = f"{title.lower()}: " if has_label else ""
     indent = " " * min(INDENT_CELLS, max(0, width - 1))
     return wrap_text(indent + label + text, width, indent)

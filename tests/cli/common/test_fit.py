@@ -6,13 +6,13 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from vgpud.view.fit import Cell, Grid, cells_of, lines_of, wrap_text
+from vgpud.view.fit import Cell, Grid, cells_of, draw, wrap_text
 
 REASON = "queue a has reached its limit of 2 GPUs, of which 1.5 are in use by job 3 (1) and job 4 (0.5)"
 
 
 def draw_lines(grid: Grid, width: int | None, headers: bool = True) -> list[str]:
-    return ["".join(text for text, _ in line) for line in lines_of(grid, headers, width)]
+    return ["".join(text for text, _ in line) for line in draw(grid, headers, width).lines]
 
 
 def jobs(reason: str = REASON) -> Grid:
@@ -42,8 +42,9 @@ def test_a_long_reason_gets_its_own_lines_and_a_short_one_stays() -> None:
 
 def test_columns_go_in_their_order() -> None:
     lines = draw_lines(jobs(), 24)
-    assert lines[0].split() == ["JOB", "USER", "STATE"]
+    assert lines[0].split() == ["JOB", "USER", "STATE", "WHY"]
     assert lines[1].split() == ["7", "alice", "pending"]
+    assert draw(jobs(), True, 24).left_out == ["NAME"]
     assert "device 0" in lines[-1]
 
 
@@ -99,6 +100,15 @@ def test_no_line_is_wider_than_the_terminal(rows: list[tuple[str, ...]], width: 
     lines = draw_lines(grid, width)
     assert all(cells_of(line) <= width for line in lines)
     assert all(line == line.rstrip() for line in lines)
+
+
+@pytest.mark.parametrize("width", range(16, 60))
+def test_every_column_is_in_the_header_or_named(width: int) -> None:
+    """The titles of texts on lines of their own were in neither, and columns that were left out nowhere."""
+    drawing = draw(jobs(), True, width)
+    header, *lines = ["".join(text for text, _ in line) for line in drawing.lines]
+    labels = {line.split(":")[0].strip().upper() for line in lines if ":" in line}
+    assert {*header.split(), *drawing.left_out, *labels} == {"JOB", "NAME", "USER", "STATE", "WHY"}
 
 
 def test_texts_break_between_words() -> None:

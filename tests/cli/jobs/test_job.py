@@ -19,7 +19,7 @@ from vgpud.cli.jobs import top, wait
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 from vgpud.view import job_tables
 from vgpud.view import jobs as job_views
-from vgpud.view.fit import lines_of
+from vgpud.view.fit import draw
 from vgpud.view.user_names import user_name
 
 OTHER, USAGE, NOT_FOUND, CONFLICT = 1, 2, 4, 8
@@ -57,7 +57,7 @@ def table(fake: Any, states: tuple[str, ...] = ()) -> str:
     """The table as it would be at NOW."""
     jobs = [job_views.job_view(job, frozenset({0})) for job in fake.jobs.values()]
     jobs = [job for job in jobs if job["state"] not in states]
-    lines = lines_of(job_tables.jobs_grid(jobs, NOW), True, None)
+    lines = draw(job_tables.jobs_grid(jobs, NOW), True, None).lines
     return "\n".join("".join(text for text, _ in line) for line in lines)
 
 
@@ -222,7 +222,7 @@ def test_what_is_done_about_jobs(vgpu: Any, daemon: Any, queue: Any, command: st
 @pytest.mark.parametrize("job_range", ["7", "7-9"])
 def test_cancel_an_array(vgpu: Any, daemon: Any, queue: Any, job_range: str) -> None:
     assert vgpu("job", "cancel", "--array", job_range, host=daemon.host).code == 0
-    assert queue.requests[-1] == pb.CancelJobRequest(job_id=7, array=True)
+    assert queue.requests[-1] == pb.CancelJobRequest(job_id=7, whole_array=True)
 
 
 def test_all_jobs_of_an_array_are_named_by_the_first_and_the_last(vgpu: Any, daemon: Any, queue: Any) -> None:

@@ -63,7 +63,7 @@ class QueueNode:
         found: dict[int, pb.Job] = {}
         token = ""
         while True:
-            answer = self.jobs.ListJobs(pb.ListJobsRequest(all=True, page_token=token))
+            answer = self.jobs.ListJobs(pb.ListJobsRequest(include_ended=True, page_token=token))
             found |= {job.job_id: job for job in answer.jobs}
             token = answer.next_page_token
             if not token:

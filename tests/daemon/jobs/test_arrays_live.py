@@ -68,7 +68,7 @@ def test_other_requests_are_answered_while_an_array_is_submitted_and_cancelled(q
     assert [jobs[i].array_index for i in ids] == list(range(1, JOBS + 1))
     assert {i for i in ids if jobs[i].state == pb.JOB_STATE_RUNNING} <= set(ids[:2])
     whole_s, took_s = asked_meanwhile(
-        queue, lambda: queue.jobs.CancelJob(pb.CancelJobRequest(job_id=ids[0], array=True))
+        queue, lambda: queue.jobs.CancelJob(pb.CancelJobRequest(job_id=ids[0], whole_array=True))
     )
     assert are_answered(whole_s, took_s), f"cancellation: {len(took_s)} calls, {max(took_s):.3f} of {whole_s:.3f} s"
     assert {job.state for job in queue.all().values() if not job.start_time.seconds} == {pb.JOB_STATE_CANCELLED}
@@ -89,7 +89,7 @@ def test_an_array_is_there_as_a_whole_or_not_at_all(queue: QueueNode) -> None:
         there = queue.all()
         assert len(there) in (0, JOBS), f"after {share}"
         if there:
-            queue.jobs.CancelJob(pb.CancelJobRequest(job_id=min(there), array=True))
+            queue.jobs.CancelJob(pb.CancelJobRequest(job_id=min(there), whole_array=True))
             return
 
 

@@ -61,7 +61,7 @@ class Jobs:
         yield
 
     def hello(self, worker: int, generation: int = 0) -> Mailbox:
-        mailbox = self.elastic.open_stream(ProgressReport(1, 1, worker, generation))
+        mailbox = self.elastic.streams.open_stream(ProgressReport(1, 1, worker, generation))
         assert isinstance(mailbox, Mailbox)
         return mailbox
 
@@ -103,9 +103,9 @@ async def test_another_stream_of_a_worker_takes_the_place_of_the_first() -> None
     first = jobs.hello(0)
     second = jobs.hello(0, 1)
     assert await take_message(first) is None
-    jobs.elastic.close_stream(first)
+    jobs.elastic.streams.close_stream(first)
     assert isinstance(await take_message(second), Membership)
-    jobs.elastic.hear(ProgressReport(1, 1, 0, generation=1, has_lost_peers=True))
+    jobs.elastic.streams.hear(ProgressReport(1, 1, 0, generation=1, has_lost_peers=True))
     assert isinstance(await take_message(second), Membership)
 
 
@@ -119,7 +119,7 @@ async def test_streams_end_with_their_attempt() -> None:
     assert isinstance(denied, Denied) and "attempt 1 of job 1 has ended" in denied.message
     assert jobs.saved_groups[-1] is None
     jobs.job.state = JobState.COMPLETED
-    assert isinstance(jobs.elastic.open_stream(ProgressReport(1, 1, 0)), Denied)
+    assert isinstance(jobs.elastic.streams.open_stream(ProgressReport(1, 1, 0)), Denied)
 
 
 @run_on_loop
@@ -136,13 +136,13 @@ async def test_memberships_without_end_leave_no_timers_behind() -> None:
 async def test_after_a_failure_later_deadlines_are_still_met() -> None:
     jobs = Jobs(1)
     await take_message(jobs.hello(0))
-    group = jobs.elastic.group(jobs.job)
+    group = jobs.elastic.groups.of_job(jobs.job)
     assert group and group.deadlines
     group.limit(Deadline.LOST, 1, 0)
     jobs.save_group = lambda job_id, text: 1 // 0  # type: ignore[assignment,method-assign,return-value]
     with pytest.raises(ZeroDivisionError):
-        await jobs.elastic._tick(group)
-    assert list(jobs.elastic._timers) == [1]
+        await jobs.elastic._steps._tick(group)
+    assert list(jobs.elastic._steps._timers) == [1]
 
 
 @run_on_loop

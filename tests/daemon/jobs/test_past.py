@@ -14,9 +14,10 @@ from vgpud.config import Config, LiveConfig
 from vgpud.core.events import Log
 from vgpud.core.jobs.counts import JobCounts
 from vgpud.core.jobs.model import Job, JobState
+from vgpud.daemon.jobs.arrays import Arrays
 from vgpud.daemon.jobs.hold import HOLD_FILE, HOLD_NS
 from vgpud.daemon.jobs.past import SAY_NS, Past
-from vgpud.daemon.jobs.requests import JobRequests
+from vgpud.daemon.jobs.submissions import JobSubmissions
 from vgpud.store.database import Store
 from vgpud.store.jobs import JobStore
 
@@ -143,11 +144,12 @@ def test_what_a_users_live_jobs_run_is_bounded() -> None:
     """Ten thousand jobs of 192 KiB each were allowed, in memory and in the database."""
     counts = JobCounts()
     host: Any = SimpleNamespace(node=SimpleNamespace(name="n"), config=LiveConfig(Config()))
-    requests = JobRequests(host, SimpleNamespace(counts=counts))  # type: ignore[arg-type]
+    jobs: Any = SimpleNamespace(counts=counts)
+    submissions = JobSubmissions(host, jobs, Arrays(jobs))
     number = 0
-    while (denied := requests._too_large(make_ended_job(1, size=95_000).spec)) is None and number < 1000:
+    while (denied := submissions._too_large(make_ended_job(1, size=95_000).spec)) is None and number < 1000:
         number += 1
         counts.see(replace(make_ended_job(number, size=95_000), state=JobState.PENDING))
     assert denied and 64 << 20 > counts.bytes_of_user(EVE) > 63 << 20
     assert f"uid {EVE}" in denied.message and "64MiB" in denied.message
-    assert requests._too_large(make_ended_job(1, uid=1).spec) is None
+    assert submissions._too_large(make_ended_job(1, uid=1).spec) is None

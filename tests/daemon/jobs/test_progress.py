@@ -60,7 +60,9 @@ class Jobs:
         self.queue_events: list[qe.Event] = []
         self.notes: list[tuple[str, str]] = []
         self.groups: dict[int, LiveGroup] = {}
-        self.elastic: Any = SimpleNamespace(group=lambda job: self.groups.get(job.job_id))
+        self.elastic: Any = SimpleNamespace(
+            groups=SimpleNamespace(of_job=lambda job: self.groups.get(job.job_id)), commands=SimpleNamespace()
+        )
 
     def enqueue_event(self, event: qe.Event) -> None:
         self.queue_events.append(event)

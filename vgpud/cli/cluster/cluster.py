@@ -119,7 +119,7 @@ def run(
 @click.option("--array", default="", metavar="SPEC", help="Array, as sbatch has it: 0-9.")
 @click.option("--after", default="", metavar="JOB", help="Starts when this job has completed.")
 @click.option("--model", default="", metavar="NAME", help="Model that it trains, for --placement throughput.")
-@click.option("--skew", default="", metavar="PART", help="Its largest tensor's part of its traffic, 0 to 1.")
+@click.option("--skew", default="", metavar="PART", help="Fraction of a gang's traffic that its largest tensor has.")
 @click.option("--expect", default="", metavar="TIME", help="Expected duration: 2h.")
 @click.option("--partition", metavar="NAME", help="Default: that of the controller on this host.")
 @click.option("--dry-run", is_flag=True, help="Show the command line and the script instead of running it.")
@@ -196,11 +196,11 @@ def explain(settings: Settings, job: str, run_dir: Path | None) -> None:
     listing.explain(settings, run_dir, job)
 
 
-@cluster.command("queues", short_help="Show the queues: guarantees, limits, what their jobs have.")
+@cluster.command("queues", short_help="Show the queues: guarantees, limits, what their jobs use.")
 @run_dir_option()
 @pass_settings
 def queues(settings: Settings, run_dir: Path | None) -> None:
-    """Show the queues of the controller: guarantees, limits, what their jobs have. `--queues` of `run` sets them.
+    """Show the queues of the controller: guarantees, limits, what their jobs use. `--queues` of `run` sets them.
 
     \b
     vgpu cluster queues

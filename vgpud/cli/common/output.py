@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from vgpud.cli.common.options import Settings
 from vgpud.core.units import finite
-from vgpud.view.fit import INDENT_CELLS, Grid, Line, lines_of, wrap_text
+from vgpud.view.fit import INDENT_CELLS, Grid, Line, draw, wrap_text
 from vgpud.view.text import plain
 
 if TYPE_CHECKING:
@@ -65,10 +65,16 @@ def to_rich(lines: Iterable[Line]) -> list[Text]:
 
 
 def print_grid(settings: Settings, grid: Grid) -> None:
-    """Writes the grid to stdout: within the width of a terminal, whole into anything else."""
-    out = console(settings, width=_WIDTH)
-    for line in to_rich(lines_of(grid, settings.headers, width_of(sys.stdout))):
+    """Writes the grid to stdout: within the width of a terminal, whole into anything else.
+
+    Columns that are left out are named in a remark, if there are headers.
+    """
+    out, width = console(settings, width=_WIDTH), width_of(sys.stdout)
+    drawing = draw(grid, settings.headers, width)
+    for line in to_rich(drawing.lines):
         out.print(line)
+    if drawing.left_out and settings.headers:
+        say(f"not shown in {width} columns: {', '.join(drawing.left_out)} (-o json has all)")
 
 
 def print_lines(lines: Iterable[str], subsequent_indent: str = "") -> None:

@@ -52,8 +52,8 @@ def demo(settings: Settings, sim: bool, seconds: float, folder: Path) -> int:
     the sources, the programs are those of `vgpu sim load trainer`; without matplotlib the curves are printed. Starts
     its own daemon and leaves nothing running. Ends in under three minutes. A share more than 5 percentage points
     outside its limits is shown in red, as is a guarantee that loses more than 1 to a borrower. The exit code is then 1.
-    CPU-DENIED is what the demo waited for while other programs of this machine had the processors (100% is one
-    processor); a share that is off by no more than that is the machine's doing: yellow, and no failure.
+    CPU-DENIED is the processor time that the demo did not get because other programs of this machine had the processors
+    (100% is one processor). A share that is off by no more than that is shown in yellow, and is no failure.
     """
     from vgpud.cli.common.output import print_lines
     from vgpud.cli.demo.demo_programs import choose

@@ -72,7 +72,7 @@ class Part:
                 stdout=out,
                 stderr=err,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,  # one system call, no lock is taken
+                preexec_fn=die_with_parent,  # one system call, no lock is taken
             )
         self._read_bytes = 0
 
@@ -115,7 +115,8 @@ class Part:
         self.process.wait()
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """The kernel sends this process SIGTERM when its parent ends."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 

@@ -255,10 +255,10 @@ def logs(settings: Settings, job_id: int, follow: bool, lines: int | None, membe
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but the job's output.")
 @pass_settings
 def attach(settings: Settings, job_id: int, as_admin: bool, detach_keys: bytes, quiet: bool) -> int:
-    """Join the terminal of JOB. If JOB has not started, wait for that. A viewer that had joined before leaves it.
+    """Join the terminal of JOB. If JOB has not started, wait for its start. An earlier viewer is disconnected.
 
-    Ctrl-\\ d, or a closed window, leaves the job running. Exits with the job's code when it ends, with 0 when it was
-    left; 125 means that vgpu itself failed. Joining continues across a restart of the daemon.
+    Ctrl-\\ d, or a closed window, leaves the job running. The exit code is the job's when the job ends, and 0 if you
+    leave it; 125 means that vgpu itself failed. A restart of the daemon does not end the command.
     """
     from vgpud.cli.jobs.attach import Options
     from vgpud.cli.jobs.attach import attach as join

@@ -36,7 +36,7 @@ def reserve() -> None:
 )
 @click.option("--begin", type=Begin(), metavar="TIME", help="2h (from now), 16:00, 2027-01-15T08:00 (default: now).")
 @click.option("--for", "span_ns", type=Span(), metavar="TIME", help="How long: 4h, 2d.")
-@click.option("--end", type=Begin(), metavar="TIME", help="... or until when: as --begin.")
+@click.option("--end", type=Begin(), metavar="TIME", help="... or its end, written as for --begin.")
 @click.option(
     "--queue", default="", metavar="NAME", shell_complete=complete_queue, help="For this queue and those below."
 )

@@ -11,7 +11,7 @@ from vgpud.cli.common.options import Settings
 from vgpud.cli.common.output import blocks_unknown, console, dump, print_grid, say, to_rich
 from vgpud.core.units import format_gpus
 from vgpud.view import figures, job_tables, slice_tables
-from vgpud.view.fit import Grid, Line, lines_of, wrap_text
+from vgpud.view.fit import Grid, Line, draw, wrap_text
 from vgpud.view.slices import View
 from vgpud.view.text import plain
 
@@ -79,7 +79,7 @@ def frame(terminal: Console, sample: Sample, at: str, problem: str = "") -> Rend
     states = ", ".join(f"{number} {state}" for state, number in counts.items() if number)
     first = f"{at}  {states or 'no jobs'}" + (f"  {plain(problem)}" if problem else "")
     parts = [Text(line) for line in wrap_text(first, width)]
-    parts += to_rich(lines_of(queues_grid(sample["queues"], blocks_unknown(terminal)), True, width))
+    parts += to_rich(draw(queues_grid(sample["queues"], blocks_unknown(terminal)), True, width).lines)
     left = max(_JOB_LINES_LEAST, terminal.size.height - len(parts) - _OTHER_LINES)
     shown, lines = _fitting(jobs, width, left)
     parts += [Text(""), *to_rich(lines)]
@@ -92,7 +92,7 @@ def _fitting(jobs: Sequence[View], width: int, height: int) -> tuple[int, list[L
     """How many jobs have all their lines within this height, at least one; and these lines, the titles first."""
     count = min(len(jobs), height)
     while True:
-        lines = lines_of(job_tables.jobs_grid(jobs[:count], slice_tables.now_utc()), True, width)
+        lines = draw(job_tables.jobs_grid(jobs[:count], slice_tables.now_utc()), True, width).lines
         if len(lines) <= height + 1 or count <= 1:
             return count, lines
         count = max(1, min(count - 1, count * height // len(lines)))

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 @click.option(
     "-o", "--output", "format_", type=click.Choice((*FORMATS, "csv")), help="Output format; csv is in seconds."
 )
-@cluster_option.cluster_option("Ended jobs of the queue over a Slurm cluster; needs to read the controller's database")
+@cluster_option.cluster_option(
+    "Ended jobs of the queue over a Slurm cluster; you must be able to read the controller's database"
+)
 @cluster_option.state_dir_option("With --cluster: directory")
 @pass_settings
 def usage(

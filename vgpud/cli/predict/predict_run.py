@@ -42,7 +42,7 @@ _CONVOLUTION = "simcuda_convolution"
     "--steps",
     type=Whole(1, _STEPS_MAX),
     metavar="N",
-    help="Steps that COMMAND makes until it ends: the time of one is shown.",
+    help="Number of steps that COMMAND makes; then the time of one step is shown.",
 )
 @click.option(
     "--devices",
@@ -61,9 +61,9 @@ def run(settings: Settings, gpu: str, steps: int | None, devices: int, command: 
     vgpu predict run --gpu rtx-4090 --steps 100 -o json -- python train.py
     vgpu predict run --devices 2 -- torchrun --nproc-per-node 2 train.py
 
-    Kernels compute nothing and take no time that the program waits for. Memory is allocated as on a real device, so
-    its peak is exact, but for workspaces of cuDNN and for what the context takes. COMMAND's standard output goes to
-    standard error. The exit code is that of COMMAND. docs/pytorch.md describes the figures and their limits.
+    Kernels compute nothing, and the program hardly waits for them. Memory is allocated as on a real device, so its peak
+    is exact, except for workspaces of cuDNN and the size of the context. COMMAND's standard output goes to standard
+    error. The exit code is that of COMMAND. docs/pytorch.md describes the figures and their limits.
     """
     if not command:
         raise click.UsageError("specify a command: for example vgpu predict run --gpu a100 -- python train.py")

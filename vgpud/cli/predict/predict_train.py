@@ -38,7 +38,7 @@ def train(settings: Settings, data: tuple[Path, ...], out: Path, note: str) -> N
 
     Errors are for jobs that the predictor has not seen (five-fold cross-validation over configurations), beside the
     errors of the shipped predictor for the same jobs. `python -m benchmarks.predict.collect` writes the CSV, and vgpud
-    adds jobs to such a file; it is only read.
+    adds jobs to such a file. This command only reads it.
     """
     from vgpud.cli.common.output import emit, say
     from vgpud.predict import dataset, train_file

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.option("--slice", "slice_name", default=None, metavar="NAME", help="Only events of this slice.")
 @filters.user_option("Only events of this user's slices and jobs.")
 @click.option(
-    "--kind", default="", metavar="KIND", help="Only events of this kind: job.started, or job for all of jobs."
+    "--kind", default="", metavar="KIND", help="Only events of this kind: job.started; job means all job.* events."
 )
 @filters.since_option("Only events since: 1h (ago), 2026-11-01 or 2026-11-01T08:00.")
 @pass_settings

@@ -44,7 +44,7 @@ class RunningCommand(VgpuCommand):
     context_settings={"allow_interspersed_args": False},
 )
 @spec_options
-@click.option("--slice", "slice_name", metavar="NAME", shell_complete=complete_slice, help="Join this slice instead.")
+@click.option("--slice", "slice_name", metavar="NAME", shell_complete=complete_slice, help="Join this existing slice.")
 @click.option("--name", default="", metavar="NAME", help="Name of the new slice (default: chosen by the daemon).")
 @queue_option
 @click.option("-q", "--quiet", is_flag=True, help="Do not print the slice's limits.")

@@ -46,8 +46,7 @@ def top(settings: Settings, interval: float, count: int | None) -> None:
     BALANCE  positive: device time owed to it; negative: overdrawn
     BORR%    share beyond its guarantee in the last second
     DRAIN    mean time from closing its gate to the completion of its work
-    GATE     now: solo (alone: launches pass uncounted while the device keeps up), count
-             (open), closed
+    GATE     now: solo (alone: launches pass uncounted), count (open), closed
     MEM%     of its memory limit
     """
     with ended_by_interrupt():

@@ -31,7 +31,7 @@ def console() -> None:
 @click.option(
     "--password-file", type=_PATH, metavar="FILE", help="Names and passwords of local users, as htpasswd -B writes it."
 )
-@click.option("--user", metavar="NAME", help="User of the process that serves pages, if root starts it (uid 65534).")
+@click.option("--user", metavar="NAME", help="User who serves pages, if root starts it (default: uid 65534).")
 @click.option("--node", "nodes", multiple=True, metavar="NAME=URL", help="Another node's console, for a menu of nodes.")
 @click.option("--runtime-dir", type=_PATH, metavar="DIR", help="Directory of console.sock (default: vgpud's).")
 @pass_settings

@@ -142,10 +142,10 @@ def containerd(settings: Settings, /, **options: Any) -> None:
 @_common
 @pass_settings
 def systemd(settings: Settings, /, **options: Any) -> None:
-    """Install the unit vgpud.service for the vgpud beside this vgpu; `systemctl enable --now vgpud` starts it.
+    """Install the unit vgpud.service for the vgpud that is installed beside this vgpu.
 
-    Also installs vgpu-job.socket and vgpu-job@.service, by which systemd starts each job in its own unit, and
-    vgpud-console.service, which stays off until it is enabled.
+    `systemctl enable --now vgpud` starts it. Also installs vgpu-job.socket and vgpu-job@.service, by which systemd
+    starts each job in its own unit, and vgpud-console.service, which stays off until it is enabled.
     """
     _run(settings, "systemd", **options)
 

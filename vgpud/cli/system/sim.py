@@ -223,18 +223,23 @@ def _show(settings: Settings, folder: Path) -> None:
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND [ARG]...")
 @pass_settings
 def run(settings: Settings, folder: Path, gpus: int | None, mem: int | None, command: tuple[str, ...]) -> int:
-    """Run COMMAND directly on the simulated devices: without a slice, a hook or a daemon; with --gpus in a slice of a
-    device of its own. Programs of CUDA's shared runtime, as PyTorch, find libraries of vgpud's own there in place of
-    NVIDIA's.
+    """Run COMMAND directly on the simulated devices, without a slice, a hook or a daemon.
+
+    With --gpus it runs in a slice of a device that is started for it. Programs that use CUDA's shared runtime, such as
+    PyTorch, get libraries of vgpud's own in place of NVIDIA's.
 
     \b
     Variables of the simulated driver, also in a slice:
-      VGPU_SIM_FAIL=NAME:N=CODE[,...]  the N-th call (*: each) of NAME returns CODE; a sticky error of contexts
-                                       (700, 719 ...) stays when a launch or a wait returns it
-      VGPU_SIM_COUNT_CALLS=FILE        at exit, write the number of calls of each entry point
-      VGPU_SIM_STRICT=1                report uses after release, handles of other contexts and leaks on standard
-                                       error; =fail: the program then exits with 1
-      VGPU_SIM_KERNELS=FILE            cost of kernels, and which of them compute or fault
+      VGPU_SIM_FAIL=NAME:N=CODE[,...]
+          the N-th call (*: each) of NAME returns CODE. A sticky error of
+          contexts (700, 719 ...) stays when a launch or a wait returns it
+      VGPU_SIM_COUNT_CALLS=FILE
+          at exit, write the number of calls of each entry point
+      VGPU_SIM_STRICT=1
+          report uses after release, handles of other contexts and leaks on
+          standard error; =fail: the program then exits with 1
+      VGPU_SIM_KERNELS=FILE
+          cost of kernels, and which of them compute or fault
     """
     if not command:
         raise click.UsageError("specify a command: for example vgpu sim run -- python program.py")

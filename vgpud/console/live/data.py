@@ -115,8 +115,8 @@ class Api:
         """All jobs that have not ended, then the changed ones."""
         return self._watch(calls.watch_jobs(()))
 
-    async def cancel(self, job_id: int, array: bool) -> None:
-        await self._send(calls.cancel(job_id, array))
+    async def cancel(self, job_id: int, whole_array: bool) -> None:
+        await self._send(calls.cancel(job_id, whole_array))
 
     async def hold(self, job_id: int) -> None:
         await self._send(calls.hold(job_id))

@@ -27,6 +27,7 @@ from vgpud.errors import StoreError, VgpudError
 from vgpud.jobs.image import find_engine
 from vgpud.jobs.messages import Result
 from vgpud.jobs.runner import Found, Jobs, StartError
+from vgpud.jobs.terminal import Terminal
 from vgpud.store.jobs import JobStore
 
 log = logging.getLogger("vgpud")
@@ -54,7 +55,7 @@ class AttemptPort(JobPort, Protocol):
 
 
 class JobAttempts:
-    """runner.Backend: what has processes, and the step that each job is at."""
+    """runner.Backend and api.job_backend.Terminals: what has processes, and the step that each job is at."""
 
     def __init__(self, jobs: AttemptPort) -> None:
         self._jobs = jobs
@@ -66,6 +67,10 @@ class JobAttempts:
     def job_lock(self, job_id: int) -> contextlib.AbstractAsyncContextManager[None]:
         """Held for all that is done to one job, in the order in which it was decided."""
         return self._locks.hold(job_id)
+
+    def join_terminal(self, job: Job) -> Terminal | None:
+        """The terminal of the job's present attempt; None: it is not there, not yet or not any more."""
+        return self.runner.terminal((job.job_id, job.attempt)) if job.attempt else None
 
     # ---- of a former daemon ----
 

@@ -67,7 +67,7 @@ def _ram_bytes() -> int:
 
 
 class JobController:
-    """What the queue's machine decides about, and the state that requests.py answers from."""
+    """What the queue's machine decides about, and the parts that answer the API (job_reader.py)."""
 
     def __init__(self, host: Host, store: JobStore) -> None:
         self.node = host.node.name
@@ -81,7 +81,7 @@ class JobController:
         self._loop = asyncio.get_running_loop()
         self.elastic = ElasticController(self, ElasticStore(store.database).groups())
         self.progress = ProgressMonitor(self, self.elastic)
-        self.slices = JobSlices(host.slices, host.suspension, self.clock.now_ns, self.elastic.numbers)
+        self.slices = JobSlices(host.slices, host.suspension, self.clock.now_ns, self.elastic.groups.numbers)
         self.queues = QueueRegistry(host.slices, host.counters, store, kept, self.clock.now_ns)
         self.saver = JobSaver(store, host.slices, self.queues, self.clock, kept.next_id)
         self.reservations = ReservationRegistry(host.slices, store, kept.reservations)
@@ -242,7 +242,7 @@ class JobController:
         state = self.host.slices.state
         direct = {uuid: [0, state.foreign_bytes(uuid)] for uuid in state.devices}
         held = queue_quota.used_milli(state, jobs=False)
-        borrowed = self.elastic.find_borrowed_slices()
+        borrowed = self.elastic.groups.find_borrowed_slices()
         for made in state.slices.values():
             if (made.origin.queue_job_id and made.name not in borrowed) or made.name in state.waiting:
                 continue

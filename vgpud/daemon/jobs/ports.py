@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class JobPort(Protocol):
-    """What elastic.py and progress.py both need."""
+    """What elastic.py, its parts and progress.py need."""
 
     host: Host
     machine: Machine  # its jobs are read, its decisions are not asked for
@@ -34,7 +34,7 @@ class JobPort(Protocol):
 
 
 class AttemptSteps(Protocol):
-    """What elastic.py needs of attempts.py."""
+    """What elastic.py and its parts need of attempts.py."""
 
     runner: Jobs
 
@@ -45,7 +45,7 @@ class AttemptSteps(Protocol):
 
 
 class WorkerPort(JobPort, Protocol):
-    """What elastic.py needs."""
+    """What elastic.py and its parts need."""
 
     attempts: AttemptSteps
     saver: JobSaver

@@ -86,8 +86,8 @@ class ProgressMonitor:
         self._unsaved_pairs: list[tuple[str, str]] = []
         self._look_at_ns = self._save_at_ns = 0
         self._busy_milli: dict[str, int] = {}  # by device, computed once in a look
-        elastic.on_progress = self.add_report
-        elastic.on_joined = self.set_members
+        elastic.commands.on_progress = self.add_report
+        elastic.commands.on_joined = self.set_members
 
     # ---- events ----
 
@@ -277,7 +277,7 @@ class ProgressMonitor:
 
     def _go_by_launches(self, job: Job, tracker: Watched, by_slice: dict[str, int], now_ns: int) -> None:
         """Its program sends no reports. More workers each get less of a fixed batch, with as many launches."""
-        group = self._elastic.group(job)
+        group = self._elastic.groups.of_job(job)
         if group is None or tracker.looked_ns < 0:
             return
         numbers = group.record.members or tuple(worker.number for worker in group.record.retained_workers)
