@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import pytest
 from tests.cli.fake_server import GIB, NODE, uuid_of
 from tests.cli.test_main import all_commands
 from vgpud.cli.main import cli
+from vgpud.cluster.shell import published
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 from vgpud.view.user_names import user_name
 
@@ -25,7 +27,26 @@ REASON = (
 LISTS = ("status", "ps", "gpu ls", "slice ls", "slice show train-a", "events", "job ls", "job show 3", "explain 7")
 MORE_LISTS = ("job show 7", "queue ls", "usage", "usage --by job", "version", "job top -n 1", "top -n 1 -d 0.1")
 TABLES = ("status", "ps", "gpu ls", "slice ls", "events", "job ls", "queue ls", "reserve ls", "usage", "context ls")
-TABLES += ("usage --by job", "usage --by queue", "version")
+TABLES += ("usage --by job", "usage --by queue", "version", "cluster ls", "cluster queues")
+#: what a controller publishes: a job that waits for long names, and a queue
+CLUSTER = {
+    "partition": "gpu",
+    "at_s": 1_700_000_000,
+    "jobs": [
+        {"slurm_id": "12_3", "queue": "a-long-account-of-slurm", "uid": os.getuid(), "gpus_milli": 500, "members": 4}
+        | {"state": "pending", "nodes": [], "why": REASON}
+    ],
+    "jobs_left_out": 0,
+    "refused": [],
+    "queues": [
+        {"name": "a-long-account-of-slurm", "parent": "another-long-account", "guarantee_milli": 2000}
+        | {"limit_milli": None, "used_milli": 1500, "running": 3, "waiting": 12}
+        | {"policy": "2d-las(3250,7200)", "placement": "throughput(20)"}
+    ],
+    "queues_file": None,
+    "unusable_nodes": {},
+    "foreign_jobs": 0,
+}
 FAILURES = (
     "slice show nothing",
     "job show 99",
@@ -58,6 +79,7 @@ def busy(daemon: Any) -> Any:
     queue.jobs[7].spec.name = "a-name-of-a-job-that-goes-on-and-on"
     queue.facts = [pb.Fact(kind=pb.FACT_KIND_QUEUE, text=REASON)]
     queue.rows = [pb.Usage(job_id=3, uid=os.getuid(), queue="default", jobs=1)]
+    (daemon.runtime / published.STATUS).write_text(json.dumps(CLUSTER))
     return daemon
 
 
@@ -88,6 +110,10 @@ def test_a_pipe_has_every_column(vgpu: Any, on_a_terminal: Terminal, busy: Any) 
     assert "UUID" in "\n".join(on_a_terminal(250, "gpu", "ls", host=busy.host))
 
 
+def list_words(command: str, daemon: Any) -> list[str]:
+    return [*command.split(), *(["--run-dir", str(daemon.runtime)] if command.startswith("cluster ") else [])]
+
+
 @pytest.mark.parametrize("width", [80, 90, 120])
 @pytest.mark.parametrize("command", TABLES)
 def test_no_header_is_cut_and_no_column_is_lost_in_silence(
@@ -98,8 +124,9 @@ def test_no_header_is_cut_and_no_column_is_lost_in_silence(
     def is_header(line: str) -> bool:
         return len(line.split()) > 1 and all(word[0].isupper() and word == word.upper() for word in line.split())
 
-    whole = [line.split() for line in vgpu(*command.split(), host=busy.host).stdout.split("\n") if is_header(line)]
-    lines = on_a_terminal(width, *command.split(), host=busy.host)
+    words = list_words(command, busy)
+    whole = [line.split() for line in vgpu(*words, host=busy.host).stdout.split("\n") if is_header(line)]
+    lines = on_a_terminal(width, *words, host=busy.host)
     shown = [line.split() for line in lines if is_header(line)]
     assert whole and len(shown) == len(whole)
     text = " ".join(" ".join(lines).split())

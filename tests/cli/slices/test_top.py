@@ -19,7 +19,7 @@ from rich.console import Console
 from tests.cli.fake_server import FakeDaemon
 from vgpud.cli.common.history import History, Recent
 from vgpud.cli.common.output import blocks_unknown
-from vgpud.cli.slices.top_frame import Line, _divide_lines, _got_style, frame
+from vgpud.cli.slices.top_frame import COLUMNS, Line, _divide_lines, _got_style, choose_columns, frame
 from vgpud.cli.slices.top_keys import HELP, SORTS, Screen, split_keys
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 from vgpud.view import figures
@@ -304,6 +304,9 @@ def test_help_and_pause_are_said() -> None:
     screen.press("h")
     text = "\n".join(draw_screen(screen, []))
     assert all(f"{key} " in text for key, _ in HELP) and "device 0" not in text
+    shown = {column.title for column in choose_columns(80)}
+    hidden = [column.title for column in COLUMNS if column.title not in shown]
+    assert f"not shown in 80 columns: {', '.join(hidden)}" in " ".join(text.split())
     screen.press("\x1b")
     assert not screen.help and screen.is_paused
     screen.press("q")

@@ -95,8 +95,8 @@ def how_to_set_queues(run_dir: Path | None) -> str:
 def _grid(jobs: Sequence[dict[str, Any]]) -> Grid:
     from vgpud.view.fit import Grid
 
-    titles = ("JOB", "QUEUE", ">UID", ">GPUS", ">NODES", "STATE", "WHERE OR WHY")
-    return Grid(titles, [_row(job) for job in jobs], first_to_go=("UID", "NODES"), own_line_columns=("WHERE OR WHY",))
+    titles = ("JOB", "QUEUE", ">UID", ">GPUS", ">NODES", "STATE", "WHERE-OR-WHY")
+    return Grid(titles, [_row(job) for job in jobs], first_to_go=("UID", "NODES"), own_line_columns=("WHERE-OR-WHY",))
 
 
 def _row(job: dict[str, Any]) -> Sequence[str]:

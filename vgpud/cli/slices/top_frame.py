@@ -11,7 +11,7 @@ from vgpud.cli.common.output import blocks_unknown
 from vgpud.cli.slices.top_keys import HELP, Screen
 from vgpud.core.units import format_bytes, format_gpus
 from vgpud.view import figures, slice_tables
-from vgpud.view.fit import Cell, Grid, shorten_text
+from vgpud.view.fit import Cell, Grid, shorten_text, wrap_text
 from vgpud.view.slices import View
 from vgpud.view.text import natural_key, plain
 from vgpud.view.user_names import user_name
@@ -150,7 +150,7 @@ def frame(
     from rich.text import Text
 
     screen = screen or Screen()
-    parts = _help() if screen.help else _blocks(terminal, sample, history, screen)
+    parts = _help(terminal.width) if screen.help else _blocks(terminal, sample, history, screen)
     parts.append(Text(f"{at}  {screen.footer()}".strip(), style="dim"))
     if problem:
         parts[-1] = Text(f"{at}  {plain(problem)}".strip(), style="bold red")
@@ -159,10 +159,16 @@ def frame(
     return Group(*parts)
 
 
-def _help() -> list[Text]:
+def _help(width: int) -> list[Text]:
+    """The keys, and the columns for which the terminal is too narrow."""
     from rich.text import Text
 
-    return [Text.assemble((f"{key:<8}", "bold"), text) for key, text in HELP] + [Text("")]
+    lines = [Text.assemble((f"{key:<8}", "bold"), text) for key, text in HELP]
+    shown = choose_columns(width)
+    left_out = ", ".join(column.title for column in COLUMNS if column not in shown)
+    if left_out:
+        lines += map(Text, wrap_text(f"not shown in {width} columns: {left_out}", width, " " * 8))
+    return [*lines, Text("")]
 
 
 def _blocks(terminal: Console, sample: Sample, history: History, screen: Screen) -> list[Text]:
