@@ -6,12 +6,14 @@ Dockerfile's head; only the base image and the build arguments differ here.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from benchmarks import results
 from benchmarks.base_image import base_tar
@@ -72,16 +74,21 @@ def find_torch_wheel() -> Path | None:
 
 
 def add_vgpud(folder: Path) -> None:
-    """Builds a wheel of this project from the context alone, and fetches what it needs. Raises BuildError."""
+    """Builds a wheel of this project from the context alone, and fetches what it needs. Raises BuildError.
+
+    Objects are taken from the clone where they are of the same sources.
+    """
     wheels = folder / "docker" / "wheels"
-    _pip(["wheel", "--no-deps", "--no-build-isolation", "-w", str(wheels), str(folder)])
+    objects = str(results.ROOT / "build" / "objects")
+    _pip(["wheel", "--no-deps", "--no-build-isolation", "-w", str(wheels), str(folder)], VGPU_OBJECTS=objects)
     (built,) = wheels.glob("vgpud-*.whl")
     add_wheels(folder, [f"{built}[k8s]"])
 
 
-def _pip(words: Sequence[str]) -> None:
+def _pip(words: Sequence[str], **env: str) -> None:
     command = [sys.executable, "-m", "pip", *words, "-q", "--disable-pip-version-check"]
-    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    options: Any = {"env": os.environ | env, "stdin": subprocess.DEVNULL}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, **options)
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines() or ["it said nothing"]
         raise BuildError(f"pip {words[0]}: {said[-1]}")

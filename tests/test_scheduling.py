@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import socket
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -145,6 +146,11 @@ def test_each_worker_begins_to_collect_at_another_place(workers: int) -> None:
     orders = [rotate_places(35, worker, workers) for worker in range(workers)]
     assert all(sorted(order) == list(range(35)) for order in orders)
     assert len({order[0] for order in orders}) == workers
+
+
+def test_what_is_told_of_a_test_is_sent_at_once(request: pytest.FixtureRequest) -> None:
+    connection = request.config.failures_db.sock  # type: ignore[attr-defined]
+    assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_what_was_collected_is_no_garbage() -> None:

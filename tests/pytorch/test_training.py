@@ -1,4 +1,4 @@
-"""A training in half a device, by the command of README, and the same training by `vgpu predict run`."""
+"""A training in half a device, by the command of README, and what `vgpu predict run` says of it and of others."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.simcuda.test_predict_run import predict
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 240
@@ -53,3 +55,46 @@ def test_a_training_in_half_a_device_and_as_predicted(torch_python: str) -> None
     assert (predicted["allocated_bytes"], predicted["reserved_bytes"]) == (int(allocated), int(reserved))
     assert predicted["memory_at_least"] is False
     assert json.loads(finish(convolving))["memory_at_least"] is True
+
+
+FLOPS = """
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+networks = torch.nn.Sequential(torch.nn.Conv2d(3, 16, 3), torch.nn.Flatten(), torch.nn.Linear(16 * 30 * 30, 10)).cuda()
+attention = torch.nn.MultiheadAttention(64, 4, batch_first=True).cuda()
+images, words = torch.randn(8, 3, 32, 32, device="cuda"), torch.randn(4, 128, 64, device="cuda")
+heads = [torch.randn(2, 4, 128, 64, device="cuda", dtype=torch.half, requires_grad=True) for _ in range(3)]
+with FlopCounterMode(display=False) as counter:
+    networks(images).sum().backward()
+    attention(words, words, words, need_weights=False)[0].sum().backward()
+    torch.nn.functional.scaled_dot_product_attention(*heads).sum().backward()
+print("counted", counter.get_total_flops())
+"""
+TWO_RANKS = """
+import os, torch
+torch.distributed.init_process_group("nccl")
+rank = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(rank)
+layer = torch.nn.Linear(1024, 1024, device="cuda")
+model = torch.nn.parallel.DistributedDataParallel(layer, device_ids=[rank])
+for _ in range(3):
+    model(torch.randn(64 * (1 + 31 * rank), 1024, device="cuda")).square().mean().backward()
+torch.cuda.synchronize()
+torch.distributed.destroy_process_group()
+"""
+
+
+def test_operations_are_those_that_pytorch_counts(torch_python: str) -> None:
+    done = predict("--gpu", "a100-40g", "-o", "json", "--", torch_python, "-c", FLOPS)
+    (counted,) = (line.split()[1] for line in done.stderr.splitlines() if line.startswith("counted"))
+    assert json.loads(done.stdout)["flops"] == int(counted) > 0
+
+
+def test_two_ranks_of_torchrun(torch_python: str, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TWO_RANKS)
+    launcher = (torch_python, "-m", "torch.distributed.run", "--nproc-per-node", "2")
+    done = predict("--devices", "2", "-o", "json", "--steps", "3", "--", *launcher, tmp_path / "train.py")
+    assert done.returncode == 0, done
+    first, second = json.loads(done.stdout)["devices"]
+    assert 0 < first["flops"] * 32 == second["flops"]
+    assert 0 < first["allocated_bytes"] < second["allocated_bytes"]
