@@ -7,12 +7,15 @@ and transformers; knows nothing of vgpud.
 ROWS: JSON, a list of rows of GPUMemNet's two tables, as convolutions.py reads them. OUTPUT: JSON, for each row MiB
 reserved and the most that a convolution may work in (likely_mib, most_mib), or {"error": text}. Each training is what
 GPUMemNet measured: a summary of the layers, then Adam over an epoch, here of a few batches, whose last is smaller.
+The programs of the language models are in the authors' github.com/itu-rad/CARMA, folder workloads, of 75e5b71: with
+their settings, how many devices each has, and, in the files *.rad, the memory that the table has.
 """
 
 import contextlib
 import ctypes
 import json
 import os
+import random
 import sys
 import traceback
 import warnings
@@ -29,6 +32,10 @@ FULL_BATCHES = 3
 FILTERS_MAX = 2048
 SAMPLES, TRAINED_IMAGES, TESTED_IMAGES = 4096, 1_281_167, 50_000
 CLASSES, TOKENS = 1000, 512
+#: texts have different lengths, which are not known here: enough batches that the allocator's cache has settled
+TEXT_BATCHES, SEED = 40, 1
+#: were measured on two devices, by DataParallel; here the first of them is looked at, which has the optimizer's state
+ON_TWO_DEVICES = ("xlnet_base", "xlnet_large", "gpt2_large")
 
 
 # ---- networks of the table of CNNs ----
@@ -127,26 +134,41 @@ def build_text_model(name: str) -> Any:
     return published.GPT2LMHeadModel(published.GPT2Config(n_embd=sizes[0], n_layer=sizes[1], n_head=sizes[2]))
 
 
+def draw_length(texts: int, rng: random.Random) -> int:
+    """Tokens of the longest of so many texts: a batch is padded to it."""
+    return max(rng.randint(1, TOKENS) for _ in range(texts))
+
+
 def train_text(row: Row) -> None:
-    """AdamW and clipped gradients, as the library's trainer has them."""
+    """As GPUMemNet's authors publish it: BERT and GPT-2 in a loop of their own, on texts of full length; XLNet by the
+    library's trainer, which clips gradients, has a batch for each device, and pads it to its longest text."""
+    name, batch = row["model"], row["batch_size"]
     with torch.device("meta"):
-        model = build_text_model(row["model"])
-    head, batch = model.get_output_embeddings(), row["batch_size"]
+        model = build_text_model(name)
+    head = model.get_output_embeddings()
     if head is not None:
         head.weight = nn.Parameter(torch.empty(0, device="meta"))
     to_device(model).tie_weights()
-    model.train()
-    optimizer = torch.optim.AdamW(model.parameters())
-    for _ in range(FULL_BATCHES):
-        tokens = torch.zeros(batch, TOKENS, dtype=torch.long).to("cuda")
-        mask = torch.ones(batch, TOKENS, dtype=torch.long).to("cuda")
-        is_classified = row["model"].startswith("xlnet")
-        labels = torch.zeros(batch, dtype=torch.long).to("cuda") if is_classified else tokens.clone()
-        loss = model(input_ids=tokens, attention_mask=mask, labels=labels).loss
+    network = nn.DataParallel(model) if name in ON_TWO_DEVICES else model
+    network.train()
+    optimizer = torch.optim.AdamW(network.parameters())
+    has_trainer, rng = name.startswith("xlnet"), random.Random(SEED)
+    texts = batch * torch.cuda.device_count() if has_trainer else batch
+    outputs = None  # named, as in the measured programs: it lives until the next one is there
+    for _ in range(TEXT_BATCHES if has_trainer else FULL_BATCHES):
+        length = draw_length(texts, rng) if has_trainer else TOKENS
+        tokens = torch.zeros(texts, length, dtype=torch.long).to("cuda")
+        mask = torch.ones(texts, length, dtype=torch.long).to("cuda")
+        labels = torch.zeros(texts, dtype=torch.long).to("cuda") if has_trainer else tokens.clone()
+        outputs = network(input_ids=tokens, attention_mask=mask, labels=labels)
+        loss = outputs["loss"].mean()
+        if has_trainer:
+            outputs = None
         loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        if has_trainer:
+            nn.utils.clip_grad_norm_(network.parameters(), 1.0)
         optimizer.step()
-        model.zero_grad()
+        optimizer.zero_grad()
 
 
 # ---- training ----

@@ -21,3 +21,9 @@ def find_python(packages: Sequence[str] = ("torch",)) -> str:
     if missing := done.stdout.split():
         print(f"cannot measure: {python} has no {', '.join(missing)}")
     return "" if missing else python
+
+
+def read_versions(python: str, packages: Sequence[str]) -> str:
+    """Of that interpreter's packages, as one line."""
+    words = f"import importlib.metadata as m; print(*[p + ' ' + m.version(p) for p in {list(packages)!r}], sep=', ')"
+    return subprocess.run([python, "-c", words], capture_output=True, text=True, check=True).stdout.strip()

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #define SIM_WIRE_MAGIC 0x4d495356u
-#define SIM_WIRE_VERSION 6u
+#define SIM_WIRE_VERSION 7u
 #define SIM_SOCKET_NAME "sock" /* in the server's directory */
 #define SIM_PAGE_NAME "state"
 #define SIM_DEFAULT_DIR "/run/vgpu-sim" /* when VGPU_SIM_DIR is not set */
@@ -42,8 +42,8 @@ struct sim_command {
   uint64_t submit_ns; /* never smaller than that of the command before */
   uint64_t cost_ns;
   uint64_t value;
-  uint64_t group; /* of a kernel that meets: then `target` is its number in the group; 0 = its process group's */
-  uint64_t bytes; /* of a copy */
+  uint64_t group;  /* of a kernel that meets: then `target` is its number in the group; 0 = its process group's */
+  uint64_t amount; /* of a copy: bytes; of a kernel: operations (FLOPs), where they are known */
   uint32_t stream;
   uint32_t target;
   int32_t priority;
@@ -114,6 +114,7 @@ struct sim_page_device {
   uint64_t launch_ns;                       /* the time that they take at speed 1 */
   uint64_t copy_ns;                         /* the same of copies */
   uint64_t copy_bytes[SIM_COPY_DIRECTIONS]; /* ever submitted: to the device, from it, on it */
+  double flops;                             /* operations of the kernels that say theirs, ever submitted */
   uint32_t parent;        /* 1 + index of the GPU that it is a MIG instance of; 0: it is a GPU. GPUs come first */
   uint32_t number;        /* of an instance, on its GPU */
   uint32_t slices;        /* of an instance: how many of its GPU's SIM_MIG_SLICES */

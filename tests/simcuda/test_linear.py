@@ -79,3 +79,42 @@ def test_pytorch_multiplies_solves_and_transforms(short_dir: Path, way: str) -> 
     assert result["failures"] == {}
     for name, expected_us in EXPECTED_US.items():
         assert expected_us <= result["times_us"][name] <= 1.5 * expected_us + 20, name
+
+
+#: what XLA calls beside what PyTorch does
+OF_JAX = """
+import ctypes
+from ctypes import byref, c_int, c_longlong, c_size_t, c_uint64, c_void_p
+cuda = ctypes.CDLL("libcuda.so.1")
+context, memory = c_void_p(), c_uint64()
+assert cuda.cuInit(0) == cuda.cuDevicePrimaryCtxRetain(byref(context), 0) == cuda.cuCtxSetCurrent(context) == 0
+assert cuda.cuMemAlloc_v2(byref(memory), c_size_t(1 << 20)) == 0
+products, sparse, solver, transforms = (
+    ctypes.CDLL(name) for name in ("libcublasLt.so.13", "libcusparse.so.12", "libcusolver.so.12", "libcufft.so.12")
+)
+handle, version, plan, area = c_void_p(), c_int(), c_int(), c_size_t()
+assert products.cublasLtCreate(None) != 0 and products.cublasLtDestroy(None) != 0
+assert products.cublasLtCreate(byref(handle)) == products.cublasLtDestroy(handle) == 0
+assert sparse.cusparseGetProperty(0, byref(version)) == 0 and version.value == 12
+assert sparse.cusparseGetProperty(3, byref(version)) != 0 and sparse.cusparseGetProperty(0, None) != 0
+assert solver.cusolverGetVersion(None) != 0
+assert solver.cusolverGetVersion(byref(version)) == 0 and version.value >= 11000
+wide, narrow = (c_longlong * 1)(512), (c_int * 1)(512)
+REAL_TO_COMPLEX, UNKNOWN = 0x2A, 0x2B
+def make(sizes, kind, code, number=c_longlong):
+    assert transforms.cufftCreate(byref(plan)) == 0
+    many = getattr(transforms, "cufftMakePlanMany" + kind)
+    words = (None, number(1), number(512), None, number(1), number(512), code, number(16), byref(area))
+    return many(plan, 1, sizes, *words)
+assert make(wide, "64", UNKNOWN) != 0
+for sizes, kind, number in ((wide, "64", c_longlong), (narrow, "", c_int)):
+    assert make(sizes, kind, REAL_TO_COMPLEX, number) == 0 and area.value == 16 * 512 * 8 // 2
+    assert transforms.cufftExecR2C(plan, memory, memory) == 0
+    assert transforms.cufftExecR2C(plan, None, memory) != 0
+assert cuda.cuCtxSynchronize() == 0
+"""
+
+
+def test_what_jax_calls_beside_what_pytorch_does(short_dir: Path) -> None:
+    done = run_on_a_device(short_dir, WAYS["slice"], sys.executable, "-c", OF_JAX)
+    assert done.returncode == 0, done.stderr

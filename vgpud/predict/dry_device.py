@@ -84,15 +84,17 @@ def find_context_size(device: DryDevice, torch_version: str) -> ContextSize:
     return ContextSize(least, likely, most, "an estimate from the number of SMs: not measured on this model")
 
 
-def make_config(device: DryDevice, context: ContextSize) -> Mapping[str, object]:
-    """Settings of the simulated devices' server: that device alone, and no time that a program has to wait for."""
-    return {
-        "devices": 1,
+def make_config(device: DryDevice, context: ContextSize, count: int = 1) -> Mapping[str, object]:
+    """Settings of the simulated devices' server: so many of that model, and no time that a program has to wait for."""
+    settings: dict[str, object] = {
+        "devices": count,
         "memory_bytes": device.memory_bytes,
         "context_bytes": context.value,
-        "device.0.name": device.title,
-        "device.0.sm_count": hardware.BY_NAME[device.name].sm_count,
-        "device.0.compute": device.compute,
         "launch_cost_ns": 0,
         "speed": SPEED,
     }
+    for index in range(count):
+        settings[f"device.{index}.name"] = device.title
+        settings[f"device.{index}.sm_count"] = hardware.BY_NAME[device.name].sm_count
+        settings[f"device.{index}.compute"] = device.compute
+    return settings

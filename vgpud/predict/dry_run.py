@@ -19,6 +19,8 @@ _HOST_LAUNCH_NS, _HOST_LAUNCH_NS_MOST = 2_500, 10_000
 _KERNELS_LOW, _KERNELS_HIGH = 0.7, 1.5
 #: beside PyTorch's allocator the driver gives out variables of its code, which are in the context's size as well
 _CODE_BYTES_MAX = 64 << 20
+#: the allocator's cache is up to so many times that of the dry run (every second of GPUMemNet's published models)
+_CACHE_HIGH = 2
 #: CNNs took up to so many times the memory without cuDNN's workspaces (sixteen of GPUMemNet's on an A100)
 _WORKSPACES_HIGH = 1.65
 _MIB = 1 << 20
@@ -27,7 +29,8 @@ MILLI = 1000
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What the simulated device has counted. most_bytes: of its memory in use at once, contexts included."""
+    """What the simulated device has counted. most_bytes: of its memory in use at once, contexts included; flops: of the
+    kernels whose number of operations is known."""
 
     most_bytes: int
     most_launches: int  # before that
@@ -37,6 +40,7 @@ class Counts:
     to_device_bytes: int
     from_device_bytes: int
     on_device_bytes: int
+    flops: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,8 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """A finished run. steps: how many of them it was, 0: not known; has_convolutions: of cuDNN."""
+    """What a finished run took of one device. steps: how many of them it was, 0: not known; has_convolutions: of cuDNN;
+    index: of the device."""
 
     device: DryDevice
     context: ContextSize
@@ -69,6 +74,7 @@ class DryRun:
     peaks: Sequence[TorchPeak]
     steps: int
     has_convolutions: bool = False
+    index: int = 0
 
     @property
     def torch(self) -> TorchPeak | None:
@@ -86,16 +92,26 @@ class DryRun:
         reserved_bytes = sum(peak.reserved_bytes for peak in self.peaks)
         return reserved_bytes if 0 <= self.given_bytes - reserved_bytes <= _CODE_BYTES_MAX else self.given_bytes
 
+    @property
+    def cache_bytes(self) -> int:
+        """What PyTorch's allocators held beyond their tensors. How much that is follows from the order of all sizes: it
+        grows with the lengths of inputs that a longer run meets, and differs from version to version of PyTorch and of
+        what it calls. No program does with less than its tensors."""
+        return sum(peak.reserved_bytes - peak.allocated_bytes for peak in self.peaks)
+
     def memory(self) -> Range:
-        """What nvidia-smi would show at the peak: at least, without workspaces of convolutions; likely, with the copies
-        that tensor cores take; at most, with what the algorithms take that may be faster."""
+        """What nvidia-smi would show at the peak: at least, the tensors without the allocator's cache and workspaces of
+        convolutions; likely, with that cache and the copies that tensor cores take; at most, with a larger cache and
+        what the algorithms take that may be faster."""
         context, tensors = self.context, self.tensor_bytes
-        low, value, high = (size + tensors for size in (context.low, context.value, context.high))
+        low = context.low + max(0, tensors - self.cache_bytes)
+        value, high = context.value + tensors, context.high + tensors
+        larger = high + self.cache_bytes * (_CACHE_HIGH - 1)
         if self.has_convolutions:  # where a workspace does not fit, cuDNN takes an algorithm that needs less
             value += sum(peak.workspace_bytes for peak in self.peaks)
             most = high + sum(peak.workspace_bytes_most for peak in self.peaks)
-            high = max(high, min(max(int(high * _WORKSPACES_HIGH), most), self.device.memory_bytes))
-        return Range(low, value, high)
+            larger = max(larger, int(high * _WORKSPACES_HIGH), most)
+        return Range(low, value, max(high, min(larger, self.device.memory_bytes)))
 
     def total_time(self) -> Range:
         """Nanoseconds of the whole run, without what the program itself computes on the processor."""

@@ -14,16 +14,16 @@ from vgpud.errors import DriverError
 
 PAGE_NAME = "state"
 SOCKET_NAME = "sock"
-MAGIC, VERSION = 0x4D495356, 6
+MAGIC, VERSION = 0x4D495356, 7
 DEVICES_MAX = 16
 PROCESSES_MAX = 256
 #: magic, version, server_pid, device_count, fault_count (and modes), started_ns, launch_cost_ns, slice_ns, switch_ns,
 #: model, faults
 HEADER = struct.Struct("<IIiII4xQQQQ256s512x")
 #: sequence, sm_count, name, uuid, pci_bus, process_count, memory, context, used, busy, copy_busy, decided, most,
-#: most_launches, launches, launch_ns, copy_ns, copy_bytes (3), parent, number, slices, nvlink_group, compute
+#: most_launches, launches, launch_ns, copy_ns, copy_bytes (3), flops, parent, number, slices, nvlink_group, compute
 #: capability (2); processes
-DEVICE = struct.Struct("<II64s16sII14Q6I")
+DEVICE = struct.Struct("<II64s16sII14Qd6I")
 #: pid, contexts, used_bytes, busy_ns, program
 PROCESS = struct.Struct("<iIQQ32s")
 
@@ -49,6 +49,7 @@ class PageDevice:
     to_device_bytes: int  # copied
     from_device_bytes: int
     on_device_bytes: int
+    flops: float  # operations of the kernels whose number is known
     sequence: int  # odd: the server was writing
 
 
@@ -77,7 +78,7 @@ def read(page: Path) -> Page:
 def _device(raw: bytes, offset: int) -> PageDevice:
     sequence, sm_count, name, raw_uuid, _, processes, *numbers = DEVICE.unpack_from(raw, offset)
     memory, context, used, busy, _, _, *work, parent, _, _, _, _, _ = numbers
-    most, most_launches, launches, launch_ns, copy_ns, to_device, from_device, on_device = work
+    most, most_launches, launches, launch_ns, copy_ns, to_device, from_device, on_device, flops = work
     first = offset + DEVICE.size
     rows = [PROCESS.unpack_from(raw, first + index * PROCESS.size) for index in range(PROCESSES_MAX)]
     return PageDevice(
@@ -98,5 +99,6 @@ def _device(raw: bytes, offset: int) -> PageDevice:
         to_device_bytes=to_device,
         from_device_bytes=from_device,
         on_device_bytes=on_device,
+        flops=flops,
         sequence=sequence,
     )

@@ -15,7 +15,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define ENTRY(name) ".visible .entry " name "(.param .u64 ns) { ret; }\n"
+#define FLOPS_MAX 0x1p63
+#define ENTRY(name) ".visible .entry " name "(.param .u64 ns, .param .u64 flops) { ret; }\n"
 
 static const char image[] = ".version 8.0\n.target sm_50\n.address_size 64\n" /* any architecture */
     ENTRY("simcuda_gemm") ENTRY("simcuda_convolution") ENTRY("simcuda_attention") ENTRY("simcuda_normalization")
@@ -62,8 +63,9 @@ static void report_kind(enum sc_work kind) {
   errno = error;
 }
 
-CUresult sc_launch_work(enum sc_work kind, CUstream stream, uint64_t duration_ns) {
-  void *params[] = {&duration_ns};
+CUresult sc_launch_work(enum sc_work kind, CUstream stream, uint64_t duration_ns, double flops) {
+  uint64_t flop_count = flops > 0 && flops < FLOPS_MAX ? (uint64_t)flops : 0; /* neither negative nor no number */
+  void *params[] = {&duration_ns, &flop_count};
   pthread_once(&once, load);
   if (load_result != CUDA_SUCCESS) return load_result;
   report_kind(kind);

@@ -1,6 +1,7 @@
 /*
  * work.h - device work of a known length, as the libraries of the simulated device start it: a kernel that computes
- * nothing and takes the time that its first parameter says (kernels.model, ns=).
+ * nothing, takes the time that its first parameter says, and counts as so many operations as the second one says
+ * (kernels.model, ns= and flops=).
  */
 #ifndef SC_WORK_H
 #define SC_WORK_H
@@ -20,7 +21,8 @@ enum sc_work {
   SC_WORK_KINDS
 };
 
-/* Puts a kernel of that kind and length into the stream, in the current context; captured where the stream is. */
-CUresult sc_launch_work(enum sc_work kind, CUstream stream, uint64_t duration_ns);
+/* Puts a kernel of that kind and length into the stream, in the current context; captured where the stream is.
+ * flops: its operations, which are only counted. */
+CUresult sc_launch_work(enum sc_work kind, CUstream stream, uint64_t duration_ns, double flops);
 
 #endif

@@ -31,7 +31,7 @@ enum sc_cublas_status sc_cublas_status_of(CUresult result) {
 }
 
 enum sc_cublas_status sc_cublas_run(struct sc_cublas *handle, enum sc_work kind, struct sc_cost cost) {
-  return sc_cublas_status_of(sc_launch_work(kind, handle->stream, sc_estimate_ns(&cost)));
+  return sc_cublas_status_of(sc_launch_work(kind, handle->stream, sc_estimate_ns(&cost), cost.flops));
 }
 
 enum sc_cublas_status sc_cublas_return_zeros(struct sc_cublas *handle, void *result, size_t bytes) {

@@ -98,8 +98,8 @@ SC_PUBLIC enum sc_lt_status cublasLtMatmul(void *handle, const struct sc_lt_obje
   if (bytes_of(d_layout) == 0) return SC_LT_SUCCESS;
   if (a == NULL || b == NULL || d == NULL) return SC_LT_INVALID_VALUE;
   if (c != NULL && reads_input(&matmul, beta)) cost.bytes += bytes_of(c_layout);
-  return sc_launch_work(SC_WORK_GEMM, stream, sc_estimate_ns(&cost)) == CUDA_SUCCESS ? SC_LT_SUCCESS
-                                                                                     : SC_LT_EXECUTION_FAILED;
+  CUresult result = sc_launch_work(SC_WORK_GEMM, stream, sc_estimate_ns(&cost), cost.flops);
+  return result == CUDA_SUCCESS ? SC_LT_SUCCESS : SC_LT_EXECUTION_FAILED;
 }
 
 SC_PUBLIC enum sc_lt_status cublasLtMatmulAlgoGetHeuristic(void *handle, const struct sc_lt_object *desc,

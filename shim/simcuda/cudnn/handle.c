@@ -63,5 +63,6 @@ int sc_dnn_launch(const struct sc_dnn_handle *handle, enum sc_work kind, struct 
 int sc_dnn_launch_steps(const struct sc_dnn_handle *handle, enum sc_work kind, struct sc_cost step, double step_count) {
   if (!sc_dnn_is_handle(handle)) return sc_dnn_fail(CUDNN_STATUS_BAD_PARAM, "a computation needs a handle");
   double duration_ns = (double)sc_estimate_ns(&step) * step_count;
-  return sc_dnn_driver_status((int)sc_launch_work(kind, handle->stream, (uint64_t)duration_ns));
+  return sc_dnn_driver_status(
+      (int)sc_launch_work(kind, handle->stream, (uint64_t)duration_ns, step.flops * step_count));
 }

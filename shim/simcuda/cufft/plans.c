@@ -181,12 +181,57 @@ SC_PUBLIC enum status cufftXtMakePlanMany(int handle, int rank, long long *sizes
   return SUCCESS;
 }
 
+/* The older forms: the types of both sides are one code; in the second one the sizes have 32 bits. */
+SC_PUBLIC enum status cufftMakePlanMany64(int handle, int rank, long long *sizes, long long *input_embedding,
+                                          long long input_stride, long long input_distance, long long *output_embedding,
+                                          long long output_stride, long long output_distance, int type, long long batch,
+                                          size_t *ret_area_bytes) {
+  static const struct {
+    int code, input, output;
+  } types[] = {
+      {0x29, SC_C_32F, SC_C_32F}, {0x2a, SC_R_32F, SC_C_32F}, {0x2c, SC_C_32F, SC_R_32F},
+      {0x69, SC_C_64F, SC_C_64F}, {0x6a, SC_R_64F, SC_C_64F}, {0x6c, SC_C_64F, SC_R_64F},
+  };
+  for (unsigned i = 0; i < sizeof types / sizeof *types; i++)
+    if (types[i].code == type)
+      return cufftXtMakePlanMany(handle, rank, sizes, input_embedding, input_stride, input_distance, types[i].input,
+                                 output_embedding, output_stride, output_distance, types[i].output, batch,
+                                 ret_area_bytes, types[i].output);
+  return INVALID_TYPE;
+}
+
+SC_PUBLIC enum status cufftMakePlanMany(int handle, int rank, int *sizes, int *input_embedding, int input_stride,
+                                        int input_distance, int *output_embedding, int output_stride,
+                                        int output_distance, int type, int batch, size_t *ret_area_bytes) {
+  (void)input_embedding, (void)output_embedding;
+  long long wide[RANK_MAX];
+  if (sizes == NULL || rank < 1 || rank > RANK_MAX) return INVALID_VALUE;
+  for (int i = 0; i < rank; i++) wide[i] = sizes[i];
+  return cufftMakePlanMany64(handle, rank, wide, NULL, input_stride, input_distance, NULL, output_stride,
+                             output_distance, type, batch, ret_area_bytes);
+}
+
 SC_PUBLIC enum status cufftXtExec(int handle, void *input, void *output, int direction) {
   (void)direction;
   if (input == NULL || output == NULL) return INVALID_VALUE;
   struct plan plan = copy_plan(handle);
   if (!plan.is_made) return INVALID_PLAN;
   if (plan.area == 0 && plan.area_bytes != 0) return NO_WORKSPACE;
-  CUresult result = sc_launch_work(SC_WORK_FFT, plan.stream, sc_estimate_ns(&plan.cost));
+  CUresult result = sc_launch_work(SC_WORK_FFT, plan.stream, sc_estimate_ns(&plan.cost), plan.cost.flops);
   return result == CUDA_SUCCESS ? SUCCESS : EXEC_FAILED;
 }
+
+#define SC_DEFINE_EXEC(name)                                                                                           \
+  SC_PUBLIC enum status name(int handle, void *input, void *output) {                                                  \
+    return cufftXtExec(handle, input, output, 0);                                                                      \
+  }
+#define SC_DEFINE_EXEC_COMPLEX(name)                                                                                   \
+  SC_PUBLIC enum status name(int handle, void *input, void *output, int direction) {                                   \
+    return cufftXtExec(handle, input, output, direction);                                                              \
+  }
+SC_DEFINE_EXEC(cufftExecR2C)
+SC_DEFINE_EXEC(cufftExecC2R)
+SC_DEFINE_EXEC(cufftExecD2Z)
+SC_DEFINE_EXEC(cufftExecZ2D)
+SC_DEFINE_EXEC_COMPLEX(cufftExecC2C)
+SC_DEFINE_EXEC_COMPLEX(cufftExecZ2Z)

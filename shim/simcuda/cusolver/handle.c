@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <stdlib.h>
 
+#define VERSION 11702 /* 11.7.2: the older of the two libraries that this is */
 #define MARK 0x63736f6cu
 
 static bool is_handle(const struct sc_solver *handle) {
@@ -22,7 +23,8 @@ enum sc_solver_status sc_solver_run(struct sc_solver *handle, int type, struct s
     double count = (double)batch;
     struct sc_cost cost = {work.flops * count * number->flops, work.elements * count * number->bytes, number->math};
     uint64_t duration_ns = sc_estimate_ns(&cost) + (uint64_t)work.wait_ns;
-    if (sc_launch_work(SC_WORK_SOLVER, handle->stream, duration_ns) != CUDA_SUCCESS) return SC_SOLVER_EXECUTION_FAILED;
+    CUresult result = sc_launch_work(SC_WORK_SOLVER, handle->stream, duration_ns, cost.flops);
+    if (result != CUDA_SUCCESS) return SC_SOLVER_EXECUTION_FAILED;
   }
   if (info == NULL) return SC_SOLVER_SUCCESS;
   size_t bytes = (size_t)batch * sizeof(int);
@@ -46,6 +48,12 @@ enum sc_solver_status sc_solver_answer_bytes(const struct sc_solver *handle, int
     return SC_SOLVER_INVALID_VALUE;
   *ret_device_bytes = (size_t)(elements * number->bytes);
   *ret_host_bytes = 0;
+  return SC_SOLVER_SUCCESS;
+}
+
+SC_PUBLIC enum sc_solver_status cusolverGetVersion(int *ret_version) {
+  if (ret_version == NULL) return SC_SOLVER_INVALID_VALUE;
+  *ret_version = VERSION;
   return SC_SOLVER_SUCCESS;
 }
 

@@ -4,6 +4,9 @@
 #include <stdlib.h>
 
 #define MARK 0x63737061u
+#define VERSION_MAJOR 12 /* 12.6.2: that of CUDA 13.0 */
+#define VERSION_MINOR 6
+#define VERSION_PATCH 2
 
 bool sc_sparse_is_handle(const struct sc_sparse *handle) {
   return handle != NULL && handle->mark == MARK;
@@ -21,7 +24,7 @@ enum sc_sparse_status sc_sparse_run(struct sc_sparse *handle, const struct sc_nu
   if (flops < 0 || bytes < 0) return SC_SPARSE_INVALID_VALUE;
   if (bytes == 0) return SC_SPARSE_SUCCESS;
   struct sc_cost cost = {flops * number->flops, bytes, math_of(number)};
-  CUresult result = sc_launch_work(SC_WORK_SPARSE, handle->stream, sc_estimate_ns(&cost));
+  CUresult result = sc_launch_work(SC_WORK_SPARSE, handle->stream, sc_estimate_ns(&cost), cost.flops);
   return result == CUDA_SUCCESS ? SC_SPARSE_SUCCESS : SC_SPARSE_EXECUTION_FAILED;
 }
 
@@ -46,6 +49,14 @@ SC_PUBLIC enum sc_sparse_status cusparseCreate(struct sc_sparse **ret_handle) {
   *ret_handle = calloc(1, sizeof **ret_handle);
   if (*ret_handle == NULL) return SC_SPARSE_ALLOC_FAILED;
   (*ret_handle)->mark = MARK;
+  return SC_SPARSE_SUCCESS;
+}
+
+/* type: libraryPropertyType of the public header, 0 to 2: major, minor, patch. JAX looks at it first. */
+SC_PUBLIC enum sc_sparse_status cusparseGetProperty(int type, int *ret_value) {
+  static const int values[] = {VERSION_MAJOR, VERSION_MINOR, VERSION_PATCH};
+  if (type < 0 || type > 2 || ret_value == NULL) return SC_SPARSE_INVALID_VALUE;
+  *ret_value = values[type];
   return SC_SPARSE_SUCCESS;
 }
 

@@ -17,6 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define FLOPS_MAX 0x1p63 /* no kernel has as many */
+
 /* Parameters as pointers (params) or as one buffer (extra). NULL result with success: there are none to copy. */
 static CUresult copy_params(const struct sim_function *function, void **params, void **extra, uint8_t **ret_params) {
   const struct sim_image_kernel *kernel = &function->kernel;
@@ -117,21 +119,24 @@ struct sim_meeting sim_launch_meeting(const struct sim_launch *launch) {
                               .group = read_arg(launch, rule->meet_arg + 2)};
 }
 
-/* The time that the device needs for what the launch moves and computes. */
+/* The time that the device needs for what the launch moves and computes; with ns= what it computes is in that. */
 static uint64_t find_work_ns(const struct sim_launch *launch, const struct sim_device *device) {
-  if (launch->bytes == 0 && launch->flops == 0) return 0;
-  double duration_ns = sc_find_work_ns(sc_find_device_model(device->name), device->sm_count, launch->flops,
-                                       launch->function->rule->math, launch->bytes);
+  const struct sim_model_rule *rule = launch->function->rule;
+  double flops = rule->ns_arg < 0 ? launch->flops * rule->product_count : 0;
+  if (launch->bytes == 0 && flops == 0) return 0;
+  double duration_ns =
+      sc_find_work_ns(sc_find_device_model(device->name), device->sm_count, flops, rule->math, launch->bytes);
   return duration_ns < SIM_NS_ARG_MAX ? (uint64_t)duration_ns : SIM_NS_ARG_MAX;
 }
 
-uint64_t sim_launch_cost_of(const struct sim_launch *launch, const struct sim_context *context) {
+struct sim_work sim_launch_work_of(const struct sim_launch *launch, const struct sim_context *context) {
   const struct sim_device *device = sim_device(context->ordinal);
   uint64_t blocks = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
   uint64_t threads = (uint64_t)launch->block[0] * launch->block[1] * launch->block[2];
   uint64_t resident = (uint64_t)device->sm_count * SIM_SM_THREADS;
   uint64_t duration_ns = sim_model_cost_ns(launch->function->rule, blocks, threads, resident);
-  return duration_ns + launch->unlisted_ns + read_ns_arg(launch) + find_work_ns(launch, device);
+  duration_ns += launch->unlisted_ns + read_ns_arg(launch) + find_work_ns(launch, device);
+  return (struct sim_work){.cost_ns = duration_ns, .flops = launch->flops < FLOPS_MAX ? (uint64_t)launch->flops : 0};
 }
 
 /* Device, managed and registered host memory may be used by a kernel. */

@@ -26,7 +26,7 @@ struct entry {
 static struct entry entries[RULES_MAX];
 static uint32_t entry_count;
 static struct sim_model_rule fallback = {
-    .base_us = 2.0, .wave_us = 2.0, .ns_arg = -1, .math = SC_MATH_FP32, .meet_arg = -1};
+    .base_us = 2.0, .wave_us = 2.0, .ns_arg = -1, .math = SC_MATH_FP32, .product_count = 1, .meet_arg = -1};
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static bool read_host(char *value, struct sim_model_rule *rule) {
@@ -86,6 +86,8 @@ static bool read_math(const char *text, struct sim_model_rule *rule) {
       [SC_MATH_FP64] = "fp64", [SC_MATH_FP32] = "fp32", [SC_MATH_TF32] = "tf32",
       [SC_MATH_HALF] = "half", [SC_MATH_FP8] = "fp8",   [SC_MATH_INT8] = "int8",
   };
+  rule->product_count = strcmp(text, "tf32x3") == 0 ? 3 : 1;
+  if (rule->product_count > 1) text = "tf32";
   for (int math = 0; math < SC_MATH_KINDS; math++) {
     if (strcmp(text, names[math]) != 0) continue;
     rule->math = (enum sc_math)math;

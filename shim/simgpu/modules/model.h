@@ -26,6 +26,7 @@ struct sim_model_rule {
   int16_t ns_arg;                     /* which kernel parameter says how many ns more it takes; -1: none */
   struct sim_amount bytes, flops;     /* what it moves and computes takes its time, too; no factors: not known */
   enum sc_math math;                  /* what it computes with */
+  int product_count;                  /* so many products of it are one: 3 of TF32 for one of FP32 */
   uint16_t meet;                      /* it runs only while so many devices run one; 0: by itself */
   int16_t meet_arg;                   /* which kernel parameter says so instead; -1: none */
   const struct sim_host_kernel *host; /* NULL: takes time and computes nothing */

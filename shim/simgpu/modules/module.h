@@ -112,7 +112,7 @@ int sim_function_max_threads(const struct sim_function *function);
 /* Checks the launch, copies its parameters. ret_launch->params is the caller's to free. */
 CUresult sim_launch_make(CUfunction handle, const unsigned grid[3], const unsigned block[3], unsigned shared_bytes,
                          void **params, void **extra, struct sim_launch *ret_launch);
-uint64_t sim_launch_cost_of(const struct sim_launch *launch, const struct sim_context *context);
+struct sim_work sim_launch_work_of(const struct sim_launch *launch, const struct sim_context *context);
 struct sim_meeting sim_launch_meeting(const struct sim_launch *launch);
 CUresult sim_launch_compute(const struct sim_launch *launch); /* the host implementation, if the rule has one */
 

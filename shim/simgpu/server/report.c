@@ -124,9 +124,10 @@ void report_work(struct device *device, const struct sim_command *command) {
   if (command->op == SIM_OP_KERNEL) {
     device->launches++;
     device->launch_ns += command->cost_ns;
+    device->flops += (double)command->amount;
   } else {
     device->copy_ns += command->cost_ns;
-    device->copy_bytes[command->engine] += command->bytes;
+    device->copy_bytes[command->engine] += command->amount;
   }
   device->changed = true;
 }
@@ -186,6 +187,7 @@ void report_page(void) {
     shown->launches = device->launches;
     shown->launch_ns = device->launch_ns;
     shown->copy_ns = device->copy_ns;
+    shown->flops = device->flops;
     memcpy(shown->copy_bytes, device->copy_bytes, sizeof shown->copy_bytes);
     shown->decided_ns = device->sm_ns;
     if (device->crowd_changed)

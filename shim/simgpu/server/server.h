@@ -124,12 +124,13 @@ struct device {
   uint64_t used_bytes;
   uint64_t busy_ns;
   uint64_t copy_busy_ns;
-  uint64_t most_bytes; /* this and the next five: as in struct sim_page_device */
+  uint64_t most_bytes; /* this and the next six: as in struct sim_page_device */
   uint64_t most_launches;
   uint64_t launches;
   uint64_t launch_ns;
   uint64_t copy_ns;
   uint64_t copy_bytes[SIM_COPY_DIRECTIONS];
+  double flops;
   struct context *contexts;
   struct context *ready; /* those with heads that need the SMs */
   uint64_t contexts_made;

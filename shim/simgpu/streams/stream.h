@@ -49,13 +49,19 @@ struct sim_meeting {
   uint64_t group;   /* 0: that of the process, which counts by itself */
 };
 
-/* A kernel that needs cost_ns of all SMs, while all kernels of its meeting run. Spends the launch cost and blocks while
- * 1024 launches are not completed. */
-CUresult sim_submit_kernel(struct sim_stream *stream, uint64_t cost_ns, struct sim_meeting meeting);
+/* What a kernel costs and has. */
+struct sim_work {
+  uint64_t cost_ns; /* of all SMs */
+  uint64_t flops;   /* operations, which are only counted; 0: not known */
+};
+
+/* A kernel that needs work.cost_ns of all SMs, while all kernels of its meeting run. Spends the launch cost and blocks
+ * while 1024 launches are not completed. */
+CUresult sim_submit_kernel(struct sim_stream *stream, struct sim_work work, struct sim_meeting meeting);
 /* One launch of a whole graph costs the host one launch: sim_submit_launch_begin(), then the nodes with cost but
  * without host cost. */
 CUresult sim_submit_launch_begin(struct sim_stream *stream);
-CUresult sim_submit_node(struct sim_stream *stream, uint64_t cost_ns, struct sim_meeting meeting);
+CUresult sim_submit_node(struct sim_stream *stream, struct sim_work work, struct sim_meeting meeting);
 /* Kernels of this process wait for no others in meetings of that group, from now on. */
 void sim_submit_disband(uint64_t group);
 /* Copy-engine time for so many bytes; the bytes themselves are moved by the caller (sim_copy_bytes). */

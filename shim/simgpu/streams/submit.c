@@ -140,9 +140,10 @@ static void spend(uint64_t begin_ns, uint64_t cost_ns) {
   if (cost_ns) spin_until(begin_ns + cost_ns);
 }
 
-static CUresult kernel(struct sim_stream *stream, uint64_t cost_ns, struct sim_meeting meeting) {
+static CUresult kernel(struct sim_stream *stream, struct sim_work work, struct sim_meeting meeting) {
   in_order(stream, (struct sim_command){.op = SIM_OP_KERNEL,
-                                        .cost_ns = cost_ns,
+                                        .cost_ns = work.cost_ns,
+                                        .amount = work.flops,
                                         .meet = meeting.devices,
                                         .target = meeting.number,
                                         .group = meeting.group});
@@ -157,14 +158,14 @@ CUresult sim_submit_launch_begin(struct sim_stream *stream) {
   return sim_waited();
 }
 
-CUresult sim_submit_kernel(struct sim_stream *stream, uint64_t cost_ns, struct sim_meeting meeting) {
+CUresult sim_submit_kernel(struct sim_stream *stream, struct sim_work work, struct sim_meeting meeting) {
   CUresult result = sim_submit_launch_begin(stream);
-  return result == CUDA_SUCCESS ? kernel(stream, cost_ns, meeting) : result;
+  return result == CUDA_SUCCESS ? kernel(stream, work, meeting) : result;
 }
 
-CUresult sim_submit_node(struct sim_stream *stream, uint64_t cost_ns, struct sim_meeting meeting) {
+CUresult sim_submit_node(struct sim_stream *stream, struct sim_work work, struct sim_meeting meeting) {
   wait_for_launch(stream->slot);
-  return kernel(stream, cost_ns, meeting);
+  return kernel(stream, work, meeting);
 }
 
 static const struct {
@@ -181,14 +182,15 @@ CUresult sim_submit_copy(struct sim_stream *stream, enum sim_copy kind, uint64_t
   uint64_t cost_ns = SIM_COPY_LATENCY_NS + bytes * 1000 / engines[kind].bytes_per_us;
   in_order(stream,
            (struct sim_command){
-               .op = SIM_OP_COPY, .cost_ns = cost_ns, .bytes = bytes, .engine = (uint16_t)engines[kind].engine});
+               .op = SIM_OP_COPY, .cost_ns = cost_ns, .amount = bytes, .engine = (uint16_t)engines[kind].engine});
   return sim_waited();
 }
 
 CUresult sim_submit_memset(struct sim_stream *stream, uint64_t bytes) {
   wait_for_launch(stream->slot);
   sim_submit_order(stream);
-  return kernel(stream, SIM_MEMSET_LATENCY_NS + bytes * 1000 / SIM_MEMSET_BYTES_PER_US, (struct sim_meeting){0});
+  struct sim_work work = {.cost_ns = SIM_MEMSET_LATENCY_NS + bytes * 1000 / SIM_MEMSET_BYTES_PER_US};
+  return kernel(stream, work, (struct sim_meeting){0});
 }
 
 CUresult sim_submit_marker(struct sim_stream *stream, struct sim_point *ret_point) {

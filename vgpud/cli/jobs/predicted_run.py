@@ -49,11 +49,12 @@ def fill_from_run(settings: Settings, option_values: dict[str, Any], command: Se
 
     device = find_device(find_device_name(settings, option_values["devices"]))
     with _in_directory(option_values["directory"]):
-        torch, result, exit_code = run_dry(command, device, 0, {**os.environ, **dict(option_values["env"] or ())})
-    if not result.counts.most_bytes:
+        torch, results, exit_code = run_dry(command, device, 0, {**os.environ, **dict(option_values["env"] or ())})
+    if not results:
         refuse_unused(torch, exit_code)
     if exit_code:
         raise CliError(f"COMMAND ended with {exit_code} in its dry run: nothing was submitted", ExitCode.OTHER)
+    (result,) = results  # there was one device
     option_values["prediction"] = _message(command, result)
     return f"{_share(result, option_values)}; {_memory(result, option_values)}"
 

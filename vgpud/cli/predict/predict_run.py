@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from vgpud.view.fit import Grid
 
 _STEPS_MAX = 1 << 30
+_DEVICES_MAX = 16  # of a server of simulated devices
 _NS = 1_000_000_000
 #: the file by which the simulated CUDA libraries report convolutions (shim/simcuda/common/work.c)
 _CONVOLUTION = "simcuda_convolution"
@@ -43,14 +44,22 @@ _CONVOLUTION = "simcuda_convolution"
     metavar="N",
     help="Number of steps that COMMAND makes; then the time of one step is shown.",
 )
+@click.option(
+    "--devices",
+    type=Whole(1, _DEVICES_MAX),
+    default=1,
+    metavar="N",
+    help="Number of devices, for a COMMAND that uses several such as torchrun (default: 1).",
+)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND [ARG]...")
 @pass_settings
-def run(settings: Settings, gpu: str, steps: int | None, command: tuple[str, ...]) -> int:
+def run(settings: Settings, gpu: str, steps: int | None, devices: int, command: tuple[str, ...]) -> int:
     """Run COMMAND, unchanged, on a private SIMULATED device of a model, and print its peak memory and its work.
 
     \b
     vgpu predict run --gpu a100 -- python train.py
     vgpu predict run --gpu rtx-4090 --steps 100 -o json -- python train.py
+    vgpu predict run --devices 2 -- torchrun --nproc-per-node 2 train.py
 
     Kernels compute nothing, and the program hardly waits for them. Memory is allocated as on a real device, so its peak
     is exact, except for workspaces of cuDNN and the size of the context. COMMAND's standard output goes to standard
@@ -61,17 +70,17 @@ def run(settings: Settings, gpu: str, steps: int | None, command: tuple[str, ...
     from vgpud.predict import dry_device
 
     device = dry_device.find_device(gpu)
-    torch, result, exit_code = run_dry(command, device, steps or 0, os.environ)
-    if not result.counts.most_bytes:
+    torch, results, exit_code = run_dry(command, device, steps or 0, os.environ, devices)
+    if not results:
         refuse_unused(torch, exit_code)
-    _show(settings, command, torch, result, exit_code)
+    _show(settings, command, torch, results, exit_code, devices)
     return exit_code
 
 
 def run_dry(
-    command: Sequence[str], device: DryDevice, steps: int, old_environment: Mapping[str, str]
-) -> tuple[Torch | None, DryRun, int]:
-    """Runs the command; its PyTorch, what it has taken of the device, and its exit code."""
+    command: Sequence[str], device: DryDevice, steps: int, old_environment: Mapping[str, str], device_count: int = 1
+) -> tuple[Torch | None, tuple[DryRun, ...], int]:
+    """Runs the command; its PyTorch, what it has taken of each device that it has used, and its exit code."""
     from vgpud.cli.common import child_process
     from vgpud.libraries.environment import preload_simulated, remove_shim
     from vgpud.predict import dry_device, interpreter
@@ -83,7 +92,7 @@ def run_dry(
     context = dry_device.find_context_size(device, torch.version if torch else "")
     with tempfile.TemporaryDirectory(prefix="vgpu-predict-") as folder:
         work = Path(folder)
-        with SimulatedDevice(work / "sim", dry_device.make_config(device, context)) as simulated:
+        with SimulatedDevice(work / "sim", dry_device.make_config(device, context, device_count)) as simulated:
             mask = child_process.block_signals()
             try:
                 with _stdout_as_stderr():
@@ -93,8 +102,21 @@ def run_dry(
                 signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             page = state_page.read(simulated.directory / state_page.PAGE_NAME)
         convolves = (work / _CONVOLUTION).exists()
-        counts, peaks = _counts(page.devices[0]), tuple(_peaks(work))
-        return torch, DryRun(device, context, counts, peaks, steps, convolves), exit_code
+        peaks = list(_peaks(work))
+        results = tuple(
+            DryRun(
+                device,
+                context,
+                _counts(shown),
+                tuple(peak for uuid, peak in peaks if uuid == shown.uuid),
+                steps,
+                convolves,
+                index,
+            )
+            for index, shown in enumerate(page.devices)
+            if shown.most_bytes
+        )
+        return torch, results, exit_code
 
 
 def _environment(base: Mapping[str, str], folder: Path) -> dict[str, str]:
@@ -132,18 +154,20 @@ def _counts(device: Any) -> Counts:
         to_device_bytes=device.to_device_bytes,
         from_device_bytes=device.from_device_bytes,
         on_device_bytes=device.on_device_bytes,
+        flops=device.flops,
     )
 
 
-def _peaks(folder: Path) -> Iterator[TorchPeak]:
-    """What the command's processes have written about PyTorch; one that was killed has not, or half of it."""
+def _peaks(folder: Path) -> Iterator[tuple[str, TorchPeak]]:
+    """What the command's processes have written about PyTorch on each device, by its UUID; one that was killed has not,
+    or half of it."""
     from vgpud.predict.dry_run import TorchPeak
 
     for file in sorted(folder.glob("*.json")):
         try:
-            found = json.loads(file.read_text())
             sizes = ("allocated_bytes", "reserved_bytes", "workspace_bytes", "workspace_bytes_most")
-            yield TorchPeak(*(int(found[size]) for size in sizes))
+            for found in json.loads(file.read_text()):
+                yield str(found["device"]), TorchPeak(*(int(found[size]) for size in sizes))
         except (OSError, OverflowError, ValueError, KeyError, TypeError):
             continue
 
@@ -157,30 +181,52 @@ def refuse_unused(torch: Torch | None, exit_code: int) -> None:
     raise CliError(f"{ended} used no device: its output says why, or it does not use CUDA", ExitCode.OTHER)
 
 
-def _show(settings: Settings, command: Sequence[str], torch: Torch | None, result: DryRun, exit_code: int) -> None:
+def _show(
+    settings: Settings,
+    command: Sequence[str],
+    torch: Torch | None,
+    results: Sequence[DryRun],
+    exit_code: int,
+    device_count: int,
+) -> None:
     from vgpud.cli.common.output import emit, say
 
-    emit(settings, view(command, torch, result, exit_code), [result.slice_bytes()], lambda: grid(result))
+    result = _fullest(results)
+    shown = view(command, torch, results, exit_code)
+    emit(settings, shown, [result.slice_bytes()], lambda: grid(result) if device_count == 1 else device_grid(results))
     if settings.output != "table":
         return
     say(f"SIMULATED {result.device.title}: the context's part of the memory is {result.context.source}")
+    if len(results) < device_count:
+        say(f"COMMAND has used {len(results)} of {device_count} devices")
     if result.has_convolutions:
         say("it convolves: the memory is at least this, since cuDNN's workspaces are not known")
+    elif len(results) > 1:
+        say("beside that, and buffers of NCCL, which are not known, the memory is exact")
     else:
         say("beside that the memory is exact")
     if exit_code:
         say(f"COMMAND ended with {exit_code}: the figures are of what it did until then")
     else:
-        say(_slice_words(result))
+        say(_slice_words(result, len(results)))
 
 
-def _slice_words(result: DryRun) -> str:
+def _fullest(results: Sequence[DryRun]) -> DryRun:
+    """The device that decides how large a slice has to be."""
+    return max(results, key=lambda result: result.slice_bytes())
+
+
+def _slice_words(result: DryRun, device_count: int) -> str:
     from vgpud.core.units import format_gpus
 
     if result.slice_milli() > 1000:
         return "no slice of one such device is sure to hold it: its memory is too small"
+    spread = f" --spread {device_count}" if device_count > 1 else ""
+    gpus = f"--gpus {format_gpus(result.slice_milli() * device_count)}{spread}"
+    if device_count > 1:
+        return f"the smallest slices that hold it: {gpus}"
     mem = f"--mem {result.slice_bytes() >> 20}M"
-    return f"the smallest slice that holds it: --gpus {format_gpus(result.slice_milli())}, or less SM time with {mem}"
+    return f"the smallest slice that holds it: {gpus}, or less SM time with {mem}"
 
 
 def _range(interval: Range | None, digits: int | None = None) -> dict[str, float] | None:
@@ -189,9 +235,11 @@ def _range(interval: Range | None, digits: int | None = None) -> dict[str, float
     return {name: round(getattr(interval, name), digits) for name in ("value", "low", "high")}
 
 
-def view(command: Sequence[str], torch: Torch | None, result: DryRun, exit_code: int) -> dict[str, Any]:
-    """The fields of `-o json`, whose names are stable. null: not known."""
-    counts, context, peak = result.counts, result.context, result.torch
+def view(command: Sequence[str], torch: Torch | None, results: Sequence[DryRun], exit_code: int) -> dict[str, Any]:
+    """The fields of `-o json`, whose names are stable. null: not known. Beside `devices` they are of the device with
+    the largest peak."""
+    result = _fullest(results)
+    context = result.context
     return {
         "command": list(command),
         "exit_code": exit_code,
@@ -199,6 +247,17 @@ def view(command: Sequence[str], torch: Torch | None, result: DryRun, exit_code:
         "gpu": result.device.name,
         "device_memory_bytes": result.device.memory_bytes,
         "torch": {"version": torch.version, "cuda": torch.cuda or None} if torch else None,
+        "context_bytes": {"value": context.value, "low": context.low, "high": context.high, "source": context.source},
+        "steps": result.steps or None,
+        **_device_view(result),
+        "slice": {"mem_bytes": result.slice_bytes(), "gpus_milli": result.slice_milli()},
+        "devices": [{"index": each.index, **_device_view(each)} for each in results],
+    }
+
+
+def _device_view(result: DryRun) -> dict[str, Any]:
+    counts, peak = result.counts, result.torch
+    return {
         "memory_bytes": _range(result.memory()),
         "memory_at_least": result.has_convolutions,
         "given_out_bytes": result.given_bytes,
@@ -206,9 +265,9 @@ def view(command: Sequence[str], torch: Torch | None, result: DryRun, exit_code:
         "allocated_bytes": peak.allocated_bytes if peak else None,
         "workspace_bytes": peak.workspace_bytes if peak else None,
         "workspace_bytes_most": peak.workspace_bytes_most if peak else None,
-        "context_bytes": {"value": context.value, "low": context.low, "high": context.high, "source": context.source},
         "peak_at_launch": counts.most_launches,
         "launches": counts.launches,
+        "flops": int(counts.flops),
         "copied_bytes": {
             "to_device": counts.to_device_bytes,
             "from_device": counts.from_device_bytes,
@@ -216,11 +275,30 @@ def view(command: Sequence[str], torch: Torch | None, result: DryRun, exit_code:
         },
         "kernels_ns": counts.kernels_ns,
         "copies_ns": counts.copies_ns,
-        "steps": result.steps or None,
         "step_ns": _range(result.step_time()),
         "utilisation": _range(result.utilisation(), 4),
-        "slice": {"mem_bytes": result.slice_bytes(), "gpus_milli": result.slice_milli()},
     }
+
+
+def device_grid(results: Sequence[DryRun]) -> Grid:
+    """The figures for people where there are several devices: a line for each."""
+    from vgpud.core.units import format_bytes
+    from vgpud.view.fit import Grid
+
+    has_steps = results[0].steps > 0
+    time_title = ">STEP" if has_steps else ">TIME"
+    made = Grid(
+        ("DEVICE", ">PEAK MEMORY", ">FROM", ">TO", ">RESERVED", ">FLOPS", ">KERNELS", ">COPIED", time_title, ">USED")
+    )
+    for result in results:
+        counts, peak, memory = result.counts, result.torch, result.memory()
+        sizes = [format_bytes(int(x)) for x in (memory.value, memory.low, memory.high)]
+        reserved = format_bytes(peak.reserved_bytes) if peak else "-"
+        copied = counts.to_device_bytes + counts.from_device_bytes + counts.on_device_bytes
+        time = (result.step_time() or result.total_time()).value
+        work = (_flops(counts.flops), str(counts.launches), format_bytes(copied), _seconds(time))
+        made.rows.append((str(result.index), *sizes, reserved, *work, f"{result.utilisation().value:.0%}"))
+    return made
 
 
 def grid(result: DryRun) -> Grid:
@@ -241,6 +319,7 @@ def grid(result: DryRun) -> Grid:
     for title, size in zip(("copied to the device", "copied from it", "copied on it"), copied, strict=True):
         made.rows.append((title, format_bytes(size), "-", "-", "exact"))
     made.rows.append(("kernels", str(counts.launches), "-", "-", "exact"))
+    made.rows.append(("FLOPs", _flops(counts.flops), "-", "-", "of products, convolutions, attention and the like"))
     times = [("time of all", result.total_time())]
     step = result.step_time()
     times += [("time of a step", step)] if step else []
@@ -251,6 +330,13 @@ def grid(result: DryRun) -> Grid:
     low, value, high = (f"{x:.0%}" for x in (busy.low, busy.value, busy.high))
     made.rows.append(("utilisation", value, low, high, "estimate"))
     return made
+
+
+def _flops(count: float) -> str:
+    for unit, factor in (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6)):
+        if count >= factor:
+            return f"{count / factor:.4g}{unit}"
+    return str(int(count))
 
 
 def _seconds(time_ns: float) -> str:

@@ -1,4 +1,5 @@
-"""Writes at a program's end the most that PyTorch's allocator held: Python imports this module when it starts.
+"""Writes at a program's end the most that PyTorch's allocator held on each device: Python imports this module when it
+starts.
 
 `vgpu predict run` puts its folder first in PYTHONPATH, and names a folder for the answers in VGPU_PREDICT_DIR. It is
 run by the program's interpreter, which may be older than vgpud's. A sitecustomize of that environment is run as well.
@@ -12,6 +13,7 @@ import ctypes
 import json
 import os
 import sys
+import uuid
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
 
@@ -32,17 +34,32 @@ def _find_workspaces() -> tuple[int, int]:
     return likely.value, most.value
 
 
+def _find_uuid(ordinal: int) -> str:
+    """Of the driver's device of that number, as NVML writes it; "" where there is none."""
+    device, found = ctypes.c_int(), (ctypes.c_ubyte * 16)()
+    with contextlib.suppress(OSError, AttributeError):
+        cuda = ctypes.CDLL("libcuda.so.1")
+        if cuda.cuDeviceGet(ctypes.byref(device), ordinal) == 0 and cuda.cuDeviceGetUuid_v2(found, device) == 0:
+            return f"GPU-{uuid.UUID(bytes=bytes(found))}"
+    return ""
+
+
 def _write_peaks() -> None:
     torch, folder = sys.modules.get("torch"), os.environ.get("VGPU_PREDICT_DIR", "")
     if torch is None or not folder or not torch.cuda.is_initialized():
         return
     likely, most = _find_workspaces()
-    peaks = {
-        "allocated_bytes": torch.cuda.max_memory_allocated(),
-        "reserved_bytes": torch.cuda.max_memory_reserved(),
-        "workspace_bytes": likely,
-        "workspace_bytes_most": most,
-    }
+    peaks = [
+        {
+            "device": _find_uuid(ordinal),
+            "allocated_bytes": torch.cuda.max_memory_allocated(ordinal),
+            "reserved_bytes": torch.cuda.max_memory_reserved(ordinal),
+            "workspace_bytes": likely,
+            "workspace_bytes_most": most,
+        }
+        for ordinal in range(torch.cuda.device_count())
+        if torch.cuda.max_memory_reserved(ordinal) > 0
+    ]
     with open(os.path.join(folder, f"{os.getpid()}.json"), "w") as file:
         json.dump(peaks, file)
 
