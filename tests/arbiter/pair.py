@@ -105,6 +105,7 @@ def _paths(ffi: Any) -> dict[str, str]:
 
 SLICE_NAMES = tuple(f.name for f in dataclasses.fields(Slice) if f.name not in ("ident", "params", "place"))
 DEVICE_NAMES = tuple(f.name for f in dataclasses.fields(Arbiter) if f.name not in ("params", "slices"))
+_of_model_slice = attrgetter(*SLICE_NAMES)
 _of_core_device = attrgetter(*DEVICE_NAMES)
 
 
@@ -168,7 +169,7 @@ class Pair(Arbiter):
 
     def _check_memory(self, s: Slice) -> None:
         """Both remember the same: a difference that changes no decision yet is one all the same."""
-        theirs, ours = _of_core_slice()(self.rows[s.ident]), tuple(getattr(s, name) for name in SLICE_NAMES)
+        theirs, ours = _of_core_slice()(self.rows[s.ident]), _of_model_slice(s)
         named = zip(SLICE_NAMES, theirs, ours, strict=True)
         assert theirs == ours, [(name, core, model) for name, core, model in named if core != model]
 
