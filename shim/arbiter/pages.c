@@ -14,8 +14,8 @@
 #define BEGIN_READS_MAX 64                  /* pages of its slice that a newcomer's begin reads */
 #define REVIVED_NS (100 * VG_NS_PER_MS)     /* how often the doorbell alone counts as a sign of life */
 /* Time with work outstanding that need not be counted: so many times what has been, and at most so much at once. */
-#define AHEAD_FACTOR 2
-#define AHEAD_MAX_NS (100 * VG_NS_PER_MS)
+#define AHEAD_FACTOR 20
+#define AHEAD_MAX_NS (200 * VG_NS_PER_MS)
 /* So long after a gap, what a process reports may still be of that time: it comes back from its timetable first. */
 #define SETTLING_NS (100 * VG_NS_PER_MS)
 

@@ -133,9 +133,38 @@ static uint64_t looks_ahead(uint64_t back_ns, uint64_t step_ns, bool second) {
 /* Else a program that was counted for a second would have the device for as long as it likes, for nothing. */
 static void a_total_that_is_set_back_and_creeps_is_soon_not_believed(void) {
   CHECK(looks_ahead(5 * VG_NS_PER_MS, VG_NS_PER_MS, false) >= 3);
-  CHECK(looks_ahead(900 * VG_NS_PER_MS, 1, false) <= 100);
-  CHECK(looks_ahead(900 * VG_NS_PER_MS, VG_NS_PER_MS, false) <= 100);
-  CHECK(looks_ahead(900 * VG_NS_PER_MS, 1, true) <= 100);
+  CHECK(looks_ahead(900 * VG_NS_PER_MS, 1, false) <= 200);
+  CHECK(looks_ahead(900 * VG_NS_PER_MS, VG_NS_PER_MS, false) <= 200);
+  CHECK(looks_ahead(900 * VG_NS_PER_MS, 1, true) <= 200);
+}
+
+/* Its kernels take a sixteenth of the time between its launches, and when they ran is known 4 ms later: until then the
+ * clock counts. */
+static void a_page_with_work_that_runs_now_and_then_is_believed(void) {
+  struct vg_arbiter_params params = {.quantum_ns = 8 * VG_NS_PER_MS, .heartbeat_ns = 20 * VG_NS_PER_MS};
+  struct vg_slice_params slice = {.min_milli = 300, .max_milli = 300};
+  struct vg_arbiter *arbiter = vg_arbiter_new(&params);
+  CHECK(arbiter && vg_arbiter_slice_set(arbiter, 1, &slice) == 0);
+  int doorbell_fd = vg_prim_eventfd();
+  memset(&report, 0, sizeof report);
+  CHECK(vg_arbiter_process_add(arbiter, 1, 1, &header, &control, &report, doorbell_fd, 0) == 0);
+  report.contexts = report.outstanding = 1;
+  const struct vg_core_slice *core = &arbiter->core.slices[0];
+  uint64_t begin_ns = vg_prim_now_ns() + VG_NS_PER_S, contradictions = 0, busy_ns = 0;
+  for (uint64_t ms = 0; ms < 1000; ms++) {
+    if (ms % 4 == 0) {
+      report.busy_ns = ms * VG_NS_PER_MS / 16;
+      report.busy_since_ns = begin_ns + ms * VG_NS_PER_MS;
+    }
+    arbiter->processes[0]->word = OPEN_WORD;
+    arbiter->due[0] = VG_DUE_PAGE;
+    vg_pages_read(arbiter, begin_ns + (ms + 1) * VG_NS_PER_MS);
+    contradictions += core->in.busy_total_ns == busy_ns && !core->in.counted_ahead;
+    busy_ns = core->in.busy_total_ns;
+  }
+  CHECK(!contradictions && busy_ns < VG_NS_PER_S / 16 + 8 * VG_NS_PER_MS);
+  vg_arbiter_free(arbiter);
+  vg_prim_close(doorbell_fd);
 }
 
 static int64_t cap_ns(struct vg_arbiter *arbiter) {
@@ -215,6 +244,7 @@ int main(void) {
   RUN(time_counted_ahead_of_a_late_report_is_counted_once);
   RUN(a_debt_is_paid_off_while_all_rest);
   RUN(what_was_done_while_the_arbiter_stood_still_is_never_counted);
+  RUN(a_page_with_work_that_runs_now_and_then_is_believed);
   RUN(a_total_that_is_set_back_and_creeps_is_soon_not_believed);
   return 0;
 }
