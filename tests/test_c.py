@@ -44,6 +44,7 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "test_gate_estimate": (("shim/gate/estimate.c",), (ADDRESS,)),
     "test_gate_gang": ((*GATE, "shim/base/prim.c"), (ADDRESS,)),
     "test_gate_wait": ((*GATE, "shim/base/prim.c"), (ADDRESS, THREAD)),
+    "test_gate_gaps": ((*GATE, "shim/base/prim.c"), (ADDRESS, THREAD)),
     "test_gate_helper": ((*GATE, "shim/base/prim.c"), (ADDRESS, THREAD)),
     "test_run_time": (("shim/base/run_time.c",), (ADDRESS,)),
     "test_gate_lock": (("shim/base/lock.c", "shim/base/prim.c"), (ADDRESS, THREAD)),

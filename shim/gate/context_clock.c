@@ -6,6 +6,8 @@
 #include "gen/abi/real.h"
 
 #define WATCH_NS (200 * VG_NS_PER_US)
+#define AT_ONCE_NS 2000     /* the calls that record events do not all take as long */
+#define DRIFT_ALLOWED 10000 /* one part in: more than the event clock's own */
 
 static bool watch(CUevent event, CUstream stream, uint64_t *ret_done_ns) {
   if (REAL(cuEventRecord)(event, stream) != CUDA_SUCCESS) return false;
@@ -39,11 +41,28 @@ void vg_context_clock_begin(struct vg_context_clock *clock, CUcontext context) {
   vg_event_mode(before);
 }
 
-uint64_t vg_context_clock_read(struct vg_context_clock *clock, CUcontext context, CUevent event, uint64_t now_ns) {
+uint64_t vg_context_clock_read(struct vg_context_clock *clock, CUcontext context, CUevent event) {
   pthread_mutex_lock(&clock->mutex);
-  uint64_t at_ns = clock->context == context ? vg_event_clock_read(&clock->events, event, now_ns) : 0;
+  /* A time from before the event was seen would set the clock back by as long as this thread had no processor since. */
+  uint64_t at_ns = clock->context == context ? vg_event_clock_read(&clock->events, event, vg_prim_now_ns()) : 0;
   pthread_mutex_unlock(&clock->mutex);
   return at_ns;
+}
+
+bool vg_context_clock_is_at_once(struct vg_context_clock *clock, CUcontext context, CUevent event, uint64_t begin_ns,
+                                 uint64_t end_ns) {
+  pthread_mutex_lock(&clock->mutex);
+  uint64_t now_ns = vg_prim_now_ns();
+  uint64_t at_ns = clock->context == context ? vg_event_clock_read(&clock->events, event, now_ns) : 0;
+  int64_t late_ns = (int64_t)(at_ns - begin_ns), least_ns = clock->least_late_ns;
+  if (at_ns) {
+    least_ns += (int64_t)((now_ns - clock->compared_ns) / DRIFT_ALLOWED);
+    if (!clock->compared_ns || late_ns < least_ns) least_ns = late_ns;
+    clock->least_late_ns = least_ns;
+    clock->compared_ns = now_ns;
+  }
+  pthread_mutex_unlock(&clock->mutex);
+  return at_ns && late_ns <= least_ns + (int64_t)(end_ns - begin_ns) + AT_ONCE_NS;
 }
 
 CUevent vg_context_clock_renew(struct vg_context_clock *clock, CUcontext context, CUevent event, uint64_t at_ns,
@@ -62,6 +81,7 @@ void vg_context_clock_forget(struct vg_context_clock *clock, CUcontext context) 
   if (clock->context == context) {
     VG_STORE_RELAXED(&clock->context, NULL);
     clock->events = (struct vg_event_clock){0};
+    clock->compared_ns = 0;
   }
   pthread_mutex_unlock(&clock->mutex);
 }

@@ -65,14 +65,17 @@ static uint64_t lowest_agreed(const uint64_t *sorted_ns, uint32_t count) {
 static uint64_t average(struct vg_estimate *estimate) {
   uint64_t sorted_ns[VG_ESTIMATE_SAMPLES], sum_ns = 0, near = 0;
   uint32_t count = sort(estimate, sorted_ns);
-  uint64_t low_ns = lowest_agreed(sorted_ns, count), limit_ns = low_ns + low_ns / 4 + SAMPLE_SLACK_NS;
+  uint64_t low_ns = lowest_agreed(sorted_ns, count);
+  uint64_t slack_ns = low_ns < SAMPLE_SLACK_NS ? low_ns : SAMPLE_SLACK_NS, limit_ns = low_ns + low_ns / 4 + slack_ns;
   for (; near < count && sorted_ns[near] <= limit_ns; near++) sum_ns += sorted_ns[near];
   vg_estimate_set_cost(estimate, sum_ns / near + 1);
   return limit_ns;
 }
 
-uint64_t vg_estimate_sample(struct vg_estimate *estimate, uint64_t sample_ns) {
+uint64_t vg_estimate_sample(struct vg_estimate *estimate, uint64_t sample_ns, bool without_call) {
   sample_ns = vg_estimate_limited(estimate, sample_ns);
+  if (without_call && !estimate->without_call) VG_STORE_RELAXED(&estimate->count, 0); /* those before were too long */
+  estimate->without_call |= without_call;
   if (!estimate->count) note_unknown(sample_ns);
   estimate->samples_ns[estimate->count % VG_ESTIMATE_SAMPLES] = sample_ns;
   VG_STORE_RELAXED(&estimate->count, estimate->count + 1); /* launching threads look at it without the lock */

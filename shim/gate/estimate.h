@@ -25,6 +25,7 @@ struct vg_estimate {  /* what each launch looks at comes first; a cache line, so
   uint8_t postponed;    /* timings put off because the stream was empty */
   uint8_t collective;   /* enum vg_collective: looked up for gangs only */
   uint8_t spoilt;       /* timings in which the thread was held up */
+  bool without_call;    /* the samples are, see vg_estimate_sample() */
   uint64_t *samples_ns; /* the last VG_ESTIMATE_SAMPLES */
 } __attribute__((aligned(16)));
 _Static_assert(sizeof(struct vg_estimate) == 64, "a power of two");
@@ -49,8 +50,9 @@ static inline void vg_estimate_set_cost(struct vg_estimate *estimate, uint64_t c
   VG_STORE_RELAXED(&estimate->charge, charged_ns << VG_TALLY_LAUNCH_BITS | 1);
 }
 
-/* A launch has been timed. Returns the cost that is counted for that launch. */
-uint64_t vg_estimate_sample(struct vg_estimate *estimate, uint64_t sample_ns);
+/* A launch has been timed; without_call: and how long its call took is not in the sample, which it is in others.
+ * Returns the cost that is counted for that launch. */
+uint64_t vg_estimate_sample(struct vg_estimate *estimate, uint64_t sample_ns, bool without_call);
 #define VG_ESTIMATE_ROW_NS 16000 /* of longer kernels what a launch and its events take is a small part: no rows */
 /* So many launches in a row have been timed together, which took elapsed_ns; 0: a row could not be timed. */
 void vg_estimate_row(struct vg_estimate *estimate, uint32_t launches, uint64_t elapsed_ns);

@@ -64,12 +64,14 @@ static inline bool vg_gate_solo_launch(void) { /* the same for a launch, which u
 
 void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, const void *function, uint64_t threads);
 CUresult vg_gate_leave(struct vg_ticket *ticket, CUresult result); /* returns the driver's result */
+/* A new epoch begins: launches of threads that saw an older one are before it. 0: it does not matter. */
+uint64_t vg_gate_epoch_begin(void);
 /* Before a call that waits: the value to give to vg_gate_synced() afterwards. */
 uint64_t vg_gate_sync_begin(void);
 /* The program has waited for a stream (or, with all, for its whole context), which covers launches up to begin: reports
  * it when no work is outstanding any more. */
 void vg_gate_synced(uint64_t begin, CUstream stream, bool per_thread, bool all);
-/* The same for events: begin is from before the event was recorded, event_begin() comes before the call that waits. */
+/* The same for events: begin is of the epoch before the event was recorded, event_begin() comes before the call that waits. */
 void vg_gate_recorded(uint64_t begin, CUevent event, CUstream stream, bool per_thread);
 void vg_gate_event_begin(CUevent event, struct vg_gate_point *ret_point);
 void vg_gate_event_reached(const struct vg_gate_point *point);

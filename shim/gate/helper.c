@@ -67,10 +67,15 @@ static uint64_t next_poll(struct vg_device *device, uint64_t now_ns) {
 
 /* A probe shows when the device was done, unless it was idle already when the probe was recorded: this thread had no
  * processor before. Call it with the locks of all works, when all that has completed is reported. */
+static bool was_idle_at_probe(const struct vg_gate_state *gate, uint64_t done_ns) {
+  return gate->probed_ns && done_ns <= gate->probed_ns + IDLE_PROBE_NS;
+}
+
 static uint64_t done_before_probe(const struct vg_device *device, const struct vg_work *locked, uint64_t done_ns) {
   const struct vg_gate_state *gate = device->gate;
   uint64_t seen_ns = 0;
-  if (!gate->probed_ns || done_ns > gate->probed_ns + IDLE_PROBE_NS) return done_ns;
+  if (!was_idle_at_probe(gate, done_ns)) return done_ns;
+  if (gate->measures) return gate->ran_ns && gate->ran_ns < done_ns ? gate->ran_ns : done_ns;
   for (const struct vg_work *work = locked; work; work = work->next) vg_work_pending(work, &seen_ns);
   return vg_gate_busy_end(device, 0, seen_ns, done_ns);
 }
@@ -84,7 +89,7 @@ static void report_drained(struct vg_device *device, uint64_t done_ns, bool all)
   struct vg_work *locked;
   vg_gate_lock_all(device, &locked);
   vg_gate_stop_tallies(device, locked);
-  if (all) vg_gate_clear_all(locked, done_ns);
+  if (all) vg_gate_clear_all(locked, done_ns, probed && was_idle_at_probe(gate, done_ns));
   vg_gate_report_all(device, locked);
   if (probed) done_ns = done_before_probe(device, locked, done_ns);
   vg_gate_become_idle(device, done_ns);
@@ -200,7 +205,7 @@ static bool end_idle_probe(struct vg_device *device, uint64_t done_ns) {
   bool idle = vg_gate_launched_all(locked) == gate->idle_probe_launched;
   if (!idle) vg_gate_set_counted_word(device);
   if (idle) {
-    vg_gate_clear_all(locked, done_ns);
+    vg_gate_clear_all(locked, done_ns, gate->idle_probe && was_idle_at_probe(gate, done_ns));
     vg_gate_report_all(device, locked);
     vg_gate_become_idle(device, gate->idle_probe ? done_before_probe(device, locked, done_ns) : done_ns);
     if (!vg_gate_give_up(device)) vg_gate_ring_edge(device);

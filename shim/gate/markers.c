@@ -8,8 +8,11 @@
 #include "gate/stream_books.h"
 #include "gen/abi/real.h"
 
-#define AHEAD_NS 40000      /* work ahead of a timed launch, so that the host's part is not timed, too */
-#define AHEAD_OF_NS 4000000 /* not ahead of a longer one, of which the host's part is a hundredth */
+#define AHEAD_NS 40000        /* work ahead of a timed launch, so that the host's part is not timed, too */
+#define AHEAD_OF_NS 4000000   /* not ahead of a longer one, of which the host's part is a hundredth */
+#define CALL_MOST_NS 20000ull /* a longer one waits for the kernel: CUDA_LAUNCH_BLOCKING */
+#define CALL_RETURN_PART 8    /* of a call: the device has the launch, and the call returns */
+#define LEAST_CALL_PART 64    /* by such a part the least time of a call grows with each timing, for it may change */
 #define POSTPONED_MOST 16
 #define HELD_UP_NS 50000ull /* a launch and its two events take less, else it is worth to ask for the reason */
 #define HELD_UP_PART 8      /* of a timing: what the thread lost may be left in it */
@@ -48,9 +51,12 @@ CUevent vg_work_time_begin(struct vg_stream *stream, struct vg_estimate *estimat
   if (!begin) return NULL;
   stream->timed_delay_ns = vg_run_delay_ns(); /* not between the two events */
   stream->timed_ns = vg_prim_now_ns();
-  if (vg_event_record(begin, stream) == CUDA_SUCCESS) return begin;
-  vg_event_drop(begin);
-  return NULL;
+  if (vg_event_record(begin, stream) != CUDA_SUCCESS) {
+    vg_event_drop(begin);
+    return NULL;
+  }
+  stream->call_begin_ns = vg_prim_now_ns();
+  return begin;
 }
 
 /* The thread had no processor between the two events, for a good part of the time between them: leaves the timing out,
@@ -70,21 +76,54 @@ static uint64_t cost_of_spoilt(const struct vg_marker *marker, uint64_t elapsed_
   return elapsed_ns > marker->held_up_ns ? elapsed_ns - marker->held_up_ns : 0;
 }
 
+/* In an empty stream the first event completes at once, and the launch begins when its call has reached the device: the
+ * call is no part of its cost. The device has it shortly before the end of a call of the usual length; in a longer one
+ * the thread may have lost its processor after that. Where the device's clock says nothing, the call counts. */
+static uint64_t call_before(struct vg_work *work, const struct vg_stream *stream, const struct vg_marker *marker) {
+  if (!work->clock || stream->shared) return 0;
+  uint64_t begin_ns = marker->put_ns - marker->call_ns, least_ns = work->least_call_ns;
+  least_ns += least_ns / LEAST_CALL_PART + 1;
+  if (marker->call_ns < least_ns || !work->least_call_ns) least_ns = marker->call_ns;
+  work->least_call_ns = least_ns;
+  bool is_empty =
+      vg_context_clock_is_at_once(work->clock, stream->context, marker->timing_begin, marker->timed_ns, begin_ns);
+  return is_empty && least_ns < CALL_MOST_NS ? least_ns - least_ns / CALL_RETURN_PART : 0;
+}
+
+static uint64_t less_call(uint64_t elapsed_ns, uint64_t call_ns) {
+  return elapsed_ns - (call_ns < elapsed_ns ? call_ns : elapsed_ns - 1);
+}
+
+/* A launch that had ended when the event behind it came to the device took less than the pair says. */
+static void note_sample(struct vg_work *work, const struct vg_stream *stream, const struct vg_marker *marker,
+                        uint64_t sample_ns) {
+  if (!work->clock || stream->shared || marker->estimate->count < VG_ESTIMATE_SAMPLES_FIRST) return;
+  bool ended =
+      vg_context_clock_is_at_once(work->clock, stream->context, marker->event, marker->put_ns, marker->recorded_ns);
+  if (!ended) vg_work_note_sample(work, marker->last_ns, sample_ns);
+}
+
+static uint64_t note_timing(struct vg_work *work, const struct vg_stream *stream, const struct vg_marker *marker,
+                            uint64_t elapsed_ns) {
+  if (marker->row) vg_estimate_row(marker->estimate, marker->row, elapsed_ns);
+  if (marker->row) return vg_estimate_cost(marker->estimate);
+  if (leave_out(marker, elapsed_ns)) return cost_of_spoilt(marker, elapsed_ns);
+  uint64_t call_ns = call_before(work, stream, marker), sample_ns = less_call(elapsed_ns, call_ns);
+  note_sample(work, stream, marker, sample_ns);
+  return vg_estimate_sample(marker->estimate, sample_ns, call_ns != 0);
+}
+
 /* The cost of a launch that was timed. */
-static uint64_t calibrate(const struct vg_marker *marker) {
+static uint64_t calibrate(struct vg_work *work, const struct vg_stream *stream, const struct vg_marker *marker) {
   float elapsed_ms = 0;
   CUstreamCaptureMode before = vg_event_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
-  CUresult result = REAL(cuEventElapsedTime)(&elapsed_ms, marker->timing_begin, marker->event);
+  bool known = REAL(cuEventElapsedTime)(&elapsed_ms, marker->timing_begin, marker->event) == CUDA_SUCCESS;
   vg_event_mode(before);
+  uint64_t cost_ns = marker->row ? vg_estimate_cost(marker->estimate) : marker->last_ns;
+  if (known && elapsed_ms >= 0) cost_ns = note_timing(work, stream, marker, (uint64_t)(elapsed_ms * 1e6F));
   vg_event_drop(marker->timing_begin);
   vg_event_drop(marker->event);
-  bool known = result == CUDA_SUCCESS && elapsed_ms >= 0;
-  uint64_t elapsed_ns = known ? (uint64_t)(elapsed_ms * 1e6F) : 0;
-  if (known && marker->row) vg_estimate_row(marker->estimate, marker->row, elapsed_ns);
-  if (marker->row) return vg_estimate_cost(marker->estimate);
-  if (!known) return marker->last_ns;
-  if (leave_out(marker, elapsed_ns)) return cost_of_spoilt(marker, elapsed_ns);
-  return vg_estimate_sample(marker->estimate, elapsed_ns);
+  return cost_ns;
 }
 
 /* The event of a marker is not needed any more. */
@@ -103,7 +142,7 @@ static void put_away(struct vg_work *work, const struct vg_stream *stream, const
 static uint64_t completed_at(struct vg_work *work, const struct vg_stream *stream, const struct vg_marker *marker,
                              uint64_t now_ns) {
   bool has_time = work->clock && marker->has_time && !stream->shared;
-  uint64_t at_ns = has_time ? vg_context_clock_read(work->clock, stream->context, marker->event, now_ns) : 0;
+  uint64_t at_ns = has_time ? vg_context_clock_read(work->clock, stream->context, marker->event) : 0;
   if (!at_ns) {
     at_ns = marker->ends_wait && !marker->cost_ns ? now_ns - stream->cost_ns : stream->moved_ns + marker->cost_ns;
     if (at_ns < stream->pending_ns) at_ns = stream->pending_ns;
@@ -121,7 +160,7 @@ static void retire(struct vg_work *work, struct vg_stream *stream, uint64_t now_
   stream->moved_ns = at_ns;
   uint64_t done_ns = marker->cost_ns - marker->last_ns;
   if (marker->timing_begin) {
-    done_ns += calibrate(marker);
+    done_ns += calibrate(work, stream, marker);
   } else {
     done_ns += marker->estimate ? vg_estimate_cost(marker->estimate) : marker->last_ns;
     put_away(work, stream, marker, at_ns, now_ns);
@@ -215,9 +254,14 @@ static bool put_marker(struct vg_work *work, struct vg_stream *stream, struct vg
     vg_event_drop(marker.timing_begin);
     return false;
   }
+  if (marker.timing_begin) marker.recorded_ns = vg_prim_now_ns();
   if (stream->head == stream->tail) stream->moved_ns = now_ns;
-  if (marker.timing_begin && !marker.row && now_ns > stream->timed_ns + HELD_UP_NS)
-    marker.held_up_ns = vg_delay_between(stream->timed_delay_ns, vg_run_delay_ns());
+  if (marker.timing_begin && !marker.row) {
+    if (now_ns > stream->timed_ns + HELD_UP_NS)
+      marker.held_up_ns = vg_delay_between(stream->timed_delay_ns, vg_run_delay_ns());
+    marker.call_ns = now_ns - stream->call_begin_ns;
+    marker.timed_ns = stream->timed_ns;
+  }
   marker.put_ns = now_ns;
   marker.cost_ns = stream->unmarked_ns;
   marker.ends_wait |= stream->wait_lost;
@@ -229,6 +273,7 @@ static bool put_marker(struct vg_work *work, struct vg_stream *stream, struct vg
 
 static bool mark(struct vg_work *work, struct vg_stream *stream, struct vg_marker marker) {
   uint64_t now_ns = vg_prim_now_ns();
+  work->has_gaps |= work->marked_ns && vg_work_has_gaps(now_ns - work->marked_ns, stream->unmarked_ns);
   note_pause(work, now_ns);
   return put_marker(work, stream, marker, now_ns);
 }
@@ -265,7 +310,7 @@ void vg_work_mark_tails(struct vg_work *work, uint64_t since_ns, uint64_t now_ns
     bool in_flight = stream == work->last && VG_LOAD(&work->tally.in_flight); /* a launch may be held up for long */
     if (in_flight || stream->per_thread || vg_stream_is_legacy(stream) || stream->is_gone) {
       if (vg_stream_settled(stream, since_ns, now_ns))
-        vg_work_clear_stream(work, stream, vg_stream_tail_end(stream, now_ns));
+        vg_work_clear_stream(work, stream, now_ns, true);
     } else if (REAL(cuCtxPushCurrent_v2)(stream->context) == CUDA_SUCCESS) {
       put_marker(work, stream, (struct vg_marker){0}, now_ns);
       REAL(cuCtxPopCurrent_v2)(&popped);
@@ -308,22 +353,22 @@ static bool is_ahead_of_launch(const struct vg_stream *stream) {
   return stream->tail - stream->head == 1 && oldest->ends_wait && !oldest->cost_ns && !stream->unmarked_ns;
 }
 
-void vg_work_clear_stream(struct vg_work *work, struct vg_stream *stream, uint64_t done_ns) {
+void vg_work_clear_stream(struct vg_work *work, struct vg_stream *stream, uint64_t done_ns, bool earlier) {
   vg_stream_set_stale(work, stream, false);
   vg_row_end(stream);
   stream->waits = stream->wait_lost = false;
   CUstreamCaptureMode before = vg_event_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
   while (stream->head != stream->tail && !is_ahead_of_launch(stream)) retire(work, stream, done_ns);
   vg_event_mode(before);
-  if (work->clock) vg_work_note_tail(work, stream, done_ns);
+  if (work->clock) vg_work_note_tail(work, stream, done_ns, earlier);
   work->done_ns += stream->cost_ns;
   vg_stream_take_cost(work, stream, stream->cost_ns);
   stream->unmarked_ns = 0;
 }
 
-void vg_work_clear(struct vg_work *work, uint64_t done_ns) {
+void vg_work_clear(struct vg_work *work, uint64_t done_ns, bool earlier) {
   for (int i = 0; i < VG_WORK_STREAMS; i++)
-    if (work->streams[i].used) vg_work_clear_stream(work, &work->streams[i], done_ns);
+    if (work->streams[i].used) vg_work_clear_stream(work, &work->streams[i], done_ns, earlier);
 }
 
 void vg_work_begin_measuring(struct vg_work *work, struct vg_context_clock *clock, uint64_t now_ns) {
@@ -348,7 +393,7 @@ void vg_work_forget_context(struct vg_work *work, CUcontext context) {
     if (!stream->used || (stream->context != context && !stream->shared)) continue;
     vg_stream_set_stale(work, stream, false);
     if (stream->shared) drop_markers(stream);
-    if (work->clock) vg_work_note_tail(work, stream, vg_prim_now_ns());
+    if (work->clock) vg_work_note_tail(work, stream, vg_prim_now_ns(), false);
     work->done_ns += stream->cost_ns;
     vg_stream_take_cost(work, stream, stream->cost_ns);
     stream->used = stream->waits = false;

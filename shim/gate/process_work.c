@@ -241,8 +241,8 @@ bool vg_gate_none_runs(struct vg_device *device, struct vg_work *locked) {
   return none;
 }
 
-void vg_gate_clear_all(struct vg_work *locked, uint64_t done_ns) {
-  for (struct vg_work *work = locked; work; work = work->next) vg_work_clear(work, done_ns);
+void vg_gate_clear_all(struct vg_work *locked, uint64_t done_ns, bool earlier) {
+  for (struct vg_work *work = locked; work; work = work->next) vg_work_clear(work, done_ns, earlier);
 }
 
 void vg_gate_report_all(struct vg_device *device, struct vg_work *locked) {

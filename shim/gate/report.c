@@ -121,6 +121,7 @@ bool vg_gate_become_idle(struct vg_device *device, uint64_t now_ns) {
   uint64_t end_ns = measured ? gate->busy.since_ns : now_ns;
   show_run(report, gate->busy.since_ns, end_ns);
   span_end(&gate->busy, end_ns, &report->busy_since_ns, &report->busy_ns);
+  if (report->done_ns > gate->busy.total_ns) VG_STORE_RELAXED(&report->done_ns, gate->busy.total_ns);
   if (!measured) gate->settled_ns = now_ns;
   if (!gate->waiters) span_end(&gate->active, now_ns, &report->active_since_ns, &report->active_ns);
   VG_STORE(&report->outstanding, 0);

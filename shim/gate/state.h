@@ -196,7 +196,8 @@ void vg_gate_set_counted_word(struct vg_device *device); /* as open_word and bus
 /* Does no work run, however long ago it was looked at? Under the mutex. True: the tallies are stopped, and
  * vg_gate_become_idle() is to follow. */
 bool vg_gate_none_runs(struct vg_device *device, struct vg_work *locked);
-void vg_gate_clear_all(struct vg_work *locked, uint64_t done_ns); /* all work had completed by then */
+/* All work had completed by done_ns; earlier: some time before that. */
+void vg_gate_clear_all(struct vg_work *locked, uint64_t done_ns, bool earlier);
 void vg_gate_report_all(struct vg_device *device, struct vg_work *locked);
 void vg_gate_become_busy(struct vg_device *device, uint64_t now_ns);
 /* Under the locks of all works and with the tallies stopped: all work has completed. Returns whether any was

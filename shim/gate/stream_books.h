@@ -45,9 +45,9 @@ bool vg_stream_settled(const struct vg_stream *stream, uint64_t since_ns, uint64
 
 /* The oldest marker has completed. */
 void vg_work_note_run(struct vg_work *work, struct vg_stream *stream, const struct vg_marker *marker, uint64_t at_ns);
-/* By when work without a marker has ended, where only the time shows it. */
-uint64_t vg_stream_tail_end(const struct vg_stream *stream, uint64_t now_ns);
-/* What is outstanding has completed, by done_ns. */
-void vg_work_note_tail(struct vg_work *work, struct vg_stream *stream, uint64_t done_ns);
+/* What is outstanding has completed, by done_ns; earlier: some time before that. */
+void vg_work_note_tail(struct vg_work *work, struct vg_stream *stream, uint64_t done_ns, bool earlier);
+/* A launch that was estimated at cost_ns has been timed. */
+void vg_work_note_sample(struct vg_work *work, uint64_t cost_ns, uint64_t sample_ns);
 
 #endif

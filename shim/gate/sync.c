@@ -16,11 +16,28 @@ static struct {
 } events[EVENTS];
 static pthread_mutex_t events_mutex = PTHREAD_MUTEX_INITIALIZER;
 
-/* A new epoch begins: launches of threads that saw an older epoch are before it. */
-uint64_t vg_gate_sync_begin(void) {
+/* When the thread's last wait began. */
+static __thread uint64_t wait_begin_ns __attribute__((tls_model("initial-exec")));
+
+/* A marker shows when what the thread has launched ends, however long the wait takes. */
+static void begin_wait(const struct vg_device *device) {
+  wait_begin_ns = vg_prim_now_ns();
+  if (VG_LIKELY(!device || !VG_LOAD_RELAXED(&device->gate->measures))) return;
+  pthread_mutex_lock(&vg_gate_capture_mutex); /* none begins meanwhile */
+  if (!VG_LOAD_RELAXED(&vg_gate_captures)) vg_gate_wait_before(VG_GATE_ALL_STREAMS, false);
+  pthread_mutex_unlock(&vg_gate_capture_mutex);
+}
+
+uint64_t vg_gate_epoch_begin(void) {
   if (vg_gate_solo()) return 0;
   struct vg_device *device = vg_context_device();
   return device ? __atomic_add_fetch(&device->epoch, 1, __ATOMIC_ACQ_REL) : 0;
+}
+
+uint64_t vg_gate_sync_begin(void) {
+  if (vg_gate_solo()) return 0;
+  begin_wait(vg_context_device());
+  return vg_gate_epoch_begin();
 }
 
 static struct vg_gate_point point_of(uint64_t begin, CUstream stream, bool per_thread) {
@@ -42,8 +59,14 @@ static void clear_covered(const struct vg_gate_point *point, bool all, struct vg
   for (struct vg_work *work = locked; work; work = work->next)
     for (int i = 0; i < VG_WORK_STREAMS; i++) {
       struct vg_stream *stream = &work->streams[i];
-      if (stream->used && covers(point, all, stream)) vg_work_clear_stream(work, stream, now_ns);
+      if (stream->used && covers(point, all, stream)) vg_work_clear_stream(work, stream, now_ns, false);
     }
+}
+
+/* Before the wait, which is over: then the device may have been at work all the time. */
+static bool had_gaps(const struct vg_gate_state *gate) {
+  if (gate->measures || wait_begin_ns < gate->busy.since_ns || VG_LOAD_RELAXED(&vg_gate_captures)) return false;
+  return vg_work_has_gaps(wait_begin_ns - gate->busy.since_ns, gate->span_done_ns);
 }
 
 static void reached(const struct vg_gate_point *point, bool all) {
@@ -55,11 +78,13 @@ static void reached(const struct vg_gate_point *point, bool all) {
   clear_covered(point, all, locked, vg_prim_now_ns());
   vg_gate_report_all(device, locked);
   bool idle = !VG_LOAD_RELAXED(&gate->solo_dirty) && vg_gate_none_runs(device, locked);
+  bool measures = idle && gate->busy.since_ns && had_gaps(gate);
   bool edge = idle && vg_gate_become_idle(device, vg_prim_now_ns());
   bool rang = idle && vg_gate_give_up(device);
   vg_gate_unlock_all(locked);
   if (edge && !rang) vg_gate_ring_edge(device);
   pthread_mutex_unlock(&gate->mutex);
+  if (measures) vg_gate_begin_measuring(device);
 }
 
 void vg_gate_synced(uint64_t begin, CUstream stream, bool per_thread, bool all) {
@@ -88,6 +113,7 @@ void vg_gate_recorded(uint64_t begin, CUevent event, CUstream stream, bool per_t
 void vg_gate_event_begin(CUevent event, struct vg_gate_point *ret_point) {
   ret_point->device = NULL;
   if (vg_gate_solo()) return;
+  begin_wait(vg_context_device());
   size_t place = place_of(event);
   pthread_mutex_lock(&events_mutex);
   if (events[place].event == event) *ret_point = events[place].point;

@@ -20,6 +20,7 @@ struct vg_device;
 #define VG_WORK_ESTIMATES_LOG2 10
 #define VG_WORK_ESTIMATES (1 << VG_WORK_ESTIMATES_LOG2)
 #define VG_WORK_PROBES 8
+#define VG_GAPS_LEAST_NS 100000ull
 
 struct vg_marker {
   CUevent event;
@@ -28,7 +29,10 @@ struct vg_marker {
   uint64_t cost_ns;             /* estimated work since the marker before */
   uint64_t last_ns;             /* of that, the cost of the last launch; 0 at a wait */
   uint64_t put_ns;              /* when it was recorded */
+  uint64_t recorded_ns;         /* of a launch that is timed: when the event had been recorded */
+  uint64_t timed_ns;            /* and when the call for timing_begin began */
   uint64_t held_up_ns;          /* between the two events the thread had no processor for so long */
+  uint64_t call_ns;             /* between them the call of the launch took so long */
   uint64_t served_ns;   /* of a graph that waits inside: what of its cost has counted as running, see work_runs.c */
   uint64_t reported_ns; /* of served_ns, what has been reported as completed */
   uint32_t row;         /* not 0: the pair of events brackets so many launches of estimate */
@@ -59,6 +63,7 @@ struct vg_stream {
   bool run_begins_later; /* that is when the stream became empty; the launches since are not known by time */
   uint64_t launched_ns;  /* not 0: its first launch was held up, and may have begun as late as that */
   uint64_t timed_ns, timed_delay_ns; /* when a timing last began, and the thread's run delay then */
+  uint64_t call_begin_ns;            /* when the driver was called for the launch that is timed */
   struct vg_row row;
   struct vg_marker markers[VG_WORK_MARKERS];
   uint32_t head, tail;
@@ -100,6 +105,7 @@ struct vg_work {
   uint64_t last_launch_ns;   /* while coasting */
   uint64_t moved_ns;         /* when a marker of any of its streams last completed */
   uint64_t marked_ns;        /* when the last marker was recorded */
+  bool has_gaps;             /* it was longer between two markers than the work between them takes */
   /* The thread recorded its next marker so late that all others had completed: 0, or when it continued, since when it
    * may have had no processor, and what was outstanding then. */
   uint64_t continued_ns, paused_ns, continued_left_ns;
@@ -112,6 +118,8 @@ struct vg_work {
   struct vg_context_clock *clock; /* NULL: it does not */
   struct vg_runs runs;            /* not taken yet */
   struct vg_graph_runs graphs;    /* not taken yet */
+  uint64_t least_call_ns;         /* of the calls of timed launches, lately */
+  uint64_t sample_ppm;            /* timed launches took so many millionths of their estimates lately; 0: none yet */
   uint64_t run_delay_ns;          /* of its thread, when a launch last took long */
 
   struct vg_stream *last;        /* the stream of the last launch */
@@ -166,6 +174,11 @@ static inline uint64_t vg_work_outstanding(const struct vg_work *work) {
 
 static inline void vg_work_set_outstanding(struct vg_work *work, uint64_t cost_ns) {
   VG_STORE_RELAXED(&work->outstanding_ns, cost_ns);
+}
+
+/* Work of cost_ns was launched and no more in that time: was the device idle meanwhile, for a good part of it? */
+static inline bool vg_work_has_gaps(uint64_t time_ns, uint64_t cost_ns) {
+  return time_ns > VG_GAPS_LEAST_NS && time_ns > cost_ns + cost_ns / 4;
 }
 
 bool vg_work_mark(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate, CUevent timing_begin,
@@ -226,9 +239,9 @@ uint64_t vg_work_seen(const struct vg_work *work, uint64_t now_ns);
 /* After vg_work_reap(): have all launches before since_ns completed? By the markers alone, for when no probe may be
  * recorded; the few launches behind the last marker count as completed after a multiple of their estimate. */
 bool vg_work_settled(const struct vg_work *work, uint64_t since_ns, uint64_t now_ns);
-/* What was launched has completed, by done_ns. */
-void vg_work_clear_stream(struct vg_work *work, struct vg_stream *stream, uint64_t done_ns);
-void vg_work_clear(struct vg_work *work, uint64_t done_ns);
+/* What was launched has completed, by done_ns; earlier: some time before that. */
+void vg_work_clear_stream(struct vg_work *work, struct vg_stream *stream, uint64_t done_ns, bool earlier);
+void vg_work_clear(struct vg_work *work, uint64_t done_ns, bool earlier);
 void vg_work_forget_context(struct vg_work *work, CUcontext context); /* its events are gone with it */
 
 /* ---- when work runs (work_runs.c) ---- */

@@ -12,6 +12,10 @@
 #define AT_ONCE_NS (50 * VG_NS_PER_US) /* a marker in an idle stream completes within this time */
 /* The work before such a marker has ended earlier: it counts as so much longer than by its cost. */
 #define UNSEEN_NS (200 * VG_NS_PER_US)
+#define RECENT_NS (2 * VG_NS_PER_MS)
+#define PPM 1000000ull
+#define SAMPLES 16 /* timed launches that count, roughly */
+#define SAMPLE_MOST_PPM (8 * PPM)
 #define LAUNCH_NS (200 * VG_NS_PER_US) /* of one that takes longer the thread may have had no processor */
 
 void vg_stream_begin_run(struct vg_stream *stream, uint64_t now_ns) {
@@ -109,6 +113,10 @@ void vg_work_take_graphs(struct vg_work *work, struct vg_graph_runs *graphs) {
   if (graphs->until_ns < work->graphs.until_ns) graphs->until_ns = work->graphs.until_ns;
 }
 
+static bool is_at_once(const struct vg_marker *marker, uint64_t at_ns) {
+  return at_ns < marker->put_ns + AT_ONCE_NS;
+}
+
 /* When the work before a marker ended that has completed at at_ns, or is pending since then. A marker that ends a wait
  * shows nothing of the work before it, which has mostly a marker of its own; and one that completes as soon as it is
  * recorded shows only that all has ended before. */
@@ -117,9 +125,42 @@ static uint64_t end_of(const struct vg_stream *stream, const struct vg_marker *m
   uint64_t most_ns = at_ns - begin_ns;
   if (marker->ends_wait && !(marker->cost_ns && vg_stream_is_legacy(stream)))
     most_ns = marker->cost_ns ? VG_STALE_LEAST_NS + VG_STALE_FACTOR * marker->cost_ns : 0;
-  bool at_once = at_ns < marker->put_ns + AT_ONCE_NS;
-  if (at_once && most_ns > most_of(marker->cost_ns)) most_ns = most_of(marker->cost_ns);
+  if (is_at_once(marker, at_ns) && most_ns > most_of(marker->cost_ns)) most_ns = most_of(marker->cost_ns);
   return at_ns > begin_ns + most_ns ? begin_ns + most_ns : at_ns;
+}
+
+static uint64_t likely_ns(const struct vg_work *work, uint64_t cost_ns) {
+  return work->sample_ppm ? cost_ns * work->sample_ppm / PPM : cost_ns;
+}
+
+/*
+ * Pieces that a program launches one by one leave the device idle in between where they are shorter than their
+ * launches, and no marker shows that: together they ran for as long as by the estimates, in proportion to what timed
+ * launches have taken lately, or since busy_from_ns, where that is longer. A program whose kernels take much longer now
+ * and then gains nothing, since the timed ones are any of its launches.
+ */
+static uint64_t less_gaps(const struct vg_work *work, uint64_t begin_ns, uint64_t busy_from_ns, uint64_t end_ns,
+                          uint64_t cost_ns) {
+  uint64_t ran_from_ns = less(end_ns, likely_ns(work, cost_ns));
+  if (ran_from_ns > busy_from_ns) ran_from_ns = busy_from_ns;
+  return ran_from_ns > begin_ns ? ran_from_ns : begin_ns;
+}
+
+void vg_work_note_sample(struct vg_work *work, uint64_t cost_ns, uint64_t sample_ns) {
+  uint64_t ppm = cost_ns ? sample_ns * PPM / cost_ns : PPM;
+  if (ppm > SAMPLE_MOST_PPM) ppm = SAMPLE_MOST_PPM;
+  work->sample_ppm = ((SAMPLES - 1) * (work->sample_ppm ? work->sample_ppm : PPM) + ppm) / SAMPLES;
+}
+
+static void add_run(const struct vg_work *work, const struct vg_stream *stream, const struct vg_marker *marker,
+                    uint64_t begin_ns, uint64_t at_ns, struct vg_runs *runs) {
+  uint64_t end_ns = end_of(stream, marker, begin_ns, at_ns);
+  bool is_late = !marker->estimate && !marker->ends_wait && is_at_once(marker, at_ns); /* after the last launch */
+  if (is_late && end_ns > begin_ns + likely_ns(work, marker->cost_ns))
+    end_ns = begin_ns + likely_ns(work, marker->cost_ns);
+  else if (is_known(marker))
+    begin_ns = less_gaps(work, begin_ns, marker->put_ns, end_ns, marker->cost_ns);
+  vg_runs_add(runs, begin_ns, end_ns);
 }
 
 static void begin_next(struct vg_stream *stream, uint64_t at_ns, bool empty) {
@@ -134,27 +175,31 @@ void vg_work_note_run(struct vg_work *work, struct vg_stream *stream, const stru
   if (vg_marker_waits_inside(marker))
     note_graph_run(work, stream, marker, begin_ns, at_ns);
   else if (marker->cost_ns)
-    vg_runs_add(&work->runs, begin_ns, end_of(stream, marker, begin_ns, at_ns));
+    add_run(work, stream, marker, begin_ns, at_ns, &work->runs);
   begin_next(stream, at_ns, stream->cost_ns == marker->cost_ns);
 }
 
-uint64_t vg_stream_tail_end(const struct vg_stream *stream, uint64_t now_ns) {
-  uint64_t end_ns = stream->run_from_ns + most_of(stream->unmarked_ns);
-  return end_ns < now_ns ? end_ns : now_ns;
-}
-
-void vg_work_note_tail(struct vg_work *work, struct vg_stream *stream, uint64_t done_ns) {
-  uint64_t begin_ns = begin_of(stream, done_ns, stream->cost_ns);
+void vg_work_note_tail(struct vg_work *work, struct vg_stream *stream, uint64_t done_ns, bool earlier) {
+  uint64_t begin_ns = begin_of(stream, done_ns, stream->cost_ns), most_ns = likely_ns(work, stream->cost_ns);
+  if (earlier) begin_ns = stream->run_from_ns;
+  if (earlier && done_ns > begin_ns + most_ns) done_ns = begin_ns + most_ns;
+  begin_ns = less_gaps(work, begin_ns, done_ns, done_ns, stream->cost_ns);
   if (stream->cost_ns) vg_runs_add(&work->runs, begin_ns, done_ns);
   begin_next(stream, done_ns, true);
 }
 
-/* What runs is known as of the last look at its marker. */
-static void take_running(const struct vg_stream *stream, struct vg_runs *runs, uint64_t *sure_ns) {
+/* What runs is known as of the last look at its marker; not yet, if that was recorded a moment before: when it
+ * completed is known better by then. */
+static void take_running(const struct vg_work *work, const struct vg_stream *stream, struct vg_runs *runs,
+                         uint64_t *sure_ns) {
   const struct vg_marker *oldest = vg_stream_oldest(stream);
   uint64_t begin_ns = begin_of(stream, stream->moved_ns, oldest->cost_ns);
   uint64_t seen_ns = stream->pending_ns > begin_ns ? stream->pending_ns : begin_ns;
-  if (!vg_marker_waits_inside(oldest)) vg_runs_add(runs, begin_ns, end_of(stream, oldest, begin_ns, seen_ns));
+  if (!stream->waits && oldest->cost_ns && seen_ns < oldest->put_ns + RECENT_NS) {
+    if (begin_ns < *sure_ns) *sure_ns = begin_ns;
+    return;
+  }
+  if (!vg_marker_waits_inside(oldest)) add_run(work, stream, oldest, begin_ns, seen_ns, runs);
   if (seen_ns < *sure_ns) *sure_ns = seen_ns;
 }
 
@@ -166,7 +211,7 @@ void vg_work_take_runs(struct vg_work *work, struct vg_runs *runs, uint64_t *sur
     if (!stream->used) continue;
     bool marked = stream->head != stream->tail;
     if (marked && !stream->launched_ns)
-      take_running(stream, runs, sure_ns);
+      take_running(work, stream, runs, sure_ns);
     else if (stream->cost_ns && !stream->waits && stream->run_from_ns < *sure_ns)
       *sure_ns = stream->run_from_ns; /* nothing shows its end yet, or its end will show when it began */
   }

@@ -7,28 +7,28 @@
 #include "gen/abi/real.h"
 
 CUresult cuEventRecord(CUevent hEvent, CUstream hStream) {
-  uint64_t begin = vg_gate_sync_begin();
+  uint64_t begin = vg_gate_epoch_begin();
   CUresult result = REAL(cuEventRecord)(hEvent, hStream);
   if (result == CUDA_SUCCESS) vg_gate_recorded(begin, hEvent, hStream, false);
   return result;
 }
 
 CUresult cuEventRecord_ptsz(CUevent hEvent, CUstream hStream) {
-  uint64_t begin = vg_gate_sync_begin();
+  uint64_t begin = vg_gate_epoch_begin();
   CUresult result = REAL(cuEventRecord_ptsz)(hEvent, hStream);
   if (result == CUDA_SUCCESS) vg_gate_recorded(begin, hEvent, hStream, true);
   return result;
 }
 
 CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) {
-  uint64_t begin = vg_gate_sync_begin();
+  uint64_t begin = vg_gate_epoch_begin();
   CUresult result = REAL(cuEventRecordWithFlags)(hEvent, hStream, flags);
   if (result == CUDA_SUCCESS) vg_gate_recorded(begin, hEvent, hStream, false);
   return result;
 }
 
 CUresult cuEventRecordWithFlags_ptsz(CUevent hEvent, CUstream hStream, unsigned int flags) {
-  uint64_t begin = vg_gate_sync_begin();
+  uint64_t begin = vg_gate_epoch_begin();
   CUresult result = REAL(cuEventRecordWithFlags_ptsz)(hEvent, hStream, flags);
   if (result == CUDA_SUCCESS) vg_gate_recorded(begin, hEvent, hStream, true);
   return result;

@@ -409,7 +409,7 @@ static void what_is_timed_and_when(void) {
   } kinds[] = {{1000, 4096}, {20000, 499}, {1000000, 9}, {50000000, 1}};
   for (int i = 0; i < 4; i++) {
     struct vg_estimate *estimate = vg_work_find_estimate(work, &function_of_thread[0], 1024ull << i);
-    for (int k = 0; k < 4; k++) vg_estimate_sample(estimate, kinds[i].cost_ns);
+    for (int k = 0; k < 4; k++) vg_estimate_sample(estimate, kinds[i].cost_ns, false);
     estimate->countdown = 0;
     vg_work_launched(work, stream, estimate, NULL, VG_NS_PER_S, false);
     CHECK(estimate->countdown == kinds[i].every);
@@ -428,7 +428,7 @@ static void what_is_timed_and_when(void) {
   }
   fake_event_destroy(stream->markers[stream->head++ % VG_WORK_MARKERS].event); /* behind the launch of 50 ms */
   stream->cost_ns = 0;
-  vg_work_clear(work, vg_prim_now_ns());
+  vg_work_clear(work, vg_prim_now_ns(), false);
   free(work);
 }
 

@@ -204,7 +204,7 @@ static void what_has_run_makes_room(void) {
   synchronize(fake_stream(1));
   struct vg_work *work = device()->gate->works;
   struct vg_estimate *estimate = vg_work_find_estimate(work, &functions[0], 1024);
-  for (int i = 0; i < VG_ESTIMATE_SAMPLES; i++) vg_estimate_sample(estimate, cost_ns);
+  for (int i = 0; i < VG_ESTIMATE_SAMPLES; i++) vg_estimate_sample(estimate, cost_ns, false);
   estimate->countdown = 4000;
   fake_busy_until_ns[1] = FAKE_NEVER;
   while (vg_work_outstanding(work) < control.bound_ns) launch(cost_ns);
@@ -344,7 +344,7 @@ static void alone_no_launch_waits_as_long_as_the_last_run(void) {
   launch_alone(VG_NS_PER_MS);
   synchronize(fake_stream(1));
   struct vg_estimate *estimate = vg_work_find_estimate(device()->gate->works, &functions[1], 1024);
-  for (int i = 0; i < 8; i++) vg_estimate_sample(estimate, 6 * VG_NS_PER_S);
+  for (int i = 0; i < 8; i++) vg_estimate_sample(estimate, 6 * VG_NS_PER_S, false);
   launch_into(fake_stream(2), &functions[1], 3600 * VG_NS_PER_S);
   uint64_t begun_ns = vg_prim_now_ns();
   launch_alone(VG_NS_PER_MS);

@@ -6,7 +6,7 @@
 
 static struct vg_estimate estimate_of(const uint64_t *samples_ns, int count) {
   struct vg_estimate estimate = {.countdown = 1, .samples_ns = (uint64_t[VG_ESTIMATE_SAMPLES]){0}};
-  for (int i = 0; i < count; i++) vg_estimate_sample(&estimate, samples_ns[i]);
+  for (int i = 0; i < count; i++) vg_estimate_sample(&estimate, samples_ns[i], false);
   return estimate;
 }
 
@@ -25,7 +25,7 @@ static void time_slices_of_others_do_not_count(void) {
       uint64_t sample_ns = costs_ns[kind] + check_below(&random, costs_ns[kind] / 50);
       bool straddles = check_below(&random, 10) < 4;
       if (straddles) sample_ns += VG_NS_PER_MS * (1 + check_below(&random, 3));
-      uint64_t counts_ns = vg_estimate_sample(&estimate, sample_ns);
+      uint64_t counts_ns = vg_estimate_sample(&estimate, sample_ns, false);
       off += !is_about(estimate.cost_ns, costs_ns[kind]) || !is_about(counts_ns, costs_ns[kind]);
     }
     printf("  %d of 1000 off\n", off);
@@ -34,7 +34,7 @@ static void time_slices_of_others_do_not_count(void) {
   static const uint64_t bad_start[] = {1200000, 200000, 200000};
   CHECK(is_about(estimate_of(bad_start, 3).cost_ns, 200000));
   CHECK(vg_estimate_sample(&(struct vg_estimate){.countdown = 1, .samples_ns = (uint64_t[VG_ESTIMATE_SAMPLES]){0}},
-                           777) == 777); /* the first is all that is known */
+                           777, false) == 777); /* the first is all that is known */
 }
 
 static void costs_that_vary_or_change_are_followed(void) {
@@ -42,13 +42,13 @@ static void costs_that_vary_or_change_are_followed(void) {
   struct vg_estimate estimate = {.countdown = 1, .samples_ns = (uint64_t[VG_ESTIMATE_SAMPLES]){0}};
   uint64_t sum_ns = 0;
   for (int i = 0; i < 1000; i++) { /* within a quarter: all of them count, so that what is done adds up */
-    vg_estimate_sample(&estimate, 1000000 + check_below(&random, 250000));
+    vg_estimate_sample(&estimate, 1000000 + check_below(&random, 250000), false);
     sum_ns += estimate.cost_ns;
   }
   CHECK(is_about(sum_ns / 1000, 1125000));
-  for (int i = 0; i < VG_ESTIMATE_SAMPLES; i++) vg_estimate_sample(&estimate, 4000000);
+  for (int i = 0; i < VG_ESTIMATE_SAMPLES; i++) vg_estimate_sample(&estimate, 4000000, false);
   CHECK(estimate.cost_ns == 4000001);
-  for (int i = 0; i < VG_ESTIMATE_SAMPLES / 2; i++) vg_estimate_sample(&estimate, 100000);
+  for (int i = 0; i < VG_ESTIMATE_SAMPLES / 2; i++) vg_estimate_sample(&estimate, 100000, false);
   CHECK(estimate.cost_ns == 100001); /* down at once, or nearly */
 }
 
@@ -63,7 +63,7 @@ static void long_launches_beside_others_are_not_doubled(void) {
     for (int i = 0; i < 1000; i++) {
       uint64_t other_threads_ns =
           check_below(&random, 5) == 0 ? 0 : cost_ns - check_below(&random, 2) * check_below(&random, cost_ns);
-      vg_estimate_sample(&estimate, cost_ns + other_threads_ns + check_below(&random, cost_ns / 200));
+      vg_estimate_sample(&estimate, cost_ns + other_threads_ns + check_below(&random, cost_ns / 200), false);
       sum_ns += (double)estimate.cost_ns;
     }
     printf("  %.2f of the cost\n", sum_ns / 1000 / (double)cost_ns);
@@ -77,7 +77,7 @@ static void costs_that_never_agree_are_not_underrated(void) {
   struct vg_estimate estimate = {.countdown = 1, .samples_ns = (uint64_t[VG_ESTIMATE_SAMPLES]){0}};
   double sum_ns = 0;
   for (int i = 0; i < 1000; i++) {
-    vg_estimate_sample(&estimate, VG_NS_PER_MS + check_below(&random, 2 * VG_NS_PER_MS));
+    vg_estimate_sample(&estimate, VG_NS_PER_MS + check_below(&random, 2 * VG_NS_PER_MS), false);
     sum_ns += (double)estimate.cost_ns;
   }
   printf("  %.2f of the mean\n", sum_ns / 1000 / 2e6);
@@ -87,14 +87,14 @@ static void costs_that_never_agree_are_not_underrated(void) {
 /* Launches in a row show how long one takes at most, until others show that it takes longer. */
 static void launches_in_a_row_limit_the_cost(void) {
   struct vg_estimate estimate = {.countdown = 1, .samples_ns = (uint64_t[VG_ESTIMATE_SAMPLES]){0}};
-  for (int i = 0; i < VG_ESTIMATE_SAMPLES; i++) vg_estimate_sample(&estimate, 5000);
+  for (int i = 0; i < VG_ESTIMATE_SAMPLES; i++) vg_estimate_sample(&estimate, 5000, false);
   vg_estimate_row(&estimate, 50, 50 * 2600);
   CHECK(is_about(estimate.cost_ns, 2600));
-  CHECK(is_about(vg_estimate_sample(&estimate, 5000), 2600)); /* what it is counted with */
+  CHECK(is_about(vg_estimate_sample(&estimate, 5000, false), 2600)); /* what it is counted with */
   vg_estimate_row(&estimate, 50, 50 * 20000);                 /* the program made pauses */
   CHECK(is_about(estimate.cost_ns, 5000));
   vg_estimate_row(&estimate, 50, 50 * 2600);
-  for (int i = 0; i < VG_ESTIMATE_SAMPLES; i++) vg_estimate_sample(&estimate, VG_NS_PER_MS);
+  for (int i = 0; i < VG_ESTIMATE_SAMPLES; i++) vg_estimate_sample(&estimate, VG_NS_PER_MS, false);
   CHECK(is_about(estimate.cost_ns, 2600));
   vg_estimate_row(&estimate, 0, 0);
   CHECK(is_about(estimate.cost_ns, VG_NS_PER_MS));

@@ -84,7 +84,7 @@ static void a_row_ends_with_what_it_is_in(void) {
   }
   vg_work_lock(work);
   uint64_t events = fake_events;
-  vg_work_clear(work, vg_prim_now_ns());
+  vg_work_clear(work, vg_prim_now_ns(), false);
   CHECK(!work->last->row.begin && fake_events < events);
   vg_unlock(&work->lock);
   while (!work->last->row.begin) launch_short(1, 0);

@@ -4,14 +4,18 @@
 #include "fake_pages.h"
 
 static void record(CUevent event, CUstream stream) {
-  vg_gate_recorded(vg_gate_sync_begin(), event, stream, false);
+  vg_gate_recorded(vg_gate_epoch_begin(), event, stream, false);
+}
+
+static void wait_until(CUevent event, uint64_t end_ns) {
+  struct vg_gate_point point;
+  vg_gate_event_begin(event, &point);
+  vg_prim_sleep_until_ns(end_ns);
+  vg_gate_event_reached(&point);
 }
 
 static void wait_for(CUevent event, CUstream stream) {
-  struct vg_gate_point point;
-  vg_gate_event_begin(event, &point);
-  vg_prim_sleep_until_ns(fake_end_of(stream));
-  vg_gate_event_reached(&point);
+  wait_until(event, fake_end_of(stream));
 }
 
 /* As of a program that waits for an event: what it had launched before the event is done, at once. */
@@ -25,8 +29,9 @@ static void an_event_covers_what_was_before_it(void) {
   CHECK(rang() && report()->outstanding == 0);
   launch(LAUNCH_NS);
   record(&event, fake_stream(1));
-  launch(LAUNCH_NS); /* behind the event */
-  wait_for(&event, fake_stream(1));
+  uint64_t end_ns = fake_end_of(fake_stream(1));
+  launch(500 * LAUNCH_NS); /* behind the event */
+  wait_until(&event, end_ns);
   CHECK(report()->outstanding == 1);
   launch_into(fake_stream(2), &functions[0], LAUNCH_NS);
   record(&other, fake_stream(2));
