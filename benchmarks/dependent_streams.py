@@ -1,7 +1,8 @@
 """Streams that wait for each other, in slices: `python -m benchmarks.dependent_streams [ROW...]`.
 
 Threads and processes, on one device and on two, whose streams wait for each other's values, events, host functions and
-copies, round after round; and programs that wait for something that computes nothing, then work. Each is compared with
+copies, round after round; programs that wait for something that computes nothing, then work; and programs whose streams
+wait for the next launch, since their kernels are shorter than what is between two launches. Each is compared with
 itself without a hook, as measured.py describes. Simulated device only.
 """
 
@@ -17,6 +18,7 @@ from benchmarks.table import Figure, at_most
 MAXIMA = (0.1, 0.25, 0.5)
 GOALS = measured.Goals(ratio=1.2, got_pp=1.0)
 LIMIT_S = 15.0
+SHORT_KERNEL_US = 5
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,10 @@ ONE_THREAD = {
     "behind_copy",
     "behind_event",
     "behind_sleep",
+    "short_loop",
+    "short_stream",
+    "short_event",
+    "short_copy",
 }
 
 
@@ -105,6 +111,13 @@ PROGRAMS: dict[str, tuple[str, tuple[Program, ...]]] = {
     "after": (
         "a stream waits for half a second, then kernels of another one come one at a time",
         tuple(Program(f"after_{what}") for what in ("value", "value_and_kernel", "function", "kernel_and_function")),
+    ),
+    "short": (
+        "kernels that are shorter than the time between their launches: a third of the device",
+        tuple(
+            Program(f"short_{what}", rounds=1000, kernel_us=SHORT_KERNEL_US)
+            for what in ("loop", "stream", "event", "copy")
+        ),
     ),
     "behind": (
         "two kernels behind 20 ms of something that computes nothing, again and again",

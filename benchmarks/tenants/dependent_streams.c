@@ -19,6 +19,9 @@
  *                      a stream waits for half a second; meanwhile nothing else runs; then kernels of another stream
  * behind_function, behind_copy, behind_event, behind_sleep
  *                      a fifth of the device or less: two kernels behind 20 ms of something that computes nothing
+ * short_loop, short_stream, short_event, short_copy
+ *                      kernels that are shorter than the time between their launches; after 30 of them the program
+ * waits for nothing, its stream, an event, or a copy of a word
  *
  * Threads take devices in turn. With two processes, which have one thread each, only words are between them.
  */
@@ -26,6 +29,7 @@
 #include "measured.h"
 
 enum { THREADS_MAX = 4, BUFFERS = 4, MIB = 1 << 20, ROUNDS_MAX = 1000, HALF_SECOND_US = 500000 };
+enum { SHORT_LAUNCHES = 30, SHORT_PAUSE_NS = 15000 };
 
 static struct {
   int rounds, us, threads;
@@ -221,6 +225,26 @@ static void step_behind(const char *what, int round) {
   CHECK(cuStreamSynchronize(stream));
 }
 
+/* ---- kernels shorter than their launches ---- */
+
+static void step_short(const char *what, int round) {
+  CUstream stream = own.streams[0];
+  CUevent event = own.events[round][0];
+  for (int i = 0; i < SHORT_LAUNCHES; i++) {
+    uint64_t until_ns = now_ns() + SHORT_PAUSE_NS;
+    compute(0, stream);
+    while (now_ns() < until_ns) {
+    }
+  }
+  if (!strcmp(what, "copy")) CHECK(cuMemcpyDtoHAsync_v2(own.host, own.buffers[0], sizeof(int), stream));
+  if (!strcmp(what, "event")) {
+    CHECK(cuEventRecord(event, stream));
+    CHECK(cuEventSynchronize(event));
+  } else if (strcmp(what, "loop")) {
+    CHECK(cuStreamSynchronize(stream));
+  }
+}
+
 /* ---- running ---- */
 
 typedef void step_function(int round, int thread);
@@ -292,10 +316,10 @@ int main(int argc, char **argv) {
   own.rounds = (int)number_after(argc, argv, "--rounds", 50);
   own.us = (int)number_after(argc, argv, "--us", 1000);
   own.threads = (int)number_after(argc, argv, "--threads", 2);
-  bool after = !strncmp(name, "after_", 6), behind = !strncmp(name, "behind_", 7);
+  bool after = !strncmp(name, "after_", 6), behind = !strncmp(name, "behind_", 7), brief = !strncmp(name, "short_", 6);
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
     if (!strcmp(name, kinds[i].name)) kind = &kinds[i];
-  if ((!kind && !after && !behind) || own.rounds < 1 || own.rounds > ROUNDS_MAX || own.threads < 1 ||
+  if ((!kind && !after && !behind && !brief) || own.rounds < 1 || own.rounds > ROUNDS_MAX || own.threads < 1 ||
       own.threads > THREADS_MAX) {
     fprintf(stderr, "dependent_streams: no case %s, or not 1..%d rounds of 1..%d threads\n", name, ROUNDS_MAX,
             THREADS_MAX);
@@ -307,6 +331,7 @@ int main(int argc, char **argv) {
   wait_for_start();
   if (after) run_after(name);
   for (int round = 0; behind && round < own.rounds; round++) step_behind(name + 7, round);
+  for (int round = 0; brief && round < own.rounds; round++) step_short(name + 6, round);
   if (kind && kind->by_one) run_by_one();
   if (kind && !kind->by_one) run_threads();
   return end_work();

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import measured
-from benchmarks.dependent_streams import BENCH, PROGRAMS, Program
+from benchmarks.dependent_streams import BENCH, PROGRAMS, SHORT_KERNEL_US, Program
 from vgpud.simdevice.process import SimulatedDevice
 
 EVERY = [program for _what, programs in PROGRAMS.values() for program in programs]
@@ -21,7 +21,7 @@ def test_names_of_cases_are_different() -> None:
 
 @pytest.mark.slow
 def test_programs_end_without_a_hook_and_compute_what_they_say(tmp_path: Path) -> None:
-    model = measured.write_model(tmp_path / "kernels.model", [1000])
+    model = measured.write_model(tmp_path / "kernels.model", [1000, SHORT_KERNEL_US])
     with SimulatedDevice(tmp_path / "sim", {"devices": 2}) as device:
         env = {**device.environment(), "VGPU_SIM_KERNELS": str(model)}
         for program in EVERY:

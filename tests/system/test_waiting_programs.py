@@ -1,4 +1,5 @@
-"""Programs whose streams wait for each other, alone in slices: each ends, in about the time that it may take.
+"""Programs whose streams wait, alone in slices: for each other, or for their own launches. Each ends, in about the time
+that it may take.
 
 Some of those of the benchmarks random_programs and dependent_streams, whose goals are much closer: where waiting is
 charged as device time, most of these do not end, or take five times as long, each time. A busy machine spoils a run.
@@ -16,12 +17,14 @@ from tests.examples import combine_axes
 RATIO_MOST = 4
 LIMIT_S = 20.0
 RUNS_MAX = 4
+#: of kernels that take an eighth of the time between two launches
+SHORT_US = 2
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def bench() -> Iterator[measured.Bench]:
-    with measured.open_bench(random_programs.LENGTHS_US) as made:
+    with measured.open_bench([SHORT_US, *random_programs.LENGTHS_US]) as made:
         yield made
 
 
@@ -61,3 +64,9 @@ def test_a_random_program(bench: measured.Bench, seed: int, maximum: float) -> N
 )
 def test_streams_that_wait_for_each_other(bench: measured.Bench, program: dependent_streams.Program) -> None:
     check(bench, program.command, 0.25)
+
+
+@pytest.mark.parametrize("waits_for", ["loop", "stream", "event", "copy"])
+def test_kernels_that_are_shorter_than_their_launches(bench: measured.Bench, waits_for: str) -> None:
+    program = dependent_streams.Program(f"short_{waits_for}", rounds=1000, kernel_us=SHORT_US)
+    check(bench, program.command, 0.1)
