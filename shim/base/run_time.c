@@ -36,6 +36,34 @@ void vg_runs_add(struct vg_runs *runs, uint64_t begin_ns, uint64_t end_ns) {
   runs->of[first] = (struct vg_run){begin_ns, end_ns};
 }
 
+void vg_runs_fill_latest(struct vg_runs *runs, uint64_t begin_ns, uint64_t end_ns, uint64_t length_ns) {
+  uint64_t from_ns = end_ns; /* all from here to the end is in the set, or added */
+  for (uint32_t i = runs->count; i && length_ns && from_ns > begin_ns; i--) {
+    const struct vg_run *run = &runs->of[i - 1];
+    if (run->begin_ns >= from_ns) continue;
+    uint64_t pause_ns = run->end_ns < from_ns ? from_ns - run->end_ns : 0;
+    if (pause_ns >= length_ns) break;
+    length_ns -= pause_ns;
+    from_ns = run->begin_ns;
+  }
+  from_ns = from_ns > length_ns ? from_ns - length_ns : 0;
+  vg_runs_add(runs, from_ns > begin_ns ? from_ns : begin_ns, end_ns);
+}
+
+void vg_runs_fill_first(struct vg_runs *runs, uint64_t begin_ns, uint64_t end_ns, uint64_t length_ns) {
+  uint64_t to_ns = begin_ns;
+  for (uint32_t i = 0; i < runs->count && length_ns && to_ns < end_ns; i++) {
+    const struct vg_run *run = &runs->of[i];
+    if (run->end_ns <= to_ns) continue;
+    uint64_t pause_ns = run->begin_ns > to_ns ? run->begin_ns - to_ns : 0;
+    if (pause_ns >= length_ns) break;
+    length_ns -= pause_ns;
+    to_ns = run->end_ns;
+  }
+  to_ns += length_ns;
+  vg_runs_add(runs, begin_ns, to_ns < end_ns ? to_ns : end_ns);
+}
+
 void vg_runs_add_all(struct vg_runs *runs, const struct vg_runs *more) {
   for (uint32_t i = 0; i < more->count; i++) vg_runs_add(runs, more->of[i].begin_ns, more->of[i].end_ns);
 }

@@ -18,6 +18,10 @@ struct vg_runs {
 };
 
 void vg_runs_add(struct vg_runs *runs, uint64_t begin_ns, uint64_t end_ns); /* nothing, if it ends before it begins */
+/* Adds so much of the time from begin_ns to end_ns as is not in the set yet: the latest, or the first. Less, where
+ * there is less. */
+void vg_runs_fill_latest(struct vg_runs *runs, uint64_t begin_ns, uint64_t end_ns, uint64_t length_ns);
+void vg_runs_fill_first(struct vg_runs *runs, uint64_t begin_ns, uint64_t end_ns, uint64_t length_ns);
 void vg_runs_add_all(struct vg_runs *runs, const struct vg_runs *more);
 /* How much of the time from begin_ns to end_ns is in the set. */
 uint64_t vg_runs_within(const struct vg_runs *runs, uint64_t begin_ns, uint64_t end_ns);

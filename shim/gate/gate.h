@@ -71,7 +71,8 @@ uint64_t vg_gate_sync_begin(void);
 /* The program has waited for a stream (or, with all, for its whole context), which covers launches up to begin: reports
  * it when no work is outstanding any more. */
 void vg_gate_synced(uint64_t begin, CUstream stream, bool per_thread, bool all);
-/* The same for events: begin is of the epoch before the event was recorded, event_begin() comes before the call that waits. */
+/* The same for events: begin is of the epoch before the event was recorded, event_begin() comes before the call that
+ * waits. */
 void vg_gate_recorded(uint64_t begin, CUevent event, CUstream stream, bool per_thread);
 void vg_gate_event_begin(CUevent event, struct vg_gate_point *ret_point);
 void vg_gate_event_reached(const struct vg_gate_point *point);

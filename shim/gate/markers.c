@@ -11,7 +11,7 @@
 #define AHEAD_NS 40000        /* work ahead of a timed launch, so that the host's part is not timed, too */
 #define AHEAD_OF_NS 4000000   /* not ahead of a longer one, of which the host's part is a hundredth */
 #define CALL_MOST_NS 20000ull /* a longer one waits for the kernel: CUDA_LAUNCH_BLOCKING */
-#define CALL_RETURN_PART 8    /* of a call: the device has the launch, and the call returns */
+#define CALL_RETURN_PART 16   /* of a call: the device has the launch, and the call returns */
 #define LEAST_CALL_PART 64    /* by such a part the least time of a call grows with each timing, for it may change */
 #define POSTPONED_MOST 16
 #define HELD_UP_NS 50000ull /* a launch and its two events take less, else it is worth to ask for the reason */
@@ -273,6 +273,7 @@ static bool put_marker(struct vg_work *work, struct vg_stream *stream, struct vg
 
 static bool mark(struct vg_work *work, struct vg_stream *stream, struct vg_marker marker) {
   uint64_t now_ns = vg_prim_now_ns();
+  marker.after_ns = work->marked_ns;
   work->has_gaps |= work->marked_ns && vg_work_has_gaps(now_ns - work->marked_ns, stream->unmarked_ns);
   note_pause(work, now_ns);
   return put_marker(work, stream, marker, now_ns);
@@ -309,10 +310,9 @@ void vg_work_mark_tails(struct vg_work *work, uint64_t since_ns, uint64_t now_ns
     if (!stream->used || !stream->unmarked_ns || stream->shared || stream->waits) continue;
     bool in_flight = stream == work->last && VG_LOAD(&work->tally.in_flight); /* a launch may be held up for long */
     if (in_flight || stream->per_thread || vg_stream_is_legacy(stream) || stream->is_gone) {
-      if (vg_stream_settled(stream, since_ns, now_ns))
-        vg_work_clear_stream(work, stream, now_ns, true);
+      if (vg_stream_settled(stream, since_ns, now_ns)) vg_work_clear_stream(work, stream, now_ns, true);
     } else if (REAL(cuCtxPushCurrent_v2)(stream->context) == CUDA_SUCCESS) {
-      put_marker(work, stream, (struct vg_marker){0}, now_ns);
+      put_marker(work, stream, (struct vg_marker){.after_ns = work->marked_ns}, now_ns);
       REAL(cuCtxPopCurrent_v2)(&popped);
     }
   }

@@ -8,6 +8,9 @@
  * time, and an event is recorded behind what it has launched since. Else the queue is deep, and the process counts its
  * launches again, as under COUNT, so that the bound holds (vg_gate_wait_for_bound()). Such a program is limited by the
  * device and does not feel what a launch costs.
+ *
+ * Those of a process that measures when its work runs (work_runs.c) stay counted, else its slice would seem to use the
+ * device all the time. It waits, or takes longer between its launches than they cost, so it does not feel that either.
  */
 #include "gate/state.h"
 
@@ -41,7 +44,7 @@ void vg_gate_begin_deep(struct vg_device *device) {
 
 void vg_gate_review_solo(struct vg_device *device, uint64_t left_ns, uint64_t now_ns) {
   struct vg_gate_state *gate = device->gate;
-  if (!gate->deep || !vg_gate_is_alone(device)) return;
+  if (!gate->deep || !vg_gate_is_alone(device) || gate->measures) return;
   if (left_ns >= SHALLOW_NS)
     gate->shallow_since_ns = 0;
   else if (!gate->shallow_since_ns)

@@ -29,6 +29,7 @@ struct vg_marker {
   uint64_t cost_ns;             /* estimated work since the marker before */
   uint64_t last_ns;             /* of that, the cost of the last launch; 0 at a wait */
   uint64_t put_ns;              /* when it was recorded */
+  uint64_t after_ns;            /* when the thread had recorded one before, in any stream */
   uint64_t recorded_ns;         /* of a launch that is timed: when the event had been recorded */
   uint64_t timed_ns;            /* and when the call for timing_begin began */
   uint64_t held_up_ns;          /* between the two events the thread had no processor for so long */
@@ -85,6 +86,16 @@ struct vg_tally {
   int64_t taken;
 };
 
+/* Work of which is known how long it ran, and between which times; as much of that as other threads did not run in. */
+#define VG_PIECES 64
+struct vg_pieces {
+  uint32_t count;
+  struct vg_piece {
+    uint64_t begin_ns, end_ns, length_ns;
+    bool first; /* as early as possible, else as late */
+  } of[VG_PIECES];
+};
+
 /* Of graphs that wait inside, see work_runs.c. */
 struct vg_graph_runs {
   uint64_t until_ns; /* up to here one has run */
@@ -117,6 +128,7 @@ struct vg_work {
   /* While the process measures when its work runs, see work_runs.c. */
   struct vg_context_clock *clock; /* NULL: it does not */
   struct vg_runs runs;            /* not taken yet */
+  struct vg_pieces pieces;        /* the same, of which it is only known when they ran at most */
   struct vg_graph_runs graphs;    /* not taken yet */
   uint64_t least_call_ns;         /* of the calls of timed launches, lately */
   uint64_t sample_ppm;            /* timed launches took so many millionths of their estimates lately; 0: none yet */

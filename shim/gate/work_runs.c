@@ -152,15 +152,37 @@ void vg_work_note_sample(struct vg_work *work, uint64_t cost_ns, uint64_t sample
   work->sample_ppm = ((SAMPLES - 1) * (work->sample_ppm ? work->sample_ppm : PPM) + ppm) / SAMPLES;
 }
 
-static void add_run(const struct vg_work *work, const struct vg_stream *stream, const struct vg_marker *marker,
-                    uint64_t begin_ns, uint64_t at_ns, struct vg_runs *runs) {
-  uint64_t end_ns = end_of(stream, marker, begin_ns, at_ns);
+static void fill(struct vg_runs *runs, const struct vg_piece *piece) {
+  if (piece->first)
+    vg_runs_fill_first(runs, piece->begin_ns, piece->end_ns, piece->length_ns);
+  else
+    vg_runs_fill_latest(runs, piece->begin_ns, piece->end_ns, piece->length_ns);
+}
+
+/* Threads may launch into one stream in turn: their pieces in it do not run at the same time. */
+static void add_piece(struct vg_work *work, uint64_t begin_ns, uint64_t end_ns, uint64_t length_ns, bool first) {
+  struct vg_piece piece = {begin_ns, end_ns, length_ns, first};
+  if (end_ns <= begin_ns) return;
+  if (work->pieces.count == VG_PIECES)
+    fill(&work->runs, &piece);
+  else
+    work->pieces.of[work->pieces.count++] = piece;
+}
+
+/* What is before a marker has run by end_ns, at which that is not pending any more. */
+static void note_piece(struct vg_work *work, const struct vg_stream *stream, const struct vg_marker *marker,
+                       uint64_t begin_ns, uint64_t at_ns) {
+  uint64_t end_ns = end_of(stream, marker, begin_ns, at_ns), length_ns = likely_ns(work, marker->cost_ns);
   bool is_late = !marker->estimate && !marker->ends_wait && is_at_once(marker, at_ns); /* after the last launch */
-  if (is_late && end_ns > begin_ns + likely_ns(work, marker->cost_ns))
-    end_ns = begin_ns + likely_ns(work, marker->cost_ns);
-  else if (is_known(marker))
-    begin_ns = less_gaps(work, begin_ns, marker->put_ns, end_ns, marker->cost_ns);
-  vg_runs_add(runs, begin_ns, end_ns);
+  if (is_late) {
+    add_piece(work, begin_ns > marker->after_ns ? begin_ns : marker->after_ns, end_ns, length_ns, true);
+    return;
+  }
+  uint64_t from_ns = is_known(marker) ? less_gaps(work, begin_ns, marker->put_ns, end_ns, marker->cost_ns) : begin_ns;
+  if (at_ns < marker->put_ns + RECENT_NS)
+    add_piece(work, begin_ns, end_ns, less(end_ns, from_ns), false);
+  else /* as what was pending has been added */
+    vg_runs_add(&work->runs, from_ns, end_ns);
 }
 
 static void begin_next(struct vg_stream *stream, uint64_t at_ns, bool empty) {
@@ -175,16 +197,14 @@ void vg_work_note_run(struct vg_work *work, struct vg_stream *stream, const stru
   if (vg_marker_waits_inside(marker))
     note_graph_run(work, stream, marker, begin_ns, at_ns);
   else if (marker->cost_ns)
-    add_run(work, stream, marker, begin_ns, at_ns, &work->runs);
+    note_piece(work, stream, marker, begin_ns, at_ns);
   begin_next(stream, at_ns, stream->cost_ns == marker->cost_ns);
 }
 
 void vg_work_note_tail(struct vg_work *work, struct vg_stream *stream, uint64_t done_ns, bool earlier) {
-  uint64_t begin_ns = begin_of(stream, done_ns, stream->cost_ns), most_ns = likely_ns(work, stream->cost_ns);
-  if (earlier) begin_ns = stream->run_from_ns;
-  if (earlier && done_ns > begin_ns + most_ns) done_ns = begin_ns + most_ns;
-  begin_ns = less_gaps(work, begin_ns, done_ns, done_ns, stream->cost_ns);
-  if (stream->cost_ns) vg_runs_add(&work->runs, begin_ns, done_ns);
+  uint64_t begin_ns = begin_of(stream, done_ns, stream->cost_ns);
+  if (earlier) begin_ns = stream->run_from_ns > work->marked_ns ? stream->run_from_ns : work->marked_ns;
+  if (stream->cost_ns) add_piece(work, begin_ns, done_ns, likely_ns(work, stream->cost_ns), earlier);
   begin_next(stream, done_ns, true);
 }
 
@@ -199,13 +219,19 @@ static void take_running(const struct vg_work *work, const struct vg_stream *str
     if (begin_ns < *sure_ns) *sure_ns = begin_ns;
     return;
   }
-  if (!vg_marker_waits_inside(oldest)) add_run(work, stream, oldest, begin_ns, seen_ns, runs);
+  if (!vg_marker_waits_inside(oldest)) {
+    uint64_t end_ns = end_of(stream, oldest, begin_ns, seen_ns);
+    if (is_known(oldest)) begin_ns = less_gaps(work, begin_ns, oldest->put_ns, end_ns, oldest->cost_ns);
+    vg_runs_add(runs, begin_ns, end_ns);
+  }
   if (seen_ns < *sure_ns) *sure_ns = seen_ns;
 }
 
 void vg_work_take_runs(struct vg_work *work, struct vg_runs *runs, uint64_t *sure_ns) {
   vg_runs_add_all(runs, &work->runs);
   work->runs.count = 0;
+  for (uint32_t i = 0; i < work->pieces.count; i++) fill(runs, &work->pieces.of[i]);
+  work->pieces.count = 0;
   for (int i = 0; i < VG_WORK_STREAMS; i++) {
     const struct vg_stream *stream = &work->streams[i];
     if (!stream->used) continue;

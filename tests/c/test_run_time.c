@@ -52,6 +52,34 @@ static void random_times_are_summed_up_once(void) {
   }
 }
 
+/* Of a row: the free places from begin to before end, in the order in which they are taken. */
+static void take_free(bool *row, int begin, int end, int length, bool latest) {
+  for (int i = 0; i < end - begin && length; i++) {
+    bool *place = &row[latest ? end - 1 - i : begin + i];
+    length -= !*place;
+    *place = true;
+  }
+}
+
+static void time_that_is_not_taken_is_filled(void) {
+  srand(2);
+  for (int round = 0; round < 500; round++) {
+    struct vg_runs runs = {0};
+    bool row[LENGTH] = {false};
+    for (int i = 0; i < 10; i++) {
+      int begin = rand() % LENGTH, end = begin + rand() % 60, length = rand() % 30, latest = rand() % 2;
+      if (end > LENGTH) end = LENGTH;
+      if (latest)
+        vg_runs_fill_latest(&runs, (uint64_t)begin, (uint64_t)end, (uint64_t)length);
+      else
+        vg_runs_fill_first(&runs, (uint64_t)begin, (uint64_t)end, (uint64_t)length);
+      take_free(row, begin, end, length, latest);
+      for (int at = 0; at < LENGTH; at++)
+        CHECK(vg_runs_within(&runs, (uint64_t)at, (uint64_t)at + 1) == (uint64_t)row[at]);
+    }
+  }
+}
+
 static void the_shortest_pause_gives_way_to_new_times(void) {
   struct vg_runs runs = {0};
   for (uint64_t i = 0; i < VG_RUNS; i++) vg_runs_add(&runs, 100 * i, 100 * i + (i == 7 ? 98 : 50));
@@ -65,6 +93,7 @@ int main(void) {
   RUN(times_that_touch_become_one);
   RUN(what_is_over_is_forgotten);
   RUN(random_times_are_summed_up_once);
+  RUN(time_that_is_not_taken_is_filled);
   RUN(the_shortest_pause_gives_way_to_new_times);
   return 0;
 }
