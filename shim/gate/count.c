@@ -160,7 +160,10 @@ static void count(struct vg_ticket *ticket) {
   bool waits = stream->waits;
   vg_unlock(&work->lock);
   if (VG_UNLIKELY(marked && work->continued_ns)) vg_gate_launched_late(device, work);
-  if (VG_UNLIKELY(marked && work->has_gaps && !capturing)) vg_gate_begin_measuring(device);
+  if (VG_UNLIKELY(marked && work->has_gaps)) {
+    work->has_gaps = false;
+    if (!capturing) vg_gate_begin_measuring(device);
+  }
   if (VG_UNLIKELY(!busy)) {
     if (waits)
       vg_gate_begin_waiting(device);

@@ -60,6 +60,13 @@ static bool may_launch(const struct vg_ticket *ticket) {
          begin_busy(device);
 }
 
+static uint64_t wait_for_bound(const struct vg_ticket *ticket) {
+  struct vg_work *work = ticket->work;
+  uint64_t has_run_ns = vg_gate_wait_for_bound(ticket->device, work, ticket->estimate, ticket->bound_ns);
+  work->waited_ns = vg_prim_now_ns();
+  return has_run_ns;
+}
+
 void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, const void *function, uint64_t threads) {
   struct vg_device *device = VG_LOAD_RELAXED(&vg_gate_only_device);
   vg_gate_credit = 0; /* not less and less, with launches after which the thread does not look */
@@ -79,13 +86,15 @@ void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, c
     ticket->bound_ns = vg_gate_bound(device);
     ticket->has_run_ns = 0;
     if (VG_UNLIKELY(vg_work_outstanding(work) + work->other_threads_ns >= ticket->bound_ns))
-      ticket->has_run_ns = vg_gate_wait_for_bound(device, work, estimate, ticket->bound_ns);
+      ticket->has_run_ns = wait_for_bound(ticket);
     VG_STORE_RELAXED(&work->tally.in_flight, true);
     __atomic_signal_fence(__ATOMIC_SEQ_CST); /* mark before look; the reader's membarrier does the rest */
     if (VG_UNLIKELY(VG_LOAD_RELAXED(&vg_prim_membarrier_refused))) __atomic_thread_fence(__ATOMIC_SEQ_CST);
     if (VG_LIKELY(may_launch(ticket))) break;
     VG_STORE(&work->tally.in_flight, false);
-    if (vg_gate_wait_until_admitted(device) == VG_ADMISSION_ACCEPTED) continue;
+    enum vg_admission admission = vg_gate_wait_until_admitted(device);
+    work->waited_ns = vg_prim_now_ns();
+    if (admission == VG_ADMISSION_ACCEPTED) continue;
     VG_STORE_RELAXED(&work->tally.in_flight, true);
     break;
   }

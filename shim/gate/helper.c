@@ -105,6 +105,7 @@ static bool is_done(struct vg_device *device, bool probed, uint64_t since_ns, ui
   struct vg_gate_state *gate = device->gate;
   uint64_t now_ns = *ret_done_ns;
   bool calm = VG_LOAD_RELAXED(&VG_LOAD(&device->control)->neighbour_waits) == VG_NO_NEIGHBOUR_WAITS;
+  relax_capture_mode(); /* the probe may be of another thread: in a test, or before a fork */
   if (probed && vg_probe_done(&gate->probes, device, calm, ret_done_ns)) return true;
   if (!VG_LOAD_RELAXED(&vg_gate_captures) || (probed && !gate->probes.ask_streams)) return false;
   vg_gate_reap(device, now_ns);

@@ -271,10 +271,18 @@ static bool put_marker(struct vg_work *work, struct vg_stream *stream, struct vg
   return true;
 }
 
+/* Since its last marker the thread has launched less than the device could run, and nothing is ahead of that. */
+static void note_gap(struct vg_work *work, struct vg_stream *stream, uint64_t now_ns) {
+  uint64_t since_ns = work->marked_ns > work->waited_ns ? work->marked_ns : work->waited_ns;
+  if (work->clock || !since_ns || !vg_work_has_gaps(now_ns - since_ns, stream->unmarked_ns)) return;
+  vg_work_reap_stream(work, stream, now_ns);
+  work->has_gaps = stream->head == stream->tail;
+}
+
 static bool mark(struct vg_work *work, struct vg_stream *stream, struct vg_marker marker) {
   uint64_t now_ns = vg_prim_now_ns();
   marker.after_ns = work->marked_ns;
-  work->has_gaps |= work->marked_ns && vg_work_has_gaps(now_ns - work->marked_ns, stream->unmarked_ns);
+  note_gap(work, stream, now_ns);
   note_pause(work, now_ns);
   return put_marker(work, stream, marker, now_ns);
 }

@@ -116,6 +116,7 @@ struct vg_work {
   uint64_t last_launch_ns;   /* while coasting */
   uint64_t moved_ns;         /* when a marker of any of its streams last completed */
   uint64_t marked_ns;        /* when the last marker was recorded */
+  uint64_t waited_ns;        /* when it was last let through, at the gate or at the bound */
   bool has_gaps;             /* it was longer between two markers than the work between them takes */
   /* The thread recorded its next marker so late that all others had completed: 0, or when it continued, since when it
    * may have had no processor, and what was outstanding then. */

@@ -65,6 +65,13 @@ static void end(void) {
   vg_prim_close(device()->doorbell_fd);
 }
 
+/* The events that the gate keeps of it are gone with it. */
+static inline void end_context(void) {
+  CUevent reference = device()->gate->clock.events.reference;
+  vg_gate_context_gone(device(), FAKE_CONTEXT);
+  if (reference) fake_event_destroy(reference);
+}
+
 static inline bool rang(void) {
   struct pollfd poll_fd = {.fd = device()->doorbell_fd, .events = POLLIN};
   bool rings = poll(&poll_fd, 1, 0) == 1;

@@ -89,7 +89,7 @@ static void a_row_ends_with_what_it_is_in(void) {
   vg_unlock(&work->lock);
   while (!work->last->row.begin) launch_short(1, 0);
   CUevent event = work->last->row.begin; /* ends with its context */
-  vg_gate_context_gone(device(), FAKE_CONTEXT);
+  end_context();
   CHECK(!work->streams[0].row.begin);
   fake_event_destroy(event);
   end();

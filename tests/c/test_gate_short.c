@@ -89,7 +89,7 @@ static void what_is_new_takes_the_long_path(void) {
   vg_gate_daemon_back(device()); /* with the same word */
   CHECK(!is_open(fake_stream(1), &functions[0]));
   open_short_path();
-  vg_gate_context_gone(device(), FAKE_CONTEXT);
+  end_context();
   CHECK(!is_open(fake_stream(1), &functions[0]));
   end();
 }
