@@ -250,7 +250,7 @@ static void alone_the_gate_opens_for_good(void) {
   struct started threads = {.count = 0};
   start_thread(&threads, serving, 0);
   uint64_t limit_ns = vg_prim_now_ns() + 5 * VG_NS_PER_S;
-  vg_gate_capture_begin(); /* or it would measure its pauses, and count for ever */
+  vg_gate_capture_begin();                                 /* or it would measure its pauses, and count for ever */
   while (!vg_gate_solo() && vg_prim_now_ns() < limit_ns) { /* counted at first */
     launch(fake_stream(1), &function_of_thread[0]);
     vg_prim_sleep_until_ns(fake_end_of(fake_stream(1)));

@@ -227,8 +227,8 @@ static void launch_alone(uint64_t cost_ns) {
     launch(cost_ns);
 }
 
-/* Launches count no longer once the device has kept up with them for a while. This thread leaves the device idle between
- * them, which has the process measure and count for ever; beside a capture it does not begin to. */
+/* Launches count no longer once the device has kept up with them for a while. This thread leaves the device idle
+ * between them, which has the process measure and count for ever; beside a capture it does not begin to. */
 static void keep_up(void) {
   uint64_t limit_ns = vg_prim_now_ns() + 5 * VG_NS_PER_S;
   vg_gate_capture_begin();

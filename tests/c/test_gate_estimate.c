@@ -33,8 +33,8 @@ static void time_slices_of_others_do_not_count(void) {
   }
   static const uint64_t bad_start[] = {1200000, 200000, 200000};
   CHECK(is_about(estimate_of(bad_start, 3).cost_ns, 200000));
-  CHECK(vg_estimate_sample(&(struct vg_estimate){.countdown = 1, .samples_ns = (uint64_t[VG_ESTIMATE_SAMPLES]){0}},
-                           777, false) == 777); /* the first is all that is known */
+  CHECK(vg_estimate_sample(&(struct vg_estimate){.countdown = 1, .samples_ns = (uint64_t[VG_ESTIMATE_SAMPLES]){0}}, 777,
+                           false) == 777); /* the first is all that is known */
 }
 
 static void costs_that_vary_or_change_are_followed(void) {
@@ -91,7 +91,7 @@ static void launches_in_a_row_limit_the_cost(void) {
   vg_estimate_row(&estimate, 50, 50 * 2600);
   CHECK(is_about(estimate.cost_ns, 2600));
   CHECK(is_about(vg_estimate_sample(&estimate, 5000, false), 2600)); /* what it is counted with */
-  vg_estimate_row(&estimate, 50, 50 * 20000);                 /* the program made pauses */
+  vg_estimate_row(&estimate, 50, 50 * 20000);                        /* the program made pauses */
   CHECK(is_about(estimate.cost_ns, 5000));
   vg_estimate_row(&estimate, 50, 50 * 2600);
   for (int i = 0; i < VG_ESTIMATE_SAMPLES; i++) vg_estimate_sample(&estimate, VG_NS_PER_MS, false);
