@@ -41,7 +41,7 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "test_cost": (tuple(f"shim/simcuda/common/{n}.c" for n in ("cost", "devices", "numbers")), (ADDRESS,)),
     "test_gate": (GATE + ARBITER, (ADDRESS, THREAD)),
     "test_gate_bound": ((*GATE, "shim/base/prim.c"), (ADDRESS,)),
-    "test_gate_estimate": (("shim/gate/estimate.c",), (ADDRESS,)),
+    "test_gate_estimate": (("shim/gate/estimate.c", "shim/base/prim.c"), (ADDRESS,)),
     "test_gate_gang": ((*GATE, "shim/base/prim.c"), (ADDRESS,)),
     "test_gate_wait": ((*GATE, "shim/base/prim.c"), (ADDRESS, THREAD)),
     "test_gate_gaps": ((*GATE, "shim/base/prim.c"), (ADDRESS, THREAD)),

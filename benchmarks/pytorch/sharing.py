@@ -34,18 +34,18 @@ PROGRAM = Path(__file__).with_name("trainer.py")
 
 @dataclass(frozen=True)
 class Run:
-    """One trainer. share: of the device, by its log; got: of the elapsed time, by vgpud."""
+    """One trainer. share: of the device, by its log; got_share: the same, by vgpud."""
 
     batch: int
     gpus: float
     others: tuple[float, ...]
     steps_per_s: float
     share: float
-    got: float
+    got_share: float
 
 
 def watch_used(own: OwnSystem, trainers: Sequence[Part]) -> dict[str, list[tuple[int, int]]]:
-    """By slice, until all have ended: when somebody looked, and what the slice had used, both in ns."""
+    """By slice, until all have ended: the times of the looks, and what the slice had used, both in ns."""
     looks: dict[str, list[tuple[int, int]]] = {}
     while any(trainer.running for trainer in trainers):
         with own.client() as client:
@@ -56,7 +56,7 @@ def watch_used(own: OwnSystem, trainers: Sequence[Part]) -> dict[str, list[tuple
     return looks
 
 
-def got_of(looks: Sequence[tuple[int, int]], begin_ns: int, end_ns: int) -> float:
+def measure_got(looks: Sequence[tuple[int, int]], begin_ns: int, end_ns: int) -> float:
     """From the first to the last look within the time."""
     inside = [look for look in looks if begin_ns <= look[0] <= end_ns]
     return (inside[-1][1] - inside[0][1]) / (inside[-1][0] - inside[0][0])
@@ -83,7 +83,7 @@ def train(python: str, batch: int, sizes: Sequence[float], seconds: float) -> li
                     tuple(sizes[:index]) + tuple(sizes[index + 1 :]),
                     line["steps"] * SECOND_NS / (end_ns - begin_ns),
                     mean_share(spans, line["pid"], begin_ns, end_ns),
-                    got_of(looks[f"t{index}"], begin_ns, end_ns),
+                    measure_got(looks[f"t{index}"], begin_ns, end_ns),
                 )
             )
     return found
@@ -104,7 +104,7 @@ def figures_alone(full: Run, run: Run) -> Iterator[Figure]:
 def figures_of_usage(row: str, case: str, run: Run) -> Iterator[Figure]:
     """GOT beside the log."""
     yield Figure(row, case, "share of the device, %", run.share * 100)
-    yield Figure(row, case, "GOT off by points", abs(run.got - run.share) * 100, at_most(GOAL_PP))
+    yield Figure(row, case, "GOT off by points", abs(run.got_share - run.share) * 100, at_most(GOAL_PP))
 
 
 def figures_pair(runs: Sequence[Run]) -> Iterator[Figure]:

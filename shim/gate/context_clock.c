@@ -7,6 +7,7 @@
 
 #define WATCH_NS (200 * VG_NS_PER_US)
 #define AT_ONCE_NS 2000     /* the calls that record events do not all take as long */
+#define LATE_MOST_NS 50000  /* more is no clock's fault: no event completed at once yet */
 #define DRIFT_ALLOWED 10000 /* one part in: more than the event clock's own */
 
 static bool watch(CUevent event, CUstream stream, uint64_t *ret_done_ns) {
@@ -45,6 +46,8 @@ uint64_t vg_context_clock_read(struct vg_context_clock *clock, CUcontext context
   pthread_mutex_lock(&clock->mutex);
   /* A time from before the event was seen would set the clock back by as long as this thread had no processor since. */
   uint64_t at_ns = clock->context == context ? vg_event_clock_read(&clock->events, event, vg_prim_now_ns()) : 0;
+  bool is_late = clock->compared_ns && clock->least_late_ns > 0 && clock->least_late_ns < LATE_MOST_NS;
+  if (at_ns && is_late) at_ns -= (uint64_t)clock->least_late_ns;
   pthread_mutex_unlock(&clock->mutex);
   return at_ns;
 }
@@ -71,6 +74,7 @@ CUevent vg_context_clock_renew(struct vg_context_clock *clock, CUcontext context
   if (clock->context == context && vg_event_clock_is_old(&clock->events, now_ns)) {
     bool first = !clock->events.reference; /* it completed no later than now */
     event = vg_event_clock_set(&clock->events, event, first ? now_ns : at_ns, now_ns);
+    clock->compared_ns = 0;
   }
   pthread_mutex_unlock(&clock->mutex);
   return event;

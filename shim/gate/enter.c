@@ -60,6 +60,11 @@ static bool may_launch(const struct vg_ticket *ticket) {
          begin_busy(device);
 }
 
+static void wait_for_first_timing(struct vg_device *device, struct vg_work *work, const struct vg_estimate *estimate) {
+  vg_gate_wait_for_first_timing(device, estimate);
+  work->waited_ns = vg_prim_now_ns();
+}
+
 static uint64_t wait_for_bound(const struct vg_ticket *ticket) {
   struct vg_work *work = ticket->work;
   uint64_t has_run_ns = vg_gate_wait_for_bound(ticket->device, work, ticket->estimate, ticket->bound_ns);
@@ -80,7 +85,7 @@ void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, c
       .device = device, .line = line, .work = work, .estimate = estimate, .stream = stream, .per_thread = per_thread};
   if (VG_UNLIKELY(!threads && VG_LOAD_RELAXED(&vg_gate_graphs_that_wait))) vg_gate_limit_graph(device, work, estimate);
   if (VG_UNLIKELY(!VG_LOAD_RELAXED(&estimate->count)) && !estimate->most_us && !vg_gate_is_alone(device))
-    vg_gate_wait_for_first_timing(device, estimate);
+    wait_for_first_timing(device, work, estimate);
   vg_gate_pace_behind_wait(ticket);
   for (;;) {
     ticket->bound_ns = vg_gate_bound(device);

@@ -91,9 +91,23 @@ void vg_estimate_row(struct vg_estimate *estimate, uint32_t launches, uint64_t e
   average(estimate);
 }
 
+/* Any number below 2^32, by an xorshift of Marsaglia's; threads that draw at once may draw the same. */
+static uint64_t draw(void) {
+  static uint64_t state;
+  uint64_t drawn = VG_LOAD_RELAXED(&state);
+  if (!drawn) drawn = vg_prim_now_ns() | 1;
+  drawn ^= drawn << 13;
+  drawn ^= drawn >> 7;
+  drawn ^= drawn << 17;
+  VG_STORE_RELAXED(&state, drawn);
+  return drawn >> 32;
+}
+
 uint32_t vg_estimate_next_timing(const struct vg_estimate *estimate) {
   if (!estimate->count) return 1;
   if (estimate->count < VG_ESTIMATE_SAMPLES_FIRST) return CALIBRATE_FIRST;
   uint64_t every = CALIBRATE_EVERY_NS / estimate->cost_ns;
-  return every < 1 ? 1 : every < CALIBRATE_EVERY ? (uint32_t)every : CALIBRATE_EVERY;
+  if (every <= 1) return 1;
+  if (every > CALIBRATE_EVERY) every = CALIBRATE_EVERY;
+  return (uint32_t)(every / 2 + 1 + (draw() * every >> 32)); /* that in the mean: a program must not know which one */
 }

@@ -8,11 +8,11 @@
 #include "gate/stream_books.h"
 #include "gen/abi/real.h"
 
-#define AHEAD_NS 40000        /* work ahead of a timed launch, so that the host's part is not timed, too */
-#define AHEAD_OF_NS 4000000   /* not ahead of a longer one, of which the host's part is a hundredth */
-#define CALL_MOST_NS 20000ull /* a longer one waits for the kernel: CUDA_LAUNCH_BLOCKING */
-#define CALL_RETURN_PART 16   /* of a call: the device has the launch, and the call returns */
-#define LEAST_CALL_PART 64    /* by such a part the least time of a call grows with each timing, for it may change */
+#define AHEAD_NS 40000      /* work ahead of a timed launch, so that the host's part is not timed, too */
+#define AHEAD_OF_NS 4000000 /* not ahead of a longer one, of which the host's part is a hundredth */
+#define CALL_RECORDS_MOST 3 /* events take as long to record as one launch: a longer call waited for the kernel */
+#define CALL_RETURN_PART 16 /* of a call: the device has the launch, and the call returns */
+#define LEAST_CALL_PART 64  /* by such a part the least time of a call grows with each timing, for it may change */
 #define POSTPONED_MOST 16
 #define HELD_UP_NS 50000ull /* a launch and its two events take less, else it is worth to ask for the reason */
 #define HELD_UP_PART 8      /* of a timing: what the thread lost may be left in it */
@@ -81,13 +81,14 @@ static uint64_t cost_of_spoilt(const struct vg_marker *marker, uint64_t elapsed_
  * the thread may have lost its processor after that. Where the device's clock says nothing, the call counts. */
 static uint64_t call_before(struct vg_work *work, const struct vg_stream *stream, const struct vg_marker *marker) {
   if (!work->clock || stream->shared) return 0;
+  if (marker->call_ns > CALL_RECORDS_MOST * (marker->recorded_ns - marker->put_ns)) return 0;
   uint64_t begin_ns = marker->put_ns - marker->call_ns, least_ns = work->least_call_ns;
   least_ns += least_ns / LEAST_CALL_PART + 1;
   if (marker->call_ns < least_ns || !work->least_call_ns) least_ns = marker->call_ns;
   work->least_call_ns = least_ns;
   bool is_empty =
       vg_context_clock_is_at_once(work->clock, stream->context, marker->timing_begin, marker->timed_ns, begin_ns);
-  return is_empty && least_ns < CALL_MOST_NS ? least_ns - least_ns / CALL_RETURN_PART : 0;
+  return is_empty ? least_ns - least_ns / CALL_RETURN_PART : 0;
 }
 
 static uint64_t less_call(uint64_t elapsed_ns, uint64_t call_ns) {
@@ -97,7 +98,7 @@ static uint64_t less_call(uint64_t elapsed_ns, uint64_t call_ns) {
 /* A launch that had ended when the event behind it came to the device took less than the pair says. */
 static void note_sample(struct vg_work *work, const struct vg_stream *stream, const struct vg_marker *marker,
                         uint64_t sample_ns) {
-  if (!work->clock || stream->shared || marker->estimate->count < VG_ESTIMATE_SAMPLES_FIRST) return;
+  if (!work->clock || stream->shared || !marker->was_known) return;
   bool ended =
       vg_context_clock_is_at_once(work->clock, stream->context, marker->event, marker->put_ns, marker->recorded_ns);
   if (!ended) vg_work_note_sample(work, marker->last_ns, sample_ns);
@@ -151,11 +152,22 @@ static uint64_t completed_at(struct vg_work *work, const struct vg_stream *strea
   return at_ns < now_ns ? at_ns : now_ns;
 }
 
+/* For how long the work before a marker has certainly run, where no other slice wants the device; else 0. Estimates are
+ * too low for a while when a function begins to take longer. */
+static uint64_t seen_to_run(const struct vg_work *work, const struct vg_stream *stream, const struct vg_marker *marker,
+                            uint64_t at_ns) {
+  const struct vg_control_device *control = VG_LOAD(&work->device->control);
+  bool is_seen = work->clock && marker->has_time && !marker->ends_wait && marker->cost_ns && control &&
+                 VG_LOAD_RELAXED(&control->neighbour_waits) == VG_NO_NEIGHBOUR_WAITS;
+  uint64_t from_ns = marker->put_ns > stream->run_from_ns ? marker->put_ns : stream->run_from_ns;
+  return is_seen && at_ns > from_ns ? at_ns - from_ns : 0;
+}
+
 /* All work before the oldest marker has completed. Its last launch counts with the measured time, or with the present
  * estimate, which matters for the first launches of a function. In the relaxed mode. */
 static void retire(struct vg_work *work, struct vg_stream *stream, uint64_t now_ns) {
   const struct vg_marker *marker = &stream->markers[stream->head++ % VG_WORK_MARKERS];
-  uint64_t at_ns = completed_at(work, stream, marker, now_ns);
+  uint64_t at_ns = completed_at(work, stream, marker, now_ns), seen_ns = seen_to_run(work, stream, marker, at_ns);
   if (work->clock) vg_work_note_run(work, stream, marker, at_ns);
   stream->moved_ns = at_ns;
   uint64_t done_ns = marker->cost_ns - marker->last_ns;
@@ -165,6 +177,7 @@ static void retire(struct vg_work *work, struct vg_stream *stream, uint64_t now_
     done_ns += marker->estimate ? vg_estimate_cost(marker->estimate) : marker->last_ns;
     put_away(work, stream, marker, at_ns, now_ns);
   }
+  if (done_ns < seen_ns) done_ns = seen_ns;
   work->done_ns += done_ns > marker->reported_ns ? done_ns - marker->reported_ns : 0;
   vg_stream_take_cost(work, stream, marker->cost_ns);
 }
@@ -261,6 +274,7 @@ static bool put_marker(struct vg_work *work, struct vg_stream *stream, struct vg
       marker.held_up_ns = vg_delay_between(stream->timed_delay_ns, vg_run_delay_ns());
     marker.call_ns = now_ns - stream->call_begin_ns;
     marker.timed_ns = stream->timed_ns;
+    marker.was_known = marker.estimate->count >= VG_ESTIMATE_SAMPLES_FIRST && marker.estimate->without_call;
   }
   marker.put_ns = now_ns;
   marker.cost_ns = stream->unmarked_ns;
@@ -271,12 +285,15 @@ static bool put_marker(struct vg_work *work, struct vg_stream *stream, struct vg
   return true;
 }
 
-/* Since its last marker the thread has launched less than the device could run, and nothing is ahead of that. */
+/* Since its last marker, and since what was before that completed, the thread has launched less than the device could
+ * run. */
 static void note_gap(struct vg_work *work, struct vg_stream *stream, uint64_t now_ns) {
   uint64_t since_ns = work->marked_ns > work->waited_ns ? work->marked_ns : work->waited_ns;
   if (work->clock || !since_ns || !vg_work_has_gaps(now_ns - since_ns, stream->unmarked_ns)) return;
   vg_work_reap_stream(work, stream, now_ns);
-  work->has_gaps = stream->head == stream->tail;
+  if (stream->moved_ns > since_ns) since_ns = stream->moved_ns;
+  work->has_gaps =
+      stream->head == stream->tail && now_ns > since_ns && vg_work_has_gaps(now_ns - since_ns, stream->unmarked_ns);
 }
 
 static bool mark(struct vg_work *work, struct vg_stream *stream, struct vg_marker marker) {

@@ -117,6 +117,8 @@ bool vg_gate_is_captured(CUstream stream, bool per_thread); /* what is launched 
 /* Then a probe behind a whole context may wait with one of its streams, also with one into which nothing is launched.
  */
 bool vg_gate_may_wait(const struct vg_device *device);
+/* The thread begins to wait for work, in a process that measures: markers behind what it has launched. */
+void vg_gate_mark_before_sync(struct vg_device *device);
 /* Grows when the stream may have begun to wait. */
 uint32_t vg_gate_wait_count(const struct vg_device *device, const struct vg_stream *stream);
 /* Before a launch: has the stream begun to wait since the last one, or does it wait? */

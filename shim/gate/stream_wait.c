@@ -80,6 +80,22 @@ void vg_gate_wait_before(CUstream stream, bool per_thread) {
   vg_unlock(&work->lock);
 }
 
+/* Not in a stream that waits: its queue may be full, and this thread may be the one that ends its wait. */
+void vg_gate_mark_before_sync(struct vg_device *device) {
+  struct vg_work *work = vg_gate_work_here(device);
+  CUcontext context = vg_context_remembered();
+  if (!work || !vg_work_outstanding(work)) return;
+  pthread_mutex_lock(&vg_gate_capture_mutex); /* none begins meanwhile */
+  vg_work_lock(work);
+  for (int i = 0; i < VG_WORK_STREAMS && !VG_LOAD_RELAXED(&vg_gate_captures); i++) {
+    struct vg_stream *stream = &work->streams[i];
+    bool is_marked = stream->used && !stream->is_gone && !stream->waits && stream->context == context;
+    if (is_marked) vg_work_mark_before_wait(work, stream);
+  }
+  vg_unlock(&work->lock);
+  pthread_mutex_unlock(&vg_gate_capture_mutex);
+}
+
 void vg_gate_wait_behind(CUstream stream, bool per_thread) {
   struct vg_device *device = vg_context_device();
   if (!device) return;

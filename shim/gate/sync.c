@@ -20,12 +20,9 @@ static pthread_mutex_t events_mutex = PTHREAD_MUTEX_INITIALIZER;
 static __thread uint64_t wait_begin_ns __attribute__((tls_model("initial-exec")));
 
 /* A marker shows when what the thread has launched ends, however long the wait takes. */
-static void begin_wait(const struct vg_device *device) {
+static void begin_wait(struct vg_device *device) {
   wait_begin_ns = vg_prim_now_ns();
-  if (VG_LIKELY(!device || !VG_LOAD_RELAXED(&device->gate->measures))) return;
-  pthread_mutex_lock(&vg_gate_capture_mutex); /* none begins meanwhile */
-  if (!VG_LOAD_RELAXED(&vg_gate_captures)) vg_gate_wait_before(VG_GATE_ALL_STREAMS, false);
-  pthread_mutex_unlock(&vg_gate_capture_mutex);
+  if (device && VG_UNLIKELY(VG_LOAD_RELAXED(&device->gate->measures))) vg_gate_mark_before_sync(device);
 }
 
 uint64_t vg_gate_epoch_begin(void) {
@@ -78,7 +75,7 @@ static void reached(const struct vg_gate_point *point, bool all) {
   clear_covered(point, all, locked, vg_prim_now_ns());
   vg_gate_report_all(device, locked);
   bool idle = !VG_LOAD_RELAXED(&gate->solo_dirty) && vg_gate_none_runs(device, locked);
-  bool measures = idle && gate->busy.since_ns && had_gaps(gate);
+  bool measures = idle && gate->busy.since_ns && had_gaps(gate) && point->context == vg_context_remembered();
   bool edge = idle && vg_gate_become_idle(device, vg_prim_now_ns());
   bool rang = idle && vg_gate_give_up(device);
   vg_gate_unlock_all(locked);

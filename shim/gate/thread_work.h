@@ -39,6 +39,7 @@ struct vg_marker {
   uint32_t row;         /* not 0: the pair of events brackets so many launches of estimate */
   bool ends_wait;       /* it completes when what the stream waits for has come */
   bool has_time;        /* the event is a timing event */
+  bool was_known;       /* last_ns is what timings of the same kind had shown */
 };
 
 struct vg_stream {

@@ -15,7 +15,8 @@
 #define RECENT_NS (2 * VG_NS_PER_MS)
 #define PPM 1000000ull
 #define SAMPLES 16 /* timed launches that count, roughly */
-#define SAMPLE_MOST_PPM (8 * PPM)
+#define SAMPLE_MOST_PPM (128 * PPM)
+#define SCALED_MOST_NS (1ull << 32)    /* longer work is not scaled: it is seen to run */
 #define LAUNCH_NS (200 * VG_NS_PER_US) /* of one that takes longer the thread may have had no processor */
 
 void vg_stream_begin_run(struct vg_stream *stream, uint64_t now_ns) {
@@ -130,14 +131,14 @@ static uint64_t end_of(const struct vg_stream *stream, const struct vg_marker *m
 }
 
 static uint64_t likely_ns(const struct vg_work *work, uint64_t cost_ns) {
-  return work->sample_ppm ? cost_ns * work->sample_ppm / PPM : cost_ns;
+  return work->sample_ppm && cost_ns < SCALED_MOST_NS ? cost_ns * work->sample_ppm / PPM : cost_ns;
 }
 
 /*
  * Pieces that a program launches one by one leave the device idle in between where they are shorter than their
  * launches, and no marker shows that: together they ran for as long as by the estimates, in proportion to what timed
- * launches have taken lately, or since busy_from_ns, where that is longer. A program whose kernels take much longer now
- * and then gains nothing, since the timed ones are any of its launches.
+ * launches have taken lately, or since busy_from_ns, where that is longer. Any launch may be a timed one, so kernels
+ * that take longer than others of their function count; but programmatic launches are never timed.
  */
 static uint64_t less_gaps(const struct vg_work *work, uint64_t begin_ns, uint64_t busy_from_ns, uint64_t end_ns,
                           uint64_t cost_ns) {
@@ -147,8 +148,8 @@ static uint64_t less_gaps(const struct vg_work *work, uint64_t begin_ns, uint64_
 }
 
 void vg_work_note_sample(struct vg_work *work, uint64_t cost_ns, uint64_t sample_ns) {
-  uint64_t ppm = cost_ns ? sample_ns * PPM / cost_ns : PPM;
-  if (ppm > SAMPLE_MOST_PPM) ppm = SAMPLE_MOST_PPM;
+  uint64_t most_ns = cost_ns * (SAMPLE_MOST_PPM / PPM);
+  uint64_t ppm = sample_ns < most_ns && sample_ns < SCALED_MOST_NS ? sample_ns * PPM / cost_ns : SAMPLE_MOST_PPM;
   work->sample_ppm = ((SAMPLES - 1) * (work->sample_ppm ? work->sample_ppm : PPM) + ppm) / SAMPLES;
 }
 
@@ -174,11 +175,12 @@ static void note_piece(struct vg_work *work, const struct vg_stream *stream, con
                        uint64_t begin_ns, uint64_t at_ns) {
   uint64_t end_ns = end_of(stream, marker, begin_ns, at_ns), length_ns = likely_ns(work, marker->cost_ns);
   bool is_late = !marker->estimate && !marker->ends_wait && is_at_once(marker, at_ns); /* after the last launch */
-  if (is_late) {
+  if (is_late && !stream->programmatic) {
     add_piece(work, begin_ns > marker->after_ns ? begin_ns : marker->after_ns, end_ns, length_ns, true);
     return;
   }
-  uint64_t from_ns = is_known(marker) ? less_gaps(work, begin_ns, marker->put_ns, end_ns, marker->cost_ns) : begin_ns;
+  bool is_timed = is_known(marker) && !stream->programmatic;
+  uint64_t from_ns = is_timed ? less_gaps(work, begin_ns, marker->put_ns, end_ns, marker->cost_ns) : begin_ns;
   if (at_ns < marker->put_ns + RECENT_NS)
     add_piece(work, begin_ns, end_ns, less(end_ns, from_ns), false);
   else /* as what was pending has been added */
@@ -204,7 +206,8 @@ void vg_work_note_run(struct vg_work *work, struct vg_stream *stream, const stru
 void vg_work_note_tail(struct vg_work *work, struct vg_stream *stream, uint64_t done_ns, bool earlier) {
   uint64_t begin_ns = begin_of(stream, done_ns, stream->cost_ns);
   if (earlier) begin_ns = stream->run_from_ns > work->marked_ns ? stream->run_from_ns : work->marked_ns;
-  if (stream->cost_ns) add_piece(work, begin_ns, done_ns, likely_ns(work, stream->cost_ns), earlier);
+  uint64_t length_ns = stream->programmatic ? less(done_ns, begin_ns) : likely_ns(work, stream->cost_ns);
+  if (stream->cost_ns) add_piece(work, begin_ns, done_ns, length_ns, earlier);
   begin_next(stream, done_ns, true);
 }
 
@@ -221,7 +224,8 @@ static void take_running(const struct vg_work *work, const struct vg_stream *str
   }
   if (!vg_marker_waits_inside(oldest)) {
     uint64_t end_ns = end_of(stream, oldest, begin_ns, seen_ns);
-    if (is_known(oldest)) begin_ns = less_gaps(work, begin_ns, oldest->put_ns, end_ns, oldest->cost_ns);
+    if (is_known(oldest) && !stream->programmatic)
+      begin_ns = less_gaps(work, begin_ns, oldest->put_ns, end_ns, oldest->cost_ns);
     vg_runs_add(runs, begin_ns, end_ns);
   }
   if (seen_ns < *sure_ns) *sure_ns = seen_ns;

@@ -40,18 +40,25 @@ def find_reason(log: str) -> str:
     return next((line for line in reversed(lines) if line.startswith("ERROR")), lines[-1])
 
 
+def describe() -> str:
+    """What a complete environment has: another one is made anew."""
+    return "\n".join([WANTED, *read_dependencies(PYPROJECT.read_text()), sys.version])
+
+
 def make(folder: Path, index: Sequence[str] = (), limit_s: float = LIMIT_S) -> Path:
     """The interpreter of the environment in a folder, which is used as it is if it is complete. Another that makes it
     at the moment is waited for. index: options of pip. Raises CannotMakeError."""
     folder.mkdir(parents=True, exist_ok=True)
     with folder.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / COMPLETE).exists():
+        complete = folder / COMPLETE
+        if not complete.exists() or complete.read_text() != describe():
             try:
                 _install(folder, index, limit_s)
             except CannotMakeError:
                 shutil.rmtree(folder, ignore_errors=True)  # it may have a gigabyte already
                 raise
+            complete.write_text(describe())
     return folder / "bin/python"
 
 
@@ -85,4 +92,3 @@ def _install(folder: Path, index: Sequence[str], limit_s: float) -> None:
             raise CannotMakeError(f"{WANTED} was not installed after {limit_s:.0f} s") from None
         if done.returncode:
             raise CannotMakeError(find_reason(done.stdout + done.stderr))
-    (folder / COMPLETE).touch()

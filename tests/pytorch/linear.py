@@ -24,8 +24,8 @@ def attempt(name: str, call: Callable[[], Any]) -> None:
 
 
 def measure_us(call: Callable[[], Any], call_before: Callable[[], Any]) -> float:
-    """The shortest of some: a slice may wait for its turn. It is launched while the other call still runs: else the time
-    of the launch would be measured, too."""
+    """The shortest of some: a slice may wait for its turn. It is launched while the other call still runs: else the
+    time of the launch would be measured, too."""
     times = []
     for _ in range(5):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))

@@ -38,7 +38,7 @@ def test_time_and_disk_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_a_complete_environment_is_used_again(tmp_path: Path) -> None:
     (tmp_path / "torch").mkdir()
-    (tmp_path / "torch" / environment.COMPLETE).touch()
+    (tmp_path / "torch" / environment.COMPLETE).write_text(environment.describe())
     assert find_python({"VGPU_TEST_TORCH": "1"}, tmp_path / "torch") == str(tmp_path / "torch/bin/python")
 
 
