@@ -41,7 +41,7 @@ def find_reason(log: str) -> str:
 
 
 def describe() -> str:
-    """What a complete environment has: another one is made anew."""
+    """What a complete environment has: another one is replaced."""
     return "\n".join([WANTED, *read_dependencies(PYPROJECT.read_text()), sys.version])
 
 
