@@ -60,18 +60,6 @@ static bool may_launch(const struct vg_ticket *ticket) {
          begin_busy(device);
 }
 
-static void wait_for_first_timing(struct vg_device *device, struct vg_work *work, const struct vg_estimate *estimate) {
-  vg_gate_wait_for_first_timing(device, estimate);
-  work->waited_ns = vg_prim_now_ns();
-}
-
-static uint64_t wait_for_bound(const struct vg_ticket *ticket) {
-  struct vg_work *work = ticket->work;
-  uint64_t has_run_ns = vg_gate_wait_for_bound(ticket->device, work, ticket->estimate, ticket->bound_ns);
-  work->waited_ns = vg_prim_now_ns();
-  return has_run_ns;
-}
-
 void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, const void *function, uint64_t threads) {
   struct vg_device *device = VG_LOAD_RELAXED(&vg_gate_only_device);
   vg_gate_credit = 0; /* not less and less, with launches after which the thread does not look */
@@ -85,13 +73,13 @@ void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, c
       .device = device, .line = line, .work = work, .estimate = estimate, .stream = stream, .per_thread = per_thread};
   if (VG_UNLIKELY(!threads && VG_LOAD_RELAXED(&vg_gate_graphs_that_wait))) vg_gate_limit_graph(device, work, estimate);
   if (VG_UNLIKELY(!VG_LOAD_RELAXED(&estimate->count)) && !estimate->most_us && !vg_gate_is_alone(device))
-    wait_for_first_timing(device, work, estimate);
+    vg_gate_wait_for_first_timing(device, work, estimate);
   vg_gate_pace_behind_wait(ticket);
   for (;;) {
     ticket->bound_ns = vg_gate_bound(device);
     ticket->has_run_ns = 0;
     if (VG_UNLIKELY(vg_work_outstanding(work) + work->other_threads_ns >= ticket->bound_ns))
-      ticket->has_run_ns = wait_for_bound(ticket);
+      ticket->has_run_ns = vg_gate_wait_for_bound(device, work, estimate, ticket->bound_ns);
     VG_STORE_RELAXED(&work->tally.in_flight, true);
     __atomic_signal_fence(__ATOMIC_SEQ_CST); /* mark before look; the reader's membarrier does the rest */
     if (VG_UNLIKELY(VG_LOAD_RELAXED(&vg_prim_membarrier_refused))) __atomic_thread_fence(__ATOMIC_SEQ_CST);

@@ -102,7 +102,7 @@ enum vg_admission vg_gate_wait_until_admitted(struct vg_device *device);
 uint64_t vg_gate_wait_for_bound(struct vg_device *device, struct vg_work *work, const struct vg_estimate *estimate,
                                 uint64_t bound_ns);
 /* Of the function's first launch; for a second at most. */
-void vg_gate_wait_for_first_timing(struct vg_device *device, const struct vg_estimate *estimate);
+void vg_gate_wait_for_first_timing(struct vg_device *device, struct vg_work *work, const struct vg_estimate *estimate);
 
 /* ---- launches that pass uncounted (solo.c) ---- */
 

@@ -198,6 +198,7 @@ uint64_t vg_gate_wait_for_bound(struct vg_device *device, struct vg_work *work, 
     now_ns = vg_prim_now_ns();
     remaining_ns = reaped_remaining(device, due_ns, now_ns, bound_ns, alone);
   }
+  work->waited_ns = now_ns;
   vg_work_lock(work);
   work->other_threads_ns = vg_gate_publish(work);
   uint64_t outstanding_ns = work->outstanding_ns + work->other_threads_ns;
@@ -221,12 +222,13 @@ static enum vg_timed find_first(struct vg_device *device, const struct vg_estima
 /* A kernel that has never been seen to end may take seconds and cannot be taken back: the next launch of the same
  * function waits for the first one to end, with a limit; only a moment if it does not even begin, since its stream may
  * wait for this thread. */
-void vg_gate_wait_for_first_timing(struct vg_device *device, const struct vg_estimate *estimate) {
+void vg_gate_wait_for_first_timing(struct vg_device *device, struct vg_work *work, const struct vg_estimate *estimate) {
   uint64_t begun_ns = vg_prim_now_ns(), now_ns = begun_ns;
   for (enum vg_timed first; (first = find_first(device, estimate)) != VG_TIMED_NONE; now_ns = vg_prim_now_ns()) {
     if (now_ns > begun_ns + (first == VG_TIMED_RUNS ? FIRST_RUNS_NS : FIRST_BEGINS_NS)) return;
     uint64_t pause_ns = (now_ns - begun_ns) / 8;
     if (pause_ns < FIRST_LOOK_LEAST_NS) pause_ns = FIRST_LOOK_LEAST_NS;
     vg_prim_sleep_until_ns(now_ns + (pause_ns < FIRST_LOOK_MOST_NS ? pause_ns : FIRST_LOOK_MOST_NS));
+    work->waited_ns = vg_prim_now_ns();
   }
 }

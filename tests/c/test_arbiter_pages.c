@@ -47,15 +47,21 @@ static void a_throttled_program_is_believed_when_it_rings_again(void) {
   vg_prim_close(doorbell_fd);
 }
 
-/* The end of a span that is reported late is the device's: what was counted beyond it is not counted again. */
-static void time_counted_ahead_of_a_late_report_is_counted_once(void) {
+/* With one slice of .3 and one process, whose page is empty. */
+static struct vg_arbiter *begin_with_one(int doorbell_fd) {
   struct vg_arbiter_params params = {.quantum_ns = 8 * VG_NS_PER_MS, .heartbeat_ns = 20 * VG_NS_PER_MS};
   struct vg_slice_params slice = {.min_milli = 300, .max_milli = 300};
   struct vg_arbiter *arbiter = vg_arbiter_new(&params);
   CHECK(arbiter && vg_arbiter_slice_set(arbiter, 1, &slice) == 0);
-  int doorbell_fd = vg_prim_eventfd();
   memset(&report, 0, sizeof report);
   CHECK(vg_arbiter_process_add(arbiter, 1, 1, &header, &control, &report, doorbell_fd, 0) == 0);
+  return arbiter;
+}
+
+/* The end of a span that is reported late is the device's: what was counted beyond it is not counted again. */
+static void time_counted_ahead_of_a_late_report_is_counted_once(void) {
+  int doorbell_fd = vg_prim_eventfd();
+  struct vg_arbiter *arbiter = begin_with_one(doorbell_fd);
   const struct vg_core_slice *core = &arbiter->core.slices[0];
   uint64_t begin_ns = vg_prim_now_ns() + VG_NS_PER_S;
   report.contexts = 1;
@@ -141,13 +147,8 @@ static void a_total_that_is_set_back_and_creeps_is_soon_not_believed(void) {
 /* Its kernels take a sixteenth of the time between its launches, and when they ran is known 4 ms later: until then the
  * clock counts. */
 static void a_page_with_work_that_runs_now_and_then_is_believed(void) {
-  struct vg_arbiter_params params = {.quantum_ns = 8 * VG_NS_PER_MS, .heartbeat_ns = 20 * VG_NS_PER_MS};
-  struct vg_slice_params slice = {.min_milli = 300, .max_milli = 300};
-  struct vg_arbiter *arbiter = vg_arbiter_new(&params);
-  CHECK(arbiter && vg_arbiter_slice_set(arbiter, 1, &slice) == 0);
   int doorbell_fd = vg_prim_eventfd();
-  memset(&report, 0, sizeof report);
-  CHECK(vg_arbiter_process_add(arbiter, 1, 1, &header, &control, &report, doorbell_fd, 0) == 0);
+  struct vg_arbiter *arbiter = begin_with_one(doorbell_fd);
   report.contexts = report.outstanding = 1;
   const struct vg_core_slice *core = &arbiter->core.slices[0];
   uint64_t begin_ns = vg_prim_now_ns() + VG_NS_PER_S, contradictions = 0, busy_ns = 0;

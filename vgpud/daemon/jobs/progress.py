@@ -72,7 +72,7 @@ class Watched:
 
     def update_peak(self, counters: Sequence[SliceStats]) -> None:
         """Peak memory of its slices; a slice without counters adds nothing."""
-        self.peak_bytes = max([self.peak_bytes, *(now.mem_peak_bytes for now in counters)])
+        self.peak_bytes = max([self.peak_bytes, *(one.mem_peak_bytes for one in counters)])
 
 
 class ProgressMonitor:
@@ -248,9 +248,9 @@ class ProgressMonitor:
         by_slice: dict[str, int] = {}
         for made in self._jobs.slices.of(job):
             counters = self._jobs.host.counters.of_slice(made)
-            used_ns += sum(now.charged_ns for now in counters)
-            waited_ns += sum(now.throttled_ns for now in counters)
-            by_slice[made.name] = sum(now.launches for now in counters)
+            used_ns += sum(one.charged_ns for one in counters)
+            waited_ns += sum(one.throttled_ns for one in counters)
+            by_slice[made.name] = sum(one.launches for one in counters)
             launches += by_slice[made.name]
             devices += len(counters)
             tracker.update_peak(counters)
