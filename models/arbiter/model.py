@@ -15,7 +15,7 @@ NEVER = 2**64 - 1
 FAR_NS = 2**62
 CLOSED, COUNT, SOLO = 0, 1, 2
 STATE_MASK, EPOCH_SHIFT = 3, 2
-WATCH_USAGE, WATCH_EDGES, WATCH_GANG = 1, 2, 4
+WATCH_USAGE, WATCH_EDGES, WATCH_GANG, WATCH_SHARED = 1, 2, 4, 8
 GANG_NONE, GANG_LEADER, GANG_FOLLOWER, GANG_OPEN = 0, 1, 2, 3
 
 #: limit of lags and debts: a single kernel of a minute must not keep its slice from running for an hour
