@@ -90,6 +90,13 @@ def test_ls_shows_what_has_not_ended_and_all_with_a(vgpu: Any, daemon: Any, queu
     assert vgpu("job", "ls", "--mine", "-o", "name", host=daemon.host).stdout.split() == ["4", "5", "6", "7"]
 
 
+def test_ls_that_shows_nothing_says_where_ended_jobs_are(vgpu: Any, daemon: Any, queue: Any) -> None:
+    queue.jobs.clear()
+    assert "-a lists those that have ended" in vgpu("job", "ls", host=daemon.host).stderr
+    for words in (("-a",), ("-o", "name"), ("--state", "failed")):
+        assert vgpu("job", "ls", *words, host=daemon.host).stderr == ""
+
+
 def test_ls_sends_its_filters(vgpu: Any, daemon: Any, queue: Any) -> None:
     moment = "2023-11-14T22:13:20+00:00"
     words = ("--state", "failed,TIMED-OUT", "--since", moment, "-u", "0")

@@ -115,7 +115,7 @@ def ls(
         listing.ls(settings, run_dir, queue_name, os.getuid() if mine else uid, states, last)
         return
     from vgpud.cli.common.client import Client
-    from vgpud.cli.common.output import emit
+    from vgpud.cli.common.output import emit, say
     from vgpud.client import calls
     from vgpud.view import job_tables, slice_tables
 
@@ -131,6 +131,8 @@ def ls(
         [r["job_id"] for r in rows],
         lambda: job_tables.jobs_grid(rows, slice_tables.now_utc()),
     )
+    if not rows and not (ended or states or since) and settings.output == "table":
+        say("no job waits or runs; -a lists those that have ended")
 
 
 @job.command("show", short_help="Show everything about a job.")

@@ -29,7 +29,7 @@ EXTRA_RANK, EXTRA_CELLS = 10, 18
 #: meanings of the regimes
 REGIMES = {
     "idle": "no slice runs",
-    "solo": "one slice alone, nothing limits it",
+    "solo": "one slice alone, no other one has programs",
     "open": "all gates open, the hardware shares",
     "throttled": "some slices wait briefly, or are at their maximum",
     "arbitrated": "saturating slices take turns",
