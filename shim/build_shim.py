@@ -29,7 +29,7 @@ import generate_simcuda  # noqa: E402
 
 #: object files, a folder for each compiler and set of flags; those of other sources are used where contents are equal
 OBJECTS = Path(os.environ.get("VGPU_OBJECTS") or ROOT / "build" / "objects")
-ABI_HEADERS = ("abi/vg_abi.h", "arbiter/arbiter.h", "admission/admission.h")
+ABI_HEADERS = ("abi/vg_abi.h", "arbiter/arbiter.h", "attach_server/attach_server.h")
 
 #: folders whose files are loaded into every tenant's process
 TENANT_FOLDERS = ("base", "session", "ledger", "context", "gate", "attach", "driver", "hooks", "gen/hooks")
@@ -115,14 +115,14 @@ def _parts(*names: str) -> list[str]:
 
 def daemon_sources() -> list[str]:
     """What runs in the daemon without the interpreter."""
-    return _in("admission", "arbiter") + _parts("base/prim", "base/run_time")
+    return _in("attach_server", "arbiter") + _parts("base/prim", "base/run_time")
 
 
 ffibuilder = cffi.FFI()
 ffibuilder.cdef(cdef())
 ffibuilder.set_source(
     "vgpud._shim",
-    '#include "admission/admission.h"',
+    '#include "attach_server/attach_server.h"',
     sources=daemon_sources(),
     include_dirs=python_headers(),
     extra_compile_args=["-O2", "-std=gnu11", "-Wall", "-Wextra", "-fvisibility=hidden", "-pthread", *OLD_GLIBC_CFLAGS],

@@ -26,8 +26,8 @@ ARBITER = (*folder("arbiter"), "shim/base/prim.c", "shim/base/run_time.c")
 GATE = (*folder("gate"), "shim/base/lock.c", "shim/base/run_time.c", "shim/session/helper_wake.c")
 #: program -> (sources under test, sanitizers)
 PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "test_admission": ((*folder("admission"), *ARBITER), (ADDRESS, THREAD)),
-    "test_admission_descriptors": ((*folder("admission"), *ARBITER), (ADDRESS, THREAD)),
+    "test_attach_server": ((*folder("attach_server"), *ARBITER), (ADDRESS, THREAD)),
+    "test_attach_server_descriptors": ((*folder("attach_server"), *ARBITER), (ADDRESS, THREAD)),
     "test_arbiter_gang": (ARBITER, (ADDRESS, THREAD)),
     "test_arbiter_heartbeat": (ARBITER, (ADDRESS,)),
     "test_arbiter_memory": (("shim/arbiter/memory.c",), (ADDRESS,)),

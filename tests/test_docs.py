@@ -79,7 +79,7 @@ def test_functions_that_are_named_exist() -> None:
 
 
 def test_a_planted_function_is_missed() -> None:
-    source = (ROOT / "vgpud/core/slices/capacity.py").read_text()
+    source = (ROOT / "vgpud/core/slices/admission.py").read_text()
     assert defines(source, True, "place") and not defines(source, True, "placed")
     source = (ROOT / "cuda_hook.c").read_text()
     assert defines(source, False, "cuLaunchKernel") and not defines(source, False, "vg_gate_enter")

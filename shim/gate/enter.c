@@ -85,9 +85,9 @@ void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, c
     if (VG_UNLIKELY(VG_LOAD_RELAXED(&vg_prim_membarrier_refused))) __atomic_thread_fence(__ATOMIC_SEQ_CST);
     if (VG_LIKELY(may_launch(ticket))) break;
     VG_STORE(&work->tally.in_flight, false);
-    enum vg_admission admission = vg_gate_wait_until_admitted(device);
+    enum vg_passage passage = vg_gate_wait_until_admitted(device);
     work->waited_ns = vg_prim_now_ns();
-    if (admission == VG_ADMISSION_ACCEPTED) continue;
+    if (passage == VG_PASSAGE_ACCEPTED) continue;
     VG_STORE_RELAXED(&work->tally.in_flight, true);
     break;
   }

@@ -92,11 +92,11 @@ uint64_t vg_gate_publish(struct vg_work *work);
 
 /* ---- waiting before a launch (wait.c) ---- */
 
-enum vg_admission {
-  VG_ADMISSION_ACCEPTED,  /* the present gate word has been accepted: the launch asks again */
-  VG_ADMISSION_PASS_ONCE, /* this one launch passes: coasting, or in a gang whose devices are not equally far */
+enum vg_passage {
+  VG_PASSAGE_ACCEPTED,  /* the present gate word has been accepted: the launch asks again */
+  VG_PASSAGE_PASS_ONCE, /* this one launch passes: coasting, or in a gang whose devices are not equally far */
 };
-enum vg_admission vg_gate_wait_until_admitted(struct vg_device *device);
+enum vg_passage vg_gate_wait_until_admitted(struct vg_device *device);
 /* Until what is outstanding has come down to the bound, or twice that time has passed. In a slice that is alone only
  * while its work makes progress, see vg_work_review_stale(). Returns how much of what is outstanding has run. */
 uint64_t vg_gate_wait_for_bound(struct vg_device *device, struct vg_work *work, const struct vg_estimate *estimate,

@@ -99,19 +99,19 @@ static void end_wait(struct vg_device *device, uint64_t begun_ns) {
   pthread_mutex_unlock(&device->gate->mutex);
 }
 
-static enum vg_admission wait_at_closed_gate(struct vg_device *device) {
+static enum vg_passage wait_at_closed_gate(struct vg_device *device) {
   for (;;) {
     const uint32_t *word_at = VG_LOAD(&device->gate_word);
     struct vg_report_device *report = VG_LOAD(&device->report);
     uint32_t word = VG_LOAD(word_at);
-    if (is_open(word) && accept_word(device, word)) return VG_ADMISSION_ACCEPTED;
+    if (is_open(word) && accept_word(device, word)) return VG_PASSAGE_ACCEPTED;
     uint64_t now_ns = vg_prim_now_ns(), deadline_ns = now_ns + WAIT_ROUND_NS;
     if (VG_LOAD(&device->gate->coasting)) {
-      if (coast_admits(device, now_ns, &deadline_ns)) return VG_ADMISSION_PASS_ONCE;
+      if (coast_admits(device, now_ns, &deadline_ns)) return VG_PASSAGE_PASS_ONCE;
       vg_prim_futex_wait(word_at, word, deadline_ns);
       continue;
     }
-    if (vg_gate_gang_passes(device, word)) return VG_ADMISSION_PASS_ONCE;
+    if (vg_gate_gang_passes(device, word)) return VG_PASSAGE_PASS_ONCE;
     __atomic_add_fetch(&report->waiting, 1, __ATOMIC_ACQ_REL);
     vg_prim_eventfd_ring(device->doorbell_fd);
     vg_prim_futex_wait(word_at, word, deadline_ns);
@@ -119,14 +119,14 @@ static enum vg_admission wait_at_closed_gate(struct vg_device *device) {
   }
 }
 
-enum vg_admission vg_gate_wait_until_admitted(struct vg_device *device) {
+enum vg_passage vg_gate_wait_until_admitted(struct vg_device *device) {
   uint32_t word = VG_LOAD(VG_LOAD(&device->gate_word));
-  if (is_open(word) && accept_word(device, word)) return VG_ADMISSION_ACCEPTED; /* no wait to report */
+  if (is_open(word) && accept_word(device, word)) return VG_PASSAGE_ACCEPTED; /* no wait to report */
   uint64_t begun_ns = vg_prim_now_ns();
   begin_wait(device, begun_ns);
-  enum vg_admission admission = wait_at_closed_gate(device);
+  enum vg_passage passage = wait_at_closed_gate(device);
   end_wait(device, begun_ns);
-  return admission;
+  return passage;
 }
 
 /* ---- the bound on outstanding work ---- */

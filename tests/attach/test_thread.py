@@ -1,4 +1,4 @@
-"""The admission thread beside a loop that is busy: programs are answered meanwhile, and Python has the last word."""
+"""The attach thread beside a loop that is busy: programs are answered meanwhile, and Python has the last word."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import pytest
 from tests.attach import client
 from tests.builders import GIB, make_device, make_slice
 from vgpud.attach.messages import ffi, lib
-from vgpud.attach.server import Admission, Greeting, Tenants
-from vgpud.attach.thread import AdmissionThread
+from vgpud.attach.server import Attachment, Greeting, Tenants
+from vgpud.attach.thread import AttachThread
 from vgpud.config import ArbiterConfig, arbiter_items
 from vgpud.core.model import Denied, Device, Process, Reason, Share, State
 from vgpud.core.slices.attach_rules import Rules, attach_rules
@@ -45,19 +45,19 @@ class Backend:
     def rules(self) -> tuple[Rules, Mapping[str, Device]]:
         return attach_rules(self.state), self.state.devices
 
-    def attach(self, greeting: Greeting) -> Admission | Denied:
+    def attach(self, greeting: Greeting) -> Attachment | Denied:
         self.greetings.append(greeting)
         if self.refusal:
             return self.refusal
         process = Process(greeting.process_id, "a", greeting.pid, greeting.uid, greeting.program, 0, False)
-        return Admission(process, self.slice, {}, self.state.devices)
+        return Attachment(process, self.slice, {}, self.state.devices)
 
     def leave(self, process_id: int, device: str) -> None:
         self.ends.append(process_id)
         self.arbiters.detach(process_id, device)
 
     def look(self, slice_name: str, uid: int, cgroups: tuple[str, ...]) -> Denied:
-        return Denied(Reason.DENIED, "only the admission thread answers here")
+        return Denied(Reason.DENIED, "only the attach thread answers here")
 
     def account(self, account_uid: int, cgroups: tuple[str, ...]) -> str:
         return f"uid {account_uid}"
@@ -154,7 +154,7 @@ def test_a_new_mode_is_for_programs_that_python_has_not_heard_of_too(tmp_path: P
 
 
 def test_a_container_keeps_its_number_and_is_forgotten_when_it_has_ended() -> None:
-    thread = AdmissionThread("n", 1, lambda uuid: None)
+    thread = AttachThread("n", 1, lambda uuid: None)
     numbers = []
     for last in range(1, 4):
         known = [(f"container {i}", f"/c{i}") for i in (last - 1, last)]
@@ -170,7 +170,7 @@ def test_no_program_is_admitted_while_a_right_may_be_taken_away(tmp_path: Path, 
     async def work(tenants: Tenants, path: str) -> None:
         first = Program(path)
         first.join()
-        with tenants.settle_admissions():
+        with tenants.settle_attachments():
             assert len(backend.greetings) == 1, "known before anything changes"
             second = Program(path)
             second.join()

@@ -1,6 +1,6 @@
-"""What the admission thread may answer without asking is what the core would answer, in any sequence of attaches.
+"""What the attach thread may answer without asking is what the core would answer, in any sequence of attaches.
 
-`Thread` counts as shim/admission/rules.c does.
+`Thread` counts as shim/attach_server/rules.c does.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from vgpud.core import events as ev
 from vgpud.core.devices.faults import fault_drain
 from vgpud.core.model import ANYONE, Denied, Drain, Reason, Share, Slice, Spec, State, Taken
 from vgpud.core.origins import User
-from vgpud.core.slices import capacity, drains, invariants
+from vgpud.core.slices import admission, drains, invariants
 from vgpud.core.slices.drains import REASON_BYTES_MAX
 from vgpud.core.slices.machine import step
 
@@ -156,7 +156,7 @@ def test_a_job_is_not_put_where_nothing_is_offered() -> None:
     state = make_state(1)
     share = Share("GPU-0", 300, 300, GIB, GIB)
     drain(state)
-    refused = capacity.check_shares((share,), state)
+    refused = admission.check_shares((share,), state)
     assert isinstance(refused, Denied)
     assert refused.reason is Reason.PRECONDITION
 

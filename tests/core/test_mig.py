@@ -22,7 +22,7 @@ from vgpud.core.model import (
     instance_index,
 )
 from vgpud.core.origins import Claim, User
-from vgpud.core.slices import capacity, invariants
+from vgpud.core.slices import admission, invariants
 from vgpud.core.slices.machine import step
 
 
@@ -101,7 +101,7 @@ def test_instances_are_not_divided_over_where_there_are_no_gpus() -> None:
 def test_shares_that_were_chosen_elsewhere_are_held_to_it_too() -> None:
     state = make_mig_state(device(1), instance(0, 0))
     shares = tuple(Share(uuid, 100, 100, GIB, GIB) for uuid in ("GPU-1", "MIG-0-0"))
-    refused = capacity.check_shares(shares, state, claim=True)
+    refused = admission.check_shares(shares, state, claim=True)
     assert isinstance(refused, Denied) and "is a MIG instance" in refused.message
     uid = "0b9f4f6e-7a3e-4f5e-8d1a-52d0c3b5c111"
     kubernetes = make_mig_state(device(1), instance(0, 0), kubernetes_devices=("all",))

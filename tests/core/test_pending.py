@@ -143,7 +143,7 @@ def test_only_programs_use_it() -> None:
     assert said in denial(step(state, ev.SuspendSlice("a", PAUSED), 0), Reason.PRECONDITION)
     joins = ev.ContainerCreated("c1", None, "a", Container(""), 0, 1, 1, "u", 1)
     assert said in denial(step(state, joins, 0), Reason.PRECONDITION)
-    assert not attach_rules(state).entries, "the admission thread knows no device for it"
+    assert not attach_rules(state).entries, "the attach thread knows no device for it"
     attach_process(state, "GPU-0")
     assert [entry.slice_name for entry in attach_rules(state).entries] == ["a"]
     assert isinstance(answer(step(state, ev.UpdateSlice("", "a", Spec(200), ("gpus_milli",)), 0)), Slice)

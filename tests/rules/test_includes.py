@@ -14,7 +14,7 @@ _SIM_GROUND = {"simgpu/base", "simgpu/process"}
 _SIM_WORK = {"simgpu/process", "simgpu/arena", "simgpu/streams", "simgpu/memory"}
 
 #: folder of shim/ -> what it may include beside itself. From the ground up: base and abi; session; ledger; context;
-#: gate; attach; hooks. Arbiter and admission run in the daemon and have nothing of the tenant's
+#: gate; attach; hooks. Arbiter and attach_server run in the daemon and have nothing of the tenant's
 #: folders.
 ALLOWED: dict[str, set[str]] = {
     "abi": set(),
@@ -32,7 +32,7 @@ ALLOWED: dict[str, set[str]] = {
     "cuda_hook.c": {"gate", "gen/abi", "hooks"},
     "nvml": {"abi", "attach", "base", "driver", "gen/nvml", "session"},
     "arbiter": {"abi", "base"},
-    "admission": {"abi", "arbiter", "base"},
+    "attach_server": {"abi", "arbiter", "base"},
     "job": set(),
     "runtime": set(),
     # CUDA's libraries of the simulated device: on the driver API alone

@@ -235,7 +235,7 @@ def test_only_what_is_to_be_kept_waits_for_a_held_database() -> None:
     made = replace(slice_of("a"), origin=User("a", ephemeral=True))
     store: Any = SimpleNamespace(apply=busy)
     effects: Any = SimpleNamespace(carry_out=list)
-    rules: Any = SimpleNamespace(settle_admissions=nullcontext, renew_rules=list)
+    rules: Any = SimpleNamespace(settle_attachments=nullcontext, renew_rules=list)
     no_arbiters: Any = None
     held = SliceMachine(store, no_arbiters)
     held.begin(effects, rules, ev.Started(SiteLimits(), (), (), ()))

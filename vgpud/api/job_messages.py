@@ -26,7 +26,7 @@ from vgpud.core.jobs.image_name import image_error
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Ask, Elastic, Job, JobSpec
 from vgpud.core.model import Denied, Reason, SiteLimits
 from vgpud.core.queue.check import AFTER_MAX, ARRAY_JOBS_MAX, MEMBERS_MAX, PRIORITY_MAX, RETRIES_MAX
-from vgpud.core.slices.capacity import parts_of
+from vgpud.core.slices.admission import parts_of
 from vgpud.core.slices.machine import REQUEST_ID_BYTES_MAX
 from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.v1alpha1 import vgpud_pb2 as pb

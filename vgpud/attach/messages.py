@@ -112,7 +112,7 @@ class Pages:
 
     @classmethod
     def from_news(cls, news: Any) -> Pages:
-        """Those that the admission thread gave to a process (struct vg_admission_news)."""
+        """Those that the attach thread gave to a process (struct vg_attach_server_news)."""
         made = cls.__new__(cls)
         made._raw = ffi.new("struct vg_tenant_pages *", news.pages)
         return made

@@ -3,7 +3,8 @@
 A further socket is shared by containers that cannot be given a slice's own directory; there the cgroup determines the
 slice. The identity of a peer comes from the kernel (SO_PEERCRED, a pidfd and the cgroup), never from the message.
 A native thread (thread.py) accepts, and answers plain first attaches by rules that the core has made. It hands every
-other connection over to this module, which is notified of the attachments afterwards.
+other connection over to this module, also those of programs that ran on while the daemon was restarted (RESUME). The
+module is notified of the thread's attachments afterwards.
 
 Nothing here waits for a peer: every socket is non-blocking, a silent peer is dropped at a deadline, and each table has
 a maximum. A process is gone when its pidfd has fired and its socket is at end: a forked child keeps that descriptor, as
@@ -38,7 +39,7 @@ from vgpud.attach.messages import (
     slice_reply_bytes,
     usage_bytes,
 )
-from vgpud.attach.thread import AdmissionThread
+from vgpud.attach.thread import AttachThread
 from vgpud.core.model import Denied, Device, Process, Slice
 from vgpud.core.slices.attach_rules import Rules
 from vgpud.core.slices.bounds import format_account, which
@@ -60,7 +61,7 @@ BACKLOG = 1024
 NEW_SOCKET = ".attach.new"
 #: the listener that finds the slice by the peer's cgroup
 SHARED = ""
-#: of the admission thread's news, how many are looked at before everything else has its turn
+#: of the attach thread's news, how many are looked at before everything else has its turn
 NEWS_AT_ONCE = 8
 #: new rules are made this long after the first change, and at most this part of the time is spent on them
 RULES_DELAY_S, RULES_PART = 0.005, 0.1
@@ -85,8 +86,8 @@ class Greeting:
 
 
 @dataclass(frozen=True, slots=True)
-class Admission:
-    """The core's admission: the reply to the process, and what the arbiters are to believe it holds."""
+class Attachment:
+    """The core's attachment: the reply to the process, and what the arbiters are to believe it holds."""
 
     process: Process
     slice: Slice
@@ -106,7 +107,7 @@ class Usage:
 class Backend(Protocol):
     """What the daemon does for the sockets. Called on the loop, must not wait."""
 
-    def attach(self, greeting: Greeting) -> Admission | Denied: ...
+    def attach(self, greeting: Greeting) -> Attachment | Denied: ...
     def slice_in(self, cgroups: tuple[str, ...]) -> str: ...
     def container_id(self, cgroups: tuple[str, ...]) -> str: ...
     def account(self, account_uid: int, cgroups: tuple[str, ...]) -> str: ...
@@ -114,8 +115,8 @@ class Backend(Protocol):
     def arbiter(self, device: str) -> Any: ...
     def look(
         self, slice_name: str, uid: int, cgroups: tuple[str, ...], raw_uuids: tuple[bytes, ...] | None = None
-    ) -> Admission | Denied: ...
-    def usage(self, admission: Admission) -> Usage: ...
+    ) -> Attachment | Denied: ...
+    def usage(self, attachment: Attachment) -> Usage: ...
     def remove_process(self, process_id: int) -> None: ...
     def note_disconnect(self, process_id: int) -> None: ...
     def note_process_end(self, process_id: int) -> None: ...
@@ -162,7 +163,7 @@ class Peer:
 class Listener:
     sock: socket.socket
     path: Path
-    name: int  # as the admission thread calls it
+    name: int  # as the attach thread calls it
     pending: set[Peer] = field(default_factory=set)
 
 
@@ -182,7 +183,7 @@ class Tenants:
         self._peers: dict[int, Peer] = {}
         # process ids are unique over restarts: the clock moves on by a millisecond far sooner than a daemon can see
         # 65536 processes
-        self._thread = AdmissionThread(node, (time.monotonic_ns() // 1_000_000) << 16, backend.arbiter)
+        self._thread = AttachThread(node, (time.monotonic_ns() // 1_000_000) << 16, backend.arbiter)
         self._loop.add_reader(self._thread.news_fd(), self._hear)
         self._pending_max = min(PENDING_ALL_MAX, descriptors.limit() // PENDING_PART // 2)
         self._pending_per_user_max = min(PENDING_PER_USER_MAX, self._pending_max // 2)
@@ -191,7 +192,7 @@ class Tenants:
 
     def set_mode(self, mode: str) -> None:
         """What tenants do without the daemon, attached ones included."""
-        with self.settle_admissions():
+        with self.settle_attachments():
             self.mode = mode
             for peer in self._peers.values():
                 if peer.pages:
@@ -277,12 +278,12 @@ class Tenants:
         for process_id in list(self._peers):
             self.drop(process_id)
 
-    # ---- the admission thread ----
+    # ---- the attach thread ----
 
     @contextlib.contextmanager
-    def settle_admissions(self) -> Iterator[None]:
+    def settle_attachments(self) -> Iterator[None]:
         """What the thread has admitted is known to the core, and it admits nothing until new rules are made."""
-        with self._thread.pause_admission():
+        with self._thread.pause_attachments():
             self._hear_all()
             self.forget_rules()
             yield
@@ -301,7 +302,7 @@ class Tenants:
     def _load_rules(self) -> None:
         self._rules_timer = None
         begin = time.monotonic()
-        with self._thread.pause_admission():
+        with self._thread.pause_attachments():
             rules, devices = self._backend.rules()
             listeners = {name: listener.name for name, listener in self._listeners.items()}
             self._thread.load(rules, devices, self.mode, listeners, listeners.pop(SHARED, 0))
@@ -321,10 +322,10 @@ class Tenants:
     def _take_news(self, news: Any) -> bool:
         """Whether it was an attachment, which costs less than any other news."""
         slice_name, listener = self._by_name.get(news.listener, (SHARED, None))
-        if news.kind == lib.VG_ADMISSION_ATTACHED:
+        if news.kind == lib.VG_ATTACH_SERVER_ATTACHED:
             self._register_admitted(news)
             return True
-        if news.kind == lib.VG_ADMISSION_FAULT:  # out of descriptors: the rest is in the backlog for a moment
+        if news.kind == lib.VG_ATTACH_SERVER_FAULT:  # out of descriptors: the rest is in the backlog for a moment
             text = f"cannot accept: {os.strerror(news.error)}; raise LimitNOFILE"
             self._backend.note_refusal(slice_name, 0, text)
         elif listener:
@@ -443,9 +444,9 @@ class Tenants:
         self._send(peer, self._usage(peer, found), [])
         self._close_peer(peer)
 
-    def _usage(self, asker: Peer, admission: Admission) -> bytes:
+    def _usage(self, asker: Peer, attachment: Attachment) -> bytes:
         """Present usage of the slice and its attached processes: the second message to a peer that only asks."""
-        now = self._backend.usage(admission)
+        now = self._backend.usage(attachment)
         # a pid may have several lives here: one row for all
         rows: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
         for process_id, device, used_bytes, ledger_bytes in now.processes:
@@ -460,7 +461,7 @@ class Tenants:
         held = held_of(request)
         resumed, holder = request.resume == lib.VG_ATTACH_RESUME, request.resume == lib.VG_ATTACH_HOLD
         peer.library_copy = request.library_copy
-        with self.settle_admissions():
+        with self.settle_attachments():
             self._replace_old(peer, resumed)
             answer = self._backend.attach(self._greeting(peer, request, held))
         if isinstance(answer, Denied):
@@ -510,7 +511,7 @@ class Tenants:
             if old.at_end or again:
                 self._backend.remove_process(old.process_id)
 
-    def _give_pages(self, peer: Peer, answer: Admission) -> list[int]:
+    def _give_pages(self, peer: Peer, answer: Attachment) -> list[int]:
         shares = answer.slice.shares
         peer.pages = pages = Pages(len(shares), MODES[self.mode])
         for index, share in enumerate(shares):
@@ -520,7 +521,7 @@ class Tenants:
             peer.devices += (device,)
         return [*pages.fds, *pages.bells]
 
-    def _yes(self, answer: Admission) -> bytes:
+    def _yes(self, answer: Attachment) -> bytes:
         return slice_reply_bytes(self._node, self.mode, answer.process.process_id, answer.slice, answer.devices)
 
     def _send(self, peer: Peer, message: bytes, fds: list[int]) -> bool:

@@ -1,4 +1,4 @@
-"""The native thread that accepts connections and answers plain first attaches (shim/admission/), and the rules for it.
+"""The native thread that accepts connections and answers plain first attaches (shim/attach_server/), and its rules.
 
 Everything else it hands over unread, and each attachment it reports afterwards. Used by server.py alone.
 """
@@ -18,14 +18,14 @@ from vgpud.core.slices.attach_rules import Rules
 _UIDS = 1 << 32
 
 
-class AdmissionThread:
+class AttachThread:
     """One of a daemon. `arbiter`: the native arbiter of a device, by its UUID."""
 
     def __init__(self, node: str, first_process_id: int, arbiter: Callable[[str], Any]) -> None:
-        native = lib.vg_admission_new(first_process_id)
+        native = lib.vg_attach_server_new(first_process_id)
         if native == ffi.NULL:
-            raise OSError(ffi.errno, f"admission thread: {os.strerror(ffi.errno)}")
-        self._native = ffi.gc(native, lib.vg_admission_free)
+            raise OSError(ffi.errno, f"attach thread: {os.strerror(ffi.errno)}")
+        self._native = ffi.gc(native, lib.vg_attach_server_free)
         self._node = node
         self._arbiter = arbiter
         self._accounts: dict[int, str] = {}  # of containers, by number
@@ -34,48 +34,48 @@ class AdmissionThread:
 
     def stop(self) -> None:
         """Nothing more is accepted; news can still be taken."""
-        lib.vg_admission_stop(self._native)
+        lib.vg_attach_server_stop(self._native)
 
     def news_fd(self) -> int:
         """Readable while there may be news."""
-        return int(lib.vg_admission_news_fd(self._native))
+        return int(lib.vg_attach_server_news_fd(self._native))
 
     def take(self) -> Any:
-        """The oldest news (struct vg_admission_news), whose descriptors are the caller's; None when there is none."""
-        news = ffi.new("struct vg_admission_news *")
-        return news if lib.vg_admission_take(self._native, news) else None
+        """The oldest news (struct vg_attach_server_news), whose descriptors are the caller's; None: there is none."""
+        news = ffi.new("struct vg_attach_server_news *")
+        return news if lib.vg_attach_server_take(self._native, news) else None
 
     def listen(self, fd: int) -> int:
         """Accepts from a listening socket, which stays the caller's; returns its name in news. Raises OSError."""
         name = ffi.new("uint32_t *")
-        result = lib.vg_admission_listen(self._native, fd, name)
+        result = lib.vg_attach_server_listen(self._native, fd, name)
         if result < 0:
             raise OSError(-result, os.strerror(-result))
         return int(name[0])
 
     def unlisten(self, listener: int) -> None:
-        lib.vg_admission_unlisten(self._native, listener)
+        lib.vg_attach_server_unlisten(self._native, listener)
 
     def next_id(self) -> int:
         """A process_id, never given twice."""
-        return int(lib.vg_admission_next_id(self._native))
+        return int(lib.vg_attach_server_next_id(self._native))
 
     def know(self, pid: int) -> None:
         """A process with a connection that was admitted here: its further ones are not for the thread."""
-        lib.vg_admission_know(self._native, pid)
+        lib.vg_attach_server_know(self._native, pid)
 
     def forget(self, pid: int) -> None:
         """A connection of an admitted process has ended."""
-        lib.vg_admission_forget(self._native, pid)
+        lib.vg_attach_server_forget(self._native, pid)
 
     @contextmanager
-    def pause_admission(self) -> Iterator[None]:
+    def pause_attachments(self) -> Iterator[None]:
         """Nothing is admitted meanwhile."""
-        lib.vg_admission_lock(self._native)
+        lib.vg_attach_server_lock(self._native)
         try:
             yield
         finally:
-            lib.vg_admission_unlock(self._native)
+            lib.vg_attach_server_unlock(self._native)
 
     def account(self, number: int) -> tuple[str, bool]:
         """(account of an attachment, whether it is a container)."""
@@ -87,7 +87,7 @@ class AdmissionThread:
 
     def clear(self) -> None:
         """No rules: everything is handed over."""
-        lib.vg_admission_load(self._native, ffi.NULL)
+        lib.vg_attach_server_load(self._native, ffi.NULL)
 
     def load(
         self, rules: Rules, devices: Mapping[str, Device], mode: str, listeners: Mapping[str, int], shared: int
@@ -107,14 +107,14 @@ class AdmissionThread:
             for number in [numbers[e.account] if e.uid < 0 else e.uid]
             for listener in ([listeners[e.slice_name], shared] if e.uid < 0 else [listeners[e.slice_name]])
         ]
-        tables = ffi.new("struct vg_admission_table[]", rules.tables)
-        users = ffi.new("struct vg_admission_user[]", rules.users)
-        made = ffi.new("struct vg_admission_entry[]", entries)
-        pointers = ffi.new("struct vg_admission_slice *[]", raw)
-        inside = ffi.new("struct vg_admission_container[]", containers)
+        tables = ffi.new("struct vg_attach_server_table[]", rules.tables)
+        users = ffi.new("struct vg_attach_server_user[]", rules.users)
+        made = ffi.new("struct vg_attach_server_entry[]", entries)
+        pointers = ffi.new("struct vg_attach_server_slice *[]", raw)
+        inside = ffi.new("struct vg_attach_server_container[]", containers)
         counts = len(rules.tables), len(rules.users), len(entries), len(slices), len(containers)
-        given = ffi.new("struct vg_admission_rules *", [*counts, tables, users, made, pointers, inside])
-        if lib.vg_admission_load(self._native, given) < 0:
+        given = ffi.new("struct vg_attach_server_rules *", [*counts, tables, users, made, pointers, inside])
+        if lib.vg_attach_server_load(self._native, given) < 0:
             self.clear()
 
     def _renumber(self, accounts: list[str]) -> dict[str, int]:
@@ -131,7 +131,7 @@ class AdmissionThread:
     def _slice(self, slice_: Slice, devices: Mapping[str, Device], mode: str) -> Any:
         known, known_mode, raw = self._slices.get(slice_.serial, (None, "", None))
         if known is not slice_ or known_mode != mode:
-            raw = ffi.new("struct vg_admission_slice *")
+            raw = ffi.new("struct vg_attach_server_slice *")
             raw.slice_id = slice_.serial
             raw.reply = slice_reply(self._node, mode, 0, slice_, devices)[0]
             for place, share in enumerate(slice_.shares):

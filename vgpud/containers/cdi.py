@@ -83,7 +83,7 @@ def collect(facts: Facts) -> Collected:
     made = sizes(max(1, gpus), facts.gpus_milli_max)
     named = frozenset(
         device.uuid for device in facts.devices if device.profile and gpus
-    )  # as core/slices/capacity.py places
+    )  # as core/slices/admission.py places
     return Collected(edits, made, nodes, named, (*found.warnings, *lost))
 
 

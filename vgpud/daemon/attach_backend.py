@@ -1,4 +1,4 @@
-"""The part of the composition root that the attach sockets need: admission to a slice, its usage, ends of processes.
+"""The part of the composition root that the attach sockets need: attachment to a slice, its usage, ends of processes.
 
 Made by Daemon; decided by the core, with the arbiters' counters.
 """
@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from vgpud.attach.messages import uuid_text
-from vgpud.attach.server import Admission, Greeting, Usage
+from vgpud.attach.server import Attachment, Greeting, Usage
 from vgpud.core import events as ev
 from vgpud.core.model import Denied, Device, Process, Reason, Slice
 from vgpud.core.slices import bounds, pending
@@ -61,7 +61,7 @@ class AttachBackend:
         await asyncio.gather(*self._leaving, return_exceptions=True)
         self._askers.shutdown(wait=False, cancel_futures=True)
 
-    def attach(self, greeting: Greeting) -> Admission | Denied:
+    def attach(self, greeting: Greeting) -> Attachment | Denied:
         """Decides about a program that wants to join its slice."""
         process = Process(
             process_id=greeting.process_id,
@@ -96,7 +96,7 @@ class AttachBackend:
             return Denied(Reason.UNAVAILABLE, text)
         for command in commands:
             if isinstance(command, ev.AdmitProcess):
-                return Admission(process, command.slice, dict(command.held), self._machine.state.devices)
+                return Attachment(process, command.slice, dict(command.held), self._machine.state.devices)
         return next(c.result for c in commands if isinstance(c, ev.Answer) and isinstance(c.result, Denied))
 
     def _uuids(self, named_uuids: tuple[bytes, ...]) -> tuple[str, ...]:
@@ -125,7 +125,7 @@ class AttachBackend:
 
     def look(
         self, slice_name: str, uid: int, cgroups: tuple[str, ...], named_uuids: tuple[bytes, ...] | None = None
-    ) -> Admission | Denied:
+    ) -> Attachment | Denied:
         """The slice's numbers for a program that only reads them. named_uuids: the devices that it names; a pending
         slice is shown as it would be on them, and not at all on none. None: they are not asked for."""
         found = self._machine.state.slices.get(slice_name)
@@ -140,14 +140,14 @@ class AttachBackend:
                 return shown
             found = shown
         asking = Process(0, slice_name, 0, uid, "", 0, is_resumed=False)
-        return Admission(asking, found, {}, self._machine.state.devices)
+        return Attachment(asking, found, {}, self._machine.state.devices)
 
-    def usage(self, admission: Admission) -> Usage:
+    def usage(self, attachment: Attachment) -> Usage:
         """What the slice uses, as NVML is to show it."""
-        shares = admission.slice.shares
-        stats = [self._arbiters.slice_stats(admission.slice.serial, share.device_uuid) for share in shares]
+        shares = attachment.slice.shares
+        stats = [self._arbiters.slice_stats(attachment.slice.serial, share.device_uuid) for share in shares]
         rows = []
-        for process in self._machine.state.processes_of(admission.slice.name):
+        for process in self._machine.state.processes_of(attachment.slice.name):
             now = self._counters.of_process(process)
             for place, share in enumerate(shares):
                 device = now[share.device_uuid]

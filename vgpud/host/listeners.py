@@ -1,6 +1,6 @@
-"""The bounds of every listener of every process, in one place: how many connections it holds, what share of them one
-user or one address may have, and by when a connection has sent its request. docs/security/listeners.md shows them as
-a table.
+"""The bounds of every listener but the attach sockets (attach/server.py, core/slices/bounds.py), in one place: how many
+connections it holds, what share of them one user or one address may have, and by when a connection has sent its
+request. docs/security/listeners.md shows all as a table.
 
 A user of this machine is known by uid, over loopback as well: the kernel says whose socket is at the other end. A
 client of another machine is known by its address; in IPv6 by its network, since one client has 2^64 addresses of that.

@@ -12,7 +12,7 @@ from typing import Any
 
 from vgpud.client.sizes import SizeError, read_bytes, read_gpus
 from vgpud.core.model import BATCH, Denied, SiteLimits, Spec
-from vgpud.core.slices.capacity import parts_of
+from vgpud.core.slices.admission import parts_of
 from vgpud.core.units import MILLI_PER_DEVICE, format_gpus, format_value
 
 #: name of the field in a runtime environment, and of the plugin

@@ -17,7 +17,7 @@ from vgpud.core.origins import User
 from vgpud.core.placement import registry
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.placement.shape import Shape
-from vgpud.core.slices import capacity
+from vgpud.core.slices import admission
 
 # ---- properties ----
 
@@ -130,7 +130,7 @@ def fits_somewhere(cluster: Cluster, request: Ask) -> bool:
                 continue
             if shape.named_uuids and {d.uuid for d in chosen} != shape.named_uuids:
                 continue
-            least = [capacity.smallest_limit_bytes(d.context_bytes, d.granule_bytes) for d in chosen]
+            least = [admission.smallest_limit_bytes(d.context_bytes, d.granule_bytes) for d in chosen]
             if any(s.mem_max_bytes < size for s, size in zip(shares, least, strict=True)):
                 continue
             place = Place(n.name, shares, request.cpu_milli, request.ram_bytes)
@@ -198,7 +198,7 @@ def test_one_node_places_as_admission_does(asks: list[Ask], gpus: int) -> None:
         if not wanted.spec.gpus_milli:
             continue
         placement = cluster.place(job(replace(wanted, gpu_models=())))
-        shares = capacity.place(wanted.spec, held)
+        shares = admission.place(wanted.spec, held)
         assert (placement is None) == isinstance(shares, Denied)
         if placement is None or isinstance(shares, Denied):
             continue

@@ -40,7 +40,7 @@ class World:
         store: Any = self
         self.needs_flush = False
         self.machine = SliceMachine(store, arbiters)
-        rules: Any = SimpleNamespace(settle_admissions=nullcontext, renew_rules=lambda: None)
+        rules: Any = SimpleNamespace(settle_attachments=nullcontext, renew_rules=lambda: None)
         self.machine.begin(self, rules, ev.Started(SiteLimits(), (device(0),), (), ()))
         self.story.clear()
 

@@ -53,7 +53,7 @@ def _default_name(gpus_milli: int) -> str:
 
 def _make_request(spec: pb.SliceSpec, device_memory: int | None, settings: Settings) -> Any:
     from vgpud.core.model import BATCH, Denied, SiteLimits, Spec
-    from vgpud.core.slices.capacity import parts_of
+    from vgpud.core.slices.admission import parts_of
     from vgpud.core.units import MILLI_PER_DEVICE
     from vgpud.k8s.core.manifest import ClaimRequest
     from vgpud.v1alpha1.words import SERVICE_CLASS

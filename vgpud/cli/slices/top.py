@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 
 @click.command("top", cls=VgpuCommand, short_help="Watch shares and memory live.")
-@click.option("-d", "--interval", type=Number(0.1, 60), default=1.0, help="Seconds between updates; a change shows at once.")
+@click.option(
+    "-d", "--interval", type=Number(0.1, 60), default=1.0, help="Seconds between updates; a change shows at once."
+)
 @click.option("-n", "--count", type=click.IntRange(min=1), default=None, help="End after this many updates.")
 @pass_settings
 def top(settings: Settings, interval: float, count: int | None) -> None:

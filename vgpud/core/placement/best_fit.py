@@ -1,5 +1,5 @@
 """Best fit: where least is left afterwards, so that what is whole stays whole. Devices as
-core/slices/capacity.py takes them."""
+core/slices/admission.py takes them."""
 
 from __future__ import annotations
 

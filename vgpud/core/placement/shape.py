@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from vgpud.core.jobs.model import Ask, Node, Place, Resident
 from vgpud.core.model import Denied, Device, SiteLimits
-from vgpud.core.slices.capacity import Part, parts_of, smallest_limit_bytes
+from vgpud.core.slices.admission import Part, parts_of, smallest_limit_bytes
 from vgpud.core.units import MILLI_PER_DEVICE
 
 #: of a part that a device could never give, however empty

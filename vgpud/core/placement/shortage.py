@@ -11,7 +11,7 @@ from vgpud.core.placement.base import Rule, Sharing
 from vgpud.core.placement.choose import choose, count_fitting_members
 from vgpud.core.placement.memory import with_memory
 from vgpud.core.placement.shape import NEVER_BYTES, Shape
-from vgpud.core.slices import capacity
+from vgpud.core.slices import admission
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus
 
 
@@ -95,7 +95,7 @@ def _never_one(ask: Ask, nodes: Sequence[Node], policy: SiteLimits) -> str:
         return f"{why}: it places nothing on MIG instances, where `vgpu slice create --device N` makes slices"
     if ask.spec.gpus_milli:
         state = State(policy=policy, devices={device.uuid: device for device in nearest.devices})
-        refusal = capacity.place(ask.spec, state)
+        refusal = admission.place(ask.spec, state)
         if isinstance(refusal, Denied):
             return refusal.message
     most_cpu, most_ram = max(node.cpu_milli for node in nodes), max(node.ram_bytes for node in nodes)

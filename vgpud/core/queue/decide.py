@@ -1,4 +1,5 @@
-"""One decision: which waiting jobs start now, and which running jobs free capacity for them.
+"""One decision: which waiting jobs start now, and which running jobs free capacity for them. preemption.py finds the
+latter.
 
 Queues take turns, least served first (quota.py); within a queue its policy's order counts. With one queue and counted
 GPUs the running jobs are afterwards exactly those that a walk through all jobs in order would choose that takes
@@ -16,7 +17,7 @@ from vgpud.core.jobs.model import NEVER_NS, How, Job, JobSpec, JobState, Placeme
 from vgpud.core.queue import elasticity, sizes, strict
 from vgpud.core.queue.estimate import ends_ns, reserved_start_ns
 from vgpud.core.queue.order import Entry
-from vgpud.core.queue.quota import Account
+from vgpud.core.queue.preemption import VictimSearch
 from vgpud.core.queue.sizes import Cut, Trim
 from vgpud.core.queue.state import WAITING, QueueState
 from vgpud.core.queue.waiting import JobQueue
@@ -73,7 +74,8 @@ class Decision:
         self._lent_at = (-1, -1)  # (_given, _stopped) as of _all_lent_milli
         self._all_lent_milli = 0
         self._tried: dict[int, int] = {}  # by uid: cost so far of finding that jobs do not fit
-        self.look_again_ns = NEVER_NS  # when a job that could be preempted will have run for its minimum time
+        self.look_again_ns = NEVER_NS  # when a job may grow, or a victim will have run for its minimum time
+        self._search = VictimSearch(world, now_ns)
 
     def run(self) -> None:
         turns = [Turn(line) for line in self.world.lines.values() if len(line.waiting)]
@@ -92,6 +94,7 @@ class Decision:
                     break
             else:  # only now can another queue be next
                 waiting = _by_turn([turn for _, turn in waiting])
+        self.look_again_ns = min(self.look_again_ns, self._search.look_again_ns)
 
     def _advance(self, turn: Turn) -> bool:
         """The next job of this queue; False when its turn is over."""
@@ -298,30 +301,9 @@ class Decision:
         free = self.world.cluster.free_milli() + line.running.weight_after(entry)
         if free < request.spec.width_milli or not (len(line.running) or self.world.suspended_holders):
             return False
-        behind = self._find_victims_behind(line, entry), self._find_holders_behind(line, entry)
+        search = self._search
+        behind = search.find_running_behind(line, entry), search.find_suspended_behind(line, entry)
         return self._free_capacity(request, _in_turn(self._cuts(request), *behind))
-
-    def _find_victims_behind(self, line: JobQueue, entry: Entry) -> Iterator[Job]:
-        at = line.running.find_last(None)
-        while at is not None and at > entry:
-            victim = self.world.jobs[at[1]]
-            if self._may_stop(victim, line):
-                yield victim
-            at = line.running.find_last(at)
-
-    def _find_holders_behind(self, line: JobQueue, entry: Entry) -> Iterator[Job]:
-        parked = [j for j in self.world.suspended_holders if j in line.waiting and line.waiting.entry(j) > entry]
-        for job_id in sorted(parked, key=line.waiting.entry, reverse=True):
-            if self.world.cluster.offers(self.world.held[job_id]):
-                yield self.world.jobs[job_id]
-
-    def _find_holders_elsewhere(self, claimant: Account) -> Iterator[Job]:
-        """Suspended jobs of queues that have no part in this guarantee, the newest first."""
-        for job_id in sorted(self.world.suspended_holders, reverse=True):
-            line = self.world.line(self.world.jobs[job_id])
-            waits = claimant not in line.account.chain and job_id in line.waiting
-            if waits and self.world.cluster.offers(self.world.held[job_id]):
-                yield self.world.jobs[job_id]
 
     def _reclaim(self, request: Request) -> bool:
         """Takes capacity that jobs of queues above their guarantee have, for a queue below its own."""
@@ -333,38 +315,11 @@ class Decision:
         running = sum(other.running.weight for other in lines if other.account.excess_milli(line.account) > 0)
         if not (running or self.world.suspended_holders) or self.world.cluster.free_milli() + running < width_milli:
             return False
-        covered, partly = (self._most_above(lines, line.account, keeps_guarantee=whole) for whole in (True, False))
-        givers = covered, partly, self._find_holders_elsewhere(claimant)
+        search = self._search
+        covered = search.find_above_guarantee(lines, line.account, keeps_guarantee=True)
+        partly = search.find_above_guarantee(lines, line.account, keeps_guarantee=False)
+        givers = covered, partly, search.find_suspended_elsewhere(claimant)
         return self._free_capacity(request, _in_turn(self._cuts(request), *givers))
-
-    def _most_above(self, lines: list[JobQueue], claimant: Account, *, keeps_guarantee: bool) -> Iterator[Job]:
-        """Jobs of these queues, of the one most above its guarantee first, as long as it is above.
-
-        `keeps_guarantee`: as long as that leaves it all of its guarantee. Other jobs run partly on the guarantee of
-        their queue and stop only if that is not enough: the claiming queue's guarantee is to be met in full, too.
-        """
-        cursors = {line.spec.name: line.running.find_last(None) for line in lines}
-        left = [line for line in lines if cursors[line.spec.name] is not None]
-        while left:
-            line = max(left, key=lambda o: (o.account.share(), -o.account.index))
-            at = cursors[line.spec.name]
-            excess_milli = line.account.excess_milli(claimant)
-            if at is None or excess_milli <= 0:
-                left.remove(line)
-                continue
-            cursors[line.spec.name] = line.running.find_last(at)
-            victim = self.world.jobs[at[1]]
-            if (not keeps_guarantee or excess_milli >= victim.width_milli) and self._may_stop(victim, line):
-                yield victim
-
-    def _may_stop(self, job: Job, line: JobQueue) -> bool:
-        if not job.spec.preemptible or job.resizing or not self.world.cluster.offers(job.placement):
-            return False
-        until_ns = job.started_ns + line.spec.min_run_ns
-        if until_ns > self.now_ns:
-            self.look_again_ns = min(self.look_again_ns, until_ns)
-            return False
-        return True
 
     def _free_capacity(self, request: Request, candidates: Iterator[Job | Cut]) -> bool:
         """Takes capacity from these, in this order, until the job fits; gives back the surplus, in reverse order.

@@ -1,6 +1,6 @@
 """The life of a job: it is submitted, waits, starts, is stopped, ends. Each step appends commands for the shell.
 
-Nothing here chooses between jobs; decide.py does.
+Nothing here chooses between jobs: decide.py does, and preemption.py how one is stopped.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, START, How, Job, JobSpec,
 from vgpud.core.jobs.states import END_EVENTS, JobEvent, enter
 from vgpud.core.queue import estimate, reasons, running_size, sizes
 from vgpud.core.queue.deadlines import Due
+from vgpud.core.queue.preemption import choose_eviction, choose_how
 from vgpud.core.queue.reservations import touches
 from vgpud.core.queue.resizing import Resizing
 from vgpud.core.queue.state import WAITING, QueueState
@@ -419,21 +420,13 @@ class Lifecycle:
     # ---- decisions are carried out ----
 
     def preempt(self, victim: Job, claimant_id: int, now_ns: int) -> None:
-        """Stops the job in the way that is cheapest for its user and leaves enough capacity for the job that it stops
-        for."""
+        """Stops the job for another one, in the way that preemption.py chooses."""
         world = self._world
         world.line(victim).dequeue(victim.job_id)
         world.stopping[victim.job_id] = victim.placement
         world.stop_order_ns[victim.job_id] = now_ns
         world.count_stopping(victim, 1)
-        stays = world.has_slices(victim)  # a suspended job keeps its slices
-        fits = (
-            how
-            for how in world.hows
-            if how is not How.REQUEUE and world.cluster.fits(world.kept_placement(victim, how))
-        )
-        hows = list(fits) if stays else []
-        how = hows[0] if hows else How.REQUEUE
+        how = choose_how(world, victim)
         world.hold(victim, world.kept_placement(victim, how))
         world.acted_ns = now_ns
         victim.stop_to = JobState.SUSPENDED
@@ -445,9 +438,7 @@ class Lifecycle:
         """It is suspended, and gives up what it kept."""
         world = self._world
         world.line(job).dequeue(job.job_id)
-        how = How.EVICT if How.EVICT in world.hows and job.suspended_how is How.PAUSE else How.REQUEUE
-        if how is How.EVICT and not (world.has_slices(job) and world.cluster.fits(world.kept_placement(job, how))):
-            how = How.REQUEUE
+        how = choose_eviction(world, job)
         world.stopping[job.job_id] = world.kept_placement(job, job.suspended_how or how)
         world.hold(job, world.kept_placement(job, how))
         job.stop_to = JobState.SUSPENDED

@@ -20,7 +20,7 @@ from dataclasses import replace
 from vgpud.core.events import ApplySlice, Command, Log, SaveSlice
 from vgpud.core.model import BATCH, Denied, Reason, Share, Slice, State
 from vgpud.core.origins import Allocation
-from vgpud.core.slices import capacity
+from vgpud.core.slices import admission
 from vgpud.core.slices.make import end
 
 IDS_MAX = 1280  # ten for each of 128 devices
@@ -67,7 +67,7 @@ def join(state: State, slice_: Slice, claim: Allocation, pod: str) -> tuple[Slic
     commands: list[Command] = []
     for old, its in others:
         commands += _lend(state, old, its)
-    shares = capacity.check_shares(_with_guarantee(slice_, claim), state, slice_, claim=True)
+    shares = admission.check_shares(_with_guarantee(slice_, claim), state, slice_, claim=True)
     if isinstance(shares, Denied):
         state.slices.update(before)
         return shares

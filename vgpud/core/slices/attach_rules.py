@@ -1,4 +1,4 @@
-"""What the daemon's admission thread may answer without asking: which accounts may attach to which slices, and how many
+"""What the daemon's attach thread may answer without asking: which accounts may attach to which slices, and how many
 more of their programs find places. Pure; the counting there is that of bounds.which(), so that a sequence of attaches
 is admitted by these numbers exactly when the core would admit it.
 

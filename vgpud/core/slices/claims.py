@@ -24,7 +24,7 @@ from vgpud.core.events import (
 )
 from vgpud.core.model import LATENCY, Denied, Reason, Share, Slice, Spec, State
 from vgpud.core.origins import Allocation, KubernetesOrigin, claim_slice
-from vgpud.core.slices import allocations, capacity
+from vgpud.core.slices import admission, allocations
 from vgpud.core.slices.make import end, make
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus
 
@@ -102,7 +102,7 @@ def resize_shares(
     new_spec: the slice's spec with the changes; None in it stands for what was granted. granules: in bytes, of memory,
     by device.
     """
-    wrong = claim.refuse_fields(fields) or capacity.check_numbers(new_spec)
+    wrong = claim.refuse_fields(fields) or admission.check_numbers(new_spec)
     if wrong:
         return wrong
     granted = claim.granted
@@ -114,17 +114,17 @@ def resize_shares(
     if above:
         return above
     tops = [MILLI_PER_DEVICE] * len(granted)
-    highs = capacity.split(most, [share.max_milli for share in granted], tops)
-    lows = capacity.split(least, [share.min_milli for share in granted], [share.min_milli for share in granted])
-    mem_highs = capacity.split(mem_most, [share.mem_max_bytes for share in granted], [mem_most] * len(granted))
-    mem_lows = capacity.split(mem_least, *[[share.mem_min_bytes for share in granted]] * 2)
+    highs = admission.split(most, [share.max_milli for share in granted], tops)
+    lows = admission.split(least, [share.min_milli for share in granted], [share.min_milli for share in granted])
+    mem_highs = admission.split(mem_most, [share.mem_max_bytes for share in granted], [mem_most] * len(granted))
+    mem_lows = admission.split(mem_least, *[[share.mem_min_bytes for share in granted]] * 2)
     each = [granules.get(share.device_uuid, 1) for share in granted]
     numbers = zip(granted, lows, highs, mem_lows, mem_highs, each, strict=True)
     shares = tuple(
         Share(s.device_uuid, low, high, mem_low - mem_low % granule, mem_high - mem_high % granule)
         for s, low, high, mem_low, mem_high, granule in numbers
     )
-    return _check_shares(shares, most, new_spec.service_class) or shares
+    return _refuse_contradiction(shares, most, new_spec.service_class) or shares
 
 
 def _amount(new_spec: Spec, granted: tuple[Share, ...], name: str) -> int:
@@ -132,7 +132,7 @@ def _amount(new_spec: Spec, granted: tuple[Share, ...], name: str) -> int:
     return sum(getattr(share, name) for share in granted) if asked is None else asked
 
 
-def _check_shares(shares: tuple[Share, ...], total_max_milli: int, service_class: str) -> Denied | None:
+def _refuse_contradiction(shares: tuple[Share, ...], total_max_milli: int, service_class: str) -> Denied | None:
     """Refuses numbers that contradict each other."""
     if total_max_milli > MILLI_PER_DEVICE * len(shares):
         text = f"max {format_gpus(total_max_milli)} is more than the {len(shares)} device(s) of the claim have"
@@ -174,8 +174,8 @@ def _invalid(event: PrepareClaim) -> Denied | None:
         return Denied(Reason.INVALID, text, field="claim.granted", subject=twice)
     if not devices:
         return Denied(Reason.INVALID, f"claim {claim} has no device", field="claim.granted")
-    wrong = _check_shares(claim.granted, sum(share.max_milli for share in claim.granted), event.service_class)
-    return wrong or capacity.check_numbers(_build_create_event(event).spec)
+    wrong = _refuse_contradiction(claim.granted, sum(share.max_milli for share in claim.granted), event.service_class)
+    return wrong or admission.check_numbers(_build_create_event(event).spec)
 
 
 def _build_create_event(event: PrepareClaim) -> CreateSlice:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vgpud.core.model import LATENCY, State
 from vgpud.core.origins import Allocation, User
-from vgpud.core.slices.capacity import smallest_limit_bytes
+from vgpud.core.slices.admission import smallest_limit_bytes
 from vgpud.core.slices.make import in_use
 from vgpud.core.units import MILLI_PER_DEVICE
 

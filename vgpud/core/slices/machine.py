@@ -1,5 +1,6 @@
 """The core's single entry point: step(state, event, now_ns) -> [command]. Only the modules that have its
-handlers change the state: this one, allocations.py, claims.py, containers.py, drains.py, make.py and suspend.py.
+handlers change the state: this one, allocations.py, claims.py, containers.py, drains.py, make.py, programs.py and
+suspend.py.
 
 No IO, no clock, no randomness: times and ids come with the events, so the same events always give the same commands. A
 step that refuses changes nothing. The shells execute the commands in order; daemon/slices/machine.py runs steps that
@@ -13,7 +14,6 @@ from dataclasses import replace
 from typing import Any
 
 from vgpud.core.events import (
-    AdmitProcess,
     Answer,
     ApplySlice,
     Command,
@@ -25,7 +25,6 @@ from vgpud.core.events import (
     DevicesReserved,
     DevicesTaken,
     DrainDevice,
-    DropProcess,
     Event,
     ForgetContainer,
     Log,
@@ -48,9 +47,9 @@ from vgpud.core.events import (
 )
 from vgpud.core.model import Denied, Reason, Remembered, Share, Slice, Spec, State
 from vgpud.core.origins import KubernetesOrigin, User
-from vgpud.core.slices import bounds, capacity, claims, containers, drains, pending, queue_quota, suspend
-from vgpud.core.slices.make import attach_refusal, changes, describe, end, format_container, in_use, make, unknown
-from vgpud.core.units import MILLI_PER_DEVICE, format_bytes
+from vgpud.core.slices import admission, claims, containers, drains, pending, programs, queue_quota, suspend
+from vgpud.core.slices.make import changes, describe, end, format_container, make, unknown
+from vgpud.core.units import MILLI_PER_DEVICE
 
 REQUEST_ID_BYTES_MAX = 128
 
@@ -72,7 +71,7 @@ def _on_started(state: State, event: Started, now_ns: int) -> list[Command]:
     for stored in event.slices:
         kept = replace(stored, serial=state.next_serial)
         state.next_serial += 1
-        misfit = next((s for s in kept.shares if not _fits(state, kept, s)), None)
+        misfit = next((s for s in kept.shares if not _still_fits(state, kept, s)), None)
         state.slices[kept.name] = kept
         if kept.origin.ephemeral and not state.containers_of(kept.name):
             state.grace_ns[kept.name] = now_ns + state.policy.grace_ns
@@ -109,7 +108,7 @@ def _known_containers(state: State, event: Started) -> list[Command]:
     return [ForgetContainer(c.container_id) for c in event.containers if c.slice_name not in names]
 
 
-def _fits(state: State, slice_: Slice, share: Share) -> bool:
+def _still_fits(state: State, slice_: Slice, share: Share) -> bool:
     """Whether a stored share still fits its device. Of a suspended slice only what it keeps is checked."""
     device = state.devices.get(share.device_uuid)
     if device is None:
@@ -118,7 +117,7 @@ def _fits(state: State, slice_: Slice, share: Share) -> bool:
     milli += share.min_milli if slice_.keeps_time else 0
     size += share.mem_min_bytes if slice_.keeps_memory else 0
     fits = milli <= MILLI_PER_DEVICE and size <= device.memory_bytes
-    least = capacity.smallest_limit_bytes(device.context_bytes, device.granule_bytes)
+    least = admission.smallest_limit_bytes(device.context_bytes, device.granule_bytes)
     return fits and least <= share.mem_max_bytes <= device.memory_bytes
 
 
@@ -205,7 +204,7 @@ def _on_create_slice(state: State, event: CreateSlice, now_ns: int) -> list[Comm
         return repeated
     answer = make(state, event)
     if isinstance(answer, Denied):
-        return [Answer(capacity.name_unused_slices(answer, state, now_ns))]
+        return [Answer(admission.name_unused_slices(answer, state, now_ns))]
     made, commands = answer
     if made.origin.ephemeral:
         state.grace_ns[made.name] = now_ns + state.policy.grace_ns
@@ -226,13 +225,13 @@ def _on_update_slice(state: State, event: UpdateSlice, now_ns: int) -> list[Comm
         return [Answer(fixed)]
     if old.pending:
         return [Answer(pending.change_refusal(old))]
-    merged = capacity.merge(old.spec, event.patch, event.fields)
+    merged = admission.merge(old.spec, event.patch, event.fields)
     if isinstance(merged, Denied):
         return [Answer(merged)]
     spec = drains.with_uuids(merged, state)
     shares = _changed_shares(state, old, spec, event)
     if isinstance(shares, Denied):
-        return [Answer(capacity.name_unused_slices(shares, state, now_ns))]
+        return [Answer(admission.name_unused_slices(shares, state, now_ns))]
     new = replace(old, spec=spec, shares=shares, revision=old.revision + 1)
     if queue_quota.width_milli(new) > queue_quota.width_milli(old):
         full = queue_quota.limit_refusal(state, old.queue, queue_quota.width_milli(new), excluded_slice=old.name)
@@ -257,11 +256,13 @@ def _changed_shares(state: State, old: Slice, spec: Spec, event: UpdateSlice) ->
     if isinstance(old.origin, KubernetesOrigin):
         granules = {device.uuid: device.granule_bytes for device in state.devices.values()}
         chosen = claims.resize_shares(old.origin, spec, event.fields, granules)
-        return chosen if isinstance(chosen, Denied) else capacity.check_shares(chosen, state, old, claim=True)
-    parts = capacity.parts_of(spec, state.policy)
+        return chosen if isinstance(chosen, Denied) else admission.check_shares(chosen, state, old, claim=True)
+    parts = admission.parts_of(spec, state.policy)
     if isinstance(parts, Denied):
         return parts
-    shares = capacity.check_shares(event.shares, state, old) if event.shares else _place_resized_slice(state, old, spec)
+    shares = (
+        admission.check_shares(event.shares, state, old) if event.shares else _place_resized_slice(state, old, spec)
+    )
     if isinstance(shares, Denied):
         return shares
     return old.origin.refuse_shares(old.shares, shares) or drains.growth_refusal(old, shares, state) or shares
@@ -277,14 +278,14 @@ def _place_resized_slice(state: State, old: Slice, spec: Spec) -> tuple[Share, .
         text += " end its programs and containers first or keep to its devices"
         return Denied(Reason.PRECONDITION, text)
     kept = (
-        capacity.place(spec, state, excluded_slice=old.name, allowed_devices=here)
+        admission.place(spec, state, excluded_slice=old.name, allowed_devices=here)
         if same_count and same_names
         else None
     )
     if busy and kept is not None:
         return kept
     if kept is None or isinstance(kept, Denied):
-        return capacity.place(spec, state, excluded_slice=old.name)
+        return admission.place(spec, state, excluded_slice=old.name)
     return kept
 
 
@@ -313,93 +314,6 @@ def _on_delete_slice(state: State, event: DeleteSlice, now_ns: int) -> list[Comm
     return [*ended, *_remember(state, event.asker_uid, event.request_id, fingerprint, None, now_ns), Answer(None)]
 
 
-# ---- programs attach and detach ----
-
-
-def _on_process_attached(state: State, event: ProcessAttached, now_ns: int) -> list[Command]:
-    process = event.process
-    found = state.slices.get(process.slice_name)
-    wrong = _attach_refusal(state, found, event)
-    if wrong or found is None:
-        return [Answer(wrong)]
-    before = found
-    if found.pending and not process.holder:
-        bound = pending.bind(state, found, event.named_uuids)
-        if isinstance(bound, Denied):
-            return [Answer(bound)]
-        found = bound
-    full = None if event.is_admitted else bounds.attach_refusal(state, found, process)
-    if full:
-        return [Answer(full)]
-    if process.container_id not in state.containers:
-        process = replace(process, container_id="")
-    state.processes[process.process_id] = process
-    state.grace_ns.pop(found.name, None)
-    if process.holder:
-        return [AdmitProcess(process, found, ())]
-    # one that comes back to a slice whose binding was not saved: no other process holds anything of it
-    free_bytes = dict(event.free_bytes) if found is before else {s.device_uuid: s.mem_max_bytes for s in found.shares}
-    held = tuple((uuid, min(claimed, free_bytes.get(uuid, 0))) for uuid, claimed in event.held if found.share(uuid))
-    commands: list[Command] = [*_save_binding(state, before, found), AdmitProcess(process, found, held)]
-    for uuid, claimed in event.held:
-        if claimed > free_bytes.get(uuid, 0):
-            text = f"pid {process.pid} says it holds {format_bytes(claimed)}, its slice may hold"
-            text += f" {format_bytes(free_bytes.get(uuid, 0))}: it gets no more memory until it is below"
-            commands.append(Log("memory.over_limit", text, found.name, uuid, process.process_id))
-    verb = "came back" if process.is_resumed else "attached"
-    text = f"pid {process.pid} ({process.program}) {verb}"
-    return [*commands, Log("process.attached", text, found.name, process_id=process.process_id)]
-
-
-def _attach_refusal(state: State, slice_: Slice | None, event: ProcessAttached) -> Denied | None:
-    process = event.process
-    if slice_ is None:
-        return unknown(process.slice_name)
-    stranger = attach_refusal(state, slice_, process.uid, process.container_id)
-    away = None if process.is_resumed or process.holder else suspend.attach_refusal(slice_)
-    if stranger or away:
-        return stranger or away
-    if slice_.name in state.waiting:
-        text = (
-            f"slice {slice_.name} is waiting for its device: an administrator resizes it (vgpu slice set) or removes it"
-        )
-        return Denied(Reason.PRECONDITION, text)
-    return None
-
-
-def _save_binding(state: State, old_slice: Slice, new_slice: Slice) -> list[Command]:
-    """Keeps a slice that was pending on its devices from now on."""
-    if new_slice is old_slice:
-        return []
-    state.slices[new_slice.name] = new_slice
-    log = Log(
-        "slice.bound", f"slice {new_slice.name}: {describe(new_slice)}", new_slice.name, new_slice.shares[0].device_uuid
-    )
-    return [SaveSlice(new_slice), ApplySlice(new_slice), log]
-
-
-def _on_process_disconnected(state: State, event: ProcessDisconnected, now_ns: int) -> list[Command]:
-    process = state.processes.get(event.process_id)
-    if process is None:
-        return []
-    state.processes[process.process_id] = replace(process, disconnected_ns=max(1, now_ns))
-    return []  # no event: a program that ends closes its connection a moment before
-
-
-def _on_process_gone(state: State, event: ProcessGone, now_ns: int) -> list[Command]:
-    process = state.processes.pop(event.process_id, None)
-    if process is None:
-        return []
-    commands: list[Command] = [DropProcess(process.process_id)]
-    if not process.holder:
-        text = f"pid {process.pid} ({process.program}) ended"
-        commands.append(Log("process.detached", text, process.slice_name, process_id=process.process_id))
-    left = state.slices.get(process.slice_name)
-    if left is not None and left.origin.ephemeral and not in_use(state, left.name):
-        commands += end(state, left, "its holder ended" if process.holder else "its last program ended")
-    return commands
-
-
 _HANDLERS: dict[type, Callable[[State, Any, int], list[Command]]] = {
     Started: _on_started,
     PolicyChanged: _on_policy_changed,
@@ -411,9 +325,9 @@ _HANDLERS: dict[type, Callable[[State, Any, int], list[Command]]] = {
     SuspendSlice: suspend.on_suspend,
     PrepareClaim: claims.on_prepare,
     UnprepareClaim: claims.on_unprepare,
-    ProcessAttached: _on_process_attached,
-    ProcessGone: _on_process_gone,
-    ProcessDisconnected: _on_process_disconnected,
+    ProcessAttached: programs.on_attached,
+    ProcessGone: programs.on_gone,
+    ProcessDisconnected: programs.on_disconnected,
     ContainerCreated: containers.on_created,
     ContainerStarted: containers.on_started,
     ContainerEnded: containers.on_ended,

@@ -24,7 +24,7 @@ from vgpud.core.events import (
 )
 from vgpud.core.model import ANYONE, UID_MAX, Container, Denied, Origin, Reason, Share, SiteLimits, Slice, Spec, State
 from vgpud.core.origins import User
-from vgpud.core.slices import bounds, capacity, drains, pending, queue_quota
+from vgpud.core.slices import admission, bounds, drains, pending, queue_quota
 from vgpud.core.units import format_bytes, format_gpus
 
 _NAME_ENDS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
@@ -82,9 +82,9 @@ def make(state: State, request: CreateSlice) -> tuple[Slice, list[Command]] | De
         shares = pending.creation_refusal(spec, seen, cdi_device=request.origin.cdi_device) or ()
     else:
         shares = (
-            capacity.check_shares(request.shares, state, claim=for_claim, tolerates_drain=request.tolerates_drain)
+            admission.check_shares(request.shares, state, claim=for_claim, tolerates_drain=request.tolerates_drain)
             if request.shares
-            else capacity.place(spec, seen)
+            else admission.place(spec, seen)
         )
     if isinstance(shares, Denied):
         return shares

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from vgpud.core.model import Denied, Reason, Slice, Spec, State
-from vgpud.core.slices import capacity, queue_quota
+from vgpud.core.slices import admission, queue_quota
 from vgpud.core.units import format_gpus
 
 
@@ -21,7 +21,7 @@ def creation_refusal(spec: Spec, state: State, *, cdi_device: bool) -> Denied | 
     if spec.device_uuids:
         text = "a pending slice takes the devices that its program names: leave the devices out"
         return Denied(Reason.INVALID, text, field="device_uuids")
-    return capacity.size_refusal(spec, state)
+    return admission.size_refusal(spec, state)
 
 
 def bind(state: State, slice_: Slice, named_uuids: tuple[str, ...]) -> Slice | Denied:
@@ -34,7 +34,7 @@ def bind(state: State, slice_: Slice, named_uuids: tuple[str, ...]) -> Slice | D
         text = f"slice {slice_.name} is pending and of {format_gpus(slice_.spec.gpus_milli)} GPUs, so for {count}"
         return Denied(Reason.PRECONDITION, f"{text} device(s): CUDA_VISIBLE_DEVICES names {len(named_uuids)}")
     spec = replace(slice_.spec, device_uuids=named_uuids)
-    shares = capacity.place(spec, state.seen_by(slice_.queue) if state.reservations else state)
+    shares = admission.place(spec, state.seen_by(slice_.queue) if state.reservations else state)
     if isinstance(shares, Denied):
         return _cannot(slice_, shares)
     full = queue_quota.limit_refusal(state, slice_.queue, sum(share.min_milli for share in shares))

@@ -23,7 +23,7 @@ from vgpud.core.elastic.workers import step
 from vgpud.core.jobs import events as qe
 from vgpud.core.jobs.model import Job, JobState, Place, Placement
 from vgpud.core.model import Denied
-from vgpud.core.slices import capacity
+from vgpud.core.slices import admission
 from vgpud.daemon.jobs.group_commands import GroupCommands
 from vgpud.daemon.jobs.group_steps import GroupSteps
 from vgpud.daemon.jobs.live_groups import LiveGroups
@@ -210,7 +210,7 @@ class ElasticController:
     def _find_other_place(self, job: Job, place: Place) -> Place | None:
         """Where there is as much for a while, on another device if possible; None: nowhere."""
         state = self._jobs.host.slices.state
-        named = job.spec.ask.spec.device_uuids or [device.uuid for device in capacity.list_default_devices(state)]
+        named = job.spec.ask.spec.device_uuids or [device.uuid for device in admission.list_default_devices(state)]
         found = [place]
         if len(place.shares) == 1:
             (share,) = place.shares
@@ -218,7 +218,7 @@ class ElasticController:
             found = [*(replace(place, shares=(replace(share, device_uuid=uuid),)) for uuid in others), place]
         for one in found:
             if self._jobs.machine.may_borrow(job.job_id, one) and not isinstance(
-                capacity.check_shares(one.shares, state), Denied
+                admission.check_shares(one.shares, state), Denied
             ):
                 return one
         return None

@@ -36,7 +36,7 @@ class Effects(Protocol):
 class AttachRules(Protocol):
     """The rules by which programs attach without asking the core."""
 
-    def settle_admissions(self) -> AbstractContextManager[None]: ...
+    def settle_attachments(self) -> AbstractContextManager[None]: ...
     def renew_rules(self) -> None: ...
 
 
@@ -86,7 +86,7 @@ class SliceMachine:
 
     def _try(self, event: ev.Event, live: list[ev.ApplySlice]) -> Slice | Denied | None:
         """Decides and carries out. Raises StoreError and OSError: nothing was changed but what `live` then holds."""
-        with self._rules.settle_admissions():
+        with self._rules.settle_attachments():
             return self._try_settled(event, live)
 
     def _try_settled(self, event: ev.Event, live: list[ev.ApplySlice]) -> Slice | Denied | None:
@@ -146,7 +146,7 @@ class SliceMachine:
             if isinstance(event, ev.ProcessGone | ev.ProcessDisconnected):
                 self._rules.renew_rules()
             return self._run(event)
-        with self._rules.settle_admissions():
+        with self._rules.settle_attachments():
             return self._run(event)
 
     def _run(self, event: ev.Event) -> list[ev.Command]:

@@ -3,7 +3,8 @@
 Shares are read from the allocation's results, each by itself: two results may name one device, or two parts of one. A
 claim has one slice and a slice has a GPU once. Fixed parts of a GPU are summed, since the scheduler may give
 `limits: {vgpu.dev/half: 2}` either way; amounts of one GPU in two results are refused here with the remedy. The words
-(class, weight, priority) are those of the slice, too, so all of a claim's requests must have the same.
+(class, weight, priority) are those of the slice, too, so all of a claim's requests must have the same. Whether the
+slice fits beside others is vgpud's to decide: core/slices/claims.py: on_prepare.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from vgpud.core.slices.capacity import smallest_limit_bytes
+from vgpud.core.slices.admission import smallest_limit_bytes
 from vgpud.core.slices.claims import POD_NAME
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus
 from vgpud.k8s.core.model import Asked, Gpu, Granted, Offer, Ref, Result, Words

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vgpud.core.model import BATCH, LATENCY
-from vgpud.core.slices.capacity import split
+from vgpud.core.slices.admission import split
 from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.k8s.core.names import API, CONFIG_API, CONFIG_KIND, DRIVER, MEMORY, MEMORY_MAX, SM, SM_MAX
 from vgpud.k8s.core.quantities import format_memory

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from vgpud.core.model import Denied, Device, Reason, Share, SiteLimits, Slice, Spec, State
 from vgpud.core.origins import User
-from vgpud.core.slices import capacity
+from vgpud.core.slices import admission
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -35,13 +35,13 @@ def half(index: int, milli: int = 500, size: int = 8 * GIB) -> Share:
 
 
 def place(state: State, **spec: Any) -> tuple[Share, ...]:
-    placed = capacity.place(Spec(**spec), state)
+    placed = admission.place(Spec(**spec), state)
     assert not isinstance(placed, Denied), placed
     return placed
 
 
 def refusal(state: State, **spec: Any) -> Denied:
-    placed = capacity.place(Spec(**spec), state)
+    placed = admission.place(Spec(**spec), state)
     assert isinstance(placed, Denied)
     assert "\n" not in placed.message
     return placed
@@ -88,7 +88,7 @@ def test_best_fit_takes_the_fullest_that_still_fits() -> None:
 
 
 def test_named_devices_are_used_in_device_order() -> None:
-    placed = capacity.place(Spec(2500, device_uuids=("GPU-4", "GPU-1", "GPU-3")), node(5))
+    placed = admission.place(Spec(2500, device_uuids=("GPU-4", "GPU-1", "GPU-3")), node(5))
     assert not isinstance(placed, Denied)
     assert [s.device_uuid for s in placed] == ["GPU-1", "GPU-3", "GPU-4"]
     assert sum(s.min_milli for s in placed) == 2500
@@ -145,7 +145,7 @@ def test_a_device_that_is_not_there_is_not_found() -> None:
 
 
 def test_the_smallest_limit_that_is_named_works() -> None:
-    least = capacity.smallest_limit_bytes(device(0).context_bytes, device(0).granule_bytes)
+    least = admission.smallest_limit_bytes(device(0).context_bytes, device(0).granule_bytes)
     assert refusal(node(), gpus_milli=500, mem_min_bytes=0, mem_max_bytes=least - 1).reason is Reason.INVALID
     assert place(node(), gpus_milli=500, mem_min_bytes=0, mem_max_bytes=least)[0].mem_max_bytes == least
 
@@ -180,16 +180,16 @@ def test_no_guarantee_is_allowed() -> None:
 )
 def test_split_adds_up_and_keeps_to_caps(total: int, rows: list[tuple[int, int]]) -> None:
     weights, caps = [w for w, _ in rows], [c for _, c in rows]
-    parts = capacity.split(total, weights, caps)
+    parts = admission.split(total, weights, caps)
     assert sum(parts) == min(total, sum(caps))
     assert all(0 <= part <= cap for part, cap in zip(parts, caps, strict=True))
 
 
 def test_merge_keeps_what_the_patch_leaves_out() -> None:
     spec = Spec(500, min_milli=300, mem_max_bytes=GIB, weight=3, device_uuids=("GPU-0",))
-    assert capacity.merge(spec, Spec(0), ()) == spec
-    assert capacity.merge(spec, Spec(0, min_milli=0), ("min_milli",)) == replace(spec, min_milli=0)
-    assert capacity.merge(spec, Spec(700, weight=5), ("gpus_milli", "weight")) == replace(
+    assert admission.merge(spec, Spec(0), ()) == spec
+    assert admission.merge(spec, Spec(0, min_milli=0), ("min_milli",)) == replace(spec, min_milli=0)
+    assert admission.merge(spec, Spec(700, weight=5), ("gpus_milli", "weight")) == replace(
         spec, gpus_milli=700, weight=5
     )
 
@@ -197,11 +197,11 @@ def test_merge_keeps_what_the_patch_leaves_out() -> None:
 def test_merge_sets_back_to_defaults() -> None:
     spec = Spec(500, 300, 900, GIB, GIB, 3, 4, ("GPU-0",), "latency", 2)
     names = tuple(field.name for field in fields(Spec) if field.name != "gpus_milli")
-    assert capacity.merge(spec, Spec(0), names) == Spec(500)
+    assert admission.merge(spec, Spec(0), names) == Spec(500)
 
 
 def test_merge_refuses_fields_that_are_none() -> None:
-    denied = capacity.merge(Spec(500), Spec(0), ("max_mili",))
+    denied = admission.merge(Spec(500), Spec(0), ("max_mili",))
     assert isinstance(denied, Denied)
     assert "'max_mili'" in denied.message and "max_milli" in denied.message
 

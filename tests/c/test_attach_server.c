@@ -1,5 +1,5 @@
 /*
- * test_admission.c - the admission thread with peers over real sockets: what it answers by the rules, what it hands
+ * test_attach_server.c - the attach thread with peers over real sockets: what it answers by the rules, what it hands
  * over with the message unread, and callers that change everything meanwhile, as Python does.
  */
 #define _GNU_SOURCE
@@ -14,7 +14,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "admission_node.h"
+#include "attach_server_node.h"
 
 /* ---- answers ---- */
 
@@ -26,8 +26,8 @@ static void a_plain_attach_is_answered(void) {
     int fd = attach(&node), fds[3];
     struct vg_attach_reply reply;
     receive(fd, &reply, fds);
-    struct vg_admission_news news = next_news(&node);
-    CHECK(news.kind == VG_ADMISSION_ATTACHED && news.slice_id == SLICE && news.account == geteuid());
+    struct vg_attach_server_news news = next_news(&node);
+    CHECK(news.kind == VG_ATTACH_SERVER_ATTACHED && news.slice_id == SLICE && news.account == geteuid());
     CHECK(news.pid == getpid() && news.process_id == reply.process_id && reply.status == VG_ATTACH_OK);
     CHECK(reply.process_id == 100 + (uint64_t)round);
     struct vg_process_stats stats;
@@ -44,15 +44,15 @@ static void a_plain_attach_is_answered(void) {
 static void without_a_rule_or_a_place_it_is_handed_over(void) {
   struct node node;
   open_node(&node);
-  expect(&node, attach(&node), VG_ADMISSION_HANDED);
+  expect(&node, attach(&node), VG_ATTACH_SERVER_HANDED);
   load(&node, geteuid() + 1, MANY); /* another user */
-  expect(&node, attach(&node), VG_ADMISSION_HANDED);
+  expect(&node, attach(&node), VG_ATTACH_SERVER_HANDED);
   load(&node, geteuid(), 2);
-  expect(&node, attach(&node), VG_ADMISSION_ATTACHED);
-  expect(&node, attach(&node), VG_ADMISSION_ATTACHED);
-  expect(&node, attach(&node), VG_ADMISSION_HANDED);
-  vg_admission_load(node.admission, NULL);
-  expect(&node, attach(&node), VG_ADMISSION_HANDED);
+  expect(&node, attach(&node), VG_ATTACH_SERVER_ATTACHED);
+  expect(&node, attach(&node), VG_ATTACH_SERVER_ATTACHED);
+  expect(&node, attach(&node), VG_ATTACH_SERVER_HANDED);
+  vg_attach_server_load(node.server, NULL);
+  expect(&node, attach(&node), VG_ATTACH_SERVER_HANDED);
   close_node(&node);
 }
 
@@ -64,10 +64,10 @@ static void places_that_are_not_taken_yet_count_in_new_rules(void) {
   struct pollfd entry = {.fd = first, .events = POLLIN};
   CHECK(poll(&entry, 1, 10000) == 1);
   load(&node, geteuid(), 1); /* Python does not know of it */
-  vg_admission_forget(node.admission, getpid());
+  vg_attach_server_forget(node.server, getpid());
   int second = attach(&node);
-  expect(&node, first, VG_ADMISSION_ATTACHED);
-  expect(&node, second, VG_ADMISSION_HANDED);
+  expect(&node, first, VG_ATTACH_SERVER_ATTACHED);
+  expect(&node, second, VG_ATTACH_SERVER_HANDED);
   close_node(&node);
 }
 
@@ -76,15 +76,15 @@ static void a_second_connection_of_a_process_is_handed_over(void) {
   open_node(&node);
   load(&node, geteuid(), MANY);
   int first = attach(&node);
-  struct vg_admission_news news = next_news(&node);
-  CHECK(news.kind == VG_ADMISSION_ATTACHED);
-  expect(&node, attach(&node), VG_ADMISSION_HANDED);
+  struct vg_attach_server_news news = next_news(&node);
+  CHECK(news.kind == VG_ATTACH_SERVER_ATTACHED);
+  expect(&node, attach(&node), VG_ATTACH_SERVER_HANDED);
   drop(&node, &news);
   close(first);
-  vg_admission_know(node.admission, getpid());
-  expect(&node, attach(&node), VG_ADMISSION_HANDED);
-  vg_admission_forget(node.admission, getpid());
-  expect(&node, attach(&node), VG_ADMISSION_ATTACHED);
+  vg_attach_server_know(node.server, getpid());
+  expect(&node, attach(&node), VG_ATTACH_SERVER_HANDED);
+  vg_attach_server_forget(node.server, getpid());
+  expect(&node, attach(&node), VG_ATTACH_SERVER_ATTACHED);
   close_node(&node);
 }
 
@@ -92,13 +92,13 @@ static void nothing_is_admitted_under_the_lock(void) {
   struct node node;
   open_node(&node);
   load(&node, geteuid(), MANY);
-  vg_admission_lock(node.admission);
+  vg_attach_server_lock(node.server);
   int fd = attach(&node);
   struct pollfd entry = {.fd = fd, .events = POLLIN};
   CHECK(poll(&entry, 1, 50) == 0);
-  vg_admission_load(node.admission, NULL);
-  vg_admission_unlock(node.admission);
-  expect(&node, fd, VG_ADMISSION_HANDED);
+  vg_attach_server_load(node.server, NULL);
+  vg_attach_server_unlock(node.server);
+  expect(&node, fd, VG_ATTACH_SERVER_HANDED);
   close_node(&node);
 }
 
@@ -134,8 +134,8 @@ static void other_messages_are_handed_over_unread(void) {
     }
     int fd = call(&node);
     CHECK(send(fd, &request, length, 0) == (ssize_t)length);
-    struct vg_admission_news news = next_news(&node);
-    CHECK(news.kind == VG_ADMISSION_HANDED);
+    struct vg_attach_server_news news = next_news(&node);
+    CHECK(news.kind == VG_ATTACH_SERVER_HANDED);
     char unread[sizeof request + 1];
     CHECK(recv(news.socket_fd, unread, sizeof unread, 0) == (ssize_t)length && !memcmp(unread, &request, length));
     drop(&node, &news);
@@ -151,10 +151,10 @@ static void a_silent_peer_delays_no_other(void) {
   enum { SILENT = 20 };
   int silent[SILENT];
   for (int i = 0; i < SILENT; i++) silent[i] = call(&node);
-  expect(&node, attach(&node), VG_ADMISSION_ATTACHED);
+  expect(&node, attach(&node), VG_ATTACH_SERVER_ATTACHED);
   for (int i = 0; i < SILENT; i++) {
-    struct vg_admission_news news = next_news(&node);
-    CHECK(news.kind == VG_ADMISSION_HANDED);
+    struct vg_attach_server_news news = next_news(&node);
+    CHECK(news.kind == VG_ATTACH_SERVER_HANDED);
     drop(&node, &news);
   }
   for (int i = 0; i < SILENT; i++) close(silent[i]);
@@ -167,14 +167,14 @@ static void what_python_does_not_take_stays_in_the_backlog(void) {
   open_node(&node);
   enum { CROWD = 3 * VG_QUEUE_HANDED_MAX };
   int peers[CROWD];
-  vg_admission_lock(node.admission);                        /* none is accepted before its message is there */
+  vg_attach_server_lock(node.server);                       /* none is accepted before its message is there */
   for (int i = 0; i < CROWD; i++) peers[i] = attach(&node); /* no rules: all are handed over */
-  vg_admission_unlock(node.admission);
+  vg_attach_server_unlock(node.server);
   vg_prim_sleep_until_ns(vg_prim_now_ns() + 50 * VG_NS_PER_MS);
-  vg_admission_lock(node.admission);
-  CHECK(node.admission->queue.handed <= VG_QUEUE_HANDED_MAX);
-  vg_admission_unlock(node.admission);
-  for (int i = 0; i < CROWD; i++) expect(&node, peers[i], VG_ADMISSION_HANDED);
+  vg_attach_server_lock(node.server);
+  CHECK(node.server->queue.handed <= VG_QUEUE_HANDED_MAX);
+  vg_attach_server_unlock(node.server);
+  for (int i = 0; i < CROWD; i++) expect(&node, peers[i], VG_ATTACH_SERVER_HANDED);
   close_node(&node);
 }
 
@@ -183,18 +183,18 @@ static void a_flooded_listener_keeps_no_other_waiting(void) {
   struct node node, other;
   open_node(&node);
   open_node(&other);
-  vg_admission_unlisten(other.admission, other.listener);
-  CHECK(vg_admission_listen(node.admission, other.listen_fd, &other.listener) == 0);
+  vg_attach_server_unlisten(other.server, other.listener);
+  CHECK(vg_attach_server_listen(node.server, other.listen_fd, &other.listener) == 0);
   enum { CROWD = 100 };
   int peers[CROWD];
-  vg_admission_lock(node.admission);
+  vg_attach_server_lock(node.server);
   for (int i = 0; i < CROWD; i++) peers[i] = attach(&node); /* no rules: all are handed over */
-  vg_admission_unlock(node.admission);
+  vg_attach_server_unlock(node.server);
   vg_prim_sleep_until_ns(vg_prim_now_ns() + 50 * VG_NS_PER_MS);
   int fd = attach(&other), before = 0;
   for (uint32_t listener = 0; listener != other.listener; before++) {
     vg_prim_sleep_until_ns(vg_prim_now_ns() + VG_NS_PER_MS); /* the thread fills the place */
-    struct vg_admission_news news = next_news(&node);
+    struct vg_attach_server_news news = next_news(&node);
     listener = news.listener;
     drop(&node, &news);
   }
@@ -213,10 +213,10 @@ static void a_peer_that_hangs_up_leaves_nothing(void) {
   for (int i = 0; i < 5; i++) close(attach(&node)); /* before its answer, or after it */
   int last = attach(&node);
   struct pollfd entry = {.fd = last, .events = POLLIN};
-  struct vg_admission_news news;
+  struct vg_attach_server_news news;
   while (!poll(&entry, 1, 10))
-    if (vg_admission_take(node.admission, &news)) drop(&node, &news);
-  while (vg_admission_take(node.admission, &news)) drop(&node, &news); /* the arbiter reads their pages */
+    if (vg_attach_server_take(node.server, &news)) drop(&node, &news);
+  while (vg_attach_server_take(node.server, &news)) drop(&node, &news); /* the arbiter reads their pages */
   close(last);
   close_node(&node);
 }
@@ -232,7 +232,7 @@ static void a_peer_that_cannot_be_answered_is_dropped(void) {
   struct pollfd entry = {.fd = fd};
   CHECK(poll(&entry, 1, 10000) == 1 && entry.revents == POLLHUP); /* the other end is closed */
   CHECK(vg_arbiter_process_remove(node.arbiter, 100) == -ENOENT);
-  expect(&node, attach(&node), VG_ADMISSION_ATTACHED); /* the only place */
+  expect(&node, attach(&node), VG_ATTACH_SERVER_ATTACHED); /* the only place */
   close(fd);
   close_node(&node);
 }
@@ -245,7 +245,7 @@ static void untaken_news_are_closed_with_the_thread(void) {
   struct pollfd entry = {.fd = fd, .events = POLLIN};
   CHECK(poll(&entry, 1, 10000) == 1);
   second = attach(&node);
-  vg_admission_stop(node.admission);
+  vg_attach_server_stop(node.server);
   vg_arbiter_free(node.arbiter); /* no arbiter may read pages that go */
   node.arbiter = NULL;
   close_node(&node);
@@ -284,29 +284,29 @@ static void rules_change_while_peers_come(void) {
   uint64_t end_ns = vg_prim_now_ns() + 400 * VG_NS_PER_MS;
   uint32_t attached = 0, handed = 0;
   for (int round = 0; vg_prim_now_ns() < end_ns; round++) {
-    if (round % 3 == 0) vg_admission_load(node.admission, NULL);
+    if (round % 3 == 0) vg_attach_server_load(node.server, NULL);
     if (round % 3 == 1) load(&node, geteuid(), MANY);
-    struct vg_admission_news news;
-    vg_admission_lock(node.admission);
-    bool taken = vg_admission_take(node.admission, &news);
-    vg_admission_unlock(node.admission);
+    struct vg_attach_server_news news;
+    vg_attach_server_lock(node.server);
+    bool taken = vg_attach_server_take(node.server, &news);
+    vg_attach_server_unlock(node.server);
     if (!taken) continue;
-    attached += news.kind == VG_ADMISSION_ATTACHED;
-    handed += news.kind == VG_ADMISSION_HANDED;
+    attached += news.kind == VG_ATTACH_SERVER_ATTACHED;
+    handed += news.kind == VG_ATTACH_SERVER_HANDED;
     drop(&node, &news);
-    vg_admission_next_id(node.admission);
+    vg_attach_server_next_id(node.server);
     if (round % 50 == 0) {
-      vg_admission_unlisten(node.admission, node.listener);
-      CHECK(vg_admission_listen(node.admission, node.listen_fd, &node.listener) == 0);
+      vg_attach_server_unlisten(node.server, node.listener);
+      CHECK(vg_attach_server_listen(node.server, node.listen_fd, &node.listener) == 0);
     }
   }
   VG_STORE(&stop, 1);
-  vg_admission_stop(node.admission);
+  vg_attach_server_stop(node.server);
   close(node.listen_fd); /* peers that still connect are refused */
   node.listen_fd = -1;
   for (int i = 0; i < 2; i++) pthread_join(peers[i], NULL);
-  struct vg_admission_news news;
-  while (vg_admission_take(node.admission, &news)) drop(&node, &news);
+  struct vg_attach_server_news news;
+  while (vg_attach_server_take(node.server, &news)) drop(&node, &news);
   CHECK(attached && handed);
   close_node(&node);
 }
@@ -319,11 +319,11 @@ static void python_hears_of_an_attachment_though_the_thread_is_never_idle(void) 
   int always = vg_prim_eventfd();
   struct epoll_event event = {.events = EPOLLIN, .data.u64 = UINT64_MAX}; /* as if it were woken, each time it looks */
   vg_prim_eventfd_ring(always);
-  CHECK(epoll_ctl(node.admission->epoll_fd, EPOLL_CTL_ADD, always, &event) == 0);
+  CHECK(epoll_ctl(node.server->epoll_fd, EPOLL_CTL_ADD, always, &event) == 0);
   int fd = attach(&node);
-  struct pollfd entry = {.fd = vg_admission_news_fd(node.admission), .events = POLLIN};
+  struct pollfd entry = {.fd = vg_attach_server_news_fd(node.server), .events = POLLIN};
   CHECK(poll(&entry, 1, 5000) == 1);
-  expect(&node, fd, VG_ADMISSION_ATTACHED);
+  expect(&node, fd, VG_ATTACH_SERVER_ATTACHED);
   close(always);
   close_node(&node);
 }
@@ -358,8 +358,8 @@ static void any_text_of_cgroups_is_read_within_its_bounds(void) {
 }
 
 static void a_container_is_the_innermost_that_has_the_cgroup(void) {
-  struct vg_admission_container known[] = {{1ull << 32, "/c/outer"}, {(1ull << 32) + 1, "/c/outer/inner"}};
-  struct vg_admission_rules given = {.container_count = 2, .containers = known};
+  struct vg_attach_server_container known[] = {{1ull << 32, "/c/outer"}, {(1ull << 32) + 1, "/c/outer/inner"}};
+  struct vg_attach_server_rules given = {.container_count = 2, .containers = known};
   int error;
   struct vg_rules *rules = vg_rules_copy(&given, &error);
   CHECK(rules);
@@ -378,13 +378,13 @@ static void a_container_is_the_innermost_that_has_the_cgroup(void) {
 }
 
 static void rules_with_wrong_indices_are_refused(void) {
-  struct vg_admission_table table = {1, 1};
-  struct vg_admission_user user = {1, 1, 1};
-  struct vg_admission_rules given = {.table_count = 1, .user_count = 1, .tables = &table, .users = &user};
+  struct vg_attach_server_table table = {1, 1};
+  struct vg_attach_server_user user = {1, 1, 1};
+  struct vg_attach_server_rules given = {.table_count = 1, .user_count = 1, .tables = &table, .users = &user};
   int error;
   CHECK(!vg_rules_copy(&given, &error) && error == -EINVAL);
-  struct vg_admission_entry entry = {.slice = 0};
-  given = (struct vg_admission_rules){.entry_count = 1, .entries = &entry};
+  struct vg_attach_server_entry entry = {.slice = 0};
+  given = (struct vg_attach_server_rules){.entry_count = 1, .entries = &entry};
   CHECK(!vg_rules_copy(&given, &error) && error == -EINVAL);
 }
 
@@ -427,9 +427,9 @@ static bool core_admits(struct counted table, int who, int64_t cost) {
 
 static uint32_t count_refusals(struct check_random *random) {
   struct counted counted[TABLES] = {0};
-  struct vg_admission_table tables[TABLES];
-  struct vg_admission_user users[TABLES * USERS];
-  struct vg_admission_entry entries[USERS] = {0};
+  struct vg_attach_server_table tables[TABLES];
+  struct vg_attach_server_user users[TABLES * USERS];
+  struct vg_attach_server_entry entries[USERS] = {0};
   for (uint32_t t = 0; t < TABLES; t++) {
     struct counted *table = &counted[t];
     table->capacity = 4 + (int64_t)check_below(random, 200);
@@ -439,16 +439,16 @@ static uint32_t count_refusals(struct check_random *random) {
     tables[t].free = table->capacity - total(table);
     tables[t].free_for_large = table->capacity - reserved_of(table) - beyond(table);
     for (uint32_t i = 0; i < USERS; i++) {
-      struct vg_admission_user user = {t, table->own_max - table->held[i], few_of(table) - table->held[i]};
+      struct vg_attach_server_user user = {t, table->own_max - table->held[i], few_of(table) - table->held[i]};
       users[t * USERS + i] = user;
       entries[i].draws[t].user = t * USERS + i;
       entries[i].draws[t].cost = t ? 3 : 1;
       entries[i].draw_count = TABLES;
     }
   }
-  static const struct vg_admission_slice slice = {.reply = {.device_count = 1}};
-  const struct vg_admission_slice *slices[] = {&slice};
-  struct vg_admission_rules given = {TABLES, TABLES * USERS, USERS, 1, 0, tables, users, entries, slices, NULL};
+  static const struct vg_attach_server_slice slice = {.reply = {.device_count = 1}};
+  const struct vg_attach_server_slice *slices[] = {&slice};
+  struct vg_attach_server_rules given = {TABLES, TABLES * USERS, USERS, 1, 0, tables, users, entries, slices, NULL};
   int error;
   struct vg_rules *rules = vg_rules_copy(&given, &error);
   CHECK(rules);

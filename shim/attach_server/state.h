@@ -1,14 +1,14 @@
-/* state.h - the state of the admission thread; for sources of this folder only. */
-#ifndef VG_ADMISSION_STATE_H
-#define VG_ADMISSION_STATE_H
+/* state.h - the state of the attach thread; for sources of this folder only. */
+#ifndef VG_ATTACH_SERVER_STATE_H
+#define VG_ATTACH_SERVER_STATE_H
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "admission/queue.h"
-#include "admission/rules.h"
-#include "admission/spare_pages.h"
 #include "arbiter/thread_priority.h"
+#include "attach_server/queue.h"
+#include "attach_server/rules.h"
+#include "attach_server/spare_pages.h"
 #include "base/prim.h"
 
 #define VG_LISTENERS_MAX 2048 /* slices of a node, and the shared one */
@@ -28,7 +28,7 @@ struct vg_silent {
   uint64_t deadline_ns;
 };
 
-struct vg_admission {
+struct vg_attach_server {
   pthread_mutex_t mutex; /* recursive; guards everything below but the descriptors of the thread itself */
   pthread_t thread;
   struct vg_thread_priority thread_priority; /* the thread's own */
@@ -54,11 +54,11 @@ struct vg_admission {
 
 /* answer.c: answers the message that waits at a connection, or hands it over: socket_fd is taken. False: there is no
  * message yet. Locks by itself. */
-bool vg_answer(struct vg_admission *admission, uint32_t listener, int socket_fd);
+bool vg_answer(struct vg_attach_server *server, uint32_t listener, int socket_fd);
 /* Locked: */
-void vg_answer_hand_over(struct vg_admission *admission, uint32_t listener, int socket_fd);
-void vg_answer_tell(struct vg_admission *admission, const struct vg_admission_news *news);
-void vg_answer_wake_arbiters(struct vg_admission *admission);
-void vg_answer_wake_python(struct vg_admission *admission);
+void vg_answer_hand_over(struct vg_attach_server *server, uint32_t listener, int socket_fd);
+void vg_answer_tell(struct vg_attach_server *server, const struct vg_attach_server_news *news);
+void vg_answer_wake_arbiters(struct vg_attach_server *server);
+void vg_answer_wake_python(struct vg_attach_server *server);
 
 #endif

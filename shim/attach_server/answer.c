@@ -8,38 +8,38 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "admission/state.h"
+#include "attach_server/state.h"
 
-void vg_answer_wake_python(struct vg_admission *admission) {
-  admission->untold = 0;
-  vg_prim_eventfd_ring(admission->news_fd);
+void vg_answer_wake_python(struct vg_attach_server *server) {
+  server->untold = 0;
+  vg_prim_eventfd_ring(server->news_fd);
 }
 
-void vg_answer_tell(struct vg_admission *admission, const struct vg_admission_news *news) {
-  vg_queue_put(&admission->queue, news);
+void vg_answer_tell(struct vg_attach_server *server, const struct vg_attach_server_news *news) {
+  vg_queue_put(&server->queue, news);
   /* Python's turn is when no program has attached for a moment, or many have their answers. */
-  if (news->kind == VG_ADMISSION_ATTACHED) {
-    admission->attached_ns = vg_prim_now_ns();
-    if (!admission->untold) admission->untold_since_ns = admission->attached_ns;
-    if (++admission->untold < VG_UNTOLD_MAX) return;
+  if (news->kind == VG_ATTACH_SERVER_ATTACHED) {
+    server->attached_ns = vg_prim_now_ns();
+    if (!server->untold) server->untold_since_ns = server->attached_ns;
+    if (++server->untold < VG_UNTOLD_MAX) return;
   }
-  vg_answer_wake_python(admission);
+  vg_answer_wake_python(server);
 }
 
-void vg_answer_wake_arbiters(struct vg_admission *admission) {
-  while (admission->joined_count) vg_arbiter_wake(admission->joined[--admission->joined_count]);
+void vg_answer_wake_arbiters(struct vg_attach_server *server) {
+  while (server->joined_count) vg_arbiter_wake(server->joined[--server->joined_count]);
 }
 
-static void wake_later(struct vg_admission *admission, struct vg_arbiter *arbiter) {
-  for (uint32_t i = 0; i < admission->joined_count; i++)
-    if (admission->joined[i] == arbiter) return;
-  if (admission->joined_count == VG_DEVICES_MAX) vg_answer_wake_arbiters(admission);
-  admission->joined[admission->joined_count++] = arbiter;
+static void wake_later(struct vg_attach_server *server, struct vg_arbiter *arbiter) {
+  for (uint32_t i = 0; i < server->joined_count; i++)
+    if (server->joined[i] == arbiter) return;
+  if (server->joined_count == VG_DEVICES_MAX) vg_answer_wake_arbiters(server);
+  server->joined[server->joined_count++] = arbiter;
 }
 
-void vg_answer_hand_over(struct vg_admission *admission, uint32_t listener, int socket_fd) {
-  struct vg_admission_news news = {.kind = VG_ADMISSION_HANDED, .listener = listener, .socket_fd = socket_fd};
-  vg_answer_tell(admission, &news);
+void vg_answer_hand_over(struct vg_attach_server *server, uint32_t listener, int socket_fd) {
+  struct vg_attach_server_news news = {.kind = VG_ATTACH_SERVER_HANDED, .listener = listener, .socket_fd = socket_fd};
+  vg_answer_tell(server, &news);
 }
 
 /* The message stays in the socket: Python reads it when it is not ours to answer. Descriptors in it are not taken.
@@ -55,10 +55,10 @@ static bool is_foreign(const struct vg_attach_request *request, ssize_t length) 
 
 /* Python takes half a millisecond to say what is wrong with a message, and a peer that sends them without end would
  * keep it from others' work, and the listeners from accepting: then they are closed without a reason. */
-static bool are_many_handed(struct vg_admission *admission) {
-  pthread_mutex_lock(&admission->mutex);
-  bool many = admission->queue.handed >= VG_FOREIGN_HANDED_MAX;
-  pthread_mutex_unlock(&admission->mutex);
+static bool are_many_handed(struct vg_attach_server *server) {
+  pthread_mutex_lock(&server->mutex);
+  bool many = server->queue.handed >= VG_FOREIGN_HANDED_MAX;
+  pthread_mutex_unlock(&server->mutex);
   return many;
 }
 
@@ -79,33 +79,33 @@ static bool out_of_descriptors(int result) {
   return result == -EMFILE || result == -ENFILE;
 }
 
-static int take_pages(struct vg_admission *admission, const struct vg_attach_reply *reply,
+static int take_pages(struct vg_attach_server *server, const struct vg_attach_reply *reply,
                       struct vg_tenant_pages *ret_pages) {
-  admission->refill_devices = reply->device_count;
-  if (vg_spare_pages_take(&admission->spare, reply->device_count, ret_pages)) {
+  server->refill_devices = reply->device_count;
+  if (vg_spare_pages_take(&server->spare, reply->device_count, ret_pages)) {
     ret_pages->control->mode = reply->mode;
     return 0;
   }
   int result = vg_tenant_pages_make(ret_pages, reply->device_count, reply->mode);
-  if (out_of_descriptors(result) && vg_spare_pages_free(&admission->spare))
+  if (out_of_descriptors(result) && vg_spare_pages_free(&server->spare))
     return vg_tenant_pages_make(ret_pages, reply->device_count, reply->mode);
-  if (result == 0) vg_spare_pages_refill(&admission->spare, reply->device_count); /* never in this one's way */
+  if (result == 0) vg_spare_pages_refill(&server->spare, reply->device_count); /* never in this one's way */
   return result;
 }
 
-static void leave_arbiters(const struct vg_admission_slice *slice, uint64_t process_id, uint32_t count) {
+static void leave_arbiters(const struct vg_attach_server_slice *slice, uint64_t process_id, uint32_t count) {
   for (uint32_t i = 0; i < count; i++) vg_arbiter_process_remove(slice->arbiters[i], process_id);
 }
 
-static int join_arbiters(struct vg_admission *admission, const struct vg_admission_slice *slice, uint64_t process_id,
-                         struct vg_tenant_pages *pages) {
+static int join_arbiters(struct vg_attach_server *server, const struct vg_attach_server_slice *slice,
+                         uint64_t process_id, struct vg_tenant_pages *pages) {
   for (uint32_t i = 0; i < pages->device_count; i++) {
     size_t offset = (size_t)(1 + i) * VG_PAGE_BYTES;
     struct vg_control_device *control = (struct vg_control_device *)((char *)pages->control + offset);
     struct vg_report_device *report = (struct vg_report_device *)((char *)pages->report + offset);
     int result = vg_arbiter_process_join(slice->arbiters[i], slice->slice_id, process_id, pages->control, control,
                                          report, pages->bells[i], 0, pages->locked);
-    wake_later(admission, slice->arbiters[i]);
+    wake_later(server, slice->arbiters[i]);
     if (result == 0) continue;
     leave_arbiters(slice, process_id, i);
     return result;
@@ -136,21 +136,21 @@ static bool send_answer(int socket_fd, const struct vg_attach_reply *reply, cons
 /* ---- the decision ---- */
 
 /* Takes the message and answers it. -EAGAIN: there was none, and nothing was read. */
-static int exchange(const struct vg_admission_news *news, const struct vg_attach_reply *reply) {
+static int exchange(const struct vg_attach_server_news *news, const struct vg_attach_reply *reply) {
   if (!take_message(news->socket_fd)) return -EAGAIN;
   return send_answer(news->socket_fd, reply, &news->pages) ? 0 : -EPIPE;
 }
 
 /* 0: answered. -EPIPE: the message was read, and the process gets no answer: it has gone, or may have no more
  * descriptors on their way. Otherwise nothing was read from the socket. In both cases nothing has changed. */
-static int admit(struct vg_admission *admission, const struct vg_admission_entry *entry,
-                 struct vg_admission_news *news) {
-  const struct vg_admission_slice *slice = &admission->rules->slices[entry->slice];
+static int admit(struct vg_attach_server *server, const struct vg_attach_server_entry *entry,
+                 struct vg_attach_server_news *news) {
+  const struct vg_attach_server_slice *slice = &server->rules->slices[entry->slice];
   struct vg_attach_reply reply = slice->reply;
-  int result = take_pages(admission, &reply, &news->pages);
+  int result = take_pages(server, &reply, &news->pages);
   if (result) return result;
-  reply.process_id = news->process_id = admission->next_id;
-  result = join_arbiters(admission, slice, news->process_id, &news->pages);
+  reply.process_id = news->process_id = server->next_id;
+  result = join_arbiters(server, slice, news->process_id, &news->pages);
   if (result == 0) {
     result = exchange(news, &reply);
     if (result) leave_arbiters(slice, news->process_id, news->pages.device_count);
@@ -159,46 +159,46 @@ static int admit(struct vg_admission *admission, const struct vg_admission_entry
     vg_tenant_pages_free(&news->pages);
     return result;
   }
-  admission->next_id++;
+  server->next_id++;
   news->slice_id = slice->slice_id;
-  vg_rules_take_place(admission->rules, entry);
-  admission->connections[news->pid]++;
+  vg_rules_take_place(server->rules, entry);
+  server->connections[news->pid]++;
   vg_tenant_pages_sent(&news->pages);
-  vg_answer_tell(admission, news);
+  vg_answer_tell(server, news);
   return 0;
 }
 
-static const struct vg_admission_entry *entry_of(const struct vg_admission *admission, uint32_t listener,
-                                                 const struct vg_peer *peer, uint64_t *ret_account) {
-  if (!admission->rules || peer->pid > VG_PID_MAX || admission->connections[peer->pid]) return NULL;
-  if (!vg_rules_account(admission->rules, peer, ret_account)) return NULL;
-  const struct vg_admission_entry *entry = vg_rules_find(admission->rules, listener, *ret_account);
-  return entry && vg_rules_have_place(admission->rules, entry) ? entry : NULL;
+static const struct vg_attach_server_entry *entry_of(const struct vg_attach_server *server, uint32_t listener,
+                                                     const struct vg_peer *peer, uint64_t *ret_account) {
+  if (!server->rules || peer->pid > VG_PID_MAX || server->connections[peer->pid]) return NULL;
+  if (!vg_rules_account(server->rules, peer, ret_account)) return NULL;
+  const struct vg_attach_server_entry *entry = vg_rules_find(server->rules, listener, *ret_account);
+  return entry && vg_rules_have_place(server->rules, entry) ? entry : NULL;
 }
 
-static int identify(struct vg_admission *admission, int socket_fd, bool with_cgroups, struct vg_peer *ret_peer) {
+static int identify(struct vg_attach_server *server, int socket_fd, bool with_cgroups, struct vg_peer *ret_peer) {
   int result = vg_peer_identify(socket_fd, with_cgroups, ret_peer);
-  if (out_of_descriptors(result) && vg_spare_pages_free(&admission->spare))
+  if (out_of_descriptors(result) && vg_spare_pages_free(&server->spare))
     result = vg_peer_identify(socket_fd, with_cgroups, ret_peer);
   return result;
 }
 
-bool vg_answer(struct vg_admission *admission, uint32_t listener, int socket_fd) {
+bool vg_answer(struct vg_attach_server *server, uint32_t listener, int socket_fd) {
   struct vg_attach_request request;
   struct vg_peer peer;
   ssize_t length = look_at_message(socket_fd, &request);
   if (length < 0 && errno == EAGAIN) return false;
-  if (length == 0 || (is_foreign(&request, length) && are_many_handed(admission))) {
+  if (length == 0 || (is_foreign(&request, length) && are_many_handed(server))) {
     vg_prim_close(socket_fd);
     return true;
   }
-  pthread_mutex_lock(&admission->mutex);
-  bool with_cgroups = admission->rules && admission->rules->container_count;
-  pthread_mutex_unlock(&admission->mutex);
-  bool known = is_first_attach(&request, length) && identify(admission, socket_fd, with_cgroups, &peer) == 0;
-  pthread_mutex_lock(&admission->mutex);
-  struct vg_admission_news news = {.kind = VG_ADMISSION_ATTACHED, .listener = listener, .socket_fd = socket_fd};
-  const struct vg_admission_entry *entry = known ? entry_of(admission, listener, &peer, &news.account) : NULL;
+  pthread_mutex_lock(&server->mutex);
+  bool with_cgroups = server->rules && server->rules->container_count;
+  pthread_mutex_unlock(&server->mutex);
+  bool known = is_first_attach(&request, length) && identify(server, socket_fd, with_cgroups, &peer) == 0;
+  pthread_mutex_lock(&server->mutex);
+  struct vg_attach_server_news news = {.kind = VG_ATTACH_SERVER_ATTACHED, .listener = listener, .socket_fd = socket_fd};
+  const struct vg_attach_server_entry *entry = known ? entry_of(server, listener, &peer, &news.account) : NULL;
   int result = -ENOENT;
   if (entry) {
     news.pid = peer.pid;
@@ -206,13 +206,13 @@ bool vg_answer(struct vg_admission *admission, uint32_t listener, int socket_fd)
     news.pidfd = peer.pidfd;
     news.library_copy = request.library_copy;
     memcpy(news.program, request.program, sizeof news.program);
-    result = admit(admission, entry, &news);
+    result = admit(server, entry, &news);
   }
   if (result && known) vg_prim_close(peer.pidfd);
   if (result == -EPIPE)
     vg_prim_close(socket_fd);
   else if (result)
-    vg_answer_hand_over(admission, listener, socket_fd);
-  pthread_mutex_unlock(&admission->mutex);
+    vg_answer_hand_over(server, listener, socket_fd);
+  pthread_mutex_unlock(&server->mutex);
   return true;
 }

@@ -1,5 +1,5 @@
 /*
- * test_admission_descriptors.c - the admission thread in a daemon that may have few descriptors: what is prepared or
+ * test_attach_server_descriptors.c - the attach thread in a daemon that may have few descriptors: what is prepared or
  * waits takes a small part of them, and is given up before a process is turned away.
  */
 #define _GNU_SOURCE
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
-#include "admission_node.h"
+#include "attach_server_node.h"
 
 #define FEW 256
 #define PART (FEW / 16)
@@ -31,7 +31,7 @@ static int open_descriptors(void) {
 }
 
 static uint32_t spare_sets(struct node *node) {
-  struct vg_spare_pages *spare = &node->admission->spare;
+  struct vg_spare_pages *spare = &node->server->spare;
   pthread_mutex_lock(&spare->mutex);
   uint32_t count = spare->count;
   pthread_mutex_unlock(&spare->mutex);
@@ -65,12 +65,12 @@ static void silent_connections_take_a_part_of_the_descriptors(void) {
   int peers[SILENT];
   for (int i = 0; i < SILENT; i++) peers[i] = call(&node);
   vg_prim_sleep_until_ns(vg_prim_now_ns() + 50 * VG_NS_PER_MS);
-  vg_admission_lock(node.admission);
-  CHECK(node.admission->silent_count <= PART); /* the oldest were handed over, long before their time is up */
-  vg_admission_unlock(node.admission);
+  vg_attach_server_lock(node.server);
+  CHECK(node.server->silent_count <= PART); /* the oldest were handed over, long before their time is up */
+  vg_attach_server_unlock(node.server);
   for (int i = 0; i < SILENT; i++) {
-    struct vg_admission_news news = next_news(&node);
-    CHECK(news.kind == VG_ADMISSION_HANDED);
+    struct vg_attach_server_news news = next_news(&node);
+    CHECK(news.kind == VG_ATTACH_SERVER_HANDED);
     drop(&node, &news);
   }
   for (int i = 0; i < SILENT; i++) close(peers[i]);
@@ -83,20 +83,20 @@ static void spare_pages_are_given_up_for_a_process(void) {
   open_node(&node);
   load(&node, geteuid(), MANY);
   await_spares(&node, PART / 3);
-  vg_admission_lock(node.admission); /* nothing is accepted before all descriptors are taken */
+  vg_attach_server_lock(node.server); /* nothing is accepted before all descriptors are taken */
   int peer = attach(&node), taken[FEW], count = 0, fds[3];
   while ((taken[count] = fcntl(peer, F_DUPFD_CLOEXEC, 0)) >= 0) count++;
-  vg_admission_unlock(node.admission);
+  vg_attach_server_unlock(node.server);
   struct vg_attach_reply reply;
-  struct vg_admission_news news = next_news(&node);
-  CHECK(news.kind == VG_ADMISSION_ATTACHED);
+  struct vg_attach_server_news news = next_news(&node);
+  CHECK(news.kind == VG_ATTACH_SERVER_ATTACHED);
   for (int i = 0; i < count; i++) close(taken[i]);
   receive(peer, &reply, fds);
   CHECK(reply.status == VG_ATTACH_OK);
   for (int i = 0; i < 3; i++) close(fds[i]);
   drop(&node, &news);
   close(peer);
-  expect(&node, attach(&node), VG_ADMISSION_ATTACHED);
+  expect(&node, attach(&node), VG_ATTACH_SERVER_ATTACHED);
   close_node(&node);
 }
 

@@ -1,6 +1,6 @@
 /* peer.c - see peer.h. */
 #define _GNU_SOURCE
-#include "admission/peer.h"
+#include "attach_server/peer.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /*
- * admission_node.h - for tests of the admission thread: a daemon of one slice, and peers over real sockets. All peers
+ * attach_server_node.h - for tests of the attach thread: a daemon of one slice, and peers over real sockets. All peers
  * are this process, so each is forgotten before the next one comes. Included by one test each.
  */
 #ifndef ADMISSION_NODE_H
@@ -10,7 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "admission/state.h"
+#include "attach_server/state.h"
 #include "check.h"
 
 #define SLICE 7
@@ -25,7 +25,7 @@ static const struct vg_arbiter_params params = {
 
 struct node {
   struct vg_arbiter *arbiter;
-  struct vg_admission *admission;
+  struct vg_attach_server *server;
   struct sockaddr_un address;
   int listen_fd;
   uint32_t listener;
@@ -38,37 +38,37 @@ static void open_node(struct node *node) {
   CHECK(node->arbiter && vg_arbiter_start(node->arbiter) == 0);
   struct vg_slice_params slice = {.min_milli = 500, .max_milli = 1000, .mem_max_bytes = 1 << 28};
   CHECK(vg_arbiter_slice_set(node->arbiter, SLICE, &slice) == 0);
-  node->admission = vg_admission_new(100);
-  CHECK(node->admission);
+  node->server = vg_attach_server_new(100);
+  CHECK(node->server);
   node->address.sun_family = AF_UNIX;
   snprintf(node->address.sun_path + 1, sizeof node->address.sun_path - 1, "vgpu-test-%d-%d", (int)getpid(), number++);
   node->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0);
   CHECK(bind(node->listen_fd, (struct sockaddr *)&node->address, sizeof node->address) == 0);
   CHECK(listen(node->listen_fd, 100) == 0);
-  CHECK(vg_admission_listen(node->admission, node->listen_fd, &node->listener) == 0);
+  CHECK(vg_attach_server_listen(node->server, node->listen_fd, &node->listener) == 0);
 }
 
 static void close_node(struct node *node) {
-  vg_admission_free(node->admission);
+  vg_attach_server_free(node->server);
   vg_arbiter_free(node->arbiter);
   vg_prim_close(node->listen_fd);
 }
 
 static void load(struct node *node, uint64_t account, int64_t places) {
-  struct vg_admission_table table = {places, places};
-  struct vg_admission_user user = {0, places, places};
-  struct vg_admission_slice slice = {.slice_id = SLICE, .arbiters = {node->arbiter}};
+  struct vg_attach_server_table table = {places, places};
+  struct vg_attach_server_user user = {0, places, places};
+  struct vg_attach_server_slice slice = {.slice_id = SLICE, .arbiters = {node->arbiter}};
   slice.reply = (struct vg_attach_reply){.magic = VG_ABI_MAGIC, .abi_version = VG_ABI_VERSION, .device_count = 1};
   slice.reply.bytes = sizeof slice.reply;
-  const struct vg_admission_slice *slices[] = {&slice};
-  struct vg_admission_entry entry = {.account = account, .listener = node->listener, .draw_count = 1};
+  const struct vg_attach_server_slice *slices[] = {&slice};
+  struct vg_attach_server_entry entry = {.account = account, .listener = node->listener, .draw_count = 1};
   entry.draws[0].cost = 1;
-  struct vg_admission_rules rules = {.table_count = 1, .user_count = 1, .entry_count = 1, .slice_count = 1};
+  struct vg_attach_server_rules rules = {.table_count = 1, .user_count = 1, .entry_count = 1, .slice_count = 1};
   rules.tables = &table;
   rules.users = &user;
   rules.entries = &entry;
   rules.slices = slices;
-  CHECK(vg_admission_load(node->admission, &rules) == 0);
+  CHECK(vg_attach_server_load(node->server, &rules) == 0);
 }
 
 /* ---- a peer ---- */
@@ -92,21 +92,21 @@ static int attach(const struct node *node) {
 }
 
 /* Waits for the next news. */
-static struct vg_admission_news next_news(const struct node *node) {
-  struct vg_admission_news news;
+static struct vg_attach_server_news next_news(const struct node *node) {
+  struct vg_attach_server_news news;
   uint64_t limit_ns = vg_prim_now_ns() + DEADLINE_NS;
-  while (!vg_admission_take(node->admission, &news)) {
+  while (!vg_attach_server_take(node->server, &news)) {
     CHECK(vg_prim_now_ns() < limit_ns);
-    struct pollfd entry = {.fd = vg_admission_news_fd(node->admission), .events = POLLIN};
+    struct pollfd entry = {.fd = vg_attach_server_news_fd(node->server), .events = POLLIN};
     poll(&entry, 1, 100);
   }
   return news;
 }
 
-static void drop(const struct node *node, struct vg_admission_news *news) {
-  if (news->kind == VG_ADMISSION_ATTACHED) {
+static void drop(const struct node *node, struct vg_attach_server_news *news) {
+  if (news->kind == VG_ATTACH_SERVER_ATTACHED) {
     CHECK(vg_arbiter_process_remove(node->arbiter, news->process_id) == 0);
-    vg_admission_forget(node->admission, news->pid);
+    vg_attach_server_forget(node->server, news->pid);
     vg_tenant_pages_free(&news->pages);
     vg_prim_close(news->pidfd);
   }
@@ -114,7 +114,7 @@ static void drop(const struct node *node, struct vg_admission_news *news) {
 }
 
 static inline void expect(const struct node *node, int peer_fd, uint32_t kind) {
-  struct vg_admission_news news = next_news(node);
+  struct vg_attach_server_news news = next_news(node);
   CHECK(news.kind == kind && news.listener == node->listener);
   drop(node, &news);
   close(peer_fd);

@@ -1,5 +1,5 @@
 /* spare_pages.c - see spare_pages.h. */
-#include "admission/spare_pages.h"
+#include "attach_server/spare_pages.h"
 
 #include <signal.h>
 #include <sys/resource.h>

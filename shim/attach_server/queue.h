@@ -1,11 +1,11 @@
 /*
- * queue.h - news for Python, oldest first. Not locked: all under admission.c's mutex.
+ * queue.h - news for Python, oldest first. Not locked: all under attach_server.c's mutex.
  */
-#ifndef VG_ADMISSION_QUEUE_H
-#define VG_ADMISSION_QUEUE_H
+#ifndef VG_ATTACH_SERVER_QUEUE_H
+#define VG_ATTACH_SERVER_QUEUE_H
 #include <stdbool.h>
 
-#include "admission/admission.h"
+#include "attach_server/attach_server.h"
 
 #define VG_QUEUE_MAX 4096
 /* Connections that wait for Python: it answers one in about a millisecond, and others' wait behind them. */
@@ -14,14 +14,14 @@
 
 struct vg_queue {
   uint32_t begin, count, handed;
-  struct vg_admission_news news[VG_QUEUE_MAX];
+  struct vg_attach_server_news news[VG_QUEUE_MAX];
 };
 
 /* Whether `more` can be put, whatever their kind. */
 bool vg_queue_has_space(const struct vg_queue *queue, uint32_t more);
-void vg_queue_put(struct vg_queue *queue, const struct vg_admission_news *news);
-bool vg_queue_take(struct vg_queue *queue, struct vg_admission_news *ret_news);
+void vg_queue_put(struct vg_queue *queue, const struct vg_attach_server_news *news);
+bool vg_queue_take(struct vg_queue *queue, struct vg_attach_server_news *ret_news);
 /* The i-th in the queue, for i below count. */
-const struct vg_admission_news *vg_queue_at(const struct vg_queue *queue, uint32_t i);
+const struct vg_attach_server_news *vg_queue_at(const struct vg_queue *queue, uint32_t i);
 
 #endif

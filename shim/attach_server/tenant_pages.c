@@ -1,4 +1,4 @@
-/* tenant_pages.c - the pages and doorbells of a process, see admission.h. */
+/* tenant_pages.c - the pages and doorbells of a process, see attach_server.h. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "admission/admission.h"
+#include "attach_server/attach_server.h"
 #include "base/prim.h"
 
 #ifndef F_ADD_SEALS

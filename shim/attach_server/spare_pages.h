@@ -2,18 +2,18 @@
  * spare_pages.h - pages of processes, prepared by a thread of their own, so that a process that attaches need not wait
  * until they are made. A few, for slices of one number of devices: that of the process that attached last.
  */
-#ifndef VG_ADMISSION_SPARE_PAGES_H
-#define VG_ADMISSION_SPARE_PAGES_H
+#ifndef VG_ATTACH_SERVER_SPARE_PAGES_H
+#define VG_ATTACH_SERVER_SPARE_PAGES_H
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "admission/admission.h"
+#include "attach_server/attach_server.h"
 
 #define VG_SPARE_PAGES_MAX 64
 
 struct vg_spare_pages {
-  pthread_mutex_t mutex; /* guards everything below; taken under admission.c's, never the other way round */
+  pthread_mutex_t mutex; /* guards everything below; taken under attach_server.c's, never the other way round */
   pthread_cond_t wanted;
   pthread_t thread;
   bool running, stop;

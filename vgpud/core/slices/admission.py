@@ -174,7 +174,7 @@ def smallest_limit_bytes(context_bytes: int, granule_bytes: int) -> int:
     return -(-context_bytes // granule_bytes) * granule_bytes + granule_bytes
 
 
-def _check_share(share: Share, part: Part | Share, device: Device) -> Denied | None:
+def _refuse_share(share: Share, part: Part | Share, device: Device) -> Denied | None:
     """Refuses what this device could never give, however empty."""
     if share.mem_max_bytes > device.memory_bytes or share.mem_min_bytes > device.memory_bytes:
         over = max(share.mem_max_bytes, share.mem_min_bytes)
@@ -226,7 +226,7 @@ def size_refusal(spec: Spec, state: State) -> Denied | None:
     if isinstance(candidates, Denied):
         return candidates
     for part in parts:
-        wrong = [_check_share(part.compute_share(device), part, device) for device in candidates]
+        wrong = [_refuse_share(part.compute_share(device), part, device) for device in candidates]
         if all(wrong):
             return wrong[0]
     return None
@@ -254,7 +254,7 @@ def check_shares(
         device = state.devices.get(share.device_uuid)
         if device is None:
             return Denied(Reason.NO_CAPACITY, f"device {share.device_uuid} is missing", subject=share.device_uuid)
-        wrong = _check_share(share, share, device) if claim else None  # others' numbers have been checked
+        wrong = _refuse_share(share, share, device) if claim else None  # others' numbers have been checked
         if wrong:
             return wrong
         had = old.share(share.device_uuid) if old else None
@@ -340,7 +340,7 @@ def _best_fit(part: Part, devices: list[Device], state: State, excluded_slice: s
     refusals: list[Denied] = []
     for device in devices:
         share = part.compute_share(device)
-        wrong = _check_share(share, part, device)
+        wrong = _refuse_share(share, part, device)
         if wrong:
             refusals.append(wrong)
             continue

@@ -1,0 +1,89 @@
+"""Which jobs may give up what they have for another job, in which order, and in which way they are stopped.
+
+decide.py takes them one by one until the other job fits, and gives back what it does not need; lifecycle.py stops them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from vgpud.core.jobs.model import NEVER_NS, How, Job
+from vgpud.core.queue.order import Entry
+from vgpud.core.queue.quota import Account
+from vgpud.core.queue.state import QueueState
+from vgpud.core.queue.waiting import JobQueue
+
+
+class VictimSearch:
+    """Of one decision. look_again_ns: when a job that could be preempted will have run for its minimum time."""
+
+    def __init__(self, world: QueueState, now_ns: int) -> None:
+        self.world = world
+        self.now_ns = now_ns
+        self.look_again_ns = NEVER_NS
+
+    def find_running_behind(self, line: JobQueue, entry: Entry) -> Iterator[Job]:
+        at = line.running.find_last(None)
+        while at is not None and at > entry:
+            victim = self.world.jobs[at[1]]
+            if self._may_stop(victim, line):
+                yield victim
+            at = line.running.find_last(at)
+
+    def find_suspended_behind(self, line: JobQueue, entry: Entry) -> Iterator[Job]:
+        parked = [j for j in self.world.suspended_holders if j in line.waiting and line.waiting.entry(j) > entry]
+        for job_id in sorted(parked, key=line.waiting.entry, reverse=True):
+            if self.world.cluster.offers(self.world.held[job_id]):
+                yield self.world.jobs[job_id]
+
+    def find_suspended_elsewhere(self, claimant: Account) -> Iterator[Job]:
+        """Suspended jobs of queues that have no part in this guarantee, the newest first."""
+        for job_id in sorted(self.world.suspended_holders, reverse=True):
+            line = self.world.line(self.world.jobs[job_id])
+            waits = claimant not in line.account.chain and job_id in line.waiting
+            if waits and self.world.cluster.offers(self.world.held[job_id]):
+                yield self.world.jobs[job_id]
+
+    def find_above_guarantee(self, lines: list[JobQueue], claimant: Account, *, keeps_guarantee: bool) -> Iterator[Job]:
+        """Jobs of these queues, of the one most above its guarantee first, as long as it is above.
+
+        `keeps_guarantee`: as long as that leaves it all of its guarantee. Other jobs run partly on the guarantee of
+        their queue and stop only if that is not enough: the claiming queue's guarantee is to be met in full, too.
+        """
+        cursors = {line.spec.name: line.running.find_last(None) for line in lines}
+        left = [line for line in lines if cursors[line.spec.name] is not None]
+        while left:
+            line = max(left, key=lambda o: (o.account.share(), -o.account.index))
+            at = cursors[line.spec.name]
+            excess_milli = line.account.excess_milli(claimant)
+            if at is None or excess_milli <= 0:
+                left.remove(line)
+                continue
+            cursors[line.spec.name] = line.running.find_last(at)
+            victim = self.world.jobs[at[1]]
+            if (not keeps_guarantee or excess_milli >= victim.width_milli) and self._may_stop(victim, line):
+                yield victim
+
+    def _may_stop(self, job: Job, line: JobQueue) -> bool:
+        if not job.spec.preemptible or job.resizing or not self.world.cluster.offers(job.placement):
+            return False
+        until_ns = job.started_ns + line.spec.min_run_ns
+        if until_ns > self.now_ns:
+            self.look_again_ns = min(self.look_again_ns, until_ns)
+            return False
+        return True
+
+
+def choose_how(world: QueueState, victim: Job) -> How:
+    """The way that is cheapest for its user and leaves enough capacity for the job that it stops for: the victim's own
+    placement is not held any more."""
+    if not world.has_slices(victim):  # a suspended job keeps its slices
+        return How.REQUEUE
+    keeps = (how for how in world.hows if how is not How.REQUEUE)
+    return next((how for how in keeps if world.cluster.fits(world.kept_placement(victim, how))), How.REQUEUE)
+
+
+def choose_eviction(world: QueueState, job: Job) -> How:
+    """How a suspended job gives up what it kept: its memory moves to the host, or it starts again."""
+    may_move = How.EVICT in world.hows and job.suspended_how is How.PAUSE and world.has_slices(job)
+    return How.EVICT if may_move and world.cluster.fits(world.kept_placement(job, How.EVICT)) else How.REQUEUE
