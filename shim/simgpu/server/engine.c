@@ -45,15 +45,6 @@ static uint64_t earliest_kernel(const struct device *device) {
   return earliest;
 }
 
-bool engine_serves_another(const struct context *context, uint64_t at_ns) {
-  const struct device *device = context->device;
-  if (device->running == context && at_ns <= device->slice_end_ns) return false;
-  if (device->sm_ns > at_ns) return true; /* decided, for another one */
-  for (const struct context *other = device->ready; other; other = other->next_ready)
-    if (other != context && pick_stream(other, at_ns)) return true;
-  return false;
-}
-
 static void run_portion(struct device *device, struct stream *stream) {
   uint64_t room_ns = device->slice_end_ns - device->sm_ns;
   uint64_t run_ns = stream->left_ns < room_ns ? stream->left_ns : room_ns;
