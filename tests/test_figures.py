@@ -36,7 +36,7 @@ def _memory(figures: Figures) -> list[str]:
 
 
 def _containers(figures: Figures) -> list[str]:
-    return [f"{figures['vgpu_added_median_ms']:.0f} ms over {figures['runc_median_ms']:.0f} ms"]
+    return [f"{figures['vgpu_added_median_ms']:.0f} ms more than {figures['runc_median_ms']:.0f} ms"]
 
 
 #: how a row begins -> the committed result, and what it says

@@ -22,7 +22,7 @@ def read_commands() -> tuple[str, str]:
     """Those that start all, without the installation, and the one that ends it."""
     text = (ROOT / "README.md").read_text()
     begin = text.index("vgpu sim start\n")
-    (end,) = re.findall(r"This ends all: `(.+?)`", text)
+    (end,) = re.findall(r"This ends the rest: `(.+?)`", text)
     return text[begin : text.index("```", begin)], end
 
 

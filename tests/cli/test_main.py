@@ -95,7 +95,8 @@ def test_an_old_name_is_the_new_command_with_a_line(group: LazyGroup, path: str,
         command = command.get_command(click.Context(command), word)
     assert group.get_command(click.Context(group), name) is command
     result = vgpu(*path.split()[1:], name, "--help")
-    assert result.code == 0 and " ".join(result.stderr.split()).startswith(f"vgpu: `{path} {name}` is `{new_path}` now")
+    line = f"vgpu: `{path} {name}` goes away with the next release: use `{new_path}`"
+    assert result.code == 0 and " ".join(result.stderr.split()).startswith(line)
     assert not re.search(rf"^  {name} ", vgpu(*path.split()[1:], "--help").stdout, re.MULTILINE)
 
 

@@ -432,7 +432,7 @@ def test_a_recorded_queue_is_decided_again(used_system: System) -> None:
 
     record.write_text(record.read_text().replace('"attempt": 1', '"attempt": 7', 1))
     done = used_system.run("whatif", "--replay", str(record))
-    assert done.exit_code == ExitCode.OTHER and "are decided otherwise" in done.output and "step " in done.output
+    assert done.exit_code == ExitCode.OTHER and "are decided differently" in done.output and "step " in done.output
 
 
 def test_recordings_that_cannot_be_replayed(used_system: System) -> None:

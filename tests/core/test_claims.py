@@ -106,7 +106,7 @@ def test_a_device_that_the_scheduler_gave_away_twice_is_refused_here() -> None:
         (prepare_event(share(800, 500)), "max 0.5 is below min 0.8"),
         (prepare_event(share(0, 0)), "on a device: raise it"),
         (prepare_event(replace(share(), mem_min_bytes=9 * GIB)), "mem-max 8GiB is below mem-min 9GiB"),
-        (prepare_event(share(0, 1000), service_class=LATENCY), "class latency without a guarantee"),
+        (prepare_event(share(0, 1000), service_class=LATENCY), "class latency needs a guarantee"),
         (prepare_event(service_class="gold"), "no class 'gold'"),
         (prepare_event(uid="../../etc"), "not the uid of a ResourceClaim"),
         (prepare_event(pods=tuple(f"p{n}" for n in range(257))), "is for 257 pods"),

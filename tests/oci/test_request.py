@@ -160,7 +160,7 @@ def test_other_peoples_annotations_and_variables() -> None:
         (["VGPU=0.5", "VGPU_CLASS=fast"], ["VGPU_CLASS=fast is not a class", "batch or latency"]),
         (["VGPU=0.5", "VGPU_CLASS=latency"], ["more than", "(batch)", "--annotation dev.vgpu/class=latency"]),
         (["VGPU=0.5", "VGPU_SPREAD=0"], ["VGPU_SPREAD=0", "1 to 16"]),
-        (["VGPU=0.5", "VGPU_SLICE=train"], ["VGPU=0.5", "VGPU_SLICE=train", "with VGPU=,"]),
+        (["VGPU=0.5", "VGPU_SLICE=train"], ["VGPU=0.5", "VGPU_SLICE=train", "with VGPU= (empty),"]),
         (["VGPU_MEM=1g", "VGPU_SLICE=train"], ["VGPU_MEM=1g", "VGPU_SLICE=train"]),
         (["VGPU_MEM=8g"], ["VGPU_MEM=8g", "VGPU=0.5"]),
         (["VGPU_GPUS=1"], ["VGPU_GPUS=1", "VGPU_"]),

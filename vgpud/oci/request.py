@@ -162,9 +162,9 @@ def _joining(values: Mapping[str, _Value]) -> Request:
     joined = values["VGPU_SLICE"]
     for variable, value in values.items():
         if variable != "VGPU_SLICE":
-            empty = f"{variable}=" if value.by_environment else f"no {value.source}"
+            empty = f"{variable}= (empty)" if value.by_environment else f"no {value.source}"
             text = f"{value.description} and {joined.description} together: the slice has its numbers already"
-            raise RequestError(f"{text}; join it with {empty}, or have a slice of your own without {joined.source}")
+            raise RequestError(f"{text}; join it with {empty}, or make one of your own without {joined.source}")
     return Request(None, join=joined.text)
 
 

@@ -54,7 +54,7 @@ class Counted:
     def shortage(self, placement: Placement) -> str:
         if self.fits(placement):
             return ""
-        return f"{_gpus(self._free)} GPUs are free of the {_gpus(_milli(placement))} that it needs"
+        return f"{_gpus(self._free)} GPUs are free of {_gpus(_milli(placement))} needed"
 
     def take(self, placement: Placement) -> None:
         self._free -= _milli(placement)

@@ -67,7 +67,7 @@ def test_what_all_use_where_devices_are_shared_by_that() -> None:
     first, second = replace(small, utilisation_milli=350), replace(small, utilisation_milli=410)
     assert place_and_explain(cluster, first) == "on device 0 of n1, which was empty: empty devices come first"
     assert place_and_explain(cluster, second) == (
-        "on device 0 of n1, where all use 76 % of at most 120 % by 2 jobs; its own part of that is 41 %"
+        "on device 0 of n1, where all use 76 % (at most 120 % by 2 jobs); its own part of that is 41 %"
     )
 
 

@@ -155,7 +155,7 @@ def test_a_pause_when_memory_is_left_and_a_checkpoint_when_it_is_not() -> None:
     assert at.running == {high}
     assert at.job(low).preemptions == 1 and at.job(low).suspended_how is How.EVICT
     assert at.reason(mid) == (
-        "it can resume only where it was, but device 0 of n has 0 GPU free of the 1 that it needs; job 3 is there"
+        "it can resume only where it was, but device 0 of n has 0 GPU free of 1 needed; job 3 is there"
     )
     at.end(high)
     assert at.running == {mid}, "where its memory is"

@@ -43,7 +43,7 @@ def _file(name: str, text: str) -> Callable[[F], F]:
     return click.option(name, type=click.Path(path_type=Path), metavar="FILE", help=text)
 
 
-@cluster.command("run", short_help="Decide when and where jobs that Slurm holds start.")
+@cluster.command("run", short_help="Decide when and where held Slurm jobs start.")
 @click.option("--partition", required=True, metavar="NAME", help="The partition whose jobs vgpu_cluster.lua holds.")
 @_file("--queues", "Queues as `vgpu queue ls -o json` shows them; reread when it changes (default: one queue, fifo).")
 @state_dir_option()
@@ -72,7 +72,7 @@ def run(
     rates: tuple[str, ...],
     record: Path | None,
 ) -> None:
-    """Decide when and where the jobs that Slurm holds in a partition start; runs until SIGTERM. One controller for a
+    """Decide when and where to start jobs that Slurm holds in a partition; runs until SIGTERM. One controller for a
     partition.
 
     \b

@@ -156,7 +156,7 @@ class LazyGroup(_WithGlobals, click.Group):
         name = args[0]
         if name in self.old_names and not ctx.resilient_parsing:
             old_path, new_path = f"{ctx.command_path} {name}", self.old_names[name][1]
-            click.echo(f"vgpu: `{old_path}` is `{new_path}` now, and goes with the next release", err=True)
+            click.echo(f"vgpu: `{old_path}` goes away with the next release: use `{new_path}`", err=True)
         if ctx.resilient_parsing or name.startswith("-") or self.get_command(ctx, name):
             return super().resolve_command(ctx, args)
         suggestions = [f"`{ctx.command_path} {path}`" for path in self._resembling(ctx, name)]

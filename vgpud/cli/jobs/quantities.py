@@ -51,7 +51,7 @@ class JobIds(AnyParam):
                 self.fail(f"{word.strip()!r} is not a job: write its number, as `vgpu job ls` shows it", param, ctx)
             first, last = int(match[1]), int(match[2] or match[1])
             if not 0 <= last - first < ARRAY_JOBS_MAX:
-                text = f"{word.strip()!r} is no array's jobs: write the lower number first, {ARRAY_JOBS_MAX} at most"
+                text = f"{word.strip()!r} is not a range: write the lower number first, at most {ARRAY_JOBS_MAX} jobs"
                 self.fail(text, param, ctx)
             found.update(dict.fromkeys(range(first, last + 1)))
         return tuple(found)

@@ -47,7 +47,7 @@ def show(settings: Settings, path: Path) -> None:
     for line in different[:NAMED_MAX]:
         say(line)
     if different:
-        text = f"{len(different)} of {len(recording.steps)} steps of {path.name} are decided otherwise"
+        text = f"{len(different)} of {len(recording.steps)} steps of {path.name} are decided differently"
         raise CliError(f"{text}: was it recorded by this version of vgpu?")
     say("the replay gave the same commands in the same order")
 

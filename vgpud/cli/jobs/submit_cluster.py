@@ -26,7 +26,7 @@ INSTEAD = {
     "predict_run": "`vgpu predict run -- COMMAND` says what it takes: write that as --gpus and --mem",
     **dict.fromkeys(("notify_webhook", "notify_command"), _NOTIFY),
     "min_milli": "Slurm counts what is guaranteed: write it as --gpus, and --max for what the job may borrow",
-    "mem_min": "Slurm guarantees memory in proportion to --gpus: write more of these, and --mem for the limit",
+    "mem_min": "Slurm guarantees memory in proportion to --gpus: raise it, and write --mem for the limit",
     "mem_max": "write --mem, which is the limit there",
     "weight": "each node divides idle time by what is guaranteed: leave it out",
     "spread": "write --gang N for a part of a device on each of N nodes",

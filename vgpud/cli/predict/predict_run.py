@@ -1,4 +1,4 @@
-"""`vgpu predict run`: runs a program on a private simulated device and says what it will take of a real one."""
+"""`vgpu predict run`: runs a program on a private simulated device and predicts its use of a real one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _CONVOLUTION = "simcuda_convolution"
 @click.command(
     "run",
     cls=RunningCommand,
-    short_help="Run a program without a GPU and say what it will take of one.",
+    short_help="Run a program without a GPU and predict its use of one.",
     context_settings={"allow_interspersed_args": False},
 )
 @click.option("--gpu", default="h200", metavar="NAME", help="Device: h200, h100, a100, a100-40g, l40s, rtx-4090, t4.")
@@ -202,9 +202,9 @@ def _show(
     if result.has_convolutions:
         say("it convolves: the memory is at least this, since cuDNN's workspaces are not known")
     elif len(results) > 1:
-        say("beside that, and buffers of NCCL, which are not known, the memory is exact")
+        say("the rest of the memory is exact, except for NCCL's buffers, which are not known")
     else:
-        say("beside that the memory is exact")
+        say("the rest of the memory is exact")
     if exit_code:
         say(f"COMMAND ended with {exit_code}: the figures are of what it did until then")
     else:

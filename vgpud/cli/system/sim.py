@@ -216,7 +216,7 @@ def _show(settings: Settings, folder: Path) -> None:
     context_settings={"allow_interspersed_args": False},
 )
 @dir_option
-@click.option("--gpus", type=Gpus(), metavar="F", help="Start a device and a vgpud for COMMAND alone: SM time there.")
+@click.option("--gpus", type=Gpus(), metavar="F", help="SM time on a device and a vgpud started for COMMAND alone.")
 @click.option(
     "--mem", type=Bytes(), metavar="SIZE", help="Memory of that slice (default: the same part as of SM time)."
 )

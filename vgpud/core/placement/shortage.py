@@ -163,10 +163,10 @@ def _missing(shape: Shape, nodes: Sequence[Node]) -> str:
     on = " where the GPUs are free" if shape.parts else ""
     if all(node.free_cpu_milli < ask.cpu_milli for node in nodes):
         most = max(node.free_cpu_milli for node in nodes)
-        return f"no node{on} has {format_gpus(ask.cpu_milli)} CPUs free: most is {format_gpus(max(most, 0))}"
+        return f"no node{on} has {format_gpus(ask.cpu_milli)} CPUs free: at most {format_gpus(max(most, 0))}"
     if all(node.free_ram_bytes < ask.ram_bytes for node in nodes):
         most = max(node.free_ram_bytes for node in nodes)
-        return f"no node{on} has {format_bytes(ask.ram_bytes)} of RAM free: most is {format_bytes(max(most, 0))}"
+        return f"no node{on} has {format_bytes(ask.ram_bytes)} of RAM free: at most {format_bytes(max(most, 0))}"
     return f"no node has {describe(ask)} free together"
 
 
@@ -233,14 +233,14 @@ def where(placement: Placement, nodes: Mapping[str, Node]) -> str:
                 return f"{name} is not offered"
             if node.free_milli[i] < share.min_milli:
                 free = format_gpus(max(0, node.free_milli[i]))
-                return f"{name} has {free} GPU free of the {format_gpus(share.min_milli)} that it needs"
+                return f"{name} has {free} GPU free of {format_gpus(share.min_milli)} needed"
             if node.free_bytes[i] < share.mem_min_bytes and node.told_bytes is None:
                 free = format_bytes(max(0, node.free_bytes[i]))
-                return f"{name} has {free} of memory free of the {format_bytes(share.mem_min_bytes)} that it needs"
+                return f"{name} has {free} of memory free of {format_bytes(share.mem_min_bytes)} needed"
         if node.free_cpu_milli < place.cpu_milli:
             free = format_gpus(max(0, node.free_cpu_milli))
-            return f"{node.name} has {free} CPUs free of the {format_gpus(place.cpu_milli)} that it needs"
+            return f"{node.name} has {free} CPUs free of {format_gpus(place.cpu_milli)} needed"
         if node.free_ram_bytes < place.ram_bytes:
             free = format_bytes(max(0, node.free_ram_bytes))
-            return f"{node.name} has {free} of RAM free of the {format_bytes(place.ram_bytes)} that it needs"
+            return f"{node.name} has {free} of RAM free of {format_bytes(place.ram_bytes)} needed"
     return "not all of its members fit together"

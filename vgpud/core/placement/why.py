@@ -14,7 +14,7 @@ from vgpud.core.units import MILLI_PER_DEVICE, format_gpus
 _LOOKS_FOR = {
     "best-fit": "the one that is left with the least",
     "worst-fit": "the one that is left with the most",
-    "fgd": "the one where least of what is left is of no use to jobs like those of the queue",
+    "fgd": "the one that is left with the least that jobs like those of the queue cannot use",
     "tiresias": "the one that is left with the least",
     "throughput": "the one whose GPU model suits it best",
 }
@@ -64,7 +64,7 @@ def _describe_sharing(node: Node, at: int, own_milli: int, sharing: Sharing) -> 
     sum_milli = sum(milli for milli, _ in there)
     own = _percent(own_milli) if own_milli > 0 else "not known and counts as all that it may use"
     most = f"at most {_percent(sharing.most_milli)} by {sharing.jobs_per_device} jobs"
-    return f", where all use {_percent(sum_milli)} of {most}; its own part of that is {own}"
+    return f", where all use {_percent(sum_milli)} ({most}); its own part of that is {own}"
 
 
 def _several(job: Job, placement: Placement, nodes: Mapping[str, Node], rule: Rule) -> str:

@@ -112,7 +112,7 @@ def _check_after(world: QueueState, spec: JobSpec, count: int) -> Denied | None:
             f"{count} job(s) that each wait for {len(spec.after)} others, beside {unmet} such waits of uid {spec.uid}"
         )
         return _invalid(
-            f"{text}: at most {UNMET_MAX} are allowed; have one job wait for all, and the others for that", "after"
+            f"{text}: at most {UNMET_MAX} are allowed; have one job wait for all, and the others for it", "after"
         )
     for job_id in spec.after:
         other = world.jobs.get(job_id)

@@ -199,8 +199,8 @@ def _capacity_reason(world: QueueState, job: Job, now_ns: int) -> str:
         others = sum(one.spec.guarantee_milli for one in beside if one.parent is None or one.parent in chain)
         return (
             f"it cannot be preempted, and others are guaranteed {format_gpus(others)} of"
-            f" {format_gpus(world.cluster.total_milli())} GPUs: it must wait until all that cannot be preempted"
-            " fit beside"
+            f" {format_gpus(world.cluster.total_milli())} GPUs: it waits until all jobs that cannot be"
+            " preempted fit beside these"
         )
     if not world.has_slices(job):
         most = f"{world.members} of {world.members_max} job slices are in use"

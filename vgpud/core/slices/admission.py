@@ -108,7 +108,7 @@ def parts_of(spec: Spec, policy: SiteLimits) -> list[Part] | Denied:
     floors = split(lowest, pieces, caps)
     if spec.service_class == LATENCY and min(floors) == 0:
         return _invalid(
-            f"class latency with min {format_gpus(lowest)}: it is the guarantee that is served at once,"
+            f"class latency with min {format_gpus(lowest)}: only guarantees are served at once,"
             f" set a minimum above 0{_on_each(pieces)} or class batch",
             "service_class",
         )

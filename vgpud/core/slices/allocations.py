@@ -59,7 +59,7 @@ def join(state: State, slice_: Slice, claim: Allocation, pod: str) -> tuple[Slic
     others = _with_ids(state, claim)
     owner = next((one for its in (claim, *(its for _, its in others)) for one in its.pods if one != pod), None)
     if owner:
-        text = f"{claim.what}: pod {owner} has devices of this allocation, not pod {pod}: delete this pod"
+        text = f"{claim.what}: pod {owner} has devices of this allocation, not pod {pod}: delete {pod}"
         return Denied(Reason.DENIED, text)
     if claim.pods and not claim.is_lent:
         return slice_, []

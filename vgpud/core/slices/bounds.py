@@ -233,5 +233,5 @@ def step_refusal(state: State, uid: int) -> Denied | None:
     held = Counter(state.slices[known.slice_name].owner_uid for known in state.containers.values())
     if which(capacity, max(1, capacity // 2), held, uid) not in (OWN, RESERVED):
         return None
-    text = f"uid {uid} has {held[uid]} steps and containers with slices here, of {capacity} that the node has for all:"
+    text = f"uid {uid} has {held[uid]} steps and containers with slices here, of {capacity} for all users:"
     return _full(f"{text} end some, or start fewer steps at once")

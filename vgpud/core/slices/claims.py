@@ -147,7 +147,7 @@ def _refuse_contradiction(shares: tuple[Share, ...], total_max_milli: int, servi
             text = f"mem-max {format_bytes(share.mem_max_bytes)} is below mem-min {format_bytes(share.mem_min_bytes)}"
             return Denied(Reason.INVALID, f"{text} on a device: raise it", field="mem_max_bytes")
         if service_class == LATENCY and not share.min_milli:
-            text = "class latency without a guarantee on each device: it is what is served at once, set sm above 0"
+            text = "class latency needs a guarantee on each device: only guarantees are served at once, set sm above 0"
             return Denied(Reason.INVALID, text, field="service_class")
     return None
 
