@@ -8,7 +8,7 @@ device sets the pace and not the cost of a launch. So these are launch-bound pro
 between: they measure when their work runs, and are counted also where they are alone (shim/gate/solo.c).
 
 Each figure is the highest of the threads' own medians over pairs of runs. A run has recordings in their proportion: one
-launch in 4096 is timed, one in 64 to 256 has a marker behind it. Without cost of their own, runs are far shorter than a
+launch in 4096 is timed, one in 64 to 512 has a marker behind it. Without cost of their own, runs are far shorter than a
 time slice of the operating system, so the median pair was not interrupted, even where sixteen threads share fewer
 processors. With events that cost, runs are longer, and what counts is the thread's processor time: all that a launch
 costs but sleep, which the raw data have (elapsed_difference_ns).

@@ -9,7 +9,7 @@
 
 #define MARK_AFTER_NS 32000ull
 #define MARK_MOST_LAUNCHES 128
-#define MARK_MOST_TIMED_LAUNCHES 256 /* events with a time cost more to record */
+#define MARK_MOST_TIMED_LAUNCHES 512 /* events with a time cost more to record */
 #define MARK_MOST_NS 2500000ull
 #define COAST_BOUND_NS 2000000ull
 
@@ -81,7 +81,7 @@ uint64_t vg_gate_bound(const struct vg_device *device) {
  * have launched since their markers must not fill the bound together, since nothing shows its end: the second thread
  * has half of that, the third one a third, which sums up to less than the bound for a thousand. None has to record an
  * event more often than at every 128 launches like this one, or 32 us of work, beside which that costs little. In a
- * process that measures (work_runs.c) it is 256. */
+ * process that measures (work_runs.c) it is 512. */
 static uint64_t mark_after(const struct vg_work *work, const struct vg_stream *stream, uint64_t bound_ns,
                            uint64_t cost_ns) {
   if (stream->programmatic) return bound_ns;
