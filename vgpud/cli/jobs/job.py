@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from vgpud.cli.common import cluster_option, filters
 from vgpud.cli.common.completions import complete_job, complete_queue
 from vgpud.cli.common.options import LazyGroup, Settings, pass_settings
 from vgpud.cli.common.quantities import Number
+from vgpud.cli.jobs.choice import Filters, choose, filter_options
 from vgpud.cli.jobs.detach_keys import check_terminal, detach_keys_option
 from vgpud.cli.jobs.quantities import ArrayOrJob, JobId
 from vgpud.cli.slices.run import RunningCommand
@@ -48,17 +50,20 @@ def job() -> None:
 _FIRSTS = "vgpud.firsts"
 
 
-def job_ids_argument(command: Callable[..., Any]) -> Callable[..., Any]:
+def job_ids_argument(command: Callable[..., Any], required: bool = True) -> Callable[..., Any]:
     argument = click.argument(
         "job_ids",
         nargs=-1,
-        required=True,
+        required=required,
         type=ArrayOrJob(),
-        metavar="JOB...",
+        metavar="JOB..." if required else "[JOB]...",
         shell_complete=complete_job,
         callback=_all_jobs,
     )
     return argument(command)
+
+
+_named_or_chosen = partial(job_ids_argument, required=False)
 
 
 def _all_jobs(ctx: click.Context, _param: click.Parameter, words: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
@@ -157,8 +162,15 @@ def show(settings: Settings, job_id: int) -> None:
         dump(settings, {"job": {**row, "environment": dict(sorted(found.spec.environment.items()))}})
 
 
-def each_job(settings: Settings, job_ids: Sequence[int], act: Callable[[Client, int], object], done: str) -> None:
-    """Acts on each job; a refusal is printed and does not stop the rest; the first one is the exit code."""
+def each_job(
+    settings: Settings,
+    job_ids: Sequence[int],
+    act: Callable[[Client, int], object],
+    done: str,
+    harmless: Collection[ExitCode] = (),
+) -> None:
+    """Acts on each job; a refusal is printed and does not stop the rest; the first one is the exit code, unless it is
+    a `harmless` one."""
     from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import say
 
@@ -170,10 +182,12 @@ def each_job(settings: Settings, job_ids: Sequence[int], act: Callable[[Client, 
                 if len(job_ids) <= _MANY:
                     say(f"job {job_id} {done}")
             except CliError as error:
-                if len(job_ids) == 1 or error.exit_code == ExitCode.UNREACHABLE:
+                is_harmless = error.exit_code in harmless
+                if error.exit_code == ExitCode.UNREACHABLE or (len(job_ids) == 1 and not is_harmless):
                     raise
                 say(error.message)
-                refusal = refusal or error
+                if not is_harmless:
+                    refusal = refusal or error
     if refusal:
         raise CliError("some jobs were refused: see above", ExitCode(refusal.exit_code))
 
@@ -189,37 +203,68 @@ def _track_jobs(settings: Settings, job_ids: Sequence[int]) -> Iterator[int]:
     yield from track(job_ids, "jobs", console=console(settings, stderr=True), transient=True)
 
 
+#: of jobs that were chosen by filters: a job may have started or ended since
+_LATE = (ExitCode.CONFLICT, ExitCode.NOT_FOUND)
+
+
 @job.command("cancel", short_help="End running jobs, remove waiting ones.")
-@job_ids_argument
+@_named_or_chosen
 @click.option("--array", is_flag=True, help="Cancel whole arrays: name the first job of each.")
+@filter_options(with_state=True)
 @click.pass_context
 @pass_settings
-def cancel(settings: Settings, ctx: click.Context, /, job_ids: tuple[int, ...], array: bool) -> None:
-    """End running jobs with all their processes, and remove waiting ones from the queue."""
+def cancel(settings: Settings, ctx: click.Context, /, job_ids: tuple[int, ...], array: bool, **chosen: Any) -> None:
+    """End running jobs with all their processes, and remove waiting ones from the queue.
+
+    Name jobs by number, or choose those that match all of the filters. On a terminal the jobs that were chosen are
+    shown, and it asks before it cancels them.
+
+    \b
+    vgpu job cancel 12 20-29
+    vgpu job cancel --mine --state pending       all of yours that wait
+    vgpu job cancel --name sweep --queue team    those of this name in this queue
+    """
     from vgpud.client import calls
 
+    wanted = Filters(**chosen)
+    if array and not job_ids:
+        raise click.UsageError("--array cancels whole arrays by the number of their first job: name that")
     job_ids = ctx.meta[_FIRSTS] if array else job_ids
-    each_job(settings, job_ids, lambda client, job_id: client.send(calls.cancel(job_id, array)), "cancelled")
+    found = choose(settings, job_ids, wanted, "cancel")
+    late = () if job_ids else _LATE
+    each_job(settings, found, lambda client, job_id: client.send(calls.cancel(job_id, array)), "cancelled", late)
 
 
 @job.command("hold", short_help="Keep waiting jobs from starting.")
-@job_ids_argument
+@_named_or_chosen
+@filter_options()
 @pass_settings
-def hold(settings: Settings, job_ids: tuple[int, ...]) -> None:
-    """Keep waiting jobs from starting until they are released."""
+def hold(settings: Settings, job_ids: tuple[int, ...], **chosen: Any) -> None:
+    """Keep waiting jobs from starting until they are released.
+
+    Name jobs by number, or choose the waiting ones that match all of the filters: vgpu job hold --mine
+    """
     from vgpud.client import calls
 
-    each_job(settings, job_ids, lambda client, job_id: client.send(calls.hold(job_id)), "held")
+    found = choose(settings, job_ids, Filters(**chosen), "hold", ["pending"])
+    late = () if job_ids else _LATE
+    each_job(settings, found, lambda client, job_id: client.send(calls.hold(job_id)), "held", late)
 
 
 @job.command("release", short_help="Let held jobs start.")
-@job_ids_argument
+@_named_or_chosen
+@filter_options()
 @pass_settings
-def release(settings: Settings, job_ids: tuple[int, ...]) -> None:
-    """Let held jobs start as soon as enough capacity is free."""
+def release(settings: Settings, job_ids: tuple[int, ...], **chosen: Any) -> None:
+    """Let held jobs start as soon as enough capacity is free.
+
+    Name jobs by number, or choose the held ones that match all of the filters: vgpu job release --mine
+    """
     from vgpud.client import calls
 
-    each_job(settings, job_ids, lambda client, job_id: client.send(calls.release(job_id)), "released")
+    found = choose(settings, job_ids, Filters(**chosen), "release", ["held"])
+    late = () if job_ids else _LATE
+    each_job(settings, found, lambda client, job_id: client.send(calls.release(job_id)), "released", late)
 
 
 @job.command("requeue", short_help="Restart running jobs from the beginning.")
