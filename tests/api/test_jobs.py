@@ -49,7 +49,7 @@ def test_a_job_as_the_core_knows_it(world: World) -> None:
     (made,) = world.backend.submissions
     core = made.spec
     assert (made.count, made.held, made.request_id, core.index) == (3, True, "r", 3)
-    assert (core.uid, core.queue, core.name, core.members, core.priority) == (1000, "default", "train.py", 4, -5)
+    assert (core.uid, core.queue, core.name, core.members, core.priority) == (1000, "default", "train", 4, -5)
     assert (core.time_limit_ns, core.duration_ns, core.retries) == (9000 * SECOND_NS + 1, 60 * SECOND_NS, 2)
     assert (core.skew_ppm, core.preemptible, core.ask.cpu_milli) == (250_000, False, 2500)
     launch = core.run

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-import os
 import resource
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -24,6 +23,7 @@ from vgpud.core.jobs import similarity
 from vgpud.core.jobs.facts import Fact, Facts, Launch, Submission, UsageRow
 from vgpud.core.jobs.image_name import image_error
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Ask, Elastic, Job, JobSpec
+from vgpud.core.jobs.program_name import program_name
 from vgpud.core.model import Denied, Reason, SiteLimits
 from vgpud.core.queue.check import AFTER_MAX, ARRAY_JOBS_MAX, MEMBERS_MAX, PRIORITY_MAX, RETRIES_MAX
 from vgpud.core.slices.admission import parts_of
@@ -154,8 +154,8 @@ def _ask(job_spec: pb.JobSpec, elastic: Elastic | None) -> Ask:
 
 
 def _default_name(launch: Launch) -> str:
-    """The program's or the image's, as far as it can be printed."""
-    word = os.path.basename(launch.command[0]) if launch.command else launch.image.rpartition("/")[2]
+    """The script's, the program's or the image's, as far as it can be printed."""
+    word = program_name(launch.command) if launch.command else launch.image.rpartition("/")[2]
     return "".join(c if c.isprintable() else "?" for c in word)[: NAME_BYTES_MAX // 4] or "job"
 
 

@@ -457,7 +457,7 @@ class JobSpec:
     slice: SliceSpec | None = None
     #: size of the gang: all members start together or none does; 0 = 1
     members: int = 0
-    #: empty = the program's name
+    #: empty = the script's, module's or program's name: train of `python train.py`
     name: str = ""
     #: empty = the caller's default queue
     queue: str = ""

@@ -98,7 +98,7 @@ _SECTIONS = {
 )
 @click.option("--cpus", type=Cpus(), metavar="N", help="Limit of processors of each member (default: none).")
 @click.option("--ram", type=Bytes(), metavar="SIZE", help="Limit of host memory (default: none).")
-@click.option("--name", metavar="NAME", help="Name of the job (default: the program's).")
+@click.option("--name", metavar="NAME", help="Name of the job (default: the script's, module's or program's).")
 @click.option("--queue", metavar="NAME", shell_complete=complete_queue, help="Queue (default: yours).")
 @click.option(
     "--priority",
