@@ -18,7 +18,7 @@ from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
 from vgpud.cli.common.quantities import Bytes, Number, Whole
 from vgpud.cli.common.slice_options import build_spec, spec_options
 from vgpud.cli.common.times import Begin, Span
-from vgpud.cli.jobs import elastic_options, job_file, submit_cluster
+from vgpud.cli.jobs import directives, elastic_options, job_file, submit_cluster
 from vgpud.cli.jobs.detach_keys import check_pty, detach_keys_option
 from vgpud.cli.jobs.notify_options import fill_notification, notify_options
 from vgpud.cli.jobs.predicted_options import fill, predict_options
@@ -40,7 +40,13 @@ _PLAIN = ("name", "queue", "priority", "retries", "after_any", "hold", "image", 
 
 
 class SubmitCommand(VgpuCommand):
-    """With --wait or --pty it exits with the job's code, so failures of vgpu itself are 125, as for `vgpu run`."""
+    """With --wait or --pty it exits with the job's code, so failures of vgpu itself are 125, as for `vgpu run`.
+
+    A job script's `#VGPU` lines are read before the options, whose defaults they are.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, args if ctx.resilient_parsing else directives.read(ctx, args))
 
     def invoke(self, ctx: click.Context) -> Any:
         with failures_are_125() if ctx.params.get("wait") or ctx.params.get("pty") else nullcontext():
@@ -186,6 +192,7 @@ def submit(
     vgpu submit --gpus 1 --after 12 -- ./evaluate        when job 12 has completed
     vgpu submit --gpus 1 --image my/image -- ./train     in a container
     vgpu submit -f job.toml --gpus 2                     as in the file, but on two devices
+    vgpu submit train.sh                                 reads its lines of the form #VGPU --gpus 0.5 --mem 8G
     vgpu submit --wait --gpus 1 -- ./train               wait, and exit with the job's code
     vgpu submit --pty --gpus 0.5 -- bash                 a shell at this terminal; Ctrl-\\ d leaves it running
     vgpu submit --cluster --gpus 8 --gang 4 -- ./train   to Slurm: 8 GPUs on each of 4 nodes, all or none
