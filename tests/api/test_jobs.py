@@ -182,6 +182,33 @@ def test_after_a_job_that_will_never_complete(world: World) -> None:
     assert world.backend.submissions[-1].spec.after_any
 
 
+def test_dependencies_by_what_the_other_jobs_must_do(world: World) -> None:
+    for _ in range(3):
+        world.submit()
+    world.submit(after=[2], after_fail=[1], after_end=[3])
+    made = world.backend.submissions[-1].spec
+    assert (made.after, made.after_fail, made.after_end) == ((1, 2, 3), (1,), (3,))
+    shown = world.call(world.jobs.GetJob, pb.GetJobRequest(job_id=4)).job.spec
+    assert (list(shown.after), list(shown.after_fail), list(shown.after_end)) == ([2], [1], [3])
+    world.backend.change(1, state=JobState.COMPLETED)
+    code, message = world.refusal(world.jobs.SubmitJob, pb.SubmitJobRequest(spec=spec(after_fail=[1])))
+    assert code == "FAILED_PRECONDITION" and "has completed: it will not fail" in message
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"after": [1], "after_fail": [1]}, "job 1 is to be waited for in several ways: name it once"),
+        ({"after_fail": [0]}, "after_fail 0 is not a job"),
+        ({"after_end": range(1, 6001), "after_fail": range(6001, 12001)}, "after names 12000 jobs: at most 10000"),
+    ],
+)
+def test_dependencies_that_are_refused(world: World, fields: dict[str, Any], message: str) -> None:
+    world.submit()
+    code, said = world.refusal(world.jobs.SubmitJob, pb.SubmitJobRequest(spec=spec(**fields)))
+    assert code == "INVALID_ARGUMENT" and message in said
+
+
 def test_a_job_is_shown_as_it_was_asked(world: World) -> None:
     share = pb.SliceSpec(gpus_milli=500, max_milli=800, service_class=pb.SERVICE_CLASS_BATCH)
     limit = Duration(seconds=60)

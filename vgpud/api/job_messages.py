@@ -11,6 +11,7 @@ import math
 import resource
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -107,8 +108,7 @@ def submission_from(request: pb.SubmitJobRequest, launch: Launch, queue: str, *,
         begin_ns=_begin(asked),
         duration_ns=_parse_duration_ns(asked),
         retries=_number(asked.retries, 0, RETRIES_MAX, "retries"),
-        after=_parse_dependencies(asked),
-        after_any=asked.after_any,
+        **_parse_dependencies(asked),
         index=indices[0] if indices else 0,
         array_limit=_array_limit(asked),
         skew_ppm=_skew(asked.skew),
@@ -192,13 +192,30 @@ def _begin(job_spec: pb.JobSpec) -> int:
     return begin.seconds * SECOND_NS + begin.nanos
 
 
-def _parse_dependencies(job_spec: pb.JobSpec) -> tuple[int, ...]:
-    if len(job_spec.after) > AFTER_MAX:
-        raise _invalid(f"after names {len(job_spec.after)} jobs: at most {AFTER_MAX} are allowed", "after")
-    wrong = [job_id for job_id in job_spec.after if job_id <= 0]
-    if wrong:
-        raise _invalid(f"after {wrong[0]} is not a job: `vgpu job ls` lists them", "after")
-    return tuple(sorted(set(job_spec.after)))
+def _parse_dependencies(job_spec: pb.JobSpec) -> dict[str, Any]:
+    """The core's fields. A job is waited for in one way only."""
+    lists = {name: getattr(job_spec, name) for name in ("after", "after_fail", "after_end")}
+    count = sum(map(len, lists.values()))
+    if count > AFTER_MAX:
+        raise _invalid(f"after names {count} jobs: at most {AFTER_MAX} are allowed", "after")
+    fields: dict[str, set[int]] = {}
+    for name, ids in lists.items():
+        fields[name] = set(ids)
+        wrong = [job_id for job_id in ids if job_id <= 0]
+        if wrong:
+            raise _invalid(f"{name} {wrong[0]} is not a job: `vgpu job ls` lists them", name)
+    after = set().union(*fields.values())
+    if len(after) < sum(map(len, fields.values())):
+        twice = min(one for one in after if sum(one in ids for ids in fields.values()) > 1)
+        raise _invalid(f"job {twice} is to be waited for in several ways: name it once", "after")
+    found: dict[str, Any] = {name: tuple(sorted(ids)) for name, ids in {**fields, "after": after}.items()}
+    return {**found, "after_any": job_spec.after_any}
+
+
+def _completing(spec: JobSpec) -> list[int]:
+    """Of the jobs that it comes after, those that have no field of their own."""
+    others = {*spec.after_fail, *spec.after_end}
+    return [job_id for job_id in spec.after if job_id not in others]
 
 
 def _skew(skew: float) -> int:
@@ -407,8 +424,10 @@ def _spec_view(spec: JobSpec, launch: Launch, *, has_details: bool, own: bool) -
         begin_time=timestamp(spec.begin_ns) if spec.begin_ns else None,
         expected_duration=duration(spec.duration_ns) if spec.duration_ns else None,
         retries=spec.retries,
-        after=spec.after,
+        after=_completing(spec),
         after_any=spec.after_any,
+        after_fail=spec.after_fail,
+        after_end=spec.after_end,
         array_limit=spec.array_limit,
         cpu_milli=spec.ask.cpu_milli,
         ram_bytes=spec.ask.ram_bytes,

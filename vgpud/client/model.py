@@ -511,6 +511,10 @@ class JobSpec:
     begin_time: datetime | None = None
     #: it runs at a terminal, which AttachJob joins; for one member, neither array nor elastic workers
     terminal: bool = False
+    #: jobs that must have ended without completing: failed, timed out or cancelled
+    after_fail: tuple[int, ...] = ()
+    #: jobs that must have ended, with any result
+    after_end: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -187,9 +187,12 @@ def _describe_request(job: View) -> list[tuple[str, str]]:
         rows.append(("expected", format_span(job["expected_duration_ns"])))
     elif job["estimated_duration_ns"]:
         rows.append(("takes about", f"{duration(job['estimated_duration_ns'] / _NS)}, as similar jobs did"))
-    if job["after"]:
-        verb = "have ended" if job["after_any"] else "have completed"
-        rows.append(("after", f"{', '.join(map(str, job['after']))} {verb}"))
+    waits = (
+        ("after", "have ended" if job["after_any"] else "have completed"),
+        ("after_fail", "have failed"),
+        ("after_end", "have ended"),
+    )
+    rows += [("after", f"{', '.join(map(str, job[key]))} {verb}") for key, verb in waits if job[key]]
     if job["array_id"]:
         most = f", of which {job['array_limit']} run at once" if job["array_limit"] else ""
         rows.append(("array", f"index {job['array_index']} of the array of job {job['array_id']}{most}"))

@@ -70,6 +70,8 @@ def job_view(job: pb.Job, simulated_indices: frozenset[int]) -> View:
         "retries": spec.retries,
         "after": list(spec.after),
         "after_any": spec.after_any,
+        "after_fail": list(spec.after_fail),
+        "after_end": list(spec.after_end),
         "array_id": job.array_id if job.HasField("array_id") else None,
         "array_index": job.array_index if job.HasField("array_index") else None,
         "array_limit": spec.array_limit or None,

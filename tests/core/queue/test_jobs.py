@@ -38,6 +38,44 @@ def test_what_comes_after_a_failed_job_ends_with_it_and_says_so() -> None:
     assert at.running == {whatever}
 
 
+def test_what_comes_after_a_failure_starts_when_the_job_fails() -> None:
+    at = shell(4)
+    first, second, third = (at.submit(gpus(1)) for _ in range(3))
+    spec = gpus(1, after=(first, second, third), after_fail=(second,), after_end=(third,))
+    then = at.submit(spec)
+    assert at.reason(then) == "it waits for job 1 to complete and job 2 to fail and job 3 to end"
+    at.end(first)
+    at.end(third, exit_code=1)
+    assert at.state(then) == "pending" and at.reason(then) == "it waits for job 2 to fail"
+    at.end(second, exit_code=1)
+    assert at.running == {then}
+
+
+@pytest.mark.parametrize("how", ["cancelled", "timed_out"])
+def test_an_end_without_completing_is_a_failure(how: str) -> None:
+    at = shell(4)
+    first = at.submit(gpus(1, time_limit_ns=10 * SECOND_NS))
+    then = at.submit(gpus(1, after=(first,), after_fail=(first,)))
+    if how == "cancelled":
+        at.send(Cancelled(first, "its owner"))
+    else:
+        at.sleep(11)
+    assert at.state(first) == how and at.running == {then}
+
+
+def test_what_comes_after_a_failure_ends_when_the_job_completes() -> None:
+    at = shell(4)
+    first = at.submit(gpus(1))
+    then = at.submit(gpus(1, after=(first,), after_fail=(first,), after_any=True))
+    last = at.submit(gpus(1, after=(then,), after_fail=(then,)))
+    at.end(first)
+    assert at.state(then) == "cancelled" and at.reason(then) == "job 1, whose failure it waits for, is completed"
+    assert at.running == {last}, "the other was cancelled, which is no completion"
+    denied = at.machine.check(gpus(1, after=(first,), after_fail=(first,)), 1)
+    assert denied is not None and "the dependency on job 1 cannot be satisfied, it is completed" in denied.message
+    assert at.machine.check(gpus(1, after=(first,), after_end=(first,)), 1) is None
+
+
 @pytest.mark.parametrize(
     ("spec", "says", "field"),
     [

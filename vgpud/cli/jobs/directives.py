@@ -120,12 +120,13 @@ class _Reader:
         values, words = _parse(self._ctx, shlex.split(text))
         if words:
             raise click.UsageError(f"{words[0]!r} is not an option: after {WORD} come options of `vgpu submit`")
-        for name, value in values.items():
+        for name in values:
             param = self._params[name]
             if name in _NOT_IN_A_SCRIPT:
                 option = max(param.opts, key=len)
                 raise click.UsageError(f"{option} is for the command line: leave it out of the script")
-            cast = param.type_cast_value(self._ctx, value)
+            values[name], _ = param.consume_value(self._ctx, values)  # that of an option without one is filled in
+            cast = param.type_cast_value(self._ctx, values[name])
             if name == "env":
                 values[name] = cast
         return values

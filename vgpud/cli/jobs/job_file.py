@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from vgpud.cli.jobs import after_options
 from vgpud.errors import CliError, ExitCode
 from vgpud.userfiles import bounded, toml
 
@@ -58,12 +59,14 @@ class _Reader:
         return found
 
     def _value(self, key: str, param: click.Parameter, value: Any) -> Any:
+        if key == "after_any" and isinstance(value, bool):  # the option's form without a value
+            return "" if value else None
         if isinstance(param, click.Option) and param.is_flag:
             if not isinstance(value, bool):
                 raise self.wrong(key, f"{key} = {value!r} is neither true nor false")
             return value
         many = isinstance(value, list)
-        if many and not (param.multiple or key == "after"):
+        if many and not (param.multiple or key in after_options.NAMES):
             raise self.wrong(key, f"{key} takes one value, not a list")
         for item in value if many else [value]:
             if isinstance(item, bool) or not isinstance(item, (str, int, float)):

@@ -12,18 +12,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vgpud.cli.common import cluster_option
-from vgpud.cli.common.completions import complete_job, complete_queue
+from vgpud.cli.common.completions import complete_queue
 from vgpud.cli.common.exits import failures_are_125
 from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
 from vgpud.cli.common.quantities import Bytes, Number, Whole
 from vgpud.cli.common.slice_options import build_spec, spec_options
 from vgpud.cli.common.times import Begin, Span
 from vgpud.cli.jobs import directives, elastic_options, job_file, submit_cluster
+from vgpud.cli.jobs.after_options import NAMES, after_options, dependencies
 from vgpud.cli.jobs.detach_keys import check_pty, detach_keys_option
 from vgpud.cli.jobs.notify_options import fill_notification, notify_options
 from vgpud.cli.jobs.predicted_options import fill, predict_options
 from vgpud.cli.jobs.predicted_run import fill_from_run, predict_run_option
-from vgpud.cli.jobs.quantities import Array, Cpus, JobIds, RequestId, Variable, jobs_text
+from vgpud.cli.jobs.quantities import Array, Cpus, RequestId, Variable, jobs_text
 from vgpud.client.arrays import set_array
 from vgpud.errors import CliError, ExitCode
 
@@ -36,7 +37,7 @@ _KEPT = ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "US
 #: as in vgpud.core.queue.check, whose import would take longer than everything else
 MEMBERS_MAX, RETRIES_MAX, PRIORITY_MAX = 1024, 1000, 1000
 #: keywords of submit() that are fields of JobSpec as they are
-_PLAIN = ("name", "queue", "priority", "retries", "after_any", "hold", "image", "skew", "log")
+_PLAIN = ("name", "queue", "priority", "retries", "hold", "image", "skew", "log")
 
 
 class SubmitCommand(VgpuCommand):
@@ -60,7 +61,7 @@ _SECTIONS = {
         *("service_class", "weight", "skew"),
     ),
     "Order and time": (
-        *("queue", "priority", "time_limit", "begin", "expected", "hold", "after", "after_any", "array", "retries"),
+        *("queue", "priority", "time_limit", "begin", "expected", "hold", *NAMES, "array", "retries"),
         "no_preempt",
     ),
     "What runs, and where": ("image", "directory", "log", "env", "no_env", "name", "pty", "detach_keys"),
@@ -121,14 +122,7 @@ _SECTIONS = {
 )
 @click.option("--expected", type=Span(), metavar="TIME", help="Expected duration; some policies use it.")
 @click.option("--retries", type=Whole(0, RETRIES_MAX), metavar="N", help="Retry up to N times on failure.")
-@click.option(
-    "--after",
-    type=JobIds(),
-    metavar="JOB[,JOB]",
-    shell_complete=complete_job,
-    help="Start when these have completed; 12-19: all jobs of that array.",
-)
-@click.option("--after-any", is_flag=True, help="... or have ended, with any result.")
+@after_options
 @click.option(
     "--array",
     type=Array(),
@@ -190,6 +184,7 @@ def submit(
     vgpu submit --gpus 1 --gang 4 -- ./train             four members: all start together or none does
     vgpu submit --gpus 0.25 --array 1-8 -- ./try.sh      eight jobs; VGPU_ARRAY_INDEX tells them apart
     vgpu submit --gpus 1 --after 12 -- ./evaluate        when job 12 has completed
+    vgpu submit --gpus 1 --after-fail 12 -- ./tidy       when job 12 has failed
     vgpu submit --gpus 1 --image my/image -- ./train     in a container
     vgpu submit -f job.toml --gpus 2                     as in the file, but on two devices
     vgpu submit train.sh                                 reads its lines of the form #VGPU --gpus 0.5 --mem 8G
@@ -273,7 +268,8 @@ def _spec(
     if option_values["begin"]:
         spec.begin_time.FromNanoseconds(option_values["begin"])
     set_array(spec, *(option_values["array"] or ((), 0)))
-    spec.after.extend(option_values["after"] or ())
+    for field, job_ids in dependencies(option_values).items():
+        getattr(spec, field).extend(job_ids)
     spec.cpu_milli, spec.ram_bytes = option_values["cpus"] or 0, option_values["ram"] or 0
     spec.not_preemptible = option_values["no_preempt"]
     elastic_options.fill(spec, option_values)

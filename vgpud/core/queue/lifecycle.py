@@ -105,9 +105,8 @@ class Lifecycle:
             if other is None:
                 self._finish(job, JobState.CANCELLED, f"job {other_id}, which it comes after, is not known", now_ns)
                 return
-            failed = other.state.is_final and other.state is not JobState.COMPLETED
-            if failed and not job.spec.after_any:
-                self._finish(job, JobState.CANCELLED, _unmet(other), now_ns)
+            if other.state.is_final and not job.spec.is_satisfied_by(other_id, other.state):
+                self._finish(job, JobState.CANCELLED, _unmet(job, other), now_ns)
                 return
         self.wait_for_others(job)
 
@@ -393,8 +392,8 @@ class Lifecycle:
                 other, unmet = self.jobs[other_id], world.unmet[other_id]
                 unmet.discard(one.job_id)
                 world.unmet_of[other.spec.uid] -= 1
-                if one.state is not JobState.COMPLETED and not other.spec.after_any:
-                    self._close(other, JobState.CANCELLED, _unmet(one), now_ns)
+                if not other.spec.is_satisfied_by(one.job_id, one.state):
+                    self._close(other, JobState.CANCELLED, _unmet(other, one), now_ns)
                     closed.append(other)
                 elif not unmet:
                     del world.unmet[other_id]
@@ -498,5 +497,7 @@ class Lifecycle:
             self.stop(job, how, job.stop_to, job.stopping, now_ns)
 
 
-def _unmet(job: Job) -> str:
-    return f"job {job.job_id}, which it comes after, is {job.state.value}"
+def _unmet(job: Job, ended: Job) -> str:
+    """Why the job will never start: how the other one, which it depends on, has ended."""
+    how = "whose failure it waits for" if job.spec.waits_for_failure(ended.job_id) else "which it comes after"
+    return f"job {ended.job_id}, {how}, is {ended.state.value}"
