@@ -209,6 +209,40 @@ def test_dependencies_that_are_refused(world: World, fields: dict[str, Any], mes
     assert code == "INVALID_ARGUMENT" and message in said
 
 
+def test_a_signal_and_a_grace_are_kept(world: World) -> None:
+    ways = {"signal": "USR1", "signal_lead": Duration(seconds=300), "grace": Duration(seconds=60)}
+    world.submit(time_limit=Duration(seconds=3600), **ways)
+    made = world.backend.submissions[-1].spec
+    assert isinstance(made.run, Launch)
+    assert (made.signal_lead_ns, made.run.signal, made.run.grace_ms) == (300 * SECOND_NS, "USR1", 60_000)
+    shown = world.call(world.jobs.GetJob, pb.GetJobRequest(job_id=1)).job.spec
+    assert {name: getattr(shown, name) for name in ways} == ways
+    world.submit()
+    made = world.backend.submissions[-1].spec
+    assert isinstance(made.run, Launch)
+    assert (made.signal_lead_ns, made.run.signal, made.run.grace_ms) == (0, "", -1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"signal": "KILL", "signal_lead": Duration(seconds=1)}, "signal 'KILL' cannot be sent: choose from HUP, INT"),
+        ({"signal": "USR1"}, "give both"),
+        ({"signal": "USR1", "signal_lead": Duration(seconds=1)}, "a signal is sent before the time limit"),
+        (
+            {"signal": "USR1", "signal_lead": Duration(seconds=60), "time_limit": Duration(seconds=60)},
+            "a signal 60 s before the time limit, which is no longer than that",
+        ),
+        ({"signal_lead": Duration(seconds=1)}, "give both"),
+        ({"signal": "USR1", "signal_lead": Duration()}, "signal_lead 0 s is not a time"),
+        ({"grace": Duration(seconds=-1)}, "grace -1 s is not a time"),
+    ],
+)
+def test_a_signal_or_a_grace_that_is_refused(world: World, fields: dict[str, Any], message: str) -> None:
+    code, said = world.refusal(world.jobs.SubmitJob, pb.SubmitJobRequest(spec=spec(**fields)))
+    assert code == "INVALID_ARGUMENT" and message in said
+
+
 def test_a_job_is_shown_as_it_was_asked(world: World) -> None:
     share = pb.SliceSpec(gpus_milli=500, max_milli=800, service_class=pb.SERVICE_CLASS_BATCH)
     limit = Duration(seconds=60)

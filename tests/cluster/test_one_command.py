@@ -57,6 +57,7 @@ def test_a_job_as_the_command_line_of_sbatch() -> None:
         ("--after 7,8", "--dependency=afterok:7:8"),
         ("--after 7 --after-any", "--dependency=afterany:7"),
         ("--after 6 --after-fail 7,9 --after-any 8", "--dependency=afterok:6,afternotok:7:9,afterany:8"),
+        ("--signal SIGUSR1@5m --time-limit 1h", "--time=0-01:00:00 --signal=USR1@300"),
         ("--hold --no-preempt", "--hold --no-requeue"),
         ("--cpus 1.5 --ram 3G", "--cpus-per-task=2 --mem=3072M"),
         ("--max 0.8 --mem 20G --class latency", "--vgpu-max=0.8 --vgpu-mem=21474836480 --vgpu-class=latency"),
@@ -141,7 +142,7 @@ def test_a_terminal_is_sruns() -> None:
 def test_each_option_makes_sense_or_is_refused() -> None:
     """An option that is added to `vgpu submit` is thought of here, too."""
     taken = {"gpus", "gang", "max_milli", "mem", "service_class", "cpus", "ram", "name", "queue", "time_limit"}
-    taken |= {"after", "after_ok", "after_fail", "after_any"}
+    taken |= {"after", "after_ok", "after_fail", "after_any", "signal"}
     taken |= {"expected", "array", "hold", "directory", "log", "env", "no_env", "notify"}
     taken |= {"notify_mail", "skew", "no_preempt", "wait", "quiet", "command", "file", "over_cluster", *ONLY}
     everywhere = {"output", "host", "headers", "color", "timeout_s"}

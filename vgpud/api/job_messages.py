@@ -25,6 +25,7 @@ from vgpud.core.jobs.facts import Fact, Facts, Launch, Submission, UsageRow
 from vgpud.core.jobs.image_name import image_error
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Ask, Elastic, Job, JobSpec
 from vgpud.core.jobs.program_name import program_name
+from vgpud.core.jobs.signals import SIGNALS
 from vgpud.core.model import Denied, Reason, SiteLimits
 from vgpud.core.queue.check import AFTER_MAX, ARRAY_JOBS_MAX, MEMBERS_MAX, PRIORITY_MAX, RETRIES_MAX
 from vgpud.core.slices.admission import parts_of
@@ -35,6 +36,7 @@ from vgpud.v1alpha1 import words
 
 CPU_MILLI_MAX = 1_000_000
 RAM_BYTES_MAX = 1 << 50
+NS_PER_MS = 1_000_000
 NAME_BYTES_MAX = 100
 #: of a job that names none: what a job writes, its log as well, is for its user alone
 PRIVATE_UMASK = 0o077
@@ -107,6 +109,7 @@ def submission_from(request: pb.SubmitJobRequest, launch: Launch, queue: str, *,
         time_limit_ns=duration_ns(asked.time_limit, "time_limit") if asked.HasField("time_limit") else NEVER_NS,
         begin_ns=_begin(asked),
         duration_ns=_parse_duration_ns(asked),
+        signal_lead_ns=_signal_lead_ns(asked),
         retries=_number(asked.retries, 0, RETRIES_MAX, "retries"),
         **_parse_dependencies(asked),
         index=indices[0] if indices else 0,
@@ -182,6 +185,26 @@ def _parse_duration_ns(job_spec: pb.JobSpec) -> int:
     return duration_ns(job_spec.expected_duration, "expected_duration") if job_spec.HasField("expected_duration") else 0
 
 
+def _signal_lead_ns(job_spec: pb.JobSpec) -> int:
+    if job_spec.signal and job_spec.signal not in SIGNALS:
+        raise _invalid(f"signal {job_spec.signal[:20]!r} cannot be sent: choose from {', '.join(SIGNALS)}", "signal")
+    if bool(job_spec.signal) != job_spec.HasField("signal_lead"):
+        raise _invalid("a signal needs the time before the limit, and such a time a signal: give both", "signal")
+    if not job_spec.signal:
+        return 0
+    lead_ns = duration_ns(job_spec.signal_lead, "signal_lead")
+    if not job_spec.HasField("time_limit"):
+        raise _invalid("a signal is sent before the time limit: give the job a time limit", "signal")
+    if lead_ns >= duration_ns(job_spec.time_limit, "time_limit"):
+        text = f"a signal {lead_ns / SECOND_NS:g} s before the time limit, which is no longer than that"
+        raise _invalid(f"{text}: write a shorter time, or a longer limit", "signal_lead")
+    return lead_ns
+
+
+def _grace_ms(job_spec: pb.JobSpec) -> int:
+    return duration_ns(job_spec.grace, "grace") // NS_PER_MS if job_spec.HasField("grace") else -1
+
+
 def _begin(job_spec: pb.JobSpec) -> int:
     if not job_spec.HasField("begin_time"):
         return 0
@@ -253,6 +276,8 @@ def launch_from(
         prediction=prediction_from(job_spec),
         notice=notice_from(job_spec),
         terminal=terminal_from(job_spec),
+        signal=job_spec.signal,
+        grace_ms=_grace_ms(job_spec),
     )
 
 
@@ -428,6 +453,9 @@ def _spec_view(spec: JobSpec, launch: Launch, *, has_details: bool, own: bool) -
         after_any=spec.after_any,
         after_fail=spec.after_fail,
         after_end=spec.after_end,
+        signal=launch.signal,
+        signal_lead=duration(spec.signal_lead_ns) if spec.signal_lead_ns else None,
+        grace=duration(launch.grace_ms * NS_PER_MS) if launch.grace_ms >= 0 else None,
         array_limit=spec.array_limit,
         cpu_milli=spec.ask.cpu_milli,
         ram_bytes=spec.ask.ram_bytes,

@@ -515,6 +515,13 @@ class JobSpec:
     after_fail: tuple[int, ...] = ()
     #: jobs that must have ended, with any result
     after_end: tuple[int, ...] = ()
+    #: sent to its processes once in each attempt, signal_lead before the time limit: HUP, INT, QUIT, USR1, USR2,
+    #: TERM, CONT, ALRM or XCPU; empty = none
+    signal: str = ""
+    #: less than the time limit
+    signal_lead: timedelta | None = None
+    #: from SIGTERM to SIGKILL, at most job_grace_max_s; unset = the site's job_grace_s
+    grace: timedelta | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -182,7 +182,10 @@ def _describe_request(job: View) -> list[tuple[str, str]]:
     text += f", class {job['class']}" if job["class"] != "batch" else ""
     rows = [("asks for", text), ("priority", str(job["priority"]) + ("" if job["preemptible"] else ", not preempted"))]
     if job["time_limit_ns"]:
-        rows.append(("time limit", format_span(job["time_limit_ns"])))
+        signal = f", {job['signal']} {format_span(job['signal_lead_ns'])} before" if job["signal"] else ""
+        rows.append(("time limit", format_span(job["time_limit_ns"]) + signal))
+    if job["grace_ns"]:
+        rows.append(("grace", format_span(job["grace_ns"])))
     if job["expected_duration_ns"]:
         rows.append(("expected", format_span(job["expected_duration_ns"])))
     elif job["estimated_duration_ns"]:

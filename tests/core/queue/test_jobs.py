@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 import pytest
 
 from tests.core.queue.world import CountedCluster, Shell, gpus, make_policy, queue, shell
-from vgpud.core.jobs.events import Cancelled, Held, Note, Released, Requeued, StartFailed, StopJob, Submitted
+from vgpud.core.jobs.events import (
+    Cancelled,
+    Changed,
+    Held,
+    Note,
+    Released,
+    Requeued,
+    SignalJob,
+    StartFailed,
+    StopJob,
+    Submitted,
+)
 from vgpud.core.jobs.model import SECOND_NS, How, Job, JobSpec, JobState, Placement
 from vgpud.core.model import SiteLimits
 from vgpud.core.queue import estimate
@@ -172,6 +184,79 @@ def test_a_time_limit_ends_a_job() -> None:
     assert at.state(job) == "running"
     at.sleep(1)
     assert at.state(job) == "timed_out" and at.reason(job) == "its time limit of 1 min 30 s has run out"
+
+
+def signals(at: Shell) -> list[tuple[int, int]]:
+    """Jobs and attempts that got their signal."""
+    return [(command.job_id, command.attempt) for command in at.log if isinstance(command, SignalJob)]
+
+
+def test_a_signal_is_sent_once_before_the_time_limit_in_each_attempt() -> None:
+    at = shell(1)
+    job = at.submit(gpus(1, time_limit_ns=90 * SECOND_NS, signal_lead_ns=30 * SECOND_NS, retries=1))
+    at.sleep(59)
+    assert signals(at) == []
+    at.sleep(1)
+    assert signals(at) == [(job, 1)] and at.running == {job}
+    assert [note.text for note in at.log if isinstance(note, Note) and note.kind == "job.signalled"] == [
+        "its time limit is 30 s away"
+    ]
+    at.sleep(20)
+    at.end(job, exit_code=1)
+    at.sleep(10)
+    assert at.running == {job} and at.job(job).attempt == 2
+    at.sleep(60)
+    assert signals(at) == [(job, 1), (job, 2)]
+    at.sleep(30)
+    assert at.state(job) == "timed_out" and len(signals(at)) == 2
+
+
+def test_a_signal_follows_a_changed_limit_and_a_restart() -> None:
+    at = shell(1)
+    spec = gpus(1, time_limit_ns=90 * SECOND_NS, signal_lead_ns=30 * SECOND_NS)
+    job = at.submit(spec)
+    at.send(Changed(job, replace(spec, time_limit_ns=120 * SECOND_NS), by_admin=True))
+    at.sleep(89)
+    assert signals(at) == []
+    at.sleep(1)
+    assert signals(at) == [(job, 1)]
+    again = shell(1)
+    again.now_ns = at.now_ns
+    again.restore([replace(at.job(job))])
+    again.sleep(29)
+    assert signals(again) == [] and again.state(job) == "running"
+    again.sleep(1)
+    assert again.state(job) == "timed_out"
+    early = shell(1)
+    early.now_ns = at.now_ns
+    early.restore([replace(at.job(job), signal_attempt=0)])
+    early.sleep(1)
+    assert signals(early) == [(job, 1)], "it was due while no daemon ran"
+
+
+def test_a_signal_waits_while_a_job_is_suspended() -> None:
+    at = shell(1, queue(policy="priority"))
+    job = at.submit(gpus(1, time_limit_ns=10 * SECOND_NS, signal_lead_ns=4 * SECOND_NS))
+    at.sleep(5)
+    other = at.submit(gpus(1, priority=1))
+    assert at.state(job) == "suspended"
+    at.sleep(100)
+    assert signals(at) == []
+    at.end(other)
+    at.sleep(0.5)
+    assert signals(at) == []
+    at.sleep(0.5)
+    assert signals(at) == [(job, 1)]
+
+
+def test_a_signal_comes_at_once_when_its_time_is_over() -> None:
+    at = shell(1)
+    spec = gpus(1, time_limit_ns=90 * SECOND_NS, signal_lead_ns=30 * SECOND_NS)
+    job = at.submit(spec)
+    at.sleep(10)
+    at.send(Changed(job, replace(spec, time_limit_ns=20 * SECOND_NS)))
+    at.sleep(1)
+    assert signals(at) == [(job, 1)] and at.running == {job}
 
 
 def test_a_time_limit_does_not_count_while_a_job_is_suspended() -> None:

@@ -12,6 +12,7 @@ import click
 from vgpud.cli.common import filters
 from vgpud.cli.common.completions import complete_queue
 from vgpud.cli.common.options import Settings
+from vgpud.cli.common.quantities import AnyParam
 from vgpud.errors import CliError, ExitCode
 from vgpud.view.text import plain
 from vgpud.view.user_names import user_name
@@ -25,7 +26,7 @@ _NAMED_MAX = 8
 _UNENDED = ("pending", "held", "running", "suspended")
 
 
-class FilterText(click.ParamType):
+class FilterText(AnyParam):
     """A name to look for. An empty one is refused: it is mostly an unset variable, and would choose every job."""
 
     name = "text"
@@ -53,7 +54,7 @@ class Filters:
 
 def filter_options(with_state: bool = False) -> Callable[[Command], Command]:
     """--mine, --name, --queue, --yes, and with_state --state: the keywords of Filters."""
-    options = [
+    options: list[Callable[[Command], Command]] = [
         click.option("--mine", is_flag=True, help="Choose your own jobs (admins see those of all users)."),
         click.option("--name", "job_name", type=FilterText(), metavar="NAME", help="Choose jobs of this name."),
         click.option(

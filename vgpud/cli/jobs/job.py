@@ -239,7 +239,7 @@ def cancel(settings: Settings, ctx: click.Context, /, job_ids: tuple[int, ...], 
 @_named_or_chosen
 @filter_options()
 @pass_settings
-def hold(settings: Settings, job_ids: tuple[int, ...], **chosen: Any) -> None:
+def hold(settings: Settings, /, job_ids: tuple[int, ...], **chosen: Any) -> None:
     """Keep waiting jobs from starting until they are released.
 
     Name jobs by number, or choose the waiting ones that match all of the filters: vgpu job hold --mine
@@ -255,7 +255,7 @@ def hold(settings: Settings, job_ids: tuple[int, ...], **chosen: Any) -> None:
 @_named_or_chosen
 @filter_options()
 @pass_settings
-def release(settings: Settings, job_ids: tuple[int, ...], **chosen: Any) -> None:
+def release(settings: Settings, /, job_ids: tuple[int, ...], **chosen: Any) -> None:
     """Let held jobs start as soon as enough capacity is free.
 
     Name jobs by number, or choose the held ones that match all of the filters: vgpu job release --mine

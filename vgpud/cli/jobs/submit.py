@@ -21,6 +21,7 @@ from vgpud.cli.common.times import Begin, Span
 from vgpud.cli.jobs import directives, elastic_options, job_file, submit_cluster
 from vgpud.cli.jobs.after_options import NAMES, after_options, dependencies
 from vgpud.cli.jobs.detach_keys import check_pty, detach_keys_option
+from vgpud.cli.jobs.ending_options import ending_options, fill_ending
 from vgpud.cli.jobs.notify_options import fill_notification, notify_options
 from vgpud.cli.jobs.predicted_options import fill, predict_options
 from vgpud.cli.jobs.predicted_run import fill_from_run, predict_run_option
@@ -62,7 +63,7 @@ _SECTIONS = {
     ),
     "Order and time": (
         *("queue", "priority", "time_limit", "begin", "expected", "hold", *NAMES, "array", "retries"),
-        "no_preempt",
+        *("signal", "grace", "no_preempt"),
     ),
     "What runs, and where": ("image", "directory", "log", "env", "no_env", "name", "pty", "detach_keys"),
     "Elastic jobs": ("workers", "heuristic", "utility", "batch", "batch_max"),
@@ -114,6 +115,7 @@ _SECTIONS = {
     help="Higher ones come first, if the policy uses priorities. Above the site's job_priority_max (0): admins only.",
 )
 @click.option("--time-limit", type=Span(), metavar="TIME", help="End the job after this running time: 90s, 45m, 2h30m.")
+@ending_options
 @click.option(
     "--begin",
     type=Begin(),
@@ -265,6 +267,7 @@ def _spec(
                 Duration(seconds=option_values[option] // 10**9, nanos=option_values[option] % 10**9)
             )
     fill_notification(spec, option_values)
+    fill_ending(spec, option_values)
     if option_values["begin"]:
         spec.begin_time.FromNanoseconds(option_values["begin"])
     set_array(spec, *(option_values["array"] or ((), 0)))

@@ -102,6 +102,7 @@ class JobSpec:
     time_limit_ns: int = NEVER_NS
     begin_ns: int = 0  # does not start before; 0 = as soon as there is capacity
     duration_ns: int = 0  # as known (simulation) or expected by the user; 0 = not known
+    signal_lead_ns: int = 0  # before its time limit its processes get the signal of `run`; 0 = they get none
     retries: int = 0
     after: tuple[int, ...] = ()  # in ascending order: jobs that must have completed, but for those below
     after_any: bool = False  # ... or ended in whatever way
@@ -197,6 +198,7 @@ class Job:
     wished_members: int = 0  # target of its autoscaler; 0 = none yet
     expected_ns: int = 0  # how long jobs like it took, for backfill; 0 = not known
     median_ns: int = 0  # the same, as often longer as shorter: for estimated starts
+    signal_attempt: int = 0  # the last attempt whose processes have got their signal
     changed: bool = False  # its specification is no longer as it was submitted: a user has changed it
 
     @property

@@ -15,6 +15,7 @@ from vgpud.core.jobs.events import (
     Note,
     Notify,
     SaveJob,
+    SignalJob,
     StartFailed,
     StartJob,
     StopJob,
@@ -221,10 +222,24 @@ class Lifecycle:
         self._save(job)
 
     def _limit(self, job: Job, now_ns: int) -> None:
-        """The end of a running job's time."""
+        """The end of a running job's time, and the signal that it gets before."""
         if job.state is JobState.RUNNING and job.spec.time_limit_ns < NEVER_NS:
             left_ns = max(1, job.spec.time_limit_ns - job.executed_at(now_ns))
             self._world.deadlines.add(now_ns + left_ns, Due.LIMIT, job.job_id, job.started_ns)
+            if job.spec.signal_lead_ns and job.signal_attempt < job.attempt:
+                at_ns = now_ns + max(1, left_ns - job.spec.signal_lead_ns)
+                self._world.deadlines.add(at_ns, Due.SIGNAL, job.job_id, job.started_ns)
+
+    def signal(self, job: Job, now_ns: int) -> None:
+        """Once in an attempt, unless its time limit was raised meanwhile."""
+        spec = job.spec
+        is_early = job.executed_at(now_ns) < spec.time_limit_ns - spec.signal_lead_ns
+        if is_early or job.signal_attempt == job.attempt:
+            return
+        job.signal_attempt = job.attempt
+        self._save(job)
+        self.commands.append(SignalJob(job.job_id, job.attempt))
+        self._note("job.signalled", job, f"its time limit is {reasons.duration(spec.signal_lead_ns)} away")
 
     def end(self, job: Job, state: JobState, why: str, now_ns: int) -> None:
         """It shall end, whatever it is doing."""
