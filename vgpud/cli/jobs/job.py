@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vgpud.cli.common import cluster_option, filters
+from vgpud.cli.common.columns import check_columns, columns_option, with_columns
 from vgpud.cli.common.completions import complete_job, complete_queue
 from vgpud.cli.common.options import LazyGroup, Settings, pass_settings
 from vgpud.cli.common.quantities import Number
+from vgpud.cli.common.watching import ListCommand
 from vgpud.cli.jobs.choice import Filters, choose, filter_options
 from vgpud.cli.jobs.detach_keys import check_terminal, detach_keys_option
 from vgpud.cli.jobs.quantities import ArrayOrJob, JobId
@@ -78,7 +80,7 @@ def _views(client: Client, jobs: Sequence[pb.Job]) -> list[View]:
     return [job_view(job, simulated) for job in jobs]
 
 
-@job.command("ls", short_help="List jobs, and why they wait.")
+@job.command("ls", cls=ListCommand, short_help="List jobs, and why they wait.")
 @click.option("-a", "--all", "ended", is_flag=True, help="Include jobs that have ended.")
 @click.option(
     "--queue", "queue_name", default="", metavar="NAME", shell_complete=complete_queue, help="Only jobs of this queue."
@@ -90,6 +92,7 @@ def _views(client: Client, jobs: Sequence[pb.Job]) -> list[View]:
     "Jobs that waited or ran at any time since then, also those that have ended: 1h (ago), 2026-11-01T08:00."
 )
 @click.option("-n", "--last", type=click.IntRange(min=0), default=None, metavar="N", help="Only the last N jobs.")
+@columns_option("job,name,state")
 @cluster_option.with_run_dir("Jobs of the queue over a Slurm cluster, of all users")
 @pass_settings
 def ls(
@@ -103,6 +106,7 @@ def ls(
     states: tuple[str, ...],
     since: int | None,
     last: int | None,
+    columns: tuple[str, ...],
 ) -> None:
     """List your waiting and running jobs: how long they have run or waited, on which device, or why they wait.
 
@@ -110,6 +114,7 @@ def ls(
     vgpu job ls --state failed,timed_out --since 7d     what went wrong in the last week
     vgpu job ls --cluster --mine                        your jobs of the queue over a Slurm cluster
     """
+    check_columns(settings, columns)
     if cluster_option.check(_INSTEAD):
         if set(states).difference(_PRESENT):
             raise click.UsageError(f"--state with --cluster: {_ENDED}; the states there are {', '.join(_PRESENT)}")
@@ -117,7 +122,7 @@ def ls(
             raise click.UsageError(_TWO_USERS)
         from vgpud.cli.cluster import listing
 
-        listing.ls(settings, run_dir, queue_name, os.getuid() if mine else uid, states, last)
+        listing.ls(settings, run_dir, queue_name, os.getuid() if mine else uid, states, last, columns)
         return
     from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import emit, say
@@ -134,7 +139,7 @@ def ls(
         settings,
         {"jobs": rows},
         [r["job_id"] for r in rows],
-        lambda: job_tables.jobs_grid(rows, slice_tables.now_utc()),
+        lambda: with_columns(job_tables.jobs_grid(rows, slice_tables.now_utc()), columns),
     )
     if not rows and not (ended or states or since) and settings.output == "table":
         say("no job waits or runs; -a lists those that have ended")
