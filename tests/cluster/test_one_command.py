@@ -44,7 +44,7 @@ def dry_run(*words: str) -> str:
 
 def test_a_job_as_the_command_line_of_sbatch() -> None:
     assert dry_run("--gpus", "0.5", "--", "a b", "c") == (
-        "sbatch --parsable --partition=gpu --gres=shard:500 <<'END'\n#!/bin/sh\nexec 'a b' c\nEND\n"
+        "sbatch --parsable --partition=gpu --gres=shard:500 '--job-name=a b' <<'END'\n#!/bin/sh\nexec 'a b' c\nEND\n"
     )
 
 
@@ -85,6 +85,12 @@ def test_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_array_has_the_same_variable_as_on_one_node() -> None:
     said = dry_run("--gpus", "1", "--array", "1-3", "--", "x")
     assert "\nexport VGPU_ARRAY_INDEX=$SLURM_ARRAY_TASK_ID\nexec x\n" in said
+
+
+def test_a_job_has_the_name_of_its_script() -> None:
+    assert " --job-name=train <<" in dry_run("--gpus", "1", "--", "python", "-u", "train.py")
+    said = dry_run("--gpus", "1", "--name", "mine", "--", "python", "train.py")
+    assert " --job-name=mine " in said and said.count("--job-name") == 1
 
 
 def test_a_gang_runs_on_each_node_with_its_processors() -> None:
