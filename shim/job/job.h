@@ -51,7 +51,7 @@ struct vj_launch {
   char *cleanup;  /* a command, words separated by blanks, run as we are when all has ended; NULL: none */
   char *first;    /* the same, which prints the pids of the containers' first processes */
   uint64_t cpu_milli, ram_bytes, pids_max; /* of each member; 0 = no limit */
-  int signal;                              /* what the job's processes get when SIGUSR1 comes to us; 0 = nothing */
+  int signal;                              /* what the job's processes get when we get SIGUSR1; 0 = nothing */
   uint64_t grace_ns;                       /* between SIGTERM and SIGKILL, unless the stop request names another */
   struct vj_member *members;
   size_t member_count;

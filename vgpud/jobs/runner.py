@@ -488,13 +488,13 @@ def _pids_max() -> int:
     return min(max(most // 4, PIDS_MAX[0]), PIDS_MAX[1])
 
 
-def _send(watched: _Watched, number: int) -> None:
+def _send(supervisor: _Watched, number: int) -> None:
     """A signal to a supervisor."""
     with contextlib.suppress(ProcessLookupError):
-        if watched.pidfd >= 0:
-            signal.pidfd_send_signal(watched.pidfd, number)
-        elif _lives(watched.pid, watched.start):
-            os.kill(watched.pid, number)
+        if supervisor.pidfd >= 0:
+            signal.pidfd_send_signal(supervisor.pidfd, number)
+        elif _lives(supervisor.pid, supervisor.start):
+            os.kill(supervisor.pid, number)
 
 
 def _lives(pid: int, start: int) -> bool:

@@ -28,7 +28,7 @@ def queue(daemon: Any) -> Any:
     return fake
 
 
-def acted(queue: Any, request: type) -> list[int]:
+def list_targets(queue: Any, request: type) -> list[int]:
     return [one.job_id for one in queue.requests if isinstance(one, request)]
 
 
@@ -48,7 +48,7 @@ def test_filters_narrow_what_is_cancelled(
 ) -> None:
     result = vgpu("job", "cancel", *words, host=daemon.host)
     assert result.code == 0, result
-    assert acted(queue, pb.CancelJobRequest) == job_ids
+    assert list_targets(queue, pb.CancelJobRequest) == job_ids
     if not job_ids:
         assert result.stderr == "vgpu: there is no such job to cancel\n"
 
@@ -58,7 +58,7 @@ def test_jobs_in_the_state_for_it_are_held_and_released(
     vgpu: Any, daemon: Any, queue: Any, command: str, job_ids: list[int]
 ) -> None:
     assert vgpu("job", command, "--mine", host=daemon.host).code == 0
-    assert acted(queue, pb.HoldJobRequest if command == "hold" else pb.ReleaseJobRequest) == job_ids
+    assert list_targets(queue, pb.HoldJobRequest if command == "hold" else pb.ReleaseJobRequest) == job_ids
 
 
 @pytest.mark.parametrize(("answer", "code", "job_ids"), [("n\n", OTHER, []), ("\n", OTHER, []), ("y\n", 0, [3, 5, 6])])
@@ -73,7 +73,7 @@ def test_a_terminal_is_asked(
 ) -> None:
     monkeypatch.setattr(sys, "stdin", Screen(answer))
     result = vgpu("job", "cancel", "--state", "pending", host=daemon.host)
-    assert (result.code, acted(queue, pb.CancelJobRequest)) == (code, job_ids), result
+    assert (result.code, list_targets(queue, pb.CancelJobRequest)) == (code, job_ids), result
     assert "cancel 3 jobs of 2 users: 3 (train), 5 (sweep), 6 (train)? [y/N]" in result.stderr
     assert ("nothing was changed" in result.stderr) == (not job_ids)
 

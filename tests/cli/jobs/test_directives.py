@@ -1,4 +1,4 @@
-"""`vgpu submit script.sh`: its `#VGPU` lines, what overrides them, and what is refused."""
+"""A job script's `#VGPU` lines, what overrides them, and what is refused."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def filter_options(with_state: bool = False) -> Callable[[Command], Command]:
 
 
 def choose(
-    settings: Settings, job_ids: Sequence[int], wanted: Filters, verb: str, states: Sequence[str] = _UNENDED
+    settings: Settings, job_ids: Sequence[int], job_filters: Filters, verb: str, states: Sequence[str] = _UNENDED
 ) -> Sequence[int]:
     """The numbers that were given, or of the jobs that the filters choose; on a terminal it asks about the latter.
 
@@ -88,33 +88,33 @@ def choose(
     """
     from vgpud.cli.common.output import say
 
-    if job_ids and not wanted.is_empty:
+    if job_ids and not job_filters.is_empty:
         raise click.UsageError("name jobs by number, or choose them by filters, not both")
     if job_ids:
         return job_ids
-    if wanted.is_empty:
+    if job_filters.is_empty:
         example = "--mine --state pending" if verb == "cancel" else "--mine"
         raise click.UsageError(f"say which jobs: their numbers, or a filter such as {example}")
-    found = _find(settings, wanted, wanted.states or states)
+    found = _find(settings, job_filters, job_filters.states or states)
     if not found:
         say(f"there is no such job to {verb}")
         return ()
     question = f"{verb} {_describe(found)}"
-    if wanted.yes or not sys.stdin.isatty():
+    if job_filters.yes or not sys.stdin.isatty():
         say(question)
     elif not click.confirm(f"vgpu: {question}?", err=True):
         raise CliError("nothing was changed", ExitCode.OTHER)
     return [job.job_id for job in found]
 
 
-def _find(settings: Settings, wanted: Filters, states: Sequence[str]) -> list[pb.Job]:
+def _find(settings: Settings, job_filters: Filters, states: Sequence[str]) -> list[pb.Job]:
     from vgpud.cli.common.client import Client
     from vgpud.client import calls
 
     with Client(settings) as client:
-        uid = client.own_uid if wanted.mine else None
-        jobs = client.all(calls.jobs(False, wanted.queue_name or "", uid, states))
-        return [job for job in jobs if wanted.job_name in (None, job.spec.name)]
+        uid = client.own_uid if job_filters.mine else None
+        jobs = client.all(calls.jobs(False, job_filters.queue_name or "", uid, states))
+        return [job for job in jobs if job_filters.job_name in (None, job.spec.name)]
 
 
 def _describe(jobs: Sequence[pb.Job]) -> str:

@@ -52,20 +52,20 @@ def job() -> None:
 _FIRSTS = "vgpud.firsts"
 
 
-def job_ids_argument(command: Callable[..., Any], required: bool = True) -> Callable[..., Any]:
+def job_ids_argument(command: Callable[..., Any], is_required: bool = True) -> Callable[..., Any]:
     argument = click.argument(
         "job_ids",
         nargs=-1,
-        required=required,
+        required=is_required,
         type=ArrayOrJob(),
-        metavar="JOB..." if required else "[JOB]...",
+        metavar="JOB..." if is_required else "[JOB]...",
         shell_complete=complete_job,
         callback=_all_jobs,
     )
     return argument(command)
 
 
-_named_or_chosen = partial(job_ids_argument, required=False)
+_named_or_chosen = partial(job_ids_argument, is_required=False)
 
 
 def _all_jobs(ctx: click.Context, _param: click.Parameter, words: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
@@ -218,7 +218,9 @@ _LATE = (ExitCode.CONFLICT, ExitCode.NOT_FOUND)
 @filter_options(with_state=True)
 @click.pass_context
 @pass_settings
-def cancel(settings: Settings, ctx: click.Context, /, job_ids: tuple[int, ...], array: bool, **chosen: Any) -> None:
+def cancel(
+    settings: Settings, ctx: click.Context, /, job_ids: tuple[int, ...], array: bool, **filter_values: Any
+) -> None:
     """End running jobs with all their processes, and remove waiting ones from the queue.
 
     Name jobs by number, or choose those that match all of the filters. On a terminal the jobs that were chosen are
@@ -231,11 +233,11 @@ def cancel(settings: Settings, ctx: click.Context, /, job_ids: tuple[int, ...], 
     """
     from vgpud.client import calls
 
-    wanted = Filters(**chosen)
+    job_filters = Filters(**filter_values)
     if array and not job_ids:
         raise click.UsageError("--array cancels whole arrays by the number of their first job: name that")
     job_ids = ctx.meta[_FIRSTS] if array else job_ids
-    found = choose(settings, job_ids, wanted, "cancel")
+    found = choose(settings, job_ids, job_filters, "cancel")
     late = () if job_ids else _LATE
     each_job(settings, found, lambda client, job_id: client.send(calls.cancel(job_id, array)), "cancelled", late)
 
@@ -244,14 +246,14 @@ def cancel(settings: Settings, ctx: click.Context, /, job_ids: tuple[int, ...], 
 @_named_or_chosen
 @filter_options()
 @pass_settings
-def hold(settings: Settings, /, job_ids: tuple[int, ...], **chosen: Any) -> None:
+def hold(settings: Settings, /, job_ids: tuple[int, ...], **filter_values: Any) -> None:
     """Keep waiting jobs from starting until they are released.
 
     Name jobs by number, or choose the waiting ones that match all of the filters: vgpu job hold --mine
     """
     from vgpud.client import calls
 
-    found = choose(settings, job_ids, Filters(**chosen), "hold", ["pending"])
+    found = choose(settings, job_ids, Filters(**filter_values), "hold", ["pending"])
     late = () if job_ids else _LATE
     each_job(settings, found, lambda client, job_id: client.send(calls.hold(job_id)), "held", late)
 
@@ -260,14 +262,14 @@ def hold(settings: Settings, /, job_ids: tuple[int, ...], **chosen: Any) -> None
 @_named_or_chosen
 @filter_options()
 @pass_settings
-def release(settings: Settings, /, job_ids: tuple[int, ...], **chosen: Any) -> None:
+def release(settings: Settings, /, job_ids: tuple[int, ...], **filter_values: Any) -> None:
     """Let held jobs start as soon as enough capacity is free.
 
     Name jobs by number, or choose the held ones that match all of the filters: vgpu job release --mine
     """
     from vgpud.client import calls
 
-    found = choose(settings, job_ids, Filters(**chosen), "release", ["held"])
+    found = choose(settings, job_ids, Filters(**filter_values), "release", ["held"])
     late = () if job_ids else _LATE
     each_job(settings, found, lambda client, job_id: client.send(calls.release(job_id)), "released", late)
 

@@ -186,7 +186,6 @@ def submit(
     vgpu submit --gpus 1 --gang 4 -- ./train             four members: all start together or none does
     vgpu submit --gpus 0.25 --array 1-8 -- ./try.sh      eight jobs; VGPU_ARRAY_INDEX tells them apart
     vgpu submit --gpus 1 --after 12 -- ./evaluate        when job 12 has completed
-    vgpu submit --gpus 1 --after-fail 12 -- ./tidy       when job 12 has failed
     vgpu submit --gpus 1 --image my/image -- ./train     in a container
     vgpu submit -f job.toml --gpus 2                     as in the file, but on two devices
     vgpu submit train.sh                                 reads its lines of the form #VGPU --gpus 0.5 --mem 8G
@@ -224,8 +223,7 @@ def submit(
 
     if pty:
         check_pty(settings, option_values)
-    remote = find_daemon(settings)[1] is not None
-    spec = _spec(option_values, command, from_file.get("env", ()), remote)
+    spec = _spec(option_values, command, from_file.get("env", ()), find_daemon(settings)[1] is not None)
     from vgpud.cli.common.client import Client
     from vgpud.client import calls
 

@@ -56,7 +56,7 @@ _STARTERS = {
 
 
 def program_name(command: Sequence[str]) -> str:
-    """`python train.py` -> train; `bash run.sh` -> run; `python -m pkg.mod` -> pkg.mod; `./train` -> train.
+    """`python train.py` -> train; `bash train.sh` -> train; `python -m pkg.mod` -> pkg.mod; `./train` -> train.
 
     A starter without a script (`python`, `sh -c TEXT`) has its own name. "" for a command without words.
     """

@@ -512,7 +512,7 @@ class Lifecycle:
             self.stop(job, how, job.stop_to, job.stopping, now_ns)
 
 
-def _unmet(job: Job, ended: Job) -> str:
+def _unmet(job: Job, other: Job) -> str:
     """Why the job will never start: how the other one, which it depends on, has ended."""
-    how = "whose failure it waits for" if job.spec.waits_for_failure(ended.job_id) else "which it comes after"
-    return f"job {ended.job_id}, {how}, is {ended.state.value}"
+    how = "whose failure it waits for" if job.spec.waits_for_failure(other.job_id) else "which it comes after"
+    return f"job {other.job_id}, {how}, is {other.state.value}"
