@@ -219,6 +219,8 @@ class Config:
     direct: str = key("quota", one_of(*DIRECTS), live=True)
     #: from SIGTERM to SIGKILL, when a job is to end
     job_grace_s: int = key(10, check_range(0, 3600, " seconds"), live=True)
+    #: the same for a job that asks for a time of its own: at most this
+    job_grace_max_s: int = key(300, check_range(0, 86_400, " seconds"), live=True)
     #: jobs that have not ended, of all users together
     jobs_max: int = key(100_000, check_range(1, 1_000_000))
     jobs_per_user_max: int = key(10_000, check_range(1, 1_000_000))

@@ -55,7 +55,13 @@ static bool is_first(pid_t pid) {
   return last != own && !strcmp(last, "\t1");
 }
 
-static _Noreturn void end_programs(const struct vj_launch *launch, int null_fd) {
+static void end_below(pid_t first, int signal) {
+  (void)signal;
+  vj_tree_end_below(first);
+}
+
+/* Calls act, with launch's signal, for the first process of each container. */
+static _Noreturn void visit_first(const struct vj_launch *launch, void (*act)(pid_t first, int signal), int null_fd) {
   int output[2];
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   alarm(PATIENCE_S); /* ends us, and the engine's client with us */
@@ -69,11 +75,15 @@ static _Noreturn void end_programs(const struct vj_launch *launch, int null_fd) 
   FILE *pids = client > 0 ? fdopen(output[0], "r") : NULL;
   int pid;
   while (pids && fscanf(pids, "%d", &pid) == 1)
-    if (pid > 0 && is_first((pid_t)pid)) vj_tree_end_below((pid_t)pid);
+    if (pid > 0 && is_first((pid_t)pid)) act((pid_t)pid, launch->signal);
   waitpid(client, NULL, 0);
   _exit(0);
 }
 
 void vj_containers_end(const struct vj_launch *launch, int null_fd) {
-  if (launch->first && !fork()) end_programs(launch, null_fd);
+  if (launch->first && !fork()) visit_first(launch, end_below, null_fd);
+}
+
+void vj_containers_notify(const struct vj_launch *launch, int null_fd) {
+  if (launch->first && !fork()) visit_first(launch, vj_tree_notify_below, null_fd);
 }

@@ -5,10 +5,13 @@
 #include "job/job.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#define SIGNAL_MAX 31 /* those with a meaning of their own */
 
 static bool parse_number(const char *value, uint64_t *ret_number) {
   char *rest;
@@ -51,6 +54,14 @@ static bool parse_grace(const char *value, struct vj_launch *launch) {
   return true;
 }
 
+static bool parse_signal(const char *value, struct vj_launch *launch) {
+  uint64_t number;
+  if (!parse_number(value, &number) || !number || number > SIGNAL_MAX || number == SIGKILL || number == SIGSTOP)
+    return false;
+  launch->signal = (int)number;
+  return true;
+}
+
 /* Keys of the whole attempt. */
 static bool parse_common(const char *key, char *value, struct vj_launch *launch) {
   uint64_t number;
@@ -69,6 +80,7 @@ static bool parse_common(const char *key, char *value, struct vj_launch *launch)
   if (!strcmp(key, "ram_bytes")) return parse_number(value, &launch->ram_bytes);
   if (!strcmp(key, "pids_max")) return parse_number(value, &launch->pids_max);
   if (!strcmp(key, "grace_ms")) return parse_grace(value, launch);
+  if (!strcmp(key, "signal")) return parse_signal(value, launch);
   if (strcmp(key, "umask") || !parse_number(value, &number) || number > 0777) return false;
   launch->umask = (mode_t)number;
   return true;

@@ -51,6 +51,7 @@ struct vj_launch {
   char *cleanup;  /* a command, words separated by blanks, run as we are when all has ended; NULL: none */
   char *first;    /* the same, which prints the pids of the containers' first processes */
   uint64_t cpu_milli, ram_bytes, pids_max; /* of each member; 0 = no limit */
+  int signal;                              /* what the job's processes get when we get SIGUSR1; 0 = nothing */
   uint64_t grace_ns;                       /* between SIGTERM and SIGKILL, unless the stop request names another */
   struct vj_member *members;
   size_t member_count;
@@ -138,6 +139,13 @@ void vj_cgroups_remove(const struct vj_cgroups *cgroups);
 /* Sends a signal to each process of the tree. */
 void vj_tree_signal(const struct vj_cgroups *cgroups, int signal);
 
+/* Sends a signal to each process that handles it; where none does, to each. A shell that only waits for its program
+ * would be ended by it, and the program with it. */
+void vj_tree_notify(const struct vj_cgroups *cgroups, int signal);
+
+/* The same for a container's first process and all below it. */
+void vj_tree_notify_below(pid_t first, int signal);
+
 /* SIGTERM, and SIGCONT, to the programs below a container's first process. Not to a shell that runs another program:
  * it would end at once, and where it is all that the first process waits for, the container with it. */
 void vj_tree_end_below(pid_t first);
@@ -208,6 +216,9 @@ void vj_cleanup(const struct vj_launch *launch, int null_fd);
 
 /* SIGTERM to the programs below the first process of each container, in a process of its own that is reaped later. */
 void vj_containers_end(const struct vj_launch *launch, int null_fd);
+
+/* In the same way, launch's signal to those that handle it. */
+void vj_containers_notify(const struct vj_launch *launch, int null_fd);
 
 /* ---- files (file.c) ---- */
 

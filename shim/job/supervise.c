@@ -119,11 +119,24 @@ static void start(struct job *job) {
     if (job->pids[i] < 0) member_ended(job, i, VJ_CODE_NOT_RUNNABLE, 0, "");
 }
 
+static void notify(struct job *job) {
+  if (!job->launch->signal) return;
+  if (job->launch->is_client)
+    vj_containers_notify(job->launch, job->null_fd);
+  else
+    vj_tree_notify(job->cgroups, job->launch->signal);
+}
+
 static void take_signals(struct job *job, int signals) {
   struct signalfd_siginfo info;
   bool told = false;
-  while (read(signals, &info, sizeof info) == sizeof info) told = told || info.ssi_signo == SIGTERM;
+  bool notified = false;
+  while (read(signals, &info, sizeof info) == sizeof info) {
+    told = told || info.ssi_signo == SIGTERM;
+    notified = notified || info.ssi_signo == SIGUSR1;
+  }
   reap(job);
+  if (notified && job->phase == RUNNING) notify(job);
   if (!told) return;
   if (job->alive) job->outcome->stopped = true; /* else its commands had ended by themselves */
   end(job, vj_attempt_grace_ns(job->attempt, job->launch->grace_ns));
@@ -218,6 +231,7 @@ void vj_supervise(const struct vj_launch *launch, const struct vj_cgroups *cgrou
   sigemptyset(&wanted);
   sigaddset(&wanted, SIGCHLD);
   sigaddset(&wanted, SIGTERM);
+  sigaddset(&wanted, SIGUSR1);
   sigprocmask(SIG_BLOCK, &wanted, NULL);
   int signals = signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
   if (!job.ends || !job.failures || !job.pids || signals < 0) {

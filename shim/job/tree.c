@@ -138,13 +138,37 @@ void vj_tree_signal(const struct vj_cgroups *cgroups, int signal) {
   send_all(cgroups, signal);
 }
 
-/* Whether SIGTERM is in this mask of a process, "\nSigIgn:" or "\nSigCgt:". */
-static bool sigterm_is_in(const char *mask, pid_t pid) {
+/* Whether a signal is in this mask of a process, "\nSigIgn:" or "\nSigCgt:". */
+static bool is_in(int signal, const char *mask, pid_t pid) {
   char path[64], text[8192];
   snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
   if (vj_read_file(path, text, sizeof text) <= 0) return false;
   const char *line = strstr(text, mask);
-  return line && (strtoull(line + strlen(mask), NULL, 16) >> (SIGTERM - 1) & 1);
+  return line && (strtoull(line + strlen(mask), NULL, 16) >> (signal - 1) & 1);
+}
+
+static void notify(const struct processes *all, int signal) {
+  bool is_handled = false;
+  for (size_t i = 0; i < all->count; i++)
+    is_handled = is_handled || (!all->items[i].ended && is_in(signal, "\nSigCgt:", all->items[i].pid));
+  for (size_t i = 0; i < all->count; i++)
+    if (!all->items[i].ended && (!is_handled || is_in(signal, "\nSigCgt:", all->items[i].pid)))
+      send_signal(&all->items[i], signal);
+}
+
+void vj_tree_notify(const struct vj_cgroups *cgroups, int signal) {
+  struct processes all = collect(cgroups);
+  notify(&all, signal);
+  free(all.items);
+}
+
+void vj_tree_notify_below(pid_t first, int signal) {
+  struct processes all = {0};
+  struct process process;
+  collect_descendants(&all, first);
+  if (read_stat(first, &process)) add(&all, &process);
+  notify(&all, signal);
+  free(all.items);
 }
 
 static bool has_children(const struct processes *all, pid_t pid) {
@@ -158,7 +182,7 @@ void vj_tree_end_below(pid_t first) {
   collect_descendants(&all, first);
   for (size_t i = 0; i < all.count; i++) {
     const struct process *process = &all.items[i];
-    if (process->ended || (has_children(&all, process->pid) && !sigterm_is_in("\nSigCgt:", process->pid))) continue;
+    if (process->ended || (has_children(&all, process->pid) && !is_in(SIGTERM, "\nSigCgt:", process->pid))) continue;
     send_signal(process, SIGTERM);
     send_signal(process, SIGCONT);
   }
@@ -171,7 +195,7 @@ bool vj_tree_hang_up(const struct vj_cgroups *cgroups, bool now) {
   for (size_t i = 0; i < all.count; i++) {
     if (all.items[i].ended) continue;
     living++;
-    if (sigterm_is_in("\nSigIgn:", all.items[i].pid)) all.items[ignoring++] = all.items[i];
+    if (is_in(SIGTERM, "\nSigIgn:", all.items[i].pid)) all.items[ignoring++] = all.items[i];
   }
   bool is_done = now || ignoring == living;
   for (size_t i = 0; i < ignoring && is_done; i++) send_signal(&all.items[i], SIGHUP);

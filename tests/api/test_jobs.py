@@ -49,7 +49,7 @@ def test_a_job_as_the_core_knows_it(world: World) -> None:
     (made,) = world.backend.submissions
     core = made.spec
     assert (made.count, made.held, made.request_id, core.index) == (3, True, "r", 3)
-    assert (core.uid, core.queue, core.name, core.members, core.priority) == (1000, "default", "train.py", 4, -5)
+    assert (core.uid, core.queue, core.name, core.members, core.priority) == (1000, "default", "train", 4, -5)
     assert (core.time_limit_ns, core.duration_ns, core.retries) == (9000 * SECOND_NS + 1, 60 * SECOND_NS, 2)
     assert (core.skew_ppm, core.preemptible, core.ask.cpu_milli) == (250_000, False, 2500)
     launch = core.run
@@ -180,6 +180,67 @@ def test_after_a_job_that_will_never_complete(world: World) -> None:
     assert "has failed" in message and "--after-any" in message
     world.submit(after=[1], after_any=True)
     assert world.backend.submissions[-1].spec.after_any
+
+
+def test_dependencies_by_what_the_other_jobs_must_do(world: World) -> None:
+    for _ in range(3):
+        world.submit()
+    world.submit(after=[2], after_fail=[1], after_end=[3])
+    made = world.backend.submissions[-1].spec
+    assert (made.after, made.after_fail, made.after_end) == ((1, 2, 3), (1,), (3,))
+    shown = world.call(world.jobs.GetJob, pb.GetJobRequest(job_id=4)).job.spec
+    assert (list(shown.after), list(shown.after_fail), list(shown.after_end)) == ([2], [1], [3])
+    world.backend.change(1, state=JobState.COMPLETED)
+    code, message = world.refusal(world.jobs.SubmitJob, pb.SubmitJobRequest(spec=spec(after_fail=[1])))
+    assert code == "FAILED_PRECONDITION" and "has completed: it will not fail" in message
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"after": [1], "after_fail": [1]}, "job 1 is to be waited for in several ways: name it once"),
+        ({"after_fail": [0]}, "after_fail 0 is not a job"),
+        ({"after_end": range(1, 6001), "after_fail": range(6001, 12001)}, "after names 12000 jobs: at most 10000"),
+    ],
+)
+def test_dependencies_that_are_refused(world: World, fields: dict[str, Any], message: str) -> None:
+    world.submit()
+    code, said = world.refusal(world.jobs.SubmitJob, pb.SubmitJobRequest(spec=spec(**fields)))
+    assert code == "INVALID_ARGUMENT" and message in said
+
+
+def test_a_signal_and_a_grace_are_kept(world: World) -> None:
+    ways = {"signal": "USR1", "signal_lead": Duration(seconds=300), "grace": Duration(seconds=60)}
+    world.submit(time_limit=Duration(seconds=3600), **ways)
+    made = world.backend.submissions[-1].spec
+    assert isinstance(made.run, Launch)
+    assert (made.signal_lead_ns, made.run.signal, made.run.grace_ms) == (300 * SECOND_NS, "USR1", 60_000)
+    shown = world.call(world.jobs.GetJob, pb.GetJobRequest(job_id=1)).job.spec
+    assert {name: getattr(shown, name) for name in ways} == ways
+    world.submit()
+    made = world.backend.submissions[-1].spec
+    assert isinstance(made.run, Launch)
+    assert (made.signal_lead_ns, made.run.signal, made.run.grace_ms) == (0, "", -1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"signal": "KILL", "signal_lead": Duration(seconds=1)}, "signal 'KILL' cannot be sent: choose from HUP, INT"),
+        ({"signal": "USR1"}, "give both"),
+        ({"signal": "USR1", "signal_lead": Duration(seconds=1)}, "a signal is sent before the time limit"),
+        (
+            {"signal": "USR1", "signal_lead": Duration(seconds=60), "time_limit": Duration(seconds=60)},
+            "a signal 60 s before the time limit, which is no longer than that",
+        ),
+        ({"signal_lead": Duration(seconds=1)}, "give both"),
+        ({"signal": "USR1", "signal_lead": Duration()}, "signal_lead 0 s is not a time"),
+        ({"grace": Duration(seconds=-1)}, "grace -1 s is not a time"),
+    ],
+)
+def test_a_signal_or_a_grace_that_is_refused(world: World, fields: dict[str, Any], message: str) -> None:
+    code, said = world.refusal(world.jobs.SubmitJob, pb.SubmitJobRequest(spec=spec(**fields)))
+    assert code == "INVALID_ARGUMENT" and message in said
 
 
 def test_a_job_is_shown_as_it_was_asked(world: World) -> None:

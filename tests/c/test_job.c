@@ -40,6 +40,7 @@ static struct words usual(void) {
       {"ram_bytes", "65536"},
       {"pids_max", "9"},
       {"grace_ms", "250"},
+      {"signal", "10"},
       {"client", "1"},
       {"cleanup", "/e rm x"},
       {"first", "/e inspect x"},
@@ -83,7 +84,7 @@ static void test_read_back(void) {
   CHECK(launch.has_limit[7] && launch.limits[7].rlim_cur == 64 && launch.limits[7].rlim_max == 128);
   CHECK(launch.cpu_milli == 500 && launch.ram_bytes == 65536 && launch.pids_max == 9);
   CHECK(launch.grace_ns == 250 * VJ_NS_PER_MS && launch.is_client && !strcmp(launch.cleanup, "/e rm x"));
-  CHECK(launch.member_count == 2);
+  CHECK(launch.member_count == 2 && launch.signal == 10);
   const struct vj_member *first = &launch.members[0], *second = &launch.members[1];
   CHECK(!strcmp(first->log, "/log") && !strcmp(first->env[0], "PATH=/bin") && !*first->env[1] && !first->env[2]);
   CHECK(!strcmp(first->argv[0], "sh") && !*first->argv[1] && !first->argv[2]);

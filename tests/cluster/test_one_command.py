@@ -44,7 +44,7 @@ def dry_run(*words: str) -> str:
 
 def test_a_job_as_the_command_line_of_sbatch() -> None:
     assert dry_run("--gpus", "0.5", "--", "a b", "c") == (
-        "sbatch --parsable --partition=gpu --gres=shard:500 <<'END'\n#!/bin/sh\nexec 'a b' c\nEND\n"
+        "sbatch --parsable --partition=gpu --gres=shard:500 '--job-name=a b' <<'END'\n#!/bin/sh\nexec 'a b' c\nEND\n"
     )
 
 
@@ -56,6 +56,8 @@ def test_a_job_as_the_command_line_of_sbatch() -> None:
         ("--array 0-3,7%2", "--array=0-3,7%2"),
         ("--after 7,8", "--dependency=afterok:7:8"),
         ("--after 7 --after-any", "--dependency=afterany:7"),
+        ("--after 6 --after-fail 7,9 --after-any 8", "--dependency=afterok:6,afternotok:7:9,afterany:8"),
+        ("--signal SIGUSR1@5m --time-limit 1h", "--time=0-01:00:00 --signal=USR1@300"),
         ("--hold --no-preempt", "--hold --no-requeue"),
         ("--cpus 1.5 --ram 3G", "--cpus-per-task=2 --mem=3072M"),
         ("--max 0.8 --mem 20G --class latency", "--vgpu-max=0.8 --vgpu-mem=21474836480 --vgpu-class=latency"),
@@ -83,6 +85,12 @@ def test_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_array_has_the_same_variable_as_on_one_node() -> None:
     said = dry_run("--gpus", "1", "--array", "1-3", "--", "x")
     assert "\nexport VGPU_ARRAY_INDEX=$SLURM_ARRAY_TASK_ID\nexec x\n" in said
+
+
+def test_a_job_has_the_name_of_its_script() -> None:
+    assert " --job-name=train <<" in dry_run("--gpus", "1", "--", "python", "-u", "train.py")
+    said = dry_run("--gpus", "1", "--name", "mine", "--", "python", "train.py")
+    assert " --job-name=mine " in said and said.count("--job-name") == 1
 
 
 def test_a_gang_runs_on_each_node_with_its_processors() -> None:
@@ -140,7 +148,8 @@ def test_a_terminal_is_sruns() -> None:
 def test_each_option_makes_sense_or_is_refused() -> None:
     """An option that is added to `vgpu submit` is thought of here, too."""
     taken = {"gpus", "gang", "max_milli", "mem", "service_class", "cpus", "ram", "name", "queue", "time_limit"}
-    taken |= {"expected", "after", "after_any", "array", "hold", "directory", "log", "env", "no_env", "notify"}
+    taken |= {"after", "after_ok", "after_fail", "after_any", "signal"}
+    taken |= {"expected", "array", "hold", "directory", "log", "env", "no_env", "notify"}
     taken |= {"notify_mail", "skew", "no_preempt", "wait", "quiet", "command", "file", "over_cluster", *ONLY}
     everywhere = {"output", "host", "headers", "color", "timeout_s"}
     assert {param.name for param in submit.params} == taken | INSTEAD.keys() | everywhere

@@ -314,8 +314,10 @@ def test_queues_are_shown(system: System) -> None:
 
 def test_a_job_as_a_command_line(system: System) -> None:
     said = system.vgpu("submit", "--partition", "gpu", "--dry-run", "--gpus", "0.5", "--expect", "2h", "--", "a b", "c")
-    assert said == "sbatch --parsable --partition=gpu --gres=shard:500 '--comment=vgpu duration=2h' <<'END'\n" + (
-        "#!/bin/sh\nexec 'a b' c\nEND\n"
+    assert (
+        said
+        == "sbatch --parsable --partition=gpu --gres=shard:500 '--job-name=a b' '--comment=vgpu duration=2h' <<'END'\n"
+        + ("#!/bin/sh\nexec 'a b' c\nEND\n")
     )
     wide = ("--gpus", "8", "--gpu-model", "a100", "--nodes", "4", "--queue", "team", "--after", "7", "--array", "0-3")
     said = system.vgpu("submit", "--partition", "gpu", "--dry-run", *wide, "--", "./train")

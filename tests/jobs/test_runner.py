@@ -148,6 +148,67 @@ async def test_stop(place: Place) -> None:
 
 
 @on_a_loop
+async def test_a_signal_reaches_the_programs_that_handle_it(place: Place) -> None:
+    """The shell in front waits for its program: the signal would end it."""
+    program = "trap 'echo got >> got' USR1; echo $$ > pid; until [ -e go ]; do sleep 0.05; done; exit 7"
+    async with daemon(place) as (jobs, ends, _):
+        attempt = place.attempt(f"sh -c '{program.replace(chr(39), chr(34))}'; exit $?", signal=signal.SIGUSR1)
+        await jobs.start(attempt)
+        await until("its pid", lambda: place.read("pid"))
+        jobs.signal(attempt.key)
+        await until("the signal", lambda: place.read("got"))
+        (place.home / "go").touch()
+        _, _, result = await ends.next()
+        assert (result.exit_code, result.is_stopped, place.read("got")) == (7, False, "got\n")
+        jobs.signal(attempt.key)  # it has ended: nothing happens
+
+
+@on_a_loop
+async def test_a_signal_that_no_program_handles_is_for_all_of_them(place: Place) -> None:
+    async with daemon(place) as (jobs, ends, _):
+        attempt = place.attempt("echo $$ > pid; while :; do sleep 0.05; done", signal=signal.SIGUSR2)
+        await jobs.start(attempt)
+        await until("its pid", lambda: place.read("pid"))
+        jobs.signal(attempt.key)
+        _, _, result = await ends.next()
+        assert (result.exit_code, result.signal) == (128 + signal.SIGUSR2, signal.SIGUSR2)
+
+
+@on_a_loop
+async def test_a_signal_reaches_the_program_of_a_container(place: Place) -> None:
+    """An engine's client in front: unshare makes the pid namespace, whose first process is what the engine reports."""
+    inner = place.home / "inner.sh"
+    inner.write_text("trap 'echo got >> got' USR1; touch ready; until [ -e go ]; do sleep 0.05; done; exit 7")
+    client = (  # it runs as the daemon does, not in the job's directory
+        f"cd {place.home}; unshare --pid --fork sh inner.sh & client=$!;"
+        ' until first=$(cat /proc/$client/task/$client/children); [ -n "$first" ]; do sleep 0.02; done;'
+        " echo $first > first; wait $client"
+    )
+    async with daemon(place) as (jobs, ends, _):
+        attempt = place.attempt(client, signal=signal.SIGUSR1, client=True)
+        attempt = replace(attempt, first=("/bin/cat", str(place.home / "first")))
+        await jobs.start(attempt)
+        await until("its program", lambda: (place.home / "ready").exists() and place.read("first"))
+        jobs.signal(attempt.key)
+        await until("the signal", lambda: place.read("got"))
+        (place.home / "go").touch()
+        _, _, result = await ends.next()
+        assert (result.exit_code, result.is_stopped, place.read("got")) == (7, False, "got\n")
+
+
+@on_a_loop
+async def test_a_job_without_a_signal_gets_none(place: Place) -> None:
+    async with daemon(place) as (jobs, ends, _):
+        attempt = place.attempt("trap 'echo got >> got' USR1; echo $$ > pid; until [ -e go ]; do sleep 0.05; done")
+        await jobs.start(attempt)
+        await until("its pid", lambda: place.read("pid"))
+        jobs.signal(attempt.key)
+        (place.home / "go").touch()
+        _, _, result = await ends.next()
+        assert (result.exit_code, place.read("got")) == (0, "")
+
+
+@on_a_loop
 async def test_a_daemon_that_ends_is_outlived(place: Place) -> None:
     """Three jobs over a daemon's restart: one continues, one has ended meanwhile, one never began."""
     long, short = place.attempt("while ! [ -e go ]; do sleep 0.02; done; exit 4", 1), place.attempt("exit 5", 2)

@@ -128,7 +128,7 @@ ALLOWED: dict[str, set[str]] = {
     "ray": {"api", "client", "core", "core.slices", "errors", "libraries"},
     # the queue over many nodes: a process of its own, beside slurmctld
     "cluster.core": {"core", "core.devices", "core.jobs", "core.queue", "slurm"},
-    "cluster.shell": {"cluster.core", "core", "errors", "slurm", "userfiles"},
+    "cluster.shell": {"cluster.core", "core", "core.jobs", "errors", "slurm", "userfiles"},
     "cluster": {
         "cluster.core",
         "cluster.shell",

@@ -48,7 +48,7 @@ def launch(**fields: object) -> Launch:
 
 
 def job(job_id: int = 1, state: JobState = JobState.PENDING, **fields: object) -> Job:
-    spec = JobSpec(Ask(Spec(500)), uid=1000, run=launch(), after=(3, 4), name="n", members=2)
+    spec = JobSpec(Ask(Spec(500)), uid=1000, run=launch(), after=(3, 4), after_fail=(4,), name="n", members=2)
     given = {"submitted_ns": 5 * S, "waiting_since_ns": 5 * S} | fields
     return Job(job_id, spec, state=state, **given)  # type: ignore[arg-type]
 

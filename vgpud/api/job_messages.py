@@ -8,10 +8,10 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-import os
 import resource
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -24,6 +24,8 @@ from vgpud.core.jobs import similarity
 from vgpud.core.jobs.facts import Fact, Facts, Launch, Submission, UsageRow
 from vgpud.core.jobs.image_name import image_error
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Ask, Elastic, Job, JobSpec
+from vgpud.core.jobs.program_name import program_name
+from vgpud.core.jobs.signals import SIGNALS
 from vgpud.core.model import Denied, Reason, SiteLimits
 from vgpud.core.queue.check import AFTER_MAX, ARRAY_JOBS_MAX, MEMBERS_MAX, PRIORITY_MAX, RETRIES_MAX
 from vgpud.core.slices.admission import parts_of
@@ -34,6 +36,7 @@ from vgpud.v1alpha1 import words
 
 CPU_MILLI_MAX = 1_000_000
 RAM_BYTES_MAX = 1 << 50
+NS_PER_MS = 1_000_000
 NAME_BYTES_MAX = 100
 #: of a job that names none: what a job writes, its log as well, is for its user alone
 PRIVATE_UMASK = 0o077
@@ -106,9 +109,9 @@ def submission_from(request: pb.SubmitJobRequest, launch: Launch, queue: str, *,
         time_limit_ns=duration_ns(asked.time_limit, "time_limit") if asked.HasField("time_limit") else NEVER_NS,
         begin_ns=_begin(asked),
         duration_ns=_parse_duration_ns(asked),
+        signal_lead_ns=_signal_lead_ns(asked),
         retries=_number(asked.retries, 0, RETRIES_MAX, "retries"),
-        after=_parse_dependencies(asked),
-        after_any=asked.after_any,
+        **_parse_dependencies(asked),
         index=indices[0] if indices else 0,
         array_limit=_array_limit(asked),
         skew_ppm=_skew(asked.skew),
@@ -154,8 +157,8 @@ def _ask(job_spec: pb.JobSpec, elastic: Elastic | None) -> Ask:
 
 
 def _default_name(launch: Launch) -> str:
-    """The program's or the image's, as far as it can be printed."""
-    word = os.path.basename(launch.command[0]) if launch.command else launch.image.rpartition("/")[2]
+    """The script's, the program's or the image's, as far as it can be printed."""
+    word = program_name(launch.command) if launch.command else launch.image.rpartition("/")[2]
     return "".join(c if c.isprintable() else "?" for c in word)[: NAME_BYTES_MAX // 4] or "job"
 
 
@@ -182,6 +185,26 @@ def _parse_duration_ns(job_spec: pb.JobSpec) -> int:
     return duration_ns(job_spec.expected_duration, "expected_duration") if job_spec.HasField("expected_duration") else 0
 
 
+def _signal_lead_ns(job_spec: pb.JobSpec) -> int:
+    if job_spec.signal and job_spec.signal not in SIGNALS:
+        raise _invalid(f"signal {job_spec.signal[:20]!r} cannot be sent: choose from {', '.join(SIGNALS)}", "signal")
+    if bool(job_spec.signal) != job_spec.HasField("signal_lead"):
+        raise _invalid("a signal needs the time before the limit, and such a time a signal: give both", "signal")
+    if not job_spec.signal:
+        return 0
+    lead_ns = duration_ns(job_spec.signal_lead, "signal_lead")
+    if not job_spec.HasField("time_limit"):
+        raise _invalid("a signal is sent before the time limit: give the job a time limit", "signal")
+    if lead_ns >= duration_ns(job_spec.time_limit, "time_limit"):
+        text = f"a signal {lead_ns / SECOND_NS:g} s before the time limit, which is no longer than that"
+        raise _invalid(f"{text}: write a shorter time, or a longer limit", "signal_lead")
+    return lead_ns
+
+
+def _grace_ms(job_spec: pb.JobSpec) -> int:
+    return duration_ns(job_spec.grace, "grace") // NS_PER_MS if job_spec.HasField("grace") else -1
+
+
 def _begin(job_spec: pb.JobSpec) -> int:
     if not job_spec.HasField("begin_time"):
         return 0
@@ -192,13 +215,30 @@ def _begin(job_spec: pb.JobSpec) -> int:
     return begin.seconds * SECOND_NS + begin.nanos
 
 
-def _parse_dependencies(job_spec: pb.JobSpec) -> tuple[int, ...]:
-    if len(job_spec.after) > AFTER_MAX:
-        raise _invalid(f"after names {len(job_spec.after)} jobs: at most {AFTER_MAX} are allowed", "after")
-    wrong = [job_id for job_id in job_spec.after if job_id <= 0]
-    if wrong:
-        raise _invalid(f"after {wrong[0]} is not a job: `vgpu job ls` lists them", "after")
-    return tuple(sorted(set(job_spec.after)))
+def _parse_dependencies(job_spec: pb.JobSpec) -> dict[str, Any]:
+    """The core's fields. A job is waited for in one way only."""
+    lists = {name: getattr(job_spec, name) for name in ("after", "after_fail", "after_end")}
+    count = sum(map(len, lists.values()))
+    if count > AFTER_MAX:
+        raise _invalid(f"after names {count} jobs: at most {AFTER_MAX} are allowed", "after")
+    fields: dict[str, set[int]] = {}
+    for name, ids in lists.items():
+        fields[name] = set(ids)
+        wrong = [job_id for job_id in ids if job_id <= 0]
+        if wrong:
+            raise _invalid(f"{name} {wrong[0]} is not a job: `vgpu job ls` lists them", name)
+    after = set().union(*fields.values())
+    if len(after) < sum(map(len, fields.values())):
+        twice = min(one for one in after if sum(one in ids for ids in fields.values()) > 1)
+        raise _invalid(f"job {twice} is to be waited for in several ways: name it once", "after")
+    found: dict[str, Any] = {name: tuple(sorted(ids)) for name, ids in {**fields, "after": after}.items()}
+    return {**found, "after_any": job_spec.after_any}
+
+
+def _completing(spec: JobSpec) -> list[int]:
+    """Of the jobs that it comes after, those that have no field of their own."""
+    others = {*spec.after_fail, *spec.after_end}
+    return [job_id for job_id in spec.after if job_id not in others]
 
 
 def _skew(skew: float) -> int:
@@ -236,6 +276,8 @@ def launch_from(
         prediction=prediction_from(job_spec),
         notice=notice_from(job_spec),
         terminal=terminal_from(job_spec),
+        signal=job_spec.signal,
+        grace_ms=_grace_ms(job_spec),
     )
 
 
@@ -407,8 +449,13 @@ def _spec_view(spec: JobSpec, launch: Launch, *, has_details: bool, own: bool) -
         begin_time=timestamp(spec.begin_ns) if spec.begin_ns else None,
         expected_duration=duration(spec.duration_ns) if spec.duration_ns else None,
         retries=spec.retries,
-        after=spec.after,
+        after=_completing(spec),
         after_any=spec.after_any,
+        after_fail=spec.after_fail,
+        after_end=spec.after_end,
+        signal=launch.signal,
+        signal_lead=duration(spec.signal_lead_ns) if spec.signal_lead_ns else None,
+        grace=duration(launch.grace_ms * NS_PER_MS) if launch.grace_ms >= 0 else None,
         array_limit=spec.array_limit,
         cpu_milli=spec.ask.cpu_milli,
         ram_bytes=spec.ask.ram_bytes,

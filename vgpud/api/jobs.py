@@ -181,8 +181,9 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
         """Jobs that are there, the caller's, and may still complete. There is no circle: they all came before."""
         async for job_id in _in_pieces(spec.after):
             job = await self._own(job_id)
-            if job.state.is_final and job.state is not JobState.COMPLETED and not spec.after_any:
-                text = f"after job {job_id}, which has {_ENDED[job.state]}: it will not complete; --after-any waits for"
+            if job.state.is_final and not spec.is_satisfied_by(job_id, job.state):
+                verb = "fail" if spec.waits_for_failure(job_id) else "complete"
+                text = f"after job {job_id}, which has {_ENDED[job.state]}: it will not {verb}; --after-any waits for"
                 raise refuse(Reason.PRECONDITION, f"{text} its end only", "after")
 
     @unary
@@ -338,7 +339,12 @@ def _whose(request: pb.ListJobsRequest | pb.GetUsageRequest, who: Caller) -> int
     return request.uid
 
 
-_ENDED = {JobState.FAILED: "failed", JobState.CANCELLED: "been cancelled", JobState.TIMED_OUT: "timed out"}
+_ENDED = {
+    JobState.COMPLETED: "completed",
+    JobState.FAILED: "failed",
+    JobState.CANCELLED: "been cancelled",
+    JobState.TIMED_OUT: "timed out",
+}
 
 
 def _name(who: Caller, job: Job) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from itertools import pairwise, takewhile
 
 import click
 
 import vgpud
-from vgpud.cli.common.exits import epilog
+from vgpud.cli.common.exits import epilog, error_word
 from vgpud.cli.common.interrupts import by_interrupt
-from vgpud.cli.common.options import LazyGroup
+from vgpud.cli.common.options import LazyGroup, Settings
 from vgpud.errors import ExitCode, VgpudError, missing_part
 
 #: as a shell has it of a command that Ctrl-C ended
@@ -93,11 +94,34 @@ def cli() -> None:
 _SHOWN = 200
 
 
-def complain(message: str) -> None:
-    """Prints one line on stderr, whatever the text holds; on a terminal broken between words."""
+def complain(settings: Settings, message: str, exit_code: int) -> int:
+    """Prints one line on stderr, whatever the text holds: with -o json an object, else a sentence, on a terminal broken
+    between words. Returns the exit code."""
     from vgpud.cli.common.output import say
 
-    say(" ".join(message.split()))
+    line = " ".join(message.split())
+    if settings.output == "json":
+        import json
+
+        error = {"code": error_word(exit_code), "message": line}
+        print(json.dumps({"error": error}), file=sys.stderr)
+    else:
+        say(line)
+    return int(exit_code)
+
+
+def _has_options_anywhere(ctx: click.Context) -> bool:
+    """Whether what follows the first argument is vgpu's own, not of a command that it runs."""
+    return ctx.allow_interspersed_args or isinstance(ctx.command, click.Group)
+
+
+def _asks_for_json(args: Sequence[str]) -> bool:
+    """Whether -o json is among the words of a command line that could not be read to its end."""
+    words = list(takewhile(lambda word: word != "--", args))
+    pairs = {*pairwise(words)}
+    return any((name, "json") in pairs for name in ("-o", "--output")) or not {"-ojson", "--output=json"}.isdisjoint(
+        words
+    )
 
 
 def _usage_line(error: click.UsageError) -> str:
@@ -108,39 +132,39 @@ def _usage_line(error: click.UsageError) -> str:
 
 def invoke(args: Sequence[str] | None = None) -> int:
     """Runs a command line and returns its exit code."""
+    words = list(sys.argv[1:] if args is None else args)
+    settings = Settings()
     try:
-        result = cli.main(args=None if args is None else list(args), prog_name="vgpu", standalone_mode=False)
+        result = cli.main(args=words, prog_name="vgpu", standalone_mode=False, obj=settings)
         sys.stdout.flush()
     except click.UsageError as error:
         if isinstance(error, click.exceptions.NoArgsIsHelpError):
             error.show()
-        else:
-            complain(_usage_line(error))
-        return error.exit_code
+            return error.exit_code
+        if error.ctx and _has_options_anywhere(error.ctx) and _asks_for_json(words):
+            settings.output = "json"
+        return complain(settings, _usage_line(error), error.exit_code)
     except click.ClickException as error:
-        complain(error.format_message())
-        return error.exit_code
+        return complain(settings, error.format_message(), error.exit_code)
     except VgpudError as error:
-        complain(str(error))
-        return int(error.exit_code)
+        return complain(settings, str(error), error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except BrokenPipeError:  # the reader of stdout has gone: `vgpu ps | head -1`
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return int(ExitCode.OTHER)  # as click prints when it catches this itself
     except UnicodeEncodeError as error:  # of bytes that are no text, which Python keeps as surrogates
-        complain(f"{error.object[:_SHOWN]!a} is not UTF-8, and cannot be sent: choose another name or directory")
-        return int(ExitCode.USAGE)
+        text = f"{error.object[:_SHOWN]!a} is not UTF-8, and cannot be sent: choose another name or directory"
+        return complain(settings, text, ExitCode.USAGE)
     except Exception as error:
         if by_interrupt(error):
             return INTERRUPTED
         if os.environ.get("VGPU_DEBUG"):
             raise
         if missing := missing_part(error):
-            complain(missing)
-            return int(ExitCode.USAGE)
-        complain(f"internal error: {type(error).__name__}: {error}; VGPU_DEBUG=1 prints a traceback, please report it")
-        return int(ExitCode.OTHER)
+            return complain(settings, missing, ExitCode.USAGE)
+        text = f"internal error: {type(error).__name__}: {error}; VGPU_DEBUG=1 prints a traceback, please report it"
+        return complain(settings, text, ExitCode.OTHER)
     return result if isinstance(result, int) else int(ExitCode.OK)
 
 

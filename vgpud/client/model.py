@@ -457,7 +457,7 @@ class JobSpec:
     slice: SliceSpec | None = None
     #: size of the gang: all members start together or none does; 0 = 1
     members: int = 0
-    #: empty = the program's name
+    #: empty = the script's, module's or program's name: train of `python train.py`
     name: str = ""
     #: empty = the caller's default queue
     queue: str = ""
@@ -511,6 +511,17 @@ class JobSpec:
     begin_time: datetime | None = None
     #: it runs at a terminal, which AttachJob joins; for one member, neither array nor elastic workers
     terminal: bool = False
+    #: jobs that must have ended without completing: failed, timed out or cancelled
+    after_fail: tuple[int, ...] = ()
+    #: jobs that must have ended, with any result
+    after_end: tuple[int, ...] = ()
+    #: sent to its processes once in each attempt, signal_lead before the time limit: HUP, INT, QUIT, USR1, USR2,
+    #: TERM, CONT, ALRM or XCPU; empty = none
+    signal: str = ""
+    #: less than the time limit
+    signal_lead: timedelta | None = None
+    #: from SIGTERM to SIGKILL, at most job_grace_max_s; unset = the site's job_grace_s
+    grace: timedelta | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -53,6 +53,7 @@ class Attempt:
     ram_bytes: int = 0
     pids_max: int = 0
     grace_ms: int = 10_000
+    signal: int = 0  # number of the one that its processes get when Jobs.signal() is called; 0 = none
     image: str = ""  # its members are containers: argv is what follows the image
     client: bool = False  # its programs are an engine's client, which runs as the daemon does; logs are the user's
     cleanup: tuple[str, ...] = ()  # a command that removes its containers, run as the daemon when all has ended
@@ -158,6 +159,8 @@ def _pairs(attempt: Attempt, directory: str) -> Iterator[tuple[str, str]]:
     yield "ram_bytes", str(attempt.ram_bytes)
     yield "pids_max", str(attempt.pids_max)
     yield "grace_ms", str(attempt.grace_ms)
+    if attempt.signal:
+        yield "signal", str(attempt.signal)
     if attempt.terminal:
         yield "terminal", "1"
     if attempt.client:

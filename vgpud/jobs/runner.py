@@ -325,12 +325,13 @@ class Jobs:
         if watched is None:
             return False
         await asyncio.to_thread(self._write_stop, watched.key, int(grace_s * 1000))
-        with contextlib.suppress(ProcessLookupError):
-            if watched.pidfd >= 0:
-                signal.pidfd_send_signal(watched.pidfd, signal.SIGTERM)
-            elif _lives(watched.pid, watched.start):
-                os.kill(watched.pid, signal.SIGTERM)
+        _send(watched, signal.SIGTERM)
         return True
+
+    def signal(self, key: Key) -> None:
+        """Attempt.signal to the processes of this attempt; nothing, if it does not run."""
+        if watched := self._watched.get(key):
+            _send(watched, signal.SIGUSR1)
 
     def _write_stop(self, key: Key, grace_ms: int) -> None:
         path = self._path(key)
@@ -485,6 +486,15 @@ def _pids_max() -> int:
     except (OSError, ValueError):
         return PIDS_MAX[0]
     return min(max(most // 4, PIDS_MAX[0]), PIDS_MAX[1])
+
+
+def _send(supervisor: _Watched, number: int) -> None:
+    """A signal to a supervisor."""
+    with contextlib.suppress(ProcessLookupError):
+        if supervisor.pidfd >= 0:
+            signal.pidfd_send_signal(supervisor.pidfd, number)
+        elif _lives(supervisor.pid, supervisor.start):
+            os.kill(supervisor.pid, number)
 
 
 def _lives(pid: int, start: int) -> bool:

@@ -889,7 +889,7 @@ class WatchEventsResponse(_message.Message):
     def __init__(self, event: _Optional[_Union[Event, _Mapping]] = ...) -> None: ...
 
 class JobSpec(_message.Message):
-    __slots__ = ("slice", "members", "name", "queue", "priority", "time_limit", "expected_duration", "retries", "after", "after_any", "hold", "cpu_milli", "ram_bytes", "command", "image", "directory", "environment", "umask", "limits", "log", "skew", "not_preemptible", "elastic", "prediction", "array_indices", "array_limit", "notification", "begin_time", "terminal")
+    __slots__ = ("slice", "members", "name", "queue", "priority", "time_limit", "expected_duration", "retries", "after", "after_any", "hold", "cpu_milli", "ram_bytes", "command", "image", "directory", "environment", "umask", "limits", "log", "skew", "not_preemptible", "elastic", "prediction", "array_indices", "array_limit", "notification", "begin_time", "terminal", "after_fail", "after_end", "signal", "signal_lead", "grace")
     class EnvironmentEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -926,6 +926,11 @@ class JobSpec(_message.Message):
     NOTIFICATION_FIELD_NUMBER: _ClassVar[int]
     BEGIN_TIME_FIELD_NUMBER: _ClassVar[int]
     TERMINAL_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FAIL_FIELD_NUMBER: _ClassVar[int]
+    AFTER_END_FIELD_NUMBER: _ClassVar[int]
+    SIGNAL_FIELD_NUMBER: _ClassVar[int]
+    SIGNAL_LEAD_FIELD_NUMBER: _ClassVar[int]
+    GRACE_FIELD_NUMBER: _ClassVar[int]
     slice: SliceSpec
     members: int
     name: str
@@ -955,7 +960,12 @@ class JobSpec(_message.Message):
     notification: Notification
     begin_time: _timestamp_pb2.Timestamp
     terminal: bool
-    def __init__(self, slice: _Optional[_Union[SliceSpec, _Mapping]] = ..., members: _Optional[int] = ..., name: _Optional[str] = ..., queue: _Optional[str] = ..., priority: _Optional[int] = ..., time_limit: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., expected_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., retries: _Optional[int] = ..., after: _Optional[_Iterable[int]] = ..., after_any: bool = ..., hold: bool = ..., cpu_milli: _Optional[int] = ..., ram_bytes: _Optional[int] = ..., command: _Optional[_Iterable[str]] = ..., image: _Optional[str] = ..., directory: _Optional[str] = ..., environment: _Optional[_Mapping[str, str]] = ..., umask: _Optional[int] = ..., limits: _Optional[_Iterable[_Union[ResourceLimit, _Mapping]]] = ..., log: _Optional[str] = ..., skew: _Optional[float] = ..., not_preemptible: bool = ..., elastic: _Optional[_Union[ElasticSpec, _Mapping]] = ..., prediction: _Optional[_Union[Prediction, _Mapping]] = ..., array_indices: _Optional[_Iterable[int]] = ..., array_limit: _Optional[int] = ..., notification: _Optional[_Union[Notification, _Mapping]] = ..., begin_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., terminal: bool = ...) -> None: ...
+    after_fail: _containers.RepeatedScalarFieldContainer[int]
+    after_end: _containers.RepeatedScalarFieldContainer[int]
+    signal: str
+    signal_lead: _duration_pb2.Duration
+    grace: _duration_pb2.Duration
+    def __init__(self, slice: _Optional[_Union[SliceSpec, _Mapping]] = ..., members: _Optional[int] = ..., name: _Optional[str] = ..., queue: _Optional[str] = ..., priority: _Optional[int] = ..., time_limit: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., expected_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., retries: _Optional[int] = ..., after: _Optional[_Iterable[int]] = ..., after_any: bool = ..., hold: bool = ..., cpu_milli: _Optional[int] = ..., ram_bytes: _Optional[int] = ..., command: _Optional[_Iterable[str]] = ..., image: _Optional[str] = ..., directory: _Optional[str] = ..., environment: _Optional[_Mapping[str, str]] = ..., umask: _Optional[int] = ..., limits: _Optional[_Iterable[_Union[ResourceLimit, _Mapping]]] = ..., log: _Optional[str] = ..., skew: _Optional[float] = ..., not_preemptible: bool = ..., elastic: _Optional[_Union[ElasticSpec, _Mapping]] = ..., prediction: _Optional[_Union[Prediction, _Mapping]] = ..., array_indices: _Optional[_Iterable[int]] = ..., array_limit: _Optional[int] = ..., notification: _Optional[_Union[Notification, _Mapping]] = ..., begin_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., terminal: bool = ..., after_fail: _Optional[_Iterable[int]] = ..., after_end: _Optional[_Iterable[int]] = ..., signal: _Optional[str] = ..., signal_lead: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., grace: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class Notification(_message.Message):
     __slots__ = ("events", "mail", "webhook", "command")

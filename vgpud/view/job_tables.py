@@ -182,14 +182,20 @@ def _describe_request(job: View) -> list[tuple[str, str]]:
     text += f", class {job['class']}" if job["class"] != "batch" else ""
     rows = [("asks for", text), ("priority", str(job["priority"]) + ("" if job["preemptible"] else ", not preempted"))]
     if job["time_limit_ns"]:
-        rows.append(("time limit", format_span(job["time_limit_ns"])))
+        signal = f", {job['signal']} {format_span(job['signal_lead_ns'])} before" if job["signal"] else ""
+        rows.append(("time limit", format_span(job["time_limit_ns"]) + signal))
+    if job["grace_ns"]:
+        rows.append(("grace", format_span(job["grace_ns"])))
     if job["expected_duration_ns"]:
         rows.append(("expected", format_span(job["expected_duration_ns"])))
     elif job["estimated_duration_ns"]:
         rows.append(("takes about", f"{duration(job['estimated_duration_ns'] / _NS)}, as similar jobs did"))
-    if job["after"]:
-        verb = "have ended" if job["after_any"] else "have completed"
-        rows.append(("after", f"{', '.join(map(str, job['after']))} {verb}"))
+    waits = (
+        ("after", "have ended" if job["after_any"] else "have completed"),
+        ("after_fail", "have failed"),
+        ("after_end", "have ended"),
+    )
+    rows += [("after", f"{', '.join(map(str, job[key]))} {verb}") for key, verb in waits if job[key]]
     if job["array_id"]:
         most = f", of which {job['array_limit']} run at once" if job["array_limit"] else ""
         rows.append(("array", f"index {job['array_index']} of the array of job {job['array_id']}{most}"))

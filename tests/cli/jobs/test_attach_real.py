@@ -97,7 +97,7 @@ def test_a_shell_from_its_first_line_to_its_last(screens: Any) -> None:
     screen.run("echo still-$((3 + 3))", "still-6")
     screen.type("exit 42\r")
     assert screen.wait() == 42
-    assert f"vgpu: job {job_id} (env) has failed: it ended with exit code 42" in screen.text
+    assert f"vgpu: job {job_id} (bash) has failed: it ended with exit code 42" in screen.text
     assert "still-6" in words_of("job", "logs", job_id)
     assert screen.settings()[3] & termios.ECHO, "it is as it was before again"
 

@@ -182,6 +182,8 @@ def test_show_has_everything(vgpu: Any, daemon: Any, queue: Any) -> None:
     job.spec.cpu_milli, job.spec.retries, job.attempt, job.preemptions = 2500, 2, 1, 3
     job.spec.time_limit.CopyFrom(Duration(seconds=5400))
     job.spec.after.extend([1, 2])
+    job.spec.after_fail.append(3)
+    job.spec.after_end.append(5)
     job.spec.environment["SECRET"] = "x"  # noqa: S105
     job.gpu_seconds_granted, job.gpu_seconds_used, job.cpu_seconds, job.ram_peak_bytes = 120.5, 60.25, 9.5, 1 << 30
     job.log = "/home/a/vgpu-4.log"
@@ -195,6 +197,8 @@ def test_show_has_everything(vgpu: Any, daemon: Any, queue: Any) -> None:
         "asks for      0.5 GPUs, min 0.3, memory max 8GiB, RAM 16GiB, 2.5 processors",
         "time limit    1h30m",
         "after         1, 2 have completed",
+        "after         3 have failed",
+        "after         5 have ended",
         "command       train.py",
         "directory     /home/a",
         "log           /home/a/vgpu-4.log",

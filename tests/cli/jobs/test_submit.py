@@ -118,9 +118,9 @@ def test_all_options_reach_the_api(vgpu: Any, daemon: Any, tmp_path: Path) -> No
     assert list(slice_.device_uuids) == [daemon.devices[0].uuid]
     assert (spec.members, spec.cpu_milli, spec.ram_bytes, spec.name, spec.priority) == (4, 2500, 16 * GIB, "train", -7)
     assert (spec.time_limit.seconds, spec.expected_duration.seconds, spec.retries) == (9000, 5400, 2)
-    assert (list(spec.after), spec.after_any, list(spec.array_indices), spec.hold) == (
+    assert (list(spec.after), list(spec.after_end), list(spec.array_indices), spec.hold) == (
+        [],
         [3, 4],
-        True,
         list(range(2, 10)),
         True,
     )

@@ -52,6 +52,32 @@ def test_a_notification_is_sent(vgpu: Any, daemon: Any) -> None:
     assert sent.command[0].endswith("/sh") and list(sent.command[1:]) == ["-c", 'echo "$VGPU_JOB_ID"']
 
 
+@pytest.mark.parametrize("text", ["USR1@300", "SIGUSR1@5m", "usr1@300s"])
+def test_a_signal_and_a_grace_are_sent(vgpu: Any, daemon: Any, text: str) -> None:
+    words = ("--signal", text, "--grace", "60s", "--time-limit", "1h")
+    assert vgpu("submit", "--gpus", "0.5", *words, "true", host=daemon.host).code == 0
+    spec = daemon.queue.requests[-1].spec
+    assert (spec.signal, spec.signal_lead.seconds, spec.grace.seconds) == ("USR1", 300, 60)
+    daemon.queue.jobs[1].state = pb.JOB_STATE_PENDING
+    shown = vgpu("job", "show", "1", host=daemon.host).stdout
+    assert "time limit    1h, USR1 5m before" in shown and "grace         1m" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--signal", "KILL@5"), "'KILL@5' names no signal: choose from HUP, INT"),
+        (("--signal", "USR1"), "'USR1' says no time: write for example USR1@300, or USR1@5m"),
+        (("--signal", "USR1@soon"), "'soon' is not a time"),
+        (("--signal", "USR1@60"), "--signal is sent before the time limit: add --time-limit"),
+        (("--grace", "soon"), "'soon' is not a time"),
+    ],
+)
+def test_a_signal_or_a_grace_that_is_refused(vgpu: Any, daemon: Any, words: tuple[str, ...], message: str) -> None:
+    result = vgpu("submit", "--gpus", "0.5", *words, "true", host=daemon.host)
+    assert result.code == 2 and message in result.stderr and result.stderr.count("\n") == 1
+
+
 def test_an_array_is_sent_as_indices_and_a_limit(vgpu: Any, daemon: Any) -> None:
     assert vgpu("submit", "--gpus", "0.5", "--array", "0,4-6%2", "true", host=daemon.host).code == 0
     spec = daemon.queue.requests[-1].spec

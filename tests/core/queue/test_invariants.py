@@ -62,6 +62,7 @@ def happenings(draw: st.DrawFn) -> list[tuple[Any, ...]]:
                 "retries": st.integers(0, 2),
                 "time_limit_ns": st.integers(1, 60).map(lambda s: s * SECOND_NS),
                 "after_any": st.booleans(),
+                "waits_for": st.sampled_from(["after_fail", "after_end"]),
             },
         ),
         st.sampled_from([1, 1, 1, 3]),
@@ -103,7 +104,10 @@ class Driver:
         if what[0] == "submit":
             _, name, width, fields, count, gib, later, back = what
             after = (at.next_id - back,) if later and 0 < at.next_id - back < at.next_id else ()
-            spec = gpus(width, queue=name, after=after, **fields)
+            given = {key: value for key, value in fields.items() if key != "waits_for"}
+            if "waits_for" in fields:
+                given[fields["waits_for"]] = after
+            spec = gpus(width, queue=name, after=after, **given)
             if gib:
                 size = gib * GIB
                 spec = replace(spec, ask=Ask(replace(spec.ask.spec, mem_min_bytes=size, mem_max_bytes=size)))

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 import pytest
 
 from tests.core.queue.world import CountedCluster, Shell, gpus, make_policy, queue, shell
-from vgpud.core.jobs.events import Cancelled, Held, Note, Released, Requeued, StartFailed, StopJob, Submitted
+from vgpud.core.jobs.events import (
+    Cancelled,
+    Changed,
+    Held,
+    Note,
+    Released,
+    Requeued,
+    SignalJob,
+    StartFailed,
+    StopJob,
+    Submitted,
+)
 from vgpud.core.jobs.model import SECOND_NS, How, Job, JobSpec, JobState, Placement
 from vgpud.core.model import SiteLimits
 from vgpud.core.queue import estimate
@@ -36,6 +48,44 @@ def test_what_comes_after_a_failed_job_ends_with_it_and_says_so() -> None:
     assert at.state(then) == "cancelled" and at.reason(then) == "job 1, which it comes after, is failed"
     assert at.state(last) == "cancelled" and at.reason(last) == "job 2, which it comes after, is cancelled"
     assert at.running == {whatever}
+
+
+def test_what_comes_after_a_failure_starts_when_the_job_fails() -> None:
+    at = shell(4)
+    first, second, third = (at.submit(gpus(1)) for _ in range(3))
+    spec = gpus(1, after=(first, second, third), after_fail=(second,), after_end=(third,))
+    then = at.submit(spec)
+    assert at.reason(then) == "it waits for job 1 to complete and job 2 to fail and job 3 to end"
+    at.end(first)
+    at.end(third, exit_code=1)
+    assert at.state(then) == "pending" and at.reason(then) == "it waits for job 2 to fail"
+    at.end(second, exit_code=1)
+    assert at.running == {then}
+
+
+@pytest.mark.parametrize("how", ["cancelled", "timed_out"])
+def test_an_end_without_completing_is_a_failure(how: str) -> None:
+    at = shell(4)
+    first = at.submit(gpus(1, time_limit_ns=10 * SECOND_NS))
+    then = at.submit(gpus(1, after=(first,), after_fail=(first,)))
+    if how == "cancelled":
+        at.send(Cancelled(first, "its owner"))
+    else:
+        at.sleep(11)
+    assert at.state(first) == how and at.running == {then}
+
+
+def test_what_comes_after_a_failure_ends_when_the_job_completes() -> None:
+    at = shell(4)
+    first = at.submit(gpus(1))
+    then = at.submit(gpus(1, after=(first,), after_fail=(first,), after_any=True))
+    last = at.submit(gpus(1, after=(then,), after_fail=(then,)))
+    at.end(first)
+    assert at.state(then) == "cancelled" and at.reason(then) == "job 1, whose failure it waits for, is completed"
+    assert at.running == {last}, "the other was cancelled, which is no completion"
+    denied = at.machine.check(gpus(1, after=(first,), after_fail=(first,)), 1)
+    assert denied is not None and "the dependency on job 1 cannot be satisfied, it is completed" in denied.message
+    assert at.machine.check(gpus(1, after=(first,), after_end=(first,)), 1) is None
 
 
 @pytest.mark.parametrize(
@@ -134,6 +184,79 @@ def test_a_time_limit_ends_a_job() -> None:
     assert at.state(job) == "running"
     at.sleep(1)
     assert at.state(job) == "timed_out" and at.reason(job) == "its time limit of 1 min 30 s has run out"
+
+
+def signals(at: Shell) -> list[tuple[int, int]]:
+    """Jobs and attempts that got their signal."""
+    return [(command.job_id, command.attempt) for command in at.log if isinstance(command, SignalJob)]
+
+
+def test_a_signal_is_sent_once_before_the_time_limit_in_each_attempt() -> None:
+    at = shell(1)
+    job = at.submit(gpus(1, time_limit_ns=90 * SECOND_NS, signal_lead_ns=30 * SECOND_NS, retries=1))
+    at.sleep(59)
+    assert signals(at) == []
+    at.sleep(1)
+    assert signals(at) == [(job, 1)] and at.running == {job}
+    assert [note.text for note in at.log if isinstance(note, Note) and note.kind == "job.signalled"] == [
+        "its time limit is 30 s away"
+    ]
+    at.sleep(20)
+    at.end(job, exit_code=1)
+    at.sleep(10)
+    assert at.running == {job} and at.job(job).attempt == 2
+    at.sleep(60)
+    assert signals(at) == [(job, 1), (job, 2)]
+    at.sleep(30)
+    assert at.state(job) == "timed_out" and len(signals(at)) == 2
+
+
+def test_a_signal_follows_a_changed_limit_and_a_restart() -> None:
+    at = shell(1)
+    spec = gpus(1, time_limit_ns=90 * SECOND_NS, signal_lead_ns=30 * SECOND_NS)
+    job = at.submit(spec)
+    at.send(Changed(job, replace(spec, time_limit_ns=120 * SECOND_NS), by_admin=True))
+    at.sleep(89)
+    assert signals(at) == []
+    at.sleep(1)
+    assert signals(at) == [(job, 1)]
+    again = shell(1)
+    again.now_ns = at.now_ns
+    again.restore([replace(at.job(job))])
+    again.sleep(29)
+    assert signals(again) == [] and again.state(job) == "running"
+    again.sleep(1)
+    assert again.state(job) == "timed_out"
+    early = shell(1)
+    early.now_ns = at.now_ns
+    early.restore([replace(at.job(job), signal_attempt=0)])
+    early.sleep(1)
+    assert signals(early) == [(job, 1)], "it was due while no daemon ran"
+
+
+def test_a_signal_waits_while_a_job_is_suspended() -> None:
+    at = shell(1, queue(policy="priority"))
+    job = at.submit(gpus(1, time_limit_ns=10 * SECOND_NS, signal_lead_ns=4 * SECOND_NS))
+    at.sleep(5)
+    other = at.submit(gpus(1, priority=1))
+    assert at.state(job) == "suspended"
+    at.sleep(100)
+    assert signals(at) == []
+    at.end(other)
+    at.sleep(0.5)
+    assert signals(at) == []
+    at.sleep(0.5)
+    assert signals(at) == [(job, 1)]
+
+
+def test_a_signal_comes_at_once_when_its_time_is_over() -> None:
+    at = shell(1)
+    spec = gpus(1, time_limit_ns=90 * SECOND_NS, signal_lead_ns=30 * SECOND_NS)
+    job = at.submit(spec)
+    at.sleep(10)
+    at.send(Changed(job, replace(spec, time_limit_ns=20 * SECOND_NS)))
+    at.sleep(1)
+    assert signals(at) == [(job, 1)] and at.running == {job}
 
 
 def test_a_time_limit_does_not_count_while_a_job_is_suspended() -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from vgpud.config import Config
 from vgpud.core.jobs.facts import Launch
 from vgpud.core.jobs.model import Ask, Job, JobSpec
 from vgpud.core.model import Spec
-from vgpud.daemon.jobs.launch import attempt_of
+from vgpud.daemon.jobs.launch import attempt_of, find_grace_ms
 from vgpud.jobs.image import Engine, containers
 from vgpud.oci.request import OF_JOBS
 from vgpud.v1alpha1 import vgpud_pb2 as pb
@@ -35,6 +38,17 @@ def job(image: str) -> Job:
     launch = Launch(1000, 1000, (1000,), ("true",), image, "/", environment, 0o22, (), "/tmp/%j.log")
     spec = JobSpec(Ask(Spec(0)), members=2, array=11, index=2, run=launch)
     return Job(12, spec, 0, attempt=3)
+
+
+@pytest.mark.parametrize(
+    ("own_ms", "grace_ms"), [(-1, 10_000), (0, 0), (60_000, 60_000), (300_000, 300_000), (999_000, 300_000)]
+)
+def test_a_grace_of_its_own_is_within_the_sites_maximum(own_ms: int, grace_ms: int) -> None:
+    asked = job("")
+    assert isinstance(asked.spec.run, Launch)
+    asked.spec = replace(asked.spec, run=replace(asked.spec.run, grace_ms=own_ms, signal="USR1"))
+    assert find_grace_ms(asked, Config()) == grace_ms
+    assert attempt_of(asked, [], pb.Node(), False, 5).signal == signal.SIGUSR1
 
 
 @pytest.mark.parametrize("image", ["", "site/train"], ids=["host", "image"])

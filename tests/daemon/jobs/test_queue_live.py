@@ -74,12 +74,14 @@ def test_arrays_dependencies_and_holds(queue: QueueNode) -> None:
     assert len(array) == 3
     (any_end,) = queue.submit("cat array | wc -l > counted", 200, after=array, after_any=True)
     (never,) = queue.submit("touch never", 200, after=[array[2]])
+    (tidied,) = queue.submit("touch tidied", 200, after_fail=[array[2]], after=array[:2])
     (held,) = queue.submit("touch held", 200, hold=True)
     assert queue.get(held).state == pb.JOB_STATE_HELD
     (queue.work / "told").touch()
     assert queue.wait_for_end(any_end).state == pb.JOB_STATE_COMPLETED
     assert queue.read_file("counted").strip() == "3"
     assert queue.get(array[2]).state == pb.JOB_STATE_FAILED
+    assert queue.wait_for_end(tidied).state == pb.JOB_STATE_COMPLETED
     cancelled = queue.wait_for_end(never)
     assert cancelled.state == pb.JOB_STATE_CANCELLED
     assert f"job {array[2]}" in cancelled.reason

@@ -7,6 +7,7 @@ import time
 
 import grpc
 import pytest
+from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -44,6 +45,19 @@ def test_a_reservation_survives_a_restart_and_keeps_slices_and_jobs_away(node: N
         assert queue.wait_for_end(job_id).state == pb.JOB_STATE_COMPLETED
         queue.node.create("direct", 500)
         queue.node.slices.DeleteSlice(pb.DeleteSliceRequest(name="direct"))
+
+
+def test_a_signal_before_the_time_limit_and_a_grace_of_its_own(node: Node) -> None:
+    with queue_node(node, job_grace_s="0", job_grace_max_s="60") as queue:
+        queue.start()
+        limits = {"time_limit": Duration(seconds=5), "signal": "USR1", "signal_lead": Duration(seconds=4)}
+        script = "trap 'echo signal >> said' USR1; trap 'sleep 0.5; echo grace >> said; exit 3' TERM"
+        (job_id,) = queue.submit(f"{script}; while :; do sleep 0.05; done", grace=Duration(seconds=50), **limits)
+        assert queue.wait_for_end(job_id).state == pb.JOB_STATE_TIMED_OUT
+        assert queue.read_file("said").split() == ["signal", "grace"]
+        code, text = catch_refusal(lambda: queue.submit("true", grace=Duration(seconds=61)))
+        assert code is grpc.StatusCode.INVALID_ARGUMENT
+        assert "a grace of 61 s is above 60 s (job_grace_max_s)" in text
 
 
 def test_a_changed_job_and_a_later_begin_survive_a_restart(node: Node) -> None:

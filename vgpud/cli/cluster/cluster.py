@@ -14,6 +14,7 @@ from vgpud.cli.common.options import LazyGroup, Settings, pass_settings
 from vgpud.cli.common.quantities import Gpus, Number
 from vgpud.cli.common.rates_option import rates_option
 from vgpud.cli.common.times import Span, When
+from vgpud.cli.common.watching import ListCommand
 
 F = TypeVar("F", bound=Callable[..., Any])
 FORMATS = ("table", "json", "yaml", "name", "csv")
@@ -166,7 +167,7 @@ def submit(
     sbatch.submit(settings, job, sbatch.Run(partition, run_dir, dry_run=dry_run))
 
 
-@cluster.command("ls", short_help="List the jobs of the queue: where they run, why they wait.")
+@cluster.command("ls", cls=ListCommand, short_help="List the jobs of the queue: where they run, why they wait.")
 @run_dir_option()
 @pass_settings
 def ls(settings: Settings, run_dir: Path | None) -> None:
@@ -196,7 +197,7 @@ def explain(settings: Settings, job: str, run_dir: Path | None) -> None:
     listing.explain(settings, run_dir, job)
 
 
-@cluster.command("queues", short_help="Show the queues: guarantees, limits, what their jobs use.")
+@cluster.command("queues", cls=ListCommand, short_help="Show the queues: guarantees, limits, what their jobs use.")
 @run_dir_option()
 @pass_settings
 def queues(settings: Settings, run_dir: Path | None) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vgpud.cli.cluster.places import status
+from vgpud.cli.common.columns import with_columns
 from vgpud.cli.common.options import Settings
 from vgpud.errors import CliError, ExitCode
 
@@ -22,6 +23,7 @@ def ls(
     uid: int | None = None,
     states: Collection[str] = (),
     last: int | None = None,
+    columns: Sequence[str] = (),
 ) -> None:
     """Lists the jobs that the filters leave; `last`: only so many, from the end."""
     from vgpud.cli.common.output import emit, say
@@ -30,7 +32,7 @@ def ls(
     found = status(run_dir)
     jobs = [add_user_name(one) for one in found["jobs"] if _is_asked_for(one, queue, uid, states)]
     found["jobs"] = jobs = jobs if last is None else jobs[len(jobs) - min(last, len(jobs)) :]
-    emit(settings, found, [job["slurm_id"] for job in jobs], lambda: _grid(jobs))
+    emit(settings, found, [job["slurm_id"] for job in jobs], lambda: with_columns(_grid(jobs), columns))
     if settings.output == "table":
         for line in _remarks(found):
             say(line)

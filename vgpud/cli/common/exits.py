@@ -31,6 +31,13 @@ RUN_CODES = (
 )
 
 
+def error_word(exit_code: int) -> str:
+    """The `code` of an error in json: the exit code as a word."""
+    if exit_code == ExitCode.ENGINE:
+        return "failed"
+    return ExitCode(exit_code).name.lower() if exit_code in list(ExitCode) else ExitCode.OTHER.name.lower()
+
+
 @contextmanager
 def failures_are_125(but: Collection[int] = ()) -> Iterator[None]:
     """Failures of vgpu itself exit with 125, as docker's do: other codes are a program's. `but`: except these."""

@@ -25,6 +25,7 @@ class Settings:
     headers: bool = True
     color: bool = field(default_factory=lambda: not os.environ.get("NO_COLOR"))
     timeout_s: float = 10.0
+    is_stream: bool = False  # several answers, one below the other: json has one line for each
 
 
 def _store(ctx: click.Context, param: click.Parameter, value: Any) -> None:

@@ -107,7 +107,7 @@ def emit(settings: Settings, data: Mapping[str, Any], names: Iterable[object], g
         for name in names:
             print(plain(str(name)))
     else:
-        dump(settings, data)
+        dump(settings, data, settings.is_stream)
 
 
 def say(text: str) -> None:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from vgpud.cli.common import cluster_option, filters
+from vgpud.cli.common.columns import check_columns, columns_option, with_columns
 from vgpud.cli.common.completions import complete_job, complete_queue
 from vgpud.cli.common.options import LazyGroup, Settings, pass_settings
 from vgpud.cli.common.quantities import Number
+from vgpud.cli.common.watching import ListCommand
+from vgpud.cli.jobs.choice import Filters, choose, filter_options
 from vgpud.cli.jobs.detach_keys import check_terminal, detach_keys_option
 from vgpud.cli.jobs.quantities import ArrayOrJob, JobId
 from vgpud.cli.slices.run import RunningCommand
@@ -48,17 +52,20 @@ def job() -> None:
 _FIRSTS = "vgpud.firsts"
 
 
-def job_ids_argument(command: Callable[..., Any]) -> Callable[..., Any]:
+def job_ids_argument(command: Callable[..., Any], is_required: bool = True) -> Callable[..., Any]:
     argument = click.argument(
         "job_ids",
         nargs=-1,
-        required=True,
+        required=is_required,
         type=ArrayOrJob(),
-        metavar="JOB...",
+        metavar="JOB..." if is_required else "[JOB]...",
         shell_complete=complete_job,
         callback=_all_jobs,
     )
     return argument(command)
+
+
+_named_or_chosen = partial(job_ids_argument, is_required=False)
 
 
 def _all_jobs(ctx: click.Context, _param: click.Parameter, words: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
@@ -73,7 +80,7 @@ def _views(client: Client, jobs: Sequence[pb.Job]) -> list[View]:
     return [job_view(job, simulated) for job in jobs]
 
 
-@job.command("ls", short_help="List jobs, and why they wait.")
+@job.command("ls", cls=ListCommand, short_help="List jobs, and why they wait.")
 @click.option("-a", "--all", "ended", is_flag=True, help="Include jobs that have ended.")
 @click.option(
     "--queue", "queue_name", default="", metavar="NAME", shell_complete=complete_queue, help="Only jobs of this queue."
@@ -85,6 +92,7 @@ def _views(client: Client, jobs: Sequence[pb.Job]) -> list[View]:
     "Jobs that waited or ran at any time since then, also those that have ended: 1h (ago), 2026-11-01T08:00."
 )
 @click.option("-n", "--last", type=click.IntRange(min=0), default=None, metavar="N", help="Only the last N jobs.")
+@columns_option("job,name,state")
 @cluster_option.with_run_dir("Jobs of the queue over a Slurm cluster, of all users")
 @pass_settings
 def ls(
@@ -98,6 +106,7 @@ def ls(
     states: tuple[str, ...],
     since: int | None,
     last: int | None,
+    columns: tuple[str, ...],
 ) -> None:
     """List your waiting and running jobs: how long they have run or waited, on which device, or why they wait.
 
@@ -105,6 +114,7 @@ def ls(
     vgpu job ls --state failed,timed_out --since 7d     what went wrong in the last week
     vgpu job ls --cluster --mine                        your jobs of the queue over a Slurm cluster
     """
+    check_columns(settings, columns)
     if cluster_option.check(_INSTEAD):
         if set(states).difference(_PRESENT):
             raise click.UsageError(f"--state with --cluster: {_ENDED}; the states there are {', '.join(_PRESENT)}")
@@ -112,7 +122,7 @@ def ls(
             raise click.UsageError(_TWO_USERS)
         from vgpud.cli.cluster import listing
 
-        listing.ls(settings, run_dir, queue_name, os.getuid() if mine else uid, states, last)
+        listing.ls(settings, run_dir, queue_name, os.getuid() if mine else uid, states, last, columns)
         return
     from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import emit, say
@@ -129,7 +139,7 @@ def ls(
         settings,
         {"jobs": rows},
         [r["job_id"] for r in rows],
-        lambda: job_tables.jobs_grid(rows, slice_tables.now_utc()),
+        lambda: with_columns(job_tables.jobs_grid(rows, slice_tables.now_utc()), columns),
     )
     if not rows and not (ended or states or since) and settings.output == "table":
         say("no job waits or runs; -a lists those that have ended")
@@ -157,8 +167,15 @@ def show(settings: Settings, job_id: int) -> None:
         dump(settings, {"job": {**row, "environment": dict(sorted(found.spec.environment.items()))}})
 
 
-def each_job(settings: Settings, job_ids: Sequence[int], act: Callable[[Client, int], object], done: str) -> None:
-    """Acts on each job; a refusal is printed and does not stop the rest; the first one is the exit code."""
+def each_job(
+    settings: Settings,
+    job_ids: Sequence[int],
+    act: Callable[[Client, int], object],
+    done: str,
+    harmless: Collection[ExitCode] = (),
+) -> None:
+    """Acts on each job; a refusal is printed and does not stop the rest; the first one is the exit code, unless it is
+    a `harmless` one."""
     from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import say
 
@@ -170,10 +187,12 @@ def each_job(settings: Settings, job_ids: Sequence[int], act: Callable[[Client, 
                 if len(job_ids) <= _MANY:
                     say(f"job {job_id} {done}")
             except CliError as error:
-                if len(job_ids) == 1 or error.exit_code == ExitCode.UNREACHABLE:
+                is_harmless = error.exit_code in harmless
+                if error.exit_code == ExitCode.UNREACHABLE or (len(job_ids) == 1 and not is_harmless):
                     raise
                 say(error.message)
-                refusal = refusal or error
+                if not is_harmless:
+                    refusal = refusal or error
     if refusal:
         raise CliError("some jobs were refused: see above", ExitCode(refusal.exit_code))
 
@@ -189,37 +208,70 @@ def _track_jobs(settings: Settings, job_ids: Sequence[int]) -> Iterator[int]:
     yield from track(job_ids, "jobs", console=console(settings, stderr=True), transient=True)
 
 
+#: of jobs that were chosen by filters: a job may have started or ended since
+_LATE = (ExitCode.CONFLICT, ExitCode.NOT_FOUND)
+
+
 @job.command("cancel", short_help="End running jobs, remove waiting ones.")
-@job_ids_argument
+@_named_or_chosen
 @click.option("--array", is_flag=True, help="Cancel whole arrays: name the first job of each.")
+@filter_options(with_state=True)
 @click.pass_context
 @pass_settings
-def cancel(settings: Settings, ctx: click.Context, /, job_ids: tuple[int, ...], array: bool) -> None:
-    """End running jobs with all their processes, and remove waiting ones from the queue."""
+def cancel(
+    settings: Settings, ctx: click.Context, /, job_ids: tuple[int, ...], array: bool, **filter_values: Any
+) -> None:
+    """End running jobs with all their processes, and remove waiting ones from the queue.
+
+    Name jobs by number, or choose those that match all of the filters. On a terminal the jobs that were chosen are
+    shown, and it asks before it cancels them.
+
+    \b
+    vgpu job cancel 12 20-29
+    vgpu job cancel --mine --state pending       all of yours that wait
+    vgpu job cancel --name sweep --queue team    those of this name in this queue
+    """
     from vgpud.client import calls
 
+    job_filters = Filters(**filter_values)
+    if array and not job_ids:
+        raise click.UsageError("--array cancels whole arrays by the number of their first job: name that")
     job_ids = ctx.meta[_FIRSTS] if array else job_ids
-    each_job(settings, job_ids, lambda client, job_id: client.send(calls.cancel(job_id, array)), "cancelled")
+    found = choose(settings, job_ids, job_filters, "cancel")
+    late = () if job_ids else _LATE
+    each_job(settings, found, lambda client, job_id: client.send(calls.cancel(job_id, array)), "cancelled", late)
 
 
 @job.command("hold", short_help="Keep waiting jobs from starting.")
-@job_ids_argument
+@_named_or_chosen
+@filter_options()
 @pass_settings
-def hold(settings: Settings, job_ids: tuple[int, ...]) -> None:
-    """Keep waiting jobs from starting until they are released."""
+def hold(settings: Settings, /, job_ids: tuple[int, ...], **filter_values: Any) -> None:
+    """Keep waiting jobs from starting until they are released.
+
+    Name jobs by number, or choose the waiting ones that match all of the filters: vgpu job hold --mine
+    """
     from vgpud.client import calls
 
-    each_job(settings, job_ids, lambda client, job_id: client.send(calls.hold(job_id)), "held")
+    found = choose(settings, job_ids, Filters(**filter_values), "hold", ["pending"])
+    late = () if job_ids else _LATE
+    each_job(settings, found, lambda client, job_id: client.send(calls.hold(job_id)), "held", late)
 
 
 @job.command("release", short_help="Let held jobs start.")
-@job_ids_argument
+@_named_or_chosen
+@filter_options()
 @pass_settings
-def release(settings: Settings, job_ids: tuple[int, ...]) -> None:
-    """Let held jobs start as soon as enough capacity is free."""
+def release(settings: Settings, /, job_ids: tuple[int, ...], **filter_values: Any) -> None:
+    """Let held jobs start as soon as enough capacity is free.
+
+    Name jobs by number, or choose the held ones that match all of the filters: vgpu job release --mine
+    """
     from vgpud.client import calls
 
-    each_job(settings, job_ids, lambda client, job_id: client.send(calls.release(job_id)), "released")
+    found = choose(settings, job_ids, Filters(**filter_values), "release", ["held"])
+    late = () if job_ids else _LATE
+    each_job(settings, found, lambda client, job_id: client.send(calls.release(job_id)), "released", late)
 
 
 @job.command("requeue", short_help="Restart running jobs from the beginning.")

@@ -13,16 +13,17 @@ from typing import Any
 
 import click
 
+from vgpud.cli.jobs import after_options
 from vgpud.errors import CliError, ExitCode
 from vgpud.userfiles import bounded, toml
 
 #: key of read()'s results in the command's ctx.meta
 META = "vgpud.job_file"
 #: options that make no sense in a file, and the argument, which is read below
-_NOT_IN_A_FILE = {"file", "wait", "quiet", "output", "host", "headers", "color", "timeout_s", "help", "command", "env"}
-_NOT_IN_A_FILE |= {"pty", "detach_keys"}  # of the terminal where it is submitted
-_NOT_IN_A_FILE |= {"request_id"}  # each submission has its own
-_NOT_IN_A_FILE |= {"over_cluster", "run_dir", "dry_run", "partition", "gpu_model", "model"}  # of a cluster alone
+NOT_IN_A_FILE = {"file", "wait", "quiet", "output", "host", "headers", "color", "timeout_s", "help", "command", "env"}
+NOT_IN_A_FILE |= {"pty", "detach_keys"}  # of the terminal where it is submitted
+NOT_IN_A_FILE |= {"request_id"}  # each submission has its own
+NOT_IN_A_FILE |= {"over_cluster", "run_dir", "dry_run", "partition", "gpu_model", "model"}  # of a cluster alone
 
 
 class _Reader:
@@ -30,7 +31,7 @@ class _Reader:
         self.path = path
         self.lines = text.splitlines()
         self.ctx = ctx
-        self.options = {_key(p): p for p in ctx.command.params if p.name and p.name not in _NOT_IN_A_FILE}
+        self.options = {_key(p): p for p in ctx.command.params if p.name and p.name not in NOT_IN_A_FILE}
 
     def wrong(self, key: str, message: str) -> CliError:
         """The refusal, with the line that the key is set on, as a value or as a table."""
@@ -58,12 +59,14 @@ class _Reader:
         return found
 
     def _value(self, key: str, param: click.Parameter, value: Any) -> Any:
+        if key == "after_any" and isinstance(value, bool):  # the option's form without a value
+            return "" if value else None
         if isinstance(param, click.Option) and param.is_flag:
             if not isinstance(value, bool):
                 raise self.wrong(key, f"{key} = {value!r} is neither true nor false")
             return value
         many = isinstance(value, list)
-        if many and not (param.multiple or key == "after"):
+        if many and not (param.multiple or key in after_options.NAMES):
             raise self.wrong(key, f"{key} takes one value, not a list")
         for item in value if many else [value]:
             if isinstance(item, bool) or not isinstance(item, (str, int, float)):

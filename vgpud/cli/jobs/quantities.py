@@ -57,6 +57,13 @@ class JobIds(AnyParam):
         return tuple(found)
 
 
+class JobIdsOrNone(JobIds):
+    """The same; (), if the option has no value."""
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        return super().convert(value, param, ctx) if value else ()
+
+
 class ArrayOrJob(AnyParam):
     """A job's number, or the numbers of an array: several jobs."""
 

@@ -10,9 +10,10 @@ import click
 
 from vgpud.cli.common import cluster_option
 from vgpud.cli.common.completions import complete_queue
-from vgpud.cli.common.options import LazyGroup, Settings, VgpuCommand, pass_settings
+from vgpud.cli.common.options import LazyGroup, Settings, pass_settings
 from vgpud.cli.common.quantities import DEFAULT, AnyParam, Bytes, OrDefault, Whole
 from vgpud.cli.common.times import Span
+from vgpud.cli.common.watching import ListCommand
 from vgpud.cli.jobs.quantities import Cpus
 from vgpud.core.units import MILLI_PER_DEVICE, UnitError, format_gpus, parse_gpus
 
@@ -104,7 +105,7 @@ def _show(settings: Settings, queues: Sequence[Any], many: bool) -> None:
     emit(settings, data, [row["name"] for row in rows], lambda: job_tables.queues_grid(rows))
 
 
-@queue.command("ls", cls=VgpuCommand, short_help="Show queues, their quotas and their use.")
+@queue.command("ls", cls=ListCommand, short_help="Show queues, their quotas and their use.")
 @click.argument("name", required=False, metavar="[QUEUE]", shell_complete=complete_queue)
 @cluster_option.with_run_dir("Queues over a Slurm cluster")
 @pass_settings

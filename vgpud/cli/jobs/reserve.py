@@ -10,6 +10,7 @@ import click
 from vgpud.cli.common.completions import complete_device, complete_queue
 from vgpud.cli.common.options import LazyGroup, Settings, pass_settings
 from vgpud.cli.common.times import Begin, Span
+from vgpud.cli.common.watching import ListCommand
 
 if TYPE_CHECKING:
     from vgpud.cli.common.client import Client
@@ -81,7 +82,7 @@ def create(
         _show(settings, client, [client.send(calls.create_reservation(reservation))])
 
 
-@reserve.command("ls", short_help="List reservations.")
+@reserve.command("ls", cls=ListCommand, short_help="List reservations.")
 @pass_settings
 def ls(settings: Settings) -> None:
     """List the reservations that have not ended, ordered by begin."""

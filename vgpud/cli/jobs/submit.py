@@ -12,18 +12,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vgpud.cli.common import cluster_option
-from vgpud.cli.common.completions import complete_job, complete_queue
+from vgpud.cli.common.completions import complete_queue
 from vgpud.cli.common.exits import failures_are_125
 from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
 from vgpud.cli.common.quantities import Bytes, Number, Whole
 from vgpud.cli.common.slice_options import build_spec, spec_options
 from vgpud.cli.common.times import Begin, Span
-from vgpud.cli.jobs import elastic_options, job_file, submit_cluster
+from vgpud.cli.jobs import directives, elastic_options, job_file, submit_cluster
+from vgpud.cli.jobs.after_options import NAMES, after_options, dependencies
 from vgpud.cli.jobs.detach_keys import check_pty, detach_keys_option
+from vgpud.cli.jobs.ending_options import ending_options, fill_ending
 from vgpud.cli.jobs.notify_options import fill_notification, notify_options
 from vgpud.cli.jobs.predicted_options import fill, predict_options
 from vgpud.cli.jobs.predicted_run import fill_from_run, predict_run_option
-from vgpud.cli.jobs.quantities import Array, Cpus, JobIds, RequestId, Variable, jobs_text
+from vgpud.cli.jobs.quantities import Array, Cpus, RequestId, Variable, jobs_text
 from vgpud.client.arrays import set_array
 from vgpud.errors import CliError, ExitCode
 
@@ -36,11 +38,17 @@ _KEPT = ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "US
 #: as in vgpud.core.queue.check, whose import would take longer than everything else
 MEMBERS_MAX, RETRIES_MAX, PRIORITY_MAX = 1024, 1000, 1000
 #: keywords of submit() that are fields of JobSpec as they are
-_PLAIN = ("name", "queue", "priority", "retries", "after_any", "hold", "image", "skew", "log")
+_PLAIN = ("name", "queue", "priority", "retries", "hold", "image", "skew", "log")
 
 
 class SubmitCommand(VgpuCommand):
-    """With --wait or --pty it exits with the job's code, so failures of vgpu itself are 125, as for `vgpu run`."""
+    """With --wait or --pty it exits with the job's code, so failures of vgpu itself are 125, as for `vgpu run`.
+
+    A job script's `#VGPU` lines are read before the options, whose defaults they are.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, args if ctx.resilient_parsing else directives.read(ctx, args))
 
     def invoke(self, ctx: click.Context) -> Any:
         with failures_are_125() if ctx.params.get("wait") or ctx.params.get("pty") else nullcontext():
@@ -54,8 +62,8 @@ _SECTIONS = {
         *("service_class", "weight", "skew"),
     ),
     "Order and time": (
-        *("queue", "priority", "time_limit", "begin", "expected", "hold", "after", "after_any", "array", "retries"),
-        "no_preempt",
+        *("queue", "priority", "time_limit", "begin", "expected", "hold", *NAMES, "array", "retries"),
+        *("signal", "grace", "no_preempt"),
     ),
     "What runs, and where": ("image", "directory", "log", "env", "no_env", "name", "pty", "detach_keys"),
     "Elastic jobs": ("workers", "heuristic", "utility", "batch", "batch_max"),
@@ -98,7 +106,7 @@ _SECTIONS = {
 )
 @click.option("--cpus", type=Cpus(), metavar="N", help="Limit of processors of each member (default: none).")
 @click.option("--ram", type=Bytes(), metavar="SIZE", help="Limit of host memory (default: none).")
-@click.option("--name", metavar="NAME", help="Name of the job (default: the program's).")
+@click.option("--name", metavar="NAME", help="Name of the job (default: the script's, module's or program's).")
 @click.option("--queue", metavar="NAME", shell_complete=complete_queue, help="Queue (default: yours).")
 @click.option(
     "--priority",
@@ -107,6 +115,7 @@ _SECTIONS = {
     help="Higher ones come first, if the policy uses priorities. Above the site's job_priority_max (0): admins only.",
 )
 @click.option("--time-limit", type=Span(), metavar="TIME", help="End the job after this running time: 90s, 45m, 2h30m.")
+@ending_options
 @click.option(
     "--begin",
     type=Begin(),
@@ -115,14 +124,7 @@ _SECTIONS = {
 )
 @click.option("--expected", type=Span(), metavar="TIME", help="Expected duration; some policies use it.")
 @click.option("--retries", type=Whole(0, RETRIES_MAX), metavar="N", help="Retry up to N times on failure.")
-@click.option(
-    "--after",
-    type=JobIds(),
-    metavar="JOB[,JOB]",
-    shell_complete=complete_job,
-    help="Start when these have completed; 12-19: all jobs of that array.",
-)
-@click.option("--after-any", is_flag=True, help="... or have ended, with any result.")
+@after_options
 @click.option(
     "--array",
     type=Array(),
@@ -186,6 +188,7 @@ def submit(
     vgpu submit --gpus 1 --after 12 -- ./evaluate        when job 12 has completed
     vgpu submit --gpus 1 --image my/image -- ./train     in a container
     vgpu submit -f job.toml --gpus 2                     as in the file, but on two devices
+    vgpu submit train.sh                                 reads its lines of the form #VGPU --gpus 0.5 --mem 8G
     vgpu submit --wait --gpus 1 -- ./train               wait, and exit with the job's code
     vgpu submit --pty --gpus 0.5 -- bash                 a shell at this terminal; Ctrl-\\ d leaves it running
     vgpu submit --cluster --gpus 8 --gang 4 -- ./train   to Slurm: 8 GPUs on each of 4 nodes, all or none
@@ -220,8 +223,7 @@ def submit(
 
     if pty:
         check_pty(settings, option_values)
-    remote = find_daemon(settings)[1] is not None
-    spec = _spec(option_values, command, from_file.get("env", ()), remote)
+    spec = _spec(option_values, command, from_file.get("env", ()), find_daemon(settings)[1] is not None)
     from vgpud.cli.common.client import Client
     from vgpud.client import calls
 
@@ -263,10 +265,12 @@ def _spec(
                 Duration(seconds=option_values[option] // 10**9, nanos=option_values[option] % 10**9)
             )
     fill_notification(spec, option_values)
+    fill_ending(spec, option_values)
     if option_values["begin"]:
         spec.begin_time.FromNanoseconds(option_values["begin"])
     set_array(spec, *(option_values["array"] or ((), 0)))
-    spec.after.extend(option_values["after"] or ())
+    for field, job_ids in dependencies(option_values).items():
+        getattr(spec, field).extend(job_ids)
     spec.cpu_milli, spec.ram_bytes = option_values["cpus"] or 0, option_values["ram"] or 0
     spec.not_preemptible = option_values["no_preempt"]
     elastic_options.fill(spec, option_values)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from vgpud.cli.common.cluster_option import with_run_dir
+from vgpud.cli.jobs.after_options import dependencies
+from vgpud.cli.jobs.ending_options import sbatch_signal
 from vgpud.client.arrays import format_array
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ INSTEAD = {
     "priority": "the queue's policy orders the jobs: leave it out, or submit to another --queue",
     "begin": "the queue starts jobs when there is capacity: submit the job later, for example by cron",
     "retries": "write the retry into the command, which may call `scontrol requeue $SLURM_JOB_ID`",
+    "grace": "Slurm has one for all jobs, KillWait of slurm.conf: leave it out",
     "image": "write the engine's command: -- podman run IMAGE, or -- srun --container-image=IMAGE with pyxis",
     "request_id": "Slurm has no such number: `squeue --me` shows whether the job is there",
     "pty": "Slurm gives a terminal by srun: srun --pty --partition=PARTITION --gres=shard:500 bash",
@@ -104,14 +107,16 @@ def _options(option_values: Mapping[str, Any], exported_names: Sequence[str]) ->
     from vgpud.core.units import format_gpus
     from vgpud.slurm.comment import span_text
 
-    after = ":".join(map(str, option_values["after"] or ()))
-    whether = "afterany" if option_values["after_any"] else "afterok"
+    words = (("afterok", "after"), ("afternotok", "after_fail"), ("afterany", "after_end"))
+    after = dependencies(option_values)
+    waits = [":".join(map(str, (word, *after[field]))) for word, field in words if after[field]]
     found = [
         ("account", option_values["queue"] or ""),
         ("job-name", option_values["name"] or ""),
         ("time", span_text(option_values["time_limit"]) if option_values["time_limit"] else ""),
         ("array", format_array(*option_values["array"]) if option_values["array"] else ""),
-        ("dependency", f"{whether}:{after}" if after else ""),
+        ("dependency", ",".join(waits)),
+        ("signal", sbatch_signal(option_values)),
         ("hold", FLAG if option_values["hold"] else ""),
         ("no-requeue", FLAG if option_values["no_preempt"] else ""),
         ("cpus-per-task", str(-(-option_values["cpus"] // 1000)) if option_values["cpus"] else ""),

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING
 import click
 
 from vgpud.cli.common import cluster_option, filters
-from vgpud.cli.common.options import FORMATS, Settings, VgpuCommand, pass_settings
+from vgpud.cli.common.options import FORMATS, Settings, pass_settings
 from vgpud.cli.common.times import When
+from vgpud.cli.common.watching import ListCommand
 from vgpud.view.usage_csv import POD_COLUMNS, csv_rows
 
 if TYPE_CHECKING:
     from vgpud.view.slices import View
 
 
-@click.command("usage", cls=VgpuCommand, short_help="Show GPU time asked for, granted and used.")
+@click.command("usage", cls=ListCommand, short_help="Show GPU time asked for, granted and used.")
 @click.option(
     "--since", type=When(), metavar="MOMENT", help="Start: 7d (ago) or 2026-11-01 (default: all that is kept)."
 )

@@ -10,6 +10,7 @@ import click
 from vgpud.cli.common.completions import complete_device
 from vgpud.cli.common.options import LazyGroup, Settings, pass_settings
 from vgpud.cli.common.times import Span
+from vgpud.cli.common.watching import ListCommand
 from vgpud.errors import CliError, ExitCode
 from vgpud.view.spans import format_span
 
@@ -25,7 +26,7 @@ def gpu() -> None:
     """List devices, take them out of use and back."""
 
 
-@gpu.command("ls", short_help="List the devices and reservations on them.")
+@gpu.command("ls", cls=ListCommand, short_help="List the devices and reservations on them.")
 @pass_settings
 def gpu_ls(settings: Settings) -> None:
     """List the devices: utilisation, the sum of slices' minima, and what is free for further minima. OFFERED says

@@ -6,10 +6,12 @@ import click
 
 from vgpud.cli.common import filters
 from vgpud.cli.common.completions import complete_slice
-from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
+from vgpud.cli.common.options import Settings, pass_settings
+from vgpud.cli.common.slice_names import with_slice
+from vgpud.cli.common.watching import ListCommand
 
 
-@click.command("ps", cls=VgpuCommand, short_help="List the processes that use a slice.")
+@click.command("ps", cls=ListCommand, short_help="List the processes that use a slice.")
 @click.option(
     "--slice",
     "slice_name",
@@ -31,7 +33,11 @@ def ps(settings: Settings, slice_name: str, uid: int | None, states: tuple[str, 
     from vgpud.view import slices as views
 
     with Client(settings) as client:
-        slices = [client.send(calls.get_slice(slice_name))] if slice_name else client.all(calls.slices())
+        if slice_name:
+            slices = [with_slice(client, slice_name, lambda name: client.send(calls.get_slice(name)))]
+            slice_name = slices[0].name
+        else:
+            slices = client.all(calls.slices())
         processes = client.all(calls.processes(slice_name))
         simulated = views.simulated_uuids(client.all(calls.devices()))
     shown = {item.name for item in slices if not states or filters.slice_state(item) in states}

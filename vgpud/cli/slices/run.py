@@ -13,6 +13,7 @@ import click
 from vgpud.cli.common.completions import complete_slice
 from vgpud.cli.common.exits import failures_are_125
 from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
+from vgpud.cli.common.slice_names import with_slice
 from vgpud.cli.common.slice_options import build_spec, queue_option, spec_options
 from vgpud.errors import CliError, ExitCode
 
@@ -100,7 +101,7 @@ def _slice(
     with _connect_client(settings) as (client, node):
         simulated = slices.simulated_uuids(client.all(calls.devices()))
         if spec is None:
-            item = client.send(calls.get_slice(name))
+            item = with_slice(client, name, lambda each: client.send(calls.get_slice(each)))
             _check_owner(item)
         else:
             item = client.send(calls.create_slice(name, spec, ephemeral=True, queue=queue))

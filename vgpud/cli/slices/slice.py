@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vgpud.cli.common import filters
+from vgpud.cli.common.columns import check_columns, columns_option, with_columns
 from vgpud.cli.common.completions import complete_slice
 from vgpud.cli.common.options import LazyGroup, Settings, pass_settings
 from vgpud.cli.common.quantities import Number
+from vgpud.cli.common.slice_names import with_slice
 from vgpud.cli.common.slice_options import build_spec, change_options, changed_fields, queue_option, spec_options
 from vgpud.cli.common.users import ANY_USER, Owner
+from vgpud.cli.common.watching import ListCommand
 
 if TYPE_CHECKING:
     from vgpud.cli.common.client import Client
@@ -28,7 +31,7 @@ def slice_group() -> None:
     """Slices: the guaranteed and the maximum share of SM time and memory for programs."""
 
 
-def _show(settings: Settings, client: Client, items: list[pb.Slice], many: bool) -> None:
+def _show(settings: Settings, client: Client, items: list[pb.Slice], many: bool, columns: tuple[str, ...] = ()) -> None:
     from vgpud.cli.common.output import emit
     from vgpud.client import calls
     from vgpud.view import slice_tables, slices
@@ -36,7 +39,8 @@ def _show(settings: Settings, client: Client, items: list[pb.Slice], many: bool)
     simulated = slices.simulated_uuids(client.all(calls.devices()))
     rows = [slices.slice_view(item, simulated) for item in items]
     data: dict[str, Any] = {"slices": rows} if many else {"slice": rows[0]}
-    emit(settings, data, [row["name"] for row in rows], lambda: slice_tables.slices_grid(rows, slice_tables.now_utc()))
+    names = [row["name"] for row in rows]
+    emit(settings, data, names, lambda: with_columns(slice_tables.slices_grid(rows, slice_tables.now_utc()), columns))
 
 
 @slice_group.command("create", short_help="Create a slice that stays until it is removed.")
@@ -86,16 +90,20 @@ def create(
         _show(settings, client, [item], many=False)
 
 
-@slice_group.command("ls", short_help="List the slices.")
+@slice_group.command("ls", cls=ListCommand, short_help="List the slices.")
 @filters.user_option("Only slices of this user.")
 @filters.state_option(filters.SLICE_STATES, "Only slices in this state")
 @filters.since_option("Only slices that were created since: 1h (ago), 2026-11-01 or 2026-11-01T08:00.")
+@columns_option("slice,device,got,mem-used")
 @pass_settings
-def ls(settings: Settings, uid: int | None, states: tuple[str, ...], since: int | None) -> None:
+def ls(
+    settings: Settings, uid: int | None, states: tuple[str, ...], since: int | None, columns: tuple[str, ...]
+) -> None:
     """List the slices: the four limits on each device, the share in the last second, and memory.
 
     A slice is active while it has a program, paused or evicted when it is suspended, otherwise idle.
     """
+    check_columns(settings, columns)
     from vgpud.cli.common.client import Client
     from vgpud.client import calls
     from vgpud.view.slices import find_owner_uid
@@ -103,7 +111,8 @@ def ls(settings: Settings, uid: int | None, states: tuple[str, ...], since: int 
     with Client(settings) as client:
         found = [item for item in client.all(calls.slices()) if uid in (None, find_owner_uid(item))]
         found = [item for item in found if not states or filters.slice_state(item) in states]
-        _show(settings, client, [item for item in found if filters.is_since(item.create_time, since)], many=True)
+        found = [item for item in found if filters.is_since(item.create_time, since)]
+        _show(settings, client, found, many=True, columns=columns)
 
 
 @slice_group.command("show", short_help="Show everything about a slice.")
@@ -115,7 +124,7 @@ def show(settings: Settings, name: str) -> None:
     from vgpud.client import calls
 
     with Client(settings) as client:
-        item = client.send(calls.get_slice(name))
+        item = with_slice(client, name, lambda full_name: client.send(calls.get_slice(full_name)))
         if settings.output != "table":
             _show(settings, client, [item], many=False)
             return
@@ -148,7 +157,8 @@ def set_(settings: Settings, /, name: str, **option_values: Any) -> None:
     from vgpud.client import calls
 
     with Client(settings) as client:
-        _show(settings, client, [client.send(calls.update_slice(name, spec, fields))], many=False)
+        item = with_slice(client, name, lambda full_name: client.send(calls.update_slice(full_name, spec, fields)))
+        _show(settings, client, [item], many=False)
 
 
 @slice_group.command("rm", short_help="Remove slices.")
@@ -156,7 +166,7 @@ def set_(settings: Settings, /, name: str, **option_values: Any) -> None:
 @click.option("--force", is_flag=True, help="Remove it even while programs use it: they lose the slice.")
 @pass_settings
 def rm(settings: Settings, names: tuple[str, ...], force: bool) -> None:
-    """Remove slices."""
+    """Remove slices. Here each name must be complete."""
     from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import say
     from vgpud.client import calls
@@ -215,8 +225,8 @@ def resume(settings: Settings, names: tuple[str, ...], deadline_s: float) -> Non
 
     with Client(settings) as client:
         for name in names:
-            client.send(calls.resume_slice(name, deadline_s))
-            say(f"slice {name} resumed")
+            item = with_slice(client, name, lambda each: client.send(calls.resume_slice(each, deadline_s)))
+            say(f"slice {item.name} resumed")
 
 
 def _suspend(settings: Settings, names: tuple[str, ...], *, evict: bool, deadline_s: float) -> None:
@@ -226,5 +236,5 @@ def _suspend(settings: Settings, names: tuple[str, ...], *, evict: bool, deadlin
 
     with Client(settings) as client:
         for name in names:
-            client.send(calls.suspend_slice(name, evict, deadline_s))
-            say(f"slice {name} is {'evicted' if evict else 'paused'}")
+            item = with_slice(client, name, lambda each: client.send(calls.suspend_slice(each, evict, deadline_s)))
+            say(f"slice {item.name} is {'evicted' if evict else 'paused'}")

@@ -19,6 +19,7 @@ import click
 from vgpud.cli.common.completions import complete_slice
 from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
 from vgpud.cli.common.quantities import Number
+from vgpud.cli.common.slice_names import with_slice
 from vgpud.errors import CliError
 
 if TYPE_CHECKING:
@@ -56,7 +57,9 @@ def trace(settings: Settings, name: str, seconds: float | None, path: str | None
     from vgpud.view import slice_tables
 
     with Client(settings) as client:
-        client.send(calls.get_slice(name))  # before the file is created
+        name = with_slice(
+            client, name, lambda each: client.send(calls.get_slice(each))
+        ).name  # before the file is created
         devices = {
             d.index: f"device {d.index} {slice_tables.full_name(d.name, d.simulated)}"
             for d in client.all(calls.devices())

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from vgpud.cli.common.options import LazyGroup, Settings, pass_settings
+from vgpud.cli.common.watching import ListCommand
 from vgpud.errors import CliError, ExitCode
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def user(settings: Settings, name: str, credentials: Path | None, days: int, tls
         say(f"{where}: give it to {name} alone, for `vgpu context add NAME {where.name} --host HOST:PORT`")
 
 
-@cert.command("ls", short_help="List certificates.")
+@cert.command("ls", cls=ListCommand, short_help="List certificates.")
 @_tls_dir
 @pass_settings
 def ls(settings: Settings, tls_dir: Path | None) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vgpud.cli.common.options import LazyGroup, Settings, pass_settings
+from vgpud.cli.common.watching import ListCommand
 
 if TYPE_CHECKING:
     from vgpud.client.contexts import Context
@@ -57,7 +58,7 @@ def use(name: str | None, none: bool) -> None:
     contexts.use(name or "")
 
 
-@context.command("ls", short_help="List contexts.")
+@context.command("ls", cls=ListCommand, short_help="List contexts.")
 @pass_settings
 def ls(settings: Settings) -> None:
     """List the contexts; the one in use is marked."""

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from vgpud.core.jobs.program_name import program_name
 from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.slurm.comment import COMMENT_WORD
 
@@ -46,6 +47,8 @@ def command_line(partition: str, job: Submission) -> list[str]:
     words = ["sbatch", "--parsable", f"--partition={partition}", f"--gres={gres(job.gpus_milli, job.gpu_model)}"]
     words += [f"--nodes={job.nodes}", "--ntasks-per-node=1"] if job.nodes > 1 else []
     words += [f"--{name}" if value == FLAG else f"--{name}={value}" for name, value in job.options if value]
+    if not dict(job.options).get("job-name"):  # sbatch would take its own: the script is on its standard input
+        words.append(f"--job-name={program_name(job.command) or 'job'}")
     said = " ".join(f"{name}={value}" for name, value in job.comment_fields if value)
     return [*words, f"--comment={COMMENT_WORD} {said}"] if said else words
 

@@ -257,6 +257,15 @@ class StopJob:
 
 
 @dataclass(frozen=True, slots=True)
+class SignalJob:
+    """The processes of this attempt get the signal that its user has asked for. Not answered; may get lost with the
+    daemon."""
+
+    job_id: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
 class ResizeJob:
     """Changes the size of a running job: other numbers on the same devices, or more or fewer members (remaining ones
     keep their order and place). Answered by Resized; more capacity is its own from now on, less is another job's from
@@ -299,6 +308,6 @@ class Reserve:
     active: tuple[Reservation, ...]
 
 
-Command = SaveJob | StartJob | StopJob | ResizeJob | Wake | Note | Notify | Reserve
+Command = SaveJob | StartJob | StopJob | SignalJob | ResizeJob | Wake | Note | Notify | Reserve
 
 Check = Denied | None

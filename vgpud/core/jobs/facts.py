@@ -53,6 +53,8 @@ class Launch:
     prediction: Predicted | None = None
     notice: NoticeTo | None = None
     terminal: bool = False  # it runs at one, which its user joins by AttachJob
+    signal: str = ""  # one of signals.SIGNALS, for JobSpec.signal_lead_ns; "" = none
+    grace_ms: int = -1  # from SIGTERM to SIGKILL; -1 = the site's
 
     @property
     def words_bytes(self) -> int:

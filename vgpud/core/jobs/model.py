@@ -6,6 +6,8 @@ its own). Service is milli-GPU x ns, so that a half of a device counts half.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -77,6 +79,12 @@ class Elastic:
     heuristic: str = ""  # how many workers are worth it: a name of elastic.registry; "" = its default
 
 
+def _has(ascending: Sequence[int], job_id: int) -> bool:
+    """A job may depend on ten thousand others, each of which asks."""
+    index = bisect_left(ascending, job_id)
+    return index < len(ascending) and ascending[index] == job_id
+
+
 @dataclass(frozen=True, slots=True)
 class JobSpec:
     """As submitted, but that an elastic job's `ask.spec` and `members` are what it has, and `ask.utilisation_milli` is
@@ -94,9 +102,12 @@ class JobSpec:
     time_limit_ns: int = NEVER_NS
     begin_ns: int = 0  # does not start before; 0 = as soon as there is capacity
     duration_ns: int = 0  # as known (simulation) or expected by the user; 0 = not known
+    signal_lead_ns: int = 0  # before its time limit its processes get the signal of `run`; 0 = they get none
     retries: int = 0
-    after: tuple[int, ...] = ()  # jobs that must have completed
+    after: tuple[int, ...] = ()  # in ascending order: jobs that must have completed, but for those below
     after_any: bool = False  # ... or ended in whatever way
+    after_fail: tuple[int, ...] = ()  # those of `after`, in the same order, that must have ended without completing
+    after_end: tuple[int, ...] = ()  # those that must have ended in whatever way
     array: int = 0  # id of the first job of its array, 0 = of none
     index: int = 0  # in the array
     array_limit: int = 0  # jobs of its array that run at once; 0 = all
@@ -107,6 +118,20 @@ class JobSpec:
     notify: tuple[str, ...] = ()  # events that its user is notified of: words of NOTICES
     kinds: tuple[str, ...] = ()  # classes of similar jobs, the narrowest first: what estimates are learnt by
     run: object = None
+
+    def waits_for_failure(self, job_id: int) -> bool:
+        """Whether this job of `after` must have ended without completing."""
+        return _has(self.after_fail, job_id)
+
+    def waits_for_end(self, job_id: int) -> bool:
+        """Whether any end of this job of `after` will do."""
+        return _has(self.after_end, job_id) or (self.after_any and not self.waits_for_failure(job_id))
+
+    def is_satisfied_by(self, job_id: int, state: JobState) -> bool:
+        """Whether this end of a job of `after` is one that it waits for."""
+        if self.waits_for_end(job_id):
+            return True
+        return (state is JobState.COMPLETED) != self.waits_for_failure(job_id)
 
     @property
     def width_milli(self) -> int:
@@ -173,6 +198,7 @@ class Job:
     wished_members: int = 0  # target of its autoscaler; 0 = none yet
     expected_ns: int = 0  # how long jobs like it took, for backfill; 0 = not known
     median_ns: int = 0  # the same, as often longer as shorter: for estimated starts
+    signal_attempt: int = 0  # the last attempt whose processes have got their signal
     changed: bool = False  # its specification is no longer as it was submitted: a user has changed it
 
     @property

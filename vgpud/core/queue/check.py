@@ -120,7 +120,7 @@ def _check_after(world: QueueState, spec: JobSpec, count: int) -> Denied | None:
             return _invalid(
                 f"there is no job {job_id} for it to come after: name one that has been submitted before", "after"
             )
-        if other.state.is_final and other.state is not JobState.COMPLETED and not spec.after_any:
+        if other.state.is_final and not spec.is_satisfied_by(job_id, other.state):
             return _invalid(
                 f"the dependency on job {job_id} cannot be satisfied, it is {other.state.value}: leave it out, or"
                 " accept any end (--after-any)",

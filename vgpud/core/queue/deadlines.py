@@ -13,6 +13,7 @@ class Due(IntEnum):
     KEY = 0  # the policy moves this job
     LIMIT = 1  # its time limit runs out
     BACKOFF = 2  # it may try again
+    SIGNAL = 3  # its processes get their signal, ahead of its time limit
 
 
 #: when, what, job, and a token by which an obsolete one is known

@@ -15,6 +15,7 @@ from vgpud.core.jobs.events import (
     Note,
     Notify,
     SaveJob,
+    SignalJob,
     StartFailed,
     StartJob,
     StopJob,
@@ -105,9 +106,8 @@ class Lifecycle:
             if other is None:
                 self._finish(job, JobState.CANCELLED, f"job {other_id}, which it comes after, is not known", now_ns)
                 return
-            failed = other.state.is_final and other.state is not JobState.COMPLETED
-            if failed and not job.spec.after_any:
-                self._finish(job, JobState.CANCELLED, _unmet(other), now_ns)
+            if other.state.is_final and not job.spec.is_satisfied_by(other_id, other.state):
+                self._finish(job, JobState.CANCELLED, _unmet(job, other), now_ns)
                 return
         self.wait_for_others(job)
 
@@ -222,10 +222,24 @@ class Lifecycle:
         self._save(job)
 
     def _limit(self, job: Job, now_ns: int) -> None:
-        """The end of a running job's time."""
+        """The end of a running job's time, and the signal that it gets before."""
         if job.state is JobState.RUNNING and job.spec.time_limit_ns < NEVER_NS:
             left_ns = max(1, job.spec.time_limit_ns - job.executed_at(now_ns))
             self._world.deadlines.add(now_ns + left_ns, Due.LIMIT, job.job_id, job.started_ns)
+            if job.spec.signal_lead_ns and job.signal_attempt < job.attempt:
+                at_ns = now_ns + max(1, left_ns - job.spec.signal_lead_ns)
+                self._world.deadlines.add(at_ns, Due.SIGNAL, job.job_id, job.started_ns)
+
+    def signal(self, job: Job, now_ns: int) -> None:
+        """Once in an attempt, unless its time limit was raised meanwhile."""
+        spec = job.spec
+        is_early = job.executed_at(now_ns) < spec.time_limit_ns - spec.signal_lead_ns
+        if is_early or job.signal_attempt == job.attempt:
+            return
+        job.signal_attempt = job.attempt
+        self._save(job)
+        self.commands.append(SignalJob(job.job_id, job.attempt))
+        self._note("job.signalled", job, f"its time limit is {reasons.duration(spec.signal_lead_ns)} away")
 
     def end(self, job: Job, state: JobState, why: str, now_ns: int) -> None:
         """It shall end, whatever it is doing."""
@@ -393,8 +407,8 @@ class Lifecycle:
                 other, unmet = self.jobs[other_id], world.unmet[other_id]
                 unmet.discard(one.job_id)
                 world.unmet_of[other.spec.uid] -= 1
-                if one.state is not JobState.COMPLETED and not other.spec.after_any:
-                    self._close(other, JobState.CANCELLED, _unmet(one), now_ns)
+                if not other.spec.is_satisfied_by(one.job_id, one.state):
+                    self._close(other, JobState.CANCELLED, _unmet(other, one), now_ns)
                     closed.append(other)
                 elif not unmet:
                     del world.unmet[other_id]
@@ -498,5 +512,7 @@ class Lifecycle:
             self.stop(job, how, job.stop_to, job.stopping, now_ns)
 
 
-def _unmet(job: Job) -> str:
-    return f"job {job.job_id}, which it comes after, is {job.state.value}"
+def _unmet(job: Job, other: Job) -> str:
+    """Why the job will never start: how the other one, which it depends on, has ended."""
+    how = "whose failure it waits for" if job.spec.waits_for_failure(other.job_id) else "which it comes after"
+    return f"job {other.job_id}, {how}, is {other.state.value}"

@@ -182,6 +182,8 @@ class Machine:
                 if job.executed_at(now_ns) < job.spec.time_limit_ns:
                     continue  # it was raised meanwhile
                 self._lives.end(job, JobState.TIMED_OUT, reasons.time_limit(job), now_ns)
+            elif what is Due.SIGNAL:
+                self._lives.signal(job, now_ns)
             else:
                 job.waiting_since_ns = now_ns
                 self._lives.admit(job, now_ns)

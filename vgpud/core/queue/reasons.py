@@ -35,6 +35,16 @@ def _jobs(ids: list[int]) -> str:
     return f"job{'s' if len(ids) > 1 else ''} {named}{more}"
 
 
+def _dependencies(job: Job, ids: list[int]) -> str:
+    """The jobs it still depends on, by what they must do."""
+    spec = job.spec
+    ends = [i for i in ids if spec.waits_for_end(i)]
+    fails = [i for i in ids if spec.waits_for_failure(i)]
+    rest = [i for i in ids if not spec.waits_for_end(i) and not spec.waits_for_failure(i)]
+    several = (rest, "to complete"), (fails, "to fail"), (ends, "to end")
+    return " and ".join(f"{_jobs(found)} {verb}" for found, verb in several if found)
+
+
 def time_limit(job: Job) -> str:
     return f"its time limit of {duration(job.spec.time_limit_ns)} has run out"
 
@@ -108,8 +118,7 @@ def reason(world: QueueState, job: Job, now_ns: int) -> str:
     if job.state is JobState.HELD:
         return f"it is held: release it with vgpu job release {job.job_id}"
     if job.job_id in world.unmet:
-        what = "to end" if job.spec.after_any else "to complete"
-        return f"it waits for {_jobs(sorted(world.unmet[job.job_id]))} {what}"
+        return f"it waits for {_dependencies(job, sorted(world.unmet[job.job_id]))}"
     if job.not_before_ns > now_ns and job.not_before_ns == job.spec.begin_ns:
         return f"it was submitted to begin in {duration(job.not_before_ns - now_ns)} at the earliest"
     if job.not_before_ns > now_ns:

@@ -152,7 +152,7 @@ class QueueState:
             return False
         if due == Due.KEY:
             return self._key_changes_ns.get(job_id) == token
-        if due == Due.LIMIT:
+        if due in (Due.LIMIT, Due.SIGNAL):
             return job.state is JobState.RUNNING and job.started_ns == token and job_id not in self.stopping
         return job.state in WAITING and job.not_before_ns == token
 

@@ -18,7 +18,7 @@ from vgpud.core.jobs import events as qe
 from vgpud.core.jobs.model import How, Job, JobState
 from vgpud.core.model import Denied, Reason
 from vgpud.daemon.jobs.elastic import ElasticController
-from vgpud.daemon.jobs.launch import LaunchError, attempt_of
+from vgpud.daemon.jobs.launch import LaunchError, attempt_of, find_grace_ms
 from vgpud.daemon.jobs.locks import JobLocks
 from vgpud.daemon.jobs.ports import JobPort
 from vgpud.daemon.jobs.progress import ProgressMonitor
@@ -152,8 +152,8 @@ class JobAttempts:
 
     async def begin_attempt(self, job: Job, slices: Sequence[tuple[str, str]], worker: int = -1) -> None:
         """A supervisor, of all members or of one worker. Raises StartError, LaunchError, VgpudError."""
-        node, grace_s = self._jobs.host.node.view(), self._jobs.host.config.current.job_grace_s
-        attempt = attempt_of(job, slices, node, node.simulated, grace_s, worker)
+        node, grace_ms = self._jobs.host.node.view(), find_grace_ms(job, self._jobs.host.config.current)
+        attempt = attempt_of(job, slices, node, node.simulated, grace_ms, worker)
         started = await self.runner.start(attempt)
         if started.note:
             self._jobs.note("job.warning", job, f"it runs, but {started.note}")
@@ -168,11 +168,20 @@ class JobAttempts:
             if command.how in (How.PAUSE, How.EVICT) and await self._jobs.slices.suspend(job, command.how is How.EVICT):
                 self._jobs.enqueue_event(qe.JobSuspended(job.job_id, command.how))
                 return
-            grace_s = self._jobs.host.config.current.job_grace_s
+            grace_s = find_grace_ms(job, self._jobs.host.config.current) / 1000
             elastic = self._jobs.elastic
             if await (elastic.stop(job) if has_workers(job) else self.runner.stop(job.job_id, attempt, grace_s)):
                 return  # job_ended() follows
         await self.end(job.job_id, attempt, Result(TERMINATED, is_stopped=True))
+
+    async def signal(self, command: qe.SignalJob) -> None:
+        """The signal that its user has asked for, to all of its processes."""
+        async with self.job_lock(command.job_id):
+            job = self._jobs.machine.jobs[command.job_id]
+            if (job.state, job.attempt) != (JobState.RUNNING, command.attempt):
+                return
+            for key in self._jobs.elastic.keys(job):
+                self.runner.signal(key)
 
     # ---- ending ----
 

@@ -306,6 +306,8 @@ class JobController:
             elif isinstance(command, qe.StopJob):  # what runs now, not what the same decision has start after it
                 attempt = self.machine.jobs[command.job_id].attempt - (command.job_id in begun)
                 self.spawn(self.attempts.stop(command, attempt))
+            elif isinstance(command, qe.SignalJob):
+                self.spawn(self.attempts.signal(command))
             elif isinstance(command, qe.ResizeJob):
                 self.spawn(self.elastic.resize(command))
             elif isinstance(command, qe.Wake):

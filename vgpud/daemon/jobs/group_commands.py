@@ -13,7 +13,7 @@ from vgpud.core.jobs import events as qe
 from vgpud.core.jobs.model import Job, Placement
 from vgpud.core.model import Denied
 from vgpud.core.queue import group_record
-from vgpud.daemon.jobs.launch import LaunchError
+from vgpud.daemon.jobs.launch import LaunchError, find_grace_ms
 from vgpud.daemon.jobs.mailboxes import Mailboxes
 from vgpud.daemon.jobs.ports import WorkerPort
 from vgpud.daemon.jobs.slices import JobSlices
@@ -62,7 +62,7 @@ class GroupCommands:
 
     async def stop(self, group: LiveGroup, number: int) -> bool:
         """Whether the worker did run."""
-        grace_s = self._jobs.host.config.current.job_grace_s
+        grace_s = find_grace_ms(group.job, self._jobs.host.config.current) / 1000
         return await self._jobs.attempts.runner.stop(group.job.job_id, group.record.attempt, grace_s, number)
 
     async def begin_worker(self, job: Job, worker: Worker) -> Denied | None:

@@ -5,10 +5,12 @@ Part of the composition root, without a state of its own.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 
 from vgpud import paths
+from vgpud.config import Config
 from vgpud.core.jobs.facts import Launch
 from vgpud.core.jobs.model import Job
 from vgpud.jobs.messages import Attempt, Member
@@ -27,8 +29,16 @@ class LaunchError(Exception):
     """It cannot be started here; one line for people."""
 
 
+def find_grace_ms(job: Job, config: Config) -> int:
+    """From SIGTERM to SIGKILL: the job's own time, within the site's maximum, or the site's."""
+    launch = job.spec.run
+    if not isinstance(launch, Launch) or launch.grace_ms < 0:
+        return config.job_grace_s * 1000
+    return min(launch.grace_ms, config.job_grace_max_s * 1000)
+
+
 def attempt_of(
-    job: Job, slices: Sequence[tuple[str, str]], node: pb.Node, is_simulated: bool, grace_s: int, worker: int = -1
+    job: Job, slices: Sequence[tuple[str, str]], node: pb.Node, is_simulated: bool, grace_ms: int, worker: int = -1
 ) -> Attempt:
     """`slices`: (name, attach socket) of each member's, none for a job without GPUs; `worker`: of an elastic job, the
     one that it is of. Raises LaunchError, VgpudError.
@@ -54,7 +64,8 @@ def attempt_of(
         image=launch.image,
         cpu_milli=job.spec.ask.cpu_milli,
         ram_bytes=job.spec.ask.ram_bytes,
-        grace_ms=grace_s * 1000,
+        grace_ms=grace_ms,
+        signal=signal.Signals[f"SIG{launch.signal}"] if launch.signal else 0,
         terminal=launch.terminal,
         worker=worker,
     )

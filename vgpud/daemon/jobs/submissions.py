@@ -54,6 +54,7 @@ class JobSubmissions:
         except StoreError as error:
             return _unavailable(error)
         denied = jobs.saver.refusal() or self._too_many(spec.uid, submission.count) or self._too_large(spec)
+        denied = denied or self._too_patient(spec)
         denied = denied or jobs.machine.check(spec, submission.count)
         if denied:
             return denied
@@ -89,6 +90,14 @@ class JobSubmissions:
             text = f"{total} jobs have not ended, {count} more are above jobs_max ({config.jobs_max}): try again later"
             return Denied(Reason.NO_CAPACITY, text, subject="jobs_max")
         return None
+
+    def _too_patient(self, spec: JobSpec) -> Denied | None:
+        """What stops holds its capacity for so long, however it is wanted elsewhere."""
+        most_s = self._host.config.current.job_grace_max_s
+        if not isinstance(spec.run, Launch) or spec.run.grace_ms <= most_s * 1000:
+            return None
+        text = f"a grace of {spec.run.grace_ms / 1000:g} s is above {most_s} s (job_grace_max_s): write that or less"
+        return Denied(Reason.INVALID, text, field="grace")
 
     def _too_large(self, spec: JobSpec) -> Denied | None:
         """A few jobs with long commands and environments must fill neither the daemon's memory nor its database."""
