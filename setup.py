@@ -7,6 +7,7 @@ Python's link flags nor a name with an ABI tag (DESIGN D1).
 from __future__ import annotations
 
 import os
+import runpy
 import sys
 from pathlib import Path
 
@@ -59,7 +60,10 @@ class BuildLibraries(Command):
 
 build.sub_commands = [*build.sub_commands, ("build_libraries", None)]
 
+ADDRESSES = runpy.run_path(str(ROOT / "vgpud" / "project" / "addresses.py"))["list_addresses"]()
+
 setup(
+    project_urls=ADDRESSES,
     cffi_modules=["shim/build_shim.py:ffibuilder"],
     cmdclass={"build_libraries": BuildLibraries},
     options={"bdist_wheel": {"py_limited_api": "cp310"}},

@@ -32,6 +32,7 @@ from vgpud.host.beat import write_beat
 from vgpud.host.container_checks import check as in_container_check
 from vgpud.host.device_lock import DeviceLocks
 from vgpud.host.directories import DirectoryLock
+from vgpud.project.addresses import describe_addresses
 
 log = logging.getLogger("vgpud")
 
@@ -223,7 +224,7 @@ class _Group(click.Group):
             ctx.exit(int(error.exit_code))
 
 
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]}, epilog=describe_addresses() or None)
 def main() -> None:
     """The daemon that shares GPUs between programs, each held to its slice.
 

@@ -13,6 +13,7 @@ from vgpud.cli.common.exits import epilog
 from vgpud.cli.common.interrupts import by_interrupt
 from vgpud.cli.common.options import LazyGroup
 from vgpud.errors import ExitCode, VgpudError, missing_part
+from vgpud.project.addresses import ask_for_report, describe_addresses
 
 #: as a shell has it of a command that Ctrl-C ended
 INTERRUPTED = 130
@@ -76,7 +77,7 @@ OLD_NAMES = {
     lazy=COMMANDS,
     sections={title: list(commands) for title, commands in SECTIONS.items()},
     old_names=OLD_NAMES,
-    epilog=epilog(),
+    epilog="\n\n".join(filter(None, (epilog(), describe_addresses()))),
 )
 @click.version_option(vgpud.__version__, prog_name="vgpu")
 def cli() -> None:
@@ -139,7 +140,8 @@ def invoke(args: Sequence[str] | None = None) -> int:
         if missing := missing_part(error):
             complain(missing)
             return int(ExitCode.USAGE)
-        complain(f"internal error: {type(error).__name__}: {error}; VGPU_DEBUG=1 prints a traceback, please report it")
+        what = f"internal error: {type(error).__name__}: {error}"
+        complain(f"{what}; VGPU_DEBUG=1 prints a traceback, {ask_for_report()}")
         return int(ExitCode.OTHER)
     return result if isinstance(result, int) else int(ExitCode.OK)
 
