@@ -59,7 +59,8 @@ SECTIONS = {
         "demo": ("vgpud.cli.demo.demo:demo", "Two training programs share one device, each held to its slice."),
         "sim": ("vgpud.cli.system.sim:sim", "Simulated devices: start, stop, and run programs on them."),
     },
-    "Shells": {
+    "Help": {
+        "docs": ("vgpud.cli.system.docs:docs", "List the documents of this version, or read one."),
         "completion": ("vgpud.cli.system.completion:completion", "Print the completion script of a shell."),
     },
 }
