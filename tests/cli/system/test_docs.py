@@ -14,8 +14,8 @@ import pytest
 from tests.rules.tree import ROOT, source_files
 from vgpud.project import documents
 
-FILES = [*source_files(".py", ".html", ".service", under="vgpud/"), *source_files(".c", under=("shim/", "integrations/"))]
-FILES += source_files(".md", under="docs/")
+FILES = source_files(".py", ".html", ".service", under="vgpud/") + source_files(".md", under="docs/")
+FILES += source_files(".c", under=("shim/", "integrations/"))
 
 
 def test_the_list_has_every_document_with_its_title(vgpu: Any) -> None:
