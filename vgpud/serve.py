@@ -214,7 +214,17 @@ def _device_override(device: tuple[str, ...]) -> dict[str, Any]:
 
 
 class _Group(click.Group):
-    """Turns our exceptions into one line and their exit code."""
+    """Turns our exceptions into one line and their exit code, and names the commands to whoever types another."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if ctx.resilient_parsing or name.startswith("-") or self.get_command(ctx, name):
+            return super().resolve_command(ctx, args)
+        known = ", ".join(self.list_commands(ctx))
+        text = f"No such command {name!r}: the daemon's are {known} (`vgpud serve` starts it)"
+        raise click.UsageError(f"{text}; users' are those of `vgpu`, such as `vgpu status`.", ctx)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -225,6 +235,7 @@ class _Group(click.Group):
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]}, epilog=describe_addresses() or None)
+@click.version_option(__version__, prog_name="vgpud")
 def main() -> None:
     """The daemon that shares GPUs between programs, each held to its slice.
 

@@ -12,6 +12,7 @@ import vgpud
 from vgpud.cli.common.exits import epilog
 from vgpud.cli.common.interrupts import by_interrupt
 from vgpud.cli.common.options import LazyGroup
+from vgpud.cli.common.suggestions import WORDS_OF_OTHERS, describe_unknown_option
 from vgpud.errors import ExitCode, VgpudError, missing_part
 from vgpud.project.addresses import ask_for_report, describe_addresses
 
@@ -78,6 +79,7 @@ OLD_NAMES = {
     lazy=COMMANDS,
     sections={title: list(commands) for title, commands in SECTIONS.items()},
     old_names=OLD_NAMES,
+    words_of_others=WORDS_OF_OTHERS,
     epilog="\n\n".join(filter(None, (epilog(), describe_addresses()))),
 )
 @click.version_option(vgpud.__version__, prog_name="vgpu")
@@ -104,7 +106,8 @@ def complain(message: str) -> None:
 
 def _usage_line(error: click.UsageError) -> str:
     where = error.ctx.command_path if error.ctx else "vgpu"
-    text = error.format_message().rstrip(".")
+    is_unknown_option = isinstance(error, click.NoSuchOption)
+    text = describe_unknown_option(error) if is_unknown_option else error.format_message().rstrip(".")
     return f"{text} (see {where} --help)"
 
 
