@@ -26,12 +26,14 @@ from vgpud.certs.register import Register
 from vgpud.config import Config
 from vgpud.core.events import Log
 from vgpud.core.model import ALL_DEVICES, Device
+from vgpud.core.user_text import name_users
 from vgpud.errors import ConfigError, ExitCode, VgpudError
 from vgpud.host import descriptors
 from vgpud.host.beat import write_beat
 from vgpud.host.container_checks import check as in_container_check
 from vgpud.host.device_lock import DeviceLocks
 from vgpud.host.directories import DirectoryLock
+from vgpud.host.users import LocalNames
 from vgpud.project.addresses import describe_addresses
 
 log = logging.getLogger("vgpud")
@@ -48,11 +50,12 @@ class _Formatter(logging.Formatter):
     def __init__(self) -> None:
         super().__init__("vgpud: %(message)s" if "JOURNAL_STREAM" in os.environ else "%(asctime)s vgpud: %(message)s")
         self._journal = "JOURNAL_STREAM" in os.environ
+        self._users = LocalNames()
 
     def format(self, record: logging.LogRecord) -> str:
         if record.name.startswith("grpc"):  # requests that cannot be decoded: one line, our own code logs its faults
             record.exc_info = record.exc_text = None
-        text = super().format(record)
+        text = name_users(super().format(record), self._users.find)
         return f"<{_LEVELS.get(record.levelno, 6)}>{text}" if self._journal else text
 
 

@@ -68,11 +68,11 @@ def test_wrong_sizes_are_named(text: str) -> None:
     assert "write for example" in str(refusal.value)
 
 
-@pytest.mark.parametrize(("text", "meant"), [("8", "8G"), ("1.5", "1.5G"), ("512", "512G"), ("8192", "8192M")])
-def test_a_small_size_without_a_unit_is_answered_with_what_was_meant(text: str, meant: str) -> None:
-    with pytest.raises(UnitError, match=f"^{text} has no unit, and would be bytes: write {meant}$"):
+@pytest.mark.parametrize(("text", "hint"), [("8", "8G"), ("1.5", "1.5G"), ("512", "512G"), ("8192", "8192M")])
+def test_a_small_size_without_a_unit_is_answered_with_what_was_meant(text: str, hint: str) -> None:
+    with pytest.raises(UnitError, match=f"^{text} has no unit, and would be bytes: write {hint}$"):
         parse_bytes(text)
-    assert parse_bytes(meant) == parse_bytes(f"{meant}iB".lower())
+    assert parse_bytes(hint) == parse_bytes(f"{hint}iB".lower())
 
 
 @pytest.mark.parametrize(("text", "number"), [("0", 0), ("7", 7), ("007", 7), ("65535", 65535)])

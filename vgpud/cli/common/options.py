@@ -117,7 +117,7 @@ class LazyGroup(_WithGlobals, click.Group):
     lazy: name -> (module:attribute, one-line help).
     sections: title -> commands that the help shows below it; without any all are below "Commands".
     old_names: old name -> (module:attribute, the command line that replaces it). No help or completion shows these.
-    words_of_others: a command of other programs -> what is written here, shown when somebody tries it.
+    words_of_others: a command of other programs -> what is written here, shown when a user tries it.
     """
 
     def __init__(

@@ -33,9 +33,9 @@ WORDS_OF_OTHERS = {
 }
 
 
-def resemble(name: str, known: Iterable[str]) -> list[str]:
+def resemble(name: str, valid_names: Iterable[str]) -> list[str]:
     """Up to three known names that a mistyped one may stand for: those that begin with it, then those spelt like it."""
-    names = list(known)
+    names = list(valid_names)
     longer = [each for each in names if len(name.strip("-")) > 1 and each.startswith(name)]
     return list(dict.fromkeys(longer + difflib.get_close_matches(name, names, _MAX, _LIKENESS)))[:_MAX]
 
