@@ -106,8 +106,10 @@ def complain(message: str) -> None:
 
 def _usage_line(error: click.UsageError) -> str:
     where = error.ctx.command_path if error.ctx else "vgpu"
-    is_unknown_option = isinstance(error, click.NoSuchOption)
-    text = describe_unknown_option(error) if is_unknown_option else error.format_message().rstrip(".")
+    if isinstance(error, click.NoSuchOption):
+        text = describe_unknown_option(error)
+    else:
+        text = error.format_message().rstrip(".")
     return f"{text} (see {where} --help)"
 
 
