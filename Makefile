@@ -66,10 +66,11 @@ format: $(VENV)/.dev ## put Python and C in the one format
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/clang-format -i $(C_FILES)
 
-gen: $(VENV)/.dev ## make the committed generated files anew (vgpud/v1alpha1 from protos, state diagrams, Gavel's speeds)
+gen: $(VENV)/.dev ## make the committed generated files anew (vgpud/v1alpha1 from protos, addresses, state diagrams, Gavel's speeds)
 	$(PY) protos/generate.py
 	$(PY) tools/diagrams.py
 	$(PY) tools/api.py
+	$(PY) tools/addresses.py
 	$(PY) tools/gavel_rates.py
 
 gen-check: $(VENV)/.dev
@@ -77,6 +78,7 @@ gen-check: $(VENV)/.dev
 	$(PY) protos/generate.py --check
 	$(PY) tools/diagrams.py --check
 	$(PY) tools/api.py --check
+	$(PY) tools/addresses.py --check
 	$(PY) tools/gavel_rates.py --check
 
 conformance: $(VENV)/.demo $(NATIVE) ## small driver programs: hooked as unhooked, simulated as real (REAL=1 confirms on a real device, KEEP=1 keeps the result)

@@ -1,4 +1,5 @@
-"""Builds one abi3 wheel: `vgpud._shim` (cffi) and the plain libraries under vgpud/lib (the list: shim/build_shim.py).
+"""Builds one abi3 wheel: `vgpud._shim` (cffi), the plain libraries under vgpud/lib (the list: shim/build_shim.py), and
+the documents of docs/ under vgpud/docs.
 
 Everything declarative is in pyproject.toml. The libraries are no setuptools Extension on purpose: they must not get
 Python's link flags nor a name with an ABI tag (DESIGN D1).
@@ -7,6 +8,8 @@ Python's link flags nor a name with an ABI tag (DESIGN D1).
 from __future__ import annotations
 
 import os
+import runpy
+import shutil
 import sys
 from pathlib import Path
 
@@ -57,10 +60,51 @@ class BuildLibraries(Command):
         return sorted(sources | headers)
 
 
-build.sub_commands = [*build.sub_commands, ("build_libraries", None)]
+class BuildDocuments(Command):
+    """`build_documents`: a step of `build` (setuptools SubCommand) that copies docs/**/*.md to where `vgpu docs` looks.
+
+    An editable install needs no copy: `vgpu docs` finds those of the clone.
+    """
+
+    description = "copy the documents into the package"
+    user_options = [("build-lib=", "b", "directory to build into")]
+    editable_mode = False
+
+    def initialize_options(self) -> None:
+        self.build_lib: str | None = None
+
+    def finalize_options(self) -> None:
+        self.set_undefined_options("build_py", ("build_lib", "build_lib"))
+
+    def _copies(self) -> dict[str, str]:
+        """Copy -> its source, relative to the root."""
+        folder = Path(str(self.build_lib)) / "vgpud"
+        names = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "docs").rglob("*.md"))]
+        return {} if self.editable_mode else {str(folder / name): name for name in names}
+
+    def run(self) -> None:
+        shutil.rmtree(Path(str(self.build_lib)) / "vgpud" / "docs", ignore_errors=True)  # pages of an earlier build
+        for copy, name in self._copies().items():
+            Path(copy).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / name, copy)
+
+    def get_outputs(self) -> list[str]:
+        return list(self._copies())
+
+    def get_output_mapping(self) -> dict[str, str]:
+        return self._copies()
+
+    def get_source_files(self) -> list[str]:
+        return list(self._copies().values())
+
+
+build.sub_commands = [*build.sub_commands, ("build_libraries", None), ("build_documents", None)]
+
+ADDRESSES = runpy.run_path(str(ROOT / "vgpud" / "project" / "addresses.py"))["list_addresses"]()
 
 setup(
+    project_urls=ADDRESSES,
     cffi_modules=["shim/build_shim.py:ffibuilder"],
-    cmdclass={"build_libraries": BuildLibraries},
+    cmdclass={"build_libraries": BuildLibraries, "build_documents": BuildDocuments},
     options={"bdist_wheel": {"py_limited_api": "cp310"}},
 )

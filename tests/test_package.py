@@ -205,6 +205,8 @@ def test_wheel_in_a_fresh_environment(wheel: Path, tmp_path: Path) -> None:
     assert (int(version), int(size) > 0) == (3, True)
     assert wheel.name.split("-")[1] in run(venv / "bin" / "vgpud", "version", cwd=tmp_path, env=alone)
     assert "Exit codes" in run(venv / "bin" / "vgpu", "--help", cwd=tmp_path, env=alone)
+    shown = run(venv / "bin" / "vgpu", "docs", "limits", cwd=tmp_path, env=alone)
+    assert shown == (ROOT / "docs/limits.md").read_text()
 
 
 # ---- README's way from the wheel to two programs ----

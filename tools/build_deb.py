@@ -28,6 +28,7 @@ from click.shell_completion import get_completion_class  # noqa: E402
 
 import vgpud  # noqa: E402
 from vgpud.cli.main import cli  # noqa: E402
+from vgpud.project import addresses  # noqa: E402
 from vgpud.setup import systemd  # noqa: E402
 
 DEBIAN = ROOT / "deploy" / "debian"
@@ -132,6 +133,8 @@ def control(root: Path, machine: str, python: str) -> None:
     size_kib = sum(path.stat().st_size for path in files) // 1024
     sums = [f"{hashlib.md5(p.read_bytes()).hexdigest()}  {p.relative_to(root)}" for p in files]  # noqa: S324  dpkg's
     values = {"version": version(python), "architecture": ARCHITECTURES[machine], "installed_kib": size_kib}
+    homepage = f"Homepage: {addresses.REPOSITORY_URL}\n" if addresses.REPOSITORY_URL else ""
+    values |= {"maintainer": addresses.MAINTAINER, "homepage": homepage}
     _write(root / "DEBIAN/control", (DEBIAN / "control").read_text().format(python=python, **values))
     _write(root / "DEBIAN/conffiles", "/etc/vgpud/vgpud.toml\n")
     _write(root / "DEBIAN/md5sums", "\n".join(sums) + "\n")

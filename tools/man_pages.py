@@ -24,6 +24,7 @@ from vgpud.cli.common.options import global_names  # noqa: E402
 from vgpud.cli.main import cli  # noqa: E402
 from vgpud.k8s.main import main as k8s  # noqa: E402
 from vgpud.kubectl.main import main as kubectl  # noqa: E402
+from vgpud.project.addresses import describe_addresses  # noqa: E402
 
 #: program -> (its command, the manual's section: 1 for users, 8 for administrators)
 PROGRAMS: dict[str, tuple[click.Command, int]] = {
@@ -87,8 +88,12 @@ def page(ctx: click.Context, section: int) -> str:
         for title, names in (getattr(command, "sections", None) or {"": list(texts)}).items():
             lines += [f".SS {_quote_roff(title)}"] if title else []
             lines += _items([texts[name] for name in names])
-    if command.epilog:
-        lines += [".SH EXIT STATUS", *_paragraphs(command.epilog)]
+    addresses = describe_addresses()
+    exits = (command.epilog or "").removesuffix(addresses).rstrip()
+    if exits:
+        lines += [".SH EXIT STATUS", *_paragraphs(exits)]
+    if addresses and is_top:
+        lines += [".SH REPORTING BUGS", *_paragraphs(addresses)]
     others = [other for other in PROGRAMS if other != top] if is_top else [top]
     others += [path.rpartition(" ")[0].replace(" ", "-")] if path.count(" ") > 1 else []
     others += [f"{name}-{each}" for each in command.list_commands(ctx)] if isinstance(command, click.Group) else []

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from vgpud import paths
 from vgpud.core.devices.enforce import VERBS
 from vgpud.core.model import DIRECTS, PRIORITY_MAX, SLICES_MAX
-from vgpud.core.units import PORT_MAX, UnitError, parse_gpus, parse_whole
+from vgpud.core.units import PORT_MAX, UnitError, parse_bytes, parse_gpus, parse_whole
 from vgpud.errors import ConfigError
 from vgpud.oci.request import Limits
 from vgpud.userfiles import toml
@@ -313,6 +313,8 @@ def _parse_keys(cls: type, values: dict[str, Any], where: str) -> dict[str, Any]
             and all(isinstance(v, str) for v in value)
         ):
             values[key] = tuple(value)
+        elif "_bytes" in key and isinstance(value, str):
+            values[key] = _size(key, value, where)
         elif key == "socket_mode" and isinstance(value, str):
             values[key] = _octal(value, where)
         elif type(value) is not type(types[key]):
@@ -323,6 +325,13 @@ def _parse_keys(cls: type, values: dict[str, Any], where: str) -> dict[str, Any]
             )
             raise ConfigError(f"{where}{key} = {value!r} is not {wanted}: write for example {shown}")
     return values
+
+
+def _size(key: str, text: str, where: str) -> int:
+    try:
+        return parse_bytes(text)
+    except UnitError as error:
+        raise ConfigError(f"{where}{key}: {error}") from error
 
 
 def _octal(text: str, where: str) -> int:

@@ -26,12 +26,15 @@ from vgpud.certs.register import Register
 from vgpud.config import Config
 from vgpud.core.events import Log
 from vgpud.core.model import ALL_DEVICES, Device
+from vgpud.core.user_text import name_users
 from vgpud.errors import ConfigError, ExitCode, VgpudError
 from vgpud.host import descriptors
 from vgpud.host.beat import write_beat
 from vgpud.host.container_checks import check as in_container_check
 from vgpud.host.device_lock import DeviceLocks
 from vgpud.host.directories import DirectoryLock
+from vgpud.host.users import LocalNames
+from vgpud.project.addresses import describe_addresses
 
 log = logging.getLogger("vgpud")
 
@@ -47,11 +50,12 @@ class _Formatter(logging.Formatter):
     def __init__(self) -> None:
         super().__init__("vgpud: %(message)s" if "JOURNAL_STREAM" in os.environ else "%(asctime)s vgpud: %(message)s")
         self._journal = "JOURNAL_STREAM" in os.environ
+        self._users = LocalNames()
 
     def format(self, record: logging.LogRecord) -> str:
         if record.name.startswith("grpc"):  # requests that cannot be decoded: one line, our own code logs its faults
             record.exc_info = record.exc_text = None
-        text = super().format(record)
+        text = name_users(super().format(record), self._users.find)
         return f"<{_LEVELS.get(record.levelno, 6)}>{text}" if self._journal else text
 
 
@@ -213,7 +217,17 @@ def _device_override(device: tuple[str, ...]) -> dict[str, Any]:
 
 
 class _Group(click.Group):
-    """Turns our exceptions into one line and their exit code."""
+    """Turns our exceptions into one line and their exit code, and names the commands to whoever types another."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if ctx.resilient_parsing or name.startswith("-") or self.get_command(ctx, name):
+            return super().resolve_command(ctx, args)
+        known = ", ".join(self.list_commands(ctx))
+        text = f"No such command {name!r}: the daemon's are {known} (`vgpud serve` starts it)"
+        raise click.UsageError(f"{text}; users' are those of `vgpu`, such as `vgpu status`.", ctx)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -223,7 +237,8 @@ class _Group(click.Group):
             ctx.exit(int(error.exit_code))
 
 
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]}, epilog=describe_addresses() or None)
+@click.version_option(__version__, prog_name="vgpud")
 def main() -> None:
     """The daemon that shares GPUs between programs, each held to its slice.
 

@@ -44,7 +44,16 @@ def test_fractions_come_back(milli: int) -> None:
     ("text", "size"),
     [
         *[("8G", 8 << 30), ("8GiB", 8 << 30), ("8g", 8 << 30), ("512M", 512 << 20), ("8GB", 8 * 10**9)],
-        *[("1.5G", 3 << 29), ("4096", 4096), ("1 G", 1 << 30), ("2T", 2 << 40), ("64KiB", 65536)],
+        *[
+            ("1.5G", 3 << 29),
+            ("4194304", 4 << 20),
+            ("8Gi", 8 << 30),
+            ("8gib", 8 << 30),
+            ("8gb", 8 * 10**9),
+            ("1 G", 1 << 30),
+            ("2T", 2 << 40),
+            ("64KiB", 65536),
+        ],
     ],
 )
 def test_sizes_are_exact(text: str, size: int) -> None:
@@ -57,6 +66,13 @@ def test_wrong_sizes_are_named(text: str) -> None:
         parse_bytes(text)
     assert text.strip() in str(refusal.value)
     assert "write for example" in str(refusal.value)
+
+
+@pytest.mark.parametrize(("text", "hint"), [("8", "8G"), ("1.5", "1.5G"), ("512", "512G"), ("8192", "8192M")])
+def test_a_small_size_without_a_unit_is_answered_with_what_was_meant(text: str, hint: str) -> None:
+    with pytest.raises(UnitError, match=f"^{text} has no unit, and would be bytes: write {hint}$"):
+        parse_bytes(text)
+    assert parse_bytes(hint) == parse_bytes(f"{hint}iB".lower())
 
 
 @pytest.mark.parametrize(("text", "number"), [("0", 0), ("7", 7), ("007", 7), ("65535", 65535)])

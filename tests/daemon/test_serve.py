@@ -136,6 +136,8 @@ def test_simulated_device_without_its_server(node: Node) -> None:
         ("metrics", f'"a:{"9" * 5000}"', ("metrics = ", "127.0.0.1:9419")),
         ("listen", f'"a:{"9" * 5000}"', ("listen = ", "0.0.0.0:7443")),
         ("socket_mode", '"0466"', ("0660",)),
+        ("context_bytes", '"8"', ("context_bytes: 8 has no unit", "write 8G")),
+        ("state_bytes_max", "2.5", ("state_bytes_max = 2.5", "a whole number")),
         ("group", '"no-such-group-here"', ("no-such-group-here", "groupadd")),
         ("runtime_dir", "3", ("runtime_dir = 3", "a string")),
         ("[arbiter]", "quantom_ns = 1", ("'quantom_ns'", "'quantum_ns'")),
@@ -149,7 +151,7 @@ def test_wrong_configuration(node: Node, key: str, value: str, words: tuple[str,
 
 
 def test_check_config(node: Node) -> None:
-    node.settings = {"default_max": '"device"', "[arbiter]": "quantum_ns = 6_000_000"}
+    node.settings = {"default_max": '"device"', "context_bytes": '"512MiB"', "[arbiter]": "quantum_ns = 6_000_000"}
     node.write_config()
     check = [sys.executable, "-m", "vgpud.serve", "check-config"]
     good = subprocess.run([*check, "--config", node.config], capture_output=True, text=True, check=False)

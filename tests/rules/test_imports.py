@@ -17,6 +17,7 @@ CORE_MODULES |= {"itertools", "json", "math", "re", "typing", "zlib"}
 ALLOWED: dict[str, set[str]] = {
     # the ground
     "errors": set(),
+    "project": set(),
     "paths": {"errors"},
     "userfiles": {"core.devices", "errors"},
     "metrics": {"core", "host"},
@@ -58,7 +59,7 @@ ALLOWED: dict[str, set[str]] = {
     "containers": {"core", "core.slices", "errors", "host", "libraries", "oci", "paths", "slurm"},
     "devices": {"core", "core.devices", "core.slices", "errors", "host", "simdevice"},
     "jobs": {"core.jobs", "errors", "host", "oci", "paths"},
-    "store": {"core", "core.jobs", "core.queue", "core.slices", "errors", "host"},
+    "store": {"core", "core.jobs", "core.queue", "core.slices", "errors", "host", "project"},
     # what wires them together
     "daemon": {
         "api",
@@ -102,7 +103,19 @@ ALLOWED: dict[str, set[str]] = {
         "predict",
         "store",
     },
-    "serve": {"certs", "config", "core", "daemon", "devices", "errors", "host", "libraries", "paths", "store"},
+    "serve": {
+        "certs",
+        "config",
+        "core",
+        "daemon",
+        "devices",
+        "errors",
+        "host",
+        "libraries",
+        "paths",
+        "project",
+        "store",
+    },
     # what programs import, and tools beside the daemon
     "client": {"core", "errors", "host", "paths", "predict", "simulate"},
     "elastic": {"client"},
@@ -170,7 +183,7 @@ ALLOWED: dict[str, set[str]] = {
     "console": {"console.live", "console.login", "console.pages", "console.web", "core", "errors", "host", "paths"},
     # the command line
     "cli.common": {"client", "core", "errors", "host", "view"},
-    "cli": {"cli.common", "errors"},
+    "cli": {"cli.common", "errors", "project"},
     "cli.cluster": {
         "cli.common",
         "cluster",
@@ -236,6 +249,7 @@ ALLOWED: dict[str, set[str]] = {
         "libraries",
         "oci",
         "paths",
+        "project",
         "setup",
         "simdevice",
         "store",

@@ -13,7 +13,9 @@ import vgpud
 from vgpud.cli.common.exits import epilog, error_word
 from vgpud.cli.common.interrupts import by_interrupt
 from vgpud.cli.common.options import LazyGroup, Settings
+from vgpud.cli.common.suggestions import WORDS_OF_OTHERS, describe_unknown_option
 from vgpud.errors import ExitCode, VgpudError, missing_part
+from vgpud.project.addresses import ask_for_report, describe_addresses
 
 #: as a shell has it of a command that Ctrl-C ended
 INTERRUPTED = 130
@@ -59,7 +61,8 @@ SECTIONS = {
         "demo": ("vgpud.cli.demo.demo:demo", "Two training programs share one device, each held to its slice."),
         "sim": ("vgpud.cli.system.sim:sim", "Simulated devices: start, stop, and run programs on them."),
     },
-    "Shells": {
+    "Help": {
+        "docs": ("vgpud.cli.system.docs:docs", "List the documents of this version, or read one."),
         "completion": ("vgpud.cli.system.completion:completion", "Print the completion script of a shell."),
     },
 }
@@ -77,7 +80,8 @@ OLD_NAMES = {
     lazy=COMMANDS,
     sections={title: list(commands) for title, commands in SECTIONS.items()},
     old_names=OLD_NAMES,
-    epilog=epilog(),
+    words_of_others=WORDS_OF_OTHERS,
+    epilog="\n\n".join(filter(None, (epilog(), describe_addresses()))),
 )
 @click.version_option(vgpud.__version__, prog_name="vgpu")
 def cli() -> None:
@@ -126,7 +130,10 @@ def _asks_for_json(args: Sequence[str]) -> bool:
 
 def _usage_line(error: click.UsageError) -> str:
     where = error.ctx.command_path if error.ctx else "vgpu"
-    text = error.format_message().rstrip(".")
+    if isinstance(error, click.NoSuchOption):
+        text = describe_unknown_option(error)
+    else:
+        text = error.format_message().rstrip(".")
     return f"{text} (see {where} --help)"
 
 
@@ -163,7 +170,7 @@ def invoke(args: Sequence[str] | None = None) -> int:
             raise
         if missing := missing_part(error):
             return complain(settings, missing, ExitCode.USAGE)
-        text = f"internal error: {type(error).__name__}: {error}; VGPU_DEBUG=1 prints a traceback, please report it"
+        text = f"internal error: {type(error).__name__}: {error}; VGPU_DEBUG=1 prints a traceback, {ask_for_report()}"
         return complain(settings, text, ExitCode.OTHER)
     return result if isinstance(result, int) else int(ExitCode.OK)
 

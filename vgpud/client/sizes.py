@@ -34,7 +34,7 @@ def _thousandths(gpus: float) -> str:
 
 
 def read_bytes(name: str, value: object) -> int | None:
-    """Bytes of "20G" or 1024; None stays None. Raises SizeError."""
+    """Bytes of "20G" or 1 << 30; None stays None. Raises SizeError."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | str):

@@ -17,19 +17,27 @@ _SUFFIXES = {
     "": 1,
     "b": 1,
     "k": 1 << 10,
+    "ki": 1 << 10,
     "kib": 1 << 10,
     "kb": 10**3,
     "m": 1 << 20,
+    "mi": 1 << 20,
     "mib": 1 << 20,
     "mb": 10**6,
     "g": 1 << 30,
+    "gi": 1 << 30,
     "gib": 1 << 30,
     "gb": 10**9,
     "t": 1 << 40,
+    "ti": 1 << 40,
     "tib": 1 << 40,
     "tb": 10**12,
 }
 _BYTES_MAX = 1 << 62
+#: a number without a unit below this was meant in another unit: no slice has so few bytes
+_BARE_MIN = 1 << 20
+#: up to this it was meant in GiB, above in MiB, as Slurm counts
+_GIB_MAX = 512
 _DIGITS_MAX = 20
 _SHOWN_MAX = 120
 #: of TCP
@@ -89,7 +97,10 @@ def parse_gpus(text: str, *, zero: bool = False) -> int:
 
 
 def parse_bytes(text: str) -> int:
-    """Bytes of a size: "8G" and "8GiB" are 8 x 2**30, "8GB" is 8 x 10**9, a bare number is bytes; "1.5G" is allowed."""
+    """Bytes of a size: "8G", "8Gi" and "8GiB" are 8 x 2**30, "8GB" is 8 x 10**9; "1.5g" is allowed.
+
+    A number without a unit is bytes. One that is too small for that is refused with what was probably meant.
+    """
     clean = text.strip()
     number = clean.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
     value = _decimal(number.strip())
@@ -97,6 +108,8 @@ def parse_bytes(text: str) -> int:
     if value is None or factor is None:
         raise UnitError(f"{format_value(text)} is not an amount of memory: write for example 512M, 8G or 8GiB")
     size = value * factor
+    if 0 < size < _BARE_MIN and clean == number:
+        raise UnitError(f"{clean} has no unit, and would be bytes: write {clean}{'G' if size <= _GIB_MAX else 'M'}")
     if size.denominator != 1:
         raise UnitError(f"{clean} is not a whole number of bytes: write for example {int(size)}")
     if not 0 < size <= _BYTES_MAX:

@@ -5,6 +5,11 @@ from __future__ import annotations
 import os
 import pwd
 from dataclasses import dataclass
+from pathlib import Path
+
+#: the file of a machine's own users; those of a directory service are not in it
+PASSWD = Path("/etc/passwd")
+_PASSWD_BYTES_MAX = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,3 +38,29 @@ def name_of(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return ""
+
+
+class LocalNames:
+    """Names of the users in /etc/passwd, read again when the file changes. Never waits for a name service."""
+
+    def __init__(self, path: Path = PASSWD) -> None:
+        self._path = path
+        self._read_of: tuple[int, int] | None = None
+        self._names: dict[int, str] = {}
+
+    def find(self, uid: int) -> str:
+        """The user's name, "" for one that is not in the file."""
+        try:
+            info = self._path.stat()
+            if (info.st_mtime_ns, info.st_size) != self._read_of:
+                self._read_of = info.st_mtime_ns, info.st_size
+                self._names = self._read()
+        except OSError:
+            self._names = {}
+        return self._names.get(uid, "")
+
+    def _read(self) -> dict[int, str]:
+        """The first name of each number, as the C library has it."""
+        with self._path.open(encoding="utf-8", errors="replace") as file:
+            rows = [line.split(":") for line in file.read(_PASSWD_BYTES_MAX).splitlines()]
+        return {int(row[2]): row[0] for row in reversed(rows) if len(row) == 7 and row[2].isdecimal() and row[0]}

@@ -175,6 +175,10 @@ def _spec(values: Mapping[str, _Value], limits: Limits) -> Spec:
         lower, upper = values["VGPU" if low is None else "VGPU_MIN"], values["VGPU_MAX"]
         remedy = "lower the minimum or raise the maximum" if low is not None else "raise the maximum or set VGPU_MIN"
         raise RequestError(f"{lower.description} is above {upper.description}: {remedy}")
+    if low is not None and high is None and low > gpus:
+        lower, size = values["VGPU_MIN"], values["VGPU"]
+        text = f"{lower.description} is above {size.description}, which is the maximum, too"
+        raise RequestError(f"{text}: lower the minimum or set VGPU_MAX")
     memory, memory_min = (_memory(values.get(name), name) for name in ("VGPU_MEM", "VGPU_MEM_MIN"))
     if memory is not None and memory_min is not None and memory_min > memory:
         text = f"{values['VGPU_MEM_MIN'].description} is above {values['VGPU_MEM'].description}"

@@ -106,7 +106,7 @@ def _check(header: list[str], name: str) -> None:
     missing = [column for column in COLUMNS if column not in header]
     if missing:
         shown = ", ".join(missing[:6]) + (f" and {len(missing) - 6} more" if len(missing) > 6 else "")
-        raise DataError(f"{name}: columns missing: {shown} (docs/predict.md lists them all)")
+        raise DataError(f"{name}: columns missing: {shown} (`vgpu docs predict` lists them all)")
 
 
 def _row(where: str, cells: dict[str, str]) -> Row:

@@ -6,6 +6,8 @@ import errno
 import sqlite3
 from enum import Enum
 
+from vgpud.project.addresses import ask_for_report
+
 
 class Fault(Enum):
     """The value is the remedy: the end of a sentence that names the file and the error."""
@@ -19,7 +21,7 @@ class Fault(Enum):
     DAMAGED = "the file is damaged: `vgpu restore` a backup (vgpud.sqlite3.backup-*), or move it away to begin empty"
     SCHEMA = "its tables are not those of this version: `vgpu restore` a backup (vgpud.sqlite3.backup-*)"
     CONTENT = "a value in it is not what vgpud writes: when it starts it checks all rows and sets bad ones aside"
-    OTHER = "please report this"
+    OTHER = ask_for_report()
 
 
 #: faults that may pass by themselves, or by freeing space: nothing is lost, and writes are tried again

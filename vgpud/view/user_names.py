@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import functools
-import re
 from typing import Any
 
-_UID = re.compile(r"\buid (\d{1,10})\b")
+from vgpud.core.user_text import name_users
 
 
 @functools.lru_cache(maxsize=1024)
@@ -37,4 +36,4 @@ def user_name(uid: int | None) -> str:
 
 def named_users(text: str) -> str:
     """A sentence of the daemon with the names of users instead of their numbers: `uid 1000` is `user ann`."""
-    return _UID.sub(lambda found: f"user {name}" if (name := _name(int(found[1]))) else found[0], text)
+    return name_users(text, _name)

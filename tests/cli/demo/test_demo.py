@@ -190,7 +190,7 @@ def test_the_demo_fails_only_where_the_host_was_not_the_cause(tmp_path: Path, mo
     good, said = print_report([denied_row(0.12, 0.34)], tmp_path, monkeypatch)
     assert good and "other programs of this machine denied the demo 34% of a processor" in said
     good, said = print_report([denied_row(0.12, 0.34), denied_row(0.12, 0.01)], tmp_path, monkeypatch)
-    assert not good and "see docs/limits.md" in said
+    assert not good and "see `vgpu docs limits`" in said
     assert json.loads((tmp_path / "demo.json").read_text())["rows"][0]["denied_part"] == 0.34
 
 

@@ -84,15 +84,19 @@ def test_a_daemon_that_cannot_see_who_goes_past_it(daemon: Any) -> None:
 def test_what_the_kernel_granted_the_arbiters_thread() -> None:
     """SCHED_FIFO and locked memory are as they should be; less works, and has a remedy."""
     best = pb.ArbiterThread(device_uuid="GPU-0", scheduling=pb.SCHEDULING_FIFO, locked_bytes=4096)
-    assert [(f.check, f.level) for f in checks._arbiter(best)] == [("arbiter", "ok")]
+    assert [(f.check, f.level) for f in checks._arbiter(best, {"GPU-0": 0})] == [("arbiter", "ok")]
     late = pb.ArbiterThread(
         device_uuid="GPU-0", scheduling=pb.SCHEDULING_FIFO, late=3, late_max_ns=2_500_000, steps_down=1
     )
-    (found,) = checks._arbiter(late)
-    assert found.level == "ok" and "3 times late, 2.5 ms at most; 1 times" in found.text
+    (found,) = checks._arbiter(late, {"GPU-0": 0})
+    assert (
+        found.level == "ok"
+        and "the arbiter of device 0 has" in found.text
+        and "3 times late, 2.5 ms at most; 1 times" in found.text
+    )
     for scheduling in (pb.SCHEDULING_NICE, pb.SCHEDULING_NORMAL):
         less = pb.ArbiterThread(device_uuid="GPU-0", scheduling=scheduling, unlocked_bytes=8192)
-        thread, memory = checks._arbiter(less)
+        thread, memory = checks._arbiter(less, {"GPU-0": 0})
         assert (thread.level, memory.level) == ("warn", "warn")
         assert "CAP_SYS_NICE" in thread.remedy and "LimitMEMLOCK" in memory.remedy and "8 KiB" in memory.text
 

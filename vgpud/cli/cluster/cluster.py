@@ -35,8 +35,8 @@ def cluster() -> None:
     sbatch --partition=gpu --gres=shard:500 train.sh         as always
     vgpu cluster ls                                          which jobs wait and why, which run where
 
-    Jobs are cancelled, held and released by Slurm's own commands (docs/cluster.md). The commands of one node know this
-    queue, too: vgpu submit --cluster, job ls --cluster, queue ls --cluster, explain --cluster, usage --cluster.
+    Jobs are cancelled, held and released by Slurm's own commands (`vgpu docs cluster`). The commands of one node know
+    this queue, too: vgpu submit --cluster, job ls --cluster, queue ls --cluster, explain --cluster, usage --cluster.
     """
 
 

@@ -17,7 +17,7 @@ _GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)  # or in a j
 
 def cluster_option(text: str) -> Callable[[F], F]:
     """--cluster, keyword `over_cluster`. It is read before arguments, whose form may depend on it."""
-    return click.option("--cluster", "over_cluster", is_flag=True, is_eager=True, help=f"{text} (docs/cluster.md).")
+    return click.option("--cluster", "over_cluster", is_flag=True, is_eager=True, help=f"{text} (`vgpu docs cluster`).")
 
 
 def directory_option(name: str, text: str) -> Callable[[F], F]:

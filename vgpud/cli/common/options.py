@@ -118,6 +118,7 @@ class LazyGroup(_WithGlobals, click.Group):
     lazy: name -> (module:attribute, one-line help).
     sections: title -> commands that the help shows below it; without any all are below "Commands".
     old_names: old name -> (module:attribute, the command line that replaces it). No help or completion shows these.
+    words_of_others: a command of other programs -> what is written here, shown when a user tries it.
     """
 
     def __init__(
@@ -126,12 +127,14 @@ class LazyGroup(_WithGlobals, click.Group):
         lazy: dict[str, tuple[str, str]] | None = None,
         sections: Mapping[str, Sequence[str]] | None = None,
         old_names: Mapping[str, tuple[str, str]] | None = None,
+        words_of_others: Mapping[str, Sequence[str]] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         self.lazy = lazy or {}
         self.sections = sections or {}
         self.old_names = old_names or {}
+        self.words_of_others = words_of_others or {}
         self.command_class = VgpuCommand
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -160,17 +163,19 @@ class LazyGroup(_WithGlobals, click.Group):
             click.echo(f"vgpu: `{old_path}` goes away with the next release: use `{new_path}`", err=True)
         if ctx.resilient_parsing or name.startswith("-") or self.get_command(ctx, name):
             return super().resolve_command(ctx, args)
-        suggestions = [f"`{ctx.command_path} {path}`" for path in self._resembling(ctx, name)]
-        hint = f", did you mean {' or '.join(suggestions)}?" if suggestions else ""
-        raise click.UsageError(f"No such command {name!r}{hint}", ctx)
+        from vgpud.cli.common.suggestions import hint
+
+        others = self.words_of_others.get(name)
+        suggestions = others or [f"`{ctx.command_path} {path}`" for path in self._resembling(ctx, name)]
+        raise click.UsageError(f"No such command {name!r}{hint(suggestions)}", ctx)
 
     def _resembling(self, ctx: click.Context, name: str) -> list[str]:
         """Commands that a mistyped name may stand for: one of this name in a group, or else those spelt like it."""
-        import difflib
+        from vgpud.cli.common.suggestions import resemble
 
         groups = {each: self.get_command(ctx, each) for each in self.list_commands(ctx)}
         below = [f"{each} {name}" for each, g in groups.items() if isinstance(g, click.Group) and name in g.commands]
-        return below or difflib.get_close_matches(name, list(groups), 3, 0.6)
+        return below or resemble(name, groups)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         _WithGlobals.format_options(self, ctx, formatter)

@@ -86,13 +86,18 @@ def _add(function: F, rows: dict[str, tuple[str, Any, str | None, str]]) -> F:
     return function
 
 
-def build_spec(option_values: Given, **spec_fields: Any) -> pb.SliceSpec:
-    """The API's spec from these options. Raises UsageError if two of them contradict each other."""
+def build_spec(option_values: Given, *, is_change: bool = False, **spec_fields: Any) -> pb.SliceSpec:
+    """The API's spec from these options. is_change: what is not given stays as it is, and has no default.
+
+    Raises UsageError if two of them contradict each other.
+    """
     from vgpud.v1alpha1 import vgpud_pb2 as pb
     from vgpud.v1alpha1.words import SERVICE_CLASS
 
     asked = {name: value for name, value in option_values.items() if value is not None}
     _check(asked)
+    if not is_change:
+        _check_minimum(asked)
     spec = pb.SliceSpec(**spec_fields)
     for name, value in asked.items():
         if value != DEFAULT:
@@ -104,6 +109,16 @@ def build_spec(option_values: Given, **spec_fields: Any) -> pb.SliceSpec:
 def changed_fields(option_values: Given) -> list[str]:
     """The fields of the API's spec that these options change."""
     return [field for name, value in option_values.items() if value is not None for field in _FIELDS.get(name, (name,))]
+
+
+def _check_minimum(option_values: Given) -> None:
+    """A minimum above the size alone is more likely a mistake than a larger size."""
+    low, gpus = option_values.get("min_milli", 0), option_values.get("gpus")
+    if gpus is not None and "max_milli" not in option_values and low > gpus:
+        from vgpud.core.units import format_gpus
+
+        what = f"--min {format_gpus(low)} is more than --gpus {format_gpus(gpus)}, which is the maximum, too"
+        raise click.UsageError(f"{what}: lower --min, or set --max")
 
 
 def _check(option_values: Given) -> None:

@@ -320,7 +320,7 @@ class _Demo:
                 )
                 text += " no failure; run it again where less else runs"
             else:
-                text += "see docs/limits.md"
+                text += "see `vgpu docs limits`"
             self.console.print(text, style="yellow" if row.is_hosts_doing else "red", highlight=False, soft_wrap=True)
         return all(row.is_hosts_doing for row in off)
 

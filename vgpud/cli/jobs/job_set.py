@@ -75,7 +75,7 @@ def _spec(option_values: Mapping[str, Any]) -> pb.JobSpec:
 
     from vgpud.v1alpha1 import vgpud_pb2 as pb
 
-    spec = pb.JobSpec(slice=build_spec({name: option_values[name] for name in _SIZES}))
+    spec = pb.JobSpec(slice=build_spec({name: option_values[name] for name in _SIZES}, is_change=True))
     for name, field in _PLAIN.items():
         if option_values[name] not in (None, DEFAULT):
             setattr(spec, field, option_values[name])

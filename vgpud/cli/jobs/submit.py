@@ -198,7 +198,7 @@ def submit(
     with --request-id ID.
 
     `vgpu job ls` shows jobs and why they wait, `vgpu job logs -f JOB` their output, `vgpu job cancel JOB` ends
-    one. docs/queue.md describes the job file.
+    one. `vgpu docs queue` describes the job file.
     """
     from_file = ctx.meta.get(job_file.META, {})
     command = option_values.pop("command") or from_file.get("command", ())

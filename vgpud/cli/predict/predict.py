@@ -53,7 +53,7 @@ def predict(settings: Settings, /, model: str, **option_values: Any) -> None:
 
     MODEL is an ONNX file (.onnx), a program of torch.export (.pt2), or module:function in Python, which is called with
     the batch and returns the model and example inputs; it is traced with tensors that have shapes but no values. Files
-    are read as data; nothing in them is executed. docs/predict.md describes how the figures are made.
+    are read as data; nothing in them is executed. `vgpu docs predict` describes how the figures are made.
     """
     from vgpud.cli.common.output import emit, say
 

@@ -63,7 +63,7 @@ def run(settings: Settings, gpu: str, steps: int | None, devices: int, command: 
 
     Kernels compute nothing, and the program hardly waits for them. Memory is allocated as on a real device, so its peak
     is exact, except for workspaces of cuDNN and the size of the context. COMMAND's standard output goes to standard
-    error. The exit code is that of COMMAND. docs/pytorch.md describes the figures and their limits.
+    error. The exit code is that of COMMAND. `vgpu docs pytorch` describes the figures and their limits.
     """
     if not command:
         raise click.UsageError("specify a command: for example vgpu predict run --gpu a100 -- python train.py")

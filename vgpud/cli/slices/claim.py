@@ -34,7 +34,7 @@ def claim(
     vgpu claim 0.5 --max 1 --mem 20G --template --name half | kubectl apply -f -
 
     Options mean what they mean for `vgpu run`. Without --mem the memory of a GPU must be known: from the daemon on this
-    node, or by --device-memory. docs/kubernetes.md has whole pods.
+    node, or by --device-memory. `vgpu docs kubernetes` has whole pods.
     """
     spec = build_spec({"gpus": gpus, **option_values})
     import yaml

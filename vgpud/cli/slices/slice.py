@@ -152,7 +152,7 @@ def set_(settings: Settings, /, name: str, **option_values: Any) -> None:
     fields = changed_fields(option_values)
     if not fields:
         raise click.UsageError("specify a change: for example --max 0.8")
-    spec = build_spec(option_values)
+    spec = build_spec(option_values, is_change=True)
     from vgpud.cli.common.client import Client
     from vgpud.client import calls
 

@@ -7,7 +7,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import vgpud
@@ -134,7 +134,7 @@ def daemon(look: Look) -> Iterator[Finding]:
         text = "vgpud is not in the host's pid namespace: programs that bypass their slices are not detected"
         yield Finding("pids", "warn", text, "run vgpud in the host's pid namespace (docker run --pid=host)")
     for arbiter in node.arbiters:
-        yield from _arbiter(arbiter)
+        yield from _arbiter(arbiter, {device.uuid: device.index for device in devices})
     if not devices:
         yield Finding("devices", "fail", "the daemon has no device", "see its log")
     for device in devices:
@@ -154,10 +154,11 @@ def daemon(look: Look) -> Iterator[Finding]:
             yield Finding("attach-socket", "fail", text, "restart vgpud; it recreates the socket")
 
 
-def _arbiter(arbiter: pb.ArbiterThread) -> Iterator[Finding]:
+def _arbiter(arbiter: pb.ArbiterThread, indices: Mapping[str, int]) -> Iterator[Finding]:
     """The thread that opens and closes the gates of a device should run at once, and never wait for its memory."""
     late = f", {arbiter.late} times late, {arbiter.late_max_ns / 1e6:.1f} ms at most" if arbiter.late else ""
-    text = f"the arbiter of {arbiter.device_uuid} has {_SCHEDULING[arbiter.scheduling]}{late}"
+    whose = f"device {indices.get(arbiter.device_uuid, arbiter.device_uuid)}"
+    text = f"the arbiter of {whose} has {_SCHEDULING[arbiter.scheduling]}{late}"
     if arbiter.steps_down:
         text += f"; {arbiter.steps_down} times it used too much of a processor for SCHED_FIFO"
     if arbiter.scheduling == pb.SCHEDULING_FIFO:
@@ -166,7 +167,7 @@ def _arbiter(arbiter: pb.ArbiterThread) -> Iterator[Finding]:
         remedy = "let vgpud have CAP_SYS_NICE (docker run --cap-add SYS_NICE); with cgroups v1 real-time budget as well"
         yield Finding("arbiter", "warn", f"{text}: on a busy machine shares are less exact", remedy)
     if arbiter.unlocked_bytes:
-        text = f"{arbiter.unlocked_bytes >> 10} KiB of the arbiter of {arbiter.device_uuid} may leave the RAM"
+        text = f"{arbiter.unlocked_bytes >> 10} KiB of the arbiter of {whose} may leave the RAM"
         yield Finding("arbiter-memory", "warn", text, "raise vgpud's RLIMIT_MEMLOCK (systemd: LimitMEMLOCK=infinity)")
 
 

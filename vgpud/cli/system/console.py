@@ -39,7 +39,7 @@ def serve(settings: Settings, /, runtime_dir: Path | None, **option_values: obje
     """Serve the console until Ctrl-C. Started by root it is for every user, otherwise for you alone.
 
     Every page is made with the rights of its user: the daemon sees that user at its socket. Other machines reach it
-    over TLS only. docs/console.md says how to log in, and docs/security/console.md what it protects.
+    over TLS only. `vgpu docs console` says how to log in, and `vgpu docs security/console` what it protects.
     """
     from vgpud import paths
     from vgpud.cli.common.output import say

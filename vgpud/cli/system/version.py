@@ -21,12 +21,14 @@ def version(settings: Settings, client_only: bool) -> None:
 
     Without a daemon the client's versions are shown all the same, with the exit code of a daemon that does not answer.
     """
-    from vgpud.cli.common.output import emit
+    from vgpud.cli.common.output import emit, print_lines
     from vgpud.client.held_slice import ABI_VERSION
     from vgpud.errors import CliError
+    from vgpud.project.addresses import list_addresses
     from vgpud.view.fit import Grid
 
     data: dict[str, object] = {"client_version": vgpud.__version__, "client_abi_version": ABI_VERSION}
+    data["urls"] = list_addresses()
     rows = [("client", vgpud.__version__), ("client abi", str(ABI_VERSION))]
     missing: CliError | None = None
     if not client_only:
@@ -50,6 +52,8 @@ def version(settings: Settings, client_only: bool) -> None:
                 ("node", node.name),
             ]
     emit(settings, data, [vgpud.__version__], lambda: Grid(("PART", "VERSION"), list(rows)))
+    if settings.output == "table":
+        print_lines(f"{title}: {url}" for title, url in list_addresses().items())
     if missing:
         raise missing
 

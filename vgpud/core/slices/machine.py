@@ -48,7 +48,7 @@ from vgpud.core.events import (
 from vgpud.core.model import Denied, Reason, Remembered, Share, Slice, Spec, State
 from vgpud.core.origins import KubernetesOrigin, User
 from vgpud.core.slices import admission, claims, containers, drains, pending, programs, queue_quota, suspend
-from vgpud.core.slices.make import changes, describe, end, format_container, make, unknown
+from vgpud.core.slices.make import changes, describe, end, format_container, make, name_device, unknown
 from vgpud.core.units import MILLI_PER_DEVICE
 
 REQUEST_ID_BYTES_MAX = 128
@@ -84,7 +84,8 @@ def _on_started(state: State, event: Started, now_ns: int) -> list[Command]:
             commands += [ApplySlice(kept), OpenSocket(kept.name)]
             continue
         state.waiting.add(kept.name)
-        text = f"slice {kept.name} is waiting: device {misfit.device_uuid} is missing or has too little free capacity;"
+        where = name_device(misfit.device_uuid, state)
+        text = f"slice {kept.name} is waiting: {where} is missing or has too little free capacity;"
         text += " repair the device, resize the slice or remove it"
         commands.append(OpenSocket(kept.name))  # it refuses: without it programs would run without limits
         commands.append(Log("slice.waiting", text, kept.name, misfit.device_uuid))
@@ -246,7 +247,7 @@ def _on_update_slice(state: State, event: UpdateSlice, now_ns: int) -> list[Comm
         *_remember(state, event.asker_uid, event.request_id, fingerprint, new, now_ns),
         ApplySlice(new, tuple(s.device_uuid for s in old.shares if s.device_uuid not in kept)),
         *moved,
-        Log("slice.updated", f"slice {new.name}: {describe(new)}{changes(old.spec, new.spec)}", new.name),
+        Log("slice.updated", f"slice {new.name}: {describe(new, state)}{changes(old.spec, new.spec)}", new.name),
         Answer(new),
     ]
 

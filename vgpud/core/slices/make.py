@@ -105,7 +105,7 @@ def make(state: State, request: CreateSlice) -> tuple[Slice, list[Command]] | De
     state.next_serial += 1
     state.slices[name] = made
     device: list[Command] = [OpenDevice(name)] if made.origin.cdi_device else []
-    log = Log("slice.created", f"slice {name}: {describe(made)}", name)
+    log = Log("slice.created", f"slice {name}: {describe(made, state)}", name)
     return made, [SaveSlice(made), ApplySlice(made), OpenSocket(name), *device, log]
 
 
@@ -199,12 +199,18 @@ def changes(old: Spec, new: Spec) -> str:
     return "".join(f"; {word} {before} -> {now}" for word, before, now in values if before != now)
 
 
-def describe(slice_: Slice) -> str:
+def name_device(uuid: str, state: State) -> str:
+    """A device in a message: "device 0", or by its UUID if it is missing."""
+    device = state.devices.get(uuid)
+    return f"device {device.index if device else uuid}"
+
+
+def describe(slice_: Slice, state: State) -> str:
     """The four numbers per device in one line, for messages."""
     if slice_.pending:
         return f"{format_gpus(slice_.spec.gpus_milli)} GPUs, pending until a program attaches"
     return "; ".join(
-        f"{s.device_uuid} min {format_gpus(s.min_milli)} max {format_gpus(s.max_milli)} memory"
+        f"{name_device(s.device_uuid, state)} min {format_gpus(s.min_milli)} max {format_gpus(s.max_milli)} memory"
         f" {format_bytes(s.mem_min_bytes)} to {format_bytes(s.mem_max_bytes)}"
         for s in slice_.shares
     )

@@ -82,7 +82,10 @@ def _save_binding(state: State, old_slice: Slice, new_slice: Slice) -> list[Comm
         return []
     state.slices[new_slice.name] = new_slice
     log = Log(
-        "slice.bound", f"slice {new_slice.name}: {describe(new_slice)}", new_slice.name, new_slice.shares[0].device_uuid
+        "slice.bound",
+        f"slice {new_slice.name}: {describe(new_slice, state)}",
+        new_slice.name,
+        new_slice.shares[0].device_uuid,
     )
     return [SaveSlice(new_slice), ApplySlice(new_slice), log]
 

@@ -104,7 +104,7 @@ class SliceMachine:
             # `live` again: another request of this slice may have been taken back meanwhile
             self._effects.carry_out(commands)
         except OSError as error:
-            log.error("%s: %s", type(event).__name__, error)
+            log.error("a request was not carried out: %s", error)
             said = "kept, but not carried out before a restart of vgpud"
             if isinstance(event, ev.ContainerCreated) and isinstance(answer, Slice):
                 self.run(ev.ContainerEnded(event.container_id, "its slice could not be made"))
