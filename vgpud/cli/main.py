@@ -27,6 +27,10 @@ SECTIONS = {
         "slice": ("vgpud.cli.slices.slice:slice_group", "Create, list, show, change and remove slices."),
         "gpu": ("vgpud.cli.slices.gpu:gpu", "List devices, take them out of use and back."),
         "trace": ("vgpud.cli.slices.trace:trace", "Record leases, drains and launches for Perfetto."),
+        "history": (
+            "vgpud.cli.slices.history:history",
+            "Plot the recorded use of devices, slices, jobs, queues, users.",
+        ),
         "events": ("vgpud.cli.slices.events:events", "Show what happened to slices, processes and devices."),
     },
     "Jobs and queues": {
