@@ -82,7 +82,7 @@ def _seconds(value: Timestamp | Duration) -> float:
 
 
 async def _view_of(course: Course, node: str) -> pb.GetHistoryResponse:
-    history = pb.History(name=course.name, node=node, step=Duration(seconds=course.step_s))
+    history = pb.History(name=course.name or node, node=node, step=Duration(seconds=course.step_s))
     for count, (begin_s, point) in enumerate(course.points):
         history.points.append(point_view(begin_s, point))
         if count % _PIECE_POINTS == 0:

@@ -46,7 +46,7 @@ FactKind = Literal["", "queue", "help", "anomaly", "device", "neighbour", "size"
 UsageBy = Literal["", "job", "user", "queue", "namespace", "pod"]
 
 #: What a history is about. Empty: not known.
-HistoryKind = Literal["", "device", "slice", "job", "queue", "user"]
+HistoryKind = Literal["", "device", "slice", "job", "queue", "user", "node"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -823,7 +823,7 @@ class HistoryPoint:
 class History:
     """A part of what was recorded."""
 
-    #: name of the slice or the queue, index of the device, number of the job, uid of the user
+    #: name of the slice or the queue, index of the device, number of the job, uid of the user, name of the node
     name: str = ""
     #: name of the node
     node: str = ""

@@ -116,6 +116,7 @@ class HistoryKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     HISTORY_KIND_JOB: _ClassVar[HistoryKind]
     HISTORY_KIND_QUEUE: _ClassVar[HistoryKind]
     HISTORY_KIND_USER: _ClassVar[HistoryKind]
+    HISTORY_KIND_NODE: _ClassVar[HistoryKind]
 TENANT_MODE_UNSPECIFIED: TenantMode
 TENANT_MODE_COAST: TenantMode
 TENANT_MODE_OPEN: TenantMode
@@ -188,6 +189,7 @@ HISTORY_KIND_SLICE: HistoryKind
 HISTORY_KIND_JOB: HistoryKind
 HISTORY_KIND_QUEUE: HistoryKind
 HISTORY_KIND_USER: HistoryKind
+HISTORY_KIND_NODE: HistoryKind
 
 class Device(_message.Message):
     __slots__ = ("node", "index", "uuid", "name", "pci_bus_id", "mem_total_bytes", "mem_used_bytes", "mem_reserved_bytes", "reserved_milli", "sm_count", "simulated", "context_bytes", "granule_bytes", "utilization_ratio", "drained", "drained_by_fault", "taken_by", "offered", "kubernetes", "temperature_celsius", "power_milliwatts", "power_limit_milliwatts", "xids", "last_xid", "compute_capability", "nvlink_group", "parent_uuid", "profile")

@@ -66,6 +66,7 @@ def test_what_is_wrong_is_said(vgpu: Any, daemon: Any) -> None:
     missing = vgpu("history", "slice", "b", host=daemon.host)
     assert (missing.code, missing.stderr) == (ExitCode.NOT_FOUND, "vgpu: there is no history of b\n")
     assert vgpu("history", "slice", "a", "--since", "1h", "--until", "2h", host=daemon.host).code == 2
+    assert "which slice?" in vgpu("history", "slice", host=daemon.host).stderr
     assert vgpu("history", "nothing", "a", host=daemon.host).code == 2
     assert "no user" in vgpu("history", "user", "no-such-user", host=daemon.host).stderr
     daemon.histories["a"] = pb.History(name="a")

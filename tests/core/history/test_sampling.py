@@ -97,6 +97,8 @@ def test_a_device_has_its_utilisation_or_what_slices_used() -> None:
     known, unknown = (found[Subject("device", f"GPU-{n}")] for n in range(2))
     assert (known.point.used_milli, known.point.min_milli, known.name) == (750, 200, "0")
     assert (unknown.point.used_milli, unknown.point.mem_max_bytes) == (400, 80 * GIB)
+    node = found[Subject("node", "")].point
+    assert (node.used_milli, node.min_milli, node.max_milli, node.mem_max_bytes) == (1150, 500, 2000, 160 * GIB)
 
 
 def test_a_pending_slice_is_left_out() -> None:

@@ -24,7 +24,7 @@ _RANGE_NS, _CELLS = 3600 * _NS, 60
 
 @click.command("history", cls=VgpuCommand, short_help="Plot the recorded use of a device, slice, job, queue or user.")
 @click.argument("kind", type=click.Choice(HISTORY_KIND.words), metavar="KIND")
-@click.argument("name")
+@click.argument("name", default="")
 @click.option("--since", "since_ns", type=When(), metavar="MOMENT", help="Start: 7d (ago) or 2026-11-01 (default: 1h).")
 @click.option("--until", "until_ns", type=When(), metavar="MOMENT", help="End (default: now).")
 @click.option("--step", "step_ns", type=Span(), metavar="TIME", help="Least time between points, e.g. 1h.")
@@ -39,11 +39,12 @@ def history(
     step_ns: int | None,
     format_: str | None,
 ) -> None:
-    """Plot what a device, slice, job, queue or user has used, also after its end. Users see what is their own, and
+    """Plot what a device, slice, job, queue, user or the node has used, also after its end. Users see what is their own, and
     devices; admins see all.
 
     \b
-    vgpu history device 0                 its utilisation and memory in the last hour
+    vgpu history node                     all devices together in the last hour
+    vgpu history device 0 --since 1y      its utilisation and memory
     vgpu history slice train-a --since 7d
     vgpu history job 12 --since 1d -o csv
 
@@ -57,6 +58,8 @@ def history(
     from vgpud.view import history as view
 
     settings.output = format_ or settings.output
+    if not name and kind != "node":
+        raise click.UsageError(f"which {kind}? Write its name or number behind the word {kind}")
     if kind == "user":
         name = str(User().convert(name, None, None))
     until_ns = until_ns or time.time_ns()

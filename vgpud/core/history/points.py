@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-DEVICE, SLICE, JOB, QUEUE, USER = KINDS = ("device", "slice", "job", "queue", "user")
+DEVICE, SLICE, JOB, QUEUE, USER, NODE = ("device", "slice", "job", "queue", "user", "node")
 
 
 class Subject(NamedTuple):
@@ -15,8 +15,8 @@ class Subject(NamedTuple):
 
 
 class Point(NamedTuple):
-    """`samples`: how many are in it, 0 = none. Of used, waiting and memory the mean, of the peaks the highest sample, of
-    the limits the last one."""
+    """`samples`: how many are in it, 0 = none. Of used, waiting and memory the mean, of the peaks the highest sample,
+    of the limits the last one."""
 
     samples: int
     used_milli: float = 0.0

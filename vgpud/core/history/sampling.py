@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from vgpud.core.history.points import DEVICE, JOB, QUEUE, SLICE, USER, Measured, Point, Subject, add, sample
+from vgpud.core.history.points import DEVICE, JOB, NODE, QUEUE, SLICE, USER, Measured, Point, Subject, add, sample
 from vgpud.core.model import ANYONE, Slice
 from vgpud.core.observed import SliceStats
 from vgpud.core.origins import Job
@@ -36,6 +36,8 @@ class QueueBounds:
 
 def subject_of(kind: str, name: str) -> tuple[str, str]:
     """(kind, name) under which a user's words are recorded: a job's only slice is recorded as the job."""
+    if kind == NODE:
+        return NODE, ""
     if kind == SLICE and Job.owns_name(name) and name.count("-") == 1:
         return JOB, name.partition("-")[2]
     return kind, name
@@ -86,8 +88,13 @@ class Sampler:
         found += (Measured(Subject(JOB, str(n)), str(n), owner, point) for n, (owner, point) in jobs.items())
         found += (Measured(Subject(USER, str(uid)), str(uid), uid, point) for uid, point in users.items())
         found += _measure_queues(queues, by_queue)
+        total: Point | None = None
         for device in devices:
-            found.append(_measure_device(device, minima.get(device.uuid, 0), used.get(device.uuid, 0.0)))
+            measured = _measure_device(device, minima.get(device.uuid, 0), used.get(device.uuid, 0.0))
+            found.append(measured)
+            total = add(total, measured.point)
+        if total:
+            found.append(Measured(Subject(*subject_of(NODE, "")), "", ANYONE, total))
         return found
 
 
