@@ -39,8 +39,8 @@ def history(
     step_ns: int | None,
     format_: str | None,
 ) -> None:
-    """Plot what a device, slice, job, queue, user or the node has used, also after its end. Users see what is their own, and
-    devices; admins see all.
+    """Plot what a device, slice, job, queue, user or the node has used, also after its end. Users see devices and what
+    is their own; admins see all.
 
     \b
     vgpu history node                     all devices together in the last hour
