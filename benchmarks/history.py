@@ -2,7 +2,8 @@
 
 The file is filled as a daemon would, save by save, with 64 devices and 500 slices whose use, waits and memory change at
 random with every point: the worst case for the compression. Queries are made as the daemon makes them, each of the four
-ranges of series that are chosen at random. Processor time is that of samples and saves, without reading the arbiters' counters.
+ranges of series that are chosen at random. Processor time is that of samples and saves,
+without reading the arbiters' counters.
 """
 
 from __future__ import annotations

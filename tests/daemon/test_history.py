@@ -17,6 +17,7 @@ from vgpud.core.history.sampling import QueueBounds
 from vgpud.core.model import State
 from vgpud.core.observed import Reading, SliceStats
 from vgpud.daemon.history import SAVE_S, HistoryRecorder
+from vgpud.errors import StoreError
 from vgpud.store.history import FILE_NAME, HistoryFile
 
 NOW_S = 1_800_000_000
@@ -164,6 +165,17 @@ def test_a_damaged_file_is_one_event_and_the_history_begins_again(play: Any, tmp
     world = play(story)
     assert len(world.notes) == 1
     assert "set aside" in world.notes[0]
+
+
+def test_what_is_in_memory_is_shown_where_the_file_cannot_be_read(play: Any, tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        await world.run(25)
+        (tmp_path / FILE_NAME).mkdir()
+        assert await world.used() == [500, 500]
+        with pytest.raises(StoreError, match="cannot read the history"):
+            await world.used("slice", "ended")
+
+    assert len(play(story).notes) == 1
 
 
 def test_a_disk_that_hangs_stops_neither_the_clock_nor_grows(play: Any) -> None:

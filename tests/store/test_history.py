@@ -79,6 +79,15 @@ def test_a_clock_that_jumps_loses_nothing_older(file: HistoryFile) -> None:
     assert len(read(file, level=1, until_s=NOW_S + 3601, since_s=NOW_S)) == before + 1
 
 
+def test_after_hours_in_the_future_the_present_is_kept(file: HistoryFile) -> None:
+    future_s = NOW_S + 365 * 86_400
+    for n in range(2 * LEVELS[0].chunks_max):
+        record(file, future_s + n * LEVELS[0].chunk_s)
+    for n in range(3):
+        record(file, NOW_S + n * LEVELS[0].chunk_s, 300)
+    assert read(file, until_s=NOW_S + 86_400) == [300, 300, 300]
+
+
 def test_the_last_of_several_with_one_name_is_found(file: HistoryFile) -> None:
     record(file, NOW_S, 100, key="old")
     record(file, NOW_S + 10, 200, key="new")

@@ -136,7 +136,8 @@ class HistoryRecorder:
     # ---- reading (api.backend.History) ----
 
     async def read(self, kind: str, name: str, uid: int | None, span: TimeSpan) -> Course | None:
-        """None: there is no history of it that this user may see. Raises StoreError."""
+        """None: there is no history of it that this user may see. Raises StoreError where the file cannot be read and
+        nothing is in memory."""
         file = self._file
         if file is None:
             return None
@@ -159,7 +160,9 @@ class HistoryRecorder:
                 found, spent_ns = await asyncio.to_thread(read_file, live[0] if live else "")
             except StoreError as error:
                 self._report(str(error))
-                raise
+                if not live:
+                    raise
+                found, spent_ns = None, 0
         if not live and found:
             unsaved = self._unsaved.series.get((kind, found.key))
             points = dict(unsaved.points) if unsaved else {}

@@ -39,15 +39,20 @@ _TABLES = (
     " owner_uid INTEGER NOT NULL, turn INTEGER NOT NULL, UNIQUE (kind, key))",
     "CREATE INDEX series_by_name ON series (kind, name)",
     "CREATE INDEX series_by_turn ON series (turn)",
-    "CREATE TABLE chunks (level INTEGER NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (level, number)) WITHOUT ROWID",
+    "CREATE TABLE chunks (level INTEGER NOT NULL, number INTEGER NOT NULL, turn INTEGER NOT NULL,"
+    " PRIMARY KEY (level, number)) WITHOUT ROWID",
     # its id has series, level and number of the chunk: chunks of one series lie together in order of time
     "CREATE TABLE points (id INTEGER PRIMARY KEY, body BLOB NOT NULL)",
 )
 #: bits of a point's id: 28 for the number of its chunk, 2 for its level, above those its series
 _NUMBER_BITS, _SERIES_SHIFT = 28, 30
-_FORGET_CHUNKS = (
-    "DELETE FROM points WHERE id IN (SELECT p.id FROM series AS s CROSS JOIN points AS p"
-    " ON p.id BETWEEN (s.id << 30) + ? AND (s.id << 30) + ?)"
+_FIND = (
+    "SELECT id, key, name FROM series WHERE id IN (SELECT id FROM series WHERE kind = ? AND key = ?"
+    " UNION SELECT id FROM series WHERE kind = ? AND name = ?) AND (? OR owner_uid IN (?, ?))"
+    " ORDER BY turn DESC, id DESC LIMIT 1"
+)
+_FORGET_CHUNK = (
+    "DELETE FROM points WHERE id IN (SELECT p.id FROM series AS s CROSS JOIN points AS p ON p.id = (s.id << 30) + ?)"
 )
 _FORGET_EMPTY_SERIES = (
     "DELETE FROM series WHERE NOT EXISTS (SELECT 1 FROM points WHERE points.id"
@@ -179,7 +184,7 @@ class HistoryFile:
             chunks = _by_chunk(series.points)
             written.update(chunks)
             self._save_chunks(db, _series_id(db, kind, key, series, turn), chunks)
-        db.executemany("INSERT OR IGNORE INTO chunks VALUES (?, ?)", sorted(written))
+        db.executemany("INSERT OR REPLACE INTO chunks VALUES (?, ?, ?)", [(*chunk, turn) for chunk in sorted(written)])
         self._forget_old(db)
         self._forget_excess(db, turn)
 
@@ -196,15 +201,14 @@ class HistoryFile:
     def _forget_old(self, db: sqlite3.Connection) -> None:
         """Chunks that their level keeps no longer, and once a day series that have none."""
         for index, level in enumerate(LEVELS):
-            numbers = [number for (number,) in db.execute("SELECT number FROM chunks WHERE level = ?", (index,))]
-            old = levels.find_old(numbers, level)
-            if old:
-                self._forget_until(db, index, old[-1])
+            for number in levels.find_old(_list_chunks(db, index), level):
+                self._forget_chunk(db, index, number)
 
     @staticmethod
-    def _forget_until(db: sqlite3.Connection, level: int, number: int) -> None:
-        db.execute(_FORGET_CHUNKS, (_first_id(0, level), _first_id(0, level, number)))
-        db.execute("DELETE FROM chunks WHERE level = ? AND number <= ?", (level, number))
+    def _forget_chunk(db: sqlite3.Connection, level: int, number: int) -> None:
+        """Of all series."""
+        db.execute(_FORGET_CHUNK, (_first_id(0, level, number),))
+        db.execute("DELETE FROM chunks WHERE level = ? AND number = ?", (level, number))
         if level == len(LEVELS) - 1:
             db.execute(_FORGET_EMPTY_SERIES)
 
@@ -224,11 +228,9 @@ class HistoryFile:
     def _forget_first_chunk(self, db: sqlite3.Connection) -> bool:
         """Of the coarsest level that has several. Whether there was one."""
         for index in reversed(range(len(LEVELS))):
-            numbers = db.execute(
-                "SELECT number FROM chunks WHERE level = ? ORDER BY number LIMIT 2", (index,)
-            ).fetchall()
-            if len(numbers) == 2:
-                self._forget_until(db, index, numbers[0][0])
+            chunks = sorted(_list_chunks(db, index))
+            if len(chunks) > 1:
+                self._forget_chunk(db, index, chunks[0][1])
                 return True
         return False
 
@@ -246,15 +248,7 @@ class HistoryFile:
     # ---- reading ----
 
     def _find(self, kind: str, name: str, uid: int | None) -> Found | None:
-        row = (
-            self._open()
-            .execute(
-                "SELECT id, key, name FROM series WHERE kind = ? AND (key = ? OR name = ?)"
-                " AND (? OR owner_uid IN (?, ?)) ORDER BY turn DESC, id DESC LIMIT 1",
-                (kind, name, name, uid is None, uid, ANYONE),
-            )
-            .fetchone()
-        )
+        row = self._open().execute(_FIND, (kind, name, kind, name, uid is None, uid, ANYONE)).fetchone()
         return Found(*row) if row else None
 
     def _read(self, series: int, level: int, since_s: float, until_s: float, into: Folded) -> None:
@@ -265,6 +259,11 @@ class HistoryFile:
         for point_id, body in self._open().execute("SELECT id, body FROM points WHERE id BETWEEN ? AND ?", bounds):
             number = point_id & last
             into.add_columns(number * size, history_chunks.unpack(body, size))
+
+
+def _list_chunks(db: sqlite3.Connection, level: int) -> list[tuple[int, int]]:
+    """(turn in which it was written last, number) of each chunk."""
+    return db.execute("SELECT turn, number FROM chunks WHERE level = ?", (level,)).fetchall()
 
 
 def _series_id(db: sqlite3.Connection, kind: str, key: str, series: Series, turn: int) -> int:

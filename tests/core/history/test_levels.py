@@ -71,17 +71,23 @@ def test_a_step_becomes_a_multiple_of_what_is_kept() -> None:
 
 def test_the_oldest_chunks_go_when_there_are_too_many() -> None:
     level = LEVELS[0]
-    assert find_old(range(level.chunks_max), level) == []
-    assert find_old(range(level.chunks_max + 2), level) == [0, 1]
+    chunks = [(turn, 50 + turn) for turn in range(level.chunks_max + 2)]
+    assert find_old(chunks[2:], level) == []
+    assert find_old(chunks, level) == [50, 51]
 
 
 def test_a_clock_that_jumps_ahead_and_back_costs_one_old_chunk_a_jump() -> None:
     level = LEVELS[1]
-    kept = set(range(1000, 1000 + level.chunks_max))
-    for chunk in (9_000_000, 1000 + level.chunks_max):
-        kept.add(chunk)
-        kept.difference_update(find_old(kept, level))
-    assert sorted(set(range(1000, 1000 + level.chunks_max)) - kept) == [1000, 1001]
+    past = [(turn, 1000 + turn) for turn in range(level.chunks_max)]
+    both = [*past, (500, 9_000_000), (501, 1000 + level.chunks_max)]
+    assert find_old(both, level) == [1000, 1001]
+
+
+def test_chunks_of_a_future_that_was_none_are_forgotten_in_turn() -> None:
+    level = LEVELS[0]
+    future = [(turn, 9_000_000 + turn) for turn in range(level.chunks_max)]
+    present = [(100 + turn, 1000 + turn) for turn in range(3)]
+    assert find_old([*future, *present], level) == [9_000_000, 9_000_001, 9_000_002]
 
 
 def test_times_without_a_place_are_not_recorded() -> None:

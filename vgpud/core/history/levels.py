@@ -1,7 +1,7 @@
 """How fine the history is and how long it is kept: three levels, each a round robin of chunks. Pure.
 
-A level keeps a number of chunks of time in which anything was recorded, not an age: a clock that jumps ahead and back
-costs the oldest chunk or two, and nothing else that is older.
+A level keeps a number of chunks of time in which anything was recorded, not an age, and forgets those first that were
+written first: a clock that jumps ahead and back costs the oldest chunk or two, and nothing else that is older.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Level(NamedTuple):
-    """Points every `step_s`, stored in chunks of `chunk_points`, of which the newest `chunks_max` are kept."""
+    """Points every `step_s`, stored in chunks of `chunk_points`, of which the last `chunks_max` are kept."""
 
     step_s: int
     chunk_points: int
@@ -43,9 +43,10 @@ def is_recordable(at_s: int) -> bool:
     return 0 <= at_s < TIME_MAX_S
 
 
-def find_old(chunks: Iterable[int], level: Level) -> list[int]:
-    """Of the numbers of all chunks of a level, those that are kept no longer."""
-    return sorted(chunks)[: -level.chunks_max]
+def find_old(chunks: Iterable[tuple[int, int]], level: Level) -> list[int]:
+    """Of all chunks of a level, the numbers of those that are kept no longer. `chunks`: when each was written last, in
+    turns of saving, and its number."""
+    return [number for _, number in sorted(chunks)[: -level.chunks_max]]
 
 
 def choose(since_s: float, until_s: float, step_s: float, now_s: float) -> tuple[int, int]:
