@@ -29,7 +29,7 @@ SECTIONS = {
         "trace": ("vgpud.cli.slices.trace:trace", "Record leases, drains and launches for Perfetto."),
         "history": (
             "vgpud.cli.slices.history:history",
-            "Plot the recorded use of devices, slices, jobs, queues, users.",
+            "Plot what devices, slices, jobs and users have used.",
         ),
         "events": ("vgpud.cli.slices.events:events", "Show what happened to slices, processes and devices."),
     },

@@ -22,7 +22,7 @@ _NS = 1_000_000_000
 _RANGE_NS, _CELLS = 3600 * _NS, 60
 
 
-@click.command("history", cls=VgpuCommand, short_help="Plot the recorded use of a device, slice, job, queue or user.")
+@click.command("history", cls=VgpuCommand, short_help="Plot what devices, slices, jobs and users have used.")
 @click.argument("kind", type=click.Choice(HISTORY_KIND.words), metavar="KIND")
 @click.argument("name", default="")
 @click.option("--since", "since_ns", type=When(), metavar="MOMENT", help="Start: 7d (ago) or 2026-11-01 (default: 1h).")
