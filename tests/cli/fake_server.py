@@ -1,4 +1,4 @@
-"""A fake daemon for the command line's tests: the API's three services over a dictionary, on a unix socket.
+"""A fake daemon for the command line's tests: the API's services over a dictionary, on a unix socket.
 
 It admits by the rules that the command line shows (minima within the device, min <= max), answers with rich status
 details like the real one, and keeps every request so that tests can look at what was asked.
@@ -48,7 +48,9 @@ def refuse(context: grpc.ServicerContext, code: grpc.StatusCode, message: str, h
     context.abort_with_status(rpc_status.to_status(status))
 
 
-class FakeDaemon(stubs.NodeServiceServicer, stubs.SliceServiceServicer, stubs.EventServiceServicer):
+class FakeDaemon(
+    stubs.NodeServiceServicer, stubs.SliceServiceServicer, stubs.EventServiceServicer, stubs.HistoryServiceServicer
+):
     """Holds devices, slices, processes and events; use it in a `with`."""
 
     def __init__(self, runtime: Path, devices: int = 1, is_simulated: bool = True) -> None:
@@ -59,6 +61,7 @@ class FakeDaemon(stubs.NodeServiceServicer, stubs.SliceServiceServicer, stubs.Ev
         self.slices: dict[str, pb.Slice] = {}
         self.processes: list[pb.Process] = []
         self.events: list[pb.Event] = []
+        self.histories: dict[str, pb.History] = {}
         self.requests: list[Any] = []
         self.is_unwatched = False
         self.slow_s = 0.0
@@ -81,6 +84,7 @@ class FakeDaemon(stubs.NodeServiceServicer, stubs.SliceServiceServicer, stubs.Ev
         stubs.add_NodeServiceServicer_to_server(self, server)
         stubs.add_SliceServiceServicer_to_server(self, server)
         stubs.add_EventServiceServicer_to_server(self, server)
+        stubs.add_HistoryServiceServicer_to_server(self, server)
         self.queue.serve(server)
         server.add_insecure_port(self.host)
         server.start()
@@ -139,6 +143,12 @@ class FakeDaemon(stubs.NodeServiceServicer, stubs.SliceServiceServicer, stubs.Ev
         device = self.devices[int(request.device_uuid)]
         device.drained = request.reason
         return pb.DrainDeviceResponse(device=device)
+
+    def GetHistory(self, request: pb.GetHistoryRequest, context: grpc.ServicerContext) -> pb.GetHistoryResponse:
+        self.requests.append(request)
+        if request.name not in self.histories:
+            refuse(context, grpc.StatusCode.NOT_FOUND, f"there is no history of {request.name}")
+        return pb.GetHistoryResponse(history=self.histories[request.name])
 
     # ---- slices ----
 

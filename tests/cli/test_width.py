@@ -25,7 +25,16 @@ REASON = (
     " it waits for job 3"
 )
 LISTS = ("status", "ps", "gpu ls", "slice ls", "slice show train-a", "events", "job ls", "job show 3", "explain 7")
-MORE_LISTS = ("job show 7", "queue ls", "usage", "usage --by job", "version", "job top -n 1", "top -n 1 -d 0.1")
+MORE_LISTS = (
+    "job show 7",
+    "history slice train-a",
+    "queue ls",
+    "usage",
+    "usage --by job",
+    "version",
+    "job top -n 1",
+    "top -n 1 -d 0.1",
+)
 TABLES = ("status", "ps", "gpu ls", "slice ls", "events", "job ls", "queue ls", "reserve ls", "usage", "context ls")
 TABLES += ("usage --by job", "usage --by queue", "version", "cluster ls", "cluster queues")
 #: what a controller publishes: a job that waits for long names, and a queue
@@ -71,6 +80,7 @@ def busy(daemon: Any) -> Any:
     process.attach_time.FromSeconds(1_700_000_000)
     process.devices.add(node=NODE, device_uuid=uuid_of(0), mem_used_bytes=5 * GIB, launches=123_456_789)
     daemon.processes.append(process)
+    daemon.histories["train-a"] = pb.History(name="train-a", node=NODE, points=[pb.HistoryPoint(used_milli=400)])
     daemon._tell("attach.refused", "train-a", REASON)
     queue = daemon.queue
     queue.add(3, "running", device_indices=[0], slices=["j-3"])

@@ -101,13 +101,51 @@ def test_a_slice_shows_limits_waits_and_programs(alice: TestClient, daemon: Fake
     assert "python train.py" in text
 
 
-def test_curves_are_json(alice: TestClient, daemon: FakeDaemon) -> None:
-    add_slice(daemon, "train")
-    assert alice.get("/slice/none/curves.json").json() == {"devices": []}
-    found = alice.get("/slice/train/curves.json").json()["devices"][0]
-    assert found["share"] == [0.25]
-    assert found["limit"] == 2 * GIB
-    assert alice.get(f"/device/{uuid_of(0)}/curves.json").json()["share"] == [0]
+def make_history(*begins_s: int) -> pb.History:
+    made = pb.History(name="train")
+    made.step.FromSeconds(10)
+    for begin_s in begins_s:
+        made.points.add(
+            used_milli=250, max_milli=500, mem_used_bytes=GIB, mem_max_bytes=2 * GIB
+        ).begin_time.FromSeconds(begin_s)
+    return made
+
+
+def test_curves_are_what_the_daemon_recorded(alice: TestClient, daemon: FakeDaemon) -> None:
+    daemon.histories |= dict.fromkeys(("train", "", uuid_of(0), "7"), make_history(1000, 1010, 1050))
+    found = alice.get("/slice/train/curves.json").json()
+    assert found["at"] == [1000, 1010, 1020, 1050]
+    assert found["share"] == [0.25, 0.25, None, 0.25], "a gap is none"
+    assert found["limit"][0] == 2 * GIB
+    assert found["end"] - found["begin"] == 3600
+    add_job(daemon, 7)
+    for path in ("/", f"/device/{uuid_of(0)}/", "/job/7/"):
+        assert alice.get(f"{path}curves.json").json()["share"][0] == 0.25, path
+    assert "no history" in alice.get("/slice/none/curves.json").json()["problem"]
+
+
+def test_the_range_of_curves_is_chosen_in_the_address(alice: TestClient, daemon: FakeDaemon) -> None:
+    add_slice(daemon, "a b")
+    daemon.histories["a b"] = make_history(1000)
+    html = alice.get("/slice/a%20b?range=1w").text
+    assert 'data-curves="/slice/a%20b/curves.json?range=1w"' in html
+    assert '<a href="?range=1w" aria-current="true">last week</a>' in html
+    assert 'data-curves="/curves.json?range=1h"' in alice.get("/?range=100y").text, "another one is the last hour"
+    found = alice.get("/slice/a%20b/curves.json?range=1w").json()
+    assert found["end"] - found["begin"] == 7 * 86_400
+
+
+def test_curves_of_a_job_are_of_its_run(alice: TestClient, daemon: FakeDaemon) -> None:
+    add_job(daemon, 7)
+    job = daemon.queue.jobs[7]
+    assert "range=run" not in alice.get("/job/7").text, "it has not begun"
+    job.start_time.FromSeconds(5000)
+    job.end_time.FromSeconds(5600)
+    daemon.histories["7"] = make_history(5000)
+    assert 'data-curves="/job/7/curves.json?range=run"' in alice.get("/job/7").text
+    found = alice.get("/job/7/curves.json?range=run").json()
+    assert (found["begin"], found["end"]) == (5000, 5600)
+    assert daemon.requests[-1].until_time.seconds == 5600
 
 
 @pytest.mark.parametrize("number", ["9" * 19, "9" * 20, "9" * 5000, "-1", "\u00b2", "1.5"])

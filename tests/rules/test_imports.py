@@ -9,7 +9,7 @@ from .tree import components, imports, parse, source_files
 
 #: what the core may import of Python's own library: nothing with a clock, a file or a socket
 CORE_MODULES = {"__future__", "bisect", "collections", "dataclasses", "enum", "fractions", "hashlib", "heapq"}
-CORE_MODULES |= {"itertools", "json", "math", "re", "typing", "zlib"}
+CORE_MODULES |= {"itertools", "json", "math", "operator", "re", "typing", "zlib"}
 
 #: package -> what it may import beside itself. A module that lies at the top is a package of its own here; the bare
 #: name vgpud (the version) and what protoc made (v1alpha1, k8s.kubelet_api) are every package's; who may import _shim,
@@ -29,6 +29,7 @@ ALLOWED: dict[str, set[str]] = {
     "core.jobs": {"core", "core.devices"},
     "core.policy": {"core", "core.jobs"},
     "core.elastic": {"core", "core.jobs"},
+    "core.history": {"core"},
     "core.colocate": {"core", "core.jobs"},
     "core.placement": {"core", "core.colocate", "core.devices", "core.jobs", "core.slices"},
     "core.queue": {"core", "core.elastic", "core.jobs", "core.placement", "core.policy", "core.slices"},
@@ -46,6 +47,7 @@ ALLOWED: dict[str, set[str]] = {
         "core",
         "core.elastic",
         "core.fairness",
+        "core.history",
         "core.jobs",
         "core.placement",
         "core.policy",
@@ -59,7 +61,7 @@ ALLOWED: dict[str, set[str]] = {
     "containers": {"core", "core.slices", "errors", "host", "libraries", "oci", "paths", "slurm"},
     "devices": {"core", "core.devices", "core.slices", "errors", "host", "simdevice"},
     "jobs": {"core.jobs", "errors", "host", "oci", "paths"},
-    "store": {"core", "core.jobs", "core.queue", "core.slices", "errors", "host", "project"},
+    "store": {"core", "core.history", "core.jobs", "core.queue", "core.slices", "errors", "host", "project"},
     # what wires them together
     "daemon": {
         "api",
@@ -68,6 +70,7 @@ ALLOWED: dict[str, set[str]] = {
         "containers",
         "core",
         "core.devices",
+        "core.history",
         "core.slices",
         "daemon.jobs",
         "daemon.slices",
@@ -87,6 +90,7 @@ ALLOWED: dict[str, set[str]] = {
         "core.colocate",
         "core.devices",
         "core.elastic",
+        "core.history",
         "core.jobs",
         "core.placement",
         "core.policy",

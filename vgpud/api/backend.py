@@ -12,6 +12,7 @@ from typing import Protocol
 from vgpud.api.rpc import Observe
 from vgpud.api.trace_streams import Tracing
 from vgpud.core.events import Event
+from vgpud.core.history.points import Point
 from vgpud.core.model import Denied, Process, Slice, State
 from vgpud.core.observed import Entry, ProcessStats, Reading, SliceStats
 from vgpud.v1alpha1 import vgpud_pb2 as pb
@@ -73,6 +74,35 @@ class JobNames(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class TimeSpan:
+    """A range of the history in seconds since 1970, and the least time between points in seconds."""
+
+    since_s: float
+    until_s: float
+    step_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """A part of the history. `points` with their begin in seconds since 1970, in order of time; `spent_ns`: processor
+    time that a thread took to read it."""
+
+    name: str
+    step_s: int
+    points: Sequence[tuple[int, Point]]
+    spent_ns: int
+
+
+class History(Protocol):
+    @property
+    def is_on(self) -> bool: ...
+
+    async def read(self, kind: str, name: str, uid: int | None, span: TimeSpan) -> Course | None:
+        """What was recorded; None: nothing that this user may see, an admin (None) sees all. Raises StoreError."""
+        ...
+
+
 @dataclass(frozen=True)
 class Backend:
     node: Node
@@ -85,4 +115,5 @@ class Backend:
     arbiter_times: ArbiterTimes
     tracing: Tracing
     jobs: JobNames
+    history: History
     observe: Observe

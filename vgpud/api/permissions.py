@@ -60,6 +60,7 @@ _NODE, _SLICE, _EVENT, _JOB, _QUEUE = (
     f"/vgpud.v1alpha1.{n}Service/" for n in ("Node", "Slice", "Event", "Job", "Queue")
 )
 _CLAIM, _TOKEN = "/vgpud.v1alpha1.ClaimService/", "/vgpud.v1alpha1.TokenService/"
+_HISTORY = "/vgpud.v1alpha1.HistoryService/"
 _HEALTH = "/grpc.health.v1.Health/"
 #: jobs that one request may name: each is looked up before anything else is done
 JOBS_NAMED_MAX = 10_000
@@ -117,6 +118,10 @@ METHODS: dict[str, Row] = {
     _TOKEN + "CreateToken": Row(Who.EVERY_USER, shows="a token for themselves"),
     _TOKEN + "ListTokens": Row(Who.EVERY_USER, shows=_MINE),
     _TOKEN + "RevokeToken": Row(Who.EVERY_USER, shows=_MINE),
+    _HISTORY + "GetHistory": Row(
+        Who.EVERY_USER,
+        shows="their own slices, jobs and sums; slices open to every user; devices; sums of queues that they may use",
+    ),
     _HEALTH + "Check": Row(Who.EVERY_USER),
     _HEALTH + "List": Row(Who.EVERY_USER),
     _HEALTH + "Watch": Row(Who.EVERY_USER),

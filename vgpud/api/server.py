@@ -22,6 +22,7 @@ from vgpud.api import slice_messages as views
 from vgpud.api import watches
 from vgpud.api.backend import Backend
 from vgpud.api.caller import caller
+from vgpud.api.history import HistoryService
 from vgpud.api.job_backend import JobBackend
 from vgpud.api.jobs import JobService, QueueBackend, QueueService
 from vgpud.api.peer_proxy import PeerProxy
@@ -447,7 +448,7 @@ class Server:
         node, slices, events = NodeService(backend), SliceService(backend), EventService(backend)
         claims, tokens = ClaimService(backend), TokenService(self._tokens, backend.observe)
         jobs = JobService(job_backend, queue_backend, workers, backend.observe)
-        queues = QueueService(queue_backend, backend.observe)
+        queues, history = QueueService(queue_backend, backend.observe), HistoryService(backend)
         self._services: list[Callable[[grpc.aio.Server], None]] = [
             lambda server: stubs.add_NodeServiceServicer_to_server(node, server),
             lambda server: stubs.add_SliceServiceServicer_to_server(slices, server),
@@ -456,6 +457,7 @@ class Server:
             lambda server: stubs.add_TokenServiceServicer_to_server(tokens, server),
             lambda server: stubs.add_JobServiceServicer_to_server(jobs, server),
             lambda server: stubs.add_QueueServiceServicer_to_server(queues, server),
+            lambda server: stubs.add_HistoryServiceServicer_to_server(history, server),
             lambda server: health_pb2_grpc.add_HealthServicer_to_server(self._health, server),
         ]
         self._names = [service.full_name for service in pb.DESCRIPTOR.services_by_name.values()]

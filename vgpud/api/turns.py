@@ -164,6 +164,10 @@ class Turn:
         self._turns.charge(self._uid, MESSAGE_NS)
         await self._turns.wait_apart(self._uid)
 
+    def charge(self, spent_ns: int) -> None:
+        """Processor time that was spent for this call in another thread."""
+        self._turns.charge(self._uid, spent_ns)
+
     def run(self, work: Awaitable[T]) -> Awaitable[T]:
         """The same work, every piece of which is charged to its user."""
         return _Metered(work, self)
@@ -216,6 +220,13 @@ def charge_work(work: Awaitable[T]) -> Awaitable[T]:
     """The same work, for a task that outlives this call: its user is charged for it all the same."""
     turn = _turn.get(None)
     return turn.run(work) if turn else work
+
+
+def charge_thread(spent_ns: int) -> None:
+    """Processor time that a thread has spent for this call: its user is charged for it as for the loop's."""
+    turn = _turn.get(None)
+    if turn:
+        turn.charge(spent_ns)
 
 
 async def charge_message() -> None:

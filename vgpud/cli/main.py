@@ -30,6 +30,10 @@ SECTIONS = {
         "slice": ("vgpud.cli.slices.slice:slice_group", "Create, list, show, change and remove slices."),
         "gpu": ("vgpud.cli.slices.gpu:gpu", "List devices, take them out of use and back."),
         "trace": ("vgpud.cli.slices.trace:trace", "Record leases, drains and launches for Perfetto."),
+        "history": (
+            "vgpud.cli.slices.history:history",
+            "Plot what devices, slices, jobs and users have used.",
+        ),
         "events": ("vgpud.cli.slices.events:events", "Show what happened to slices, processes and devices."),
     },
     "Jobs and queues": {

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -277,6 +277,21 @@ class AsyncClient(AsyncConnection):
         """GPU time by job, user, queue, namespace or pod; without times all that is kept; `uid`: of this user."""
         listed = calls.usage(wall_ns(since), wall_ns(until), by, uid)
         return [read(model.Usage, one) for one in await self.all(listed)]
+
+    async def history(
+        self,
+        kind: str,
+        name: str,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        step: timedelta | None = None,
+    ) -> model.History:
+        """What was recorded of a device, slice, job, queue or user (`kind`), without times in the last hour. Ended
+        ones are kept for a year. step None: as short as possible."""
+        step_ns = None if step is None else round(step / timedelta(microseconds=1)) * 1000
+        call = calls.history(kind, name, wall_ns(since), wall_ns(until), step_ns)
+        return read(model.History, await self.send(call))
 
     # ---- tokens ----
 

@@ -307,6 +307,21 @@ def usage(since_ns: int | None, until_ns: int | None, by: str, uid: int | None =
     return Listed("Queue", "GetUsage", request, "usage", pb.Usage)
 
 
+def history(
+    kind: str, name: str, since_ns: int | None = None, until_ns: int | None = None, step_ns: int | None = None
+) -> Call[pb.History]:
+    """`kind`: device, slice, job, queue or user. Without times the last hour; `step_ns` None: as fine as possible."""
+    request = pb.GetHistoryRequest(
+        kind=_number(words.HISTORY_KIND, kind, "kind"),
+        name=_utf8(name),
+        since_time=_stamp(since_ns),
+        until_time=_stamp(until_ns),
+    )
+    if step_ns is not None:
+        request.step.FromNanoseconds(step_ns)
+    return Call("History", "GetHistory", request, lambda answer: answer.history)
+
+
 def _stamp(wall_ns: int | None) -> Timestamp | None:
     return None if wall_ns is None else Timestamp(seconds=wall_ns // 10**9, nanos=wall_ns % 10**9)
 

@@ -45,6 +45,9 @@ FactKind = Literal["", "queue", "help", "anomaly", "device", "neighbour", "size"
 #: What usage is summed by. Empty: by user.
 UsageBy = Literal["", "job", "user", "queue", "namespace", "pod"]
 
+#: What a history is about. Empty: not known.
+HistoryKind = Literal["", "device", "slice", "job", "queue", "user", "node"]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Device:
@@ -801,6 +804,44 @@ class Usage:
     namespace: str = ""
     #: pod of the same; empty = none, or several pods have the claim
     pod: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistoryPoint:
+    """A span of time, as long as the history's step."""
+
+    #: begin of the span
+    begin_time: datetime | None = None
+    #: SM time used, mean; of a device its utilisation
+    used_milli: int = 0
+    #: the highest of the values every 10 s
+    used_peak_milli: int = 0
+    #: guaranteed SM time at its end; of a device the sum of the slices' minima
+    min_milli: int = 0
+    #: limit of SM time at its end; 0 = none
+    max_milli: int = 0
+    #: time that threads waited at the closed gate: 1000 = one thread all the time
+    waiting_milli: int = 0
+    #: memory in use, mean
+    mem_used_bytes: int = 0
+    #: the highest of the values every 10 s
+    mem_peak_bytes: int = 0
+    #: limit of memory at its end; 0 = none
+    mem_max_bytes: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class History:
+    """A part of what was recorded."""
+
+    #: name of the slice or the queue, index of the device, number of the job, uid of the user, name of the node
+    name: str = ""
+    #: name of the node
+    node: str = ""
+    #: time between points
+    step: timedelta | None = None
+    #: points in order of time; spans without a value are left out
+    points: tuple[HistoryPoint, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

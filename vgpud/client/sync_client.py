@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -274,6 +274,21 @@ class Client(Connection):
         """GPU time by job, user, queue, namespace or pod; without times all that is kept; `uid`: of this user."""
         listed = calls.usage(wall_ns(since), wall_ns(until), by, uid)
         return [read(model.Usage, one) for one in self.all(listed)]
+
+    def history(
+        self,
+        kind: str,
+        name: str,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        step: timedelta | None = None,
+    ) -> model.History:
+        """What was recorded of a device, slice, job, queue or user (`kind`), without times in the last hour. Ended
+        ones are kept for a year. step None: as short as possible."""
+        step_ns = None if step is None else round(step / timedelta(microseconds=1)) * 1000
+        call = calls.history(kind, name, wall_ns(since), wall_ns(until), step_ns)
+        return read(model.History, self.send(call))
 
     # ---- tokens ----
 

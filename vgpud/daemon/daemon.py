@@ -25,6 +25,7 @@ from vgpud.daemon.attach_backend import AttachBackend
 from vgpud.daemon.cdi import DeviceFiles
 from vgpud.daemon.containers import ContainerBackend
 from vgpud.daemon.effects import Effects
+from vgpud.daemon.history import HistoryRecorder
 from vgpud.daemon.housekeeping import Housekeeping
 from vgpud.daemon.jobs.arrays import Arrays
 from vgpud.daemon.jobs.controller import JobController
@@ -49,6 +50,7 @@ from vgpud.devices.arbiters import Arbiters
 from vgpud.devices.nvml import Devices
 from vgpud.host.directories import RuntimeDirectory
 from vgpud.store.database import Store
+from vgpud.store.history import HistoryFile
 from vgpud.store.jobs import JobStore
 
 log = logging.getLogger("vgpud")
@@ -100,6 +102,8 @@ class Daemon:
             terminals=queue.attempts,
             notes=queue,
         )
+        file = HistoryFile(config.state) if config.history else None
+        self._history = HistoryRecorder(file, machine, counters, queue.queues.bounds, events.note)
         backend = Backend(
             node=node,
             machine=machine,
@@ -111,6 +115,7 @@ class Daemon:
             arbiter_times=ArbiterTimes(arbiters, events),
             tracing=Tracing(arbiters),
             jobs=reader,
+            history=self._history,
             observe=self._metrics.metrics.observe,
         )
         site = Site(
@@ -135,6 +140,7 @@ class Daemon:
             ("writing the event log", lambda: self.events.write(self._config.current.events_max)),
             ("the tokens", self._api.recheck),
             ("the metrics", self._metrics.refresh),
+            ("the history", self._history.tick),
         ]
 
     def _tell_of_state(self) -> None:
@@ -192,6 +198,7 @@ class Daemon:
         await self._attach.stop()
         await self._containers.stop()
         await self._api.stop(1.0)
+        await self._history.stop()
         await self._queue.stop()
         self._metrics.close()
         self._tenants.close_all()

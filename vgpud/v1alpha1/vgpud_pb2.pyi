@@ -107,6 +107,16 @@ class UsageBy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     USAGE_BY_QUEUE: _ClassVar[UsageBy]
     USAGE_BY_NAMESPACE: _ClassVar[UsageBy]
     USAGE_BY_POD: _ClassVar[UsageBy]
+
+class HistoryKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    HISTORY_KIND_UNSPECIFIED: _ClassVar[HistoryKind]
+    HISTORY_KIND_DEVICE: _ClassVar[HistoryKind]
+    HISTORY_KIND_SLICE: _ClassVar[HistoryKind]
+    HISTORY_KIND_JOB: _ClassVar[HistoryKind]
+    HISTORY_KIND_QUEUE: _ClassVar[HistoryKind]
+    HISTORY_KIND_USER: _ClassVar[HistoryKind]
+    HISTORY_KIND_NODE: _ClassVar[HistoryKind]
 TENANT_MODE_UNSPECIFIED: TenantMode
 TENANT_MODE_COAST: TenantMode
 TENANT_MODE_OPEN: TenantMode
@@ -173,6 +183,13 @@ USAGE_BY_USER: UsageBy
 USAGE_BY_QUEUE: UsageBy
 USAGE_BY_NAMESPACE: UsageBy
 USAGE_BY_POD: UsageBy
+HISTORY_KIND_UNSPECIFIED: HistoryKind
+HISTORY_KIND_DEVICE: HistoryKind
+HISTORY_KIND_SLICE: HistoryKind
+HISTORY_KIND_JOB: HistoryKind
+HISTORY_KIND_QUEUE: HistoryKind
+HISTORY_KIND_USER: HistoryKind
+HISTORY_KIND_NODE: HistoryKind
 
 class Device(_message.Message):
     __slots__ = ("node", "index", "uuid", "name", "pci_bus_id", "mem_total_bytes", "mem_used_bytes", "mem_reserved_bytes", "reserved_milli", "sm_count", "simulated", "context_bytes", "granule_bytes", "utilization_ratio", "drained", "drained_by_fault", "taken_by", "offered", "kubernetes", "temperature_celsius", "power_milliwatts", "power_limit_milliwatts", "xids", "last_xid", "compute_capability", "nvlink_group", "parent_uuid", "profile")
@@ -1543,6 +1560,62 @@ class GetUsageResponse(_message.Message):
     usage: _containers.RepeatedCompositeFieldContainer[Usage]
     next_page_token: str
     def __init__(self, usage: _Optional[_Iterable[_Union[Usage, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class GetHistoryRequest(_message.Message):
+    __slots__ = ("node", "kind", "name", "since_time", "until_time", "step")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SINCE_TIME_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_TIME_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    kind: HistoryKind
+    name: str
+    since_time: _timestamp_pb2.Timestamp
+    until_time: _timestamp_pb2.Timestamp
+    step: _duration_pb2.Duration
+    def __init__(self, node: _Optional[str] = ..., kind: _Optional[_Union[HistoryKind, str]] = ..., name: _Optional[str] = ..., since_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., until_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., step: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
+class HistoryPoint(_message.Message):
+    __slots__ = ("begin_time", "used_milli", "used_peak_milli", "min_milli", "max_milli", "waiting_milli", "mem_used_bytes", "mem_peak_bytes", "mem_max_bytes")
+    BEGIN_TIME_FIELD_NUMBER: _ClassVar[int]
+    USED_MILLI_FIELD_NUMBER: _ClassVar[int]
+    USED_PEAK_MILLI_FIELD_NUMBER: _ClassVar[int]
+    MIN_MILLI_FIELD_NUMBER: _ClassVar[int]
+    MAX_MILLI_FIELD_NUMBER: _ClassVar[int]
+    WAITING_MILLI_FIELD_NUMBER: _ClassVar[int]
+    MEM_USED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MEM_PEAK_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MEM_MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    begin_time: _timestamp_pb2.Timestamp
+    used_milli: int
+    used_peak_milli: int
+    min_milli: int
+    max_milli: int
+    waiting_milli: int
+    mem_used_bytes: int
+    mem_peak_bytes: int
+    mem_max_bytes: int
+    def __init__(self, begin_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., used_milli: _Optional[int] = ..., used_peak_milli: _Optional[int] = ..., min_milli: _Optional[int] = ..., max_milli: _Optional[int] = ..., waiting_milli: _Optional[int] = ..., mem_used_bytes: _Optional[int] = ..., mem_peak_bytes: _Optional[int] = ..., mem_max_bytes: _Optional[int] = ...) -> None: ...
+
+class History(_message.Message):
+    __slots__ = ("name", "node", "step", "points")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    POINTS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    node: str
+    step: _duration_pb2.Duration
+    points: _containers.RepeatedCompositeFieldContainer[HistoryPoint]
+    def __init__(self, name: _Optional[str] = ..., node: _Optional[str] = ..., step: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., points: _Optional[_Iterable[_Union[HistoryPoint, _Mapping]]] = ...) -> None: ...
+
+class GetHistoryResponse(_message.Message):
+    __slots__ = ("history",)
+    HISTORY_FIELD_NUMBER: _ClassVar[int]
+    history: History
+    def __init__(self, history: _Optional[_Union[History, _Mapping]] = ...) -> None: ...
 
 class Token(_message.Message):
     __slots__ = ("token_id", "user", "uid", "note", "create_time", "expire_time")

@@ -1936,6 +1936,91 @@ class QueueService(object):
             _registered_method=True)
 
 
+class HistoryServiceStub(object):
+    """---- history ----
+
+    What the daemon has recorded of devices, slices, jobs, queues and users: every 10 s for an hour, every minute for a
+    week, every 15 minutes for a year. It is kept for things that have ended, until it is as old as that.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.GetHistory = channel.unary_unary(
+                '/vgpud.v1alpha1.HistoryService/GetHistory',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.GetHistoryRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.GetHistoryResponse.FromString,
+                _registered_method=True)
+
+
+class HistoryServiceServicer(object):
+    """---- history ----
+
+    What the daemon has recorded of devices, slices, jobs, queues and users: every 10 s for an hour, every minute for a
+    week, every 15 minutes for a year. It is kept for things that have ended, until it is as old as that.
+    """
+
+    def GetHistory(self, request, context):
+        """The course of one of them. A name that several had in turn is that of the last one which the caller may see.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_HistoryServiceServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'GetHistory': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetHistory,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.GetHistoryRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.GetHistoryResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'vgpud.v1alpha1.HistoryService', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('vgpud.v1alpha1.HistoryService', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class HistoryService(object):
+    """---- history ----
+
+    What the daemon has recorded of devices, slices, jobs, queues and users: every 10 s for an hour, every minute for a
+    week, every 15 minutes for a year. It is kept for things that have ended, until it is as old as that.
+    """
+
+    @staticmethod
+    def GetHistory(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/vgpud.v1alpha1.HistoryService/GetHistory',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.GetHistoryRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.GetHistoryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+
 class TokenServiceStub(object):
     """---- log-in ----
 

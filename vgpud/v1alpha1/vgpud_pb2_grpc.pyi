@@ -650,6 +650,49 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
 
 def add_QueueServiceServicer_to_server(servicer: QueueServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
+class HistoryServiceStub:
+    """---- history ----
+
+    What the daemon has recorded of devices, slices, jobs, queues and users: every 10 s for an hour, every minute for a
+    week, every 15 minutes for a year. It is kept for things that have ended, until it is as old as that.
+    """
+
+    @_typing.overload
+    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
+    @_typing.overload
+    def __new__(cls, channel: _aio.Channel) -> HistoryServiceAsyncStub: ...
+    GetHistory: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.GetHistoryRequest, _vgpud_pb2.GetHistoryResponse]
+    """The course of one of them. A name that several had in turn is that of the last one which the caller may see."""
+
+@_typing.type_check_only
+class HistoryServiceAsyncStub(HistoryServiceStub):
+    """---- history ----
+
+    What the daemon has recorded of devices, slices, jobs, queues and users: every 10 s for an hour, every minute for a
+    week, every 15 minutes for a year. It is kept for things that have ended, until it is as old as that.
+    """
+
+    def __init__(self, channel: _aio.Channel) -> None: ...
+    GetHistory: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.GetHistoryRequest, _vgpud_pb2.GetHistoryResponse]  # type: ignore[assignment]
+    """The course of one of them. A name that several had in turn is that of the last one which the caller may see."""
+
+class HistoryServiceServicer(metaclass=_abc_1.ABCMeta):
+    """---- history ----
+
+    What the daemon has recorded of devices, slices, jobs, queues and users: every 10 s for an hour, every minute for a
+    week, every 15 minutes for a year. It is kept for things that have ended, until it is as old as that.
+    """
+
+    @_abc_1.abstractmethod
+    def GetHistory(
+        self,
+        request: _vgpud_pb2.GetHistoryRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_vgpud_pb2.GetHistoryResponse, _abc.Awaitable[_vgpud_pb2.GetHistoryResponse]]:
+        """The course of one of them. A name that several had in turn is that of the last one which the caller may see."""
+
+def add_HistoryServiceServicer_to_server(servicer: HistoryServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+
 class TokenServiceStub:
     """---- log-in ----
 

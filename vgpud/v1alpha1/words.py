@@ -49,6 +49,7 @@ FACT_KIND: Words[pb.FactKind] = Words(
     "queue", "help", "anomaly", "device", "neighbour", "size", "resize", "prediction", "estimate"
 )
 USAGE_BY: Words[pb.UsageBy] = Words("job", "user", "queue", "namespace", "pod")
+HISTORY_KIND: Words[pb.HistoryKind] = Words("device", "slice", "job", "queue", "user", "node")
 
 #: by the enum's name
 ENUMS: dict[str, Words[int]] = {
@@ -63,4 +64,5 @@ ENUMS: dict[str, Words[int]] = {
     "JobState": JOB_STATE,
     "FactKind": FACT_KIND,
     "UsageBy": USAGE_BY,
+    "HistoryKind": HISTORY_KIND,
 }

@@ -13,12 +13,11 @@ from contextlib import contextmanager
 
 from vgpud.client import calls
 from vgpud.console.live.data import Api
-from vgpud.console.live.history import STEP_S, History
 from vgpud.errors import CliError
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
-#: interval of the stream while a window is open, and while only the curves are recorded
-SHOWN_MS, RECORDED_MS = 1000, STEP_S * 1000
+#: interval of the stream while a window is open, and while none is: the next page begins with what is there
+SHOWN_MS, UNSEEN_MS = 1000, 5000
 AWAY_S = 1.0
 #: the stream of jobs stays open for this long after its last window
 JOBS_LINGER_S = 60.0
@@ -39,7 +38,6 @@ class Board:
         self.queues: list[pb.Queue] = []
         self.events: list[pb.Event] = []
         self.jobs: dict[int, pb.Job] = {}
-        self.history = History()
         self._problems: dict[str, str] = {}  # by stream, why nothing new arrives
         self.tick = 0  # grows with every answer
         self.slices_tick = self.jobs_tick = 0
@@ -51,7 +49,7 @@ class Board:
         self._tasks: list[asyncio.Task[None]] = []
         self._jobs_task: asyncio.Task[None] | None = None
         self._slices_task: asyncio.Task[None] | None = None
-        self._interval_ms = RECORDED_MS
+        self._interval_ms = UNSEEN_MS
         self._loaded = asyncio.Event()
         self._awaited = {"_watch_slices", "_watch_queues", "_watch_events"}  # streams without an answer so far
         self._fragments: dict[object, tuple[object, bytes]] = {}
@@ -98,7 +96,6 @@ class Board:
     async def _watch_slices(self) -> AsyncIterator[None]:
         async for answer in self.api.watch_slices(self._interval_ms):
             self.slices, self.devices = list(answer.slices), list(answer.devices)
-            self.history.add(time.time_ns() / 1e9, self.slices, self.devices)
             self.slices_tick += 1
             yield
 
@@ -181,7 +178,7 @@ class Board:
 
     def _set_interval(self) -> None:
         """Begins the stream again when the first window opens or the last one closes."""
-        wanted = SHOWN_MS if self._windows else RECORDED_MS
+        wanted = SHOWN_MS if self._windows else UNSEEN_MS
         if wanted != self._interval_ms:
             self._interval_ms = wanted
             if self._slices_task:

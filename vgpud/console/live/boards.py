@@ -14,7 +14,7 @@ from vgpud.console.live.channel import Bridge
 from vgpud.console.live.data import Api
 from vgpud.console.login.client import Broker, RefusedError, User
 
-#: a board without windows is closed after this time, and its curves end
+#: a board without windows is closed after this time
 UNUSED_S = 3600.0
 _LOOK_EVERY_S = 30.0
 

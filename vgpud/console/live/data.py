@@ -87,6 +87,10 @@ class Api:
     async def delete_slice(self, name: str, force: bool) -> None:
         await self._send(calls.delete_slice(name, force))
 
+    async def history(self, kind: str, name: str, since_ns: int, until_ns: int) -> pb.History:
+        """What the daemon has recorded of a node, device, slice or job; calls.history."""
+        return await self._send(calls.history(kind, name, since_ns, until_ns))
+
     async def events(self) -> list[pb.Event]:
         return await self._all(calls.events())
 

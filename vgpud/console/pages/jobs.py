@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
@@ -16,7 +17,7 @@ from vgpud.console.live.board import Board
 from vgpud.console.live.data import span
 from vgpud.console.login import wire
 from vgpud.console.login.client import RefusedError, read_tail
-from vgpud.console.pages import bars, slices
+from vgpud.console.pages import bars, curves, slices
 from vgpud.console.web import sse
 from vgpud.console.web.site import Form, act, board_of, get, page, post, site_of, user_of
 from vgpud.core.units import parse_bytes, parse_gpus
@@ -184,7 +185,24 @@ async def _job(board: Board, job_id: int) -> dict[str, object]:
 async def job_page(request: Request) -> Response:
     board, job_id = board_of(request), request.path_params["job_id"]
     log, note = await _log(request, job_id)
-    return page(request, "job.html", log=log, log_note=note, **await _job(board, job_id))
+    values = await _job(board, job_id)
+    job = values["job"]
+    has_run = isinstance(job, dict) and bool(job["start_time"])
+    chosen = curves.choose(request, f"/job/{job_id}/curves.json", has_run=has_run)
+    return page(request, "job.html", log=log, log_note=note, curves=chosen, **values)
+
+
+def _run_s(job: pb.Job) -> tuple[int, int] | None:
+    """Begin of the first run, and the end or the present, in seconds since 1970; None: it has not run."""
+    if not job.HasField("start_time"):
+        return None
+    end_s = job.end_time.seconds if job.HasField("end_time") else time.time_ns() // 10**9
+    return job.start_time.seconds, max(end_s, job.start_time.seconds)
+
+
+async def job_curves(request: Request) -> Response:
+    job_id = request.path_params["job_id"]
+    return await curves.answer(request, "job", str(job_id), _run_s(await board_of(request).api.job(job_id)))
 
 
 async def job_part(request: Request) -> Response:
@@ -297,6 +315,7 @@ ROUTES = [
     get("/job/{job_id:job_id}", job_page),
     get("/job/{job_id:job_id}/part", job_part),
     get("/job/{job_id:job_id}/log", log_part),
+    get("/job/{job_id:job_id}/curves.json", job_curves),
     get("/job/{job_id}", not_found),
     post("/job/{job_id:job_id}/change", change),
     post("/job/{job_id:job_id}/cancel", _action("cancel", "was cancelled")),

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from vgpud.console.live.board import Board
-from vgpud.console.pages import alerts, bars
+from vgpud.console.pages import alerts, bars, curves
 from vgpud.console.web import sse
 from vgpud.console.web.site import Form, act, board_of, get, page, post, site_of
 from vgpud.v1alpha1 import vgpud_pb2 as pb
@@ -41,7 +41,12 @@ def _overview(board: Board) -> dict[str, object]:
 
 
 async def overview(request: Request) -> Response:
-    return page(request, "overview.html", **_without_board(_overview(board_of(request))))
+    chosen = curves.choose(request, "/curves.json")
+    return page(request, "overview.html", curves=chosen, **_without_board(_overview(board_of(request))))
+
+
+async def node_curves(request: Request) -> Response:
+    return await curves.answer(request, "node", "")
 
 
 async def live_overview(request: Request) -> Response:
@@ -74,7 +79,8 @@ async def device(request: Request) -> Response:
     board, uuid = board_of(request), request.path_params["uuid"]
     node = await board.api.node()
     threads = [thread for thread in node.arbiters if thread.device_uuid == uuid]
-    return page(request, "device.html", arbiters=threads, **_without_board(_device(board, uuid)))
+    chosen = curves.choose(request, f"/device/{uuid}/curves.json")
+    return page(request, "device.html", arbiters=threads, curves=chosen, **_without_board(_device(board, uuid)))
 
 
 async def live_device(request: Request) -> Response:
@@ -86,9 +92,7 @@ async def live_device(request: Request) -> Response:
 
 
 async def device_curves(request: Request) -> Response:
-    board = board_of(request)
-    curve = board.history.curve("", request.path_params["uuid"])
-    return JSONResponse({"at": list(curve.at_s), "share": list(curve.share), "memory": list(curve.memory_bytes)})
+    return await curves.answer(request, "device", request.path_params["uuid"])
 
 
 async def drain(request: Request, form: Form) -> Response:
@@ -135,6 +139,7 @@ async def live_events(request: Request) -> Response:
 ROUTES = [
     get("/", overview),
     get("/live/overview", live_overview),
+    get("/curves.json", node_curves),
     get("/device/{uuid}", device),
     get("/live/device/{uuid}", live_device),
     get("/device/{uuid}/curves.json", device_curves),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from vgpud.console.live.board import Board
-from vgpud.console.pages import bars
+from vgpud.console.pages import bars, curves
 from vgpud.console.web import sse
 from vgpud.console.web.site import Form, act, board_of, get, page, post, site_of
 from vgpud.core.units import MILLI_PER_DEVICE, parse_bytes, parse_gpus
@@ -40,7 +42,8 @@ async def slice_page(request: Request) -> Response:
         "mem": sum(part.mem_max_bytes for part in found.devices),
         "most": count * MILLI_PER_DEVICE,
     }
-    return page(request, "slice.html", processes=processes, sizes=sizes, **_slice(board, found))
+    chosen = curves.choose(request, f"/slice/{quote(name)}/curves.json")
+    return page(request, "slice.html", processes=processes, sizes=sizes, curves=chosen, **_slice(board, found))
 
 
 async def live_slice(request: Request) -> Response:
@@ -55,26 +58,9 @@ async def live_slice(request: Request) -> Response:
     return sse.stream(request, ("slice", name), render)
 
 
-async def curves(request: Request) -> Response:
-    """Of each device of the slice, none when it has ended; the newest point is the present."""
-    board = board_of(request)
-    found = board.slice(request.path_params["name"]) or pb.Slice()
-    devices = []
-    for part in found.devices:
-        curve = board.history.curve(found.uid, part.device_uuid)
-        devices.append(
-            {
-                "device": part.device_index,
-                "at": list(curve.at_s),
-                "share": list(curve.share),
-                "memory": list(curve.memory_bytes),
-                "waiting": curve.waiting(),
-                "min": part.min_milli / MILLI_PER_DEVICE,
-                "max": part.max_milli / MILLI_PER_DEVICE,
-                "limit": part.mem_max_bytes,
-            }
-        )
-    return JSONResponse({"devices": devices})
+async def slice_curves(request: Request) -> Response:
+    """Of a slice that has ended, too."""
+    return await curves.answer(request, "slice", request.path_params["name"])
 
 
 # ---- actions ----
@@ -126,7 +112,7 @@ async def remove(request: Request, form: Form) -> Response:
 ROUTES = [
     get("/slice/{name}", slice_page),
     get("/live/slice/{name}", live_slice),
-    get("/slice/{name}/curves.json", curves),
+    get("/slice/{name}/curves.json", slice_curves),
     post("/slice/{name}/resize", resize),
     post("/slice/{name}/pause", pause),
     post("/slice/{name}/resume", resume),

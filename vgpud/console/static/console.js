@@ -63,50 +63,63 @@
     return part;
   }
 
-  const flat = (at, value) => at.map(() => value);
-
-  // What is drawn of one device: title, lines, how values are written, and the least upper end.
-  function wanted(one) {
-    const where = one.device === undefined ? "" : ` on device ${one.device}`;
-    const limits = (low, high) => [
-      { label: "minimum", values: flat(one.at, low), color: "--u2", dash: [6, 4] },
-      { label: "maximum", values: flat(one.at, high), color: "--u3", dash: [2, 3] },
+  // What is drawn: title, lines, how values are written, the least upper end, and the limit that the right axis has as
+  // 100 %. Points of more than ten seconds have their highest value besides their mean.
+  function wanted(found) {
+    const any = (values) => values.some((value) => value);
+    const most = (values) => Math.max(0, ...values.filter((value) => value != null));
+    const peak = (values) => (found.step > 10 ? [{ label: "highest", values, color: "--quiet", dash: [1, 3] }] : []);
+    const limit = (label, values, color, dash) => (any(values) ? [{ label, values, color, dash }] : []);
+    const { at, step, begin, end } = found;
+    const common = { at, step, begin, end };
+    const all = [
+      {
+        ...common, title: "SM time in GPUs", format: (value) => `${+value.toFixed(2)}`, most: most(found.max) || 0.1,
+        lines: [
+          { label: "used", values: found.share, color: "--u0" }, ...peak(found.peak),
+          ...limit("minimum", found.min, "--u2", [6, 4]), ...limit("maximum", found.max, "--u3", [2, 3]),
+        ],
+      },
+      {
+        ...common, title: "Memory", format: bytes, most: most(found.limit), whole: found.limit.at(-1),
+        lines: [
+          { label: "used", values: found.memory, color: "--u4" }, ...peak(found.memory_peak),
+          ...limit("limit", found.limit, "--u3", [2, 3]),
+        ],
+      },
     ];
-    const share = [{ label: "share", values: one.share, color: "--u0" }, ...(one.max === undefined ? [] : limits(one.min, one.max))];
-    const memory = [{ label: "memory", values: one.memory, color: "--u4" }];
-    if (one.limit !== undefined) memory.push({ label: "limit", values: flat(one.at, one.limit), color: "--u3", dash: [2, 3] });
-    const found = [
-      { title: `Share of SM time${where}`, at: one.at, lines: share, format: percent, most: 1 },
-      { title: `Memory${where}`, at: one.at, lines: memory, format: bytes, most: one.limit ?? 0 },
-    ];
-    if (one.waiting)
-      found.push({ title: `Time waited at the gate${where}`, at: one.at, lines: [{ label: "waited", values: one.waiting, color: "--u1" }], format: percent, most: 0.1 });
-    return found;
+    if (any(found.waiting))
+      all.push({ ...common, title: "Time waited at the gate", format: percent, most: 0.1, lines: [{ label: "waited", values: found.waiting, color: "--u1" }] });
+    return all;
   }
 
-  function create(part, { at, lines, format, most }) {
+  function create(part, { at, begin, end, lines, format, most, whole }) {
     const axis = { stroke: color("--quiet"), grid: { stroke: color("--line"), width: 1 }, ticks: { show: false } };
     // the node's clock, as in all texts of the page: a date whose local hours are the node's
     const nodes = (t) => {
       const utc = new Date(t * 1000), ahead = Number(document.documentElement.dataset.offset);
       return new Date((t + ahead + utc.getTimezoneOffset() * 60) * 1000);
     };
+    const isLong = end - begin > 86400;
+    const day = (t) => `${nodes(t).getMonth() + 1}/${nodes(t).getDate()}`;
     const clock = (t, letters) => nodes(t).toTimeString().slice(0, letters);
+    const moment = (t) => (isLong ? `${nodes(t).getFullYear()}/${day(t)} ${clock(t, 5)}` : clock(t, 8));
     return new uPlot({
       tzDate: nodes,
       width: Math.max(200, part.clientWidth - 18),
       height: 190,
       cursor: { y: false },
       scales: {
-        x: { range: (_, low, high) => [Math.min(low, high - 300), high] },
+        x: { range: () => part.span },
         y: { range: (_, low, high) => [0, Math.max(most, high) * 1.04 || 1] },
       },
       axes: [
-        { ...axis, space: 70, values: (_, ticks) => ticks.map((t) => clock(t, 5)) },
+        { ...axis, space: 70, values: (_, ticks) => ticks.map((t) => (isLong ? day(t) : clock(t, 5))) },
         { ...axis, size: 68, values: (_, ticks) => ticks.map(format), ...(format === bytes && { incrs: POWERS }) },
+        ...(whole ? [{ ...axis, side: 1, size: 52, grid: { show: false }, incrs: POWERS, values: (_, ticks) => ticks.map((value) => percent(value / whole)) }] : []),
       ],
       series: [
-        { label: "time", value: (_, t) => (t == null ? "-" : clock(t, 8)) },
+        { label: "time", value: (_, t) => (t == null ? "-" : moment(t)) },
         ...lines.map((line) => ({
           label: line.label, stroke: color(line.color), width: line.dash ? 1 : 1.5, dash: line.dash, points: { show: false },
           value: (_, value) => (value == null ? "-" : format(value)),
@@ -116,25 +129,42 @@
   }
 
   const drawn = new Map(); // the charts of an element: [{ part, plot }]
+  const due = new Map(); // when the curves of an element may have changed
+
+  function say(charts, sentence) {
+    for (const { plot } of drawn.get(charts) ?? []) plot?.destroy();
+    drawn.delete(charts);
+    const note = document.createElement("p");
+    note.className = "quiet";
+    note.textContent = sentence;
+    charts.replaceChildren(note);
+  }
 
   async function draw(charts, again) {
+    if (!again && Date.now() < (due.get(charts) ?? 0)) return;
+    due.set(charts, Date.now() + 4000);
     let found;
     try {
       const answer = await fetch(charts.dataset.curves, { headers: { Accept: "application/json" } });
       if (!answer.ok) return;
       found = await answer.json();
     } catch { return; }
-    const all = (found.devices ?? [found]).flatMap(wanted);
+    if (found.problem) return void say(charts, found.problem);
+    if (!found.at.length) return void say(charts, "Nothing was recorded in this time.");
+    due.set(charts, Date.now() + Math.max(10, found.step / 2) * 1000);
+    const all = wanted(found);
     let present = drawn.get(charts) ?? [];
-    if (again || present.length !== all.length) {
+    if (again || present.map(({ lines }) => lines).join() !== all.map((one) => one.lines.length).join()) {
       for (const { plot } of present) plot?.destroy();
       charts.replaceChildren();
-      present = all.map((one) => ({ part: box(charts, one.title), plot: null })); // all first: they share the width
+      // all first: they share the width
+      present = all.map((one) => ({ part: box(charts, one.title), plot: null, lines: one.lines.length }));
       drawn.set(charts, present);
     }
     all.forEach((one, n) => {
       const last = one.lines[0].values.at(-1);
-      present[n].part.setAttribute("aria-label", `${one.title}: ${last == null ? "no value yet" : `${one.format(last)} now`}`);
+      present[n].part.setAttribute("aria-label", `${one.title}: ${last == null ? "no value yet" : `${one.format(last)} at last`}`);
+      present[n].part.span = [one.begin, one.end];
       if (present[n].plot) present[n].plot.setData([one.at, ...one.lines.map((line) => line.values)]);
       else present[n].plot = create(present[n].part, one);
       const plot = present[n].plot; // without a pointer the legend has the newest values; after uPlot's own update
@@ -148,6 +178,7 @@
       if (!charts.isConnected) {
         for (const { plot } of present) plot?.destroy();
         drawn.delete(charts);
+        due.delete(charts);
       }
     for (const charts of $$("[data-curves]")) draw(charts, again);
   }

@@ -10,8 +10,9 @@ from dataclasses import replace
 
 from vgpud.api.turns import breathe
 from vgpud.core import events as ev
+from vgpud.core.history.sampling import QueueBounds
 from vgpud.core.jobs.facts import UsageRow
-from vgpud.core.jobs.model import Job, JobState, QueueSpec
+from vgpud.core.jobs.model import NEVER_NS, Job, JobState, QueueSpec
 from vgpud.core.model import DEFAULT_QUEUE, Asker, Denied, Quota, Reason, Slice
 from vgpud.core.queue.accounting import Ledger, Row, Sums, make_waiting_row
 from vgpud.core.slices import queue_quota
@@ -61,6 +62,11 @@ class QueueRegistry:
     @property
     def specs(self) -> tuple[QueueSpec, ...]:
         return tuple(spec for _, (spec, _) in sorted(self._queues.items()))
+
+    def bounds(self) -> list[QueueBounds]:
+        """As the history records them."""
+        limits = {spec.name: 0 if spec.limit_milli >= NEVER_NS else spec.limit_milli for spec in self.specs}
+        return [QueueBounds(q.name, q.parent, q.guarantee_milli, limits[q.name]) for q in self.specs]
 
     def members(self, name: str) -> tuple[str, ...]:
         return self._queues[name][1] if name in self._queues else ()
