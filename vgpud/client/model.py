@@ -511,6 +511,8 @@ class JobSpec:
     begin_time: datetime | None = None
     #: it runs at a terminal, which AttachJob joins; for one member, neither array nor elastic workers
     terminal: bool = False
+    #: what serves its page: jupyter, code or web; empty = it is no session; for one member, no image
+    session: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -655,6 +657,8 @@ class Job:
     utilisation: float | None = None
     #: `utilisation` was measured, not predicted
     utilisation_measured: bool = False
+    #: port of 127.0.0.1 that a session was given; unset = no session, or it does not run
+    session_port: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -53,6 +53,7 @@ class Launch:
     prediction: Predicted | None = None
     notice: NoticeTo | None = None
     terminal: bool = False  # it runs at one, which its user joins by AttachJob
+    session: str = ""  # what serves its page, one of session.PROGRAMS; "" = it is no session
 
     @property
     def words_bytes(self) -> int:
@@ -110,6 +111,7 @@ class Facts:
     samples_per_second: float = 0.0  # as its program reports, or its launches; 0 = not known
     measured_milli: int = -1  # of each of its devices, in the last minute; -1 = not measured
     estimated_ns: int = 0  # that jobs like it took, as often longer as shorter; 0 = not known
+    session_port: int = 0  # that its present attempt was given; 0 = none
 
 
 @dataclass(frozen=True, slots=True)
