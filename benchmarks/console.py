@@ -26,8 +26,7 @@ from vgpud.cli.common.client import Client
 from vgpud.cli.common.options import Settings
 from vgpud.cli.demo.private_system import OwnSystem, Part
 from vgpud.client import calls
-from vgpud.console.login.broker import link
-from vgpud.console.main import link_socket_path
+from vgpud.console.login.broker import link, link_socket_path
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 DEVICES, SLICES, JOBS = 8, 128, 10_000

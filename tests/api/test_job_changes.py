@@ -117,9 +117,12 @@ def test_users_get_small_pages(world: World) -> None:
     assert len(world.call(world.jobs.ListJobs, pb.ListJobsRequest(), ROOT).jobs) == most + 1
 
 
-def test_a_terminal_stays_one_programs(world: World) -> None:
-    world.submit(terminal=True)
-    for members, says in ((2, "a terminal (--pty) for a gang of 2"), (1, "")):
+@pytest.mark.parametrize(
+    ("field", "value", "thing"), [("terminal", True, "a terminal (--pty)"), ("session", "web", "a session")]
+)
+def test_what_one_program_has_stays_one_programs(world: World, field: str, value: object, thing: str) -> None:
+    world.submit(**{field: value})
+    for members, says in ((2, f"{thing} for a gang of 2"), (1, "")):
         mask = FieldMask(paths=["members"])
         request = pb.UpdateJobRequest(job_id=1, spec=pb.JobSpec(members=members), update_mask=mask)
         if says:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -85,7 +86,18 @@ def test_percent_signs_in_a_log_path() -> None:
     assert launch.log_path(5, 2) == "/home/100%j/%a-2-%5.log"
 
 
+def test_a_session_has_a_token_of_its_own() -> None:
+    asked = spec(session="jupyter", environment={"VGPU_SESSION_TOKEN": "of the session that submits", "A": "1"})
+    first, second = (dict(job_messages.launch_from(asked, 1, 1, (), {}).environment) for _ in range(2))
+    assert first["A"] == "1" and re.fullmatch("[0-9a-f]{64}", first["VGPU_SESSION_TOKEN"])
+    assert first["VGPU_SESSION_TOKEN"] != second["VGPU_SESSION_TOKEN"]
+
+
 BAD: list[tuple[dict[str, Any], str, str]] = [
+    ({"session": "emacs"}, "INVALID_ARGUMENT", "write one of jupyter, code, web"),
+    ({"session": "web", "image": "a"}, "INVALID_ARGUMENT", "leave the image out"),
+    ({"session": "web", "array_indices": [1, 2]}, "INVALID_ARGUMENT", "a session for an array"),
+    ({"session": "web", "members": 2}, "INVALID_ARGUMENT", "a session for a gang of 2"),
     ({"command": []}, "INVALID_ARGUMENT", "nothing to run"),
     ({"command": [""]}, "INVALID_ARGUMENT", "empty word"),
     ({"command": ["a\0b"]}, "INVALID_ARGUMENT", "zero byte"),

@@ -19,7 +19,7 @@ import pytest
 
 from vgpud.console.login import agent, wire
 from vgpud.console.login import broker as module
-from vgpud.console.login.broker import Broker, Settings, link
+from vgpud.console.login.broker import Broker, Settings, address, link
 from vgpud.console.login.client import Broker as Client
 from vgpud.console.login.client import RefusedError, read_tail
 from vgpud.console.main import link_socket_path
@@ -337,7 +337,7 @@ def test_descriptors_with_requests_do_not_stay(running: Running) -> None:
         wire.receive_answer(running.web)
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as caller:
             caller.connect(str(running.socket_path))
-            socket.send_fds(caller, [b"{}"], [0, 1, 2])
+            socket.send_fds(caller, [b'{"do": "link"}'], [0, 1, 2])
             caller.settimeout(5)
             assert "url" in wire.receive(caller)
     running.token()
@@ -345,6 +345,10 @@ def test_descriptors_with_requests_do_not_stay(running: Running) -> None:
     while len(os.listdir(f"/proc/{running.pid}/fd")) > before and time.monotonic() < limit:
         time.sleep(0.01)
     assert count_descriptors(running) == before
+
+
+def test_the_address_is_said_to_every_user(running: Running) -> None:
+    assert address(running.socket_path, 5) == ("http://127.0.0.1:8377", str(running.api))
 
 
 def test_what_is_too_long_is_refused_and_sessions_go_on(running: Running) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
+import signal
 import socket
 from pathlib import Path
 
@@ -135,6 +137,7 @@ ROWS = {
     "runtime": listeners.RUNTIME,
     "console,": listeners.CONSOLE,
     "`vgpu console open`": listeners.CONSOLE_OPEN,
+    "sessions": listeners.CONSOLE_SESSIONS,
     "kubelet": listeners.KUBELET,
     "simulated": _simulated_bound(),
     "attach": Bound(attach.PENDING_ALL_MAX, attach.PENDING_PER_USER_MAX, 0, attach.GREETING_S),
@@ -148,3 +151,41 @@ def test_the_docs_have_the_numbers(begin: str) -> None:
     numbers = [int(re.match(r"\d+", cell.strip())[0]) for cell in line.split("|")[4:8]]  # type: ignore[index]
     bound = ROWS[begin]
     assert numbers == [bound.all_max, bound.share_max, bound.reserved_max, bound.deadline_s]
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("uid", [5, 0])
+@pytest.mark.parametrize("accepts", [True, False])
+def test_the_user_of_a_program_that_listens_is_known(uid: int, accepts: bool) -> None:
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        with contextlib.suppress(BaseException):
+            os.setuid(uid)
+            server = socket.create_server(("127.0.0.1", 0))
+            os.write(writer, str(server.getsockname()[1]).encode())
+            taken = server.accept() if accepts else None
+            os.write(writer, b"x")
+            signal.pause()
+            del taken
+        os._exit(0)
+    try:
+        port = int(os.read(reader, 8).rstrip(b"x"))
+        with socket.create_connection(("127.0.0.1", port)) as sock:
+            if accepts:
+                os.read(reader, 1)
+            assert listeners.server_uid(port, sock.getsockname()) == uid
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(reader)
+        os.close(writer)
+
+
+def test_a_program_that_listens_no_more_is_of_no_user() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        sock = socket.create_connection(("127.0.0.1", port))
+        taken, _ = server.accept()
+    with sock, taken:
+        assert listeners.server_uid(port, sock.getsockname()) is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from vgpud.api.job_messages import classify_spec, submission_from, terminal_from
+from vgpud.api.job_messages import classify_spec, session_from, submission_from, terminal_from
 from vgpud.api.rpc import refuse
 from vgpud.core.jobs.facts import Launch
 from vgpud.core.jobs.model import Job, JobSpec
@@ -54,7 +54,9 @@ def changed_spec(job: Job, request: pb.UpdateJobRequest, queue: str, *, colocate
     sizes = [path.partition(".")[2] for path in paths if path.startswith("slice.")]
     spec = replace(ask.spec, **{name: getattr(wanted.ask.spec, name) for name in sizes})
     made = replace(job.spec, ask=replace(ask, spec=spec), **changes)
-    terminal_from(pb.JobSpec(terminal=launch.terminal, members=made.members))
+    kept = pb.JobSpec(terminal=launch.terminal, session=launch.session, members=made.members)
+    terminal_from(kept)
+    session_from(kept)
     return (
         made
         if set(paths) <= {"priority", "time_limit", "begin_time"}

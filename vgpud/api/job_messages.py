@@ -9,6 +9,7 @@ import hashlib
 import itertools
 import math
 import resource
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -20,7 +21,7 @@ from vgpud.api.elastic_messages import elastic_from, elastic_view, prediction_fr
 from vgpud.api.notification_messages import events_from, notice_from, notification_view
 from vgpud.api.rpc import RefusedError, refuse
 from vgpud.api.slice_messages import spec_from, spec_view, timestamp
-from vgpud.core.jobs import similarity
+from vgpud.core.jobs import session, similarity
 from vgpud.core.jobs.facts import Fact, Facts, Launch, Submission, UsageRow
 from vgpud.core.jobs.image_name import image_error
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Ask, Elastic, Job, JobSpec
@@ -47,6 +48,7 @@ TIME_MAX_NS = 10 * 366 * 86_400 * SECOND_NS
 #: 2100-01-01, in seconds since 1970
 BEGIN_MAX_S = 4_102_444_800
 PPM = 1_000_000
+SESSION_TOKEN_BYTES = 32
 #: name as in `ulimit`'s manual, below RLIMIT_ -> the number of setrlimit(2)
 LIMITS: Mapping[str, int] = {
     name.removeprefix("RLIMIT_").lower(): number
@@ -267,7 +269,7 @@ def launch_from(
         command=tuple(job_spec.command),
         image=_image(job_spec.image),
         directory=_path(directory, "directory"),
-        environment=tuple(sorted(job_spec.environment.items())),
+        environment=tuple(sorted({**job_spec.environment, **_session_variables(job_spec)}.items())),
         umask=_number(job_spec.umask, 0, 0o777, "umask") if job_spec.HasField("umask") else PRIVATE_UMASK,
         limits=_limits(job_spec.limits, own),
         log=_log(job_spec.log or "vgpu-%j.log", directory),
@@ -278,21 +280,45 @@ def launch_from(
         terminal=terminal_from(job_spec),
         signal=job_spec.signal,
         grace_ms=_grace_ms(job_spec),
+        session=session_from(job_spec),
     )
+
+
+def _session_variables(job_spec: pb.JobSpec) -> dict[str, str]:
+    """A session's token: kept as long as the rest of its environment, and shown to its owner only."""
+    return {session.TOKEN: secrets.token_hex(SESSION_TOKEN_BYTES)} if job_spec.session else {}
+
+
+def session_from(job_spec: pb.JobSpec) -> str:
+    """What serves its page. One program serves it, at a port of this machine. Raises RefusedError."""
+    if not job_spec.session:
+        return ""
+    if job_spec.session not in session.PROGRAMS:
+        text = f"session {job_spec.session[:40]!r} is unknown: write one of {', '.join(session.PROGRAMS)}"
+        raise _invalid(text, "session")
+    if job_spec.image:
+        raise _invalid("a session with an image: a container has ports of its own, leave the image out", "session")
+    _check_single(job_spec, "a session", "session")
+    return job_spec.session
 
 
 def terminal_from(job_spec: pb.JobSpec) -> bool:
     """Whether it has one. A terminal is one program's. Raises RefusedError."""
     if not job_spec.terminal:
         return False
+    _check_single(job_spec, "a terminal (--pty)", "terminal")
+    return True
+
+
+def _check_single(job_spec: pb.JobSpec, thing: str, field: str) -> None:
+    """Raises RefusedError for a thing that only one program can have."""
     for several, what in (
         (len(job_spec.array_indices) > 0, "an array"),
         (job_spec.members > 1, f"a gang of {job_spec.members}"),
         (job_spec.elastic.workers_max > 0, "elastic workers"),
     ):
         if several:
-            raise _invalid(f"a terminal (--pty) for {what}: it is for one program, submit each by itself", "terminal")
-    return True
+            raise _invalid(f"{thing} for {what}: it is for one program, submit each by itself", field)
 
 
 def _check_words(job_spec: pb.JobSpec) -> None:
@@ -414,6 +440,7 @@ def job_view(job: Job, facts: Facts, node: str, *, has_details: bool, own: bool)
         estimated_duration=duration(facts.estimated_ns) if facts.estimated_ns else None,
         utilisation=_utilisation(spec, launch, facts),
         utilisation_measured=facts.measured_milli >= 0,
+        session_port=facts.session_port or None,
     )
 
 
@@ -475,6 +502,7 @@ def _spec_view(spec: JobSpec, launch: Launch, *, has_details: bool, own: bool) -
         prediction=prediction_view(launch.prediction) if has_details else None,
         notification=notification_view(spec, launch.notice, own=own) if has_details else None,
         terminal=launch.terminal,
+        session=launch.session,
     )
 
 

@@ -525,6 +525,8 @@ class JobSpec:
     signal_lead: timedelta | None = None
     #: from SIGTERM to SIGKILL, at most job_grace_max_s; unset = the site's job_grace_s
     grace: timedelta | None = None
+    #: what serves its page: jupyter, code or web; empty = it is no session; for one member, no image
+    session: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -669,6 +671,8 @@ class Job:
     utilisation: float | None = None
     #: `utilisation` was measured, not predicted
     utilisation_measured: bool = False
+    #: port of 127.0.0.1 that a session was given; unset = no session, or it does not run
+    session_port: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

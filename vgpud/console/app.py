@@ -11,10 +11,13 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Mount
 
 from vgpud.console.live.boards import Boards
 from vgpud.console.login.client import Broker
 from vgpud.console.pages import jobs, login, overview, quotas, slices, submit
+from vgpud.console.sessions.http import Sessions
+from vgpud.console.sessions.tunnel import Tunnels
 from vgpud.console.web.security import Guard, TooLargeError
 from vgpud.console.web.site import Site, enter
 
@@ -44,6 +47,7 @@ async def _show_error(request: Request, error: Exception) -> Response:
 def make(broker: Broker, options: Options) -> Starlette:
     """The application. Everything on disk is read now."""
     boards = Boards(broker, options.folder)
+    sessions = Sessions()
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -58,6 +62,7 @@ def make(broker: Broker, options: Options) -> Starlette:
             *jobs.ROUTES,
             *submit.ROUTES,
             *quotas.ROUTES,
+            Mount("/session", app=sessions),
         ],
         lifespan=lifespan,
         exception_handlers={HTTPException: _show_error, TooLargeError: _show_error},
@@ -71,4 +76,5 @@ def make(broker: Broker, options: Options) -> Starlette:
         private=options.private,
         nodes=options.nodes,
     )
+    app.state.tunnels = Tunnels(app, sessions, options.hosts)
     return app

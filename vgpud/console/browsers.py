@@ -4,10 +4,13 @@ answer. Each request knows whose connection it has come over: request.state.sour
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+from vgpud.console.web.security import is_of_session
 from vgpud.host import listeners
 
 #: a browser that takes nothing of a page, or of a stream of events, for so long is gone
@@ -21,9 +24,12 @@ def _source(transport: Any) -> int | str:
         return "gone"
 
 
-def browser_protocol(deadline_s: float) -> type[H11Protocol]:
+def browser_protocol(
+    deadline_s: float, open_tunnel: Callable[[Mapping[str, Any], asyncio.Transport, bytes], None]
+) -> type[H11Protocol]:
     """The protocol of a connection whose first request is there by the deadline, and later ones that long after they
-    have begun; between two of them uvicorn's own time limit holds."""
+    have begun; between two of them uvicorn's own time limit holds. Of a request to a session the deadline is for its
+    headers. A connection whose request is for a session's WebSocket goes to `open_tunnel`, with what came behind it."""
 
     class Protocol(H11Protocol):
         _late: asyncio.TimerHandle | None = None
@@ -31,7 +37,7 @@ def browser_protocol(deadline_s: float) -> type[H11Protocol]:
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            self.app_state = {**self.app_state, "source": _source(transport)}
+            self.app_state = {**self.app_state, "source": _source(transport), "abort": transport.abort}
             self._late = self.loop.call_later(deadline_s, transport.abort)
 
         def _is_idle(self) -> bool:
@@ -42,9 +48,19 @@ def browser_protocol(deadline_s: float) -> type[H11Protocol]:
             if self._late is None and self._is_idle():
                 self._late = self.loop.call_later(deadline_s, self.transport.abort)
             super().data_received(data)
-            if self._late and not self._is_idle() and not self.cycle.more_body:
+            if self._late and not self._is_idle() and (not self.cycle.more_body or is_of_session(self.scope)):
                 self._late.cancel()
                 self._late = None
+
+        def _should_upgrade(self) -> bool:
+            return self._get_upgrade() == b"websocket" and is_of_session(self.scope)
+
+        def handle_websocket_upgrade(self, event: h11.Request) -> None:
+            self.connections.discard(self)
+            for timer in (self._late, self._stalled):
+                if timer:
+                    timer.cancel()
+            open_tunnel(self.scope, self.transport, self.conn.trailing_data[0])
 
         def pause_writing(self) -> None:
             super().pause_writing()

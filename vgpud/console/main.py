@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from vgpud import paths
 from vgpud.console.login import agent, wire
-from vgpud.console.login.broker import Broker, Settings
+from vgpud.console.login.broker import Broker, Settings, link_socket_path
 from vgpud.core.units import PORT_MAX, parse_whole
 from vgpud.errors import DeniedError, ExitCode, VgpudError
 from vgpud.host import listeners
@@ -46,11 +46,6 @@ class Serve:
     password_file: Path | None = None
     user: str = ""  # name; "" = DEFAULT_UID
     nodes: tuple[str, ...] = ()  # consoles of other nodes, NAME=URL
-
-
-def link_socket_path(runtime: Path) -> Path:
-    """The socket of `vgpu console open`."""
-    return runtime / "console.sock"
 
 
 def _make_inner(runtime: Path) -> Path:
@@ -223,7 +218,7 @@ def _web(options: Serve, listener: socket.socket, broker: socket.socket, url: st
         ssl_certfile=options.certificate,
         ssl_keyfile=options.key,
         loop="asyncio",
-        http=browser_protocol(listeners.CONSOLE.deadline_s),
+        http=browser_protocol(listeners.CONSOLE.deadline_s, app.state.tunnels.open),
         ws="none",
         timeout_graceful_shutdown=2,
         timeout_keep_alive=30,

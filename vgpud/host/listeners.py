@@ -39,6 +39,9 @@ REMOTE = Bound(all_max=64, share_max=16, reserved_max=0, deadline_s=10.0)
 RUNTIME = Bound(all_max=64, share_max=32, reserved_max=0, deadline_s=5.0)
 #: `vgpu console serve`: browsers. A proxy in front of it is one user, whoever sits behind it
 CONSOLE = Bound(all_max=512, share_max=128, reserved_max=0, deadline_s=10.0)
+#: the console: requests and WebSockets that it passes on to sessions at once, by user; by the deadline the session has
+#: taken the connection
+CONSOLE_SESSIONS = Bound(all_max=256, share_max=64, reserved_max=0, deadline_s=5.0)
 #: the console's broker: `vgpu console open`
 CONSOLE_OPEN = Bound(all_max=32, share_max=4, reserved_max=4, deadline_s=2.0)
 #: `vgpud-k8s`: calls of kubelet under way; only root reaches the sockets
@@ -72,7 +75,8 @@ class Places:
 
 # ---- who it is ----
 
-_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, _ESTABLISHED = 4, 20, 1, 1
+_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST = 4, 20, 1
+_ESTABLISHED, _LISTEN = 1, 10
 _HEADER = struct.Struct("=IHHII")
 #: of inet_diag_msg: where the state and the uid are, behind the header
 _STATE_AT, _UID_AT = _HEADER.size + 1, _HEADER.size + 64
@@ -118,6 +122,24 @@ def _network(host: str) -> str:
 def _uid_of_socket(host: str, port: int, far_host: str, far_port: int) -> int | None:
     """The user of the connected TCP socket with these two ends, asked of the kernel; None: it is on no machine but
     another, in another network namespace, or is closed already."""
+    found = _ask_for_socket(host, port, far_host, far_port)
+    return found[1] if found and found[0] == _ESTABLISHED else None
+
+
+def server_uid(port: int, own: tuple[str, int]) -> int | None:
+    """The user whose program listens at this port of 127.0.0.1 and has our connection, whose end here is `own`; None:
+    it has closed. What it has not accepted yet belongs to no user, so both sockets are looked at: a listener that was
+    replaced after we connected has reset our connection."""
+    accepted = _ask_for_socket("127.0.0.1", port, *own)
+    listening = _ask_for_socket("127.0.0.1", port, "0.0.0.0", 0)
+    if not accepted or accepted[0] != _ESTABLISHED or not listening or listening[0] != _LISTEN:
+        return None
+    return listening[1] if accepted[1] in (0, listening[1]) else None
+
+
+def _ask_for_socket(host: str, port: int, far_host: str, far_port: int) -> tuple[int, int] | None:
+    """State and user of the TCP socket with these two ends; far port 0: of the one that listens. None: there is
+    none."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     ends = [socket.inet_pton(family, name.partition("%")[0]).ljust(16, b"\0") for name in (host, far_host)]
     asked = struct.pack("=BBBxI", family, socket.IPPROTO_TCP, 0, 0xFFFFFFFF)
@@ -130,9 +152,9 @@ def _uid_of_socket(host: str, port: int, far_host: str, far_port: int) -> int | 
     except OSError:
         return None
     kind = _HEADER.unpack_from(said)[1]
-    if kind != _SOCK_DIAG_BY_FAMILY or len(said) < _UID_AT + 4 or said[_STATE_AT] != _ESTABLISHED:
+    if kind != _SOCK_DIAG_BY_FAMILY or len(said) < _UID_AT + 4:
         return None
-    return int(struct.unpack_from("=I", said, _UID_AT)[0])
+    return said[_STATE_AT], int(struct.unpack_from("=I", said, _UID_AT)[0])
 
 
 # ---- a listener with places ----

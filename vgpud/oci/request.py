@@ -31,7 +31,10 @@ TWINS = {
     "VGPU_SLICE": "dev.vgpu/slice",
 }
 #: variables that describe a job to its programs, also in a container
-_OF_JOBS = ("JOB_ID", "JOB_ATTEMPT", "ARRAY_ID", "ARRAY_INDEX", "MEMBER", "MEMBERS", "WORKER")
+_OF_JOBS = (
+    *("JOB_ID", "JOB_ATTEMPT", "ARRAY_ID", "ARRAY_INDEX", "MEMBER", "MEMBERS", "WORKER"),
+    *("SESSION_PORT", "SESSION_BASE", "SESSION_TOKEN"),
+)
 OF_JOBS = frozenset(f"VGPU_{name}" for name in _OF_JOBS)
 #: variables for the libraries and the command line inside a container; they request nothing
 TOOLS = OF_JOBS | {

@@ -210,6 +210,8 @@ def _program(job: View) -> list[tuple[str, str]]:
         rows.append(("command", shlex.join(job["command"])))
     if job["terminal"] and job["state"] not in ENDED:
         rows.append(("terminal", f"`vgpu job attach {job['job_id']}` joins it"))
+    if job["session"] and job["state"] not in ENDED:
+        rows.append(("session", f"`vgpu session url {job['job_id']}` prints its address"))
     return [*rows, ("directory", job["directory"]), ("log", job["log"])]
 
 

@@ -100,6 +100,8 @@ def job_view(job: pb.Job, simulated_indices: frozenset[int]) -> View:
         "utilisation": round(job.utilisation, 3) or None,
         "utilisation_measured": job.utilisation_measured,
         "terminal": spec.terminal,
+        "session": spec.session or None,
+        "session_port": job.session_port if job.HasField("session_port") else None,
         "notification": _notification(spec.notification) if spec.HasField("notification") else None,
         "prediction": _prediction(spec.prediction) if spec.HasField("prediction") else None,
     }

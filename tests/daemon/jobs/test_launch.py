@@ -76,3 +76,14 @@ def test_a_job_does_not_learn_what_the_job_is_that_submitted_it(tmp_path: Path, 
         seen = dict(line.split("=", 1) for line in text.splitlines())
     worker = {"VGPU_WORKER": "0"} if elastic else {}
     assert seen == {"VGPU_JOB_ID": "13", "VGPU_JOB_ATTEMPT": "1"} | worker
+
+
+def test_a_session_knows_its_port_and_path() -> None:
+    environment = (("VGPU_SESSION_PORT", "of another"), ("VGPU_SESSION_TOKEN", "secret"))
+    launch = Launch(1000, 1000, (), ("jupyter",), "", "/", environment, 0o22, (), "/tmp/%j.log", session="jupyter")
+    (member,) = attempt_of(
+        Job(13, JobSpec(Ask(Spec(0)), run=launch), 0, attempt=1), [], pb.Node(), False, 10, session_port=20_001
+    ).members
+    said = {name: value for name, value in member.environment.items() if name.startswith("VGPU_SESSION_")}
+    own = {"VGPU_SESSION_PORT": "20001", "VGPU_SESSION_BASE": "/session/13/", "VGPU_SESSION_TOKEN": "secret"}
+    assert said == own

@@ -223,12 +223,13 @@ def submit(
 
     if pty:
         check_pty(settings, option_values)
-    spec = _spec(option_values, command, from_file.get("env", ()), find_daemon(settings)[1] is not None)
+    remote = find_daemon(settings)[1] is not None
+    spec = build_job_spec(option_values, command, from_file.get("env", ()), remote)
     from vgpud.cli.common.client import Client
     from vgpud.client import calls
 
     with Client(settings) as client:
-        spec.slice.device_uuids.extend(_devices(client, option_values["devices"]))
+        spec.slice.device_uuids.extend(find_device_uuids(client, option_values["devices"]))
         spec.terminal = pty
         ids = client.send(calls.submit(spec, request_id or ""))
     if pty:
@@ -246,7 +247,7 @@ def submit(
             return wait_for(settings, ids, quiet)
 
 
-def _spec(
+def build_job_spec(
     option_values: dict[str, Any], command: Sequence[str], file_env: Sequence[tuple[str, str]], remote: bool = False
 ) -> pb.JobSpec:
     """The API's message, except the devices. `remote`: for a daemon of another machine."""
@@ -331,7 +332,7 @@ def _is_text(text: str) -> bool:
     return True
 
 
-def _devices(client: Client, device_names: Sequence[str]) -> list[str]:
+def find_device_uuids(client: Client, device_names: Sequence[str]) -> list[str]:
     """UUIDs of devices named by index or UUID."""
     from vgpud.client import calls
 

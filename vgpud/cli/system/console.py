@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from vgpud.cli.common.options import LazyGroup, Settings, VgpuCommand, pass_settings
-from vgpud.errors import CliError, DeniedError, ExitCode
+from vgpud.errors import CliError, ExitCode
 
 _PATH = click.Path(path_type=Path)
 
@@ -79,11 +79,12 @@ def open_(settings: Settings, only_print: bool, runtime_dir: Path | None) -> Non
 
     From another machine: ssh -L 8377:127.0.0.1:8377 NODE, and there `vgpu console open --print`.
     """
+    from vgpud.cli.common.console_address import find_socket_path
     from vgpud.cli.common.output import emit, say
     from vgpud.console.login import wire
     from vgpud.console.login.broker import link
 
-    socket_path = _find_socket_path(runtime_dir)
+    socket_path = find_socket_path(runtime_dir)
     try:
         url = link(socket_path, settings.timeout_s)
     except ValueError as error:
@@ -103,17 +104,3 @@ def open_(settings: Settings, only_print: bool, runtime_dir: Path | None) -> Non
 
     if not webbrowser.open(url):
         say("no browser could be opened: copy the link into one")
-
-
-def _find_socket_path(runtime_dir: Path | None) -> Path:
-    from vgpud import paths
-    from vgpud.console.main import link_socket_path
-
-    if runtime_dir:
-        return link_socket_path(runtime_dir)
-    own = link_socket_path(paths.runtime_dir())
-    try:
-        paths.check_private_dir(own.parent)  # in /tmp any user can take the name, and show a console of their own
-    except DeniedError:
-        return link_socket_path(paths.runtime_dir(uid=0))
-    return own if own.exists() else link_socket_path(paths.runtime_dir(uid=0))

@@ -155,10 +155,10 @@ class Broker:
             self._selector.register(caller, selectors.EVENT_READ)
 
     def _answer_caller(self, caller: socket.socket) -> None:
-        """One request: a link for the user at the other end."""
+        """One request: a link for the user at the other end, or the console's address."""
         try:
-            wire.receive(caller)
-            wire.send(caller, self._link(self._callers[caller][0]))
+            answers = {"link": self._link, "address": self._address}
+            wire.send(caller, answers[str(wire.receive(caller)["do"])](self._callers[caller][0]))
         except Exception as error:  # the caller's fault, or ours: the others' sessions continue
             self._log(error)
         self._drop(caller)
@@ -177,6 +177,10 @@ class Broker:
         if name is None:
             return {"error": f"uid {uid} is no user of this host"}
         return {"url": f"{self.settings.url}/login?token={self.sessions.link(uid, name, time.monotonic_ns())}"}
+
+    def _address(self, uid: int) -> wire.Message:
+        """Where the console is, and which daemon it shows: no secret."""
+        return {"url": self.settings.url, "api_socket": self.settings.api_socket}
 
     # ---- the web server ----
 
@@ -326,9 +330,24 @@ def _entry(name: str) -> Any:
         return None
 
 
+def link_socket_path(runtime: Path) -> Path:
+    """The socket of `vgpu console open`."""
+    return runtime / "console.sock"
+
+
 def link(socket_path: Path, timeout_s: float) -> str:
     """A one-time link for the calling user, from the console at this socket. Raises OSError, GoneError,
     NotMessageError, ValueError (the console's refusal)."""
+    return str(_ask(socket_path, timeout_s, "link")["url"])
+
+
+def address(socket_path: Path, timeout_s: float) -> tuple[str, str]:
+    """The URL of the console at this socket, and the path of its daemon's socket. Raises as link()."""
+    answer = _ask(socket_path, timeout_s, "address")
+    return str(answer["url"]), str(answer["api_socket"])
+
+
+def _ask(socket_path: Path, timeout_s: float, do: str) -> wire.Message:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
         sock.settimeout(timeout_s)
         sock.connect(str(socket_path))
@@ -337,8 +356,8 @@ def link(socket_path: Path, timeout_s: float) -> str:
             raise ValueError(
                 f"the console at {socket_path} belongs to uid {owner}, neither you nor root: do not use its links"
             )
-        wire.send(sock, {"do": "link"})
+        wire.send(sock, {"do": do})
         answer = wire.receive(sock)
     if "error" in answer:
         raise ValueError(answer["error"])
-    return str(answer["url"])
+    return answer

@@ -6,7 +6,7 @@ through unescaped could still run nothing.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
 from vgpud.core.units import parse_whole
@@ -29,6 +29,12 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 }
+#: of a session's own answers, where they say nothing else: their pages have policies of their own
+SESSION_HEADERS = {
+    "x-frame-options": "SAMEORIGIN",
+    "referrer-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
 #: of a form
 BODY_BYTES_MAX = 256 * 1024
 
@@ -42,41 +48,62 @@ class Guard:
         self._hosts = hosts
         extra = {"strict-transport-security": "max-age=31536000"} if secure else {}
         self._headers = [(k.encode(), v.encode()) for k, v in {**HEADERS, **extra}.items()]
+        self._session_headers = [(k.encode(), v.encode()) for k, v in {**SESSION_HEADERS, **extra}.items()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        scope.setdefault("state", {})
         headers = {k: v.decode("latin-1") for k, v in scope["headers"]}
 
         async def send_with_headers(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
                 names = {k.lower() for k, _ in message["headers"]}
-                message["headers"] = [*message["headers"], *((k, v) for k, v in self._headers if k not in names)]
+                added = self._session_headers if scope["state"].get("passed") else self._headers
+                message["headers"] = [*message["headers"], *((k, v) for k, v in added if k not in names)]
                 if b"cache-control" not in names:
                     message["headers"].append((b"cache-control", b"no-store"))
             await send(message)
 
-        why = self._why_not(scope["method"], headers)
+        is_form = not is_of_session(scope)
+        why = self._why_not(scope["method"], headers, is_form)
         if why:
             await _refuse(send_with_headers, *why)
             return
-        await self._app(scope, _limit_body(receive), send_with_headers)
+        await self._app(scope, _limit_body(receive) if is_form else receive, send_with_headers)
 
-    def _why_not(self, method: str, headers: dict[bytes, str]) -> tuple[int, str] | None:
-        host = headers.get(b"host", "")
-        if _name(host) not in self._hosts:
-            return 421, "This console is not reached by that name: see --url of vgpu console serve."
+    def _why_not(self, method: str, headers: dict[bytes, str], is_form: bool) -> tuple[int, str] | None:
         if method in ("GET", "HEAD"):
-            return None
-        site = headers.get(b"sec-fetch-site")
-        origin = headers.get(b"origin")
-        foreign = site not in (None, "same-origin", "none") or (origin and origin.partition("://")[2] != host)
-        if foreign:
-            return 403, "This request was made by another site."
-        if parse_whole(headers.get(b"content-length") or "0", BODY_BYTES_MAX) is None:
+            return _why_not_host(self._hosts, headers)
+        why = why_foreign(self._hosts, headers)
+        if why:
+            return why
+        if is_form and parse_whole(headers.get(b"content-length") or "0", BODY_BYTES_MAX) is None:
             return 413, "The form is too large."
         return None
+
+
+def is_of_session(scope: Mapping[str, Any]) -> bool:
+    """Whether a request is for the program of a session, whose bodies are passed on piece by piece."""
+    return str(scope["path"]).startswith("/session/")
+
+
+def _why_not_host(hosts: frozenset[str], headers: dict[bytes, str]) -> tuple[int, str] | None:
+    if _name(headers.get(b"host", "")) in hosts:
+        return None
+    return 421, "This console is not reached by that name: see --url of vgpu console serve."
+
+
+def why_foreign(hosts: frozenset[str], headers: dict[bytes, str]) -> tuple[int, str] | None:
+    """Why a request that may change something, or a WebSocket, is refused: status and sentence."""
+    why = _why_not_host(hosts, headers)
+    if why:
+        return why
+    site, origin = headers.get(b"sec-fetch-site"), headers.get(b"origin")
+    if site not in (None, "same-origin", "none") or (origin and origin.partition("://")[2] != headers[b"host"]):
+        return 403, "This request was made by another site."
+    return None
 
 
 class TooLargeError(Exception):

@@ -55,6 +55,7 @@ class Launch:
     terminal: bool = False  # it runs at one, which its user joins by AttachJob
     signal: str = ""  # one of signals.SIGNALS, for JobSpec.signal_lead_ns; "" = none
     grace_ms: int = -1  # from SIGTERM to SIGKILL; -1 = the site's
+    session: str = ""  # what serves its page, one of session.PROGRAMS; "" = it is no session
 
     @property
     def words_bytes(self) -> int:
@@ -112,6 +113,7 @@ class Facts:
     samples_per_second: float = 0.0  # as its program reports, or its launches; 0 = not known
     measured_milli: int = -1  # of each of its devices, in the last minute; -1 = not measured
     estimated_ns: int = 0  # that jobs like it took, as often longer as shorter; 0 = not known
+    session_port: int = 0  # that its present attempt was given; 0 = none
 
 
 @dataclass(frozen=True, slots=True)

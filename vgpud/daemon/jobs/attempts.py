@@ -15,6 +15,7 @@ from typing import Protocol
 
 from vgpud.core.elastic.worker_group import has_workers
 from vgpud.core.jobs import events as qe
+from vgpud.core.jobs.facts import Launch
 from vgpud.core.jobs.model import How, Job, JobState
 from vgpud.core.model import Denied, Reason
 from vgpud.daemon.jobs.elastic import ElasticController
@@ -24,6 +25,7 @@ from vgpud.daemon.jobs.ports import JobPort
 from vgpud.daemon.jobs.progress import ProgressMonitor
 from vgpud.daemon.jobs.saver import JobSaver
 from vgpud.errors import StoreError, VgpudError
+from vgpud.jobs import session_ports
 from vgpud.jobs.image import find_engine
 from vgpud.jobs.messages import Result
 from vgpud.jobs.runner import Found, Jobs, StartError
@@ -153,10 +155,21 @@ class JobAttempts:
     async def begin_attempt(self, job: Job, slices: Sequence[tuple[str, str]], worker: int = -1) -> None:
         """A supervisor, of all members or of one worker. Raises StartError, LaunchError, VgpudError."""
         node, grace_ms = self._jobs.host.node.view(), find_grace_ms(job, self._jobs.host.config.current)
-        attempt = attempt_of(job, slices, node, node.simulated, grace_ms, worker)
+        port = self._session_port(job) if isinstance(job.spec.run, Launch) and job.spec.run.session else 0
+        attempt = attempt_of(job, slices, node, node.simulated, grace_ms, worker, port)
         started = await self.runner.start(attempt)
         if started.note:
             self._jobs.note("job.warning", job, f"it runs, but {started.note}")
+
+    def _session_port(self, job: Job) -> int:
+        """Where this attempt of a session listens: saved before it begins, so that a restarted daemon knows it. Raises
+        StoreError, StartError."""
+        known = self._jobs.store.facts(job.job_id)
+        port = session_ports.known_port(known, job.attempt)
+        if not port:
+            port = session_ports.choose()
+            self._jobs.store.set_facts(job.job_id, known | session_ports.as_facts(port, job.attempt))
+        return port
 
     # ---- stopping ----
 

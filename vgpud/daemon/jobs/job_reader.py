@@ -13,10 +13,12 @@ from dataclasses import replace
 from vgpud.api.turns import breathe
 from vgpud.core.jobs.facts import Fact, Facts, JobFilter
 from vgpud.core.jobs.model import Job
+from vgpud.daemon.jobs.attempts import has_processes
 from vgpud.daemon.jobs.controller import JobController
 from vgpud.daemon.jobs.explain import Known, explain
 from vgpud.daemon.jobs.host import Host
 from vgpud.errors import StoreError
+from vgpud.jobs import session_ports
 
 #: what is known of an ended job grows for so long
 SETTLED_NS = 60_000_000_000
@@ -102,6 +104,7 @@ class JobReader:
             ram_peak_bytes=int(kept.get("ram_peak_bytes", 0)),
             samples_per_second=self._jobs.progress.rate(job.job_id),
             measured_milli=self._jobs.progress.measured_milli(job.job_id),
+            session_port=session_ports.known_port(kept, job.attempt) if has_processes(job) else 0,
         )
         if job.job_id not in self._jobs.machine.jobs or job.state.is_final:
             return replace(made, estimated_ns=job.median_ns)

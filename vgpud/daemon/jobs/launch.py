@@ -6,11 +6,12 @@ Part of the composition root, without a state of its own.
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from vgpud import paths
 from vgpud.config import Config
+from vgpud.core.jobs import session
 from vgpud.core.jobs.facts import Launch
 from vgpud.core.jobs.model import Job
 from vgpud.jobs.messages import Attempt, Member
@@ -38,17 +39,24 @@ def find_grace_ms(job: Job, config: Config) -> int:
 
 
 def attempt_of(
-    job: Job, slices: Sequence[tuple[str, str]], node: pb.Node, is_simulated: bool, grace_ms: int, worker: int = -1
+    job: Job,
+    slices: Sequence[tuple[str, str]],
+    node: pb.Node,
+    is_simulated: bool,
+    grace_ms: int,
+    worker: int = -1,
+    session_port: int = 0,
 ) -> Attempt:
     """`slices`: (name, attach socket) of each member's, none for a job without GPUs; `worker`: of an elastic job, the
-    one that it is of. Raises LaunchError, VgpudError.
+    one that it is of; `session_port`: where a session is to listen. Raises LaunchError, VgpudError.
     """
     launch = job.spec.run
     if not isinstance(launch, Launch):
         raise LaunchError("it was submitted without a command: submit it again")
     numbers = range(job.spec.members) if worker < 0 else (worker,)
+    extra = _session_variables(job, launch, session_port) if launch.session else {}
     members = tuple(
-        _member(job, launch, number, slices[at] if slices else None, node, is_simulated, elastic=worker >= 0)
+        _member(job, launch, number, slices[at] if slices else None, node, is_simulated, extra, elastic=worker >= 0)
         for at, number in enumerate(numbers)
     )
     return Attempt(
@@ -71,6 +79,11 @@ def attempt_of(
     )
 
 
+def _session_variables(job: Job, launch: Launch, port: int) -> dict[str, str]:
+    token = dict(launch.environment)[session.TOKEN]
+    return {session.PORT: str(port), session.BASE: session.base_path(job.job_id), session.TOKEN: token}
+
+
 def _member(
     job: Job,
     launch: Launch,
@@ -78,11 +91,12 @@ def _member(
     slice_address: tuple[str, str] | None,
     node: pb.Node,
     is_simulated: bool,
+    extra: Mapping[str, str],
     *,
     elastic: bool,
 ) -> Member:
     log = launch.log_path(job.job_id, job.spec.index)
-    own = {"VGPU_JOB_ID": str(job.job_id), "VGPU_JOB_ATTEMPT": str(job.attempt)}
+    own = {"VGPU_JOB_ID": str(job.job_id), "VGPU_JOB_ATTEMPT": str(job.attempt), **extra}
     if not launch.image:  # for vgpud.client
         own["VGPU_HOST"] = f"unix://{paths.grpc_socket(Path(node.runtime_dir))}"
     if job.spec.array:

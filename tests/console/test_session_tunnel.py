@@ -1,0 +1,83 @@
+"""WebSockets of sessions: when the console ends them."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from starlette.requests import Request
+
+from vgpud.console.login.client import User
+from vgpud.console.sessions import program, tunnel
+
+
+class Broker:
+    def __init__(self) -> None:
+        self.user_now: User | None = User(1, "alice", "csrf", "cookie", "1")
+
+    async def user(self, cookie: str, source: str) -> User | None:
+        assert (cookie, source) == ("cookie", "1")
+        return self.user_now
+
+
+async def pass_between(broker: Broker) -> tuple[asyncio.Task[None], socket.socket, socket.socket]:
+    """Both far ends of a WebSocket that is passed on."""
+    site = SimpleNamespace(broker=broker)
+    request = Request({"type": "http", "app": SimpleNamespace(state=SimpleNamespace(site=site)), "state": {}})
+    request.state.user = broker.user_now
+    (browser, ours), (its, session) = socket.socketpair(), socket.socketpair()
+    reader, writer = await asyncio.open_connection(sock=ours)
+    its_reader, its_writer = await asyncio.open_connection(sock=its)
+    for sock in (browser, session):
+        sock.setblocking(False)
+    task = asyncio.create_task(tunnel._pass(request, (reader, its_writer), (its_reader, writer)))
+    return task, browser, session
+
+
+async def check_echo(browser: socket.socket, session: socket.socket) -> None:
+    loop: Any = asyncio.get_running_loop()
+    for one, other in ((browser, session), (session, browser)):
+        await loop.sock_sendall(one, b"hello")
+        assert await loop.sock_recv(other, 10) == b"hello"
+
+
+def test_bytes_pass_until_the_user_has_logged_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "LOOK_S", 0.01)
+
+    async def use() -> None:
+        broker = Broker()
+        task, browser, session = await pass_between(broker)
+        with browser, session:
+            await check_echo(browser, session)
+            await asyncio.sleep(0.05)
+            await check_echo(browser, session)
+            assert not task.done()
+            broker.user_now = None
+            await task
+
+    asyncio.run(use())
+
+
+@pytest.mark.parametrize("end", [0, 1])
+def test_it_ends_with_either_side(end: int) -> None:
+    async def use() -> None:
+        task, *ends = await pass_between(Broker())
+        ends[end].close()
+        await task
+        ends[1 - end].close()
+
+    asyncio.run(use())
+
+
+def test_silence_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tunnel, "STREAM_S", 0.1)
+
+    async def use() -> None:
+        task, browser, session = await pass_between(Broker())
+        with browser, session:
+            await task
+
+    asyncio.run(use())

@@ -1,0 +1,36 @@
+"""Where the console of this machine is: its socket for links, and the URL that browsers reach it by."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from vgpud import paths
+from vgpud.cli.common.options import Settings
+from vgpud.errors import DeniedError
+
+
+def find_socket_path(runtime_dir: Path | None) -> Path:
+    """The socket of the user's own console, or else of root's."""
+    from vgpud.console.login.broker import link_socket_path
+
+    if runtime_dir:
+        return link_socket_path(runtime_dir)
+    own = link_socket_path(paths.runtime_dir())
+    try:
+        paths.check_private_dir(own.parent)  # in /tmp any user can take the name, and show a console of their own
+    except DeniedError:
+        return link_socket_path(paths.runtime_dir(uid=0))
+    return own if own.exists() else link_socket_path(paths.runtime_dir(uid=0))
+
+
+def find_address(settings: Settings, api_socket: str) -> str:
+    """The URL of the console that shows the daemon at this socket; "": none answers."""
+    from vgpud.console.login import wire
+    from vgpud.console.login.broker import address
+
+    try:
+        url, its_socket = address(find_socket_path(None), settings.timeout_s)
+    except (ImportError, OSError, ValueError, KeyError, wire.GoneError, wire.NotMessageError):
+        return ""
+    return url if os.path.realpath(its_socket) == os.path.realpath(api_socket) else ""

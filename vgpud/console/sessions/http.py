@@ -1,0 +1,231 @@
+"""HTTP below /session/JOB/: authorized by the console, answered by the session's program, piece by piece."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import h11
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+
+from vgpud.console.login.client import User
+from vgpud.console.sessions import headers
+from vgpud.console.sessions.program import (
+    PIECE_BYTES,
+    SILENT_S,
+    NotOpenError,
+    Program,
+    Programs,
+    close,
+    connect,
+    wait_for_log_out,
+)
+from vgpud.console.web.security import Receive, Scope, Send
+from vgpud.console.web.site import board_of, enter, site_of, user_of
+from vgpud.core.jobs.session import base_path
+from vgpud.core.units import parse_whole
+from vgpud.host import listeners
+
+PREFIX = "/session/"
+#: until the head of an answer, and between two pieces of it: a cell may compute, and a stream of events be silent
+ANSWER_S, STREAM_S = 600.0, 3600.0
+#: how often a page that waits for its session is loaded again
+AGAIN_S = 3
+_JOB_MAX = (1 << 63) - 1
+
+
+class BrokenError(Exception):
+    """The program's answer ends before its end, or is no HTTP."""
+
+
+def parse_path(scope: Scope) -> tuple[int, bytes] | None:
+    """The job and the path as the browser wrote it; None: it is no path of a session, or leaves it."""
+    raw: bytes = scope.get("raw_path") or b""
+    first, _, _ = raw.removeprefix(PREFIX.encode()).partition(b"/")
+    job_id = parse_whole(first.decode("latin-1"), _JOB_MAX)
+    if not job_id or not headers.is_within(raw, base_path(job_id).encode()):
+        return None
+    return job_id, raw
+
+
+class Sessions:
+    """The ASGI application below /session/, and what WebSockets share with it."""
+
+    def __init__(self) -> None:
+        self.programs = Programs()
+        self.places = listeners.Places(listeners.CONSOLE_SESSIONS)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        request = Request(scope, receive)
+        response = await enter(request) or await self._open(request)
+        await response(scope, receive, send)
+
+    @contextlib.contextmanager
+    def place(self, user: User) -> Any:
+        """Raises NotOpenError where the user has too many."""
+        if not self.places.take(user.uid):
+            most = listeners.CONSOLE_SESSIONS.share_max
+            raise NotOpenError(f"{most} requests to your sessions are open, which is the limit: close some pages", 429)
+        try:
+            yield
+        finally:
+            self.places.give_back(user.uid)
+
+    async def _open(self, request: Request) -> Response:
+        found = parse_path(request.scope)
+        if found is None:
+            job_id = parse_whole(request.url.path.removeprefix(PREFIX).removesuffix("/"), _JOB_MAX)
+            if job_id and not request.url.path.endswith("/"):
+                return RedirectResponse(base_path(job_id), 307)
+            return PlainTextResponse("There is no such session.", 404)
+        try:
+            program = await self.programs.find(board_of(request).api, user_of(request), found[0])
+            return _Passed(self, request, program, found[1])
+        except NotOpenError as error:
+            return show_reason(request, error)
+
+
+def show_reason(request: Request, error: NotOpenError) -> Response:
+    """Why the session is not open: a page for a window, loaded again if that may change; a line for scripts."""
+    again = {"refresh": str(AGAIN_S)} if error.is_awaited else {}
+    if request.headers.get("sec-fetch-dest", "document") not in ("document", "iframe") or request.method != "GET":
+        return PlainTextResponse(str(error), error.status)
+    sentence = str(error)
+    page = site_of(request).page(
+        request, "session.html", error.status, sentence=sentence[:1].upper() + sentence[1:], is_awaited=bool(again)
+    )
+    page.headers.update(again)
+    return page
+
+
+class _Passed(Response):
+    """The program's own answer."""
+
+    def __init__(self, sessions: Sessions, request: Request, program: Program, path: bytes) -> None:
+        self._sessions = sessions
+        self._request = request
+        self._program = program
+        self._path = path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            with self._sessions.place(user_of(self._request)):
+                reader, writer = await connect(self._program)
+                try:
+                    await _Exchange(reader, writer).run(self._head(), self._program.base, scope, receive, send)
+                finally:
+                    close(writer)
+        except NotOpenError as error:
+            await show_reason(self._request, error)(scope, receive, send)
+
+    def _head(self) -> h11.Request:
+        scope = self._request.scope
+        query: bytes = scope["query_string"]
+        passed = headers.to_session(scope["headers"], self._program.token, scope["scheme"])
+        if any(name == b"transfer-encoding" for name, _ in scope["headers"]):  # it overrides a length
+            passed = [header for header in passed if header[0] != b"content-length"]
+            passed.append((b"transfer-encoding", b"chunked"))
+        return h11.Request(
+            method=scope["method"].encode(),
+            target=self._path + (b"?" + query if query else b""),
+            headers=[*passed, (b"connection", b"close")],
+        )
+
+
+def abort(scope: Scope) -> None:
+    """The browser's connection ends without the end of its answer."""
+    scope["state"]["abort"]()
+
+
+def tell_silence(scope: Scope) -> None:
+    """Raises NotOpenError where no answer has begun."""
+    if not scope["state"].get("passed"):
+        raise NotOpenError(f"nothing of this request was sent, or taken, for {SILENT_S:.0f} s", 408)
+
+
+class _Exchange:
+    """One request and its answer, over a connection of its own."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self._connection = h11.Connection(h11.CLIENT)
+
+    async def run(self, head: h11.Request, base: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+        """Until the answer has been passed on or the browser has gone. Raises NotOpenError before the answer begins."""
+        sending = asyncio.create_task(self._send(head, receive))
+        answering = asyncio.create_task(self._pass_answer(base, scope, send))
+        leaving = asyncio.create_task(wait_for_log_out(Request(scope)))
+        tasks = {sending, answering, leaving}
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if sending.done() and isinstance(sending.exception(), asyncio.TimeoutError) and not answering.done():
+                tell_silence(scope)
+            if sending.done() and sending.exception():  # a program may answer, and close, before it has read all
+                await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if answering.done():
+                answering.result()
+            elif leaving.done():
+                abort(scope)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _send(self, head: h11.Request, receive: Receive) -> None:
+        """The request, then nothing until the browser has gone. Raises OSError, TimeoutError: the program, or the
+        browser, does not go on."""
+        await self._write(head)
+        more = True
+        while more:
+            message = await asyncio.wait_for(receive(), SILENT_S)
+            if message["type"] == "http.disconnect":
+                return
+            if message.get("body"):
+                await self._write(h11.Data(data=message["body"]))
+            more = message.get("more_body", False)
+        await self._write(h11.EndOfMessage())
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    async def _write(self, event: h11.Event) -> None:
+        if data := self._connection.send(event):
+            self._writer.write(data)
+            await asyncio.wait_for(self._writer.drain(), SILENT_S)
+
+    async def _pass_answer(self, base: bytes, scope: Scope, send: Send) -> None:
+        try:
+            head = await self._next(ANSWER_S)
+            while isinstance(head, h11.InformationalResponse):
+                head = await self._next(ANSWER_S)
+            if not isinstance(head, h11.Response):
+                raise BrokenError
+        except (BrokenError, OSError, asyncio.TimeoutError, h11.RemoteProtocolError) as error:
+            raise NotOpenError(
+                "the session's program gives no answer: `vgpu session logs` has its output", 502
+            ) from error
+        scope["state"]["passed"] = True
+        passed = headers.from_session(head.headers.raw_items(), base)
+        await send({"type": "http.response.start", "status": head.status_code, "headers": passed})
+        try:
+            async for data in self._body():
+                await send({"type": "http.response.body", "body": data, "more_body": True})
+        except (BrokenError, OSError, asyncio.TimeoutError, h11.RemoteProtocolError):
+            abort(scope)  # the browser must not take a part for all of it
+            return
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _body(self) -> AsyncIterator[bytes]:
+        while isinstance(event := await self._next(STREAM_S), h11.Data):
+            yield bytes(event.data)
+        if not isinstance(event, h11.EndOfMessage):
+            raise BrokenError
+
+    async def _next(self, timeout_s: float) -> Any:
+        while (event := self._connection.next_event()) is h11.NEED_DATA:
+            self._connection.receive_data(await asyncio.wait_for(self._reader.read(PIECE_BYTES), timeout_s))
+        return event

@@ -1,0 +1,149 @@
+"""WebSockets below /session/JOB/: the browser's handshake is checked here and made with the program; then bytes pass
+in both directions. Frames are not read, so there is nothing in them to go wrong here."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+import h11
+from starlette.requests import Request
+
+from vgpud.console.login.client import RefusedError
+from vgpud.console.sessions import headers
+from vgpud.console.sessions.http import STREAM_S, Sessions, parse_path
+from vgpud.console.sessions.program import (
+    PIECE_BYTES,
+    SILENT_S,
+    NotOpenError,
+    Program,
+    close,
+    connect,
+    wait_for_log_out,
+)
+from vgpud.console.web.security import Scope, why_foreign
+from vgpud.console.web.site import board_of, enter, user_of
+from vgpud.host import listeners
+
+
+class Tunnels:
+    """All WebSockets to sessions. `app`: the console's, whose state and sessions they use."""
+
+    def __init__(self, app: Any, sessions: Sessions, hosts: frozenset[str]) -> None:
+        self._app = app
+        self._sessions = sessions
+        self._hosts = hosts
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def open(self, scope: Mapping[str, Any], transport: asyncio.Transport, data: bytes) -> None:
+        """Takes a connection over whose request for a WebSocket has been read; `data`: what came behind it."""
+        reader = asyncio.StreamReader(limit=PIECE_BYTES)
+        protocol = asyncio.StreamReaderProtocol(reader)
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+        if data:
+            reader.feed_data(data)
+        writer = asyncio.StreamWriter(transport, protocol, reader, asyncio.get_running_loop())
+        task = asyncio.create_task(self._serve({**scope, "app": self._app}, reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, scope: Scope, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        its_writer: asyncio.StreamWriter | None = None
+        try:
+            request = Request(scope)
+            program, path = await asyncio.wait_for(self._find(request), listeners.CONSOLE.deadline_s)
+            with self._sessions.place(user_of(request)):
+                its_reader, its_writer = await connect(program)
+                writer.write(await _greet(scope, program, path, its_reader, its_writer))
+                await _pass(request, (reader, its_writer), (its_reader, writer))
+        except NotOpenError as error:
+            writer.write(_refusal(error.status, str(error)))
+        except (OSError, asyncio.TimeoutError, RefusedError):
+            pass  # one of the two has gone, or says nothing any more
+        finally:
+            for one in (writer, its_writer):
+                if one:
+                    close(one)
+
+    async def _find(self, request: Request) -> tuple[Program, bytes]:
+        """Raises NotOpenError."""
+        sent = {key: value.decode("latin-1") for key, value in request.scope["headers"]}
+        why = why_foreign(self._hosts, sent)
+        if why:
+            raise NotOpenError(why[1], why[0])
+        if await enter(request) is not None:
+            raise NotOpenError("log in again", 401)
+        found = parse_path(request.scope)
+        if found is None:
+            raise NotOpenError("there is no such session", 404)
+        return await self._sessions.programs.find(board_of(request).api, user_of(request), found[0]), found[1]
+
+
+async def _greet(
+    scope: Scope, program: Program, path: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> bytes:
+    """Makes the handshake with the program. Returns what the browser gets: its answer, and what came behind it. Raises
+    NotOpenError."""
+    query: bytes = scope["query_string"]
+    upgrade = [(b"connection", b"Upgrade"), (b"upgrade", b"websocket")]
+    sent = headers.to_session(scope["headers"], program.token, scope["scheme"]) + upgrade
+    connection = h11.Connection(h11.CLIENT)
+    head = h11.Request(method=b"GET", target=path + (b"?" + query if query else b""), headers=sent)
+    writer.write(connection.send(head) or b"")
+    try:
+        while (event := connection.next_event()) is h11.NEED_DATA:
+            connection.receive_data(await asyncio.wait_for(reader.read(PIECE_BYTES), SILENT_S))
+    except (OSError, asyncio.TimeoutError, h11.RemoteProtocolError) as error:
+        raise NotOpenError("the session's program gives no answer", 502) from error
+    if not isinstance(event, h11.InformationalResponse) or event.status_code != 101:
+        status = event.status_code if isinstance(event, h11.Response) and event.status_code >= 400 else 502
+        raise NotOpenError("the session's program refuses a WebSocket here", status)
+    lines = headers.from_session(event.headers.raw_items(), program.base) + upgrade
+    shown = b"".join(b"%s: %s\r\n" % line for line in lines)
+    return b"HTTP/1.1 101 Switching Protocols\r\n" + shown + b"\r\n" + connection.trailing_data[0]
+
+
+Way = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+async def _pass(request: Request, *ways: Way) -> None:
+    """Bytes in both directions, until one side has gone, the user has logged out, or neither says anything."""
+    traffic = _Traffic()
+    until = (_wait_for_silence(traffic), wait_for_log_out(request))
+    tasks = [asyncio.create_task(work) for work in (*(_copy(*way, traffic) for way in ways), *until)]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@dataclass
+class _Traffic:
+    """When something last passed, in either direction."""
+
+    at_s: float = field(default_factory=time.monotonic)
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, traffic: _Traffic) -> None:
+    while data := await reader.read(PIECE_BYTES):
+        writer.write(data)
+        await asyncio.wait_for(writer.drain(), SILENT_S)
+        traffic.at_s = time.monotonic()
+
+
+async def _wait_for_silence(traffic: _Traffic) -> None:
+    while (left_s := traffic.at_s + STREAM_S - time.monotonic()) > 0:
+        await asyncio.sleep(left_s)
+
+
+def _refusal(status: int, text: str) -> bytes:
+    body = text.encode()
+    head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: text/plain; charset=utf-8\r\n"
+    return f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body

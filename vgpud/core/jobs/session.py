@@ -1,0 +1,58 @@
+"""Sessions: jobs whose program serves a page on a port of its own. Pure.
+
+What is said to the program, how its token is presented to it, and the address below which it serves. The token is in
+the environment only: the words of a command are read by every user of the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+JUPYTER, CODE, WEB = "jupyter", "code", "web"
+#: what serves the page; WEB is any program that listens where its environment says
+PROGRAMS = (JUPYTER, CODE, WEB)
+PORT, BASE, TOKEN = "VGPU_SESSION_PORT", "VGPU_SESSION_BASE", "VGPU_SESSION_TOKEN"
+#: Jupyter's programs with a page; the first one is started where none is named
+_JUPYTERS = ("lab", "notebook", "server", "nbclassic")
+_JUPYTER = (
+    f'JUPYTER_TOKEN="${TOKEN}" exec jupyter "$@" --no-browser --ServerApp.ip=127.0.0.1'
+    f' --ServerApp.port="${PORT}" --ServerApp.port_retries=0 --ServerApp.base_url="${BASE}"'
+    " --ServerApp.allow_remote_access=True"  # the console has checked the host's name, and the token is asked for
+)
+#: `code` takes its token from a file; mktemp makes it for its user alone
+_CODE = (
+    f'file=$(mktemp) && printf %s "${TOKEN}" >"$file" && exec code serve-web --host 127.0.0.1 --port "${PORT}"'
+    f' --server-base-path "${BASE}" --connection-token-file "$file" "$@"'
+)
+
+
+def base_path(job_id: int) -> str:
+    """Below which the session's program serves, at the console as at its own port."""
+    return f"/session/{job_id}/"
+
+
+def program_of(command: Sequence[str]) -> str:
+    """One of PROGRAMS, by the command's first word."""
+    return command[0] if command[0] in (JUPYTER, CODE) else WEB
+
+
+def complete_command(command: Sequence[str]) -> tuple[str, ...]:
+    """The command with the options that have the program listen where it should; WEB's as it is."""
+    first, *rest = command
+    if first == JUPYTER:
+        chosen = rest if rest and rest[0] in _JUPYTERS else [_JUPYTERS[0], *rest]
+        return ("sh", "-c", _JUPYTER, JUPYTER, *chosen)
+    return ("sh", "-c", _CODE, CODE, *rest) if first == CODE else (first, *rest)
+
+
+def present_token(program: str, token: str) -> tuple[str, str]:
+    """The header of a request that shows the program its token; a Cookie header is one cookie more."""
+    if program == JUPYTER:
+        return "authorization", f"token {token}"
+    return ("cookie", f"vscode-tkn={token}") if program == CODE else ("authorization", f"Bearer {token}")
+
+
+def direct_url(program: str, job_id: int, port: int, token: str) -> str:
+    """The page at the session's own port, for the user on the same machine."""
+    name = "tkn" if program == CODE else "token"
+    return f"http://127.0.0.1:{port}{base_path(job_id)}?{name}={token}"
