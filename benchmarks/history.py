@@ -20,14 +20,13 @@ from typing import Any
 from benchmarks import harness, results
 from benchmarks.table import at_most, judge
 from vgpud.core.history.fold import Folded
-from vgpud.core.history.levels import LEVELS, SAMPLE_S, choose
+from vgpud.core.history.levels import LEVELS, SAMPLE_S, SAVE_S, choose
 from vgpud.core.history.points import Point
 from vgpud.core.history.sampling import DeviceNow, QueueBounds, Sampler
 from vgpud.core.history.unsaved import Series, Unsaved
 from vgpud.core.model import Share, Slice, Spec
 from vgpud.core.observed import SliceStats
 from vgpud.core.origins import User
-from vgpud.daemon.history import SAVE_S
 from vgpud.store.history import FILE_NAME, HistoryFile
 
 DEVICES, SLICES, USERS, QUEUES = 64, 500, 50, 20
@@ -113,7 +112,7 @@ def measure_recording(file: HistoryFile, noise: random.Random) -> dict[str, floa
     slices = list(make_slices(noise))
     samples_ms, saves_ms = [], []
     began_s = time.process_time()
-    steps = int(SAVE_S) // SAMPLE_S
+    steps = SAVE_S // SAMPLE_S
     for n in range(SAVES * steps):
         at_s = NOW_S + n * SAMPLE_S
 

@@ -13,10 +13,11 @@ import pytest
 
 from tests.builders import GIB, make_device, make_slice
 from vgpud.api.backend import TimeSpan
+from vgpud.core.history.levels import SAVE_S
 from vgpud.core.history.sampling import QueueBounds
 from vgpud.core.model import State
 from vgpud.core.observed import Reading, SliceStats
-from vgpud.daemon.history import SAVE_S, HistoryRecorder
+from vgpud.daemon.history import HistoryRecorder
 from vgpud.errors import StoreError
 from vgpud.store.history import FILE_NAME, HistoryFile
 
@@ -127,7 +128,7 @@ def test_a_restarted_daemon_continues(play: Any, tmp_path: Path) -> None:
 
 def test_it_saves_at_times_and_both_parts_are_read_as_one(play: Any) -> None:
     async def story(world: World) -> None:
-        await world.run(int(SAVE_S) + 1)
+        await world.run(SAVE_S + 1)
         await world.recorder._saving
         before = len(await world.used() or [])
         await world.run(20)
@@ -184,7 +185,7 @@ def test_a_disk_that_hangs_stops_neither_the_clock_nor_grows(play: Any) -> None:
     async def story(world: World) -> None:
         world.file.save = lambda unsaved: released.wait(30)  # type: ignore[assignment]
         try:
-            await world.run(3 * int(SAVE_S) + 25)
+            await world.run(3 * SAVE_S + 25)
             points = world.recorder._unsaved.series["slice", "uid-a"].points
             assert sum(point.samples for (level, _), point in points.items() if level == 0) == 2
         finally:

@@ -15,7 +15,7 @@ from typing import TypeVar
 from vgpud.api.backend import Course, TimeSpan
 from vgpud.core import events as ev
 from vgpud.core.history.fold import Folded
-from vgpud.core.history.levels import LEVELS, SAMPLE_S, choose, is_recordable
+from vgpud.core.history.levels import LEVELS, SAMPLE_S, SAVE_S, choose, is_recordable
 from vgpud.core.history.sampling import DeviceNow, QueueBounds, Sampler, subject_of
 from vgpud.core.history.unsaved import Series, Unsaved
 from vgpud.core.model import ANYONE
@@ -26,8 +26,6 @@ from vgpud.store.history import Found, HistoryFile
 
 log = logging.getLogger("vgpud")
 
-#: a save rewrites some chunks of each series: more often would wear the disk, less often lose more in a crash
-SAVE_S = 300.0
 #: time for the last save when the daemon ends
 LAST_SAVE_S = 5.0
 
@@ -58,7 +56,7 @@ class HistoryRecorder:
         self._unsaved = Unsaved()
         self._busy: dict[str, list[float]] = {}  # utilisation by device since the last sample
         self._slot = 0  # number of the last sample's step
-        self._save_ns = monotonic_ns() + int(SAVE_S * 1e9)
+        self._save_ns = monotonic_ns() + SAVE_S * 10**9
         self._saving: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()  # the file is for one thread at a time
         self._fault = ""
@@ -87,7 +85,7 @@ class HistoryRecorder:
             if before and is_recordable(int(now_s) - SAMPLE_S):
                 self._sample((slot - 1) * SAMPLE_S)  # counters are those of the step that has ended
         if self._monotonic_ns() >= self._save_ns:
-            self._save_ns = self._monotonic_ns() + int(SAVE_S * 1e9)
+            self._save_ns = self._monotonic_ns() + SAVE_S * 10**9
             if self._saving is None or self._saving.done():
                 self._saving = asyncio.create_task(self._save())
             else:  # the disk hangs

@@ -30,6 +30,8 @@ class Level(NamedTuple):
 #: 10 s for an hour, 1 min for a week, 15 min for a year
 LEVELS = (Level(10, 30, 13), Level(60, 60, 7 * 24 + 1), Level(900, 96, 366))
 SAMPLE_S = LEVELS[0].step_s
+#: a save rewrites some chunks of each series: more often would wear the disk, less often lose more in a crash
+SAVE_S = 300
 #: of one answer
 POINTS_MAX = 2000
 #: latest time that can be recorded, in seconds since 1970: chunks of the finest level are numbered with 28 bits
