@@ -48,7 +48,7 @@ class Row:
 
 
 ROWS = {
-    "solo": Row("solo", overhead.Events.FREE, 20000, 10),
+    "solo": Row("solo", overhead.Events.FREE, 20000, 1.5),
     "count": Row("count", overhead.Events.FREE, 5000, 10),
     "count_with_neighbour": Row("count", overhead.Events.FREE, 5000, 10, neighbour=True),
     "count_with_events": Row("count", overhead.Events.PAID, 4096, 25, mode="launch-cpu", pairs=101),

@@ -21,7 +21,6 @@ from models.arbiter.model import (
     WAKE_GRACE_NS,
     WATCH_EDGES,
     WATCH_GANG,
-    WATCH_SHARED,
     WATCH_USAGE,
     WINDOW_NS,
     Regime,
@@ -114,15 +113,12 @@ def may_resume(s: Slice, crowd: Crowd) -> bool:
 
 def watch(device: Device, s: Slice, crowd: Crowd, now_ns: int) -> int:
     """Usage, if it shares the device or has a maximum. Edges (when work begins and ends), if the arbiter must know at
-    once: also when a slice resumes that another one has to wait for. Collectives, if it is of a gang. That its work may
-    be outstanding without running, if other processes run."""
+    once: also when a slice resumes that another one has to wait for. Collectives, if it is of a gang."""
     others = crowd.attached_count > s.attached
     at_once = crowd.is_crowded or crowd.latency > 0 or may_resume(s, crowd)
     edges = (not s.saturating and others and at_once) or cap_may_end(device, s, now_ns)
     usage = WATCH_USAGE if others or not s.is_uncapped else 0
-    shared = s.running > 1 or others_active(device, s)
-    bits = {WATCH_EDGES: edges, WATCH_GANG: s.params.gang, WATCH_SHARED: shared}
-    return usage | sum(bit for bit, is_set in bits.items() if is_set)
+    return usage | (WATCH_EDGES if edges else 0) | (WATCH_GANG if s.params.gang else 0)
 
 
 def cap_may_end(device: Device, s: Slice, now_ns: int) -> bool:

@@ -38,13 +38,11 @@
 #define VG_NEIGHBOUR_WAITS 1
 
 /* What the shim is to report to the arbiter, a set of bits: when the last piece of work has completed, even if the
- * program never waits (for usage); by the doorbell at once, when work begins or ends; launches of collectives (the
- * slice is a gang); and, since other processes have the device in between, no time in which work was only outstanding
- * as time in which it ran. */
+ * program never waits (for usage); by the doorbell at once, when work begins or ends; and launches of collectives (the
+ * slice is a gang). */
 #define VG_WATCH_USAGE 1
 #define VG_WATCH_EDGES 2
 #define VG_WATCH_GANG 4
-#define VG_WATCH_SHARED 8
 
 /* The behaviour of a tenant when no daemon answers (site configuration, DESIGN D9). */
 #define VG_MODE_COAST 0

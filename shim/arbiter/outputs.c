@@ -102,9 +102,7 @@ static uint32_t watch(const struct vg_core *core, const struct vg_core_slice *sl
   bool at_once = is_crowded(crowd) || crowd->latency || may_resume(slice, crowd);
   bool edges = (!slice->saturating && others && at_once) || cap_may_end(core, slice, now_ns);
   uint32_t usage = others || !vg_core_is_uncapped(slice) ? VG_WATCH_USAGE : 0;
-  bool shared = slice->in.running > 1 || vg_core_others_active(core, slice);
-  return usage | (edges ? VG_WATCH_EDGES : 0) | (slice->params.gang ? VG_WATCH_GANG : 0) |
-         (shared ? VG_WATCH_SHARED : 0);
+  return usage | (edges ? VG_WATCH_EDGES : 0) | (slice->params.gang ? VG_WATCH_GANG : 0);
 }
 
 /* ---- how much work each process may have outstanding ---- */

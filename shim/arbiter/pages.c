@@ -317,7 +317,7 @@ static void publish_to(struct vg_arbiter *arbiter, const struct vg_core_slice *s
 static void publish_lane(struct vg_arbiter *arbiter, const struct vg_core_slice *slice, struct vg_lane *lane) {
   bool word = lane->word != slice->out.word;
   bool drains = lane->neighbour_waits != slice->out.neighbour_waits || (word && !is_open(slice->out.word));
-  bool changes = (lane->watch ^ slice->out.watch) & ~(uint32_t)VG_WATCH_SHARED; /* which no helper waits for */
+  bool changes = lane->watch != slice->out.watch;
   bool waits = false;
   const struct vg_process *alone = vg_turn_give(&arbiter->core, slice, lane);
   for (struct vg_process *process = lane->first; process; process = process->next) {

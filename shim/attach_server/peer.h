@@ -2,8 +2,8 @@
  * peer.h - what the kernel says about the process at the other end of a connection: its pid, uid and pidfd, whether it
  * is in the daemon's user namespace, and its cgroups. Nothing of it comes from the process's own messages.
  */
-#ifndef VG_ADMISSION_PEER_H
-#define VG_ADMISSION_PEER_H
+#ifndef VG_ATTACH_SERVER_PEER_H
+#define VG_ATTACH_SERVER_PEER_H
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -152,13 +152,13 @@ static uint64_t completed_at(struct vg_work *work, const struct vg_stream *strea
   return at_ns < now_ns ? at_ns : now_ns;
 }
 
-/* For how long the work before a marker has certainly run, where no other process has the device in between; else 0.
- * Estimates are too low for a while when a function begins to take longer. */
+/* For how long the work before a marker has certainly run, where no other slice wants the device; else 0. Estimates are
+ * too low for a while when a function begins to take longer. */
 static uint64_t seen_to_run(const struct vg_work *work, const struct vg_stream *stream, const struct vg_marker *marker,
                             uint64_t at_ns) {
   const struct vg_control_device *control = VG_LOAD(&work->device->control);
   bool is_seen = work->clock && marker->has_time && !marker->ends_wait && marker->cost_ns && control &&
-                 !(VG_LOAD_RELAXED(&control->watch) & VG_WATCH_SHARED);
+                 VG_LOAD_RELAXED(&control->neighbour_waits) == VG_NO_NEIGHBOUR_WAITS;
   uint64_t from_ns = marker->put_ns > stream->run_from_ns ? marker->put_ns : stream->run_from_ns;
   return is_seen && at_ns > from_ns ? at_ns - from_ns : 0;
 }

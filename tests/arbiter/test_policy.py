@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from models.arbiter.model import CLOSED, COUNT, SOLO, WATCH_SHARED, Params, Regime, Slice, SliceParams
+from models.arbiter.model import CLOSED, COUNT, SOLO, Params, Regime, Slice, SliceParams
 from tests.arbiter.pair import Pair
 from tests.arbiter.sharing_world import MS, NEVER, SECOND, US, Load, Tenant, World, tenant
 
@@ -318,14 +318,6 @@ def test_alone_with_max_of_the_whole_device_the_gate_is_solo_until_a_second_tena
 
 def test_a_capped_tenant_is_counted_even_alone() -> None:
     assert row(run([saturating(1, 500, 999)], 0.1), 1).word & 3 == COUNT
-
-
-def test_a_slice_hears_that_other_processes_may_have_the_device_in_between() -> None:
-    """Its own count as well; one that is attached and at rest does not."""
-    assert not row(run([saturating(1, 500, 999), saturating(2, 500, begin_ns=NEVER)], 0.1), 1).watch & WATCH_SHARED
-    assert row(run([saturating(1, 500, 999), saturating(2, 500)], 0.1), 1).watch & WATCH_SHARED
-    two = tenant(1, 500, 999, Load(), Load())
-    assert row(run([two], 0.1), 1).watch & WATCH_SHARED
 
 
 def test_epochs_grow_with_every_change_of_a_gate() -> None:

@@ -110,12 +110,6 @@ static void advance(struct stream *stream) {
       if (!stream->context) break;
       engine_add_copy(stream, entry->engine);
       return;
-    case SIM_OP_RECORD:
-      if (!stream->context || !engine_serves_another(stream->context, ready_ns)) break;
-      stream->left_ns = 0; /* an event is written by the context's own work queue, in the context's next slice */
-      stream->order = 0;
-      engine_add_sm(stream);
-      return;
     case SIM_OP_WAIT:
       if (!wait_is_over(stream, entry, &ready_ns)) return;
       break;

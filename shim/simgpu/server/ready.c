@@ -42,16 +42,6 @@ void engine_add_sm(struct stream *stream) {
   list_add(&stream->context->ready, stream);
 }
 
-bool engine_serves_another(const struct context *context, uint64_t at_ns) {
-  const struct device *device = context->device;
-  if (device->running == context && at_ns <= device->slice_end_ns) return false;
-  if (device->sm_ns > at_ns) return true; /* decided, for another one */
-  for (const struct context *other = device->ready; other; other = other->next_ready)
-    for (const struct stream *stream = other->ready.first; other != context && stream; stream = stream->next)
-      if (stream->ready_ns <= at_ns) return true;
-  return false;
-}
-
 void engine_leave_copy(struct stream *stream) {
   struct device *device = stream->context->device;
   list_remove(&device->engines[stream->queue[stream->first].engine].pending, stream);

@@ -252,7 +252,6 @@ void queue_bells(void); /* wakes the threads that wait for something that was de
 
 /* ready.c */
 void engine_add_sm(struct stream *stream);
-bool engine_serves_another(const struct context *context, uint64_t at_ns);
 void engine_leave_sm(struct stream *stream);
 void engine_add_copy(struct stream *stream, uint32_t engine);
 void engine_leave_copy(struct stream *stream);

@@ -92,7 +92,7 @@ def test_ls_shows_what_has_not_ended_and_all_with_a(vgpu: Any, daemon: Any, queu
 
 def test_ls_that_shows_nothing_says_where_ended_jobs_are(vgpu: Any, daemon: Any, queue: Any) -> None:
     queue.jobs.clear()
-    assert "-a lists those that have ended" in vgpu("job", "ls", host=daemon.host).stderr
+    assert "-a lists those that have ended as well" in vgpu("job", "ls", host=daemon.host).stderr
     for words in (("-a",), ("-o", "name"), ("--state", "failed")):
         assert vgpu("job", "ls", *words, host=daemon.host).stderr == ""
 

@@ -142,7 +142,7 @@ def ls(
         lambda: with_columns(job_tables.jobs_grid(rows, slice_tables.now_utc()), columns),
     )
     if not rows and not (ended or states or since) and settings.output == "table":
-        say("no job waits or runs; -a lists those that have ended")
+        say("no such job waits or runs; -a lists those that have ended as well")
 
 
 @job.command("show", short_help="Show everything about a job.")

@@ -11,6 +11,7 @@ from vgpud.cli.common.completions import complete_job, complete_queue
 from vgpud.cli.common.options import LazyGroup, Settings, VgpuCommand, pass_settings
 from vgpud.cli.common.quantities import Bytes, Gpus
 from vgpud.cli.common.times import Span
+from vgpud.cli.common.watching import ListCommand
 from vgpud.cli.jobs.quantities import Cpus, JobId, Variable
 from vgpud.errors import CliError, ExitCode
 
@@ -128,7 +129,7 @@ def _list_sessions(settings: Settings) -> Sequence[dict[str, Any]]:
     return [job_view(job, simulated) for job in found if job.spec.session]
 
 
-@session.command("ls", short_help="List your waiting and running sessions.")
+@session.command("ls", cls=ListCommand, short_help="List your waiting and running sessions.")
 @pass_settings
 def ls(settings: Settings) -> None:
     """List your waiting and running sessions: how long they have run, on which device, or why they wait."""

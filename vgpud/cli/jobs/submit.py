@@ -223,8 +223,7 @@ def submit(
 
     if pty:
         check_pty(settings, option_values)
-    remote = find_daemon(settings)[1] is not None
-    spec = build_job_spec(option_values, command, from_file.get("env", ()), remote)
+    spec = build_job_spec(option_values, command, from_file.get("env", ()), find_daemon(settings)[1] is not None)
     from vgpud.cli.common.client import Client
     from vgpud.client import calls
 
