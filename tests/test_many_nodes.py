@@ -64,7 +64,7 @@ CASES = {
     ),
     "slurmctld killed, a submission forgotten": (
         "cluster.md",
-        "The controller queues a new job with a known number as a new job, or places it again",
+        "The controller queues a new job with a known number as new, or places it again",
         ("cluster/test_controller.py::test_a_number_that_slurm_gives_away_again",),
     ),
     "slurmctld killed, a node drained": (

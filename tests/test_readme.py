@@ -113,6 +113,6 @@ def test_the_quick_start_and_the_queue_work_as_they_are_written(short_dir: Path)
     said, errors = type_commands(short_dir, env, "-c", script)
     assert "failed" not in said, (said, errors)
     assert (short_dir / "evaluated").exists(), (said, errors)
-    assert re.search(r"job 1 \(python\) is pending: no device has 0.5 GPU and 70.2GiB free", errors), errors
+    assert re.search(r"job 1 \(train\) is pending: no device has 0.5 GPU and 70.2GiB free", errors), errors
     assert "why         no device has 0.5 GPU" in said, said
     assert re.search(r"^train .* 0\.5  0\.5 .*^train .* 0\.25  0\.25 ", said, re.MULTILINE | re.DOTALL), said

@@ -163,7 +163,7 @@ def as_owner(scene: Scene, browser: Browser) -> int:
     browser.until(lambda: "epoch 3" in browser.one("#log").text, "the log, without a reload")
     assert "was queued again" in browser.press("[action$='/requeue'] button", confirm=True)
     browser.until(lambda: "running" in browser.one(".big").text, "the job again")
-    browser.open(f"/job/{job}")
+    browser.until(lambda: browser.open(f"/job/{job}") and browser.all("section a[href^='/slice/']"), "the job's slice")
     browser.until(lambda: browser.all(".charts canvas"), "curves")
     browser.one("section a[href^='/slice/']").click()
     browser.until(lambda: browser.path().startswith("/slice/"), "the job's slice")

@@ -117,7 +117,7 @@ def test_what_cannot_be_is_refused_in_one_line(value: Any, message: str) -> None
 @given(
     gpus=st.one_of(st.integers(1, 1000), st.integers(1, 16).map(lambda whole: whole * 1000)),
     extra_milli=st.integers(0, 1000),
-    mem=st.one_of(st.none(), st.integers(1, 1 << 40)),
+    mem=st.one_of(st.none(), st.integers(1 << 20, 1 << 40)),
     low=st.one_of(st.none(), st.integers(0, 1000)),
 )
 def test_the_form_reads_as_what_it_was_made_of(gpus: int, extra_milli: int, mem: int | None, low: int | None) -> None:

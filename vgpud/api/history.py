@@ -74,7 +74,7 @@ def _span_of(request: pb.GetHistoryRequest) -> TimeSpan:
         raise refuse(Reason.INVALID, "the range is out of bounds: write times since 1970", "since_time")
     if step_s < 0:
         raise refuse(Reason.INVALID, f"step {step_s:g} s is negative: leave it out, or write 10 s or more", "step")
-    return TimeSpan(since_s, until_s, step_s)
+    return TimeSpan(since_s, until_s, min(step_s, until_s - since_s))
 
 
 def _seconds(value: Timestamp | Duration) -> float:

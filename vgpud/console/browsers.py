@@ -56,6 +56,9 @@ def browser_protocol(
             return self._get_upgrade() == b"websocket" and is_of_session(self.scope)
 
         def handle_websocket_upgrade(self, event: h11.Request) -> None:
+            if self.flow.write_paused:  # the tunnel's protocol would not know of it, and never wait
+                self.transport.abort()
+                return
             self.connections.discard(self)
             for timer in (self._late, self._stalled):
                 if timer:

@@ -154,8 +154,12 @@ class HistoryRecorder:
         async with self._lock:
             live = self._find_unsaved(kind, name, uid)
             points = dict(live[1].points) if live else {}
+            reading = asyncio.ensure_future(asyncio.to_thread(read_file, live[0] if live else ""))
             try:
-                found, spent_ns = await asyncio.to_thread(read_file, live[0] if live else "")
+                found, spent_ns = await asyncio.shield(reading)
+            except asyncio.CancelledError:
+                await asyncio.wait({reading})  # until then the file is that thread's
+                raise
             except StoreError as error:
                 self._report(str(error))
                 if not live:

@@ -130,8 +130,8 @@ def server_uid(port: int, own: tuple[str, int]) -> int | None:
     """The user whose program listens at this port of 127.0.0.1 and has our connection, whose end here is `own`; None:
     it has closed. What it has not accepted yet belongs to no user, so both sockets are looked at: a listener that was
     replaced after we connected has reset our connection."""
+    listening = _ask_for_socket("127.0.0.1", port, "0.0.0.0", 0)  # first: who listens later has not accepted ours
     accepted = _ask_for_socket("127.0.0.1", port, *own)
-    listening = _ask_for_socket("127.0.0.1", port, "0.0.0.0", 0)
     if not accepted or accepted[0] != _ESTABLISHED or not listening or listening[0] != _LISTEN:
         return None
     return listening[1] if accepted[1] in (0, listening[1]) else None

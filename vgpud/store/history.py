@@ -46,6 +46,11 @@ _TABLES = (
 )
 #: bits of a point's id: 28 for the number of its chunk, 2 for its level, above those its series
 _NUMBER_BITS, _SERIES_SHIFT = 28, 30
+_ENDED_OF_MOST = """
+SELECT id FROM series WHERE turn < ?1 AND owner_uid IS
+    (SELECT owner_uid FROM series WHERE turn < ?1 GROUP BY owner_uid ORDER BY count(*) DESC LIMIT 1)
+ORDER BY turn LIMIT ?2
+"""
 _FIND = (
     "SELECT id, key, name FROM series WHERE id IN (SELECT id FROM series WHERE kind = ? AND key = ?"
     " UNION SELECT id FROM series WHERE kind = ? AND name = ?) AND (? OR owner_uid IN (?, ?))"
@@ -213,11 +218,10 @@ class HistoryFile:
             db.execute(_FORGET_EMPTY_SERIES)
 
     def _forget_excess(self, db: sqlite3.Connection, turn: int) -> None:
-        """Series that ended first go first; where none has ended, the first day of the year."""
+        """Series that ended first go first, of the owner who has most of these; where none has ended, the first day
+        of the year."""
         while self._is_excessive(db):
-            ended = db.execute(
-                "SELECT id FROM series WHERE turn < ? ORDER BY turn LIMIT ?", (turn, _FORGET_AT_ONCE)
-            ).fetchall()
+            ended = db.execute(_ENDED_OF_MOST, (turn, _FORGET_AT_ONCE)).fetchall()
             for (series,) in ended:
                 bounds = _first_id(series, 0), _first_id(series + 1, 0) - 1
                 db.execute("DELETE FROM points WHERE id BETWEEN ? AND ?", bounds)

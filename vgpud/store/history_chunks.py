@@ -26,7 +26,7 @@ def unpack(body: bytes, points: int) -> list[array[int]]:
     length = _FIELDS * points * _WORD_BYTES
     try:
         planes = zlib.decompressobj().decompress(body, length + 1)
-    except zlib.error as error:
+    except (TypeError, zlib.error) as error:
         raise ValueError(f"a chunk of the history is damaged: {error}") from error
     if len(planes) != length:
         raise ValueError(f"a chunk of the history has {len(planes)} bytes instead of {length}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -100,6 +101,8 @@ def choose(
         say(f"there is no such job to {verb}")
         return ()
     question = f"{verb} {_describe(found)}"
+    if not (job_filters.yes or sys.stdin.isatty()) and {job.uid for job in found} - {os.getuid()}:
+        raise click.UsageError(f"not all of these jobs are yours: write --yes to {question}")
     if job_filters.yes or not sys.stdin.isatty():
         say(question)
     elif not click.confirm(f"vgpu: {question}?", err=True):

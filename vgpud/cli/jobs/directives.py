@@ -24,7 +24,8 @@ _HEAD_BYTES_MAX = 64 << 10
 _LINE = re.compile(rf"{WORD}(?:\s+(.*))?$")
 #: with these there is no script of this host, or the file has the options
 _WITHOUT_SCRIPT = ("image", "file")
-_NOT_IN_A_SCRIPT = (job_file.NOT_IN_A_FILE - {"env"}) | {"image"}
+#: also what would run the program on this host, at once
+_NOT_IN_A_SCRIPT = (job_file.NOT_IN_A_FILE - {"env"}) | {"image", "predict_run"}
 
 
 def read(ctx: click.Context, args: Sequence[str]) -> list[str]:

@@ -31,6 +31,12 @@ class User:
     source: str
 
 
+def _drop(asked: asyncio.Future[tuple[wire.Message, int]]) -> None:
+    """The answer that nobody waits for."""
+    if not asked.cancelled() and not asked.exception() and asked.result()[1] >= 0:
+        os.close(asked.result()[1])
+
+
 class _Line:
     """Requests over one socket, one at a time."""
 
@@ -41,6 +47,14 @@ class _Line:
 
     async def ask(self, message: wire.Message) -> tuple[wire.Message, int]:
         """The answer and its descriptor. Raises GoneError, RefusedError, TimeoutError."""
+        asking = asyncio.ensure_future(self._ask(message))
+        try:
+            return await asyncio.shield(asking)
+        except asyncio.CancelledError:  # the answer is read all the same: the line is everybody's
+            asking.add_done_callback(_drop)
+            raise
+
+    async def _ask(self, message: wire.Message) -> tuple[wire.Message, int]:
         async with self._lock:
             try:
                 wire.send(self._sock, message)

@@ -54,7 +54,13 @@ def from_session(headers: Iterable[tuple[bytes, bytes]], base: bytes) -> Headers
     """A session's headers as the browser gets them. `base`: the path below which it serves."""
     given = [(key.lower(), value) for key, value in headers]
     hidden = _HOP_BY_HOP | _named_by_connection(given) | _FOR_THE_HOST
-    passed = [(key, value) for key, value in given if key not in hidden and key != b"set-cookie"]
+    if any(key == b"transfer-encoding" for key, _ in given):
+        hidden |= {b"content-length"}
+    passed = [
+        (key, value)
+        for key, value in given
+        if key not in hidden and key != b"set-cookie" and not key.startswith(b"access-control-")
+    ]
     cookies = (_confine_cookie(value, base) for key, value in given if key == b"set-cookie")
     return [*passed, *((b"set-cookie", cookie) for cookie in cookies if cookie)]
 

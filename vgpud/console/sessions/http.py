@@ -202,7 +202,7 @@ class _Exchange:
             head = await self._next(ANSWER_S)
             while isinstance(head, h11.InformationalResponse):
                 head = await self._next(ANSWER_S)
-            if not isinstance(head, h11.Response):
+            if not isinstance(head, h11.Response) or head.status_code > 599:
                 raise BrokenError
         except (BrokenError, OSError, asyncio.TimeoutError, h11.RemoteProtocolError) as error:
             raise NotOpenError(

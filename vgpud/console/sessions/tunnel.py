@@ -145,5 +145,6 @@ async def _wait_for_silence(traffic: _Traffic) -> None:
 
 def _refusal(status: int, text: str) -> bytes:
     body = text.encode()
-    head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: text/plain; charset=utf-8\r\n"
+    phrase = HTTPStatus(status).phrase if status in HTTPStatus._value2member_map_ else "Refused"
+    head = f"HTTP/1.1 {status} {phrase}\r\ncontent-type: text/plain; charset=utf-8\r\n"
     return f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body

@@ -74,7 +74,7 @@ class Guard:
         await self._app(scope, _limit_body(receive) if is_form else receive, send_with_headers)
 
     def _why_not(self, method: str, headers: dict[bytes, str], is_form: bool) -> tuple[int, str] | None:
-        if method in ("GET", "HEAD"):
+        if method in ("GET", "HEAD") and (is_form or _is_link(headers)):
             return _why_not_host(self._hosts, headers)
         why = why_foreign(self._hosts, headers)
         if why:
@@ -87,6 +87,11 @@ class Guard:
 def is_of_session(scope: Mapping[str, Any]) -> bool:
     """Whether a request is for the program of a session, whose bodies are passed on piece by piece."""
     return str(scope["path"]).startswith("/session/")
+
+
+def _is_link(headers: dict[bytes, str]) -> bool:
+    """Whether a page is opened: other sites may lead to a session, and neither read nor embed it."""
+    return headers.get(b"sec-fetch-mode") == "navigate" and headers.get(b"sec-fetch-dest") == "document"
 
 
 def _why_not_host(hosts: frozenset[str], headers: dict[bytes, str]) -> tuple[int, str] | None:
