@@ -21,7 +21,7 @@ from vgpud.console.login import agent, wire
 from vgpud.console.login import broker as module
 from vgpud.console.login.broker import Broker, Settings, address, link
 from vgpud.console.login.client import Broker as Client
-from vgpud.console.login.client import RefusedError, read_tail
+from vgpud.console.login.client import RefusedError, _Line, read_tail
 from vgpud.console.main import link_socket_path
 from vgpud.host import listeners
 
@@ -530,3 +530,31 @@ def test_open_file_takes_nothing_of_proc(tmp_path: Path, path: str) -> None:
     (tmp_path / "link").symlink_to("/proc/self/smaps")
     with pytest.raises(OSError, match="is not a regular file"):
         os.close(agent.open_file(path if path.startswith("/") else str(tmp_path / path)))
+
+
+def test_callers_that_leave_do_not_end_the_line_for_others() -> None:
+    """The answer to a question whose caller was cancelled is read and dropped."""
+
+    async def ask() -> wire.Message:
+        ours, theirs = wire.pair()
+        theirs.setblocking(False)
+        line = _Line(ours)
+        left = [asyncio.create_task(line.ask({"number": number})) for number in range(3)]
+        await asyncio.sleep(0)
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        last = asyncio.create_task(line.ask({"number": 3}))
+        for _ in range(4):
+            while True:
+                try:
+                    wire.send(theirs, wire.receive(theirs))
+                    break
+                except BlockingIOError:
+                    await asyncio.sleep(0.001)
+        answer, _fd = await last
+        theirs.close()
+        line.close()
+        return answer
+
+    assert asyncio.run(ask()) == {"number": 3}

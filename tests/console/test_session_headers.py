@@ -102,3 +102,12 @@ def test_a_session_says_nothing_for_the_whole_host() -> None:
 )
 def test_paths(path: bytes, is_inside: bool) -> None:
     assert is_within(path, BASE) is is_inside
+
+
+def test_a_session_lets_no_other_site_read_it() -> None:
+    given = [(b"Access-Control-Allow-Origin", b"http://127.0.0.1:5000"), (b"access-control-allow-credentials", b"true")]
+    assert from_session([*given, (b"content-type", b"text/html")], BASE) == [(b"content-type", b"text/html")]
+
+
+def test_one_of_two_lengths_of_an_answer_is_left_out() -> None:
+    assert from_session([(b"transfer-encoding", b"chunked"), (b"content-length", b"9")], BASE) == []

@@ -65,6 +65,16 @@ def test_other_sites_change_nothing(alice: TestClient, daemon: FakeDaemon, heade
     assert not daemon.queue.requests
 
 
+@pytest.mark.parametrize(
+    ("mode", "destination", "status"), [("navigate", "document", None), ("navigate", "iframe", 403), ("cors", "", 403)]
+)
+def test_other_sites_lead_to_a_session_and_neither_read_nor_embed_it(
+    alice: TestClient, mode: str, destination: str, status: int | None
+) -> None:
+    headers = {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": destination}
+    assert (alice.get("/session/7/", headers=headers).status_code == 403) == (status == 403)
+
+
 def test_this_site_may(alice: TestClient) -> None:
     headers = {"Origin": f"http://{HOST}", "Sec-Fetch-Site": "same-origin"}
     assert alice.post("/theme", data={"csrf": "token-of-alice-1", "theme": "dark"}, headers=headers).status_code == 303

@@ -122,6 +122,14 @@ def test_series_that_ended_first_are_forgotten_first(tmp_path: Path) -> None:
     assert not orphans
 
 
+def test_who_has_most_that_has_ended_loses_it_first(tmp_path: Path) -> None:
+    file = HistoryFile(tmp_path, series_max=100)
+    record(file, NOW_S, name="another", owner_uid=2000)
+    for n in range(150):
+        record(file, NOW_S + n, name=f"s{n}", owner_uid=1000)
+    assert read(file, "another") and not read(file, "s0")
+
+
 def test_bytes_are_bounded_also_when_nothing_has_ended(tmp_path: Path) -> None:
     bytes_max = 400_000
     file = HistoryFile(tmp_path, bytes_max=bytes_max)

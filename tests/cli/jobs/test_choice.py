@@ -36,7 +36,7 @@ def list_targets(queue: Any, request: type) -> list[int]:
     ("words", "job_ids"),
     [
         (("--mine",), [2, 3, 4, 5]),
-        (("--state", "pending"), [3, 5, 6]),
+        (("--state", "pending", "--yes"), [3, 5, 6]),
         (("--mine", "--state", "pending,held"), [3, 4, 5]),
         (("--name", "sweep"), [5]),
         (("--queue", "team", "--name", "train"), []),
@@ -51,6 +51,12 @@ def test_filters_narrow_what_is_cancelled(
     assert list_targets(queue, pb.CancelJobRequest) == job_ids
     if not job_ids:
         assert result.stderr == "vgpu: there is no such job to cancel\n"
+
+
+def test_jobs_of_others_are_not_chosen_in_silence_without_a_terminal(vgpu: Any, daemon: Any, queue: Any) -> None:
+    result = vgpu("job", "cancel", "--state", "pending", host=daemon.host)
+    assert result.code == 2 and "not all of these jobs are yours: write --yes" in result.stderr
+    assert list_targets(queue, pb.CancelJobRequest) == []
 
 
 @pytest.mark.parametrize(("command", "job_ids"), [("hold", [3, 5]), ("release", [4])])
