@@ -31,10 +31,10 @@ class User:
     source: str
 
 
-def _drop(asked: asyncio.Future[tuple[wire.Message, int]]) -> None:
-    """The answer that nobody waits for."""
-    if not asked.cancelled() and not asked.exception() and asked.result()[1] >= 0:
-        os.close(asked.result()[1])
+def _drop(question: asyncio.Future[tuple[wire.Message, int]]) -> None:
+    """Drops the answer: its caller has left."""
+    if not question.cancelled() and not question.exception() and question.result()[1] >= 0:
+        os.close(question.result()[1])
 
 
 class _Line:
@@ -50,7 +50,7 @@ class _Line:
         asking = asyncio.ensure_future(self._ask(message))
         try:
             return await asyncio.shield(asking)
-        except asyncio.CancelledError:  # the answer is read all the same: the line is everybody's
+        except asyncio.CancelledError:  # the answer is read all the same: all callers share the line
             asking.add_done_callback(_drop)
             raise
 
