@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,8 +9,6 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 #: one of the two exists: setup.py makes the first from the second
 _FOLDERS = (_PACKAGE / "docs", _PACKAGE.parent / "docs")
 _INDEX = "/README"
-#: how much alike a mistyped name and a page's are, of 1
-_LIKENESS = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +42,3 @@ def find_page(name: str, pages: list[Page]) -> Page | None:
     """The page that a message, a link or a user names: limits, docs/limits.md, ../limits.md#sharing."""
     clean = name.partition("#")[0].strip().lstrip("./").removeprefix("docs/").removesuffix(".md").removesuffix(_INDEX)
     return next((page for page in pages if page.name == clean.rstrip("/")), None)
-
-
-def resemble(name: str, pages: list[Page]) -> list[str]:
-    """Names of up to three pages that an unknown one may stand for: of the same last word, or else spelt like it."""
-    clean = name.rpartition("/")[2].partition("#")[0].removesuffix(".md").lower()
-    same = [page.name for page in pages if page.name.rpartition("/")[2] == clean]
-    by_end = {page.name.rpartition("/")[2]: page.name for page in reversed(pages)}
-    return same[:3] or [by_end[end] for end in difflib.get_close_matches(clean, list(by_end), 3, _LIKENESS)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -96,12 +95,12 @@ def choose(
     if job_filters.is_empty:
         example = "--mine --state pending" if verb == "cancel" else "--mine"
         raise click.UsageError(f"say which jobs: their numbers, or a filter such as {example}")
-    found = _find(settings, job_filters, job_filters.states or states)
+    found, own_uid = _find(settings, job_filters, job_filters.states or states)
     if not found:
         say(f"there is no such job to {verb}")
         return ()
     question = f"{verb} {_describe(found)}"
-    if not (job_filters.yes or sys.stdin.isatty()) and {job.uid for job in found} - {os.getuid()}:
+    if not (job_filters.yes or sys.stdin.isatty()) and {job.uid for job in found} - {own_uid}:
         raise click.UsageError(f"not all of these jobs are yours: write --yes to {question}")
     if job_filters.yes or not sys.stdin.isatty():
         say(question)
@@ -110,14 +109,15 @@ def choose(
     return [job.job_id for job in found]
 
 
-def _find(settings: Settings, job_filters: Filters, states: Sequence[str]) -> list[pb.Job]:
+def _find(settings: Settings, job_filters: Filters, states: Sequence[str]) -> tuple[list[pb.Job], int]:
+    """The jobs, and the caller's uid as the daemon knows it."""
     from vgpud.cli.common.client import Client
     from vgpud.client import calls
 
     with Client(settings) as client:
         uid = client.own_uid if job_filters.mine else None
         jobs = client.all(calls.jobs(False, job_filters.queue_name or "", uid, states))
-        return [job for job in jobs if job_filters.job_name in (None, job.spec.name)]
+        return [job for job in jobs if job_filters.job_name in (None, job.spec.name)], client.own_uid
 
 
 def _describe(jobs: Sequence[pb.Job]) -> str:

@@ -158,7 +158,7 @@ def url(settings: Settings, job_id: int, direct: bool) -> None:
     the address on this machine, with the session's token: who has that address has the session.
     """
     from vgpud.cli.common.console_address import find_address
-    from vgpud.cli.common.output import emit
+    from vgpud.cli.common.output import dump
     from vgpud.cli.common.target import find_daemon
     from vgpud.client import calls
     from vgpud.client.target import unix_path
@@ -170,10 +170,10 @@ def url(settings: Settings, job_id: int, direct: bool) -> None:
     api_socket = unix_path(find_daemon(settings)[0])
     found = find_address(settings, api_socket) if api_socket and not direct else ""
     address = f"{found}{base_path(job_id)}" if found else _direct_address(job, api_socket)
-    if settings.output == "table":
+    if settings.output in ("table", "name"):
         print(address, flush=True)
     else:
-        emit(settings, {"url": address}, [address], lambda: None)  # type: ignore[arg-type,return-value]
+        dump(settings, {"url": address})
 
 
 def _direct_address(job: pb.Job, api_socket: str | None) -> str:

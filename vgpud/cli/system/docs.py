@@ -27,8 +27,9 @@ def docs(settings: Settings, page_name: str | None) -> None:
     is laid out and shown by the pager ($PAGER); into a pipe or a file its Markdown is written as it is.
     """
     from vgpud.cli.common.output import dump, emit
+    from vgpud.cli.common.suggestions import hint, resemble
     from vgpud.errors import CliError, ExitCode
-    from vgpud.project.documents import find_page, list_pages, resemble
+    from vgpud.project.documents import find_page, list_pages
     from vgpud.view.fit import Grid
 
     pages = list_pages()
@@ -41,13 +42,18 @@ def docs(settings: Settings, page_name: str | None) -> None:
         return
     page = find_page(page_name, pages)
     if page is None:
-        near = " or ".join(f"`vgpu docs {name}`" for name in resemble(page_name, pages))
-        hint = f"did you mean {near}?" if near else "`vgpu docs` lists them"
-        raise CliError(f"no document {page_name!r}: {hint}", ExitCode.USAGE)
+        by_end = {_end_of(each.name): each.name for each in reversed(pages)}
+        near = [f"`vgpu docs {by_end[end]}`" for end in resemble(_end_of(page_name).lower(), by_end)]
+        raise CliError(f"no document {page_name!r}{hint(near) or ': `vgpu docs` lists them'}", ExitCode.USAGE)
     if settings.output in ("table", "name"):
         _show(settings, page.read())
     else:
         dump(settings, {"name": page.name, "title": page.title, "text": page.read()})
+
+
+def _end_of(name: str) -> str:
+    """The last word of a page's name or of a link to it."""
+    return name.partition("#")[0].rpartition("/")[2].removesuffix(".md")
 
 
 def _show(settings: Settings, text: str) -> None:

@@ -7,7 +7,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from http import HTTPStatus
+from http.client import responses
 from typing import Any
 
 import h11
@@ -145,6 +145,5 @@ async def _wait_for_silence(traffic: _Traffic) -> None:
 
 def _refusal(status: int, text: str) -> bytes:
     body = text.encode()
-    phrase = HTTPStatus(status).phrase if status in HTTPStatus._value2member_map_ else "Refused"
-    head = f"HTTP/1.1 {status} {phrase}\r\ncontent-type: text/plain; charset=utf-8\r\n"
+    head = f"HTTP/1.1 {status} {responses.get(status, 'Refused')}\r\ncontent-type: text/plain; charset=utf-8\r\n"
     return f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body
