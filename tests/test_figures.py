@@ -42,7 +42,7 @@ def _containers(figures: Figures) -> list[str]:
 #: how a row begins -> the committed result, and what it says
 ROWS: dict[str, tuple[str, Callable[[Figures], list[str]]]] = {
     "two saturating tenants": ("shares", _shares),
-    "launch, uncounted": ("launch_overhead", partial(_launches_of, "solo")),
+    "launch, slice alone": ("launch_overhead", partial(_launches_of, "solo")),
     "launch, counted": ("launch_overhead", partial(_launches_of, "count")),
     "start of a program": ("start_together", _starts),
     "free memory after a context": ("memory_exact", _memory),
