@@ -94,6 +94,9 @@ class ByFile(LoadScopeScheduling):
         return self._lengths[unit]
 
     def _assign_work_unit(self, node: WorkerController) -> None:
+        if not self.workqueue:  # other workers have had a second unit before this one's first
+            node.shutdown()
+            return
         self.workqueue.move_to_end(max(self.workqueue, key=self._length), last=False)
         if ALONE in self.workqueue:
             self.workqueue.move_to_end(ALONE)
