@@ -1,19 +1,21 @@
 /*
  * constants.c - measures the constants that the simulated device is built on, on whatever device the driver shows:
  * launch cost, event record and query, wake-up of a blocking wait, depth of the launch queue, time slice and switch
- * cost between two processes, overhead of a context, granule of allocation. One JSON object on stdout.
+ * cost between two processes, what two events say of a kernel between them while another process has the device,
+ * overhead of a context, granule of allocation. One JSON object on stdout.
  *
  * Runs itself a second time (`constants child`) where a second process is needed; the two talk through pipes, a byte
  * means "continue". No other program may use the device meanwhile.
  */
 #define _GNU_SOURCE
 #include "../tenants/driver.h"
+#include <poll.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { ROUNDS = 200, LAUNCHES = 400, QUEUE_TRIES = 8192, SLICE_KERNELS = 4000, GAP_US = 300 };
+enum { ROUNDS = 200, LAUNCHES = 400, QUEUE_TRIES = 8192, SLICE_KERNELS = 4000, GAP_US = 300, BESIDE = 50, AHEAD = 500 };
 
 struct bench {
   struct driver driver;
@@ -179,6 +181,13 @@ static struct slices time_slices(struct bench *b, handle function, uint64_t roun
   return slices;
 }
 
+/* A kernel at a time, in an idle stream, between two events, while another process always has work. Are events written
+ * in their own context's turn, then they say how long the kernel takes; else also how long it waited for that. */
+static double beside_us(struct bench *b, handle function, uint64_t rounds) {
+  for (int i = 0; i < BESIDE; i++) samples[i] = device_us(b, function, rounds, 1);
+  return median(samples, BESIDE);
+}
+
 static void signal_other(int fd) {
   if (write(fd, "g", 1) != 1) exit(1);
 }
@@ -189,6 +198,16 @@ static void await_other(int fd) {
     fprintf(stderr, "constants: the other process ended early\n");
     exit(1);
   }
+}
+
+/* Always has work, until the other process says that it may end: launches block while enough of them are queued. */
+static void keep_busy(struct bench *b, handle function, uint64_t rounds) {
+  struct pollfd end = {.fd = 0, .events = POLLIN};
+  for (int i = 0; i < AHEAD; i++) launch(b, function, rounds);
+  signal_other(1);
+  while (poll(&end, 1, 0) == 0) launch(b, function, rounds);
+  await_other(0);
+  CHECK(b->driver.cuCtxSynchronize());
 }
 
 /* The second process: makes its context on request, says so, then runs the same kernels at the same time. */
@@ -208,6 +227,8 @@ static int child(void) {
   await_other(0);
   time_slices(&b, function, rounds);
   signal_other(1);
+  await_other(0);
+  keep_busy(&b, function, rounds);
   await_other(0);
   return 0;
 }
@@ -260,6 +281,12 @@ static void print(struct bench *b, const char *device, struct other *other) {
   signal_other(other->to_fd);
   struct slices slices = time_slices(b, middle, rounds);
   await_other(other->from_fd);
+  double alone_us = device_us(b, hundred, hundred_rounds, 1);
+  signal_other(other->to_fd);
+  await_other(other->from_fd);
+  double pair_us = beside_us(b, hundred, hundred_rounds);
+  signal_other(other->to_fd);
+  printf("\"alone_100_us\": %.1f, \"beside_100_us\": %.1f, ", alone_us, pair_us);
   printf("\"slice_us\": %.1f, \"gap_us\": %.1f, \"switch_us\": %.1f, \"slices_seen\": %d}\n", slices.run_us,
          slices.gap_us, (slices.gap_us - slices.run_us) / 2, slices.gaps);
 }

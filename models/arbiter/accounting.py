@@ -30,7 +30,7 @@ def charge_all(device: Device, now_ns: int) -> None:
         accrue_lag(device, s, passed_ns)
     accrue_slot_lag(device, passed_ns)
     device.slot_occupied = any(shares_device(s, now_ns) for s in saturating(device))
-    weigh(device, passed_ns, now_ns)
+    weigh(device, now_ns)
     contexts = sum(s.contexts for s in device.slices)
     for s in free(device):
         charge_free(device, s, contexts, passed_ns, now_ns)
@@ -118,8 +118,6 @@ def charge_free(device: Device, s: Slice, contexts: int, passed_ns: int, now_ns:
     if s.holds and not s.has_precedence and any_waits(device, s):
         idle_ns = passed_ns - s.busy_ns
         used_ns += idle_ns  # it left the device idle while others waited for it
-    used_ns -= s.remitted_ns
-    s.remitted_ns = 0
     if not s.outstanding or ((device.slot_reports_work or done_ns > 0) and now_ns >= s.settled_ns + TICK_NS):
         reported_ns = done_ns + take_unexplained_ns(device, s, done_ns)
         ahead_ns = max(0, s.alone_ns // 2 - reported_ns)

@@ -8,7 +8,6 @@ from models.arbiter.model import (
     DEBT_MAX_NS,
     LATE_REPORTED_NS,
     PPM,
-    REMITTED_PART,
     RENEWED_BY_WORK,
     REPORTABLE_IDLE_NS,
     REPORTED_NS,
@@ -20,11 +19,6 @@ from models.arbiter.model import (
     Slice,
     clamp_ns,
 )
-
-
-def less_changes(ns: int) -> int:
-    """Without the time that context switches take while several slices run, roughly."""
-    return ns - ns // 32
 
 
 def reported_ppm(s: Slice) -> int:
@@ -66,65 +60,11 @@ def note_reported(device: Device, s: Slice, ran: int, now_ns: int) -> int:
     return more_ns * PPM // max(PPM // 4, reported_ppm(s)) if known else more_ns
 
 
-def is_believable(device: Device, reported_ns: int, available_ns: int) -> bool:
-    """Whether all slices together have lately reported at most a quarter more than the time that there was. Estimates
-    are never further off, so beyond that a slice reports falsely."""
-    device.available_ns += available_ns
-    device.all_reported_ns += reported_ns
-    if device.available_ns > 2 * REPORTED_NS:
-        device.available_ns //= 2
-        device.all_reported_ns //= 2
-    return 4 * device.all_reported_ns <= 5 * device.available_ns + 4 * LATE_REPORTED_NS
-
-
-def forget_excess(device: Device) -> None:
-    device.excess_ns = 0
-    for s in device.slices:
-        s.over_reported_ns = 0
-
-
-def remit(device: Device, reports: list[int], passed_ns: int) -> None:
-    """Remits charges where reports add up to more time than there was: estimates taken beside others may be too long.
-
-    Slices that reported more than their contexts' part are charged less, pro rata. Not while a saturating slice runs:
-    the slot is charged what the free slices leave. A slice that is alone reports no more than its time, if late.
-    """
-    ran = [s for s in device.slices if s.contexts]
-    if any(s.saturating for s in ran):
-        return
-    if sum(lately_active(s, device.last_ns) for s in device.slices) <= 1:
-        forget_excess(device)
-        return
-    contexts = max(1, sum(s.contexts for s in ran))
-    excess_ns = device.excess_ns
-    over_ns = 0
-    for s, reported_ns in zip(device.slices, reports, strict=True):
-        if s.saturating:
-            continue
-        excess_ns += reported_ns
-        more_ns = reported_ns - less_changes(s.busy_ns * s.contexts // contexts)
-        s.over_reported_ns = clamp_ns(s.over_reported_ns + more_ns, UNEXPLAINED_MAX_NS)
-        s.remittable_ns = min(s.remittable_ns + reported_ns // REMITTED_PART, UNEXPLAINED_MAX_NS)
-        over_ns += max(0, s.over_reported_ns)
-    busy_ns = min(passed_ns, sum(s.busy_ns for s in ran))
-    all_reported_ns = sum(n for s, n in zip(device.slices, reports, strict=True) if not s.saturating)
-    believable = is_believable(device, all_reported_ns, busy_ns)
-    excess_ns = clamp_ns(excess_ns - (less_changes(busy_ns) if len(ran) > 1 else busy_ns), UNEXPLAINED_MAX_NS)
-    remitted_ns = max(0, min(excess_ns, over_ns)) if believable else 0
-    device.excess_ns = excess_ns - remitted_ns
-    for s in free(device):
-        s.remitted_ns = min(remitted_ns * max(0, s.over_reported_ns) // max(1, over_ns), s.remittable_ns)
-        s.remittable_ns -= s.remitted_ns
-        s.over_reported_ns -= s.remitted_ns
-
-
-def weigh(device: Device, passed_ns: int, now_ns: int) -> None:
+def weigh(device: Device, now_ns: int) -> None:
     """Compares the time in which several slices ran, or one while another one waited, with the work that they report.
     The difference is unexplained time, see take_unexplained_ns()."""
     ran = [s for s in device.slices if s.contexts]
-    reports = [note_reported(device, s, len(ran), now_ns) for s in device.slices]
-    reported_ns = sum(reports)
-    remit(device, reports, passed_ns)
+    reported_ns = sum(note_reported(device, s, len(ran), now_ns) for s in device.slices)
     device.slot_reports_work = not any(is_silent(device, s) for s in saturating(device))
     found = (reported_ppm(s) for s in free(device) if s.recent_run_ns and lately_active(s, device.last_ns))
     device.least_reported_ppm = min(found, default=0)

@@ -20,9 +20,6 @@ class Device:
     free_used_ns: int = 0  # used by free slices, to be deducted from what the holder is charged
     slot_occupied: bool = False  # during the time that is being charged
     unexplained_ns: int = 0  # while several ran: busy time that no slice's completed work explains
-    excess_ns: int = 0  # while only free slices ran: completed work reported beyond the busy time
-    available_ns: int = 0  # while only free slices ran: recent time with work outstanding
-    all_reported_ns: int = 0  # completed work reported for that time
     slot_reports_work: bool = True  # saturating slices report what they complete
     least_reported_ppm: int = 0  # reported_ppm() of the free slice that reports least
     window_ns: int = 0  # when the present window of demands began

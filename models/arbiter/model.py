@@ -35,8 +35,6 @@ CARRIED_MAX_NS = 20 * MS
 REPORTED_NS = 50 * MS
 SILENT_NS = 10 * MS
 UNEXPLAINED_MAX_NS = 20 * MS
-#: reported work beyond the time that there was is remitted, up to one part in this many of what a slice reports
-REMITTED_PART = 7
 #: a process that has not noticed its closed gate for this long is stopped (SIGSTOP, a debugger)
 STOPPED_NS = 50 * MS
 #: a holder that has just been let in needs this long to wake up and launch before it can be called idle
@@ -200,9 +198,6 @@ class Slice:
     reported_after_ns: int = 0  # how long it had not grown before that
     recent_run_ns: int = 0  # recent time with work outstanding; saturating: while no other slice had any
     recent_reported_ns: int = 0  # completed work reported for that time
-    over_reported_ns: int = 0  # reported beyond its contexts' part, while no saturating slice ran
-    remittable_ns: int = 0  # the most of what it reported that may be remitted
-    remitted_ns: int = 0  # remitted in this step: it is not charged
     # demand: work / (work + idle), measured once in a window
     demand_ppm: int = PPM
     work_ns: int = 0  # averaged over recent windows

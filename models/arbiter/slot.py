@@ -65,7 +65,6 @@ def leave_slot(device: Device, s: Slice) -> None:
     s.provisional_ns = s.outstanding_ns = s.alone_ns = 0
     s.beside_slot = False
     s.recent_run_ns = s.recent_reported_ns = 0
-    s.over_reported_ns = 0
     s.lease_end_ns = 0
     if s.state == State.DRAINING:
         let_overlap(s, device.last_ns)
@@ -82,7 +81,6 @@ def join_slot(device: Device, s: Slice, now_ns: int) -> None:
     s.saturating = True
     s.has_precedence = s.throttled = s.holds = False
     s.recent_run_ns = s.recent_reported_ns = 0
-    s.over_reported_ns = 0
     if s.state == State.OPEN and taken:
         close_gate(s, now_ns)
         if s.drains:

@@ -100,8 +100,6 @@ static void charge_free(struct vg_core *core, struct vg_core_slice *slice, uint3
     idle_ns = (int64_t)(passed_ns - slice->step.busy_ns);
     used_ns += idle_ns; /* it left the device idle while others waited for it */
   }
-  used_ns -= slice->report.remitted_ns;
-  slice->report.remitted_ns = 0;
   bool due = (core->slot_reports_work || done_ns) && now_ns >= slice->account.settled_ns + VG_CORE_TICK_NS;
   if (!slice->in.outstanding || due) {
     int64_t reported_ns = done_ns + vg_core_take_unexplained_ns(core, slice, done_ns);
@@ -196,7 +194,7 @@ void vg_core_charge_all(struct vg_core *core, uint64_t now_ns) {
     core->slot_occupied |= vg_core_shares_device(slice, now_ns);
   }
   accrue_slot_lag(core, passed_ns);
-  vg_core_weigh(core, passed_ns, now_ns);
+  vg_core_weigh(core, now_ns);
   for (int i = 0; i < core->slice_count; i++)
     if (core->slices[i].present && !core->slices[i].saturating)
       charge_free(core, &core->slices[i], contexts, passed_ns, now_ns);

@@ -62,6 +62,7 @@ static uint64_t one_round(struct vg_arbiter *arbiter, uint64_t now_ns) {
   uint64_t deadline_ns = vg_core_step(&arbiter->core, now_ns);
   vg_record_step(&arbiter->recorder, &arbiter->core, now_ns, deadline_ns);
   vg_pages_publish(arbiter);
+  vg_pages_publish_busy(arbiter, now_ns);
   deadline_ns = earlier(deadline_ns, vg_gang_round_ends(arbiter, now_ns));
   count_drains(arbiter);
   vg_trace_round(&arbiter->trace, &arbiter->core, arbiter->waiting, now_ns);

@@ -9,17 +9,10 @@
 #define SILENT_NS (10ull * VG_CORE_MS)
 /* Run time after which the reported part of a slice's time is known. */
 #define REPORTED_NS (50ull * VG_CORE_MS)
-/* Reported work beyond the time that there was is remitted, up to one part in this many of what a slice reports. */
-#define REMITTED_PART 7
 #define UNEXPLAINED_MAX_NS (20 * VG_CORE_MS)
 /* So much may be reported of one that is idle: late, and of time that was counted before it was known to be idle. */
 #define REPORTABLE_IDLE_NS (2 * VG_CORE_LATE_REPORTED_NS)
 #define RENEWED_BY_WORK 5 /* how much faster reported work fills the bucket of words than time does */
-
-/* Without the time that context switches take while several slices run, roughly. */
-static int64_t less_changes(uint64_t ns) {
-  return (int64_t)(ns - ns / 32);
-}
 
 static uint32_t reported_ppm(const struct vg_core_slice *slice) {
   uint64_t ppm =
@@ -63,75 +56,8 @@ static uint64_t note_reported(const struct vg_core *core, struct vg_core_slice *
   return more_ns * VG_CORE_PPM / ppm;
 }
 
-/* Have all slices together lately reported at most a quarter more than the time that there was? Estimates are never
- * further off: beyond that a slice reports falsely. */
-static bool is_believable(struct vg_core *core, uint64_t reported_ns, uint64_t available_ns) {
-  core->available_ns += available_ns;
-  core->all_reported_ns += reported_ns;
-  if (core->available_ns > 2 * REPORTED_NS) {
-    core->available_ns /= 2;
-    core->all_reported_ns /= 2;
-  }
-  return 4 * core->all_reported_ns <= 5 * core->available_ns + 4 * (uint64_t)VG_CORE_LATE_REPORTED_NS;
-}
-
-static void forget_excess(struct vg_core *core) {
-  core->excess_ns = 0;
-  for (int i = 0; i < core->slice_count; i++) core->slices[i].report.over_reported_ns = 0;
-}
-
-/* Estimates taken beside others may be too long. What all report together is not charged beyond the time that there
- * was; slices that reported more than their contexts' part are charged less, pro rata. Not while a saturating slice
- * runs: the slot is charged what free slices leave. A slice that is alone reports no more than its time, some of it
- * late. */
-static void remit(struct vg_core *core, const uint64_t *reported_ns, uint64_t passed_ns) {
-  uint64_t busy_ns = 0, all_reported_ns = 0;
-  uint32_t contexts = 0;
-  int ran = 0;
-  for (int i = 0; i < core->slice_count; i++) {
-    const struct vg_core_slice *slice = &core->slices[i];
-    if (!slice->present || !slice->step.contexts) continue;
-    if (slice->saturating) return;
-    ran++;
-    contexts += slice->step.contexts;
-    busy_ns += slice->step.busy_ns;
-  }
-  int64_t over_ns = 0;
-  if (core->recent_active <= 1) {
-    forget_excess(core);
-    return;
-  }
-  for (int i = 0; i < core->slice_count; i++) {
-    struct vg_core_slice *slice = &core->slices[i];
-    if (!slice->present || slice->saturating) continue;
-    all_reported_ns += reported_ns[i];
-    core->excess_ns += (int64_t)reported_ns[i];
-    int64_t part_ns = less_changes(slice->step.busy_ns * slice->step.contexts / (contexts ? contexts : 1));
-    slice->report.over_reported_ns =
-        vg_core_clamp_ns(slice->report.over_reported_ns + (int64_t)reported_ns[i] - part_ns, UNEXPLAINED_MAX_NS);
-    int64_t remittable_ns = slice->report.remittable_ns + (int64_t)reported_ns[i] / REMITTED_PART;
-    slice->report.remittable_ns = vg_core_min(remittable_ns, UNEXPLAINED_MAX_NS);
-    over_ns += vg_core_max(0, slice->report.over_reported_ns);
-  }
-  busy_ns = vg_core_least(passed_ns, busy_ns);
-  bool believable = is_believable(core, all_reported_ns, busy_ns);
-  core->excess_ns -= ran > 1 ? less_changes(busy_ns) : (int64_t)busy_ns;
-  core->excess_ns = vg_core_clamp_ns(core->excess_ns, UNEXPLAINED_MAX_NS);
-  int64_t remitted_ns = believable ? vg_core_max(0, vg_core_min(core->excess_ns, over_ns)) : 0;
-  core->excess_ns -= remitted_ns;
-  if (!remitted_ns) return;
-  for (int i = 0; i < core->slice_count; i++) {
-    struct vg_core_slice *slice = &core->slices[i];
-    if (!slice->present || slice->saturating) continue;
-    slice->report.remitted_ns = vg_core_min(remitted_ns * vg_core_max(0, slice->report.over_reported_ns) / over_ns,
-                                            slice->report.remittable_ns);
-    slice->report.remittable_ns -= slice->report.remitted_ns;
-    slice->report.over_reported_ns -= slice->report.remitted_ns;
-  }
-}
-
-void vg_core_weigh(struct vg_core *core, uint64_t passed_ns, uint64_t now_ns) {
-  uint64_t reported_ns = 0, busy_ns = 0, each_reported_ns[VG_SLICES_MAX] = {0};
+void vg_core_weigh(struct vg_core *core, uint64_t now_ns) {
+  uint64_t reported_ns = 0, busy_ns = 0;
   const struct vg_core_slice *runs = NULL;
   int ran = 0;
   uint32_t least_ppm = VG_CORE_PPM;
@@ -146,8 +72,7 @@ void vg_core_weigh(struct vg_core *core, uint64_t passed_ns, uint64_t now_ns) {
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present) continue;
-    each_reported_ns[i] = note_reported(core, slice, ran, now_ns);
-    reported_ns += each_reported_ns[i];
+    reported_ns += note_reported(core, slice, ran, now_ns);
     if (slice->saturating) {
       if (is_silent(core, slice)) core->slot_reports_work = false;
     } else if (slice->report.recent_run_ns && vg_core_lately_active(slice, core->last_ns)) {
@@ -155,7 +80,6 @@ void vg_core_weigh(struct vg_core *core, uint64_t passed_ns, uint64_t now_ns) {
       found = true;
     }
   }
-  remit(core, each_reported_ns, passed_ns);
   core->least_reported_ppm = found ? least_ppm : 0;
   bool alone = ran == 1 && !runs->saturating && vg_core_any_waits(core, runs);
   if (!core->slot_reports_work || !(alone || ran > 1)) return;

@@ -12,7 +12,7 @@
 void vg_core_count_done(struct vg_core_slice *slice, uint64_t passed_ns);
 /* Compares the time in which several slices ran, or one while another one waited, with the work that they report. The
  * difference is unexplained time. */
-void vg_core_weigh(struct vg_core *core, uint64_t passed_ns, uint64_t now_ns);
+void vg_core_weigh(struct vg_core *core, uint64_t now_ns);
 /* What is charged beyond the completed work that a slice reports, as far as no slice's reports explain the time: up to
  * its provisional charge; for the slice that reports least of its time, up to all time in which it had work
  * outstanding; up to half of its provisional charge where saturating slices do not report what they complete. */

@@ -22,9 +22,6 @@ struct vg_core {
   int64_t slot_lag_ns;         /* entitlement minus usage of all saturating slices together */
   int64_t free_used_ns;        /* used by free slices, to be deducted from what the holder is charged */
   int64_t unexplained_ns;      /* while several ran: busy time that no slice's completed work explains */
-  int64_t excess_ns;           /* while only free slices ran: completed work reported beyond the busy time */
-  uint64_t available_ns;       /* while only free slices ran: recent time with work outstanding */
-  uint64_t all_reported_ns;    /* completed work reported for that time */
   bool slot_reports_work;      /* saturating slices report what they complete */
   uint32_t least_reported_ppm; /* by the free slice that reports least of its time */
   bool slot_occupied;          /* during the time that is being charged */

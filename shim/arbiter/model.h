@@ -156,9 +156,6 @@ struct vg_core_slice {
     uint64_t reported_after_ns;  /* how long it had not grown before that */
     uint64_t recent_run_ns;      /* recent time with work outstanding; saturating: while no other slice had any */
     uint64_t recent_reported_ns; /* completed work reported for that time */
-    int64_t over_reported_ns;    /* reported beyond its contexts' part, while no saturating slice ran */
-    int64_t remittable_ns;       /* the most of what it reported that may be remitted */
-    int64_t remitted_ns;         /* remitted in this step: it is not charged */
   } report;
   /* Demand: work / (work + idle), measured once in a window. */
   struct {

@@ -82,6 +82,8 @@ static void count_time(struct vg_arbiter *arbiter, struct vg_process *process, b
   uint64_t step_ns = arbiter->core.last_ns, begin_ns = process->counted_ns > step_ns ? process->counted_ns : step_ns;
   if (begin_ns > now_ns) begin_ns = now_ns;
   uint64_t told_ns = process->busy.told_ns, more_ns = count_span(&process->busy, begin_ns, now_ns, settles);
+  arbiter->busy_ns += more_ns;
+  process->own_busy_ns += more_ns;
   vg_overlap_count(vg_lane_of(arbiter, process->slice), process, more_ns, now_ns);
   process->slice->in.active_total_ns += count_span(&process->active, begin_ns, now_ns, settles);
   process->ahead_ns += AHEAD_FACTOR * more_ns;
@@ -343,6 +345,12 @@ static bool is_published(const struct vg_core *core, const struct vg_core_slice 
          !vg_turn_is_over(core, slice, lane);
 }
 
+static void publish_others(const struct vg_arbiter *arbiter, struct vg_process *process, uint64_t now_ns) {
+  bool others_run = arbiter->busy_count > process->reported.outstanding;
+  VG_STORE_RELAXED(&process->control->others_busy_ns, arbiter->busy_ns - process->own_busy_ns);
+  VG_STORE(&process->control->others_since_ns, others_run ? now_ns : 0);
+}
+
 void vg_pages_publish(struct vg_arbiter *arbiter) {
   for (int open = 1; open >= 0; open--)
     for (int i = 0; i < arbiter->core.slice_count; i++) {
@@ -351,6 +359,19 @@ void vg_pages_publish(struct vg_arbiter *arbiter) {
       if (slice->present && is_open(slice->out.word) == open && !is_published(&arbiter->core, slice, lane))
         publish_lane(arbiter, slice, lane);
     }
+}
+
+/* To those that are at work. One that rests knows an earlier time, and takes all that came since for time of others..
+ */
+void vg_pages_publish_busy(struct vg_arbiter *arbiter, uint64_t now_ns) {
+  uint32_t count = 0;
+  for (int i = 0; i < arbiter->process_end; i++)
+    if ((arbiter->due[i] & VG_DUE_PAGE) && arbiter->processes[i]) count += arbiter->processes[i]->reported.outstanding;
+  if (arbiter->busy_ns == arbiter->busy_shown_ns && count == arbiter->busy_count) return;
+  arbiter->busy_shown_ns = arbiter->busy_ns;
+  arbiter->busy_count = count;
+  for (int i = 0; i < arbiter->process_end; i++)
+    if (arbiter->due[i] && arbiter->processes[i]) publish_others(arbiter, arbiter->processes[i], now_ns);
 }
 
 static struct vg_coast_slot coast_slot(struct vg_arbiter *arbiter, const struct vg_core_slice *slice) {

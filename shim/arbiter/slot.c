@@ -42,7 +42,6 @@ static void leave_slot(struct vg_core *core, struct vg_core_slice *slice) {
   slice->account.provisional_ns = slice->account.outstanding_ns = slice->account.alone_ns = 0;
   slice->account.beside_slot = false;
   slice->report.recent_run_ns = slice->report.recent_reported_ns = 0;
-  slice->report.over_reported_ns = 0;
   slice->out.lease_end_ns = 0;
   if (slice->gate.state == VG_CORE_DRAINING) vg_core_let_overlap(slice, core->last_ns);
 }
@@ -61,7 +60,6 @@ static void join_slot(struct vg_core *core, struct vg_core_slice *slice, uint64_
   slice->saturating = true;
   slice->free.has_precedence = slice->free.throttled = slice->free.holds = false;
   slice->report.recent_run_ns = slice->report.recent_reported_ns = 0;
-  slice->report.over_reported_ns = 0;
   if (slice->gate.state != VG_CORE_OPEN || !taken) return;
   vg_core_close_gate(slice, now_ns);
   if (vg_core_drains(slice)) vg_core_let_overlap(slice, now_ns);

@@ -99,7 +99,8 @@ struct vg_process {
   bool answers;        /* at work when its gate was closed: the drain waits for its answer */
   bool has_turn;       /* the lane is apart, and the lease is this one's: see turns.h */
   uint64_t turns_ns;   /* leases that it had to itself */
-  uint64_t let_ns;     /* when launches were last let through its closed gate, see gang.c */
+  uint64_t own_busy_ns;
+  uint64_t let_ns; /* when launches were last let through its closed gate, see gang.c */
 };
 
 struct vg_lane { /* the arbiter's state beside each slice of the core */
@@ -155,7 +156,10 @@ struct vg_arbiter {
   int beat_index;  /* the process whose heartbeat is next */
   int beat_parts;  /* rounds in which all that do not rest are served; 0: all rest */
   uint32_t beats;  /* times that the table was served */
-  bool beat_all;   /* those that rest are served as well: timetables have changed, or it is time to look at them */
+  /* for how long processes had work outstanding: their sum; what they have been told, and how many it then was */
+  uint64_t busy_ns, busy_shown_ns;
+  uint32_t busy_count;
+  bool beat_all; /* those that rest are served as well: timetables have changed, or it is time to look at them */
   uint64_t beat_due_ns;
   uint64_t round_due_ns;
   bool hurry; /* a closed gate needs no answer: the next round is due at once */

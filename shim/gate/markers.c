@@ -20,6 +20,9 @@
  * but one of so many: a program can be short of a processor on purpose, with work that runs meanwhile. */
 #define SPOILT_MOST 16
 #define STALE_LEGACY_NS VG_NS_PER_S
+#define SEEN_LEAST_NS (5 * VG_NS_PER_MS)
+#define MIXED_PART 8
+#define CARRIED_MOST_NS (int64_t)(20 * VG_NS_PER_MS)
 #define PAUSE_LEAST_NS 500000ull /* between two markers of a thread, which are an eighth of the bound apart */
 
 static CUevent take_event(struct vg_work *work, CUcontext context) {
@@ -152,22 +155,40 @@ static uint64_t completed_at(struct vg_work *work, const struct vg_stream *strea
   return at_ns < now_ns ? at_ns : now_ns;
 }
 
-/* For how long the work before a marker has certainly run, where no other slice wants the device; else 0. Estimates are
- * too low for a while when a function begins to take longer. */
-static uint64_t seen_to_run(const struct vg_work *work, const struct vg_stream *stream, const struct vg_marker *marker,
-                            uint64_t at_ns) {
+/* How long other processes have had work outstanding on the device, so far: at least as long as they had the device. */
+static uint64_t others_busy_ns(const struct vg_work *work, uint64_t now_ns) {
   const struct vg_control_device *control = VG_LOAD(&work->device->control);
-  bool is_seen = work->clock && marker->has_time && !marker->ends_wait && marker->cost_ns && control &&
-                 VG_LOAD_RELAXED(&control->neighbour_waits) == VG_NO_NEIGHBOUR_WAITS;
-  uint64_t from_ns = marker->put_ns > stream->run_from_ns ? marker->put_ns : stream->run_from_ns;
-  return is_seen && at_ns > from_ns ? at_ns - from_ns : 0;
+  if (!control) return 0;
+  uint64_t since_ns = VG_LOAD(&control->others_since_ns), busy_ns = VG_LOAD_RELAXED(&control->others_busy_ns);
+  return since_ns && since_ns < now_ns ? busy_ns + (now_ns - since_ns) : busy_ns;
+}
+
+/* Work that took longer than by its estimates, as they are too low for a while when a function begins to take longer:
+ * returns what of that is to be paid besides. It was outstanding for so long, without the time in which others may have
+ * had the device. When they had it is known late, so that is believed of the sum over some time. */
+static uint64_t unpaid_ns(struct vg_work *work, const struct vg_marker *marker, uint64_t seen_ns, uint64_t done_ns,
+                          uint64_t now_ns) {
+  if (!work->clock || !marker->has_time || marker->ends_wait || !marker->cost_ns) return 0;
+  uint64_t others_ns = others_busy_ns(work, now_ns);
+  double part = (double)seen_ns / (double)(now_ns - marker->put_ns);
+  others_ns = others_ns > marker->others_ns ? (uint64_t)((double)(others_ns - marker->others_ns) * part) : 0;
+  int64_t more_ns = (int64_t)(seen_ns - done_ns) - (int64_t)others_ns;
+  if (more_ns > 0 && others_ns > seen_ns / MIXED_PART) return 0;
+  work->unpaid_ns += more_ns;
+  work->seen_ns += seen_ns;
+  if (work->seen_ns < SEEN_LEAST_NS) return 0;
+  uint64_t paid_ns = work->unpaid_ns > 0 ? (uint64_t)work->unpaid_ns : 0;
+  work->seen_ns = 0;
+  work->unpaid_ns = paid_ns ? 0 : work->unpaid_ns < -CARRIED_MOST_NS ? -CARRIED_MOST_NS : work->unpaid_ns;
+  return paid_ns;
 }
 
 /* All work before the oldest marker has completed. Its last launch counts with the measured time, or with the present
  * estimate, which matters for the first launches of a function. In the relaxed mode. */
 static void retire(struct vg_work *work, struct vg_stream *stream, uint64_t now_ns) {
   const struct vg_marker *marker = &stream->markers[stream->head++ % VG_WORK_MARKERS];
-  uint64_t at_ns = completed_at(work, stream, marker, now_ns), seen_ns = seen_to_run(work, stream, marker, at_ns);
+  uint64_t at_ns = completed_at(work, stream, marker, now_ns);
+  uint64_t from_ns = marker->put_ns > stream->run_from_ns ? marker->put_ns : stream->run_from_ns;
   if (work->clock) vg_work_note_run(work, stream, marker, at_ns);
   stream->moved_ns = at_ns;
   uint64_t done_ns = marker->cost_ns - marker->last_ns;
@@ -177,7 +198,7 @@ static void retire(struct vg_work *work, struct vg_stream *stream, uint64_t now_
     done_ns += marker->estimate ? vg_estimate_cost(marker->estimate) : marker->last_ns;
     put_away(work, stream, marker, at_ns, now_ns);
   }
-  if (done_ns < seen_ns) done_ns = seen_ns;
+  if (at_ns > from_ns + done_ns) done_ns += unpaid_ns(work, marker, at_ns - from_ns, done_ns, now_ns);
   work->done_ns += done_ns > marker->reported_ns ? done_ns - marker->reported_ns : 0;
   vg_stream_take_cost(work, stream, marker->cost_ns);
 }
@@ -277,6 +298,7 @@ static bool put_marker(struct vg_work *work, struct vg_stream *stream, struct vg
     marker.was_known = marker.estimate->count >= VG_ESTIMATE_SAMPLES_FIRST && marker.estimate->without_call;
   }
   marker.put_ns = now_ns;
+  marker.others_ns = others_busy_ns(work, now_ns);
   marker.cost_ns = stream->unmarked_ns;
   marker.ends_wait |= stream->wait_lost;
   stream->wait_lost = false;

@@ -29,6 +29,7 @@ struct vg_marker {
   uint64_t cost_ns;             /* estimated work since the marker before */
   uint64_t last_ns;             /* of that, the cost of the last launch; 0 at a wait */
   uint64_t put_ns;              /* when it was recorded */
+  uint64_t others_ns;           /* when it was recorded: how long other processes had work outstanding */
   uint64_t after_ns;            /* when the thread had recorded one before, in any stream */
   uint64_t recorded_ns;         /* of a launch that is timed: when the event had been recorded */
   uint64_t timed_ns;            /* and when the call for timing_begin began */
@@ -134,6 +135,8 @@ struct vg_work {
   struct vg_graph_runs graphs;    /* not taken yet */
   uint64_t least_call_ns;         /* of the calls of timed launches, lately */
   uint64_t sample_ppm;            /* timed launches took so many millionths of their estimates lately; 0: none yet */
+  uint64_t seen_ns;               /* for so long was work outstanding that took longer than by its estimates */
+  int64_t unpaid_ns;              /* of that, beyond the estimates and the time of others */
   uint64_t run_delay_ns;          /* of its thread, when a launch last took long */
 
   struct vg_stream *last;        /* the stream of the last launch */

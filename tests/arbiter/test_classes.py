@@ -325,21 +325,11 @@ def test_who_reports_too_little_stalls_no_other(what: str, load: Load, distort: 
 
 
 @pytest.mark.parametrize("load", [Load(20 * US, 50, gap_ns=MS), Load(100 * US, 50, gap_ns=500 * US)])
-def test_estimates_that_are_too_long_leave_nothing_idle(load: Load) -> None:
-    """As estimates made while others ran are: both slices seem to have used all that their maxima allow."""
-    long = replace(load, lie=lie_about("done", lambda true_ns: true_ns * 23 // 20))
-    tenants = [tenant(1, 500, 500, long), tenant(2, 500, 500, long)]
-    plain = [tenant(1, 500, 500, load), tenant(2, 500, 500, load)]
-    hooked, free = (shares(run(found, pair)) for found, pair in ((tenants, Pair()), (plain, None)))
-    assert sum(hooked) >= 0.98 * sum(free)
-    assert min(hooked) >= 0.98 * min(free)
-
-
-@pytest.mark.parametrize("load", [Load(20 * US, 50, gap_ns=MS), Load(100 * US, 50, gap_ns=500 * US)])
-def test_a_neighbours_exaggeration_moves_no_slice_beyond_its_maximum_by_much(load: Load) -> None:
-    liar = replace(load, lie=lie_about("done", lambda true_ns: true_ns * 2))
+@pytest.mark.parametrize("part", [23 / 20, 2])
+def test_a_neighbours_exaggeration_moves_no_slice_beyond_its_maximum(load: Load, part: float) -> None:
+    liar = replace(load, lie=lie_about("done", lambda true_ns: int(true_ns * part)))
     world = run([tenant(1, 200, 200, load), tenant(2, 500, 500, liar)], Pair())
-    assert 0.195 <= shares(world)[0] <= 0.215
+    assert 0.195 <= shares(world)[0] <= 0.205
     assert shares(world)[1] <= 0.505
 
 

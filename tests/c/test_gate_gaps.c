@@ -1,6 +1,7 @@
 /*
  * test_gate_gaps.c - a program whose kernels are shorter than the time between its launches leaves the device idle in
- * between: what is reported of it is what its kernels take. And the clock that says which events completed at once.
+ * between: what is reported of it is what its kernels take, or how long they ran, where no other process has the device
+ * in between. And the clock that says which events completed at once.
  */
 #include "fake_pages.h"
 #include "gate/context_clock.h"
@@ -9,6 +10,7 @@
 #define BETWEEN_NS (200 * VG_NS_PER_US)
 #define WARM_LAUNCHES 100
 #define LAUNCHES 400
+#define LONGER 50
 #define NEVER 0
 
 static uint64_t busy_ns(void) {
@@ -68,6 +70,38 @@ static void kernels_that_take_longer_than_others_of_their_function_are_paid_for(
   CHECK(reported > part * 2 / 3);
 }
 
+/* Kernels that were short stay on the device for longer: returns how much of that is reported as completed work.
+ * others: other processes have work outstanding all the time. */
+static double reported_of_longer(bool others) {
+  const uint64_t long_ns = 50 * KERNEL_NS;
+  begin(VG_WATCH_USAGE);
+  for (int i = 0; i < WARM_LAUNCHES; i++) {
+    launch_into(fake_stream(3), &functions[0], KERNEL_NS);
+    sleep_ns(BETWEEN_NS);
+    synchronize(fake_stream(3));
+  }
+  CHECK(serve_until_idle());
+  uint64_t before_ns = VG_LOAD(&report()->done_ns);
+  VG_STORE(&control.others_since_ns, others ? vg_prim_now_ns() : 0);
+  for (int i = 0; i < LONGER; i++) {
+    launch_into(fake_stream(3), &functions[0], long_ns);
+    synchronize(fake_stream(3));
+  }
+  CHECK(serve_until_idle());
+  double part = (double)(VG_LOAD(&report()->done_ns) - before_ns) / (double)(LONGER * long_ns);
+  printf("  reported %.3f of the time on the device\n", part);
+  end();
+  return part;
+}
+
+static void kernels_that_become_longer_are_paid_for_at_once(void) {
+  CHECK(reported_of_longer(false) > .8);
+}
+
+static void kernels_that_wait_for_other_processes_are_not_paid_for_as_longer(void) {
+  CHECK(reported_of_longer(true) < .5);
+}
+
 static bool completes_at_once(struct vg_context_clock *clock, uint64_t work_ahead_ns) {
   struct CUevent_st event;
   CUstreamCaptureMode before = CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -101,6 +135,8 @@ int main(void) {
   RUN(a_program_that_waits_for_each_kernel_is_busy_while_it_runs);
   RUN(a_program_that_waits_now_and_then_is_busy_while_its_kernels_run);
   RUN(kernels_that_take_longer_than_others_of_their_function_are_paid_for);
+  RUN(kernels_that_become_longer_are_paid_for_at_once);
+  RUN(kernels_that_wait_for_other_processes_are_not_paid_for_as_longer);
   RUN(an_event_behind_work_does_not_complete_at_once);
   return 0;
 }

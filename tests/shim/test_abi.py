@@ -33,10 +33,12 @@ LAYOUT = {
     "vg_coast_slot": "8 begin_us@0 end_us@4",
     "vg_control_device": (
         # of a daemon from before pass_serial both are 0, and nothing passes
-        "176 gate@0 neighbour_waits@4 heartbeat_ns@8 bound_ns@16 min_milli@24 max_milli@28 "
+        "192 gate@0 neighbour_waits@4 heartbeat_ns@8 bound_ns@16 min_milli@24 max_milli@28 "
         "granted_bytes@32 limit_bytes@40 slice_used_bytes@48 want_answered@56 memory_pressure@60 "
         "coast_bytes@64 coast_seq@72 coast_period_us@76 coast_slot_count@80 watch@84 coast_slots@88 "
-        "pass_collectives@152 unread@156 pass_serial@160 pass_work_ns@168"
+        "pass_collectives@152 unread@156 pass_serial@160 pass_work_ns@168 "
+        # of a daemon from before these both are 0: no other process used the device
+        "others_busy_ns@176 others_since_ns@184"
     ),
     "vg_report_header": "8 magic@0 abi_version@4",
     "vg_run_shown": "16 begin_ns@0 end_ns@8",

@@ -9,6 +9,7 @@ import mmap
 import os
 import signal
 import socket
+import statistics
 import struct
 import time
 from collections.abc import Callable, Sequence
@@ -89,6 +90,19 @@ def test_a_program_that_waits_each_time_is_served_beside_one_that_never_does(dev
     spans = made.busy_log()
     assert mean_share(spans, running[1].process.pid, begin_ns, end_ns) > 0.02
     assert _total(spans, begin_ns, end_ns) > 0.9
+
+
+@pytest.mark.alone
+def test_events_wait_for_their_context_as_kernels_do(device: MakeDevice, start: Start) -> None:
+    """Else the pair would measure how long the kernel waited for another context, half a slice in the median."""
+    made = device()
+    busy = start(made, "saturate", 1000, 30)
+    busy.line()
+    busy.go()
+    timed = start(made, "timed", 100, 200)
+    taken_us = timed.line()["taken_us"]
+    assert timed.end() == 0
+    assert 100 <= statistics.median(taken_us) < 150
 
 
 @pytest.mark.alone

@@ -4,6 +4,10 @@
  * device idle. Never decided: which context gets the SMs at a time later than now + LOOK_AHEAD_NS. Once a context has
  * its slice, its queued kernels are decided up to the end of the slice, because nothing can come between; but for
  * kernels that meet (meet.c): these stop their device's clock until all devices concerned have reached them.
+ *
+ * Events are written by the work queue of their context, as kernels are begun: in its slices, so that a pair of events
+ * does not measure how long the kernel between them waited for another context. They take no time, and a context that
+ * has nothing but events needs no slice for them.
  */
 #define _GNU_SOURCE
 #include "simgpu/server/server.h"
@@ -26,23 +30,58 @@ static struct stream *pick_stream(const struct context *context, uint64_t at_ns)
   return best;
 }
 
-/* Round robin: the first context after the last one that has a kernel ready at at_ns; the last one comes last. */
+static struct stream *pick_event(const struct context *context, uint64_t at_ns) {
+  struct stream *stream = context->events.first;
+  while (stream && stream->ready_ns > at_ns) stream = stream->next;
+  return stream;
+}
+
+/* Round robin: the first context after the last one that has something ready at at_ns; the last one comes last. */
 static struct context *pick_context(const struct device *device, uint64_t at_ns) {
   struct context *first = NULL;
   for (struct context *context = device->ready; context; context = context->next_ready) {
-    if (!pick_stream(context, at_ns)) continue;
+    if (!pick_stream(context, at_ns) && !pick_event(context, at_ns)) continue;
     if (!device->last || context->order < device->last->order) return context;
     if (!first) first = context;
   }
   return first;
 }
 
-static uint64_t earliest_kernel(const struct device *device) {
-  uint64_t earliest = NEVER;
-  for (struct context *context = device->ready; context; context = context->next_ready)
-    for (struct stream *stream = context->ready.first; stream; stream = stream->next)
-      if (stream->ready_ns < earliest) earliest = stream->ready_ns;
-  return earliest;
+static uint64_t earliest_of(const struct stream_list *list, uint64_t earliest_ns) {
+  for (const struct stream *stream = list->first; stream; stream = stream->next)
+    if (stream->ready_ns < earliest_ns) earliest_ns = stream->ready_ns;
+  return earliest_ns;
+}
+
+/* When the first kernel or event of all contexts is ready, or NEVER. */
+static uint64_t earliest_ready(const struct device *device) {
+  uint64_t earliest_ns = NEVER;
+  for (const struct context *context = device->ready; context; context = context->next_ready)
+    earliest_ns = earliest_of(&context->events, earliest_of(&context->ready, earliest_ns));
+  return earliest_ns;
+}
+
+/* Writes those events of a context that are ready at until_ns, none before from_ns. */
+static void write_events(struct context *context, uint64_t from_ns, uint64_t until_ns) {
+  for (struct stream *stream; (stream = pick_event(context, until_ns));) {
+    engine_decisions++;
+    engine_leave_event(stream);
+    queue_complete(stream, stream->ready_ns > from_ns ? stream->ready_ns : from_ns);
+  }
+}
+
+static bool is_followed_by_kernel(const struct stream *stream) {
+  uint32_t i = 0;
+  while (i < stream->count && stream->queue[(stream->first + i) % stream->capacity].op == SIM_OP_RECORD) i++;
+  return i < stream->count && stream->queue[(stream->first + i) % stream->capacity].op == SIM_OP_KERNEL;
+}
+
+/* Whether a context has a kernel ready, or one right behind an event that is. */
+static bool needs_slice(const struct context *context, uint64_t at_ns) {
+  if (pick_stream(context, at_ns)) return true;
+  for (const struct stream *stream = context->events.first; stream; stream = stream->next)
+    if (stream->ready_ns <= at_ns && is_followed_by_kernel(stream)) return true;
+  return false;
 }
 
 static void run_portion(struct device *device, struct stream *stream) {
@@ -65,6 +104,9 @@ static void run_sm(struct device *device, uint64_t now_ns) {
   device->meets = NULL;
   for (;;) {
     struct context *context = device->running;
+    if (context)
+      write_events(context, device->slice_begin_ns,
+                   device->sm_ns < device->slice_end_ns ? device->sm_ns : device->slice_end_ns);
     struct stream *stream =
         context && device->sm_ns < device->slice_end_ns ? pick_stream(context, device->sm_ns) : NULL;
     if (stream && stream->meeting) { /* how far it gets depends on other devices, too */
@@ -77,7 +119,7 @@ static void run_sm(struct device *device, uint64_t now_ns) {
       run_portion(device, stream);
       continue;
     }
-    uint64_t at_ns = device->sm_ns, earliest_ns = earliest_kernel(device);
+    uint64_t at_ns = device->sm_ns, earliest_ns = earliest_ready(device);
     if (earliest_ns == NEVER) {
       if (at_ns > now_ns) device->next_decision_ns = at_ns; /* what comes meanwhile is to be decided by then */
       return;
@@ -88,7 +130,12 @@ static void run_sm(struct device *device, uint64_t now_ns) {
       return;
     }
     context = pick_context(device, at_ns);
+    if (!needs_slice(context, at_ns)) {
+      write_events(context, at_ns, at_ns);
+      continue;
+    }
     device->sm_ns = at_ns + (device->last && device->last != context ? server.config.switch_ns : 0);
+    device->slice_begin_ns = device->sm_ns;
     device->slice_end_ns = device->sm_ns + slice_of(device);
     device->running = context;
     device->last = context;

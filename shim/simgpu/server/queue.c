@@ -56,6 +56,7 @@ static void wake_waiters(struct stream *stream) {
 static void finish(struct stream *stream, uint64_t done_ns) {
   const struct entry *entry = &stream->queue[stream->first];
   if (entry->op == SIM_OP_RECORD) publish_event(stream, entry, done_ns);
+  if (entry->op == SIM_OP_KERNEL || entry->op == SIM_OP_COPY) stream->copied = entry->op == SIM_OP_COPY;
   stream->first = (stream->first + 1) % stream->capacity;
   stream->count--;
   stream->process->queued--;
@@ -109,6 +110,10 @@ static void advance(struct stream *stream) {
     case SIM_OP_COPY:
       if (!stream->context) break;
       engine_add_copy(stream, entry->engine);
+      return;
+    case SIM_OP_RECORD:
+      if (!stream->context || stream->copied) break;
+      engine_add_event(stream);
       return;
     case SIM_OP_WAIT:
       if (!wait_is_over(stream, entry, &ready_ns)) return;

@@ -1,6 +1,7 @@
 /*
- * ready.c - which heads of streams are with an engine: lists of those that need a device's SMs, by context, and of
- * those that wait for a copy engine. Called by queue.c, which hands heads over, and by engine.c, which decides them.
+ * ready.c - which heads of streams are with an engine: lists of those that need a device's SMs and of events, by
+ * context, and of those that wait for a copy engine. Called by queue.c, which hands heads over, and by engine.c, which
+ * decides them.
  */
 #include "simgpu/server/server.h"
 
@@ -30,16 +31,37 @@ static void context_not_ready(struct context *context) {
   *link = context->next_ready;
 }
 
+static bool is_ready(const struct context *context) {
+  return context->ready.first || context->events.first;
+}
+
+static void add_to(struct context *context, struct stream_list *list, struct stream *stream) {
+  if (!is_ready(context)) context_ready(context);
+  list_add(list, stream);
+}
+
+static void remove_from(struct context *context, struct stream_list *list, struct stream *stream) {
+  list_remove(list, stream);
+  if (!is_ready(context)) context_not_ready(context);
+}
+
 void engine_leave_sm(struct stream *stream) {
-  list_remove(&stream->context->ready, stream);
-  if (!stream->context->ready.first) context_not_ready(stream->context);
+  remove_from(stream->context, &stream->context->ready, stream);
 }
 
 void engine_add_sm(struct stream *stream) {
   stream->state = STREAM_ON_SM;
   if (stream->queue[stream->first].meet) meet_join(stream);
-  if (!stream->context->ready.first) context_ready(stream->context);
-  list_add(&stream->context->ready, stream);
+  add_to(stream->context, &stream->context->ready, stream);
+}
+
+void engine_add_event(struct stream *stream) {
+  stream->state = STREAM_AT_EVENT;
+  add_to(stream->context, &stream->context->events, stream);
+}
+
+void engine_leave_event(struct stream *stream) {
+  remove_from(stream->context, &stream->context->events, stream);
 }
 
 void engine_leave_copy(struct stream *stream) {
@@ -57,10 +79,14 @@ void engine_remove(struct stream *stream) {
     engine_leave_sm(stream);
     if (stream->context->preempted == stream) stream->context->preempted = NULL;
     if (stream->meeting) meet_leave(stream);
+  } else if (stream->state == STREAM_AT_EVENT) {
+    engine_leave_event(stream);
   } else if (stream->state == STREAM_ON_COPY) {
     engine_leave_copy(stream);
+  } else {
+    return;
   }
-  if (stream->state == STREAM_ON_SM || stream->state == STREAM_ON_COPY) stream->state = STREAM_IDLE;
+  stream->state = STREAM_IDLE;
 }
 
 void engine_remove_context(struct context *context) {

@@ -68,7 +68,7 @@ struct entry { /* a queued command */
   uint16_t meet; /* of a kernel: then target is its number in its group, or among those of its context */
 };
 
-enum stream_state { STREAM_IDLE, STREAM_ON_SM, STREAM_ON_COPY, STREAM_WAITS, STREAM_HELD };
+enum stream_state { STREAM_IDLE, STREAM_ON_SM, STREAM_AT_EVENT, STREAM_ON_COPY, STREAM_WAITS, STREAM_HELD };
 
 struct stream {
   uint32_t slot;
@@ -95,6 +95,7 @@ struct stream {
   struct stream *waits_for;
   struct stream *next_work; /* work list of queue.c */
   bool on_work_list;
+  bool copied; /* its last work was a copy: a copy engine writes the events behind it */
 };
 
 struct stream_list {
@@ -106,9 +107,10 @@ struct context {
   struct process *process;
   struct device *device;
   struct context *next;       /* of the device */
-  struct context *next_ready; /* round robin order of those with heads that need the SMs */
+  struct context *next_ready; /* round robin order of those with heads that need the SMs, or events */
   uint64_t order;             /* in it: the latest context comes first */
   struct stream_list ready;   /* heads that need the SMs */
+  struct stream_list events;  /* heads that are events, written when the context has the SMs */
   struct stream *preempted;   /* its kernel continues first */
   uint32_t meetings;          /* kernels that meet, so far */
 };
@@ -132,11 +134,12 @@ struct device {
   uint64_t copy_bytes[SIM_COPY_DIRECTIONS];
   double flops;
   struct context *contexts;
-  struct context *ready; /* those with heads that need the SMs */
+  struct context *ready; /* those with heads that need the SMs, or events */
   uint64_t contexts_made;
   struct context *running;
   struct context *last; /* whose state the SMs hold */
   uint64_t sm_ns;       /* decided up to here */
+  uint64_t slice_begin_ns;
   uint64_t slice_end_ns;
   uint64_t next_decision_ns; /* when there is something to decide again, or NEVER */
   struct stream *meets;      /* at sm_ns it runs the SMs and is of a meeting, else NULL */
@@ -253,6 +256,8 @@ void queue_bells(void); /* wakes the threads that wait for something that was de
 /* ready.c */
 void engine_add_sm(struct stream *stream);
 void engine_leave_sm(struct stream *stream);
+void engine_add_event(struct stream *stream);
+void engine_leave_event(struct stream *stream);
 void engine_add_copy(struct stream *stream, uint32_t engine);
 void engine_leave_copy(struct stream *stream);
 void engine_remove(struct stream *stream); /* from wherever its head is */
