@@ -171,7 +171,7 @@ def charge_slot(device: Device, passed_ns: int, now_ns: int) -> None:
         used_ns = max(0, used_ns - taken_ns)
         split_ns = shared_ns(device, s, used_ns, passed_ns, now_ns)
         used_ns -= split_ns - split_ns * own // contexts
-        charge(device, s, used_ns, max(0, used_ns - s.busy_ns))
+        charge(device, s, used_ns, max(0, used_ns - max(0, s.busy_ns - taken_ns)))
         # Estimates of work that other saturating slices overlapped include their time. What free slices took is no
         # reason: they say themselves how much that was.
         if s.state == State.OVERLAP:

@@ -158,7 +158,8 @@ static void charge_slot(struct vg_core *core, uint64_t passed_ns, uint64_t now_n
     used_ns = vg_core_max(0, used_ns - taken_ns);
     int64_t split_ns = shared_ns(core, slice, used_ns, passed_ns, now_ns);
     used_ns -= split_ns - split_ns * own / contexts;
-    vg_core_charge(core, slice, used_ns, vg_core_max(0, used_ns - (int64_t)slice->step.busy_ns));
+    int64_t ran_ns = vg_core_max(0, (int64_t)slice->step.busy_ns - taken_ns);
+    vg_core_charge(core, slice, used_ns, vg_core_max(0, used_ns - ran_ns));
     /* Estimates of work that other saturating slices overlapped include their time. What free slices took is no reason:
      * they say themselves how much that was. */
     if (slice->gate.state == VG_CORE_OVERLAP)

@@ -364,6 +364,16 @@ def test_very_short_bursts_are_not_charged_for_their_waits() -> None:
     assert shares(world)[0] >= 0.085
 
 
+@pytest.mark.parametrize("load", [Load(180 * US, 1, gap_ns=20 * US), SHORT_BURSTS], ids=["each waited for", "bursts"])
+def test_what_a_pausing_slice_did_not_take_after_all_counts_as_its_neighbours(load: Load) -> None:
+    """While both have work outstanding, half of the time is charged to each until it is known what the first has
+    completed."""
+    world = run([tenant(1, 100, 100, load), saturating(2, 900)], Pair())
+    used = [row(world, ident).charged_ns / world.now_ns for ident in (1, 2)]
+    for part, share in zip(used, shares(world, 0), strict=True):
+        assert share - 0.02 <= part <= share + 0.04  # context switches
+
+
 @pytest.mark.parametrize("load", [SHORT_BURSTS, LONG_BURSTS, Load(), Load(40 * MS, 1)])
 @pytest.mark.parametrize("lie", ["nothing completed", "half completed"])
 def test_alone_a_maximum_holds_to_a_factor_of_two_whatever_is_reported_of_completed_work(lie: str, load: Load) -> None:
