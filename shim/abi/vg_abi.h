@@ -177,8 +177,8 @@ struct vg_control_device {
    * outstanding */
   uint32_t pass_serial;
   uint64_t pass_work_ns;
-  /* time in which other processes had work outstanding on the device: their sum, up to others_since_ns, from which on
-   * some have (0: none has) */
+  /* time in which other processes had work outstanding on the device: their sum and 1 ns, 0 = not known, up to
+   * others_since_ns, from which on some have (0: none has) */
   uint64_t others_busy_ns;
   uint64_t others_since_ns;
 };

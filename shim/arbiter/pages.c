@@ -347,7 +347,7 @@ static bool is_published(const struct vg_core *core, const struct vg_core_slice 
 
 static void publish_others(const struct vg_arbiter *arbiter, struct vg_process *process, uint64_t now_ns) {
   bool others_run = arbiter->busy_count > process->reported.outstanding;
-  VG_STORE_RELAXED(&process->control->others_busy_ns, arbiter->busy_ns - process->own_busy_ns);
+  VG_STORE_RELAXED(&process->control->others_busy_ns, 1 + arbiter->busy_ns - process->own_busy_ns); /* 0: not known */
   VG_STORE(&process->control->others_since_ns, others_run ? now_ns : 0);
 }
 
@@ -359,19 +359,6 @@ void vg_pages_publish(struct vg_arbiter *arbiter) {
       if (slice->present && is_open(slice->out.word) == open && !is_published(&arbiter->core, slice, lane))
         publish_lane(arbiter, slice, lane);
     }
-}
-
-/* To those that are at work. One that rests knows an earlier time, and takes all that came since for time of others..
- */
-void vg_pages_publish_busy(struct vg_arbiter *arbiter, uint64_t now_ns) {
-  uint32_t count = 0;
-  for (int i = 0; i < arbiter->process_end; i++)
-    if ((arbiter->due[i] & VG_DUE_PAGE) && arbiter->processes[i]) count += arbiter->processes[i]->reported.outstanding;
-  if (arbiter->busy_ns == arbiter->busy_shown_ns && count == arbiter->busy_count) return;
-  arbiter->busy_shown_ns = arbiter->busy_ns;
-  arbiter->busy_count = count;
-  for (int i = 0; i < arbiter->process_end; i++)
-    if (arbiter->due[i] && arbiter->processes[i]) publish_others(arbiter, arbiter->processes[i], now_ns);
 }
 
 static struct vg_coast_slot coast_slot(struct vg_arbiter *arbiter, const struct vg_core_slice *slice) {
@@ -397,6 +384,18 @@ static void publish_coast(struct vg_arbiter *arbiter, struct vg_process *process
 /* Its control page says so, and it rings when its page changes. */
 static bool rests(const struct vg_arbiter *arbiter, int index) {
   return arbiter->calm[index] == VG_REST_BEATS && !arbiter->due[index];
+}
+
+/* Not to those that rest: they know an earlier time. */
+void vg_pages_publish_busy(struct vg_arbiter *arbiter, uint64_t now_ns) {
+  uint32_t count = 0;
+  for (int i = 0; i < arbiter->process_end; i++)
+    if ((arbiter->due[i] & VG_DUE_PAGE) && arbiter->processes[i]) count += arbiter->processes[i]->reported.outstanding;
+  if (arbiter->busy_ns == arbiter->busy_shown_ns && count == arbiter->busy_count) return;
+  arbiter->busy_shown_ns = arbiter->busy_ns;
+  arbiter->busy_count = count;
+  for (int i = 0; i < arbiter->process_end; i++)
+    if (arbiter->processes[i] && !rests(arbiter, i)) publish_others(arbiter, arbiter->processes[i], now_ns);
 }
 
 /* A thousand pages are in no cache: the next ones are fetched while this one is read. */

@@ -4,6 +4,7 @@
  */
 #include "context/context.h"
 #include "gate/state.h"
+#include "gate/stream_books.h"
 #include "gate/thread_work.h"
 #include "gen/abi/real.h"
 
@@ -95,7 +96,8 @@ static uint64_t mark_after(const struct vg_work *work, const struct vg_stream *s
 bool vg_work_launched(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate,
                       CUevent timing_begin, uint64_t bound_ns, bool captures) {
   uint64_t cost_ns = VG_LIKELY(estimate->cost_ns) ? estimate->cost_ns : vg_estimate_guess();
-  if (VG_UNLIKELY(!estimate->countdown)) estimate->countdown = vg_estimate_next_timing(estimate);
+  if (VG_UNLIKELY(!estimate->countdown))
+    estimate->countdown = vg_estimate_next_timing(estimate, vg_work_likely_ns(work, estimate->cost_ns));
   stream->is_gone = false; /* or another one with its handle */
   stream->cost_ns += cost_ns;
   if (VG_LIKELY(!stream->stale)) VG_STORE_RELAXED(&work->outstanding_ns, work->outstanding_ns + cost_ns);

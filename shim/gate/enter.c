@@ -20,7 +20,7 @@ static struct vg_work *work_on(struct vg_gate_line *line, struct vg_device *devi
 static void begin_timing(struct vg_ticket *ticket) {
   vg_work_lock(ticket->work);
   struct vg_stream *stream = vg_work_stream(ticket->work, ticket->stream, ticket->per_thread, ticket->line);
-  ticket->timing_begin = vg_work_time_begin(stream, ticket->estimate);
+  ticket->timing_begin = vg_work_time_begin(ticket->work, stream, ticket->estimate);
   vg_unlock(&ticket->work->lock);
 }
 

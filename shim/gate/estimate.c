@@ -103,10 +103,10 @@ static uint64_t draw(void) {
   return drawn >> 32;
 }
 
-uint32_t vg_estimate_next_timing(const struct vg_estimate *estimate) {
+uint32_t vg_estimate_next_timing(const struct vg_estimate *estimate, uint64_t likely_ns) {
   if (!estimate->count) return 1;
   if (estimate->count < VG_ESTIMATE_SAMPLES_FIRST) return CALIBRATE_FIRST;
-  uint64_t every = CALIBRATE_EVERY_NS / estimate->cost_ns;
+  uint64_t every = CALIBRATE_EVERY_NS / (likely_ns ? likely_ns : 1);
   if (every <= 1) return 1;
   if (every > CALIBRATE_EVERY) every = CALIBRATE_EVERY;
   return (uint32_t)(every / 2 + 1 + (draw() * every >> 32)); /* that in the mean: a program must not know which one */

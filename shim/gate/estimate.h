@@ -57,8 +57,9 @@ uint64_t vg_estimate_sample(struct vg_estimate *estimate, uint64_t sample_ns, bo
 /* So many launches in a row have been timed together, which took elapsed_ns; 0: a row could not be timed. */
 void vg_estimate_row(struct vg_estimate *estimate, uint32_t launches, uint64_t elapsed_ns);
 void vg_estimate_limit(struct vg_estimate *estimate, bool limited, uint64_t most_ns);
-uint64_t vg_estimate_guess(void);                                     /* the cost of a function's first launch */
-uint32_t vg_estimate_next_timing(const struct vg_estimate *estimate); /* in launches */
+uint64_t vg_estimate_guess(void); /* the cost of a function's first launch */
+/* After how many launches the next one is timed, if each takes likely_ns. */
+uint32_t vg_estimate_next_timing(const struct vg_estimate *estimate, uint64_t likely_ns);
 
 static inline uint64_t vg_estimate_cost(const struct vg_estimate *estimate) {
   return VG_LIKELY(estimate->cost_ns) ? estimate->cost_ns : vg_estimate_guess();

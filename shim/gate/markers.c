@@ -21,6 +21,7 @@
 #define SPOILT_MOST 16
 #define STALE_LEGACY_NS VG_NS_PER_S
 #define SEEN_LEAST_NS (5 * VG_NS_PER_MS)
+#define SLICE_LEAST_NS (800 * VG_NS_PER_US) /* shorter than what a device gives each context at once */
 #define MIXED_PART 8
 #define CARRIED_MOST_NS (int64_t)(20 * VG_NS_PER_MS)
 #define PAUSE_LEAST_NS 500000ull /* between two markers of a thread, which are an eighth of the bound apart */
@@ -41,7 +42,26 @@ static void give_event(struct vg_work *work, const struct vg_stream *stream, CUe
     vg_event_drop(event);
 }
 
-CUevent vg_work_time_begin(struct vg_stream *stream, struct vg_estimate *estimate) {
+/* How long other processes have had work outstanding on the device, so far: at least as long as they had the device. 0:
+ * no daemon has said it. */
+static uint64_t others_busy_ns(const struct vg_work *work, uint64_t now_ns) {
+  const struct vg_control_device *control = VG_LOAD(&work->device->control);
+  if (!control) return 0;
+  uint64_t since_ns = VG_LOAD(&control->others_since_ns), busy_ns = VG_LOAD_RELAXED(&control->others_busy_ns);
+  return busy_ns && since_ns && since_ns < now_ns ? busy_ns + (now_ns - since_ns) : busy_ns;
+}
+
+/* How much of the last time_ns before a marker completed others may have had, if it was from_ns before now that
+ * marker->others_ns was noted; all of it if that is not known. */
+static uint64_t others_part(const struct vg_work *work, const struct vg_marker *marker, uint64_t time_ns,
+                            uint64_t from_ns, uint64_t now_ns) {
+  uint64_t others_ns = others_busy_ns(work, now_ns), whole_ns = now_ns - from_ns;
+  if (!marker->others_ns || !others_ns || others_ns >= marker->others_ns + whole_ns) return time_ns;
+  if (others_ns <= marker->others_ns) return 0;
+  return (uint64_t)((double)(others_ns - marker->others_ns) * (double)time_ns / (double)whole_ns);
+}
+
+CUevent vg_work_time_begin(const struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate) {
   if (stream->programmatic) return NULL;
   bool is_short = estimate->count >= VG_ESTIMATE_SAMPLES_FIRST && estimate->cost_ns < AHEAD_OF_NS;
   if (stream->cost_ns < AHEAD_NS && is_short && estimate->postponed < POSTPONED_MOST) {
@@ -54,6 +74,7 @@ CUevent vg_work_time_begin(struct vg_stream *stream, struct vg_estimate *estimat
   if (!begin) return NULL;
   stream->timed_delay_ns = vg_run_delay_ns(); /* not between the two events */
   stream->timed_ns = vg_prim_now_ns();
+  stream->timed_others_ns = others_busy_ns(work, stream->timed_ns);
   if (vg_event_record(begin, stream) != CUDA_SUCCESS) {
     vg_event_drop(begin);
     return NULL;
@@ -98,33 +119,41 @@ static uint64_t less_call(uint64_t elapsed_ns, uint64_t call_ns) {
   return elapsed_ns - (call_ns < elapsed_ns ? call_ns : elapsed_ns - 1);
 }
 
-/* A launch that had ended when the event behind it came to the device took less than the pair says. */
+/* A launch that had ended when the event behind it came to the device took less than the pair says. So did one in whose
+ * time others may have run: less their time if that is known, which is at least a slice of the device if it is not. */
 static void note_sample(struct vg_work *work, const struct vg_stream *stream, const struct vg_marker *marker,
-                        uint64_t sample_ns) {
+                        uint64_t sample_ns, uint64_t now_ns) {
   if (!work->clock || stream->shared || !marker->was_known) return;
   bool ended =
       vg_context_clock_is_at_once(work->clock, stream->context, marker->event, marker->put_ns, marker->recorded_ns);
-  if (!ended) vg_work_note_sample(work, marker->last_ns, sample_ns);
+  if (ended) return;
+  uint64_t others_ns = others_part(work, marker, sample_ns, marker->timed_ns, now_ns);
+  if (others_ns <= sample_ns / 2)
+    sample_ns -= others_ns;
+  else if (sample_ns > SLICE_LEAST_NS)
+    return;
+  vg_work_note_sample(work, marker->last_ns, sample_ns);
 }
 
 static uint64_t note_timing(struct vg_work *work, const struct vg_stream *stream, const struct vg_marker *marker,
-                            uint64_t elapsed_ns) {
+                            uint64_t elapsed_ns, uint64_t now_ns) {
   if (marker->row) vg_estimate_row(marker->estimate, marker->row, elapsed_ns);
   if (marker->row) return vg_estimate_cost(marker->estimate);
   if (leave_out(marker, elapsed_ns)) return cost_of_spoilt(marker, elapsed_ns);
   uint64_t call_ns = call_before(work, stream, marker), sample_ns = less_call(elapsed_ns, call_ns);
-  note_sample(work, stream, marker, sample_ns);
+  note_sample(work, stream, marker, sample_ns, now_ns);
   return vg_estimate_sample(marker->estimate, sample_ns, call_ns != 0);
 }
 
 /* The cost of a launch that was timed. */
-static uint64_t calibrate(struct vg_work *work, const struct vg_stream *stream, const struct vg_marker *marker) {
+static uint64_t calibrate(struct vg_work *work, const struct vg_stream *stream, const struct vg_marker *marker,
+                          uint64_t now_ns) {
   float elapsed_ms = 0;
   CUstreamCaptureMode before = vg_event_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
   bool known = REAL(cuEventElapsedTime)(&elapsed_ms, marker->timing_begin, marker->event) == CUDA_SUCCESS;
   vg_event_mode(before);
   uint64_t cost_ns = marker->row ? vg_estimate_cost(marker->estimate) : marker->last_ns;
-  if (known && elapsed_ms >= 0) cost_ns = note_timing(work, stream, marker, (uint64_t)(elapsed_ms * 1e6F));
+  if (known && elapsed_ms >= 0) cost_ns = note_timing(work, stream, marker, (uint64_t)(elapsed_ms * 1e6F), now_ns);
   vg_event_drop(marker->timing_begin);
   vg_event_drop(marker->event);
   return cost_ns;
@@ -155,32 +184,29 @@ static uint64_t completed_at(struct vg_work *work, const struct vg_stream *strea
   return at_ns < now_ns ? at_ns : now_ns;
 }
 
-/* How long other processes have had work outstanding on the device, so far: at least as long as they had the device. */
-static uint64_t others_busy_ns(const struct vg_work *work, uint64_t now_ns) {
-  const struct vg_control_device *control = VG_LOAD(&work->device->control);
-  if (!control) return 0;
-  uint64_t since_ns = VG_LOAD(&control->others_since_ns), busy_ns = VG_LOAD_RELAXED(&control->others_busy_ns);
-  return since_ns && since_ns < now_ns ? busy_ns + (now_ns - since_ns) : busy_ns;
-}
-
 /* Work that took longer than by its estimates, as they are too low for a while when a function begins to take longer:
  * returns what of that is to be paid besides. It was outstanding for so long, without the time in which others may have
  * had the device. When they had it is known late, so that is believed of the sum over some time. */
 static uint64_t unpaid_ns(struct vg_work *work, const struct vg_marker *marker, uint64_t seen_ns, uint64_t done_ns,
                           uint64_t now_ns) {
   if (!work->clock || !marker->has_time || marker->ends_wait || !marker->cost_ns) return 0;
-  uint64_t others_ns = others_busy_ns(work, now_ns);
-  double part = (double)seen_ns / (double)(now_ns - marker->put_ns);
-  others_ns = others_ns > marker->others_ns ? (uint64_t)((double)(others_ns - marker->others_ns) * part) : 0;
+  uint64_t others_ns = others_part(work, marker, seen_ns, marker->put_ns, now_ns);
   int64_t more_ns = (int64_t)(seen_ns - done_ns) - (int64_t)others_ns;
   if (more_ns > 0 && others_ns > seen_ns / MIXED_PART) return 0;
   work->unpaid_ns += more_ns;
   work->seen_ns += seen_ns;
   if (work->seen_ns < SEEN_LEAST_NS) return 0;
-  uint64_t paid_ns = work->unpaid_ns > 0 ? (uint64_t)work->unpaid_ns : 0;
+  uint64_t extra_ns = work->unpaid_ns > 0 ? (uint64_t)work->unpaid_ns : 0;
   work->seen_ns = 0;
-  work->unpaid_ns = paid_ns ? 0 : work->unpaid_ns < -CARRIED_MOST_NS ? -CARRIED_MOST_NS : work->unpaid_ns;
-  return paid_ns;
+  work->unpaid_ns = extra_ns ? 0 : work->unpaid_ns < -CARRIED_MOST_NS ? -CARRIED_MOST_NS : work->unpaid_ns;
+  return extra_ns;
+}
+
+/* What work of cost_ns by the estimates is reported with. Those follow the shortest launches of a function; which
+ * launch is timed is drawn at random, so that longer ones are paid for in the mean. */
+static uint64_t paid_ns(const struct vg_work *work, uint64_t cost_ns) {
+  uint64_t likely_ns = vg_work_likely_ns(work, cost_ns);
+  return likely_ns > cost_ns ? likely_ns : cost_ns;
 }
 
 /* All work before the oldest marker has completed. Its last launch counts with the measured time, or with the present
@@ -191,11 +217,11 @@ static void retire(struct vg_work *work, struct vg_stream *stream, uint64_t now_
   uint64_t from_ns = marker->put_ns > stream->run_from_ns ? marker->put_ns : stream->run_from_ns;
   if (work->clock) vg_work_note_run(work, stream, marker, at_ns);
   stream->moved_ns = at_ns;
-  uint64_t done_ns = marker->cost_ns - marker->last_ns;
+  uint64_t done_ns = paid_ns(work, marker->cost_ns - marker->last_ns);
   if (marker->timing_begin) {
-    done_ns += calibrate(work, stream, marker);
+    done_ns += calibrate(work, stream, marker, now_ns);
   } else {
-    done_ns += marker->estimate ? vg_estimate_cost(marker->estimate) : marker->last_ns;
+    done_ns += paid_ns(work, marker->estimate ? vg_estimate_cost(marker->estimate) : marker->last_ns);
     put_away(work, stream, marker, at_ns, now_ns);
   }
   if (at_ns > from_ns + done_ns) done_ns += unpaid_ns(work, marker, at_ns - from_ns, done_ns, now_ns);
@@ -298,7 +324,7 @@ static bool put_marker(struct vg_work *work, struct vg_stream *stream, struct vg
     marker.was_known = marker.estimate->count >= VG_ESTIMATE_SAMPLES_FIRST && marker.estimate->without_call;
   }
   marker.put_ns = now_ns;
-  marker.others_ns = others_busy_ns(work, now_ns);
+  marker.others_ns = marker.timing_begin ? stream->timed_others_ns : others_busy_ns(work, now_ns);
   marker.cost_ns = stream->unmarked_ns;
   marker.ends_wait |= stream->wait_lost;
   stream->wait_lost = false;
@@ -408,7 +434,7 @@ void vg_work_clear_stream(struct vg_work *work, struct vg_stream *stream, uint64
   while (stream->head != stream->tail && !is_ahead_of_launch(stream)) retire(work, stream, done_ns);
   vg_event_mode(before);
   if (work->clock) vg_work_note_tail(work, stream, done_ns, earlier);
-  work->done_ns += stream->cost_ns;
+  work->done_ns += paid_ns(work, stream->cost_ns);
   vg_stream_take_cost(work, stream, stream->cost_ns);
   stream->unmarked_ns = 0;
 }
@@ -441,7 +467,7 @@ void vg_work_forget_context(struct vg_work *work, CUcontext context) {
     vg_stream_set_stale(work, stream, false);
     if (stream->shared) drop_markers(stream);
     if (work->clock) vg_work_note_tail(work, stream, vg_prim_now_ns(), false);
-    work->done_ns += stream->cost_ns;
+    work->done_ns += paid_ns(work, stream->cost_ns);
     vg_stream_take_cost(work, stream, stream->cost_ns);
     stream->used = stream->waits = false;
     stream->row.begin = NULL;

@@ -47,6 +47,8 @@ bool vg_stream_settled(const struct vg_stream *stream, uint64_t since_ns, uint64
 void vg_work_note_run(struct vg_work *work, struct vg_stream *stream, const struct vg_marker *marker, uint64_t at_ns);
 /* What is outstanding has completed, by done_ns; earlier: some time before that. */
 void vg_work_note_tail(struct vg_work *work, struct vg_stream *stream, uint64_t done_ns, bool earlier);
+/* How long work of cost_ns by the estimates takes, in proportion to what timed launches have taken lately. */
+uint64_t vg_work_likely_ns(const struct vg_work *work, uint64_t cost_ns);
 /* A launch that was estimated at cost_ns has been timed. */
 void vg_work_note_sample(struct vg_work *work, uint64_t cost_ns, uint64_t sample_ns);
 

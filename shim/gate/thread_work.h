@@ -66,6 +66,7 @@ struct vg_stream {
   bool run_begins_later; /* that is when the stream became empty; the launches since are not known by time */
   uint64_t launched_ns;  /* not 0: its first launch was held up, and may have begun as late as that */
   uint64_t timed_ns, timed_delay_ns; /* when a timing last began, and the thread's run delay then */
+  uint64_t timed_others_ns;          /* and how long other processes had had work outstanding */
   uint64_t call_begin_ns;            /* when the driver was called for the launch that is timed */
   struct vg_row row;
   struct vg_marker markers[VG_WORK_MARKERS];
@@ -135,6 +136,7 @@ struct vg_work {
   struct vg_graph_runs graphs;    /* not taken yet */
   uint64_t least_call_ns;         /* of the calls of timed launches, lately */
   uint64_t sample_ppm;            /* timed launches took so many millionths of their estimates lately; 0: none yet */
+  uint32_t sample_count;          /* so many count in it */
   uint64_t seen_ns;               /* for so long was work outstanding that took longer than by its estimates */
   int64_t unpaid_ns;              /* of that, beyond the estimates and the time of others */
   uint64_t run_delay_ns;          /* of its thread, when a launch last took long */
@@ -179,7 +181,7 @@ uint64_t vg_work_known_cost(const struct vg_work *work, const void *function, ui
 struct vg_estimate *vg_work_find_estimate(struct vg_work *work, const void *function, uint64_t threads);
 
 /* A launch whose timing is due: returns the event recorded before it; NULL: it is not timed. */
-CUevent vg_work_time_begin(struct vg_stream *stream, struct vg_estimate *estimate);
+CUevent vg_work_time_begin(const struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate);
 
 /* What is in the books and what the tally has counted since; for other threads, without the lock, an approximation: the
  * tally may be opened again in between. */

@@ -130,7 +130,7 @@ static uint64_t end_of(const struct vg_stream *stream, const struct vg_marker *m
   return at_ns > begin_ns + most_ns ? begin_ns + most_ns : at_ns;
 }
 
-static uint64_t likely_ns(const struct vg_work *work, uint64_t cost_ns) {
+uint64_t vg_work_likely_ns(const struct vg_work *work, uint64_t cost_ns) {
   return work->sample_ppm && cost_ns < SCALED_MOST_NS ? cost_ns * work->sample_ppm / PPM : cost_ns;
 }
 
@@ -142,7 +142,7 @@ static uint64_t likely_ns(const struct vg_work *work, uint64_t cost_ns) {
  */
 static uint64_t less_gaps(const struct vg_work *work, uint64_t begin_ns, uint64_t busy_from_ns, uint64_t end_ns,
                           uint64_t cost_ns) {
-  uint64_t ran_from_ns = less(end_ns, likely_ns(work, cost_ns));
+  uint64_t ran_from_ns = less(end_ns, vg_work_likely_ns(work, cost_ns));
   if (ran_from_ns > busy_from_ns) ran_from_ns = busy_from_ns;
   return ran_from_ns > begin_ns ? ran_from_ns : begin_ns;
 }
@@ -150,7 +150,8 @@ static uint64_t less_gaps(const struct vg_work *work, uint64_t begin_ns, uint64_
 void vg_work_note_sample(struct vg_work *work, uint64_t cost_ns, uint64_t sample_ns) {
   uint64_t most_ns = cost_ns * (SAMPLE_MOST_PPM / PPM);
   uint64_t ppm = sample_ns < most_ns && sample_ns < SCALED_MOST_NS ? sample_ns * PPM / cost_ns : SAMPLE_MOST_PPM;
-  work->sample_ppm = ((SAMPLES - 1) * (work->sample_ppm ? work->sample_ppm : PPM) + ppm) / SAMPLES;
+  if (work->sample_count < SAMPLES) work->sample_count++;
+  work->sample_ppm = ((work->sample_count - 1) * work->sample_ppm + ppm) / work->sample_count;
 }
 
 static void fill(struct vg_runs *runs, const struct vg_piece *piece) {
@@ -173,7 +174,7 @@ static void add_piece(struct vg_work *work, uint64_t begin_ns, uint64_t end_ns, 
 /* What is before a marker has run by end_ns, at which that is not pending any more. */
 static void note_piece(struct vg_work *work, const struct vg_stream *stream, const struct vg_marker *marker,
                        uint64_t begin_ns, uint64_t at_ns) {
-  uint64_t end_ns = end_of(stream, marker, begin_ns, at_ns), length_ns = likely_ns(work, marker->cost_ns);
+  uint64_t end_ns = end_of(stream, marker, begin_ns, at_ns), length_ns = vg_work_likely_ns(work, marker->cost_ns);
   bool is_late = !marker->estimate && !marker->ends_wait && is_at_once(marker, at_ns); /* after the last launch */
   if (is_late && !stream->programmatic) {
     add_piece(work, begin_ns > marker->after_ns ? begin_ns : marker->after_ns, end_ns, length_ns, true);
@@ -206,7 +207,7 @@ void vg_work_note_run(struct vg_work *work, struct vg_stream *stream, const stru
 void vg_work_note_tail(struct vg_work *work, struct vg_stream *stream, uint64_t done_ns, bool earlier) {
   uint64_t begin_ns = begin_of(stream, done_ns, stream->cost_ns);
   if (earlier) begin_ns = stream->run_from_ns > work->marked_ns ? stream->run_from_ns : work->marked_ns;
-  uint64_t length_ns = stream->programmatic ? less(done_ns, begin_ns) : likely_ns(work, stream->cost_ns);
+  uint64_t length_ns = stream->programmatic ? less(done_ns, begin_ns) : vg_work_likely_ns(work, stream->cost_ns);
   if (stream->cost_ns) add_piece(work, begin_ns, done_ns, length_ns, earlier);
   begin_next(stream, done_ns, true);
 }

@@ -47,6 +47,7 @@ static void begin(uint32_t watch) {
   memset(&control, 0, sizeof control);
   control.bound_ns = 20 * VG_NS_PER_MS;
   control.max_milli = 1000;
+  control.others_busy_ns = 1; /* no other process has run */
   control.watch = watch;
   vg_session.attached = true;
   vg_session.device_count = 1;

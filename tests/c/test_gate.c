@@ -389,7 +389,8 @@ static uint32_t launches_until_timed(struct vg_work *work, struct vg_estimate *e
   struct vg_stream *stream = vg_work_stream(work, fake_stream(1), false, NULL);
   for (uint32_t count = 1;; count++) {
     stream->cost_ns = ahead_ns;
-    CUevent begin = estimate->countdown && --estimate->countdown == 0 ? vg_work_time_begin(stream, estimate) : NULL;
+    CUevent begin =
+        estimate->countdown && --estimate->countdown == 0 ? vg_work_time_begin(work, stream, estimate) : NULL;
     if (begin) {
       vg_work_refused(estimate, begin);
       return count;

@@ -37,7 +37,7 @@ LAYOUT = {
         "granted_bytes@32 limit_bytes@40 slice_used_bytes@48 want_answered@56 memory_pressure@60 "
         "coast_bytes@64 coast_seq@72 coast_period_us@76 coast_slot_count@80 watch@84 coast_slots@88 "
         "pass_collectives@152 unread@156 pass_serial@160 pass_work_ns@168 "
-        # of a daemon from before these both are 0: no other process used the device
+        # of a daemon from before these both are 0: it is not known how long others used the device
         "others_busy_ns@176 others_since_ns@184"
     ),
     "vg_report_header": "8 magic@0 abi_version@4",
