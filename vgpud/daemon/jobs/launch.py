@@ -10,11 +10,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from vgpud import paths
-from vgpud.config import Config
+from vgpud.config import Config, JobsConfig
 from vgpud.core.jobs import session
+from vgpud.core.jobs.container_parts import NO_PARTS
+from vgpud.core.jobs.environments import Catalog
 from vgpud.core.jobs.facts import Launch
 from vgpud.core.jobs.model import Job
-from vgpud.jobs.messages import Attempt, Member
+from vgpud.jobs.messages import NO_NEEDS, Attempt, ContainerNeeds, Member, Mount
 from vgpud.libraries import environment
 from vgpud.oci.request import OF_JOBS
 from vgpud.v1alpha1 import vgpud_pb2 as pb
@@ -28,6 +30,23 @@ TERM = "xterm"
 
 class LaunchError(Exception):
     """It cannot be started here; one line for people."""
+
+
+def find_needs(launch: Launch, catalog: Catalog, jobs: JobsConfig) -> ContainerNeeds:
+    """What its container is given of the node, as the site allows it now. Raises LaunchError."""
+    parts, allowance = launch.parts, jobs.allowance
+    if parts == NO_PARTS:
+        return NO_NEEDS
+    is_of_site = bool(parts.registry) and not parts.registry.startswith("/")
+    auth_file = parts.registry
+    if is_of_site:
+        registry = catalog.registries.get(parts.registry)
+        if registry is None:
+            raise LaunchError(f"the site's list has no registry {parts.registry!r} any more: submit the job again")
+        auth_file = registry.auth_file
+    mounts = tuple(Mount(v.host, v.container, v.read_only, allowance.roots_for(v)) for v in parts.volumes)
+    ports = tuple((port.host, port.container) for port in parts.ports)
+    return ContainerNeeds(mounts, ports, jobs.port_address, auth_file, is_of_site)
 
 
 def find_grace_ms(job: Job, config: Config) -> int:
@@ -46,9 +65,11 @@ def attempt_of(
     grace_ms: int,
     worker: int = -1,
     session_port: int = 0,
+    needs: ContainerNeeds = NO_NEEDS,
 ) -> Attempt:
     """`slices`: (name, attach socket) of each member's, none for a job without GPUs; `worker`: of an elastic job, the
-    one that it is of; `session_port`: where a session is to listen. Raises LaunchError, VgpudError.
+    one that it is of; `session_port`: where a session is to listen; `needs`: of its containers. Raises
+    LaunchError, VgpudError.
     """
     launch = job.spec.run
     if not isinstance(launch, Launch):
@@ -70,6 +91,7 @@ def attempt_of(
         members=members,
         limits=launch.limits,
         image=launch.image,
+        needs=needs,
         cpu_milli=job.spec.ask.cpu_milli,
         ram_bytes=job.spec.ask.ram_bytes,
         grace_ms=grace_ms,
