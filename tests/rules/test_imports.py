@@ -254,6 +254,8 @@ ALLOWED: dict[str, set[str]] = {
         "core.policy",
         "core.slices",
         "errors",
+        "host",
+        "paths",
         "predict",
         "simulate",
         "slurm",

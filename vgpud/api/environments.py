@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from vgpud.api.rpc import RefusedError, refuse
-from vgpud.core.jobs.container_parts import NO_PARTS, Allowance, ContainerParts, PartError, join_parts, parse_parts
+from vgpud.core.jobs.container_parts import NO_PARTS, Allowance, PartError, leave_out, parse_parts
 from vgpud.core.jobs.environments import Catalog, Environment
 from vgpud.core.jobs.facts import Launch
 from vgpud.core.model import Asker, Denied, Reason
@@ -39,12 +39,12 @@ def list_environments(site: EnvironmentList, node: str, asker: Asker) -> pb.List
 
 
 def _view(one: Environment, node: str) -> pb.Environment:
+    defaults = fill_spec(pb.JobSpec(environment_name=one.name), one)
+    defaults.volumes.extend(map(str, one.parts.volumes))
+    defaults.ports.extend(map(str, one.parts.ports))
+    defaults.registry = one.parts.registry
     return pb.Environment(
-        node=node,
-        name=one.name,
-        description=one.description,
-        defaults=fill_spec(pb.JobSpec(environment_name=one.name), one),
-        members=one.audience.words,
+        node=node, name=one.name, description=one.description, defaults=defaults, members=one.audience.words
     )
 
 
@@ -84,10 +84,6 @@ def fill_spec(spec: pb.JobSpec, environment: Environment) -> pb.JobSpec:
     full.queue = full.queue or environment.queue
     if environment.time_limit_s and not full.HasField("time_limit"):
         full.time_limit.FromSeconds(environment.time_limit_s)
-    own = {volume.split(":")[1] for volume in full.volumes if ":" in volume}
-    full.volumes.extend(str(one) for one in environment.parts.volumes if one.container not in own)
-    full.ports.extend(str(one) for one in environment.parts.ports if str(one) not in full.ports)
-    full.registry = full.registry or environment.parts.registry
     return full
 
 
@@ -108,20 +104,19 @@ def add_parts(
     """The launch with what the job's container is given. `spec`: with the environment's values. Raises RefusedError."""
     of_site = environment.parts if environment else NO_PARTS
     try:
-        asked = parse_parts(spec.volumes, spec.ports, spec.registry)
-        parts = join_parts(of_site, asked)
+        parts = leave_out(parse_parts(spec.volumes, spec.ports, spec.registry), of_site)
         if parts != NO_PARTS and not launch.image:
             raise PartError("volumes, ports and registry are for a container: name an image, or leave them out")
-        volumes = tuple(volume for volume in parts.volumes if not volume.by_site)
-        site.allowance.check(ContainerParts(volumes, tuple(port for port in parts.ports if port not in of_site.ports)))
+        site.allowance.check(parts)
     except PartError as error:
         raise refuse(Reason.INVALID, str(error), "volumes") from error
-    if parts.ports and (spec.members > 1 or spec.array_indices or spec.elastic.workers_max):
-        text = f"port {parts.ports[0]} for several programs: only one can have it, submit each by itself"
+    ports = (*of_site.ports, *parts.ports)
+    if ports and (spec.members > 1 or spec.array_indices or spec.elastic.workers_max):
+        text = f"port {ports[0]} for several programs: only one can have it, submit each by itself"
         raise refuse(Reason.INVALID, text, "ports")
-    if parts.registry and parts.registry != of_site.registry:
+    if parts.registry:
         _check_registry(parts.registry, site.catalog, who)
-    return replace(launch, environment_name=spec.environment_name, parts=parts)
+    return replace(launch, environment_name=spec.environment_name, parts=parts, site_parts=of_site)
 
 
 def _check_registry(name: str, catalog: Catalog, who: Asker) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from vgpud.core.units import PORT_MAX, parse_whole
 
@@ -30,13 +30,11 @@ class PartError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """A directory or file of the node at a path of the container; both absolute. `by_site`: of a site's environment, so
-    not held against the list of what users may name."""
+    """A directory or file of the node at a path of the container; both absolute."""
 
     host: str
     container: str
     read_only: bool = False
-    by_site: bool = False
 
     def __str__(self) -> str:
         return f"{self.host}:{self.container}{':ro' if self.read_only else ''}"
@@ -83,10 +81,7 @@ class Allowance:
     network: str = ""
 
     def roots_for(self, volume: Volume) -> tuple[str, ...]:
-        """The directories below which this one may lie once its links are followed; a volume of the site's lies where
-        the site says."""
-        if volume.by_site:
-            return (volume.host,)
+        """The directories below which it may lie once its links are followed."""
         return tuple(one.path for one in self.paths if volume.read_only or not one.read_only)
 
     def check(self, parts: ContainerParts) -> None:
@@ -183,20 +178,18 @@ def parse_parts(volumes: Sequence[str], ports: Sequence[str], registry: str = ""
     return parts
 
 
-def join_parts(of_site: ContainerParts, parts: ContainerParts) -> ContainerParts:
-    """The site's own, and what the job adds: a volume that is the site's word for word is the site's. Raises
-    PartError."""
+def leave_out(parts: ContainerParts, of_site: ContainerParts) -> ContainerParts:
+    """What a job adds to its environment's own. Raises PartError where both want one place."""
     places = {volume.container: str(volume) for volume in of_site.volumes}
     for volume in parts.volumes:
         if places.get(volume.container, str(volume)) != str(volume):
             text = f"volume {volume}: the environment has {places[volume.container]}"
             raise PartError(f"{text} there: choose another directory of the container")
-    added = [volume for volume in parts.volumes if volume.container not in places]
     known = {port.host for port in of_site.ports}
     return ContainerParts(
-        (*(replace(volume, by_site=True) for volume in of_site.volumes), *added),
-        (*of_site.ports, *(port for port in parts.ports if port.host not in known)),
-        parts.registry or of_site.registry,
+        tuple(volume for volume in parts.volumes if volume.container not in places),
+        tuple(port for port in parts.ports if port.host not in known),
+        "" if parts.registry == of_site.registry else parts.registry,
     )
 
 

@@ -59,6 +59,7 @@ class Launch:
     session: str = ""  # what serves its page, one of session.PROGRAMS; "" = it is no session
     environment_name: str = ""  # of the site's list, from which it has its image and defaults; "" = none
     parts: ContainerParts = NO_PARTS  # what of the node its container is given
+    site_parts: ContainerParts = NO_PARTS  # the same by its environment
 
     @property
     def words_bytes(self) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 from vgpud import paths
 from vgpud.config import Config, JobsConfig
 from vgpud.core.jobs import session
-from vgpud.core.jobs.container_parts import NO_PARTS
+from vgpud.core.jobs.container_parts import Volume
 from vgpud.core.jobs.environments import Catalog
 from vgpud.core.jobs.facts import Launch
 from vgpud.core.jobs.model import Job
@@ -34,18 +34,19 @@ class LaunchError(Exception):
 
 def find_needs(launch: Launch, catalog: Catalog, jobs: JobsConfig) -> ContainerNeeds:
     """What its container is given of the node, as the site allows it now. Raises LaunchError."""
-    parts, allowance = launch.parts, jobs.allowance
-    if parts == NO_PARTS:
-        return NO_NEEDS
-    is_of_site = bool(parts.registry) and not parts.registry.startswith("/")
-    auth_file = parts.registry
+    own, of_site, allowance = launch.parts, launch.site_parts, jobs.allowance
+    registry = own.registry or of_site.registry
+    is_of_site = bool(registry) and not registry.startswith("/")
+    auth_file = registry
     if is_of_site:
-        registry = catalog.registries.get(parts.registry)
-        if registry is None:
-            raise LaunchError(f"the site's list has no registry {parts.registry!r} any more: submit the job again")
-        auth_file = registry.auth_file
-    mounts = tuple(Mount(v.host, v.container, v.read_only, allowance.roots_for(v)) for v in parts.volumes)
-    ports = tuple((port.host, port.container) for port in parts.ports)
+        known = catalog.registries.get(registry)
+        if known is None:
+            raise LaunchError(f"the site's list has no registry {registry!r} any more: submit the job again")
+        auth_file = known.auth_file
+    given: list[tuple[Volume, tuple[str, ...]]] = [(volume, (volume.host,)) for volume in of_site.volumes]
+    given += [(volume, allowance.roots_for(volume)) for volume in own.volumes]
+    mounts = tuple(Mount(volume.host, volume.container, volume.read_only, roots) for volume, roots in given)
+    ports = tuple((port.host, port.container) for port in (*of_site.ports, *own.ports))
     return ContainerNeeds(mounts, ports, jobs.port_address, auth_file, is_of_site)
 
 
