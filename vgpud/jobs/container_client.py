@@ -1,9 +1,8 @@
 """Becomes the client of the container engine for one member of a job: `container_client.py REQUEST`, as the daemon's
 user, below the job's supervisor and outside of the daemon's sandbox.
 
-Before that it opens the job's volumes and credentials with the user's rights, and pulls the image. An open descriptor
-stays the directory that was looked at: the engine is given /proc/PID/fd/N and not the path, in which the user could
-change a link meanwhile. A refusal is one line: in the job's log, and in a file for the daemon.
+Before that it opens the job's volumes and credentials with the user's rights, and pulls the image. A refusal is one
+line: in the job's log, and in a file for the daemon.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import base64
 import contextlib
 import json
 import os
+import select
 import shutil
 import stat
 import subprocess
@@ -19,9 +19,16 @@ import sys
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
+if not __package__:  # run as a program, which does not know where its package is
+    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+
+from vgpud.jobs.container_mounts import hold, release
+
 #: as engines have it of errors of their own
 REFUSED_CODE = 125
 CREDENTIALS_BYTES_MAX, REGISTRIES_MAX, LINE_CHARACTERS_MAX = 64 << 10, 100, 300
+#: between looks whether the container has begun
+LOOK_S = 0.2
 #: of an entry of `auths`: nothing that names a program
 _KEYS = ("auth", "username", "password", "identitytoken", "registrytoken")
 
@@ -62,17 +69,45 @@ def open_mount(user: list[int], host: str, roots: list[str]) -> int:
     mode = os.fstat(fd).st_mode
     if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
         raise RefusedError(f"volume {host} is neither a directory nor a regular file: name one of these")
-    os.set_inheritable(fd, True)
     return fd
 
 
-def mount_options(user: list[int], mounts: list[Any]) -> list[str]:
-    """The engine's options; the descriptors are this process's, which becomes the client. Raises RefusedError."""
+def mount_options(descriptors: list[int], mounts: list[Any], directory: str) -> list[str]:
+    """The engine's options, and what they name in `directory`. Raises OSError."""
     options = []
-    for host, container, is_read_only, roots in mounts:
-        source = f"/proc/{os.getpid()}/fd/{open_mount(user, host, roots)}"
+    if mounts and os.geteuid() == 0:
+        os.mkdir(directory, 0o700)
+    for number, (fd, (_, container, is_read_only, _)) in enumerate(zip(descriptors, mounts, strict=True)):
+        source = os.readlink(f"/proc/self/fd/{fd}")
+        if os.geteuid() == 0:  # a daemon of a user's own has no more rights than the user
+            source = os.path.join(directory, str(number))
+            hold(fd, source)
+        os.close(fd)
         options += ["--mount", f"type=bind,source={source},target={container}{',readonly' if is_read_only else ''}"]
     return options
+
+
+def release_later(directory: str, look: list[str]) -> None:
+    """In a process of its own, which the supervisor adopts: what the container's volumes were bound to is released when
+    the container has its first process, or this one, which becomes the client, has ended. `look`: prints that pid."""
+    client = os.pidfd_open(os.getpid())
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        os.close(client)
+        return
+    try:
+        if os.fork() == 0:
+            nothing = os.open(os.devnull, os.O_RDWR)
+            for fd in range(3):  # the job's log or terminal
+                os.dup2(nothing, fd)
+            while not select.select([client], [], [], LOOK_S)[0]:
+                pid = subprocess.run(look, capture_output=True, text=True, check=False).stdout.strip()
+                if pid.isdecimal() and int(pid):
+                    break
+            release(directory)
+    finally:
+        os._exit(0)
 
 
 def read_credentials(user: list[int], path: str, is_of_site: bool) -> dict[str, Any]:
@@ -151,11 +186,15 @@ def pull(engine: list[str], image: str, environment: dict[str, str]) -> None:
 
 def run(request: dict[str, Any]) -> NoReturn:
     """Raises RefusedError, OSError."""
-    user, engine = request["user"], request["engine"]
-    options = mount_options(user, request["mounts"])
+    engine, mounts = request["engine"], request["mounts"]
+    # what they are is decided now, and stays so, however long the image takes
+    descriptors = [open_mount(request["user"], host, roots) for host, _, _, roots in mounts]
     if not has_image(engine, request["image"]):
         with credentials_of(request) as environment:
             pull(engine, request["image"], environment)
+    options = mount_options(descriptors, mounts, request["volumes"])
+    if options:
+        release_later(request["volumes"], request["look"])
     words = request["run"]
     at = len(engine) + 1  # behind `run`
     os.execv(words[0], [*words[:at], *options, *words[at:]])
@@ -176,9 +215,11 @@ def main() -> int:
     try:
         run(request)
     except RefusedError as error:
-        return refuse(request["refusal"], str(error))
+        text = str(error)
     except OSError as error:
-        return refuse(request["refusal"], f"the container's client cannot be started: {error}")
+        text = f"the container cannot be started: {error}"
+    release(request["volumes"])
+    return refuse(request["refusal"], text)
 
 
 if __name__ == "__main__":

@@ -27,9 +27,11 @@ _VARIABLE_BYTES_MAX = 60_000
 _ULIMITS = {"core", "cpu", "data", "fsize", "locks", "memlock", "msgqueue", "nice"}
 _ULIMITS |= {"nofile", "nproc", "rss", "rtprio", "rttime", "sigpending", "stack"}
 ENGINES = ("docker", "podman")
-#: what the files of a member end with: its variables, what container_client.py does, its credentials, and its refusal
-VARIABLES, REQUEST, CREDENTIALS, REFUSAL = ".env", ".request", ".credentials", ".refusal"
-OF_MEMBERS = (VARIABLES, REQUEST, CREDENTIALS, REFUSAL)
+#: what the files of a member end with: its variables, what container_client.py does, its credentials, its refusal,
+#: and what its volumes are bound to
+VARIABLES, REQUEST, CREDENTIALS, REFUSAL, VOLUMES = ".env", ".request", ".credentials", ".refusal", ".volumes"
+OF_MEMBERS = (VARIABLES, REQUEST, CREDENTIALS, REFUSAL, VOLUMES)
+PID_FORMAT = "--format={{.State.Pid}}"
 _CLIENT = Path(__file__).with_name("container_client.py")
 #: keys that leave an engine's client, which then ends: long enough that no user types them
 _NO_DETACH = ",".join(["ctrl-@", "ctrl-^"] * 8)
@@ -71,7 +73,8 @@ def containers(attempt: Attempt, engine: Engine, directory: Path) -> tuple[Attem
         own = directory / f"{attempt.name}.{number}"
         variables, request = (Path(f"{own}{suffix}") for suffix in (VARIABLES, REQUEST))
         run = _words(attempt, engine, member, name, variables)
-        files |= {variables: _variables(member), request: _request(attempt, engine, run, own)}
+        look = (*engine.program, "inspect", PID_FORMAT, name)
+        files |= {variables: _variables(member), request: _request(attempt, engine, run, look, own)}
         words = (sys.executable, "-I", "-S", str(_CLIENT), str(request))
         members.append(Member(words, client, member.log))
     made = replace(
@@ -79,7 +82,7 @@ def containers(attempt: Attempt, engine: Engine, directory: Path) -> tuple[Attem
         members=tuple(members),
         client=True,
         cleanup=(*engine.program, "rm", "-f", *names),
-        first=(*engine.program, "inspect", "--format={{.State.Pid}}", *names),
+        first=(*engine.program, "inspect", PID_FORMAT, *names),
         limits=(),
         cpu_milli=0,
         ram_bytes=0,
@@ -99,8 +102,8 @@ def client_environment(engine: Engine, directory: Path) -> dict[str, str]:
     return made | dict(engine.environment)
 
 
-def _request(attempt: Attempt, engine: Engine, run: Sequence[str], own: Path) -> str:
-    """What container_client.py does. `own`: how the member's files begin."""
+def _request(attempt: Attempt, engine: Engine, run: Sequence[str], look: Sequence[str], own: Path) -> str:
+    """What container_client.py does. `look`: prints the pid of the container; `own`: how the member's files begin."""
     needs = attempt.needs
     return json.dumps(
         {
@@ -108,10 +111,12 @@ def _request(attempt: Attempt, engine: Engine, run: Sequence[str], own: Path) ->
             "engine": engine.program,
             "image": attempt.image,
             "run": run,
+            "look": look,
             "mounts": [[one.host, one.container, one.is_read_only, one.roots] for one in needs.mounts],
             "auth_file": needs.auth_file,
             "is_of_site": needs.is_of_site,
             "credentials": f"{own}{CREDENTIALS}",
+            "volumes": f"{own}{VOLUMES}",
             "refusal": f"{own}{REFUSAL}",
         }
     )

@@ -28,7 +28,8 @@ from vgpud import paths
 from vgpud.errors import DeniedError, VgpudError
 from vgpud.host import private_files, processes
 from vgpud.host.boot import boot_id
-from vgpud.jobs.image import OF_MEMBERS, REFUSAL, Engine, client_environment, containers
+from vgpud.jobs import container_mounts
+from vgpud.jobs.image import OF_MEMBERS, REFUSAL, VOLUMES, Engine, client_environment, containers
 from vgpud.jobs.leftovers import end_leftovers
 from vgpud.jobs.messages import (
     Attempt,
@@ -510,9 +511,11 @@ def _send(supervisor: _Watched, number: int) -> None:
 
 
 def _remove(path: Path) -> None:
-    """A file, or a directory with what is in it."""
+    """A file, or a directory with what is in it; not what users' directories are bound to."""
     with contextlib.suppress(OSError):
-        if path.is_dir() and not path.is_symlink():
+        if path.suffix == VOLUMES:
+            container_mounts.release(str(path))
+        elif path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
