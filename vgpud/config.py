@@ -20,13 +20,13 @@ from vgpud.core.jobs.container_parts import Allowance, PartError, parse_allowanc
 from vgpud.core.model import DIRECTS, PRIORITY_MAX, SLICES_MAX
 from vgpud.core.units import PORT_MAX, UnitError, parse_bytes, parse_gpus, parse_whole
 from vgpud.errors import ConfigError
+from vgpud.oci.owner import BY_ANNOTATION, BY_ENGINE, BY_LABEL, BY_SESSION
 from vgpud.oci.request import Limits
 from vgpud.userfiles import toml
 from vgpud.userfiles.bounded import FileError
 
 MODES = ("coast", "open", "closed")
 DEFAULT_MAXES = ("same", "device")
-CONTAINER_OWNERS = ("engine", "annotation")
 METRICS_OFF = "off"
 #: the arbiters hold this many processes per device (shim/arbiter/arbiter.h)
 PROCESSES_MAX = 1024
@@ -273,9 +273,9 @@ class Config:
     record_queue: str = key("", _absolute_path)
     #: file of the site's environments; "" = environments.toml, beside the configuration file
     environments: str = key("", _absolute_path)
-    #: whose the slice of a container is: "engine" (the engine's user, so root's) or "annotation" (the user whom
-    #: dev.vgpu/user names)
-    container_owner: str = key("engine", one_of(*CONTAINER_OWNERS), live=True)
+    #: whom the slice of a container of root's engine is for: "engine" (root), "session" (the login session that called
+    #: podman), "annotation" (also whom dev.vgpu/user names) or "label" (also whom docker's label dev.vgpu.user names)
+    container_owner: str = key(BY_SESSION, one_of(BY_ENGINE, BY_SESSION, BY_ANNOTATION, BY_LABEL), live=True)
     #: vgpu-runtime on the host, for the hooks of our CDI devices; "" = as `vgpu setup` installs it
     front: str = key("", _absolute_path)
     arbiter: ArbiterConfig = field(default_factory=ArbiterConfig, metadata={"live": True})

@@ -32,9 +32,11 @@ class EnvironmentList(Protocol):
 def list_environments(site: EnvironmentList, node: str, asker: Asker) -> pb.ListEnvironmentsResponse:
     """Those that this user may use. What is wrong with the file names its contents, so it is for admins."""
     visible = [one for one in site.catalog.environments.values() if one.audience.has(asker)]
-    problem = site.problem
+    problem = f"{site.problem}; the last valid list is in force" if site.problem else ""
     if problem and not asker.admin:
         problem = "the site's file of environments is damaged, and an earlier list is in force: tell an admin"
+    elif site.catalog.unknown and asker.admin and not problem:
+        problem = f"the list names members that do not exist: {', '.join(site.catalog.unknown)}"
     return pb.ListEnvironmentsResponse(environments=[_view(one, node) for one in visible], problem=problem)
 
 
