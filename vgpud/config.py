@@ -271,7 +271,7 @@ class Config:
     history: bool = key(True)
     #: file to which all events and commands of the queue are written, for replay; "" = none
     record_queue: str = key("", _absolute_path)
-    #: file of the site's environments; "" = environments.toml, beside the configuration file
+    #: file of the site's environments; "" = beside the configuration file
     environments: str = key("", _absolute_path)
     #: whom the slice of a container of root's engine is for: "engine" (root), "session" (the login session that called
     #: podman), "annotation" (also whom dev.vgpu/user names) or "label" (also whom docker's label dev.vgpu.user names)

@@ -43,17 +43,17 @@ def world() -> World:
     return made
 
 
-def submitted(world: World) -> JobSpec:
+def find_spec(world: World) -> JobSpec:
     return world.backend.submissions[-1].spec
 
 
-def launched(world: World) -> Launch:
-    launch = submitted(world).run
+def find_launch(world: World) -> Launch:
+    launch = find_spec(world).run
     assert isinstance(launch, Launch)
     return launch
 
 
-def listed(world: World, who: object = ALICE) -> pb.ListEnvironmentsResponse:
+def list_environments(world: World, who: object = ALICE) -> pb.ListEnvironmentsResponse:
     answer: pb.ListEnvironmentsResponse = world.call(
         world.jobs.ListEnvironments,
         pb.ListEnvironmentsRequest(),
@@ -63,23 +63,26 @@ def listed(world: World, who: object = ALICE) -> pb.ListEnvironmentsResponse:
 
 
 def test_each_sees_what_they_may_use(world: World) -> None:
-    assert [one.name for one in listed(world).environments] == ["big", "pytorch", "shell"]
-    assert [one.name for one in listed(world, BOB).environments] == ["big", "shell"]
-    shown = listed(world).environments[1]
+    assert [one.name for one in list_environments(world).environments] == ["big", "pytorch", "shell"]
+    assert [one.name for one in list_environments(world, BOB).environments] == ["big", "shell"]
+    shown = list_environments(world).environments[1]
     assert (shown.defaults.image, list(shown.defaults.volumes)) == (IMAGE, ["/sets:/data:ro"])
     assert list(shown.members) == ["alice"] and shown.defaults.time_limit.seconds == 3600
 
 
 def test_what_is_wrong_with_the_file_is_for_admins(world: World) -> None:
-    assert listed(world, ROOT).problem == "the list names members that do not exist: gone" and not listed(world).problem
+    assert (
+        list_environments(world, ROOT).problem == "the list names members that do not exist: gone"
+        and not list_environments(world).problem
+    )
     world.site.problem = "/etc/vgpud/environments.toml line 3: secret"
-    assert listed(world, ROOT).problem == f"{world.site.problem}; the last valid list is in force"
-    assert "secret" not in listed(world).problem and "tell an admin" in listed(world).problem
+    assert list_environments(world, ROOT).problem == f"{world.site.problem}; the last valid list is in force"
+    assert "secret" not in list_environments(world).problem and "tell an admin" in list_environments(world).problem
 
 
 def test_a_job_gets_the_defaults(world: World) -> None:
     world.submit(slice=pb.SliceSpec(), command=[], environment={"LANG": "de"}, environment_name="pytorch")
-    spec, launch = submitted(world), launched(world)
+    spec, launch = find_spec(world), find_launch(world)
     assert (spec.ask.spec.gpus_milli, spec.ask.spec.mem_max_bytes, spec.ask.cpu_milli) == (250, 2 << 30, 2000)
     assert (spec.time_limit_ns, spec.ask.ram_bytes) == (3600 * SECOND_NS, 4 << 30)
     assert (launch.image, launch.command) == (IMAGE, ("python", "train.py"))
@@ -90,9 +93,9 @@ def test_a_job_gets_the_defaults(world: World) -> None:
 def test_what_the_job_says_goes_first(world: World) -> None:
     spec = pb.SliceSpec(gpus_milli=700, mem_max_bytes=1 << 30)
     world.submit(slice=spec, command=["bash"], environment_name="pytorch", cpu_milli=500)
-    asked = submitted(world).ask
+    asked = find_spec(world).ask
     assert (asked.spec.gpus_milli, asked.spec.mem_max_bytes, asked.cpu_milli) == (700, 1 << 30, 500)
-    assert launched(world).command == ("bash",)
+    assert find_launch(world).command == ("bash",)
 
 
 def test_a_view_shows_what_the_job_added_itself(world: World) -> None:
@@ -151,6 +154,6 @@ def test_refused_parts(world: World, fields: dict[str, object], code: str, why: 
 def test_parts_that_are_allowed(world: World) -> None:
     parts = {"volumes": ["/home/a:/h"], "ports": ["20000:80"], "registry": "/home/a/auth.json"}
     world.submit(image=IMAGE, **parts)
-    assert launched(world).parts == parse_parts(["/home/a:/h"], ["20000:80"], "/home/a/auth.json")
+    assert find_launch(world).parts == parse_parts(["/home/a:/h"], ["20000:80"], "/home/a/auth.json")
     world.submit(BOB, image=IMAGE, registry="site")
-    assert launched(world).parts.registry == "site"
+    assert find_launch(world).parts.registry == "site"

@@ -198,7 +198,7 @@ async def test_refusals(place: Place, site: Engine) -> None:
             assert str(refused.value).startswith(why) and not refused.value.may_retry
 
 
-def mounted(place: Place, host: Path, roots: tuple[str, ...], script: str, *, is_read_only: bool = False) -> Attempt:
+def with_mount(place: Place, host: Path, roots: tuple[str, ...], script: str, *, is_read_only: bool = False) -> Attempt:
     """A job that has a directory of the node at /data."""
     mount = Mount(str(host), "/data", is_read_only, roots)
     return replace(in_image(place, script), needs=ContainerNeeds((mount,)))
@@ -214,7 +214,7 @@ async def test_volumes(place: Place, site: Engine) -> None:
     async with daemon(place, engine=site) as (jobs, ends, _):
         for is_read_only, code in ((False, 0), (True, 1)):
             script = "cat /data/word; echo >/data/new"
-            attempt = mounted(place, data, (str(place.home),), script, is_read_only=is_read_only)
+            attempt = with_mount(place, data, (str(place.home),), script, is_read_only=is_read_only)
             await jobs.start(attempt)
             result = (await ends.next())[2]
             assert (min(result.exit_code, 1), "there" in place.read("log")) == (code, True), place.read("log")
@@ -242,9 +242,9 @@ async def test_what_is_refused_when_it_starts(place: Place, site: Engine) -> Non
     closed.chmod(0o700)
     (place.home / "link").symlink_to("/etc")
     rows = [
-        (mounted(place, place.home / "link", (str(place.home),), "true"), "is /etc, which is not below"),
-        (mounted(place, closed / "inner", (str(place.folder),), "true"), "Permission denied"),
-        (mounted(place, place.home / "none", (str(place.folder),), "true"), "No such file or directory"),
+        (with_mount(place, place.home / "link", (str(place.home),), "true"), "is /etc, which is not below"),
+        (with_mount(place, closed / "inner", (str(place.folder),), "true"), "Permission denied"),
+        (with_mount(place, place.home / "none", (str(place.folder),), "true"), "No such file or directory"),
         (
             replace(in_image(place, "true"), image="localhost:1/nowhere:1"),
             "image localhost:1/nowhere:1 cannot be pulled",

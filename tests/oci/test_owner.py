@@ -14,7 +14,7 @@ from vgpud.oci.request import Limits, RequestError, parse_request
 ID = "0123456789abcdef" * 4
 
 
-def named(root: Path, way: str, *, user: str = "", label: str = "", from_image: bool = False) -> tuple[str, str]:
+def find_name(root: Path, way: str, *, user: str = "", label: str = "", from_image: bool = False) -> tuple[str, str]:
     """Of a container of docker's, whose directory has its labels."""
     folder = root / "containers" / ID
     folder.mkdir(parents=True, exist_ok=True)
@@ -26,29 +26,29 @@ def named(root: Path, way: str, *, user: str = "", label: str = "", from_image: 
 
 
 def test_each_way_believes_what_stands_before_it(tmp_path: Path) -> None:
-    assert named(tmp_path, BY_ANNOTATION, user=" ann ") == ("ann", "dev.vgpu/user")
-    assert named(tmp_path, BY_LABEL, user="ann", label="bob") == ("ann", "dev.vgpu/user")
-    assert named(tmp_path, BY_LABEL, label="bob") == ("bob", "dev.vgpu.user")
+    assert find_name(tmp_path, BY_ANNOTATION, user=" ann ") == ("ann", "dev.vgpu/user")
+    assert find_name(tmp_path, BY_LABEL, user="ann", label="bob") == ("ann", "dev.vgpu/user")
+    assert find_name(tmp_path, BY_LABEL, label="bob") == ("bob", "dev.vgpu.user")
     for way in (BY_ENGINE, BY_SESSION, BY_ANNOTATION):
-        assert named(tmp_path, way, label="bob") == ("", "")  # any docker client, and any image, can set one
+        assert find_name(tmp_path, way, label="bob") == ("", "")  # any docker client, and any image, can set one
 
 
 @pytest.mark.parametrize("way", [BY_ENGINE, BY_SESSION])
 def test_an_annotation_that_is_not_believed_is_refused(tmp_path: Path, way: str) -> None:
     """And not left out in silence: its user would look for the slice."""
     with pytest.raises(RequestError, match='does not believe annotations: leave it out, or have container_owner = "'):
-        named(tmp_path, way, user="ann")
+        find_name(tmp_path, way, user="ann")
 
 
 def test_an_image_may_bring_annotations_under_podman(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="an image may bring annotations"):
-        named(tmp_path, BY_LABEL, user="ann", from_image=True)
+        find_name(tmp_path, BY_LABEL, user="ann", from_image=True)
 
 
 @pytest.mark.parametrize("user", ["x" * 65, "a\x1b[2J"])
 def test_what_is_no_name(tmp_path: Path, user: str) -> None:
     with pytest.raises(RequestError, match="is not a user") as refused:
-        named(tmp_path, BY_ANNOTATION, user=user)
+        find_name(tmp_path, BY_ANNOTATION, user=user)
     assert str(refused.value).isprintable()
 
 

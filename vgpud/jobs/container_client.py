@@ -61,7 +61,7 @@ def open_mount(user: list[int], host: str, roots: list[str]) -> int:
         with rights_of(*user):
             fd = os.open(host, os.O_PATH | os.O_CLOEXEC)
     except OSError as error:
-        raise RefusedError(f"volume {host}: {error.strerror}, for you as well as for the job: see its path") from error
+        raise RefusedError(f"volume {host}: {error.strerror} (with your own rights)") from error
     real = os.readlink(f"/proc/self/fd/{fd}")
     if not any(real == root or real.startswith(root.rstrip("/") + "/") for root in map(os.path.realpath, roots)):
         text = f"volume {host} is {real}, which is not below a directory that jobs may have"

@@ -220,26 +220,7 @@ def submit(
         job = submit_cluster.submission({**option_values, "wait": wait}, command, from_file.get("env", ()), kept)
         run = sbatch.Run(option_values["partition"], option_values["run_dir"], option_values["dry_run"], wait, quiet)
         return sbatch.submit(settings, job, run)
-    environment = container_options.find_environment(settings, option_values["environment"])
-    image = option_values["image"] or (environment.defaults.image if environment else "")
-    if not (command or image or environment):
-        raise click.UsageError("specify a command: for example vgpu submit --gpus 0.5 -- python train.py")
-    elastic_options.check({**option_values, "image": image})
-    predicted = fill(settings, option_values) + fill_from_run(settings, option_values, command)  # one is empty
-    if predicted and not quiet:
-        from vgpud.cli.common.output import say
-
-        say(predicted)
-    if option_values["gpus"] is None and not (environment and environment.defaults.slice.gpus_milli):
-        raise click.UsageError("specify a size: for example --gpus 0.5")
-    from vgpud.cli.common.target import find_daemon
-
-    if pty:
-        check_pty(settings, option_values)
-    little = bool(option_values["no_env"]) or find_daemon(settings)[1] is not None
-    # this machine's values mean nothing in an image, and little on another machine
-    inherited = {} if image else inherit_variables(little)
-    spec = build_job_spec(option_values, command, {**inherited, **dict(from_file.get("env", ()))})
+    spec = _read_options(settings, option_values, command, dict(from_file.get("env", ())), pty=pty, quiet=quiet)
     from vgpud.cli.common.client import Client
     from vgpud.client import calls
 
@@ -260,6 +241,38 @@ def submit(
         with leaving(ids):
             _tell(settings, client, ids, quiet=quiet, wait=True)
             return wait_for(settings, ids, quiet)
+
+
+def _read_options(
+    settings: Settings,
+    option_values: dict[str, Any],
+    command: Sequence[str],
+    file_env: Mapping[str, str],
+    *,
+    pty: bool,
+    quiet: bool,
+) -> pb.JobSpec:
+    """The API's message, except the devices. Raises UsageError, CliError."""
+    environment = container_options.find_environment(settings, option_values["environment"])
+    image = option_values["image"] or (environment.defaults.image if environment else "")
+    if not (command or image or environment):
+        raise click.UsageError("specify a command: for example vgpu submit --gpus 0.5 -- python train.py")
+    elastic_options.check({**option_values, "image": image})
+    predicted = fill(settings, option_values) + fill_from_run(settings, option_values, command)  # one is empty
+    if predicted and not quiet:
+        from vgpud.cli.common.output import say
+
+        say(predicted)
+    if option_values["gpus"] is None and not (environment and environment.defaults.slice.gpus_milli):
+        raise click.UsageError("specify a size: for example --gpus 0.5")
+    from vgpud.cli.common.target import find_daemon
+
+    if pty:
+        check_pty(settings, option_values)
+    little = bool(option_values["no_env"]) or find_daemon(settings)[1] is not None
+    # this machine's values mean nothing in an image, and little on another machine
+    inherited = {} if image else inherit_variables(little)
+    return build_job_spec(option_values, command, {**inherited, **file_env})
 
 
 def build_job_spec(option_values: dict[str, Any], command: Sequence[str], variables: Mapping[str, str]) -> pb.JobSpec:

@@ -127,9 +127,9 @@ def parse_volume(text: str) -> Volume:
     return volume
 
 
-def parse_path(path: str, whole: str) -> str:
+def parse_path(path: str, volume: str) -> str:
     """An absolute path without `.`, `..` and double slashes. Raises PartError."""
-    shown = f"volume {whole[:200]!r}"
+    shown = f"volume {volume[:200]!r}"
     if not path.startswith("/"):
         raise PartError(f"{shown}: {path[:80]!r} is not absolute: write it from / on")
     if ".." in path.split("/"):

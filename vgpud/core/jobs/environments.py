@@ -95,9 +95,9 @@ class _Parser:
 
     def parse(self, document: Mapping[str, Any]) -> Catalog:
         _check_keys("the file", document, ("environment", "registry"))
-        made = self._named(document, "registry", REGISTRIES_MAX, self._registry)
+        made = self._read_tables(document, "registry", REGISTRIES_MAX, self._registry)
         registries = {name: one for name, one in made.items() if isinstance(one, Registry)}
-        found = self._named(document, "environment", ENVIRONMENTS_MAX, self._environment)
+        found = self._read_tables(document, "environment", ENVIRONMENTS_MAX, self._environment)
         environments = {name: one for name, one in found.items() if isinstance(one, Environment)}
         for one in environments.values():
             registry = one.parts.registry
@@ -106,14 +106,18 @@ class _Parser:
                 raise CatalogError(f"environment.{one.name}: there is no registry {registry!r}: {remedy}")
         return Catalog(environments, registries, tuple(self._unknown))
 
-    def _named(
-        self, document: Mapping[str, Any], kind: str, most: int, read: Callable[[str, str, Mapping[str, Any]], object]
+    def _read_tables(
+        self,
+        document: Mapping[str, Any],
+        kind: str,
+        count_max: int,
+        read: Callable[[str, str, Mapping[str, Any]], object],
     ) -> dict[str, object]:
         tables = document.get(kind, {})
         if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
             raise CatalogError(f"{kind} is not a table of tables: write [{kind}.NAME] and its keys below it")
-        if len(tables) > most:
-            raise CatalogError(f"there are {len(tables)} of [{kind}.NAME]: at most {most} are allowed")
+        if len(tables) > count_max:
+            raise CatalogError(f"there are {len(tables)} of [{kind}.NAME]: at most {count_max} are allowed")
         for name in tables:
             if not _NAME.fullmatch(name):
                 raise CatalogError(f"{kind} {name[:80]!r}: a name has up to 64 letters, digits, `_`, `.` and `-`")
@@ -166,24 +170,26 @@ _KEYS = (
 )
 
 
-def _check_keys(where: str, table: Mapping[str, Any], known: tuple[str, ...]) -> None:
+def _check_keys(where: str, table: Mapping[str, Any], valid_keys: tuple[str, ...]) -> None:
     for key in table:
-        if key not in known:
-            raise CatalogError(f"{where} has no key {key[:80]!r}: its keys are {', '.join(sorted(known))}")
+        if key not in valid_keys:
+            raise CatalogError(f"{where} has no key {key[:80]!r}: its keys are {', '.join(sorted(valid_keys))}")
 
 
-def _text(where: str, table: Mapping[str, Any], key: str, most: int = TEXT_CHARACTERS_MAX) -> str:
+def _text(where: str, table: Mapping[str, Any], key: str, characters_max: int = TEXT_CHARACTERS_MAX) -> str:
     value = table.get(key, "")
-    if not isinstance(value, str) or not value.isprintable() or len(value) > most:
-        raise CatalogError(f"{where}: {key} = {str(value)[:80]!r} is not one line of at most {most} characters")
+    if not isinstance(value, str) or not value.isprintable() or len(value) > characters_max:
+        raise CatalogError(
+            f"{where}: {key} = {str(value)[:80]!r} is not one line of at most {characters_max} characters"
+        )
     return value
 
 
-def _words(where: str, table: Mapping[str, Any], key: str, most: int) -> tuple[str, ...]:
+def _words(where: str, table: Mapping[str, Any], key: str, count_max: int) -> tuple[str, ...]:
     value = table.get(key, [])
     valid = isinstance(value, list) and all(isinstance(word, str) and word and "\0" not in word for word in value)
-    if not valid or len(value) > most or any(len(word) > TEXT_CHARACTERS_MAX for word in value):
-        raise CatalogError(f"{where}: {key} = {str(value)[:80]} is not a list of at most {most} strings")
+    if not valid or len(value) > count_max or any(len(word) > TEXT_CHARACTERS_MAX for word in value):
+        raise CatalogError(f"{where}: {key} = {str(value)[:80]} is not a list of at most {count_max} strings")
     return tuple(value)
 
 
