@@ -89,7 +89,8 @@ class Daemon:
         self._containers.adopt(list(machine.state.containers.values()))
         # the second phase: what is made from the slices of the former daemon, and hears of changes from then on
         allowance = config.jobs.allowance
-        self._environments = environments = EnvironmentList(config.environments_file, allowance, events.note)
+        files = config.environments_file, config.state / "environments.toml"
+        self._environments = environments = EnvironmentList(*files, allowance, events.note)
         host = Host(live, node, machine, counters, events, self._suspension, devices, environments)
         self._queue = JobController(host, JobStore(store))
         effects.observers.append(self._queue)

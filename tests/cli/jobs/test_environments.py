@@ -123,6 +123,16 @@ def test_what_is_written_wrongly_is_not_sent(vgpu: Any, daemon: Any, words: tupl
     assert not daemon.queue.requests
 
 
+def test_a_session_has_its_size_too(vgpu: Any, site: Any) -> None:
+    defaults = pb.JobSpec(command=["x"], slice=pb.SliceSpec(gpus_milli=250))
+    site.queue.environments.environments.append(pb.Environment(name="lab", defaults=defaults))
+    assert vgpu("session", "start", "-E", "lab", "-q", "--", "jupyter", host=site.host).code == 0
+    assert (spec_of(site).environment_name, spec_of(site).session) == ("lab", "jupyter")
+    for words in (("-E", "shell"), ()):
+        refused = vgpu("session", "start", *words, "--", "jupyter", host=site.host)
+        assert refused.code == USAGE and "specify a size: for example --gpus 0.25" in refused.stderr
+
+
 def test_doctor_says_what_is_wrong_with_the_list(vgpu: Any, site: Any) -> None:
     site.queue.environments.problem = "the list names members that do not exist: gone"
     checks = vgpu("doctor", "-o", "json", host=site.host).json["checks"]

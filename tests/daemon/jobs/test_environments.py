@@ -28,7 +28,13 @@ class File:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "environments.toml"
         self.notes: list[ev.Log] = []
-        self.list = EnvironmentList(self.path, Allowance(), self.notes.append)
+        self.copy = folder / "state" / "environments.toml"
+        self.copy.parent.mkdir()
+        self.restart()
+
+    def restart(self) -> None:
+        """As a daemon that starts again."""
+        self.list = EnvironmentList(self.path, self.copy, Allowance(), self.notes.append)
 
     def write(self, text: str, mode: int = 0o644) -> None:
         new = self.path.with_suffix(".new")  # another inode, so that a change within the clock's step is seen
@@ -83,6 +89,27 @@ def test_a_damaged_file_keeps_the_last_good_one(file: File, text: str, why: str)
     assert [note.kind for note in file.notes] == ["environments.damaged"]  # once
     file.write(GOOD)
     assert not file.list.problem and [note.kind for note in file.notes][-1] == "environments.read"
+
+
+def test_a_daemon_that_starts_again_has_the_last_valid_list(file: File) -> None:
+    file.write(GOOD)
+    file.write("[")
+    file.restart()
+    file.refresh()
+    assert file.names == ["shell"] and "is not TOML" in file.list.problem
+    file.path.unlink()
+    file.restart()
+    file.refresh()
+    assert not file.names and not file.list.problem  # its administrator has removed it
+
+
+def test_a_damaged_copy_is_none(file: File) -> None:
+    file.write("[")
+    for text in ("[", "\x00", "x = 1"):
+        file.copy.write_text(text)
+        file.restart()
+        file.refresh()
+        assert not file.names and "is not TOML" in file.list.problem
 
 
 def test_bytes_that_are_no_text(file: File) -> None:

@@ -1,13 +1,14 @@
 """The site's environments as the daemon has them: read from their file, and again when it changes.
 
-Whatever is wrong with the file, the last list that was right stays in force, and it is said why. Members are looked up
-again every minute, since users come and go.
+Whatever is wrong with the file, the last valid list stays in force, also for a daemon that starts again, and it is said
+why. Members are looked up again every minute, since users come and go.
 """
 
 from __future__ import annotations
 
 import asyncio
 import grp
+import logging
 import os
 import pwd
 import time
@@ -19,8 +20,11 @@ from vgpud.core.jobs.container_parts import Allowance
 from vgpud.core.jobs.environments import Catalog, CatalogError, parse_catalog
 from vgpud.core.model import UID_MAX
 from vgpud.core.units import parse_whole
+from vgpud.host import private_files
 from vgpud.userfiles import toml
 from vgpud.userfiles.bounded import FileError, read_text
+
+log = logging.getLogger("vgpud")
 
 #: how long what was looked up of members holds
 MEMBERS_S = 60.0
@@ -28,17 +32,20 @@ MEMBERS_S = 60.0
 
 class EnvironmentList:
     """`catalog`: in force; `problem`: why it is not what the file has now, "" when it is; `allowance`: what jobs may
-    name of the node beside it."""
+    name of the node beside it. `copy`: where the last valid file is kept."""
 
-    def __init__(self, path: Path, allowance: Allowance, note: Callable[[ev.Log], None]) -> None:
+    def __init__(self, path: Path, copy: Path, allowance: Allowance, note: Callable[[ev.Log], None]) -> None:
         self.allowance = allowance
         self.catalog = Catalog()
         self.problem = ""
         self._path = path
+        self._copy = copy
         self._note = note
         self._seen: tuple[int, int, int] | None = None  # of the file: inode, time of change, size
         self._read_s = -MEMBERS_S
         self._unknown: tuple[str, ...] = ()
+        self._has_read = False
+        self._copied_text = ""
 
     async def refresh(self) -> None:
         """Reads the file again if it has changed, or its members may have."""
@@ -50,8 +57,12 @@ class EnvironmentList:
         try:
             catalog = await asyncio.to_thread(self._read) if seen else Catalog()
         except (FileError, CatalogError) as error:
+            if not self._has_read:
+                self.catalog = await asyncio.to_thread(self._read_copy)
+            self._has_read = True
             self._put_problem(str(error))
             return
+        self._has_read = True
         self.catalog = catalog
         self._put_problem("")
         if catalog.unknown != self._unknown and catalog.unknown:
@@ -82,11 +93,28 @@ class EnvironmentList:
     def _read(self) -> Catalog:
         """Raises FileError, CatalogError."""
         _check_owner(self._path)
+        text = read_text(self._path, toml.FILE_BYTES_MAX, regular=True)
         try:
-            text = read_text(self._path, toml.FILE_BYTES_MAX, regular=True)
-            return parse_catalog(toml.parse(self._path, text), find_member)
+            found = parse_catalog(toml.parse(self._path, text), find_member)
         except CatalogError as error:
             raise CatalogError(f"{self._path}: {error}") from error
+        if text != self._copied_text:
+            self._keep(text)
+        return found
+
+    def _keep(self, text: str) -> None:
+        try:
+            private_files.replace(self._copy, text)
+            self._copied_text = text
+        except OSError as error:  # a full disk: the list is in force all the same
+            log.warning("%s: %s", self._copy, error.strerror)
+
+    def _read_copy(self) -> Catalog:
+        """Of the daemon before, which had read a valid file; an empty one without it."""
+        try:
+            return parse_catalog(toml.read(self._copy), find_member)
+        except (FileError, CatalogError):
+            return Catalog()
 
 
 def _check_owner(path: Path) -> None:
