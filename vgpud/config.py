@@ -28,6 +28,7 @@ from vgpud.userfiles.bounded import FileError
 MODES = ("coast", "open", "closed")
 DEFAULT_MAXES = ("same", "device")
 METRICS_OFF = "off"
+ANY_IMAGES = "any"
 #: the arbiters hold this many processes per device (shim/arbiter/arbiter.h)
 PROCESSES_MAX = 1024
 _MS = 1_000_000
@@ -176,6 +177,8 @@ class JobsConfig:
     runtime: str = key("vgpu", _word)
     #: network of their containers, as --network takes it; "" = the engine's default
     network: str = key("", _word)
+    #: "any", or "listed": users who are no admins run images of the site's environments only
+    images: str = key(ANY_IMAGES, one_of(ANY_IMAGES, "listed"))
     #: directories of the node below which `--volume` may name what a container gets; "/data:ro": for reading only
     volumes: tuple[str, ...] = key((), _volumes)
     #: ports of the node that `--port` may publish, as ranges: "20000-20999"
@@ -185,7 +188,7 @@ class JobsConfig:
 
     @property
     def allowance(self) -> Allowance:
-        return parse_allowance(self.volumes, self.ports, self.network)
+        return parse_allowance(self.volumes, self.ports, self.network, any_image=self.images == ANY_IMAGES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,6 +151,16 @@ def test_refused_parts(world: World, fields: dict[str, object], code: str, why: 
     assert not world.backend.submissions
 
 
+def test_a_site_that_runs_the_images_of_its_list_only(world: World) -> None:
+    world.site.allowance = parse_allowance([], [], any_image=False)
+    spec = pb.JobSpec(slice=pb.SliceSpec(gpus_milli=100), image="x:1", directory="/")
+    code, text = world.refusal(world.jobs.SubmitJob, pb.SubmitJobRequest(spec=spec))
+    assert code == "PERMISSION_DENIED" and text.startswith("image x:1: this site runs images of its environments only")
+    world.submit(ROOT, image="x:1")
+    world.submit(environment_name="pytorch")
+    world.submit(command=["true"])
+
+
 def test_parts_that_are_allowed(world: World) -> None:
     parts = {"volumes": ["/home/a:/h"], "ports": ["20000:80"], "registry": "/home/a/auth.json"}
     world.submit(image=IMAGE, **parts)

@@ -104,6 +104,9 @@ def add_parts(
     who: Asker,
 ) -> Launch:
     """The launch with what the job's container is given. `spec`: with the environment's values. Raises RefusedError."""
+    if launch.image and environment is None and not (site.allowance.any_image or who.admin):
+        text = "this site runs images of its environments only: `vgpu env ls` lists them"
+        raise refuse(Reason.DENIED, f"image {launch.image}: {text}", "image")
     of_site = environment.parts if environment else NO_PARTS
     try:
         parts = leave_out(parse_parts(spec.volumes, spec.ports, spec.registry), of_site)

@@ -74,11 +74,12 @@ class AllowedPath:
 @dataclass(frozen=True, slots=True)
 class Allowance:
     """What users may name. `ports`: first and last of each range; `network`: of their containers, as the engine takes
-    it."""
+    it; `any_image`: images that no environment of the site has, too."""
 
     paths: tuple[AllowedPath, ...] = ()
     ports: tuple[tuple[int, int], ...] = ()
     network: str = ""
+    any_image: bool = True
 
     def roots_for(self, volume: Volume) -> tuple[str, ...]:
         """The directories below which it may lie once its links are followed."""
@@ -193,7 +194,9 @@ def leave_out(parts: ContainerParts, of_site: ContainerParts) -> ContainerParts:
     )
 
 
-def parse_allowance(volumes: Iterable[str], ports: Iterable[str], network: str = "") -> Allowance:
+def parse_allowance(
+    volumes: Iterable[str], ports: Iterable[str], network: str = "", *, any_image: bool = True
+) -> Allowance:
     """Of vgpud.toml: directories such as /data:ro, and ranges of ports such as 20000-20999. Raises PartError."""
     paths = []
     for text in volumes:
@@ -208,4 +211,4 @@ def parse_allowance(volumes: Iterable[str], ports: Iterable[str], network: str =
         if low is None or high is None or not _PORT_MIN <= low <= high:
             raise PartError(f"{text!r} is not a range of ports from {_PORT_MIN} on: write for example 20000-20999")
         ranges.append((low, high))
-    return Allowance(tuple(paths), tuple(ranges), network)
+    return Allowance(tuple(paths), tuple(ranges), network, any_image)
