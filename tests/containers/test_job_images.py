@@ -207,6 +207,8 @@ def with_mount(place: Place, host: Path, roots: tuple[str, ...], script: str, *,
 @on_a_loop
 async def test_volumes(place: Place, site: Engine) -> None:
     """The directory itself, with the user's rights; for reading only where it is so."""
+    if site.program[0].endswith("nsenter"):
+        pytest.skip("this podman has a mount namespace of its own, where nothing that is bound outside is seen")
     data = place.home / "data"
     data.mkdir()
     (data / "word").write_text("there")
