@@ -109,6 +109,13 @@ def test_an_image_that_cannot_be_pulled(place: Place) -> None:
     assert "run" not in place.read("words")
 
 
+def test_a_refusal_that_cannot_be_written_is_in_the_log(place: Place) -> None:
+    """On a full disk, for example: the exit code is an engine's, and the log has the sentence."""
+    done = place.run("nowhere", refusal=str(place.own / "none" / "refusal"))
+    assert done.returncode == 125 and "vgpu: image nowhere cannot be pulled" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_a_volume(place: Place) -> None:
     """It is the directory that was looked at, and released when the container has begun."""
     (place.home / "data").mkdir()

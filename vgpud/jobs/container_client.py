@@ -201,11 +201,12 @@ def run(request: dict[str, Any]) -> NoReturn:
 
 
 def refuse(path: str, text: str) -> int:
-    """In the job's log, and for the daemon."""
+    """In the job's log, and for the daemon, unless its disk is full."""
     sys.stderr.write(f"vgpu: {text}\n")
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "w") as file:
-        file.write(text)
+    with contextlib.suppress(OSError):
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "w") as file:
+            file.write(text)
     return REFUSED_CODE
 
 

@@ -97,6 +97,17 @@ def test_a_job_that_has_ended_has_no_variables_any_more(
     assert daemon.queue.requests[-1].spec.environment["FROM_SHELL"] == "second"
 
 
+def test_a_job_of_another_user_is_submitted_as_ones_own(vgpu: Any, daemon: Any) -> None:
+    """By an admin, also when that user is gone: variables and notifications were for that user."""
+    spec = pb.JobSpec(name="x", command=["true"], directory="/tmp", slice=pb.SliceSpec(gpus_milli=100))
+    spec.notification.webhook = "https://hidden"
+    daemon.queue.add(1, "running", spec=spec, uid=4_000_000)
+    result = vgpu("job", "clone", "1", host=daemon.host)
+    assert result.code == 0 and "job 1 is uid 4000000's: its variables and notifications" in result.stderr
+    sent = daemon.queue.requests[-1].spec
+    assert sent.environment["FROM_SHELL"] == "first" and not sent.HasField("notification")
+
+
 def test_one_of_an_array_has_its_index(vgpu: Any, daemon: Any) -> None:
     submit(vgpu, daemon, "--gpus", "0.25", "--array", "3-5", "--", "true")
     assert list(like(vgpu, daemon, "job", "clone", "2").array_indices) == [4]

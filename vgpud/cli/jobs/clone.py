@@ -61,24 +61,27 @@ class CloneCommand(SubmitCommand):
 
         self.read_globals(ctx, args)  # which daemon is asked is among the options
         with Client(ctx.ensure_object(Settings)) as client:
-            job = client.send(calls.job(job_id))
-        document = job_document.document_of(job)
+            job, own_uid = client.send(calls.job(job_id)), client.own_uid
+        document = job_document.document_of(job, own_uid)
         command = tuple(document.pop("command", ()))
         variables = job_document.variables_of(job)
         if variables and not job.spec.image:
             document["no_env"] = True
         ctx.default_map = job_file.read_document(ctx, Path(f"job {job_id}"), document)
         ctx.meta[job_file.META] = {"command": command, "env": tuple(variables.items())}
-        for line in _warnings(job):
+        for line in _warnings(job, own_uid):
             say(line)
 
 
-def _warnings(job: pb.Job) -> list[str]:
+def _warnings(job: pb.Job, own_uid: int) -> list[str]:
     """What is not as it was, one sentence each."""
     from vgpud.client import calls
 
     lines = []
-    if job.state in calls.ENDED and not job.spec.environment:
+    if job.uid != own_uid:
+        text = f"job {job.job_id} is uid {job.uid}'s: its variables and notifications are not shown to others"
+        lines.append(f"{text}, and this shell's variables are passed on")
+    elif job.state in calls.ENDED and not job.spec.environment:
         whose = "give --env again, if it needs variables" if job.spec.image else "this shell's are passed on"
         lines.append(f"job {job.job_id} has ended, and its variables were deleted: {whose}")
     if job.spec.terminal:

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 _UNITS = (("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10))
 
 
-def document_of(job: pb.Job) -> dict[str, Any]:
-    """The keys and values, without variables. Raises CliError for a session, which is no job of `vgpu submit`."""
+def document_of(job: pb.Job, own_uid: int) -> dict[str, Any]:
+    """The keys and values, without variables, and of another user's job without notifications, which are that user's.
+    Raises CliError for a session, which is no job of `vgpu submit`."""
     spec = job.spec
     if spec.session:
         text = f"job {job.job_id} is a session: `vgpu session start` starts another one"
@@ -36,7 +37,7 @@ def document_of(job: pb.Job) -> dict[str, Any]:
         "log": "" if spec.log == f"{spec.directory.replace('%', '%%').rstrip('/')}/vgpu-%j.log" else spec.log,
         **_size(spec),
         **_time(spec),
-        **_notification(spec.notification),
+        **(_notification(spec.notification) if job.uid == own_uid else {}),
         "queue": spec.queue,
         "priority": spec.priority,
         "retries": spec.retries,

@@ -108,13 +108,13 @@ def save(settings: Settings, job_id: int, name: str, variables: tuple[str, ...],
             f"there is a template {name!r}: choose another name, or replace it by --force", ExitCode.CONFLICT
         )
     with Client(settings) as client:
-        job = client.send(calls.job(job_id))
+        job, own_uid = client.send(calls.job(job_id)), client.own_uid
     known = job_document.variables_of(job)
     lost = [variable for variable in variables if variable not in known]
     if lost:
         why = "its variables were deleted at its end" if job.state in calls.ENDED else "it was submitted without"
         raise CliError(f"job {job_id} has no variable {lost[0]}: {why}; leave --env {lost[0]} out", ExitCode.NOT_FOUND)
-    text = job_document.write_toml(job_document.document_of(job), {key: known[key] for key in variables})
+    text = job_document.write_toml(job_document.document_of(job, own_uid), {key: known[key] for key in variables})
     try:
         paths.make_private_dir(path.parent)
         private_files.replace(path, text)
