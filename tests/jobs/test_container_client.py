@@ -131,6 +131,13 @@ def test_a_volume(place: Place) -> None:
     assert (place.home / "data" / "file").exists()
 
 
+def test_an_engine_that_does_not_answer_has_not_begun(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(container_client, "ANSWER_S", 0.05)
+    assert not container_client.has_begun(["sleep", "60"])
+    for text, answer in (("123\n", True), ("0\n", False), ("", False), ("no such object", False)):
+        assert container_client.has_begun(["printf", "%s", text]) == answer
+
+
 def _wait(ready: Callable[[], bool]) -> None:
     from tests.runtime.supervisors import wait_until
 

@@ -29,6 +29,8 @@ REFUSED_CODE = 125
 CREDENTIALS_BYTES_MAX, REGISTRIES_MAX, LINE_CHARACTERS_MAX = 64 << 10, 100, 300
 #: between looks whether the container has begun
 LOOK_S = 0.2
+#: within which an engine says so
+ANSWER_S = 10.0
 #: of an entry of `auths`: nothing that names a program
 _KEYS = ("auth", "username", "password", "identitytoken", "registrytoken")
 
@@ -87,6 +89,16 @@ def mount_options(descriptors: list[int], mounts: list[Any], directory: str) -> 
     return options
 
 
+def has_begun(look: list[str]) -> bool:
+    """Whether the container has its first process; not, as far as an engine says that does not answer."""
+    try:
+        done = subprocess.run(look, capture_output=True, text=True, timeout=ANSWER_S, check=False)
+    except subprocess.TimeoutExpired:
+        return False
+    pid = done.stdout.strip()
+    return pid.isdecimal() and int(pid) > 0
+
+
 def release_later(directory: str, look: list[str]) -> None:
     """In a process of its own, which the supervisor adopts: what the container's volumes were bound to is released when
     the container has its first process, or this one, which becomes the client, has ended. `look`: prints that pid."""
@@ -102,8 +114,7 @@ def release_later(directory: str, look: list[str]) -> None:
             for fd in range(3):  # the job's log or terminal
                 os.dup2(nothing, fd)
             while not select.select([client], [], [], LOOK_S)[0]:
-                pid = subprocess.run(look, capture_output=True, text=True, check=False).stdout.strip()
-                if pid.isdecimal() and int(pid):
+                if has_begun(look):
                     break
             release(directory)
     finally:
