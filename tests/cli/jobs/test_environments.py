@@ -87,6 +87,17 @@ def test_one_without_an_image_runs_here(vgpu: Any, site: Any, monkeypatch: pytes
     assert spec_of(site).environment["OWN"] == "x"
 
 
+def test_its_variables_override_the_shells_and_not_what_is_named(
+    vgpu: Any, site: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as the PATH of a command's own installation. The daemon adds them."""
+    shell = site.queue.environments.environments[1].defaults
+    shell.environment["PATH"], shell.environment["MODE"] = "/opt/conda/bin", "site"
+    monkeypatch.setenv("MODE", "shell")
+    assert vgpu("submit", "-E", "shell", "--gpus", "1", "--env", "MODE=job", host=site.host).code == 0
+    assert "PATH" not in spec_of(site).environment and spec_of(site).environment["MODE"] == "job"
+
+
 def test_one_without_a_size_needs_one(vgpu: Any, site: Any) -> None:
     result = vgpu("submit", "-E", "shell", host=site.host)
     assert result.code == USAGE and "specify a size" in result.stderr

@@ -96,7 +96,7 @@ def start(
     chosen = {**usual, **_UNUSED, **option_values, "no_preempt": not preemptible}
     chosen["name"] = option_values["name"] or command[0].rpartition("/")[2]
     little = bool(option_values["no_env"]) or find_daemon(settings)[1] is not None
-    spec = build_job_spec(chosen, sessions.complete_command(command), inherit_variables(little))
+    spec = build_job_spec(chosen, sessions.complete_command(command), inherit_variables(little, environment))
     spec.session = sessions.program_of(command)
     with Client(settings) as client:
         (job_id,) = client.send(calls.submit(spec, ""))

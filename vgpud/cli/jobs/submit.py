@@ -271,7 +271,7 @@ def _read_options(
         check_pty(settings, option_values)
     little = bool(option_values["no_env"]) or find_daemon(settings)[1] is not None
     # this machine's values mean nothing in an image, and little on another machine
-    inherited = {} if image else inherit_variables(little)
+    inherited = {} if image else inherit_variables(little, environment)
     return build_job_spec(option_values, command, {**inherited, **file_env})
 
 
@@ -336,9 +336,11 @@ def _umask() -> int:
     return mask
 
 
-def inherit_variables(little: bool) -> dict[str, str]:
-    """Of this shell; `little`: only those that --no-env keeps."""
-    return {k: v for k, v in os.environ.items() if not little or k in _KEPT or k.startswith("LC_")}
+def inherit_variables(little: bool, environment: pb.Environment | None) -> dict[str, str]:
+    """Of this shell; `little`: only those that --no-env keeps; not those that the site's environment has."""
+    of_site = environment.defaults.environment if environment else {}
+    kept = {k: v for k, v in os.environ.items() if not little or k in _KEPT or k.startswith("LC_")}
+    return {name: text for name, text in kept.items() if name not in of_site}
 
 
 def _texts(variables: Mapping[str, str]) -> dict[str, str]:

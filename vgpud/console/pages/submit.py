@@ -74,8 +74,10 @@ def spec_of(form: Form, user: User, environments: Sequence[pb.Environment] = ())
     spec.directory = os.path.join(home.pw_dir, form.get("directory", "").strip())
     if not image and not (environment and environment.defaults.image):
         own = {"HOME": home.pw_dir, "USER": home.pw_name, "LOGNAME": home.pw_name, "SHELL": home.pw_shell}
+        of_site = environment.defaults.environment if environment else {}
         for name, value in {**own, "PATH": "/usr/local/bin:/usr/bin:/bin"}.items():
-            spec.environment[name] = value
+            if name not in of_site:
+                spec.environment[name] = value
     for line in form.get("environment", "").splitlines():
         name, equals, value = line.strip().partition("=")
         if name and not equals:
