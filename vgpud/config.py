@@ -6,6 +6,7 @@ A key that is not known is an error naming it and the nearest one that is. Flags
 from __future__ import annotations
 
 import difflib
+import ipaddress
 import re
 import socket
 from collections.abc import Callable
@@ -15,9 +16,11 @@ from typing import Any, TypeVar
 
 from vgpud import paths
 from vgpud.core.devices.enforce import VERBS
+from vgpud.core.jobs.container_parts import Allowance, PartError, parse_allowance
 from vgpud.core.model import DIRECTS, PRIORITY_MAX, SLICES_MAX
 from vgpud.core.units import PORT_MAX, UnitError, parse_bytes, parse_gpus, parse_whole
 from vgpud.errors import ConfigError
+from vgpud.oci.owner import BY_ANNOTATION, BY_ENGINE, BY_LABEL, BY_SESSION
 from vgpud.oci.request import Limits
 from vgpud.userfiles import toml
 from vgpud.userfiles.bounded import FileError
@@ -25,6 +28,7 @@ from vgpud.userfiles.bounded import FileError
 MODES = ("coast", "open", "closed")
 DEFAULT_MAXES = ("same", "device")
 METRICS_OFF = "off"
+ANY_IMAGES = "any"
 #: the arbiters hold this many processes per device (shim/arbiter/arbiter.h)
 PROCESSES_MAX = 1024
 _MS = 1_000_000
@@ -32,7 +36,7 @@ SYSTEM_CDI_DIR = Path("/var/run/cdi")
 #: nothing that the arbiter does is shorter than 100 us or longer than 10 s
 _ARBITER_MIN_NS, _ARBITER_MAX_NS = _MS // 10, 10_000 * _MS
 #: keys that hold lists of strings
-_LISTS = ("device", "nvidia_cdi_dirs", "exclude", "kubernetes")
+_LISTS = ("device", "nvidia_cdi_dirs", "exclude", "kubernetes", "volumes", "ports")
 
 _T = TypeVar("_T")
 #: takes a value and returns how to fix it, "" when it is valid
@@ -88,10 +92,34 @@ def _word(value: str) -> str:
     return "" if re.fullmatch(r"[\w./:-]*", value) and not value.startswith("-") else "write one word"
 
 
+def _volumes(value: tuple[str, ...]) -> str:
+    return _why_not(lambda: parse_allowance(value, ()))
+
+
+def _ports(value: tuple[str, ...]) -> str:
+    return _why_not(lambda: parse_allowance((), value))
+
+
+def _why_not(parse: Callable[[], Allowance]) -> str:
+    try:
+        parse()
+    except PartError as error:
+        return str(error)
+    return ""
+
+
 def _metrics(value: str) -> str:
     host, colon, port = value.rpartition(":")
     valid = value == METRICS_OFF or (colon and host and parse_whole(port, PORT_MAX) is not None)
     return "" if valid else 'write "off" or an address such as "127.0.0.1:9419"'
+
+
+def _port_address(value: str) -> str:
+    try:
+        ipaddress.ip_address(value)
+    except ValueError:
+        return "write an address of this node, such as 127.0.0.1 or 0.0.0.0"
+    return ""
 
 
 def _listen(value: str) -> str:
@@ -149,6 +177,18 @@ class JobsConfig:
     runtime: str = key("vgpu", _word)
     #: network of their containers, as --network takes it; "" = the engine's default
     network: str = key("", _word)
+    #: "any", or "listed": users who are no admins run images of the site's environments only
+    images: str = key(ANY_IMAGES, one_of(ANY_IMAGES, "listed"))
+    #: directories of the node below which `--volume` may name what a container gets; "/data:ro": for reading only
+    volumes: tuple[str, ...] = key((), _volumes)
+    #: ports of the node that `--port` may publish, as ranges: "20000-20999"
+    ports: tuple[str, ...] = key((), _ports)
+    #: address at which they are published
+    port_address: str = key("127.0.0.1", _port_address)
+
+    @property
+    def allowance(self) -> Allowance:
+        return parse_allowance(self.volumes, self.ports, self.network, any_image=self.images == ANY_IMAGES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +274,11 @@ class Config:
     history: bool = key(True)
     #: file to which all events and commands of the queue are written, for replay; "" = none
     record_queue: str = key("", _absolute_path)
+    #: file of the site's environments; "" = beside the configuration file
+    environments: str = key("", _absolute_path)
+    #: whom the slice of a container of root's engine is for: "engine" (root), "session" (the login session that called
+    #: podman), "annotation" (also whom dev.vgpu/user names) or "label" (also whom docker's label dev.vgpu.user names)
+    container_owner: str = key(BY_SESSION, one_of(BY_ENGINE, BY_SESSION, BY_ANNOTATION, BY_LABEL), live=True)
     #: vgpu-runtime on the host, for the hooks of our CDI devices; "" = as `vgpu setup` installs it
     front: str = key("", _absolute_path)
     arbiter: ArbiterConfig = field(default_factory=ArbiterConfig, metadata={"live": True})
@@ -252,6 +297,10 @@ class Config:
     def tls(self) -> Path:
         """Directory of the certificates."""
         return Path(self.tls_dir) if self.tls_dir else paths.config_file().parent / "tls"
+
+    @property
+    def environments_file(self) -> Path:
+        return Path(self.environments) if self.environments else paths.config_file().parent / "environments.toml"
 
     @property
     def cdi(self) -> Path | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
@@ -13,6 +14,8 @@ import pytest
 from vgpud.api import jobs as api_jobs
 from vgpud.api.caller import Caller, set_caller
 from vgpud.api.job_backend import JobBackend
+from vgpud.core.jobs.container_parts import Allowance
+from vgpud.core.jobs.environments import Catalog
 from vgpud.core.jobs.facts import Facts, JobFilter, QueueNow, Submission, UsageRow
 from vgpud.core.jobs.model import SECOND_NS, Job, JobSpec, QueueSpec, Reservation
 from vgpud.core.model import Asker, Denied, Quota, Reason
@@ -135,6 +138,15 @@ class Backend:
         return self.rows
 
 
+@dataclass
+class Site:
+    """What the site has written."""
+
+    catalog: Catalog = field(default_factory=Catalog)
+    problem: str = ""
+    allowance: Allowance = field(default_factory=Allowance)
+
+
 class AbortError(Exception):
     """What the fake context ends a call with."""
 
@@ -154,7 +166,8 @@ class World:
     def __init__(self) -> None:
         self.backend = Backend()
         parts: Any = self.backend
-        jobs = JobBackend(self.backend.node, parts, parts, parts, parts, parts, parts)
+        self.site = Site()
+        jobs = JobBackend(self.backend.node, parts, parts, parts, parts, parts, parts, self.site)
         self.jobs = api_jobs.JobService(jobs, parts, None, lambda *_: None)  # type: ignore[arg-type]
         self.queues = api_jobs.QueueService(self.backend, lambda *_: None)
 

@@ -38,6 +38,7 @@ class FakeQueue(stubs.JobServiceServicer, stubs.QueueServiceServicer):
         self.rows: list[pb.Usage] = []
         self.reservations: dict[str, pb.Reservation] = {}
         self.facts: list[pb.Fact] = []
+        self.environments = pb.ListEnvironmentsResponse()
         self.requests: list[Any] = []
         self._made: dict[str, pb.SubmitJobResponse] = {}
         self.page = 1000
@@ -110,6 +111,11 @@ class FakeQueue(stubs.JobServiceServicer, stubs.QueueServiceServicer):
 
     def GetJob(self, request: pb.GetJobRequest, context: grpc.ServicerContext) -> pb.GetJobResponse:
         return pb.GetJobResponse(job=self._find(request.job_id, context))
+
+    def ListEnvironments(
+        self, request: pb.ListEnvironmentsRequest, context: grpc.ServicerContext
+    ) -> pb.ListEnvironmentsResponse:
+        return self.environments
 
     def ExplainJob(self, request: pb.ExplainJobRequest, context: grpc.ServicerContext) -> pb.ExplainJobResponse:
         return pb.ExplainJobResponse(job=self._find(request.job_id, context), facts=self.facts)

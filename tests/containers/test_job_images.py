@@ -7,6 +7,7 @@ import shutil
 import signal
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +18,7 @@ from vgpud.cli.demo.private_system import OwnSystem
 from vgpud.core.jobs.image_name import image_error
 from vgpud.core.jobs.terminal import Kind
 from vgpud.jobs.image import Engine
-from vgpud.jobs.messages import Attempt, Member
+from vgpud.jobs.messages import Attempt, ContainerNeeds, Member, Mount
 from vgpud.jobs.runner import StartError
 
 from .helpers import events, slices, vgpu
@@ -195,6 +196,70 @@ async def test_refusals(place: Place, site: Engine) -> None:
             with pytest.raises(StartError) as refused:
                 await jobs.start(attempt)
             assert str(refused.value).startswith(why) and not refused.value.may_retry
+
+
+def with_mount(place: Place, host: Path, roots: tuple[str, ...], script: str, *, is_read_only: bool = False) -> Attempt:
+    """A job that has a directory of the node at /data."""
+    mount = Mount(str(host), "/data", is_read_only, roots)
+    return replace(in_image(place, script), needs=ContainerNeeds((mount,)))
+
+
+@on_a_loop
+async def test_volumes(place: Place, site: Engine) -> None:
+    """The directory itself, with the user's rights; for reading only where it is so."""
+    if site.program[0].endswith("nsenter"):
+        pytest.skip("this podman has a mount namespace of its own, where nothing that is bound outside is seen")
+    data = place.home / "data"
+    data.mkdir()
+    (data / "word").write_text("there")
+    os.chown(data, USER, USER)
+    async with daemon(place, engine=site) as (jobs, ends, _):
+        for is_read_only, code in ((False, 0), (True, 1)):
+            script = "cat /data/word; echo >/data/new"
+            attempt = with_mount(place, data, (str(place.home),), script, is_read_only=is_read_only)
+            await jobs.start(attempt)
+            result = (await ends.next())[2]
+            assert (min(result.exit_code, 1), "there" in place.read("log")) == (code, True), place.read("log")
+            await jobs.forget(*attempt.key)
+            assert (data / "new").stat().st_uid == USER
+
+
+@on_a_loop
+async def test_ports(place: Place, site: Engine) -> None:
+    """What is published is among the engine's words; without a network it publishes nothing."""
+    async with daemon(place, engine=site) as (jobs, ends, _):
+        needs = ContainerNeeds(ports=((20_001, 8080),), address="127.0.0.1")
+        attempt = replace(in_image(place, "exit 0"), needs=needs)
+        await jobs.start(attempt)
+        result = (await ends.next())[2]
+        assert result.exit_code == 0, place.read("log")
+
+
+@on_a_loop
+async def test_what_is_refused_when_it_starts(place: Place, site: Engine) -> None:
+    """The reason is the job's, and its log has it: a link that leads away, another user's directory, an image that is
+    nowhere."""
+    closed = place.folder / "closed"
+    (closed / "inner").mkdir(mode=0o755, parents=True)
+    closed.chmod(0o700)
+    (place.home / "link").symlink_to("/etc")
+    rows = [
+        (with_mount(place, place.home / "link", (str(place.home),), "true"), "is /etc, which is not below"),
+        (with_mount(place, closed / "inner", (str(place.folder),), "true"), "Permission denied"),
+        (with_mount(place, place.home / "none", (str(place.folder),), "true"), "No such file or directory"),
+        (
+            replace(in_image(place, "true"), image="localhost:1/nowhere:1"),
+            "image localhost:1/nowhere:1 cannot be pulled",
+        ),
+    ]
+    async with daemon(place, engine=site) as (jobs, ends, _):
+        for attempt, why in rows:
+            await jobs.start(attempt)
+            result = (await ends.next())[2]
+            assert result.exit_code == 125 and why in result.why and "\n" not in result.why, result
+            assert why in place.read("log")
+            await jobs.forget(*attempt.key)
+            assert not [path for path in place.jobs.iterdir() if path.name.startswith(attempt.name)]
 
 
 def test_names_of_images() -> None:

@@ -78,6 +78,7 @@ class Engine:
     folder: Path
     mounts: list[dict[str, str]] = field(default_factory=list)  # of every bundle
     running: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    annotations: dict[str, str] = field(default_factory=dict)  # of every bundle
 
     def bundle(self, *env: str, container_id: str = ID) -> Path:
         """A bundle whose root looks like an image with glibc."""
@@ -88,7 +89,9 @@ class Engine:
             (path / "rootfs" / file).touch()
         config: dict[str, Any] = {"ociVersion": "1.0.2", "root": {"path": "rootfs"}}
         config["process"] = {"env": ["PATH=/bin", *env], "args": ["sh"], "cwd": "/"}
-        (path / "config.json").write_text(json.dumps(config | {"mounts": self.mounts, "linux": {}}))
+        (path / "config.json").write_text(
+            json.dumps(config | {"mounts": self.mounts, "annotations": self.annotations, "linux": {}})
+        )
         return path
 
     def create(self, *env: str, container_id: str = ID, who: str = "") -> tuple[str, bytes, subprocess.Popen[bytes]]:

@@ -345,7 +345,7 @@ class Backend:
         self.notes: list[str] = []
 
     def site(self) -> Site:
-        return Site(self.folder, self.folder, Path("/d"), None, "/sim", (), "coast", Limits(4000))
+        return Site(self.folder, self.folder, Path("/d"), None, "/sim", (), "coast", Limits(4000), "session")
 
     def container(self, container_id: str) -> Container | None:
         return self.containers.get(container_id)

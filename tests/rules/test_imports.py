@@ -40,7 +40,7 @@ ALLOWED: dict[str, set[str]] = {
     "simdevice": {"errors", "host", "libraries", "paths"},
     "oci": {"core", "libraries"},
     "slurm": {"core", "core.jobs"},
-    "config": {"core", "core.devices", "errors", "oci", "paths", "userfiles"},
+    "config": {"core", "core.devices", "core.jobs", "errors", "oci", "paths", "userfiles"},
     # the shells: none imports another
     "api": {
         "certs",
@@ -106,6 +106,7 @@ ALLOWED: dict[str, set[str]] = {
         "paths",
         "predict",
         "store",
+        "userfiles",
     },
     "serve": {
         "certs",
@@ -253,6 +254,8 @@ ALLOWED: dict[str, set[str]] = {
         "core.policy",
         "core.slices",
         "errors",
+        "host",
+        "paths",
         "predict",
         "simulate",
         "slurm",

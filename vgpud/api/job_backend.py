@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from vgpud.api.environments import EnvironmentList
 from vgpud.core.jobs.facts import Fact, Facts, JobFilter, Submission
 from vgpud.core.jobs.model import Job, JobSpec
 from vgpud.core.jobs.terminal import Heard
@@ -100,3 +101,4 @@ class JobBackend:
     changes: JobChanges
     terminals: Terminals
     notes: Notes
+    environments: EnvironmentList

@@ -503,6 +503,10 @@ def _spec_view(spec: JobSpec, launch: Launch, *, has_details: bool, own: bool) -
         notification=notification_view(spec, launch.notice, own=own) if has_details else None,
         terminal=launch.terminal,
         session=launch.session,
+        environment_name=launch.environment_name,
+        volumes=map(str, launch.parts.volumes),
+        ports=map(str, launch.parts.ports),
+        registry=launch.parts.registry,
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from vgpud.api import job_changes, watches
+from vgpud.api import environments, job_changes, watches
 from vgpud.api import job_messages as views
 from vgpud.api import queue_messages as queue_views
 from vgpud.api.caller import Caller, caller
@@ -24,6 +24,7 @@ from vgpud.api.slice_messages import page_token
 from vgpud.api.terminals import Viewing
 from vgpud.api.turns import breathe
 from vgpud.api.workers import WorkCalls, WorkerBackend
+from vgpud.core.jobs.environments import Environment
 from vgpud.core.jobs.facts import JobFilter, QueueNow, UsageRow
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Job, JobSpec, JobState, QueueSpec, Reservation
 from vgpud.core.model import Asker, Denied, Reason
@@ -160,8 +161,22 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
 
     @unary
     async def SubmitJob(self, request: pb.SubmitJobRequest) -> pb.SubmitJobResponse:
-        who = caller()
+        who, site = caller(), self.backend.environments
+        environment = environments.find_environment(request.spec, site.catalog, who.asker)
+        if environment is None:
+            return await self._submit(request, who, None)
+        spec = environments.fill_spec(request.spec, environment)
+        try:
+            return await self._submit(pb.SubmitJobRequest(request_id=request.request_id, spec=spec), who, environment)
+        except RefusedError as error:
+            raise RefusedError(environments.name_environment(error.refusal, environment)) from error
+
+    async def _submit(
+        self, request: pb.SubmitJobRequest, who: Caller, environment: Environment | None
+    ) -> pb.SubmitJobResponse:
+        """`request`: with the values of the environment. Raises RefusedError."""
         launch = views.launch_from(request.spec, who.uid, who.gid, who.gids, own_limits(who))
+        launch = environments.add_parts(launch, request.spec, environment, self.backend.environments, who.asker)
         queue = self._queues.queue_for(request.spec.queue, who.asker)
         if isinstance(queue, Denied):
             raise RefusedError(queue)
@@ -171,6 +186,10 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
         if isinstance(made, Denied):
             raise RefusedError(made)
         return pb.SubmitJobResponse(job_ids=made)
+
+    @unary
+    async def ListEnvironments(self, request: pb.ListEnvironmentsRequest) -> pb.ListEnvironmentsResponse:
+        return environments.list_environments(self.backend.environments, self.backend.node, caller().asker)
 
     def _colocates(self, queue: str) -> bool:
         """Whether what jobs use of a device decides where they go."""

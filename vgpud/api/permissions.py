@@ -92,6 +92,7 @@ METHODS: dict[str, Row] = {
     ),
     _EVENT + "WatchEvents": Row(Who.EVERY_USER, shows="as ListEvents"),
     _JOB + "SubmitJob": Row(Who.EVERY_USER, spec="spec.slice", job="spec", shows="their own job"),
+    _JOB + "ListEnvironments": Row(Who.EVERY_USER, shows="those that they may use"),
     _JOB + "GetJob": Row(Who.JOB_OWNER, "job_id"),
     _JOB + "ListJobs": Row(Who.EVERY_USER, shows=_MINE),
     _JOB + "CancelJob": Row(Who.JOB_OWNER, "job_id"),

@@ -171,6 +171,11 @@ class AsyncClient(AsyncConnection):
         """Queues a job, or an array of them; the numbers. The directory must be absolute, on the daemon's machine."""
         return await self.send(calls.submit(write(pb.JobSpec, spec), request_id))
 
+    async def environments(self) -> list[model.Environment]:
+        """The site's environments that the user may use; `JobSpec.environment_name` names one."""
+        answer = await self.send(calls.environments())
+        return [read(model.Environment, one) for one in answer.environments]
+
     async def job(self, job_id: int) -> model.Job:
         """The job of this number."""
         return read(model.Job, await self.send(calls.job(job_id)))

@@ -199,6 +199,10 @@ def submit(spec: pb.JobSpec, request_id: str = "") -> Call[list[int]]:
     return Call("Job", "SubmitJob", request, lambda answer: list(answer.job_ids), ask_again=ask_again)
 
 
+def environments() -> Call[pb.ListEnvironmentsResponse]:
+    return Call("Job", "ListEnvironments", pb.ListEnvironmentsRequest(), lambda answer: answer)
+
+
 def job(job_id: int) -> Call[pb.Job]:
     return Call("Job", "GetJob", pb.GetJobRequest(job_id=job_id), lambda answer: answer.job)
 

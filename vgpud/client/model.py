@@ -527,6 +527,32 @@ class JobSpec:
     grace: timedelta | None = None
     #: what serves its page: jupyter, code or web; empty = it is no session; for one member, no image
     session: str = ""
+    #: of the site's list, whose values hold for what is unset here; empty = none
+    environment_name: str = ""
+    #: directories and files of the node for its container: HOST:CONTAINER or HOST:CONTAINER:ro; at most 16, each
+    #: below one that the site allows, and reached with the user's own rights
+    volumes: tuple[str, ...] = ()
+    #: of its container, published on the node: HOST:CONTAINER or both as one number; at most 16
+    ports: tuple[str, ...] = ()
+    #: credentials to pull its image: a name of the site's list, or the absolute path of a file of the user's; empty =
+    #: none
+    registry: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """One of the site's list: what a job that names it runs, unless the job says otherwise."""
+
+    #: its node
+    node: str = ""
+    #: unique on its node
+    name: str = ""
+    #: one line; empty = none
+    description: str = ""
+    #: values of its jobs: image, command, size, limits, queue, variables, volumes, ports, registry
+    defaults: JobSpec | None = None
+    #: who may use it, as the site has written it; empty = every user
+    members: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,14 +33,16 @@ from vgpud.containers.steps import StepBackend, Steps, task_variables
 from vgpud.containers.watch import ContainerWatch
 from vgpud.core import origins
 from vgpud.core.events import ContainerCreated, ContainerStarted
-from vgpud.core.model import Container, Denied, Slice
+from vgpud.core.model import UID_MAX, Asker, Container, Denied, Slice
 from vgpud.core.slices.claims import pod_of
+from vgpud.core.units import parse_whole
 from vgpud.errors import VgpudError
-from vgpud.host import cgroups, processes
+from vgpud.host import cgroups, processes, users
 from vgpud.host.listeners import RUNTIME
 from vgpud.libraries.tree import library_tree
 from vgpud.oci import mount_points
 from vgpud.oci.engine_name import engine_name, find_docker_folder
+from vgpud.oci.owner import BY_ENGINE, find_owner_name
 from vgpud.oci.prepare import Plan, Prepared, look, prepare
 from vgpud.oci.request import Limits, Request, RequestError, parse_request
 from vgpud.oci.rootfs import Root
@@ -83,6 +85,7 @@ class Site:
     nvidia_cdi_dirs: tuple[str, ...]
     mode: str
     limits: Limits
+    owner: str  # whom it believes of who a container is for (oci/owner.py)
 
     @property
     def scratch(self) -> Path:
@@ -347,18 +350,21 @@ class Containers:
             )
         site = self._backend.site()
 
-        def read() -> tuple[Request | None, bool, str, str]:
+        def read() -> tuple[Request | None, bool, str, str, Asker | None]:
             found = _read_request(body, site, header.bundle)
-            name = engine_name(body, header.container_id, header.bundle, peer.root_path) if found[0] else ""
-            return *found, name
+            if not found[0]:
+                return *found, "", None
+            name = engine_name(body, header.container_id, header.bundle, peer.root_path)
+            return *found, name, _find_owner(body, header.container_id, header.bundle, peer, site)
 
-        asked, nvidia, cgroup, name = await self._work("reading config.json", read)
+        asked, nvidia, cgroup, name, owner = await self._work("reading config.json", read)
         if asked is None and nvidia:
             raise Refusal(NVIDIA_ALONE)
         if asked is None:
             return wire.reply(wire.PASS)
         begun = processes.start_time(peer.pid)
         event = _make_creation_event(header.container_id, name, asked, peer.uid, peer.pid, begun, (cgroup,), body)
+        event = replace(event, owner=owner)
         made = await self._admit_container(event)
         container = self._backend.container(header.container_id)
         if isinstance(made, Denied) or container is None:
@@ -425,8 +431,8 @@ class Containers:
         path = posixpath.join(state.bundle, "config.json")
         site = self._backend.site()
 
-        # (the request, whether it has one of our devices, its name, config.json)
-        def read() -> tuple[Request | None, bool, str, bytes]:
+        # (the request, whether it has one of our devices, its name, config.json, its user)
+        def read() -> tuple[Request | None, bool, str, bytes, Asker | None]:
             with Root.at(peer.root_path) as root:
                 raw = root.read(path, wire.BODY_BYTES_MAX)
             if raw is None:
@@ -435,15 +441,17 @@ class Containers:
                 )
             name = engine_name(raw, state.container_id, state.bundle, peer.root_path)
             has_device = _has_mount(raw, str(shared_attach_dir(site.runtime)))
-            return _read_request(raw, site, state.bundle)[0], has_device, name, raw
+            owner = _find_owner(raw, state.container_id, state.bundle, peer, site) if has_device else None
+            return _read_request(raw, site, state.bundle)[0], has_device, name, raw, owner
 
-        asked, by_device, name, raw = await self._work("reading config.json", read)
+        asked, by_device, name, raw, owner = await self._work("reading config.json", read)
         if not by_device:
             raise Refusal("the container's slice was removed while the container was created: start it again")
         if asked is None:
             raise Refusal("the container has a vgpu device, but no request: do not set VGPU=none beside the device")
         paths = cgroups.paths_of(state.pid)
         event = _make_creation_event(state.container_id, name, asked, peer.uid, state.pid, pid_start, paths, raw)
+        event = replace(event, owner=owner)
         made = await self._admit_container(event)
         if isinstance(made, Denied):
             raise Refusal(made.message)
@@ -472,6 +480,24 @@ def _read_request(raw: bytes, site: Site, bundle: str) -> tuple[Request | None, 
     env, annotations, cgroup, nvidia = look(raw)
     limits = replace(site.limits, from_image=bool(_PODMAN_BUNDLE.search(bundle)))
     return parse_request(env, annotations, limits), nvidia, cgroup
+
+
+def _find_owner(raw: bytes, container_id: str, bundle: str, peer: Peer, site: Site) -> Asker | None:
+    """The user that a container of root's engine is for, as far as the site believes it; None: the engine's. Raises
+    RequestError. May wait for a name service."""
+    if peer.uid != 0 or site.owner == BY_ENGINE:
+        return None
+    is_podman = bool(_PODMAN_BUNDLE.search(bundle))
+    named, source = find_owner_name(raw, container_id, peer.root_path, site.owner, from_image=is_podman)
+    if named:
+        uid = parse_whole(named, UID_MAX)
+        user = users.find_by_uid(uid) if uid is not None else users.find(named)
+        if user is None:
+            raise RequestError(f"{source}={named}: this machine has no such user: name one that it has, or none")
+    else:
+        session_uid = processes.login_uid(peer.pid) if is_podman else None  # of dockerd it says who started dockerd
+        user = users.find_by_uid(session_uid) if session_uid else None
+    return Asker(user.uid, (user.gid, *user.gids), admin=user.uid == 0) if user else None
 
 
 def _has_mount(raw: bytes, source: str) -> bool:

@@ -168,6 +168,7 @@ class ContainerCreated:
     engine_name: str = ""  # for people; "" = not known
     owner_uid: int | None = None  # of its own slice; None = its caller
     engine_dir: str = ""  # where docker keeps what it knows of it; "" = another engine
+    owner: Asker | None = None  # whom its slice is for, with that user's rights; None: `owner_uid`
 
 
 @dataclass(frozen=True, slots=True)

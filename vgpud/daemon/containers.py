@@ -59,6 +59,7 @@ class ContainerBackend:
             nvidia_cdi_dirs=config.nvidia_cdi_dirs,
             mode=config.mode,
             limits=config.container_limits,
+            owner=config.container_owner,
         )
 
     def facts(self) -> Facts:

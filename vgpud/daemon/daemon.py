@@ -29,6 +29,7 @@ from vgpud.daemon.history import HistoryRecorder
 from vgpud.daemon.housekeeping import Housekeeping
 from vgpud.daemon.jobs.arrays import Arrays
 from vgpud.daemon.jobs.controller import JobController
+from vgpud.daemon.jobs.environments import EnvironmentList
 from vgpud.daemon.jobs.host import Host
 from vgpud.daemon.jobs.job_reader import JobReader
 from vgpud.daemon.jobs.queue_requests import QueueRequests
@@ -87,7 +88,10 @@ class Daemon:
         self._tenants.open(SHARED)
         self._containers.adopt(list(machine.state.containers.values()))
         # the second phase: what is made from the slices of the former daemon, and hears of changes from then on
-        host = Host(live, node, machine, counters, events, self._suspension, devices)
+        allowance = config.jobs.allowance
+        files = config.environments_file, config.state / "environments.toml"
+        self._environments = environments = EnvironmentList(*files, allowance, events.note)
+        host = Host(live, node, machine, counters, events, self._suspension, devices, environments)
         self._queue = JobController(host, JobStore(store))
         effects.observers.append(self._queue)
         self._monitor.on_fault = self._queue.progress.note_fault
@@ -101,6 +105,7 @@ class Daemon:
             changes=queue.changes,
             terminals=queue.attempts,
             notes=queue,
+            environments=environments,
         )
         file = HistoryFile(config.state) if config.history else None
         self._history = HistoryRecorder(file, machine, counters, queue.queues.bounds, events.note)
@@ -141,6 +146,7 @@ class Daemon:
             ("the tokens", self._api.recheck),
             ("the metrics", self._metrics.refresh),
             ("the history", self._history.tick),
+            ("the list of environments", self._environments.refresh),
         ]
 
     def _tell_of_state(self) -> None:
@@ -177,6 +183,7 @@ class Daemon:
         self._suspension.settle()
         self._metrics.put_snapshot()
         await self._files.refresh()
+        await self._environments.refresh()
         await self._queue.start()
         await self._api.start(paths.grpc_socket(config.runtime), config.socket_mode, gid, admin_gid)
         front = paths.runtime_socket(config.runtime)

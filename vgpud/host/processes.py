@@ -42,6 +42,16 @@ _LIMITS = {
 _FIRST_PID_NAMESPACE = "pid:[4026531836]"  # the kernel's PROC_PID_INIT_INO, the same everywhere
 
 
+def login_uid(pid: int, proc: Path = Path("/proc")) -> int | None:
+    """The user who logged in to the session that a process is of (pam_loginuid(8)), whoever it is now; None: it is of
+    no session, or the kernel does not keep this."""
+    try:
+        uid = int((proc / str(pid) / "loginuid").read_text())
+    except (OSError, ValueError):
+        return None
+    return None if uid == _UIDS else uid
+
+
 def credentials(sock: socket.socket) -> tuple[int, int]:
     """(pid, uid) of the peer when it connected, as seen from here; pid 0 = it is in a pid namespace that we cannot
     see."""

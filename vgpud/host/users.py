@@ -32,6 +32,12 @@ def find(name: str) -> User | None:
     return User(entry.pw_name, entry.pw_uid, entry.pw_gid, groups)
 
 
+def find_by_uid(uid: int) -> User | None:
+    """The same by the uid."""
+    name = name_of(uid)
+    return find(name) if name else None
+
+
 def name_of(uid: int) -> str:
     """The name of the user with this uid, "" if there is none. May wait as find() does."""
     try:

@@ -1,15 +1,18 @@
 """Jobs in containers (`--image`): the engine's command line of each member.
 
 The engine's client runs as the daemon, so that users need not be of a group that is as good as root; what a container
-may do is decided here and only here: it runs as the user, without capabilities, mounts, or the daemon's credentials
-for registries, and can gain no privilege. Of the environment it has what the user has named.
+may do is decided here and only here: it runs as the user, without capabilities or the daemon's credentials for
+registries, and can gain no privilege. Of the environment it has what the user has named, of the node what the site
+allows: container_client.py, which becomes the client, looks at volumes and credentials with the user's rights.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -24,6 +27,12 @@ _VARIABLE_BYTES_MAX = 60_000
 _ULIMITS = {"core", "cpu", "data", "fsize", "locks", "memlock", "msgqueue", "nice"}
 _ULIMITS |= {"nofile", "nproc", "rss", "rtprio", "rttime", "sigpending", "stack"}
 ENGINES = ("docker", "podman")
+#: what the files of a member end with: its variables, what container_client.py does, its credentials, its refusal,
+#: and what its volumes are bound to
+VARIABLES, REQUEST, CREDENTIALS, REFUSAL, VOLUMES = ".env", ".request", ".credentials", ".refusal", ".volumes"
+OF_MEMBERS = (VARIABLES, REQUEST, CREDENTIALS, REFUSAL, VOLUMES)
+PID_FORMAT = "--format={{.State.Pid}}"
+_CLIENT = Path(__file__).with_name("container_client.py")
 #: keys that leave an engine's client, which then ends: long enough that no user types them
 _NO_DETACH = ",".join(["ctrl-@", "ctrl-^"] * 8)
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -57,18 +66,23 @@ def containers(attempt: Attempt, engine: Engine, directory: Path) -> tuple[Attem
     if any(" " in word for word in engine.program):
         raise WireError(f"{' '.join(engine.program)!r} has a path with blanks: install the engine elsewhere")
     names = [f"vgpu-job-{attempt.name}-{number}" for number in range(len(attempt.members))]
-    files = {directory / f"{attempt.name}.{n}.env": _variables(member) for n, member in enumerate(attempt.members)}
     client = client_environment(engine, directory)
-    members = tuple(
-        Member(tuple(_words(attempt, engine, member, name, path)), client, member.log)
-        for member, name, path in zip(attempt.members, names, files, strict=True)
-    )
+    files: dict[Path, str] = {}
+    members = []
+    for number, (member, name) in enumerate(zip(attempt.members, names, strict=True)):
+        own = directory / f"{attempt.name}.{number}"
+        variables, request = (Path(f"{own}{suffix}") for suffix in (VARIABLES, REQUEST))
+        run = _words(attempt, engine, member, name, variables)
+        look = (*engine.program, "inspect", PID_FORMAT, name)
+        files |= {variables: _variables(member), request: _request(attempt, engine, run, look, own)}
+        words = (sys.executable, "-I", "-S", str(_CLIENT), str(request))
+        members.append(Member(words, client, member.log))
     made = replace(
         attempt,
-        members=members,
+        members=tuple(members),
         client=True,
         cleanup=(*engine.program, "rm", "-f", *names),
-        first=(*engine.program, "inspect", "--format={{.State.Pid}}", *names),
+        first=(*engine.program, "inspect", PID_FORMAT, *names),
         limits=(),
         cpu_milli=0,
         ram_bytes=0,
@@ -88,6 +102,26 @@ def client_environment(engine: Engine, directory: Path) -> dict[str, str]:
     return made | dict(engine.environment)
 
 
+def _request(attempt: Attempt, engine: Engine, run: Sequence[str], look: Sequence[str], own: Path) -> str:
+    """What container_client.py does. `look`: prints the pid of the container; `own`: how the member's files begin."""
+    needs = attempt.needs
+    return json.dumps(
+        {
+            "user": [attempt.uid, attempt.gid, *attempt.groups],
+            "engine": engine.program,
+            "image": attempt.image,
+            "run": run,
+            "look": look,
+            "mounts": [[one.host, one.container, one.is_read_only, one.roots] for one in needs.mounts],
+            "auth_file": needs.auth_file,
+            "is_of_site": needs.is_of_site,
+            "credentials": f"{own}{CREDENTIALS}",
+            "volumes": f"{own}{VOLUMES}",
+            "refusal": f"{own}{REFUSAL}",
+        }
+    )
+
+
 def _words(attempt: Attempt, engine: Engine, member: Member, name: str, variables: Path) -> list[str]:
     words = [*engine.program, "run", "--rm", "--name", name, "--label", f"dev.vgpu.job={attempt.name}"]
     words += ["--user", f"{attempt.uid}:{attempt.gid}", "--cap-drop=ALL", "--security-opt=no-new-privileges"]
@@ -95,6 +129,8 @@ def _words(attempt: Attempt, engine: Engine, member: Member, name: str, variable
     words += ["--interactive", "--tty", f"--detach-keys={_NO_DETACH}"] if attempt.terminal else []
     words += ["--log-driver=none", "--env-file", str(variables)]  # its output is the job's log
     words += [f"--network={engine.network}"] if engine.network else []
+    address = f"[{attempt.needs.address}]" if ":" in attempt.needs.address else attempt.needs.address
+    words += [f"--publish={address}:{host}:{container}" for host, container in attempt.needs.ports]
     if member.slice_name:
         words += [f"--runtime={engine.runtime}"]
         # what an image asks for by ENV is not this job's

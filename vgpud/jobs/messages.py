@@ -37,6 +37,31 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
+class Mount:
+    """A directory or file of the node for a container. `roots`: it lies below one of these once links are followed."""
+
+    host: str
+    container: str
+    is_read_only: bool
+    roots: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerNeeds:
+    """What a container is given of the node. `ports`: of the node and of the container, published at `address`;
+    `auth_file`: credentials to pull its image, read as the user unless it `is_of_site`."""
+
+    mounts: tuple[Mount, ...] = ()
+    ports: tuple[tuple[int, int], ...] = ()
+    address: str = ""
+    auth_file: str = ""
+    is_of_site: bool = False
+
+
+NO_NEEDS = ContainerNeeds()
+
+
+@dataclass(frozen=True, slots=True)
 class Attempt:
     """One attempt of a job, as it shall run. The user's identity comes from the kernel, never from a message."""
 
@@ -55,6 +80,7 @@ class Attempt:
     grace_ms: int = 10_000
     signal: int = 0  # number of the one that its processes get when Jobs.signal() is called; 0 = none
     image: str = ""  # its members are containers: argv is what follows the image
+    needs: ContainerNeeds = NO_NEEDS  # of its containers
     client: bool = False  # its programs are an engine's client, which runs as the daemon does; logs are the user's
     cleanup: tuple[str, ...] = ()  # a command that removes its containers, run as the daemon when all has ended
     first: tuple[str, ...] = ()  # a command that prints the pids of its containers' first processes, run as the daemon

@@ -28,7 +28,8 @@ from vgpud import paths
 from vgpud.errors import DeniedError, VgpudError
 from vgpud.host import private_files, processes
 from vgpud.host.boot import boot_id
-from vgpud.jobs.image import Engine, client_environment, containers
+from vgpud.jobs import container_mounts
+from vgpud.jobs.image import OF_MEMBERS, REFUSAL, VOLUMES, Engine, client_environment, containers
 from vgpud.jobs.leftovers import end_leftovers
 from vgpud.jobs.messages import (
     Attempt,
@@ -55,6 +56,8 @@ ANSWER_S = 20.0
 _ANSWER_BYTES_MAX = 8192
 #: of a file of an attempt: the names of 1,024 containers fit
 STATE_BYTES_MAX = 4 << 20
+#: of the sentence why a container was not started
+REFUSAL_CHARACTERS_MAX = 2000
 #: how often a supervisor is looked at for which there is no descriptor
 LOOK_S = 1.0
 #: bounds of the processes and threads of a member; the data loaders of a large node have thousands
@@ -361,7 +364,7 @@ class Jobs:
         """Of an attempt whose supervisor has ended. In a thread."""
         result = self._read(key, "result", parse_result)
         if result:
-            return result
+            return replace(result, why=result.why or self._read_refusal(key))
         begun = self._read(key, "begun", parse_begun)
         if begun and begun.boot == boot_id():
             client = client_environment(self._engine, self._directory) if self._engine else {}
@@ -376,6 +379,13 @@ class Jobs:
             began_wall_ns=begun.began_wall_ns if begun else 0,
             ended_wall_ns=time.time_ns(),
         )
+
+    def _read_refusal(self, key: Key) -> str:
+        """Why the client of one of its containers did not start it (container_client.py); "" if it did."""
+        for path in sorted(self._directory.glob(f"{attempt_name(*key)}.*{REFUSAL}")):
+            with contextlib.suppress(OSError):
+                return path.read_text("utf-8", "replace")[:REFUSAL_CHARACTERS_MAX]
+        return ""
 
     async def adopt(self, attempt_keys: Iterable[Key]) -> dict[Key, Found | Result]:
         """What became of the attempts that were running for the former daemon; before anything is started, once.
@@ -409,7 +419,7 @@ class Jobs:
         result = await asyncio.to_thread(self._read, key, "result", parse_result)
         begun = await asyncio.to_thread(self._read, key, "begun", parse_begun)
         if result:  # its supervisor, if it still lives, has nothing left to do but to go
-            return result if begun else Found.GIVEN_UP
+            return replace(result, why=result.why or self._read_refusal(key)) if begun else Found.GIVEN_UP
         if begun is not None and begun.boot == boot_id():
             self._watch(key, Started(begun.pid, begun.start, begun.note))
             return Found.RUNS
@@ -439,13 +449,16 @@ class Jobs:
         except OSError as error:  # a full disk: the next daemon begins nothing again that it does not find
             log.error("%s: %s", self._directory / ".boot", error.strerror)
 
+    def _files_of_members(self, pattern: str) -> list[Path]:
+        """What the containers of attempts have there, beside their attempts' directories."""
+        return [path for suffix in OF_MEMBERS for path in self._directory.glob(f"{pattern}{suffix}")]
+
     def _drop_variables(self, attempt_keys: set[Key]) -> None:
-        """Files with environments of unknown attempts: their daemon was killed before they began."""
-        for file in self._directory.glob("*.env"):
+        """Files of members of unknown attempts, with environments: their daemon was killed before they began."""
+        for file in self._files_of_members("*"):
             key = tuple(int(part) for part in file.name.split(".")[:-2] if part.isdecimal())
             if key not in attempt_keys:
-                with contextlib.suppress(OSError):
-                    file.unlink(missing_ok=True)
+                _remove(file)
 
     def _strays(self, attempt_keys: set[Key]) -> list[Key]:
         if not self._directory.exists():
@@ -463,8 +476,8 @@ class Jobs:
         path = self._path(attempt_key(job_id, attempt, worker))
 
         def remove() -> None:
-            for file in self._directory.glob(f"{path.name}.*.env"):
-                file.unlink(missing_ok=True)
+            for file in self._files_of_members(f"{path.name}.*"):
+                _remove(file)
             shutil.rmtree(path, ignore_errors=True)
 
         await asyncio.to_thread(remove)
@@ -495,6 +508,17 @@ def _send(supervisor: _Watched, number: int) -> None:
             signal.pidfd_send_signal(supervisor.pidfd, number)
         elif _lives(supervisor.pid, supervisor.start):
             os.kill(supervisor.pid, number)
+
+
+def _remove(path: Path) -> None:
+    """A file, or a directory with what is in it; not what users' directories are bound to."""
+    with contextlib.suppress(OSError):
+        if path.suffix == VOLUMES:
+            container_mounts.release(str(path))
+        elif path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _lives(pid: int, start: int) -> bool:

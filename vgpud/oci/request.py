@@ -16,6 +16,8 @@ from vgpud.core.model import BATCH, CLASSES, LATENCY, PRIORITY_MAX, Spec
 from vgpud.core.units import GPUS_MAX, UnitError, format_bytes, format_gpus, parse_bytes, parse_gpus
 
 ANNOTATION_PREFIX = "dev.vgpu/"
+#: names the container's user (owner.py), and requests nothing
+OWNER = "dev.vgpu/user"
 #: environment variable -> annotation
 TWINS = {
     "VGPU": "dev.vgpu/gpus",
@@ -151,7 +153,7 @@ def _refuse_unknown(variables: Mapping[str, str], annotations: Mapping[str, str]
         if name not in TWINS and name not in TOOLS:
             raise RequestError(_unknown("variable", name, value, list(TWINS)))
     for name, value in annotations.items():
-        if name.startswith(ANNOTATION_PREFIX) and name not in TWINS.values():
+        if name.startswith(ANNOTATION_PREFIX) and name not in (*TWINS.values(), OWNER):
             raise RequestError(_unknown("annotation", name, value, list(TWINS.values())))
 
 

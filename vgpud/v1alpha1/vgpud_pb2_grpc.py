@@ -1065,6 +1065,11 @@ class JobServiceStub(object):
                 request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.AttachJobRequest.SerializeToString,
                 response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.AttachJobResponse.FromString,
                 _registered_method=True)
+        self.ListEnvironments = channel.unary_unary(
+                '/vgpud.v1alpha1.JobService/ListEnvironments',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ListEnvironmentsRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ListEnvironmentsResponse.FromString,
+                _registered_method=True)
 
 
 class JobServiceServicer(object):
@@ -1164,6 +1169,13 @@ class JobServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListEnvironments(self, request, context):
+        """The environments of the site's list that the caller may use, by name.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_JobServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -1231,6 +1243,11 @@ def add_JobServiceServicer_to_server(servicer, server):
                     servicer.AttachJob,
                     request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.AttachJobRequest.FromString,
                     response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.AttachJobResponse.SerializeToString,
+            ),
+            'ListEnvironments': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListEnvironments,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ListEnvironmentsRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ListEnvironmentsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1585,6 +1602,33 @@ class JobService(object):
             '/vgpud.v1alpha1.JobService/AttachJob',
             vgpud_dot_v1alpha1_dot_vgpud__pb2.AttachJobRequest.SerializeToString,
             vgpud_dot_v1alpha1_dot_vgpud__pb2.AttachJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListEnvironments(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/vgpud.v1alpha1.JobService/ListEnvironments',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.ListEnvironmentsRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.ListEnvironmentsResponse.FromString,
             options,
             channel_credentials,
             insecure,

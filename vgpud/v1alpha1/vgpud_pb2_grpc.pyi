@@ -397,6 +397,8 @@ class JobServiceStub:
     """Joins the terminal of a job, even before the job has started. The call ends when the job has ended or another call
     has joined the terminal. If the client ends the call, the job continues.
     """
+    ListEnvironments: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.ListEnvironmentsRequest, _vgpud_pb2.ListEnvironmentsResponse]
+    """The environments of the site's list that the caller may use, by name."""
 
 @_typing.type_check_only
 class JobServiceAsyncStub(JobServiceStub):
@@ -433,6 +435,8 @@ class JobServiceAsyncStub(JobServiceStub):
     """Joins the terminal of a job, even before the job has started. The call ends when the job has ended or another call
     has joined the terminal. If the client ends the call, the job continues.
     """
+    ListEnvironments: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.ListEnvironmentsRequest, _vgpud_pb2.ListEnvironmentsResponse]  # type: ignore[assignment]
+    """The environments of the site's list that the caller may use, by name."""
 
 class JobServiceServicer(metaclass=_abc_1.ABCMeta):
     """Jobs."""
@@ -544,6 +548,14 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         """Joins the terminal of a job, even before the job has started. The call ends when the job has ended or another call
         has joined the terminal. If the client ends the call, the job continues.
         """
+
+    @_abc_1.abstractmethod
+    def ListEnvironments(
+        self,
+        request: _vgpud_pb2.ListEnvironmentsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_vgpud_pb2.ListEnvironmentsResponse, _abc.Awaitable[_vgpud_pb2.ListEnvironmentsResponse]]:
+        """The environments of the site's list that the caller may use, by name."""
 
 def add_JobServiceServicer_to_server(servicer: JobServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 

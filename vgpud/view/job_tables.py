@@ -205,7 +205,9 @@ def _describe_request(job: View) -> list[tuple[str, str]]:
 def _program(job: View) -> list[tuple[str, str]]:
     import shlex
 
-    rows = [("image", job["image"])] if job["image"] else []
+    parts = (("environment", "environment_name"), ("image", "image"), ("registry", "registry"))
+    rows = [(label, job[key]) for label, key in parts if job[key]]
+    rows += [(key, ", ".join(job[key])) for key in ("volumes", "ports") if job[key]]
     if job["command"]:
         rows.append(("command", shlex.join(job["command"])))
     if job["terminal"] and job["state"] not in ENDED:

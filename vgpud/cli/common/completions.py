@@ -65,6 +65,19 @@ def complete_job(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     ]
 
 
+def complete_environment(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The names of the site's environments with this prefix."""
+    from vgpud.cli.common.client import Client
+    from vgpud.client import calls
+
+    try:
+        with Client(_quiet(ctx)) as client:
+            known = client.send(calls.environments()).environments
+            return [one.name for one in known if one.name.startswith(incomplete)]
+    except CliError:
+        return []
+
+
 def complete_queue(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """The names of queues with this prefix."""
     from vgpud.cli.common.client import Client

@@ -72,6 +72,17 @@ class _WithGlobals(click.Command):
         self._globals = [option for option in _global_options() if not taken.intersection(option.opts)]
         self.params.extend(self._globals)
 
+    @property
+    def own_params(self) -> list[click.Parameter]:
+        """Without the global options."""
+        return [param for param in self.params if param not in self._globals]
+
+    def read_globals(self, ctx: click.Context, args: Sequence[str]) -> None:
+        """Takes the global options of a command line over before the rest of it is read. Raises UsageError."""
+        values, _, _ = self.make_parser(ctx).parse_args(list(args))
+        for option in self._globals:
+            option.handle_parse_result(ctx, values, [])
+
     def get_help(self, ctx: click.Context) -> str:
         """The help; also examples, which click never breaks, keep within the width of the terminal."""
         import shutil

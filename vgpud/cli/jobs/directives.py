@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from vgpud.cli.jobs import job_file
+from vgpud.cli.jobs import container_options, job_file
 from vgpud.errors import CliError, ExitCode
 
 WORD = "#VGPU"
@@ -23,9 +23,9 @@ WORD = "#VGPU"
 _HEAD_BYTES_MAX = 64 << 10
 _LINE = re.compile(rf"{WORD}(?:\s+(.*))?$")
 #: with these there is no script of this host, or the file has the options
-_WITHOUT_SCRIPT = ("image", "file")
+_WITHOUT_SCRIPT = ("image", "file", "template", "environment")
 #: also what would run the program on this host, at once
-_NOT_IN_A_SCRIPT = (job_file.NOT_IN_A_FILE - {"env"}) | {"image", "predict_run"}
+_NOT_IN_A_SCRIPT = (job_file.NOT_IN_A_FILE - {"env"}) | {*container_options.NAMES, "image", "predict_run"}
 
 
 def read(ctx: click.Context, args: Sequence[str]) -> list[str]:

@@ -124,9 +124,9 @@ def rule(option_values: Mapping[str, Any]) -> str:
 
 
 def least_gpus(option_values: Mapping[str, Any]) -> int:
-    """The milli-GPU that the job starts with."""
+    """The milli-GPU that the job starts with; 0: its environment says it."""
     gpus = option_values["gpus"]
-    return int(gpus[0] if isinstance(gpus, tuple) else gpus)
+    return int(gpus[0] if isinstance(gpus, tuple) else gpus or 0)
 
 
 def fill(spec: pb.JobSpec, option_values: Mapping[str, Any]) -> None:

@@ -40,7 +40,12 @@ _MANY = 20
 
 
 #: in modules of their own
-_LAZY = {"set": ("vgpud.cli.jobs.job_set:set_", "Change priority, time limit, queue or size of jobs.")}
+_LAZY = {
+    "set": ("vgpud.cli.jobs.job_set:set_", "Change priority, time limit, queue or size of jobs."),
+    "clone": ("vgpud.cli.jobs.clone:clone", "Submit a job like another, with changes."),
+    "resubmit": ("vgpud.cli.jobs.clone:resubmit", "Submit jobs again as they were."),
+    "template": ("vgpud.cli.jobs.templates:template", "Keep jobs as templates for others."),
+}
 
 
 @click.group("job", cls=LazyGroup, lazy=_LAZY, short_help="List, show, change, cancel, hold and follow jobs.")

@@ -21,6 +21,7 @@ from vgpud.userfiles import bounded, toml
 META = "vgpud.job_file"
 #: options that make no sense in a file, and the argument, which is read below
 NOT_IN_A_FILE = {"file", "wait", "quiet", "output", "host", "headers", "color", "timeout_s", "help", "command", "env"}
+NOT_IN_A_FILE |= {"template"}  # a file by its name
 NOT_IN_A_FILE |= {"pty", "detach_keys"}  # of the terminal where it is submitted
 NOT_IN_A_FILE |= {"request_id"}  # each submission has its own
 NOT_IN_A_FILE |= {"over_cluster", "run_dir", "dry_run", "partition", "gpu_model", "model"}  # of a cluster alone
@@ -99,6 +100,12 @@ class _Reader:
 def _key(param: click.Parameter) -> str:
     """From the option's longest name: --time-limit is time_limit, and --no-preempt is no_preempt."""
     return max(param.opts, key=len).lstrip("-").replace("-", "_")
+
+
+def read_document(ctx: click.Context, path: Path, document: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of the keys by parameter: defaults of options. `path`: what they are of, for messages. Raises
+    CliError."""
+    return _Reader(path, "", ctx).values(document)
 
 
 def read(ctx: click.Context, param: click.Parameter, path: Path | None) -> None:

@@ -12,6 +12,7 @@ from vgpud.cli.common.options import LazyGroup, Settings, VgpuCommand, pass_sett
 from vgpud.cli.common.quantities import Bytes, Gpus
 from vgpud.cli.common.times import Span
 from vgpud.cli.common.watching import ListCommand
+from vgpud.cli.jobs.container_options import environment_option, find_environment
 from vgpud.cli.jobs.quantities import Cpus, JobId, Variable
 from vgpud.errors import CliError, ExitCode
 
@@ -42,7 +43,8 @@ def session() -> None:
     short_help="Queue a session and print its number.",
     context_settings={"allow_interspersed_args": False, "ignore_unknown_options": False},
 )
-@click.option("--gpus", type=Gpus(), required=True, metavar="F", help="SM time: 0.25 is a quarter of a device.")
+@click.option("--gpus", type=Gpus(), metavar="F", help="SM time: 0.25 is a quarter of a device.")
+@environment_option
 @click.option("--mem", type=Bytes(), metavar="SIZE", help="Device memory (default: in proportion to --gpus).")
 @click.option("--cpus", type=Cpus(), metavar="N", help="Limit of processors (default: none).")
 @click.option("--ram", type=Bytes(), metavar="SIZE", help="Limit of host memory (default: none).")
@@ -83,14 +85,18 @@ def start(
     from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import say
     from vgpud.cli.common.target import find_daemon
-    from vgpud.cli.jobs.submit import build_job_spec, submit
+    from vgpud.cli.jobs.submit import build_job_spec, inherit_variables, submit
     from vgpud.client import calls
     from vgpud.core.jobs import session as sessions
 
+    environment = find_environment(settings, option_values["environment"])
+    if option_values["gpus"] is None and not (environment and environment.defaults.slice.gpus_milli):
+        raise click.UsageError("specify a size: for example --gpus 0.25")
     usual = submit.make_context("submit", [], resilient_parsing=True).params
     chosen = {**usual, **_UNUSED, **option_values, "no_preempt": not preemptible}
     chosen["name"] = option_values["name"] or command[0].rpartition("/")[2]
-    spec = build_job_spec(chosen, sessions.complete_command(command), (), find_daemon(settings)[1] is not None)
+    little = bool(option_values["no_env"]) or find_daemon(settings)[1] is not None
+    spec = build_job_spec(chosen, sessions.complete_command(command), inherit_variables(little, environment))
     spec.session = sessions.program_of(command)
     with Client(settings) as client:
         (job_id,) = client.send(calls.submit(spec, ""))

@@ -18,7 +18,7 @@ from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
 from vgpud.cli.common.quantities import Bytes, Number, Whole
 from vgpud.cli.common.slice_options import build_spec, spec_options
 from vgpud.cli.common.times import Begin, Span
-from vgpud.cli.jobs import directives, elastic_options, job_file, submit_cluster
+from vgpud.cli.jobs import container_options, directives, elastic_options, job_file, submit_cluster, templates
 from vgpud.cli.jobs.after_options import NAMES, after_options, dependencies
 from vgpud.cli.jobs.detach_keys import check_pty, detach_keys_option
 from vgpud.cli.jobs.ending_options import ending_options, fill_ending
@@ -52,11 +52,16 @@ class SubmitCommand(VgpuCommand):
 
     def invoke(self, ctx: click.Context) -> Any:
         with failures_are_125() if ctx.params.get("wait") or ctx.params.get("pty") else nullcontext():
-            return super().invoke(ctx)
+            try:
+                return super().invoke(ctx)
+            except CliError as error:
+                if template := ctx.meta.get(templates.META):
+                    raise CliError(f"template {template}: {error.message}", error.exit_code) from error
+                raise
 
 
 #: title in `vgpu submit --help` -> names of its options' parameters
-_SECTIONS = {
+SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Size": (
         *("gpus", "min_milli", "max_milli", "mem", "mem_min", "mem_max", "gang", "cpus", "ram", "devices", "spread"),
         *("service_class", "weight", "skew"),
@@ -65,7 +70,10 @@ _SECTIONS = {
         *("queue", "priority", "time_limit", "begin", "expected", "hold", *NAMES, "array", "retries"),
         *("signal", "grace", "no_preempt"),
     ),
-    "What runs, and where": ("image", "directory", "log", "env", "no_env", "name", "pty", "detach_keys"),
+    "What runs, and where": (
+        *("file", "template", "environment", "image", "volumes", "ports", "registry_auth"),
+        *("directory", "log", "env", "no_env", "name", "pty", "detach_keys"),
+    ),
     "Elastic jobs": ("workers", "heuristic", "utility", "batch", "batch_max"),
     "Sizes that are predicted": ("predict", "predict_run", "optimizer", "precision", "dims", "predictor"),
     "Notifications": ("notify", "notify_mail", "notify_webhook", "notify_command"),
@@ -76,7 +84,7 @@ _SECTIONS = {
 @click.command(
     "submit",
     cls=SubmitCommand,
-    sections=_SECTIONS,
+    sections=SECTIONS,
     short_help="Queue a job; it starts when enough capacity is free.",
     context_settings={"allow_interspersed_args": False},
 )
@@ -90,6 +98,7 @@ _SECTIONS = {
     callback=job_file.read,
     help="Read these options from a file; the command line overrides it.",
 )
+@templates.template_option
 @submit_cluster.cluster_options
 @elastic_options.elastic_options
 @predict_options
@@ -133,6 +142,7 @@ _SECTIONS = {
 )
 @click.option("--hold", is_flag=True, help="Wait for `vgpu job release`.")
 @click.option("--image", metavar="IMAGE", help="Run in a container of this image, with --env's variables.")
+@container_options.container_options
 @click.option("-C", "--directory", type=click.Path(), metavar="DIR", help="Working directory (default: this one).")
 @click.option("--log", metavar="PATH", help="Output file; %j: the job's number, %a: its index (default: vgpu-%j.log).")
 @click.option(
@@ -187,6 +197,7 @@ def submit(
     vgpu submit --gpus 0.25 --array 1-8 -- ./try.sh      eight jobs; VGPU_ARRAY_INDEX tells them apart
     vgpu submit --gpus 1 --after 12 -- ./evaluate        when job 12 has completed
     vgpu submit --gpus 1 --image my/image -- ./train     in a container
+    vgpu submit -E pytorch -- python train.py            in one of the site's environments, with its size
     vgpu submit -f job.toml --gpus 2                     as in the file, but on two devices
     vgpu submit train.sh                                 reads its lines of the form #VGPU --gpus 0.5 --mem 8G
     vgpu submit --wait --gpus 1 -- ./train               wait, and exit with the job's code
@@ -209,21 +220,7 @@ def submit(
         job = submit_cluster.submission({**option_values, "wait": wait}, command, from_file.get("env", ()), kept)
         run = sbatch.Run(option_values["partition"], option_values["run_dir"], option_values["dry_run"], wait, quiet)
         return sbatch.submit(settings, job, run)
-    if not command and not option_values["image"]:
-        raise click.UsageError("specify a command: for example vgpu submit --gpus 0.5 -- python train.py")
-    elastic_options.check(option_values)
-    predicted = fill(settings, option_values) + fill_from_run(settings, option_values, command)  # one is empty
-    if predicted and not quiet:
-        from vgpud.cli.common.output import say
-
-        say(predicted)
-    if option_values["gpus"] is None:
-        raise click.UsageError("specify a size: for example --gpus 0.5")
-    from vgpud.cli.common.target import find_daemon
-
-    if pty:
-        check_pty(settings, option_values)
-    spec = build_job_spec(option_values, command, from_file.get("env", ()), find_daemon(settings)[1] is not None)
+    spec = _read_options(settings, option_values, command, dict(from_file.get("env", ())), pty=pty, quiet=quiet)
     from vgpud.cli.common.client import Client
     from vgpud.client import calls
 
@@ -246,15 +243,47 @@ def submit(
             return wait_for(settings, ids, quiet)
 
 
-def build_job_spec(
-    option_values: dict[str, Any], command: Sequence[str], file_env: Sequence[tuple[str, str]], remote: bool = False
+def _read_options(
+    settings: Settings,
+    option_values: dict[str, Any],
+    command: Sequence[str],
+    file_env: Mapping[str, str],
+    *,
+    pty: bool,
+    quiet: bool,
 ) -> pb.JobSpec:
-    """The API's message, except the devices. `remote`: for a daemon of another machine."""
+    """The API's message, except the devices. Raises UsageError, CliError."""
+    environment = container_options.find_environment(settings, option_values["environment"])
+    image = option_values["image"] or (environment.defaults.image if environment else "")
+    if not (command or image or environment):
+        raise click.UsageError("specify a command: for example vgpu submit --gpus 0.5 -- python train.py")
+    elastic_options.check({**option_values, "image": image})
+    predicted = fill(settings, option_values) + fill_from_run(settings, option_values, command)  # one is empty
+    if predicted and not quiet:
+        from vgpud.cli.common.output import say
+
+        say(predicted)
+    if option_values["gpus"] is None and not (environment and environment.defaults.slice.gpus_milli):
+        raise click.UsageError("specify a size: for example --gpus 0.5")
+    from vgpud.cli.common.target import find_daemon
+
+    if pty:
+        check_pty(settings, option_values)
+    little = bool(option_values["no_env"]) or find_daemon(settings)[1] is not None
+    # this machine's values mean nothing in an image, and little on another machine
+    inherited = {} if image else inherit_variables(little, environment)
+    return build_job_spec(option_values, command, {**inherited, **file_env})
+
+
+def build_job_spec(option_values: dict[str, Any], command: Sequence[str], variables: Mapping[str, str]) -> pb.JobSpec:
+    """The API's message, except the devices. `variables`: of its environment, beside those of --env."""
     from google.protobuf.duration_pb2 import Duration
 
     from vgpud.v1alpha1 import vgpud_pb2 as pb
 
-    share = {name: option_values.get(name) for name in _SHARE} | {"gpus": elastic_options.least_gpus(option_values)}
+    share = {name: option_values.get(name) for name in _SHARE} | {
+        "gpus": elastic_options.least_gpus(option_values) or None
+    }
     spec = pb.JobSpec(slice=build_spec(share), members=option_values["gang"] or 1, umask=_umask())
     for name in _PLAIN:
         if option_values[name]:
@@ -264,6 +293,7 @@ def build_job_spec(
             getattr(spec, field).CopyFrom(
                 Duration(seconds=option_values[option] // 10**9, nanos=option_values[option] % 10**9)
             )
+    container_options.fill_parts(spec, option_values)
     fill_notification(spec, option_values)
     fill_ending(spec, option_values)
     if option_values["begin"]:
@@ -285,10 +315,7 @@ def build_job_spec(
         spec.command.extend(command)
     except (UnicodeEncodeError, ValueError) as error:
         raise CliError("the command is not UTF-8: put it into a script", ExitCode.USAGE) from error
-    named = dict([*file_env, *option_values["env"]])
-    # this machine's values mean nothing in an image, and little on another machine
-    inherited = {} if option_values["image"] else _inherit_variables(option_values["no_env"] or remote)
-    for name, value in _texts({**inherited, **named}).items():
+    for name, value in _texts({**variables, **dict(option_values["env"])}).items():
         spec.environment[name] = value
     return spec
 
@@ -309,8 +336,11 @@ def _umask() -> int:
     return mask
 
 
-def _inherit_variables(little: bool) -> dict[str, str]:
-    return {k: v for k, v in os.environ.items() if not little or k in _KEPT or k.startswith("LC_")}
+def inherit_variables(little: bool, environment: pb.Environment | None) -> dict[str, str]:
+    """Of this shell; `little`: only those that --no-env keeps; not those that the site's environment has."""
+    of_site = environment.defaults.environment if environment else {}
+    kept = {k: v for k, v in os.environ.items() if not little or k in _KEPT or k.startswith("LC_")}
+    return {name: text for name, text in kept.items() if name not in of_site}
 
 
 def _texts(variables: Mapping[str, str]) -> dict[str, str]:

@@ -21,6 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _SIZE_STAYS = "a job keeps its size there, Slurm gives nothing back to a running one: write --gpus N, or --gang N"
 _PREDICT = "`vgpu predict MODEL` says what the model needs: write that as --gpus and --mem"
 _NOTIFY = "Slurm notifies by mail alone: write --notify-mail ADDRESS"
+_NODE = "it is of one node's daemon: write the container's command, -- podman run IMAGE, with its own options"
 #: keyword of an option -> what to write instead
 INSTEAD = {
     **dict.fromkeys(("workers", "heuristic", "utility", "batch", "batch_max"), _SIZE_STAYS),
@@ -38,6 +39,7 @@ INSTEAD = {
     "retries": "write the retry into the command, which may call `scontrol requeue $SLURM_JOB_ID`",
     "grace": "Slurm has one for all jobs, KillWait of slurm.conf: leave it out",
     "image": "write the engine's command: -- podman run IMAGE, or -- srun --container-image=IMAGE with pyxis",
+    **dict.fromkeys(("environment", "volumes", "ports", "registry_auth"), _NODE),
     "request_id": "Slurm has no such number: `squeue --me` shows whether the job is there",
     "pty": "Slurm gives a terminal by srun: srun --pty --partition=PARTITION --gres=shard:500 bash",
     "detach_keys": "Slurm gives a terminal by srun: leave it out",

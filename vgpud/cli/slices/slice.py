@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -113,6 +114,11 @@ def ls(
         found = [item for item in found if not states or filters.slice_state(item) in states]
         found = [item for item in found if filters.is_since(item.create_time, since)]
         _show(settings, client, found, many=True, columns=columns)
+    if not found and settings.output == "table" and os.getuid():
+        from vgpud.cli.common.output import say
+
+        text = "no such slice is yours; those of containers that you started by docker are root's, unless the site lets"
+        say(f"{text} them name you: `vgpu docs docker`")
 
 
 @slice_group.command("show", short_help="Show everything about a slice.")

@@ -154,6 +154,24 @@ def daemon(look: Look) -> Iterator[Finding]:
             yield Finding("attach-socket", "fail", text, "restart vgpud; it recreates the socket")
 
 
+def environments(look: Look) -> Iterator[Finding]:
+    """The site's list of environments is the one that its file has."""
+    from vgpud.cli.common.client import Client
+    from vgpud.client import calls
+
+    if look.node is None:
+        return
+    try:
+        with Client(look.settings) as client:
+            answer = client.send(calls.environments())
+    except CliError:
+        return  # a daemon of before, which has none
+    if answer.problem:
+        yield Finding("environments", "warn", answer.problem, "correct the file: it is read again by itself")
+    elif answer.environments:
+        yield Finding("environments", "ok", f"{len(answer.environments)} environments for you (`vgpu env ls`)")
+
+
 def _arbiter(arbiter: pb.ArbiterThread, indices: Mapping[str, int]) -> Iterator[Finding]:
     """The thread that opens and closes the gates of a device should run at once, and never wait for its memory."""
     late = f", {arbiter.late} times late, {arbiter.late_max_ns / 1e6:.1f} ms at most" if arbiter.late else ""
@@ -326,6 +344,7 @@ CHECKS: tuple[Check, ...] = (
     kernel,
     libraries,
     daemon,
+    environments,
     driver,
     environment,
     checks_engines.docker_engine,

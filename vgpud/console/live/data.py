@@ -102,6 +102,10 @@ class Api:
     async def submit(self, spec: pb.JobSpec, request_id: str) -> list[int]:
         return await self._send(calls.submit(spec, request_id))
 
+    async def environments(self) -> list[pb.Environment]:
+        """Of the site, that the user may use."""
+        return list((await self._send(calls.environments())).environments)
+
     async def job(self, job_id: int) -> pb.Job:
         return await self._send(calls.job(job_id))
 

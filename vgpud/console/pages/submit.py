@@ -8,6 +8,7 @@ import pwd
 import shlex
 import tempfile
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from starlette.responses import Response
 from vgpud.cli.common.times import Begin
 from vgpud.cli.jobs.notify_options import Events
 from vgpud.client.arrays import parse_array, set_array
+from vgpud.console.live.board import Board
 from vgpud.console.live.data import span
 from vgpud.console.login.client import RefusedError, User
 from vgpud.console.pages import commands
@@ -38,20 +40,24 @@ _STEP_MILLI, _STEP_BYTES = 50, 64 << 20
 _UMASK = 0o022
 
 
-def spec_of(form: Form, user: User) -> pb.JobSpec:
-    """The job of a form. Raises ValueError, one sentence that names the field."""
+def spec_of(form: Form, user: User, environments: Sequence[pb.Environment] = ()) -> pb.JobSpec:
+    """The job of a form. `environments`: those of the site. Raises ValueError, one sentence that names the field."""
     command = form.get("command", "").strip()
     image = form.get("image", "").strip()
-    if not command and not image:
-        raise ValueError("a job needs a command, or an image")
-    share = pb.SliceSpec(gpus_milli=_field(form, "gpus", parse_gpus))
+    environment_name = form.get("environment_name", "").strip()
+    environment = next((one for one in environments if one.name == environment_name), None)
+    if not (command or image or environment_name):
+        raise ValueError("a job needs a command, an image, or an environment of the site")
+    has_size = form.get("gpus", "").strip() or not environment_name
+    share = pb.SliceSpec(gpus_milli=_field(form, "gpus", parse_gpus) if has_size else 0)
     for name in ("min", "max"):
         if form.get(name, "").strip():
             setattr(share, f"{name}_milli", _field(form, name, lambda text: parse_gpus(text, zero=True)))
     if form.get("mem", "").strip():
         share.mem_min_bytes = share.mem_max_bytes = _field(form, "mem", parse_bytes)
     spec = pb.JobSpec(slice=share, members=_number(form, "members", 1, 1024, 1), umask=_UMASK, image=image)
-    spec.command.extend(["/bin/sh", "-c", command] if form.get("shell") == "yes" else _words(command))
+    spec.environment_name = environment_name
+    spec.command.extend(["/bin/sh", "-c", command] if form.get("shell") == "yes" and command else _words(command))
     spec.name, spec.queue, spec.log = (form.get(name, "").strip() for name in ("name", "queue", "log"))
     spec.priority = _number(form, "priority", -1000, 1000, 0)
     spec.retries = _number(form, "retries", 0, 1000, 0)
@@ -66,10 +72,12 @@ def spec_of(form: Form, user: User) -> pb.JobSpec:
             field.CopyFrom(span(_field(form, name, parse_span)))
     home = pwd.getpwuid(user.uid)
     spec.directory = os.path.join(home.pw_dir, form.get("directory", "").strip())
-    if not image:
+    if not image and not (environment and environment.defaults.image):
         own = {"HOME": home.pw_dir, "USER": home.pw_name, "LOGNAME": home.pw_name, "SHELL": home.pw_shell}
+        of_site = environment.defaults.environment if environment else {}
         for name, value in {**own, "PATH": "/usr/local/bin:/usr/bin:/bin"}.items():
-            spec.environment[name] = value
+            if name not in of_site:
+                spec.environment[name] = value
     for line in form.get("environment", "").splitlines():
         name, equals, value = line.strip().partition("=")
         if name and not equals:
@@ -121,23 +129,32 @@ def _words(command: str) -> list[str]:
 
 
 async def form_page(request: Request) -> Response:
-    return page(request, "submit.html", **_values({}), refusal="")
+    return page(request, "submit.html", **_values({}, await _find_environments(board_of(request))), refusal="")
 
 
-def _values(form: Form) -> dict[str, object]:
+async def _find_environments(board: Board) -> list[pb.Environment]:
+    """None of a daemon that does not answer: the form is there without them."""
+    try:
+        return await board.api.environments()
+    except CliError:
+        return []
+
+
+def _values(form: Form, environments: Sequence[pb.Environment]) -> dict[str, object]:
     given = dict(form) if form else {"gpus": "0.5", "request_id": str(uuid.uuid4())}
-    return {"given": given, "optimizers": OPTIMIZERS, "precisions": PRECISIONS}
+    return {"given": given, "optimizers": OPTIMIZERS, "precisions": PRECISIONS, "environments": environments}
 
 
 async def submit(request: Request, form: Form) -> Response:
     """Queues the job. Refused: the form again, as it was filled in. The same form never queues twice."""
     site, user, board = site_of(request), user_of(request), board_of(request)
+    environments = await _find_environments(board)
     try:
-        ids = await board.api.submit(spec_of(form, user), form.get("request_id") or str(uuid.uuid4()))
+        ids = await board.api.submit(spec_of(form, user, environments), form.get("request_id") or str(uuid.uuid4()))
     except (CliError, ValueError) as error:
         sentence = error.message if isinstance(error, CliError) else str(error)
         kept = {name: value for name, value in form.items() if name != "csrf"} | {"request_id": str(uuid.uuid4())}
-        return site.page(request, "submit.html", 422, **_values(kept), refusal=sentence)
+        return site.page(request, "submit.html", 422, **_values(kept, environments), refusal=sentence)
     many = f"Jobs {ids[0]} to {ids[-1]} were" if len(ids) > 1 else f"Job {ids[0]} was"
     site.flash(user, "done", f"{many} queued.")
     return back_to(f"/job/{ids[0]}")

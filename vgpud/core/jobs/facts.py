@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from vgpud.core.jobs.container_parts import NO_PARTS, ContainerParts
 from vgpud.core.jobs.model import NEVER_NS, Job, JobSpec, JobState
 
 
@@ -56,6 +57,9 @@ class Launch:
     signal: str = ""  # one of signals.SIGNALS, for JobSpec.signal_lead_ns; "" = none
     grace_ms: int = -1  # from SIGTERM to SIGKILL; -1 = the site's
     session: str = ""  # what serves its page, one of session.PROGRAMS; "" = it is no session
+    environment_name: str = ""  # of the site's list, from which it has its image and defaults; "" = none
+    parts: ContainerParts = NO_PARTS  # what of the node its container is given
+    site_parts: ContainerParts = NO_PARTS  # the same by its environment
 
     @property
     def words_bytes(self) -> int:

@@ -159,7 +159,7 @@ def _own(state: State, event: ContainerCreated) -> tuple[Slice, list[Command]] |
         )
         return Denied(Reason.DENIED, text, field="queue")
     caller = event.caller_uid
-    asker = Asker(caller, admin=caller in (0, state.policy.daemon_uid))
+    asker = event.owner or Asker(caller, admin=caller in (0, state.policy.daemon_uid))
     wanted = CreateSlice(
         request_id="",
         origin=event.origin,
@@ -174,6 +174,8 @@ def _own(state: State, event: ContainerCreated) -> tuple[Slice, list[Command]] |
 
 
 def _owner_uid(event: ContainerCreated) -> int:
+    if event.owner is not None:
+        return event.owner.uid
     return event.caller_uid if event.owner_uid is None else event.owner_uid
 
 

@@ -19,7 +19,7 @@ from vgpud.core.jobs.facts import Launch
 from vgpud.core.jobs.model import How, Job, JobState
 from vgpud.core.model import Denied, Reason
 from vgpud.daemon.jobs.elastic import ElasticController
-from vgpud.daemon.jobs.launch import LaunchError, attempt_of, find_grace_ms
+from vgpud.daemon.jobs.launch import LaunchError, attempt_of, find_grace_ms, find_needs
 from vgpud.daemon.jobs.locks import JobLocks
 from vgpud.daemon.jobs.ports import JobPort
 from vgpud.daemon.jobs.progress import ProgressMonitor
@@ -27,7 +27,7 @@ from vgpud.daemon.jobs.saver import JobSaver
 from vgpud.errors import StoreError, VgpudError
 from vgpud.jobs import session_ports
 from vgpud.jobs.image import find_engine
-from vgpud.jobs.messages import Result
+from vgpud.jobs.messages import NO_NEEDS, Result
 from vgpud.jobs.runner import Found, Jobs, StartError
 from vgpud.jobs.terminal import Terminal
 from vgpud.store.jobs import JobStore
@@ -156,7 +156,11 @@ class JobAttempts:
         """A supervisor, of all members or of one worker. Raises StartError, LaunchError, VgpudError."""
         node, grace_ms = self._jobs.host.node.view(), find_grace_ms(job, self._jobs.host.config.current)
         port = self._session_port(job) if isinstance(job.spec.run, Launch) and job.spec.run.session else 0
-        attempt = attempt_of(job, slices, node, node.simulated, grace_ms, worker, port)
+        host, launch = self._jobs.host, job.spec.run
+        needs = NO_NEEDS
+        if isinstance(launch, Launch):
+            needs = find_needs(launch, host.environments.catalog, host.config.current.jobs)
+        attempt = attempt_of(job, slices, node, node.simulated, grace_ms, worker, port, needs)
         started = await self.runner.start(attempt)
         if started.note:
             self._jobs.note("job.warning", job, f"it runs, but {started.note}")

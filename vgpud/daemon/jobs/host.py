@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vgpud.config import LiveConfig
+from vgpud.daemon.jobs.environments import EnvironmentList
 from vgpud.daemon.slices.counters import Counters
 from vgpud.daemon.slices.events import EventRecorder
 from vgpud.daemon.slices.machine import SliceMachine
@@ -22,3 +23,4 @@ class Host:
     events: EventRecorder
     suspension: SuspendController
     devices: Devices
+    environments: EnvironmentList

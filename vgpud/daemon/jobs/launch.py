@@ -10,11 +10,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from vgpud import paths
-from vgpud.config import Config
+from vgpud.config import Config, JobsConfig
 from vgpud.core.jobs import session
+from vgpud.core.jobs.container_parts import Volume
+from vgpud.core.jobs.environments import Catalog
 from vgpud.core.jobs.facts import Launch
 from vgpud.core.jobs.model import Job
-from vgpud.jobs.messages import Attempt, Member
+from vgpud.jobs.messages import NO_NEEDS, Attempt, ContainerNeeds, Member, Mount
 from vgpud.libraries import environment
 from vgpud.oci.request import OF_JOBS
 from vgpud.v1alpha1 import vgpud_pb2 as pb
@@ -28,6 +30,24 @@ TERM = "xterm"
 
 class LaunchError(Exception):
     """It cannot be started here; one line for people."""
+
+
+def find_needs(launch: Launch, catalog: Catalog, jobs: JobsConfig) -> ContainerNeeds:
+    """What its container is given of the node, as the site allows it now. Raises LaunchError."""
+    own, of_site, allowance = launch.parts, launch.site_parts, jobs.allowance
+    registry = own.registry or of_site.registry
+    is_of_site = bool(registry) and not registry.startswith("/")
+    auth_file = registry
+    if is_of_site:
+        known = catalog.registries.get(registry)
+        if known is None:
+            raise LaunchError(f"the site's list has no registry {registry!r} any more: submit the job again")
+        auth_file = known.auth_file
+    given: list[tuple[Volume, tuple[str, ...]]] = [(volume, (volume.host,)) for volume in of_site.volumes]
+    given += [(volume, allowance.roots_for(volume)) for volume in own.volumes]
+    mounts = tuple(Mount(volume.host, volume.container, volume.read_only, roots) for volume, roots in given)
+    ports = tuple((port.host, port.container) for port in (*of_site.ports, *own.ports))
+    return ContainerNeeds(mounts, ports, jobs.port_address, auth_file, is_of_site)
 
 
 def find_grace_ms(job: Job, config: Config) -> int:
@@ -46,9 +66,11 @@ def attempt_of(
     grace_ms: int,
     worker: int = -1,
     session_port: int = 0,
+    needs: ContainerNeeds = NO_NEEDS,
 ) -> Attempt:
     """`slices`: (name, attach socket) of each member's, none for a job without GPUs; `worker`: of an elastic job, the
-    one that it is of; `session_port`: where a session is to listen. Raises LaunchError, VgpudError.
+    one that it is of; `session_port`: where a session is to listen; `needs`: of its containers. Raises
+    LaunchError, VgpudError.
     """
     launch = job.spec.run
     if not isinstance(launch, Launch):
@@ -70,6 +92,7 @@ def attempt_of(
         members=members,
         limits=launch.limits,
         image=launch.image,
+        needs=needs,
         cpu_milli=job.spec.ask.cpu_milli,
         ram_bytes=job.spec.ask.ram_bytes,
         grace_ms=grace_ms,
