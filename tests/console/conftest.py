@@ -24,11 +24,13 @@ class FakeBroker:
     def __init__(self, daemon: FakeDaemon) -> None:
         self.daemon = daemon
         self.ended_cookies: set[str] = set()
+        self.uses: list[bool] = []  # whether each question for a user was the user's own doing
         self.connected_uids: list[int] = []
         self.files: dict[str, bytes] = {}
         self.read: list[tuple[int, int, str]] = []
 
-    async def user(self, cookie: str, source: str = "") -> User | None:
+    async def user(self, cookie: str, source: str = "", *, is_use: bool = True) -> User | None:
+        self.uses.append(is_use)
         name, _, uid = cookie.rpartition("-")
         if not name or cookie in self.ended_cookies:
             return None

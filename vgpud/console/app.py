@@ -31,6 +31,7 @@ class Options:
     passwords: bool
     private: bool  # loopback or a unix socket
     folder: Path  # of sockets that are for this process alone
+    has_tls: bool = False  # browsers reach it by https, perhaps by a proxy in front of it
     nodes: Sequence[tuple[str, str]] = ()  # name and URL of other nodes' consoles
 
 
@@ -74,6 +75,7 @@ def make(broker: Broker, options: Options) -> Starlette:
         secure=options.secure,
         passwords=options.passwords,
         private=options.private,
+        has_tls=options.has_tls,
         nodes=options.nodes,
     )
     app.state.tunnels = Tunnels(app, sessions, options.hosts)

@@ -205,6 +205,7 @@ def _web(options: Serve, listener: socket.socket, broker: socket.socket, url: st
         secure=bool(options.certificate),
         passwords=options.password_file is not None,
         private=_is_private(options.listen),
+        has_tls=url.startswith("https:"),
         folder=Path(f"/proc/self/fd/{os.open(inner, os.O_PATH | os.O_DIRECTORY)}"),
         nodes=_nodes(options.nodes),
     )

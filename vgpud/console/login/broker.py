@@ -220,7 +220,8 @@ class Broker:
             log.warning("a request was refused: %s: %.200s", type(error).__name__, error)
 
     def _find_session(self, request: wire.Message) -> Session | None:
-        return self.sessions.get(str(request["cookie"]), time.monotonic_ns(), str(request["source"]))
+        is_use = bool(request.get("is_use", True))
+        return self.sessions.get(str(request["cookie"]), time.monotonic_ns(), str(request["source"]), is_use=is_use)
 
     def _session(self, request: wire.Message) -> tuple[wire.Message, int]:
         found = self._find_session(request)

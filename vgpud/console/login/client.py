@@ -123,11 +123,12 @@ class Broker:
         self._line = _Line(sock)
         self._agents: dict[int, Agent] = {}
 
-    async def user(self, cookie: str, source: str = "") -> User | None:
-        """The user of a session; None: there is none, it has ended, or it is of another source."""
+    async def user(self, cookie: str, source: str = "", *, is_use: bool = True) -> User | None:
+        """The user of a session; None: there is none, it has ended, or it is of another source. `is_use`: whether the
+        session counts as used now."""
         if len(cookie) > COOKIE_CHARS_MAX:
             return None
-        found, _ = await self._line.ask({"do": "session", "cookie": cookie, "source": source})
+        found, _ = await self._line.ask({"do": "session", "cookie": cookie, "source": source, "is_use": is_use})
         return User(found["uid"], found["name"], found["csrf"], cookie, source) if found else None
 
     async def alive(self, uid: int) -> bool:

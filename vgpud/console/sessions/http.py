@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import h11
@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from vgpud.console.login.client import User
-from vgpud.console.sessions import headers
+from vgpud.console.sessions import headers, policy
 from vgpud.console.sessions.program import (
     PIECE_BYTES,
     SILENT_S,
@@ -117,11 +117,16 @@ class _Passed(Response):
             with self._sessions.place(user_of(self._request)):
                 reader, writer = await connect(self._program)
                 try:
-                    await _Exchange(reader, writer).run(self._head(), self._program.base, scope, receive, send)
+                    exchange = _Exchange(reader, writer, self._apply_policy)
+                    await exchange.run(self._head(), self._program.base, scope, receive, send)
                 finally:
                     close(writer)
         except NotOpenError as error:
             await show_reason(self._request, error)(scope, receive, send)
+
+    def _apply_policy(self, answer: headers.Headers) -> headers.Headers:
+        host, has_tls = self._request.headers.get("host", ""), site_of(self._request).has_tls
+        return policy.apply_policy(answer, self._program.base, host, has_tls=has_tls)
 
     def _head(self) -> h11.Request:
         scope = self._request.scope
@@ -151,8 +156,15 @@ def tell_silence(scope: Scope) -> None:
 class _Exchange:
     """One request and its answer, over a connection of its own."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        apply: Callable[[headers.Headers], headers.Headers] = lambda answer: answer,
+    ) -> None:
+        """`apply`: what becomes of the answer's headers."""
         self._reader, self._writer = reader, writer
+        self._policy = apply
         self._connection = h11.Connection(h11.CLIENT)
 
     async def run(self, head: h11.Request, base: bytes, scope: Scope, receive: Receive, send: Send) -> None:
@@ -209,7 +221,7 @@ class _Exchange:
                 "the session's program gives no answer: `vgpu session logs` has its output", 502
             ) from error
         scope["state"]["passed"] = True
-        passed = headers.from_session(head.headers.raw_items(), base)
+        passed = self._policy(headers.from_session(head.headers.raw_items(), base))
         await send({"type": "http.response.start", "status": head.status_code, "headers": passed})
         try:
             async for data in self._body():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from starlette.requests import Request
@@ -124,9 +125,10 @@ def close(writer: asyncio.StreamWriter) -> None:
     asyncio.get_running_loop().call_later(SILENT_S, writer.transport.abort)
 
 
-async def wait_for_log_out(request: Request) -> None:
-    """Until the user of this request is no longer logged in."""
+async def wait_for_log_out(request: Request, take_use: Callable[[], bool] = lambda: False) -> None:
+    """Until the user of this request is no longer logged in. `take_use`: whether the user has done something since the
+    last call; what is merely open does not keep a log-in alive."""
     user = user_of(request)
     await asyncio.sleep(LOOK_S)
-    while await site_of(request).broker.user(user.cookie, user.source) is not None:
+    while await site_of(request).broker.user(user.cookie, user.source, is_use=take_use()) is not None:
         await asyncio.sleep(LOOK_S)

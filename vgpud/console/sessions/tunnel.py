@@ -1,5 +1,5 @@
 """WebSockets below /session/JOB/: the browser's handshake is checked here and made with the program; then bytes pass
-in both directions. Frames are not read, so there is nothing in them to go wrong here."""
+in both directions. Of frames only the lengths are read, to know whether the user does something."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from starlette.requests import Request
 
 from vgpud.console.login.client import RefusedError
 from vgpud.console.sessions import headers
+from vgpud.console.sessions.frames import FrameWatch
 from vgpud.console.sessions.http import STREAM_S, Sessions, parse_path
 from vgpud.console.sessions.program import (
     PIECE_BYTES,
@@ -112,10 +113,13 @@ Way = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 async def _pass(request: Request, *ways: Way) -> None:
-    """Bytes in both directions, until one side has gone, the user has logged out, or neither says anything."""
+    """Bytes in both directions, those of the browser first, until one side has gone, the user has logged out, or
+    neither says anything."""
     traffic = _Traffic()
-    until = (_wait_for_silence(traffic), wait_for_log_out(request))
-    tasks = [asyncio.create_task(work) for work in (*(_copy(*way, traffic) for way in ways), *until)]
+    from_browser, from_session = ways
+    copies = _copy(*from_browser, traffic, FrameWatch()), _copy(*from_session, traffic)
+    until = (_wait_for_silence(traffic), wait_for_log_out(request, traffic.take_use))
+    tasks = [asyncio.create_task(work) for work in (*copies, *until)]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -126,13 +130,24 @@ async def _pass(request: Request, *ways: Way) -> None:
 
 @dataclass
 class _Traffic:
-    """When something last passed, in either direction."""
+    """When something last passed, in either direction, and whether the browser has sent a message since the last
+    look."""
 
     at_s: float = field(default_factory=time.monotonic)
+    has_message: bool = False
+
+    def take_use(self) -> bool:
+        found, self.has_message = self.has_message, False
+        return found
 
 
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, traffic: _Traffic) -> None:
+async def _copy(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, traffic: _Traffic, watch: FrameWatch | None = None
+) -> None:
+    """`watch`: of frames, for what the browser sends."""
     while data := await reader.read(PIECE_BYTES):
+        if watch and watch.has_message(data):
+            traffic.has_message = True
         writer.write(data)
         await asyncio.wait_for(writer.drain(), SILENT_S)
         traffic.at_s = time.monotonic()

@@ -29,12 +29,6 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 }
-#: of a session's own answers, where they say nothing else: their pages have policies of their own
-SESSION_HEADERS = {
-    "x-frame-options": "SAMEORIGIN",
-    "referrer-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
-}
 #: of a form
 BODY_BYTES_MAX = 256 * 1024
 
@@ -48,7 +42,8 @@ class Guard:
         self._hosts = hosts
         extra = {"strict-transport-security": "max-age=31536000"} if secure else {}
         self._headers = [(k.encode(), v.encode()) for k, v in {**HEADERS, **extra}.items()]
-        self._session_headers = [(k.encode(), v.encode()) for k, v in {**SESSION_HEADERS, **extra}.items()]
+        #: what a session answers has a policy of its own: console/sessions/policy.py
+        self._session_headers = [(k.encode(), v.encode()) for k, v in extra.items()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
