@@ -33,7 +33,7 @@ class Browser:
         state = {"user": self.user, "abort": self._abort}
         self.scope = {"type": "http", "state": state, "app": SimpleNamespace(state=SimpleNamespace(site=site))}
 
-    async def _find_user(self, *_: str) -> User | None:
+    async def _find_user(self, *_: str, is_use: bool) -> User | None:
         return self.user
 
     def _abort(self) -> None:

@@ -17,8 +17,14 @@ from vgpud.console.sessions import program, tunnel
 class Broker:
     def __init__(self) -> None:
         self.user_now: User | None = User(1, "alice", "csrf", "cookie", "1")
+        self.uses: list[bool] = []
+        self.reports = 0
 
-    async def user(self, cookie: str, source: str) -> User | None:
+    async def report(self) -> None:
+        self.reports += 1
+
+    async def user(self, cookie: str, source: str, *, is_use: bool = True) -> User | None:
+        self.uses.append(is_use)
         assert (cookie, source) == ("cookie", "1")
         return self.user_now
 
@@ -33,7 +39,7 @@ async def pass_between(broker: Broker) -> tuple[asyncio.Task[None], socket.socke
     its_reader, its_writer = await asyncio.open_connection(sock=its)
     for sock in (browser, session):
         sock.setblocking(False)
-    task = asyncio.create_task(tunnel._pass(request, (reader, its_writer), (its_reader, writer)))
+    task = asyncio.create_task(tunnel._pass(request, broker.report, (reader, its_writer), (its_reader, writer)))
     return task, browser, session
 
 
@@ -55,8 +61,35 @@ def test_bytes_pass_until_the_user_has_logged_out(monkeypatch: pytest.MonkeyPatc
             await asyncio.sleep(0.05)
             await check_echo(browser, session)
             assert not task.done()
+            assert broker.uses and not any(broker.uses), "no message: these bytes are a part of a frame's head"
+            assert broker.reports == 0
             broker.user_now = None
             await task
+
+    asyncio.run(use())
+
+
+def test_only_messages_of_the_browser_keep_a_log_in_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that is open, and answers pings, does not."""
+    monkeypatch.setattr(program, "LOOK_S", 0.01)
+    pong, message = b"\x8a\x80\0\0\0\0", b"\x81\x81\0\0\0\0x"
+
+    async def use() -> None:
+        broker = Broker()
+        task, browser, session = await pass_between(broker)
+        loop: Any = asyncio.get_running_loop()
+        with browser, session:
+            await loop.sock_sendall(browser, pong)
+            await loop.sock_sendall(session, b"\x81\1x" * 100)
+            await asyncio.sleep(0.1)
+            assert len(broker.uses) > 1 and not any(broker.uses)
+            await loop.sock_sendall(browser, message)
+            while not any(broker.uses):
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.1)
+            assert broker.uses.count(True) == broker.reports == 1
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
     asyncio.run(use())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Mapping
 from typing import Any
 
@@ -55,9 +57,58 @@ def no_console(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_console")
 def test_the_direct_address(vgpu: Any, daemon: Any) -> None:
-    add(daemon, 7)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        add(daemon, 7, uid=os.geteuid())
+        daemon.queue.jobs[7].session_port = port
+        daemon.queue.jobs[7].spec.session_ports.append("tb")
+        daemon.queue.jobs[7].named_ports["tb"] = port
+        result = vgpu("session", "url", "7", host=daemon.host)
+        assert (result.code, result.stdout) == (0, f"http://127.0.0.1:{port}/session/7/?token=t\n")
+        result = vgpu("session", "url", "7", "--port", "tb", host=daemon.host)
+        assert (result.code, result.stdout) == (0, f"http://127.0.0.1:{port}/session/7-tb/?token=t\n")
+        result = vgpu("session", "url", "7", "--port", "api", host=daemon.host)
+        assert result.code == 4 and "has no port 'api': tb" in result.stderr
     result = vgpu("session", "url", "7", host=daemon.host)
-    assert (result.code, result.stdout) == (0, "http://127.0.0.1:20001/session/7/?token=t\n")
+    assert result.code == 8 and "does not listen at port" in result.stderr and not result.stdout
+
+
+@pytest.mark.usefixtures("no_console")
+def test_no_token_for_a_program_of_another_user(vgpu: Any, daemon: Any) -> None:
+    """It has taken the port of a session: whoever opens the address would give it the session's token."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        add(daemon, 7, uid=os.geteuid() + 1)
+        daemon.queue.jobs[7].session_port = server.getsockname()[1]
+        result = vgpu("session", "url", "7", host=daemon.host)
+        assert result.code == 5 and f"a program of uid {os.geteuid()} does" in result.stderr
+        assert not result.stdout and "token=t" not in result.stderr
+
+
+def test_a_terminal_has_no_address(vgpu: Any, daemon: Any) -> None:
+    result = vgpu("session", "start", "--gpus", ".25", "shell", host=daemon.host)
+    assert result.code == 0 and "`vgpu session open 1` joins it" in result.stderr
+    sent = daemon.queue.requests[0].spec
+    assert (sent.session, sent.terminal, sent.command[0]) == ("shell", True, "sh")
+    result = vgpu("session", "url", "1", host=daemon.host)
+    assert result.code == 2 and "is a terminal: `vgpu session open 1` joins it" in result.stderr
+
+
+def test_start_says_when_it_is_idle_and_which_ports_it_has(vgpu: Any, daemon: Any) -> None:
+    words = ("--gpus", "1", "--idle-after", "30m", "--port", "tb", "--port", "api", "jupyter")
+    assert vgpu("session", "start", "-q", *words, host=daemon.host).code == 0
+    sent = daemon.queue.requests[0].spec
+    assert (sent.idle_after.seconds, list(sent.session_ports)) == (1800, ["tb", "api"])
+
+
+def test_the_list_says_how_long_a_session_was_not_used(vgpu: Any, daemon: Any) -> None:
+    add(daemon, 7)
+    add(daemon, 8)
+    job = daemon.queue.jobs[8]
+    job.spec.idle_after.FromSeconds(7200)
+    job.use_time.GetCurrentTime()
+    job.use_time.seconds -= 1805
+    lines = vgpu("session", "ls", host=daemon.host).stdout.splitlines()
+    assert "UNUSED" in lines[0] and "30m of 2h" in " ".join(lines) and " - " in lines[1]
 
 
 @pytest.mark.usefixtures("no_console")

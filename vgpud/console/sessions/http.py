@@ -13,6 +13,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from vgpud.console.login.client import User
 from vgpud.console.sessions import headers, policy
+from vgpud.console.sessions.address import PREFIX, parse_name, parse_path
 from vgpud.console.sessions.program import (
     PIECE_BYTES,
     SILENT_S,
@@ -25,30 +26,16 @@ from vgpud.console.sessions.program import (
 )
 from vgpud.console.web.security import Receive, Scope, Send
 from vgpud.console.web.site import board_of, enter, site_of, user_of
-from vgpud.core.jobs.session import base_path
-from vgpud.core.units import parse_whole
 from vgpud.host import listeners
 
-PREFIX = "/session/"
 #: until the head of an answer, and between two pieces of it: a cell may compute, and a stream of events be silent
 ANSWER_S, STREAM_S = 600.0, 3600.0
 #: how often a page that waits for its session is loaded again
 AGAIN_S = 3
-_JOB_MAX = (1 << 63) - 1
 
 
 class BrokenError(Exception):
     """The program's answer ends before its end, or is no HTTP."""
-
-
-def parse_path(scope: Scope) -> tuple[int, bytes] | None:
-    """The job and the path as the browser wrote it; None: it is no path of a session, or leaves it."""
-    raw: bytes = scope.get("raw_path") or b""
-    first, _, _ = raw.removeprefix(PREFIX.encode()).partition(b"/")
-    job_id = parse_whole(first.decode("latin-1"), _JOB_MAX)
-    if not job_id or not headers.is_within(raw, base_path(job_id).encode()):
-        return None
-    return job_id, raw
 
 
 class Sessions:
@@ -77,15 +64,16 @@ class Sessions:
             self.places.give_back(user.uid)
 
     async def _open(self, request: Request) -> Response:
-        found = parse_path(request.scope)
-        if found is None:
-            job_id = parse_whole(request.url.path.removeprefix(PREFIX).removesuffix("/"), _JOB_MAX)
-            if job_id and not request.url.path.endswith("/"):
-                return RedirectResponse(base_path(job_id), 307)
+        raw_path: bytes = request.scope.get("raw_path") or b""
+        address = parse_path(raw_path)
+        if address is None:
+            whole = parse_name(request.url.path.removeprefix(PREFIX))
+            if whole:  # its base without the / at the end
+                return RedirectResponse(whole.base.decode(), 307)
             return PlainTextResponse("There is no such session.", 404)
         try:
-            program = await self.programs.find(board_of(request).api, user_of(request), found[0])
-            return _Passed(self, request, program, found[1])
+            program = await self.programs.find(board_of(request).api, user_of(request), address)
+            return _Passed(self, request, program, raw_path)
         except NotOpenError as error:
             return show_reason(request, error)
 
@@ -115,6 +103,7 @@ class _Passed(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             with self._sessions.place(user_of(self._request)):
+                await self._sessions.programs.report_use(board_of(self._request).api, self._program)
                 reader, writer = await connect(self._program)
                 try:
                     exchange = _Exchange(reader, writer, self._apply_policy)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from http.client import responses
 from typing import Any
@@ -15,8 +15,9 @@ from starlette.requests import Request
 
 from vgpud.console.login.client import RefusedError
 from vgpud.console.sessions import headers
+from vgpud.console.sessions.address import parse_path
 from vgpud.console.sessions.frames import FrameWatch
-from vgpud.console.sessions.http import STREAM_S, Sessions, parse_path
+from vgpud.console.sessions.http import STREAM_S, Sessions
 from vgpud.console.sessions.program import (
     PIECE_BYTES,
     SILENT_S,
@@ -61,7 +62,9 @@ class Tunnels:
             with self._sessions.place(user_of(request)):
                 its_reader, its_writer = await connect(program)
                 writer.write(await _greet(scope, program, path, its_reader, its_writer))
-                await _pass(request, (reader, its_writer), (its_reader, writer))
+                report = self._report_of(request, program)
+                await report()
+                await _pass(request, report, (reader, its_writer), (its_reader, writer))
         except NotOpenError as error:
             writer.write(_refusal(error.status, str(error)))
         except (OSError, asyncio.TimeoutError, RefusedError):
@@ -71,6 +74,9 @@ class Tunnels:
                 if one:
                     close(one)
 
+    def _report_of(self, request: Request, program: Program) -> Callable[[], Awaitable[None]]:
+        return lambda: self._sessions.programs.report_use(board_of(request).api, program)
+
     async def _find(self, request: Request) -> tuple[Program, bytes]:
         """Raises NotOpenError."""
         sent = {key: value.decode("latin-1") for key, value in request.scope["headers"]}
@@ -79,10 +85,11 @@ class Tunnels:
             raise NotOpenError(why[1], why[0])
         if await enter(request) is not None:
             raise NotOpenError("log in again", 401)
-        found = parse_path(request.scope)
-        if found is None:
+        raw_path: bytes = request.scope.get("raw_path") or b""
+        address = parse_path(raw_path)
+        if address is None:
             raise NotOpenError("there is no such session", 404)
-        return await self._sessions.programs.find(board_of(request).api, user_of(request), found[0]), found[1]
+        return await self._sessions.programs.find(board_of(request).api, user_of(request), address), raw_path
 
 
 async def _greet(
@@ -112,13 +119,20 @@ async def _greet(
 Way = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-async def _pass(request: Request, *ways: Way) -> None:
+async def _pass(request: Request, report: Callable[[], Awaitable[None]], *ways: Way) -> None:
     """Bytes in both directions, those of the browser first, until one side has gone, the user has logged out, or
-    neither says anything."""
+    neither says anything. `report`: says that the session is used."""
     traffic = _Traffic()
     from_browser, from_session = ways
     copies = _copy(*from_browser, traffic, FrameWatch()), _copy(*from_session, traffic)
-    until = (_wait_for_silence(traffic), wait_for_log_out(request, traffic.take_use))
+
+    async def take_use() -> bool:
+        is_use = traffic.take_use()
+        if is_use:
+            await report()
+        return is_use
+
+    until = (_wait_for_silence(traffic), wait_for_log_out(request, take_use))
     tasks = [asyncio.create_task(work) for work in (*copies, *until)]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
