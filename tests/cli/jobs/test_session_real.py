@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
 import ssl
 import subprocess
@@ -238,7 +239,9 @@ def test_the_program_gets_the_request_and_no_cookie_of_the_console(console: Cons
     assert said["headers"]["cookie"] == "other=1"
     assert said["headers"]["host"] == said["headers"]["x-forwarded-host"] == console.address
     assert "x-forwarded-for" not in said["headers"]
-    assert answer.headers["X-Frame-Options"] == "SAMEORIGIN" and answer.headers["Content-Security-Policy"] is None
+    assert answer.headers["X-Frame-Options"] == "SAMEORIGIN"
+    own = f"connect-src http://{console.address}{session} ws://{console.address}{session} "
+    assert answer.headers["Content-Security-Policy"].startswith(own), "its pages do not read the console's"
     assert answer.headers["Cache-Control"] == "no-store"
     answer, _ = owner.ask("GET", session.removesuffix("/"))
     assert (answer.status, answer.headers["Location"]) == (307, session)
@@ -416,6 +419,85 @@ def test_a_page_waits_for_its_session(real: Any, console: Console) -> None:
     assert answer.headers["Content-Security-Policy"]
     answer, page = console.log_in().ask("GET", f"/session/{job_id}/", None, {"Sec-Fetch-Dest": "empty"})
     assert answer.status == 503 and page == f"session {job_id} is running, its program starts".encode()
+
+
+def test_a_tunnel_leads_to_a_session(real: Any, system: OwnSystem, console: Console, session: str) -> None:
+    """`vgpu session open`, over the daemon's API alone."""
+    job_id = session.strip("/").rpartition("/")[2]
+    command = [sys.executable, "-m", "vgpud.cli.main", "--host", system.host, "session", "open", job_id]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout
+        url = process.stdout.readline().strip()
+        local = urlsplit(url)
+        assert local.path == session and local.query.startswith("token=")
+        browser = Browser(local.netloc)
+        status, body = browser.get(f"{session}?{local.query}")
+        assert status == 200 and json.loads(body)["path"].startswith(session)
+        assert browser.get(session)[0] == 401, "the program asks for its token, as at its own port"
+        _, body = browser.ask("GET", f"{session}huge?bytes={8 << 20}&{local.query}")
+        assert len(body) == 8 << 20
+        sock, head = browser.open_socket(f"{session}socket?{local.query}")
+        assert head.startswith(b"HTTP/1.1 101 ")
+        with sock:
+            sock.sendall(frame(b"x" * 60_000))
+            assert read_frame(sock) == b"x" * 60_000
+    finally:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+
+
+@pytest.mark.root
+def test_a_tunnel_is_for_its_user_alone(real: Any, system: OwnSystem, session: str) -> None:
+    job_id = session.strip("/").rpartition("/")[2]
+    command = [sys.executable, "-m", "vgpud.cli.main", "--host", system.host, "session", "open", job_id]
+    process = subprocess.Popen(
+        command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout
+        local = urlsplit(process.stdout.readline().strip())
+
+        def ask() -> str:
+            with socket.create_connection((local.hostname, local.port or 0), 20) as sock:
+                sock.sendall(f"GET {session}?{local.query} HTTP/1.0\r\n\r\n".encode())
+                with contextlib.suppress(ConnectionResetError):
+                    return sock.recv(100).decode() or "nothing"
+            return "nothing"
+
+        assert as_user(OTHER_UID, ask) == "nothing"
+        assert ask().startswith("HTTP/1.1 200 ")
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(20)
+
+
+def test_further_ports(real: Any, console: Console) -> None:
+    """One session, two programs."""
+    second = "VGPU_SESSION_PORT=$VGPU_SESSION_PORT_TB VGPU_SESSION_BASE=$VGPU_SESSION_BASE_TB"
+    script = f"{second} {sys.executable} {PROGRAM} & exec {sys.executable} {PROGRAM}"
+    job_id = start(real, "--port", "tb", "--", "sh", "-c", script)
+    owner = console.log_in()
+    for base in (f"/session/{job_id}/", f"/session/{job_id}-tb/"):
+        wait_until(lambda base=base: owner.get(base)[0] == 200)
+        assert json.loads(owner.get(f"{base}x")[1])["path"] == f"{base}x"
+    assert owner.ask("GET", f"/session/{job_id}-tb")[0].status == 307
+    status, body = owner.get(f"/session/{job_id}-api/", **{"Sec-Fetch-Dest": "empty"})
+    assert (status, body) == (404, f"session {job_id} has no port api".encode())
+    assert owner.get(f"/session/{job_id}-tb/../{job_id}/")[0] == 404
+    named = real("job", "show", job_id, "-o", "json").json["job"]["named_ports"]
+    assert f":{named['tb']}/session/{job_id}-tb/?token=" in real(
+        "session", "url", "--direct", "--port", "tb", job_id
+    ).stdout
+
+
+def test_a_shell_has_no_page(real: Any, console: Console) -> None:
+    job_id = start(real, "shell")
+    status, body = console.log_in().get(f"/session/{job_id}/", **{"Sec-Fetch-Dest": "empty"})
+    assert status == 404 and b"is a terminal" in body
+    shown = real("job", "show", job_id, "-o", "json").json["job"]
+    assert shown["terminal"] and shown["session_port"] is None
 
 
 @pytest.mark.skipif(not shutil.which("jupyter-lab"), reason="JupyterLab is not installed: pip install jupyterlab")
