@@ -390,7 +390,7 @@ def test_an_agent_answers_whatever_it_is_sent(running: Running) -> None:
 def test_a_broker_of_a_user_is_for_this_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 4242)
     broker = Broker(Settings("", ""), None, None, 0)  # type: ignore[arg-type]
-    assert "acts for no other user" in broker._link(0)["error"]
+    assert "acts for no other user" in broker._link(0, {})["error"]
 
 
 def write_passwords(folder: Path, *names: str) -> Path:

@@ -23,10 +23,10 @@ class Broker:
     async def report(self) -> None:
         self.reports += 1
 
-    async def user(self, cookie: str, source: str, *, is_use: bool = True) -> User | None:
+    async def is_in(self, user: User, *, is_use: bool) -> bool:
         self.uses.append(is_use)
-        assert (cookie, source) == ("cookie", "1")
-        return self.user_now
+        assert (user.cookie, user.source) == ("cookie", "1")
+        return self.user_now is not None
 
 
 async def pass_between(broker: Broker) -> tuple[asyncio.Task[None], socket.socket, socket.socket]:

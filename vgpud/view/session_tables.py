@@ -24,6 +24,16 @@ def unused_label(job: View, now: datetime.datetime) -> str:
     return f"{duration(unused_s)} of {most}"
 
 
+def shares_grid(shares: Sequence[View]) -> Grid:
+    """Links that were shared."""
+    grid = Grid(("LINK", ">SESSION", "USER", ">VALID-FOR", ">LAST-USED"))
+    for one in shares:
+        used = "never" if one["unused_s"] is None else f"{duration(one['unused_s'])} ago"
+        row = (one["share_id"], str(one["job_id"]), user_name(one["uid"]), duration(one["left_s"]), used)
+        grid.rows.append(row)
+    return grid
+
+
 def sessions_grid(jobs: Sequence[View], now: datetime.datetime) -> Grid:
     titles = (">JOB", "NAME", "USER", "STATE", ">GPUS", ">TIME", ">UNUSED", "WHERE-OR-WHY")
     first_to_go = ("GPUS", "NAME", "TIME", "UNUSED")

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from vgpud import paths
 from vgpud.cli.common.options import Settings
-from vgpud.errors import DeniedError
+from vgpud.errors import CliError, DeniedError, ExitCode
+
+T = TypeVar("T")
 
 
 def find_socket_path(runtime_dir: Path | None) -> Path:
@@ -22,6 +26,20 @@ def find_socket_path(runtime_dir: Path | None) -> Path:
     except DeniedError:
         return link_socket_path(paths.runtime_dir(uid=0))
     return own if own.exists() else link_socket_path(paths.runtime_dir(uid=0))
+
+
+def ask_console(settings: Settings, ask: Callable[[Path], T]) -> T:
+    """What the console of this daemon answers at its socket. Raises CliError."""
+    from vgpud.console.login import wire
+
+    socket_path = find_socket_path(None)
+    try:
+        return ask(socket_path)
+    except ValueError as error:
+        raise CliError(str(error), ExitCode.DENIED) from error
+    except (OSError, KeyError, wire.GoneError, wire.NotMessageError) as error:
+        text = f"no console answers at {socket_path}: start it with `vgpu console serve`, or systemctl start"
+        raise CliError(f"{text} vgpud-console", ExitCode.UNREACHABLE) from error
 
 
 def find_address(settings: Settings, api_socket: str) -> str:

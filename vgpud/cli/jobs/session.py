@@ -288,6 +288,63 @@ def _own_token(job: pb.Job) -> str:
     return token
 
 
+@session.command("share", short_help="Print a link by which others open a session for a time.")
+@click.argument("job_id", type=JobId(), metavar="JOB", shell_complete=complete_job)
+@click.option("--for", "span_ns", type=Span(), required=True, metavar="TIME", help="How long it works: 1m to 7d.")
+@pass_settings
+def share(settings: Settings, job_id: int, span_ns: int) -> None:
+    """Print a link that opens session JOB at the console for whoever has it, without a log-in, for a time.
+
+    \b
+    vgpu session share 7 --for 1h
+    vgpu session shares
+    vgpu session unshare 3f2a9c01
+
+    Whoever opens it does everything in the session that you can, as you: a notebook runs programs. It opens this session
+    and nothing else, and ends with its time, with the session, or with `vgpu session unshare`.
+    """
+    from vgpud.cli.common.console_address import ask_console
+    from vgpud.cli.common.output import dump, say
+    from vgpud.console.login import broker
+
+    job = _find_session(settings, job_id)
+    _check_page(job, "")
+    _own_token(job)
+    url, share_id = ask_console(settings, lambda path: broker.share(path, settings.timeout_s, job_id, span_ns // 10**9))
+    if settings.output in ("table", "name"):
+        print(url, flush=True)
+    else:
+        dump(settings, {"url": url, "share_id": share_id})
+    say(f"who has this link has session {job_id}; `vgpu session unshare {share_id}` ends it")
+
+
+@session.command("shares", short_help="List links that you have shared.")
+@pass_settings
+def shares(settings: Settings) -> None:
+    """List your links that are valid: to which session, for how long, and when each was last used."""
+    from vgpud.cli.common.console_address import ask_console
+    from vgpud.cli.common.output import emit, say
+    from vgpud.console.login import broker
+    from vgpud.view.session_tables import shares_grid
+
+    rows = ask_console(settings, lambda path: broker.list_shares(path, settings.timeout_s))
+    emit(settings, {"shares": rows}, [row["share_id"] for row in rows], lambda: shares_grid(rows))
+    if not rows and settings.output == "table":
+        say("no link is valid: `vgpu session share JOB --for 1h` makes one")
+
+
+@session.command("unshare", short_help="End shared links.")
+@click.argument("share_ids", nargs=-1, required=True, metavar="LINK...")
+@pass_settings
+def unshare(settings: Settings, share_ids: tuple[str, ...]) -> None:
+    """End links at once, by the names of `vgpu session shares`; pages that they have opened are closed within 10 s."""
+    from vgpud.cli.common.console_address import ask_console
+    from vgpud.console.login import broker
+
+    for share_id in share_ids:
+        ask_console(settings, lambda path, share_id=share_id: broker.unshare(path, settings.timeout_s, share_id))  # type: ignore[misc]
+
+
 @session.command("logs", short_help="Show a session's output.")
 @click.argument("job_id", type=JobId(), metavar="JOB", shell_complete=complete_job)
 @click.option("-f", "--follow", is_flag=True, help="Follow the output until the session has ended.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -91,7 +92,7 @@ def _print(objects: list[dict[str, Any]]) -> None:
     print(yaml.safe_dump_all(objects, sort_keys=False), end="")
 
 
-def _check_workload(workload: str | None, values: dict[str, object]) -> None:
+def _check_workload(workload: str | None, values: Mapping[str, object]) -> None:
     """Raises CliError for options that do not go together."""
     given = [option for option, value in values.items() if value is not None]
     if workload is None and given:
@@ -102,7 +103,7 @@ def _check_workload(workload: str | None, values: dict[str, object]) -> None:
         raise CliError(f"--for {workload} needs --image, the container's", ExitCode.USAGE)
 
 
-def _find_limit(gpus: int, options: dict[str, object]) -> str:
+def _find_limit(gpus: int, options: Mapping[str, object]) -> str:
     """The limit by which a Notebook gets its part of a GPU. Raises CliError."""
     from vgpud.core.units import format_gpus
     from vgpud.k8s.core import workloads

@@ -152,6 +152,6 @@ async def wait_for_log_out(request: Request, take_use: Callable[[], Awaitable[bo
     await asyncio.sleep(LOOK_S)
     while True:
         is_use = await take_use() if take_use else False
-        if await site_of(request).broker.user(user.cookie, user.source, is_use=is_use) is None:
+        if not await site_of(request).broker.is_in(user, is_use=is_use):
             return
         await asyncio.sleep(LOOK_S)

@@ -15,7 +15,6 @@ from starlette.requests import Request
 
 from vgpud.console.login.client import RefusedError
 from vgpud.console.sessions import headers
-from vgpud.console.sessions.address import parse_path
 from vgpud.console.sessions.frames import FrameWatch
 from vgpud.console.sessions.http import STREAM_S, Sessions
 from vgpud.console.sessions.program import (
@@ -58,10 +57,10 @@ class Tunnels:
         its_writer: asyncio.StreamWriter | None = None
         try:
             request = Request(scope)
-            program, path = await asyncio.wait_for(self._find(request), listeners.CONSOLE.deadline_s)
+            program = await asyncio.wait_for(self._find(request), listeners.CONSOLE.deadline_s)
             with self._sessions.place(user_of(request)):
                 its_reader, its_writer = await connect(program)
-                writer.write(await _greet(scope, program, path, its_reader, its_writer))
+                writer.write(await _greet(scope, program, its_reader, its_writer))
                 report = self._report_of(request, program)
                 await report()
                 await _pass(request, report, (reader, its_writer), (its_reader, writer))
@@ -77,27 +76,28 @@ class Tunnels:
     def _report_of(self, request: Request, program: Program) -> Callable[[], Awaitable[None]]:
         return lambda: self._sessions.programs.report_use(board_of(request).api, program)
 
-    async def _find(self, request: Request) -> tuple[Program, bytes]:
+    async def _find(self, request: Request) -> Program:
         """Raises NotOpenError."""
         sent = {key: value.decode("latin-1") for key, value in request.scope["headers"]}
-        why = why_foreign(self._hosts, sent)
+        address, at_own_host = self._sessions.parse(request.scope)
+        own_name = sent.get(b"host", "").lower().partition(":")[0]
+        why = why_foreign(frozenset({own_name}) if at_own_host else self._hosts, sent)
         if why:
             raise NotOpenError(why[1], why[0])
-        if await enter(request) is not None:
-            raise NotOpenError("log in again", 401)
-        raw_path: bytes = request.scope.get("raw_path") or b""
-        address = parse_path(raw_path)
         if address is None:
-            raise NotOpenError("there is no such session", 404)
-        return await self._sessions.programs.find(board_of(request).api, user_of(request), address), raw_path
+            raise NotOpenError("there is no such session", 404 if await enter(request) is None else 401)
+        if await self._sessions.entrance.enter(request, address, at_own_host) is not None:
+            raise NotOpenError("log in again", 401)
+        return await self._sessions.programs.find(board_of(request).api, user_of(request), address)
 
 
 async def _greet(
-    scope: Scope, program: Program, path: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    scope: Scope, program: Program, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> bytes:
     """Makes the handshake with the program. Returns what the browser gets: its answer, and what came behind it. Raises
     NotOpenError."""
     query: bytes = scope["query_string"]
+    path: bytes = scope.get("raw_path") or b""
     upgrade = [(b"connection", b"Upgrade"), (b"upgrade", b"websocket")]
     sent = headers.to_session(scope["headers"], program.token, scope["scheme"]) + upgrade
     connection = h11.Connection(h11.CLIENT)
