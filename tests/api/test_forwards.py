@@ -49,11 +49,11 @@ def make(backend: FakeBackend) -> Forwarding:
     return Forwarding(JobBackend("n1", parts, parts, parts, parts, parts, parts), backend.find)
 
 
-async def say(*messages: pb.ForwardSessionRequest, then: asyncio.Event | None = None) -> AsyncIterator[Any]:
+async def say(*messages: pb.ForwardSessionRequest, until: asyncio.Event | None = None) -> AsyncIterator[Any]:
     for message in messages:
         yield message
-    if then:
-        await then.wait()
+    if until:
+        await until.wait()
 
 
 HELLO = pb.ForwardSessionRequest(job_id=7)
@@ -71,7 +71,7 @@ def run(serve: Serve | None, *messages: pb.ForwardSessionRequest, **fields: Any)
             server.close()
         backend = FakeBackend(port, **fields)
         found = b""
-        async for answer in make(backend).forward(say(*messages)):
+        async for answer in make(backend).serve_call(say(*messages)):
             found += answer.data
         server.close()
         return found, backend
@@ -90,7 +90,7 @@ def test_bytes_pass_in_both_directions() -> None:
     pieces = [os.urandom(forwards.PIECE_BYTES) for _ in range(ECHO_BYTES // forwards.PIECE_BYTES)]
     sent = [pb.ForwardSessionRequest(data=data) for data in pieces]
     found, backend = run(echo, HELLO, *sent, pb.ForwardSessionRequest(end=True))
-    assert found == b"".join(pieces) and backend.uses == 1, "it is used, and that is reported now and then"
+    assert found == b"".join(pieces) and backend.uses == 1, "it is used, and that is reported now and until"
 
 
 def test_a_further_port() -> None:
@@ -137,7 +137,7 @@ def test_no_call_that_names_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def use() -> None:
         with pytest.raises(RefusedError, match="no session was named"):
-            async for _ in make(FakeBackend(1)).forward(say(then=asyncio.Event())):
+            async for _ in make(FakeBackend(1)).serve_call(say(until=asyncio.Event())):
                 pass
 
     asyncio.run(use())
@@ -156,7 +156,7 @@ def test_a_silent_connection_ends(monkeypatch: pytest.MonkeyPatch) -> None:
         set_caller(Caller(OWNER, OWNER, (), 1, admin=False))
         server = await asyncio.start_server(echo, "127.0.0.1", 0)
         forwarding = make(FakeBackend(server.sockets[0].getsockname()[1]))
-        answers = [answer async for answer in forwarding.forward(say(HELLO, then=asyncio.Event()))]
+        answers = [answer async for answer in forwarding.serve_call(say(HELLO, until=asyncio.Event()))]
         assert len(answers) == 1 and forwarding._places.connection_count == 0
         server.close()
 
@@ -172,13 +172,13 @@ def test_one_user_has_a_share_of_the_connections(monkeypatch: pytest.MonkeyPatch
         set_caller(Caller(OWNER, OWNER, (), 1, admin=False))
         server = await asyncio.start_server(echo, "127.0.0.1", 0)
         forwarding = make(FakeBackend(server.sockets[0].getsockname()[1]))
-        first = forwarding.forward(say(HELLO, then=asyncio.Event()))
+        first = forwarding.serve_call(say(HELLO, until=asyncio.Event()))
         await anext(first)
         with pytest.raises(RefusedError) as refused:
-            await anext(forwarding.forward(say(HELLO)))
+            await anext(forwarding.serve_call(say(HELLO)))
         assert "1 connections to your sessions are open" in refused.value.refusal.message
         await first.aclose()
-        again = forwarding.forward(say(HELLO, then=asyncio.Event()))
+        again = forwarding.serve_call(say(HELLO, until=asyncio.Event()))
         await anext(again)
         await again.aclose()
         server.close()

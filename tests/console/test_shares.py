@@ -87,7 +87,8 @@ def test_links_outlive_the_console(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{", '{"boot": "b"}', '{"boot": "b", "links": [{"x": 1}]}', '{"boot": "b", "links": 5}', "x" * 99]
+    "text",
+    ["", "[]", "{", '{"boot": "b"}', '{"boot": "b", "links": [{"x": 1}]}', '{"boot": "b", "links": 5}', "x"],
 )
 def test_a_file_that_cannot_be_read_ends_the_links(
     tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

@@ -32,13 +32,13 @@ def run(*words: str) -> Any:
     return CliRunner().invoke(cli, ["claim", *words])
 
 
-def made(*words: str) -> list[Object]:
+def make_objects(*words: str) -> list[Object]:
     done = run(*words)
     assert done.exit_code == 0, done.output
     return list(yaml.safe_load_all(done.output))
 
 
-def shown() -> list[tuple[str, str]]:
+def list_commands() -> list[tuple[str, str]]:
     """(command, what the page shows that it prints)."""
     blocks = re.findall(r"^```console\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     parts = [part for block in blocks for part in re.split(r"^\$ ", block, flags=re.MULTILINE)]
@@ -54,14 +54,14 @@ def fields_of(value: Any) -> Iterator[str]:
 
 
 def test_the_page_shows_what_is_printed() -> None:
-    assert len(shown()) == 2
-    for command, output in shown():
+    assert len(list_commands()) == 2
+    for command, output in list_commands():
         done = CliRunner().invoke(cli, shlex.split(command)[1:])
         assert done.exit_code == 0 and done.output.strip() == output.strip()
 
 
 def test_a_deployment_is_of_kubernetes_and_fits_together() -> None:
-    claim, deployment, service = made(*DEPLOYMENT, "--port", "8000", "--replicas", "3")
+    claim, deployment, service = make_objects(*DEPLOYMENT, "--port", "8000", "--replicas", "3")
     assert [one["kind"] for one in (claim, deployment, service)] == ["ResourceClaimTemplate", "Deployment", "Service"]
     assert [wrong(one) for one in (claim, deployment, service)] == [[], [], []]
     spec, pod = deployment["spec"], deployment["spec"]["template"]["spec"]
@@ -75,18 +75,18 @@ def test_a_deployment_is_of_kubernetes_and_fits_together() -> None:
 
 
 def test_a_template_is_the_same_without_what_uses_it() -> None:
-    (alone,) = made("0.5", "--mem", "20G", "--template", "--name", "serve")
-    assert made(*DEPLOYMENT)[0] == alone
+    (alone,) = make_objects("0.5", "--mem", "20G", "--template", "--name", "serve")
+    assert make_objects(*DEPLOYMENT)[0] == alone
 
 
 @pytest.mark.parametrize("gpus", ["0.1", "0.25", "0.5", "1"])
 def test_a_notebook_has_only_what_its_type_keeps(gpus: str) -> None:
-    (notebook,) = made(gpus, "--for", "notebook", "--image", "x", "--name", "lab")
+    (notebook,) = make_objects(gpus, "--for", "notebook", "--image", "x", "--name", "lab")
     assert (notebook["apiVersion"], notebook["kind"]) == ("kubeflow.org/v1", "Notebook")
     assert not NEWER & set(fields_of(notebook)), "the server would drop it, and the notebook have no GPU"
     pod = notebook["spec"]["template"]["spec"]
     assert not wrong({"apiVersion": "v1", "kind": "Pod", "metadata": notebook["metadata"], "spec": pod})
-    assert pod["containers"][0]["name"] == notebook["metadata"]["name"], "the controller takes this one for the notebook"
+    assert pod["containers"][0]["name"] == notebook["metadata"]["name"], "by which it is known"
     ((resource, count),) = pod["containers"][0]["resources"]["limits"].items()
     classes = [one for one in yaml.safe_load_all(template()) if one and one["kind"] == "DeviceClass"]
     by_name = {one["spec"]["extendedResourceName"] for one in classes if "extendedResourceName" in one["spec"]}
@@ -132,6 +132,6 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 
 def test_a_real_server_takes_a_deployment(api: ControlPlane) -> None:
-    for one in made(*DEPLOYMENT, "--name", f"serve-{time.monotonic_ns() % 10**9}"):
+    for one in make_objects(*DEPLOYMENT, "--name", f"serve-{time.monotonic_ns() % 10**9}"):
         kept = api.create(one)
         assert kept["spec"].keys() >= one["spec"].keys()

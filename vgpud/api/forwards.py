@@ -38,7 +38,7 @@ class Forwarding:
         self._find = find
         self._places = listeners.Places(listeners.API_SESSIONS)
 
-    async def forward(
+    async def serve_call(
         self, requests: AsyncIterator[pb.ForwardSessionRequest]
     ) -> AsyncGenerator[pb.ForwardSessionResponse, None]:
         """One call. Raises RefusedError."""

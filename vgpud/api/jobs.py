@@ -305,7 +305,7 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
         self, requests: AsyncIterator[pb.ForwardSessionRequest], context: Any
     ) -> AsyncIterator[pb.ForwardSessionResponse]:
         """One connection to a session's program."""
-        async with contextlib.aclosing(self._forwarding.forward(requests)) as messages:
+        async with contextlib.aclosing(self._forwarding.serve_call(requests)) as messages:
             async for message in messages:
                 yield message
 

@@ -18,7 +18,7 @@ from vgpud.console.login.client import Broker
 from vgpud.console.pages import jobs, login, overview, quotas, slices, submit
 from vgpud.console.sessions.entry import Entrance
 from vgpud.console.sessions.http import Sessions
-from vgpud.console.sessions.own_hosts import Domain
+from vgpud.console.sessions.own_hosts import NO_DOMAIN, Domain
 from vgpud.console.sessions.tunnel import Tunnels
 from vgpud.console.web.security import App, Guard, Receive, Scope, Send, TooLargeError
 from vgpud.console.web.site import Site, enter
@@ -33,7 +33,7 @@ class Options:
     passwords: bool
     private: bool  # loopback or a unix socket
     folder: Path  # of sockets that are for this process alone
-    domain: Domain = Domain("", "")  # of sessions' own host names
+    domain: Domain = NO_DOMAIN  # of sessions' own host names
     has_tls: bool = False  # browsers reach it by https, perhaps by a proxy in front of it
     nodes: Sequence[tuple[str, str]] = ()  # name and URL of other nodes' consoles
 

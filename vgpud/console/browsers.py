@@ -29,8 +29,9 @@ def browser_protocol(
     open_tunnel: Callable[[Mapping[str, Any], asyncio.Transport, bytes], None],
 ) -> type[H11Protocol]:
     """The protocol of a connection whose first request is there by the deadline, and later ones that long after they
-    have begun; between two of them uvicorn's own time limit holds. Of a request to a session the deadline is for its
-    headers; `is_of_session` says which are such. A connection whose request is for a session's WebSocket goes to `open_tunnel`, with what came behind it."""
+    have begun; between two of them uvicorn's own time limit holds. Of a request to a session (`is_of_session`) the
+    deadline is for its headers. A connection whose request is for a session's WebSocket goes to `open_tunnel`, with
+    what came behind it."""
 
     class Protocol(H11Protocol):
         _late: asyncio.TimerHandle | None = None

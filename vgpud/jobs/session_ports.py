@@ -26,10 +26,10 @@ class Ports:
     """Those of one session: its own, and its further ones by name."""
 
     own: int
-    named: tuple[tuple[str, int], ...] = ()
+    by_name: tuple[tuple[str, int], ...] = ()
 
     def __iter__(self) -> Iterator[int]:
-        return iter((self.own, *(port for _, port in self.named)))
+        return iter((self.own, *(port for _, port in self.by_name)))
 
 
 class SessionPorts:
@@ -60,11 +60,11 @@ class SessionPorts:
         self._held.pop(job_id, None)
 
 
-def _find_free(taken: set[int], count: int) -> list[int]:
+def _find_free(held_ports: set[int], count: int) -> list[int]:
     """So many ports that no session has and no program listens on. Raises StartError."""
     found: list[int] = []
     for port in random.sample(range(FIRST, LAST + 1), _TRIES_MAX):
-        if port not in taken and _is_free(port):
+        if port not in held_ports and _is_free(port):
             found.append(port)
             if len(found) == count:
                 return found
@@ -106,7 +106,7 @@ def _describe_holder() -> str:
 
 
 def as_facts(ports: Ports, attempt: int) -> dict[str, int | str]:
-    named = ",".join(f"{name}={port}" for name, port in ports.named)
+    named = ",".join(f"{name}={port}" for name, port in ports.by_name)
     return {"session_port": ports.own, "session_named_ports": named, "session_attempt": attempt}
 
 

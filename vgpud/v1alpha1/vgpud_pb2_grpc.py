@@ -1167,7 +1167,7 @@ class JobServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ReportSessionUse(self, request, context):
-        """A request has come to a session: it is not idle, and is resumed if it was paused because it was idle.
+        """Reports a request for a session: it is not idle, and is resumed if it was paused because it was idle.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -394,7 +394,7 @@ class JobServiceStub:
     Work: _grpc.StreamStreamMultiCallable[_vgpud_pb2.WorkRequest, _vgpud_pb2.WorkResponse]
     """A worker of an elastic job, from its start to its end: `vgpud.elastic`."""
     ReportSessionUse: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.ReportSessionUseRequest, _vgpud_pb2.ReportSessionUseResponse]
-    """A request has come to a session: it is not idle, and is resumed if it was paused because it was idle."""
+    """Reports a request for a session: it is not idle, and is resumed if it was paused because it was idle."""
     ForwardSession: _grpc.StreamStreamMultiCallable[_vgpud_pb2.ForwardSessionRequest, _vgpud_pb2.ForwardSessionResponse]
     """A connection to the program of a session: `vgpu session open`."""
     AttachJob: _grpc.StreamStreamMultiCallable[_vgpud_pb2.AttachJobRequest, _vgpud_pb2.AttachJobResponse]
@@ -434,7 +434,7 @@ class JobServiceAsyncStub(JobServiceStub):
     Work: _aio.StreamStreamMultiCallable[_vgpud_pb2.WorkRequest, _vgpud_pb2.WorkResponse]  # type: ignore[assignment]
     """A worker of an elastic job, from its start to its end: `vgpud.elastic`."""
     ReportSessionUse: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.ReportSessionUseRequest, _vgpud_pb2.ReportSessionUseResponse]  # type: ignore[assignment]
-    """A request has come to a session: it is not idle, and is resumed if it was paused because it was idle."""
+    """Reports a request for a session: it is not idle, and is resumed if it was paused because it was idle."""
     ForwardSession: _aio.StreamStreamMultiCallable[_vgpud_pb2.ForwardSessionRequest, _vgpud_pb2.ForwardSessionResponse]  # type: ignore[assignment]
     """A connection to the program of a session: `vgpu session open`."""
     AttachJob: _aio.StreamStreamMultiCallable[_vgpud_pb2.AttachJobRequest, _vgpud_pb2.AttachJobResponse]  # type: ignore[assignment]
@@ -549,7 +549,7 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _vgpud_pb2.ReportSessionUseRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_vgpud_pb2.ReportSessionUseResponse, _abc.Awaitable[_vgpud_pb2.ReportSessionUseResponse]]:
-        """A request has come to a session: it is not idle, and is resumed if it was paused because it was idle."""
+        """Reports a request for a session: it is not idle, and is resumed if it was paused because it was idle."""
 
     @_abc_1.abstractmethod
     def ForwardSession(

@@ -43,7 +43,7 @@ def console(system: OwnSystem) -> Iterator[Console]:
 
 
 @pytest.fixture(scope="module")
-def session(system: OwnSystem, console: Console) -> str:
+def session(system: OwnSystem, console: Console) -> Iterator[str]:
     """The path of a session that answers, the same for most tests."""
     spec = pb.JobSpec(session="web", slice=pb.SliceSpec(gpus_milli=250), directory=str(system.folder), name="shared")
     spec.command.extend([sys.executable, str(PROGRAM)])
@@ -52,7 +52,10 @@ def session(system: OwnSystem, console: Console) -> str:
         (job_id,) = client.send(calls.submit(spec, ""))
     owner = console.log_in()
     wait_until(lambda: owner.get(f"/session/{job_id}/")[0] == 200)
-    return f"/session/{job_id}/"
+    yield f"/session/{job_id}/"
+    with system.client() as client:  # jobs outlive their daemon
+        client.send(calls.cancel(job_id))
+        wait_until(lambda: client.send(calls.job(job_id)).state in calls.ENDED)
 
 
 @pytest.fixture

@@ -101,32 +101,32 @@ def test_a_shared_link_opens_one_session(
     assert refused.code == 5 and "1 minute to 7 days" in refused.stderr
     made = real("session", "share", job_id, "--for", "1h", "-o", "json").json
     assert made["url"].startswith(f"{console.url}/share/")
-    guest = Browser(console.address)
-    answer, _ = guest.ask("GET", urlsplit(made["url"]).path)
+    friend = Browser(console.address)
+    answer, _ = friend.ask("GET", urlsplit(made["url"]).path)
     assert (answer.status, answer.headers["Location"]) == (303, session)
     cookie = str(answer.headers["Set-Cookie"])
     assert "HttpOnly" in cookie and "Path=/session/" in cookie and "SameSite=lax" in cookie
-    guest.cookie = f"{cookie.partition(';')[0]}; other=1"
-    status, body = guest.get(f"{session}a")
+    friend.cookie = f"{cookie.partition(';')[0]}; other=1"
+    status, body = friend.get(f"{session}a")
     assert status == 200 and json.loads(body)["headers"]["cookie"] == "other=1", "the session sees no secret of a link"
-    sock, head = guest.open_socket(f"{session}socket")
+    sock, head = friend.open_socket(f"{session}socket")
     with sock:
         assert head.startswith(b"HTTP/1.1 101 ")
         sock.sendall(frame(b"hello"))
         assert read_frame(sock) == b"hello"
-    assert guest.get("/")[0] == guest.get("/queue")[0] == 303, "nothing but this session"
+    assert friend.get("/")[0] == friend.get("/queue")[0] == 303, "nothing but this session"
     other = start(real, "--", sys.executable, str(PROGRAM))
-    assert guest.get(f"/session/{other}/")[0] == 303
-    guest.cookie = guest.cookie.replace(f"share-{job_id}", f"share-{other}")
-    assert guest.get(f"/session/{other}/")[0] == 303
-    guest.cookie = cookie.partition(";")[0]
+    assert friend.get(f"/session/{other}/")[0] == 303
+    friend.cookie = friend.cookie.replace(f"share-{job_id}", f"share-{other}")
+    assert friend.get(f"/session/{other}/")[0] == 303
+    friend.cookie = cookie.partition(";")[0]
     (row,) = real("session", "shares", "-o", "json").json["shares"]
     assert (row["share_id"], row["job_id"]) == (made["share_id"], int(job_id)) and 3000 < row["left_s"] <= 3600
     assert row["share_id"] in real("session", "shares").stdout
     assert real("session", "unshare", "00000000").code == 5
     assert real("session", "unshare", made["share_id"]).code == 0
-    assert guest.get(session)[0] == 303
-    status, body = guest.get(urlsplit(made["url"]).path)
+    assert friend.get(session)[0] == 303
+    status, body = friend.get(urlsplit(made["url"]).path)
     assert status == 404 and b"has ended, or was revoked" in body
 
 
@@ -148,17 +148,17 @@ def test_a_shared_link_outlives_the_console(
 
 
 @pytest.mark.root
-def test_nobody_shares_another_users_session(
+def test_a_link_to_another_users_session_opens_nothing(
     real: Any, console: Console, session: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The console makes the link, and the daemon does not open the session by it."""
     job_id = int(session.strip("/").rpartition("/")[2])
     path = link_socket_path(console.runtime)
     url = as_user(OTHER_UID, lambda: share(path, 10, job_id, 3600)[0])
-    guest = Browser(console.address)
-    answer, _ = guest.ask("GET", urlsplit(url).path)
-    guest.cookie = str(answer.headers["Set-Cookie"]).partition(";")[0]
-    status, body = guest.get(session)
+    friend = Browser(console.address)
+    answer, _ = friend.ask("GET", urlsplit(url).path)
+    friend.cookie = str(answer.headers["Set-Cookie"]).partition(";")[0]
+    status, body = friend.get(session)
     assert status == 404 and b"does not belong to user games" in body
 
 

@@ -9,13 +9,13 @@ HALF_HOUR_NS = 1800 * SECOND_NS
 START_NS = 10**18
 
 
-def look_until(known: Idleness, from_ns: int, until_ns: int) -> list[tuple[int, int]]:
+def look_until(idleness: Idleness, from_ns: int, until_ns: int) -> list[tuple[int, int]]:
     """(job, when) of all that are found to be idle, each at the first look."""
     found: dict[int, int] = {}
     for now_ns in range(from_ns, until_ns + 1, LOOK_NS):
-        for job_id in known.look(now_ns):
+        for job_id in idleness.look(now_ns):
             found.setdefault(job_id, now_ns)
-            known.forget(job_id)
+            idleness.forget(job_id)
     return list(found.items())
 
 
@@ -42,7 +42,7 @@ def test_a_launch_is_a_use() -> None:
     assert known.last_use_ns(7) == START_NS + 10, "counters that begin again"
 
 
-def test_time_in_which_nobody_looked_does_not_count() -> None:
+def test_time_in_which_no_daemon_looked_does_not_count() -> None:
     """The machine slept, or the daemon was stuck: a use would not have been seen."""
     known = Idleness()
     known.watch(7, 1, HALF_HOUR_NS, START_NS)

@@ -31,14 +31,14 @@ class Controller:
         self.machine = SimpleNamespace(jobs={job.job_id: job for job in jobs})
         self.now_ns = SECOND_NS
         self.clock = SimpleNamespace(now_ns=lambda: self.now_ns)
-        self.known: dict[int, dict[str, Any]] = {job.job_id: {"cpu_ns": 5} for job in jobs}
+        self.facts: dict[int, dict[str, Any]] = {job.job_id: {"cpu_ns": 5} for job in jobs}
         self.store = SimpleNamespace(facts=self._facts, set_facts=self._set_facts)
         self.launches = 0
         counters = SimpleNamespace(of_slice=lambda _: [SimpleNamespace(launches=self.launches)])
         self.host = SimpleNamespace(counters=counters)
         self.slices = SimpleNamespace(of=lambda job: [job.job_id])
-        self.viewed: set[int] = set()
-        self.attempts = SimpleNamespace(has_viewer=self.viewed.__contains__)
+        self.viewers: set[int] = set()
+        self.attempts = SimpleNamespace(has_viewer=self.viewers.__contains__)
         self.events: list[Any] = []
         self.enqueue_event = self.events.append
         self.is_broken = False
@@ -48,12 +48,12 @@ class Controller:
             self.part.see(job)
 
     def _facts(self, job_id: int) -> dict[str, Any]:
-        return dict(self.known[job_id])
+        return dict(self.facts[job_id])
 
     def _set_facts(self, job_id: int, facts: dict[str, Any]) -> None:
         if self.is_broken:
             raise StoreError("disk full")
-        self.known[job_id] = facts
+        self.facts[job_id] = facts
 
     def sleep(self, span_ns: int) -> None:
         for _ in range(span_ns // LOOK_NS):
@@ -73,11 +73,11 @@ def test_requests_terminals_and_launches_are_use() -> None:
     at = Controller(make_job(1), make_job(2), make_job(3))
     for number in range(10):
         at.part.use(1)
-        at.viewed.add(2)
+        at.viewers.add(2)
         at.launches += number
         at.sleep(AFTER_NS - LOOK_NS)
     assert at.events == [], "one counter for all three"
-    at.viewed.clear()
+    at.viewers.clear()
     at.sleep(AFTER_NS + 2 * LOOK_NS)
     assert {event.job_id for event in at.events} == {1, 2, 3}
 
@@ -88,14 +88,14 @@ def test_it_outlives_the_daemon() -> None:
     at.part.use(1)
     used_ns = at.now_ns
     at.sleep(2 * LOOK_NS)
-    assert at.known[1] == {"cpu_ns": 5, FACT: used_ns}, "what else is known stays"
+    assert at.facts[1] == {"cpu_ns": 5, FACT: used_ns}, "what else is known stays"
     again = Controller()
-    again.machine, again.known, again.now_ns = at.machine, at.known, used_ns + AFTER_NS // 2
+    again.machine, again.facts, again.now_ns = at.machine, at.facts, used_ns + AFTER_NS // 2
     again.part.adopt(at.machine.jobs[1])
     again.part.see(at.machine.jobs[1])
     assert again.part.last_use_ns(1) == used_ns
     late = Controller()
-    late.machine, late.known, late.now_ns = at.machine, at.known, used_ns + 9 * AFTER_NS
+    late.machine, late.facts, late.now_ns = at.machine, at.facts, used_ns + 9 * AFTER_NS
     late.part.adopt(at.machine.jobs[1])
     late.sleep(GRACE_NS - LOOK_NS)
     assert late.events == [], "uses while there was no daemon were not seen"
@@ -123,4 +123,4 @@ def test_a_store_that_fails_ends_nothing() -> None:
     at.sleep(AFTER_NS // 2)
     at.part.use(1)
     at.sleep(AFTER_NS // 2)
-    assert at.events == [] and FACT not in at.known[1]
+    assert at.events == [] and FACT not in at.facts[1]

@@ -80,10 +80,19 @@ def test_a_job_does_not_learn_what_the_job_is_that_submitted_it(tmp_path: Path, 
 
 
 def test_a_session_knows_its_port_and_path() -> None:
-    environment = (("VGPU_SESSION_PORT", "of another"), ("VGPU_SESSION_TOKEN", "secret"))
+    environment = (
+        ("VGPU_SESSION_PORT", "of another"),
+        ("VGPU_SESSION_PORT_API", "of another"),
+        ("VGPU_SESSION_TOKEN", "secret"),
+    )
     launch = Launch(1000, 1000, (), ("jupyter",), "", "/", environment, 0o22, (), "/tmp/%j.log", session="jupyter")
     (member,) = attempt_of(
-        Job(13, JobSpec(Ask(Spec(0)), run=launch), 0, attempt=1), [], pb.Node(), False, 10, ports=Ports(20_001, (("tb", 20_002),))
+        Job(13, JobSpec(Ask(Spec(0)), run=launch), 0, attempt=1),
+        [],
+        pb.Node(),
+        False,
+        10,
+        ports=Ports(20_001, (("tb", 20_002),)),
     ).members
     said = {name: value for name, value in member.environment.items() if name.startswith("VGPU_SESSION_")}
     own = {"VGPU_SESSION_PORT": "20001", "VGPU_SESSION_BASE": "/session/13/", "VGPU_SESSION_TOKEN": "secret"}

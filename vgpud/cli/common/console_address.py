@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from vgpud import paths
 from vgpud.cli.common.options import Settings
@@ -28,8 +28,29 @@ def find_socket_path(runtime_dir: Path | None) -> Path:
     return own if own.exists() else link_socket_path(paths.runtime_dir(uid=0))
 
 
-def ask_console(settings: Settings, ask: Callable[[Path], T]) -> T:
-    """What the console of this daemon answers at its socket. Raises CliError."""
+def share_session(settings: Settings, job_id: int, span_s: int) -> tuple[str, str]:
+    """A link to a session of the user's, and its id. Raises CliError."""
+    from vgpud.console.login import broker
+
+    return _ask(lambda path: broker.share(path, settings.timeout_s, job_id, span_s))
+
+
+def list_shares(settings: Settings) -> list[dict[str, Any]]:
+    """The user's shared links, as broker.list_shares() has them. Raises CliError."""
+    from vgpud.console.login import broker
+
+    return _ask(lambda path: broker.list_shares(path, settings.timeout_s))
+
+
+def end_share(settings: Settings, share_id: str) -> None:
+    """Raises CliError."""
+    from vgpud.console.login import broker
+
+    _ask(lambda path: broker.unshare(path, settings.timeout_s, share_id))
+
+
+def _ask(ask: Callable[[Path], T]) -> T:
+    """What the console answers at its socket. Raises CliError."""
     from vgpud.console.login import wire
 
     socket_path = find_socket_path(None)

@@ -73,7 +73,9 @@ def session() -> None:
 )
 @click.option("--no-env", is_flag=True, help="Pass on only HOME, PATH, LANG and the like of your environment.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only the number.")
-@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="jupyter|code|shell|COMMAND [ARG]...")
+@click.argument(
+    "command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="jupyter|code|shell|COMMAND [ARG]..."
+)
 @pass_settings
 def start(
     settings: Settings,
@@ -186,7 +188,6 @@ def url(settings: Settings, job_id: int, direct: bool, port_name: str) -> None:
     from vgpud.cli.common.console_address import find_address
     from vgpud.cli.common.output import dump
     from vgpud.cli.common.target import find_daemon
-    from vgpud.client import calls
     from vgpud.client.target import unix_path
     from vgpud.core.jobs.session import base_path
 
@@ -217,8 +218,8 @@ def _check_page(job: pb.Job, port_name: str) -> None:
 
 def _direct_address(job: pb.Job, api_socket: str | None, port_name: str) -> str:
     """Raises CliError where there is none, or none that is the caller's, or another user's program listens there."""
+    from vgpud.cli.common.local_ports import find_listener
     from vgpud.core.jobs import session as sessions
-    from vgpud.host import listeners
 
     if api_socket is None:
         text = f"session {job.job_id} is on {job.node}, at a port of that machine only: open it by that node's console"
@@ -227,7 +228,7 @@ def _direct_address(job: pb.Job, api_socket: str | None, port_name: str) -> str:
     if not job.HasField("session_port"):
         raise CliError(f"{_describe(job)}: it has no address yet", ExitCode.CONFLICT)
     port = job.named_ports[port_name] if port_name else job.session_port
-    uid = listeners.listener_uid(port)
+    uid = find_listener(port)
     if uid is None:
         text = f"session {job.job_id} is running, and its program does not listen at port {port} yet"
         raise CliError(f"{text}: `vgpu session logs {job.job_id}` shows what it does", ExitCode.CONFLICT)
@@ -300,17 +301,16 @@ def share(settings: Settings, job_id: int, span_ns: int) -> None:
     vgpu session shares
     vgpu session unshare 3f2a9c01
 
-    Whoever opens it does everything in the session that you can, as you: a notebook runs programs. It opens this session
-    and nothing else, and ends with its time, with the session, or with `vgpu session unshare`.
+    Whoever opens it does everything in the session that you can, as you: a notebook runs programs. It opens this
+    session and nothing else, and ends with its time, with the session, or with `vgpu session unshare`.
     """
-    from vgpud.cli.common.console_address import ask_console
+    from vgpud.cli.common.console_address import share_session
     from vgpud.cli.common.output import dump, say
-    from vgpud.console.login import broker
 
     job = _find_session(settings, job_id)
     _check_page(job, "")
     _own_token(job)
-    url, share_id = ask_console(settings, lambda path: broker.share(path, settings.timeout_s, job_id, span_ns // 10**9))
+    url, share_id = share_session(settings, job_id, span_ns // 10**9)
     if settings.output in ("table", "name"):
         print(url, flush=True)
     else:
@@ -322,12 +322,11 @@ def share(settings: Settings, job_id: int, span_ns: int) -> None:
 @pass_settings
 def shares(settings: Settings) -> None:
     """List your links that are valid: to which session, for how long, and when each was last used."""
-    from vgpud.cli.common.console_address import ask_console
+    from vgpud.cli.common.console_address import list_shares
     from vgpud.cli.common.output import emit, say
-    from vgpud.console.login import broker
     from vgpud.view.session_tables import shares_grid
 
-    rows = ask_console(settings, lambda path: broker.list_shares(path, settings.timeout_s))
+    rows = list_shares(settings)
     emit(settings, {"shares": rows}, [row["share_id"] for row in rows], lambda: shares_grid(rows))
     if not rows and settings.output == "table":
         say("no link is valid: `vgpu session share JOB --for 1h` makes one")
@@ -338,11 +337,10 @@ def shares(settings: Settings) -> None:
 @pass_settings
 def unshare(settings: Settings, share_ids: tuple[str, ...]) -> None:
     """End links at once, by the names of `vgpu session shares`; pages that they have opened are closed within 10 s."""
-    from vgpud.cli.common.console_address import ask_console
-    from vgpud.console.login import broker
+    from vgpud.cli.common.console_address import end_share
 
     for share_id in share_ids:
-        ask_console(settings, lambda path, share_id=share_id: broker.unshare(path, settings.timeout_s, share_id))  # type: ignore[misc]
+        end_share(settings, share_id)
 
 
 @session.command("logs", short_help="Show a session's output.")

@@ -5,16 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
+from vgpud.cli.common.local_ports import is_own
 from vgpud.cli.common.output import say
 from vgpud.client import calls
 from vgpud.client.async_connection import AsyncConnection
 from vgpud.client.failures import ClientError
 from vgpud.errors import CliError, ExitCode, VgpudError
-from vgpud.host import listeners
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 from vgpud.view.errors import make_cli_error
 
@@ -70,10 +69,12 @@ class _Ends:
     async def take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Only of this user: whoever else has an account here could use the session otherwise."""
         try:
-            if self._count < CONNECTIONS_MAX and _is_own(writer):
+            if self._count < CONNECTIONS_MAX and is_own(
+                writer.get_extra_info("peername"), writer.get_extra_info("sockname")
+            ):
                 self._count += 1
                 try:
-                    await self._forward(reader, writer)
+                    await self._pass_through(reader, writer)
                 finally:
                     self._count -= 1
         except ClientError as error:
@@ -83,7 +84,7 @@ class _Ends:
         finally:
             writer.transport.abort() if writer.transport.get_write_buffer_size() > PIECE_BYTES else writer.close()
 
-    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pass_through(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         async for answer in self._connection.watch(calls.forward_session(self._requests(reader))):
             if answer.data:
                 writer.write(answer.data)
@@ -101,11 +102,3 @@ class _Ends:
         if text != self._said:
             self._said = text
             say(text)
-
-
-def _is_own(writer: asyncio.StreamWriter) -> bool:
-    ends = writer.get_extra_info("peername"), writer.get_extra_info("sockname")
-    try:
-        return all(ends) and listeners.source_between(*ends) == os.geteuid()
-    except OSError:  # it has gone
-        return False

@@ -98,7 +98,9 @@ def _check_workload(workload: str | None, values: Mapping[str, object]) -> None:
     if workload is None and given:
         raise CliError(f"{given[0]} is for what uses the claim: add --for deployment, or leave it out", ExitCode.USAGE)
     if workload == "notebook" and given != ["--image"] and len(given) > 1:
-        raise CliError(f"{given[1]} is for --for deployment: a Notebook has one pod, and Kubeflow's port", ExitCode.USAGE)
+        raise CliError(
+            f"{given[1]} is for --for deployment: a Notebook has one pod, and Kubeflow's port", ExitCode.USAGE
+        )
     if workload and "--image" not in given:
         raise CliError(f"--for {workload} needs --image, the container's", ExitCode.USAGE)
 

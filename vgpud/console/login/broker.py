@@ -324,8 +324,8 @@ class Broker:
         return {}, -1
 
     def _agent(self, request: wire.Message) -> tuple[wire.Message, int]:
-        """The socket to the agent of the cookie's user, or of a shared link's; of a job's owner for root, who may act as
-        every user."""
+        """The socket to the agent of the cookie's user, or of a shared link's; of a job's owner for root, who may act
+        as every user."""
         found: Session | Share | None = self._find_session(request)
         if found is None and request.get("share"):
             found = self.shares.find(str(request["share"]), _boot_ns())

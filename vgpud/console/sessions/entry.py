@@ -59,9 +59,7 @@ class Entrance:
         path = request.query_params.get("to", "")
         base = address.base.decode()
         answer = RedirectResponse(path if is_within(path.encode(), address.base) else base, 303)
-        answer.set_cookie(
-            self._cookie(request), cookie, path="/", httponly=True, samesite="lax", secure=site.secure
-        )
+        answer.set_cookie(self._cookie(request), cookie, path="/", httponly=True, samesite="lax", secure=site.secure)
         return answer
 
     def _cookie(self, request: Request) -> str:

@@ -105,7 +105,7 @@ def show_reason(request: Request, error: NotOpenError) -> Response:
     again = {"refresh": str(AGAIN_S)} if error.is_awaited else {}
     if request.headers.get("sec-fetch-dest", "document") not in ("document", "iframe") or request.method != "GET":
         return PlainTextResponse(str(error), error.status)
-    if user_of(request).share or not request.url.path.startswith(PREFIX):  # no page of the console's for a guest
+    if user_of(request).share or not request.url.path.startswith(PREFIX):  # no page of the console's for another person
         return PlainTextResponse(str(error), error.status, headers=again)
     sentence = str(error)
     page = site_of(request).page(

@@ -51,6 +51,10 @@ class Domain:
         return f"{parts.scheme}://{label}.{self.name}{port}"
 
 
+#: of a site without names for sessions
+NO_DOMAIN = Domain("", "")
+
+
 def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode(errors="replace")).digest()
 

@@ -91,9 +91,7 @@ class Tunnels:
         return await self._sessions.programs.find(board_of(request).api, user_of(request), address)
 
 
-async def _greet(
-    scope: Scope, program: Program, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-) -> bytes:
+async def _greet(scope: Scope, program: Program, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
     """Makes the handshake with the program. Returns what the browser gets: its answer, and what came behind it. Raises
     NotOpenError."""
     query: bytes = scope["query_string"]

@@ -2,7 +2,7 @@
 clock, which never goes back.
 
 Use is a request that has come through the console or the API, an open terminal, or a launch on a device. Time in which
-nobody looked does not count: the daemon did not run, or the machine slept, and a use would not have been seen.
+no daemon looked does not count: the daemon did not run, or the machine slept, and a use would not have been seen.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from vgpud.core.jobs.model import SECOND_NS
 
-#: how often sessions are looked at, and a gap between two looks that counts as one in which nobody looked
+#: how often sessions are looked at, and a gap between two looks that counts as one in which no daemon looked
 LOOK_NS, GAP_NS = 10 * SECOND_NS, 60 * SECOND_NS
 #: after a restart no session ends earlier, unless its own time is shorter
 GRACE_NS = 300 * SECOND_NS
@@ -72,11 +72,11 @@ class Idleness:
         known = self._watched.get(job_id)
         return known.used_ns if known else -1
 
-    def take_unsaved(self, most: int) -> Iterator[tuple[int, int]]:
+    def take_unsaved(self, count: int) -> Iterator[tuple[int, int]]:
         """(job, last use) of at most so many whose use is to be saved; it counts as saved."""
         for job_id, known in self._watched.items():
-            if most and known.used_ns - known.saved_ns >= max(SAVE_NS, known.after_ns // SAVE_PARTS):
-                most -= 1
+            if count and known.used_ns - known.saved_ns >= max(SAVE_NS, known.after_ns // SAVE_PARTS):
+                count -= 1
                 known.saved_ns = known.used_ns
                 yield job_id, known.used_ns
 

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 JUPYTER, CODE, SHELL, WEB = "jupyter", "code", "shell", "web"
 #: what serves the page; WEB is any program that listens where its environment says; SHELL is a terminal without a page
 PROGRAMS = (JUPYTER, CODE, SHELL, WEB)
+#: of all variables of a session
+PREFIX = "VGPU_SESSION_"
 PORT, BASE, TOKEN = "VGPU_SESSION_PORT", "VGPU_SESSION_BASE", "VGPU_SESSION_TOKEN"
 #: Jupyter's programs with a page; the first one is started where none is named
 _JUPYTERS = ("lab", "notebook", "server", "nbclassic")

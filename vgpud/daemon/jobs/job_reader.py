@@ -106,7 +106,7 @@ class JobReader:
             samples_per_second=self._jobs.progress.rate(job.job_id),
             measured_milli=self._jobs.progress.measured_milli(job.job_id),
             session_port=ports.own if ports else 0,
-            named_ports=ports.named if ports else (),
+            named_ports=ports.by_name if ports else (),
             session_used_ns=self._jobs.idleness.last_use_ns(job.job_id),
         )
         if job.job_id not in self._jobs.machine.jobs or job.state.is_final:

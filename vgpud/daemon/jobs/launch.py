@@ -83,7 +83,7 @@ def attempt_of(
 def _session_variables(job: Job, launch: Launch, ports: Ports) -> dict[str, str]:
     token = dict(launch.environment)[session.TOKEN]
     found = {session.PORT: str(ports.own), session.BASE: session.base_path(job.job_id), session.TOKEN: token}
-    for name, port in ports.named:
+    for name, port in ports.by_name:
         found |= {session.variable(session.PORT, name): str(port)}
         found |= {session.variable(session.BASE, name): session.base_path(job.job_id, name)}
     return found
@@ -114,7 +114,9 @@ def _member(
         log = f"{log}.{number}" if number and log else log
     if launch.terminal and not launch.image and "TERM" not in dict(launch.environment):
         own["TERM"] = TERM
-    submitted = {name: value for name, value in launch.environment if name not in _OURS}
+    submitted = {
+        name: value for name, value in launch.environment if name not in _OURS and not name.startswith(session.PREFIX)
+    }
     if launch.image:
         return Member(launch.command, submitted | own, log, slice_address[0] if slice_address else "")
     if slice_address is None:

@@ -1,0 +1,161 @@
+"""Sessions in a real browser: what a session's page may ask for, and JupyterLab with a cell that survives restarts."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium.common.exceptions import WebDriverException
+from selenium.webdriver.common.keys import Keys
+
+from tests.cli.sessions.world import BUILT, Console, start, wait_until
+from tests.console.browser import Browser, needs_chromium
+from vgpud.cli.demo.private_system import OwnSystem
+from vgpud.console.login.broker import link, link_socket_path
+
+pytestmark = [
+    pytest.mark.skipif(not BUILT, reason="the native part is not built: python shim/build_shim.py"),
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+]
+
+#: what a script gets: the answer's first characters, or that it gets nothing
+ASK = """
+const [url, done] = arguments;
+fetch(url, {headers: {"HX-Request": "true"}}).then(async (a) => done(a.status + " " + (await a.text()).slice(0, 60)),
+  () => done("nothing"));
+"""
+SOCKET = """
+const [url, done] = arguments;
+let socket;
+try { socket = new WebSocket(url); } catch { done("nothing"); }
+socket.onerror = () => done("nothing");
+socket.onopen = () => socket.send("hello");
+socket.onmessage = (message) => done(message.data);
+"""
+FRAME = """
+const [url, done] = arguments, frame = document.createElement("iframe");
+frame.src = url;
+frame.onload = () => {
+  try { done(frame.contentDocument.querySelector("main") ? "read" : "nothing"); } catch { done("nothing"); }
+};
+document.body.append(frame);
+"""
+
+
+@pytest.fixture(autouse=True)
+def chromium() -> None:
+    needs_chromium()
+
+
+def log_in(browser: Browser, console: Console) -> None:
+    browser.log_in(link(link_socket_path(console.runtime), 10))
+
+
+def test_a_sessions_page_reads_its_session_and_not_the_console(console: Console, session: str) -> None:
+    with Browser(console.url) as browser:
+        log_in(browser, console)
+        ask = browser.driver.execute_async_script
+        assert ask(ASK, "/queue").startswith("200 "), "the console's own pages do"
+        browser.driver.get(console.url + session)
+        assert ask(ASK, f"{session}data").startswith('200 {"path":')
+        socket_url = f"{console.url.replace('http', 'ws')}{session}socket"
+        assert ask(SOCKET, socket_url) == "hello"
+        for path in ("/", "/queue", "/live/queue", "/session/999/", f"{console.url}/queue"):
+            assert ask(ASK, path) == "nothing", path
+        assert ask(ASK, f"{session}redirect?to=/queue") != "200", "a policy's path is not checked after a redirect"
+        assert "<" not in ask(ASK, f"{session}redirect?to=/queue")
+        assert ask(SOCKET, socket_url.replace(session, "/session/999/")) == "nothing"
+        assert ask(FRAME, "/queue") == "nothing"
+        window = "const w = window.open('/queue'); setTimeout(() => { try { arguments[0](w && w.document.querySelector("
+        window += "'main') ? 'read' : 'nothing'); } catch { arguments[0]('nothing'); } }, 1500)"
+        assert ask(window) == "nothing", "a window of the console's is none of the page's"
+
+
+@pytest.mark.skipif(not shutil.which("jupyter-lab"), reason="JupyterLab is not installed: pip install jupyterlab")
+def test_jupyterlab_keeps_a_cell_over_restarts(
+    real: Any, system: OwnSystem, short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cell's output, the kernel's variables, with a quarter of a device; daemon and console are restarted."""
+    root = ["--allow-root"] if os.geteuid() == 0 else []
+    monkeypatch.setenv("HOME", str(short_dir))
+    job_id = start(real, "-C", str(short_dir), "jupyter", *root)
+    base = f"/session/{job_id}/"
+    runtime = Path(tempfile.mkdtemp(prefix="vgc-", dir="/tmp"))
+    runtime.chmod(0o755)
+    consoles = [Console(system.host, runtime)]
+    url = f"{consoles[0].url}{base}lab"
+    try:
+        with Browser(consoles[0].url) as browser:
+            log_in(browser, consoles[0])
+            wait_for(lambda: _opens(browser, url))
+            run_cell(browser, "x = 6 * 7; print('answer', x)", "answer 42")
+            save(browser)
+            consoles[0].stop()
+            assert system.daemon
+            system.daemon.stop()
+            system.start_daemon()
+            consoles.append(Console(system.host, runtime, "--listen", consoles[0].address))
+            log_in(browser, consoles[1])
+            wait_for(lambda: _opens(browser, url))
+            wait_for(lambda: "answer 42" in output(browser))
+            type_cell(browser, "print('still', x)")
+            wait_for(lambda: "still 42" in output(browser))
+    finally:
+        for console in consoles:
+            console.stop()
+        shutil.rmtree(runtime)
+
+
+def _opens(browser: Browser, url: str) -> bool:
+    browser.driver.get(url)
+    return bool(browser.all("#main, .jp-LabShell, #jp-main-dock-panel"))
+
+
+def wait_for(look: Callable[[], Any]) -> None:
+    """Elements may be replaced while they are looked at."""
+
+    def look_again() -> Any:
+        with contextlib.suppress(WebDriverException):
+            return look()
+
+    wait_until(look_again)
+
+
+def output(browser: Browser) -> str:
+    """All text of the page: what a cell prints is not in its source."""
+    return str(browser.driver.execute_script("return document.body.innerText"))
+
+
+def run_cell(browser: Browser, text: str, result: str) -> None:
+    """In a new notebook."""
+    card = '.jp-LauncherCard[data-category="Notebook"]'
+    wait_for(lambda: browser.one(card).click() or True)
+    type_cell(browser, text)
+    wait_for(lambda: result in output(browser))
+
+
+def type_cell(browser: Browser, text: str) -> None:
+    """Into the last cell, when the kernel is there, and runs it."""
+    wait_for(lambda: browser.all(".jp-Notebook-ExecutionIndicator[data-status=idle]"))
+    wait_for(lambda: browser.all(".jp-Notebook .cm-content")[-1].click() or True)
+    wait_for(lambda: browser.driver.switch_to.active_element.send_keys(text) or True)
+    wait_for(lambda: browser.driver.switch_to.active_element.send_keys(Keys.SHIFT + Keys.ENTER) or True)
+
+
+def save(browser: Browser) -> None:
+    """The dialog of a new notebook's name is accepted."""
+    browser.driver.switch_to.active_element.send_keys(Keys.CONTROL + "s")
+    wait_for(lambda: _is_saved(browser))
+
+
+def _is_saved(browser: Browser) -> bool:
+    for button in browser.all(".jp-Dialog .jp-mod-accept"):
+        button.click()
+    return not browser.all(".jp-mod-dirty") and not browser.all(".jp-Dialog")
