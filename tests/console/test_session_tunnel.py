@@ -12,6 +12,8 @@ from starlette.requests import Request
 
 from vgpud.console.login.client import User
 from vgpud.console.sessions import program, tunnel
+from vgpud.console.sessions.ends import End
+from vgpud.console.sessions.frames import FrameWatch
 
 
 class Broker:
@@ -35,11 +37,12 @@ async def pass_between(broker: Broker) -> tuple[asyncio.Task[None], socket.socke
     request = Request({"type": "http", "app": SimpleNamespace(state=SimpleNamespace(site=site)), "state": {}})
     request.state.user = broker.user_now
     (browser, ours), (its, session) = socket.socketpair(), socket.socketpair()
-    reader, writer = await asyncio.open_connection(sock=ours)
-    its_reader, its_writer = await asyncio.open_connection(sock=its)
+    loop = asyncio.get_running_loop()
+    _, end = await loop.create_connection(lambda: End(program.SILENT_S, FrameWatch()), sock=ours)
+    _, its_end = await loop.create_connection(lambda: End(program.SILENT_S), sock=its)
     for sock in (browser, session):
         sock.setblocking(False)
-    task = asyncio.create_task(tunnel._pass(request, broker.report, (reader, its_writer), (its_reader, writer)))
+    task = asyncio.create_task(tunnel._pass(request, broker.report, end, its_end))
     return task, browser, session
 
 
@@ -112,5 +115,55 @@ def test_silence_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
         task, browser, session = await pass_between(Broker())
         with browser, session:
             await task
+
+    asyncio.run(use())
+
+
+def test_a_side_that_takes_nothing_stops_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is held of each direction is bounded, and the one that hangs is disconnected."""
+    monkeypatch.setattr(program, "SILENT_S", 0.5)
+
+    async def use() -> None:
+        task, browser, session = await pass_between(Broker())
+        loop: Any = asyncio.get_running_loop()
+        sent = 0
+
+        async def fill() -> None:
+            nonlocal sent
+            while True:
+                await loop.sock_sendall(session, bytes(65536))
+                sent += 65536
+
+        with browser, session:
+            filling = asyncio.create_task(fill())
+            await task
+            filling.cancel()
+            await asyncio.gather(filling, return_exceptions=True)
+            assert 65536 < sent < 8 << 20
+
+    asyncio.run(use())
+
+
+def test_what_was_sent_before_the_handshake_is_passed_on() -> None:
+    async def use() -> None:
+        ours, browser = socket.socketpair()
+        loop = asyncio.get_running_loop()
+        _, end = await loop.create_connection(lambda: End(1.0), sock=ours)
+        browser.sendall(b"first")
+        while not end._pieces:
+            await asyncio.sleep(0.01)
+        browser.sendall(b"second")
+        its, session = socket.socketpair()
+        _, its_end = await loop.create_connection(lambda: End(1.0), sock=its)
+        end.join(its_end)
+        session.setblocking(False)
+        found = b""
+        while len(found) < 11:
+            found += await loop.sock_recv(session, 100)
+        assert found == b"firstsecond"
+        for one in (browser, session):
+            one.close()
+        end.close()
+        its_end.close()
 
     asyncio.run(use())

@@ -48,6 +48,15 @@ def test_a_user_has_a_share_of_the_ports(monkeypatch: pytest.MonkeyPatch) -> Non
     known.choose(4, 1000, ())
 
 
+def test_a_thousand_sessions_of_one_user_leave_ports_to_others() -> None:
+    known = SessionPorts()
+    for job_id in range(session_ports.USER_PORTS_MAX):
+        known.choose(job_id, 1000, ())
+    with pytest.raises(StartError, match=r"1000 ports, of 1000 that one user may have: stop some \(`vgpu session ls`\)"):
+        known.choose(5000, 1000, ())
+    assert known.choose(5001, 1001, ()).own
+
+
 def test_ports_are_of_one_attempt() -> None:
     for ports in (Ports(20_001), Ports(20_001, (("tb", 20_002), ("api", 20_003)))):
         facts = {"cpu_ns": 1, **session_ports.as_facts(ports, 2)}

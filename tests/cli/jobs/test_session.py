@@ -135,6 +135,12 @@ def test_the_address_at_the_console(vgpu: Any, daemon: Any, monkeypatch: pytest.
     assert vgpu("session", "url", "7", host=daemon.host).code == 8, "another daemon's console does not have it"
 
 
+def test_a_thousand_sessions_are_listed(vgpu: Any, daemon: Any) -> None:
+    for job_id in range(1, 1001):
+        add(daemon, job_id)
+    assert vgpu("session", "ls", "-o", "name", host=daemon.host).stdout.split() == [str(n) for n in range(1, 1001)]
+
+
 def test_sessions_are_listed_and_stopped(vgpu: Any, daemon: Any) -> None:
     assert "starts one" in vgpu("session", "ls", host=daemon.host).stderr
     add(daemon, 7)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import tempfile
@@ -90,12 +91,16 @@ def test_jupyterlab_keeps_a_cell_over_restarts(
     runtime = Path(tempfile.mkdtemp(prefix="vgc-", dir="/tmp"))
     runtime.chmod(0o755)
     consoles = [Console(system.host, runtime)]
-    url = f"{consoles[0].url}{base}lab"
+    url = f"{consoles[0].url}{base}lab/tree/kept.ipynb"
+    (short_dir / "kept.ipynb").write_text(
+        json.dumps(make_notebook("x = 6 * 7; print('answer', x)", "print('still', x)"))
+    )
     try:
         with Browser(consoles[0].url) as browser:
             log_in(browser, consoles[0])
             wait_for(lambda: _opens(browser, url))
-            run_cell(browser, "x = 6 * 7; print('answer', x)", "answer 42")
+            run_cell(browser, 0)
+            wait_for(lambda: "answer 42" in read_page(browser))
             save(browser)
             consoles[0].stop()
             assert system.daemon
@@ -104,9 +109,9 @@ def test_jupyterlab_keeps_a_cell_over_restarts(
             consoles.append(Console(system.host, runtime, "--listen", consoles[0].address))
             log_in(browser, consoles[1])
             wait_for(lambda: _opens(browser, url))
-            wait_for(lambda: "answer 42" in output(browser))
-            type_cell(browser, "print('still', x)")
-            wait_for(lambda: "still 42" in output(browser))
+            wait_for(lambda: "answer 42" in read_page(browser))
+            run_cell(browser, 1)
+            wait_for(lambda: "still 42" in read_page(browser))
     finally:
         for console in consoles:
             console.stop()
@@ -128,25 +133,23 @@ def wait_for(look: Callable[[], Any]) -> None:
     wait_until(look_again)
 
 
-def output(browser: Browser) -> str:
+def make_notebook(*sources: str) -> dict[str, Any]:
+    cell = {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": []}
+    cells = [{**cell, "id": f"c{number}", "source": source} for number, source in enumerate(sources)]
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    return {"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
+
+
+def read_page(browser: Browser) -> str:
     """All text of the page: what a cell prints is not in its source."""
     return str(browser.driver.execute_script("return document.body.innerText"))
 
 
-def run_cell(browser: Browser, text: str, result: str) -> None:
-    """In a new notebook."""
-    card = '.jp-LauncherCard[data-category="Notebook"]'
-    wait_for(lambda: browser.one(card).click() or True)
-    type_cell(browser, text)
-    wait_for(lambda: result in output(browser))
-
-
-def type_cell(browser: Browser, text: str) -> None:
-    """Into the last cell, when the kernel is there, and runs it."""
+def run_cell(browser: Browser, number: int) -> None:
+    """When its kernel is there."""
     wait_for(lambda: browser.all(".jp-Notebook-ExecutionIndicator[data-status=idle]"))
-    wait_for(lambda: browser.all(".jp-Notebook .cm-content")[-1].click() or True)
-    wait_for(lambda: browser.driver.switch_to.active_element.send_keys(text) or True)
-    wait_for(lambda: browser.driver.switch_to.active_element.send_keys(Keys.SHIFT + Keys.ENTER) or True)
+    wait_for(lambda: browser.all(".jp-Notebook .jp-CodeCell .cm-content")[number].click() or True)
+    browser.driver.switch_to.active_element.send_keys(Keys.SHIFT + Keys.ENTER)
 
 
 def save(browser: Browser) -> None:

@@ -278,8 +278,11 @@ class Broker:
         return self.sessions.get(str(request["cookie"]), time.monotonic_ns(), str(request["source"]), is_use=is_use)
 
     def _session(self, request: wire.Message) -> tuple[wire.Message, int]:
+        """A user who was removed meanwhile has none."""
         found = self._find_session(request)
-        return ({"uid": found.uid, "name": found.name, "csrf": found.csrf} if found else {}), -1
+        if found is None or _name(found.uid) is None:
+            return {}, -1
+        return {"uid": found.uid, "name": found.name, "csrf": found.csrf}, -1
 
     def _alive(self, request: wire.Message) -> tuple[wire.Message, int]:
         return {"alive": int(request["uid"]) in self._active_uids()}, -1

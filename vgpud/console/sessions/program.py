@@ -129,14 +129,22 @@ async def connect(program: Program) -> tuple[asyncio.StreamReader, asyncio.Strea
         )
     except (OSError, asyncio.TimeoutError) as error:
         raise NotOpenError(f"session {program.job_id} is running, its program starts", 503, is_awaited=True) from error
-    own = writer.get_extra_info("sockname")
+    try:
+        check_owner(program, writer.transport)
+    except NotOpenError:
+        close(writer)
+        raise
+    return reader, writer
+
+
+def check_owner(program: Program, transport: asyncio.BaseTransport) -> None:
+    """Whether the program at the other end is the session's user's. Raises NotOpenError."""
+    own = transport.get_extra_info("sockname")
     found = listeners.server_uid(program.port, own[:2]) if own else None
     if found != program.uid:
-        close(writer)
         text = f"session {program.job_id} does not listen at its port {program.port}"
         text += "" if found is None else f": uid {found} does"
         raise NotOpenError(f"{text}; stop it and start another one", 502)
-    return reader, writer
 
 
 def close(writer: asyncio.StreamWriter) -> None:
