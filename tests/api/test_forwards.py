@@ -114,6 +114,21 @@ def test_what_is_refused(fields: dict[str, Any], hello: dict[str, Any], sentence
     assert sentence in str(refused.value.refusal.message)
 
 
+def test_a_connection_continues_a_session_that_was_paused() -> None:
+    """Also one that had to start again, and has no port yet."""
+    backend = FakeBackend(0)
+    backend.present.is_idle = True
+
+    async def use() -> None:
+        set_caller(Caller(OWNER, OWNER, (), 1, admin=False))
+        with pytest.raises(RefusedError, match="it has no port"):
+            async for _ in make(backend).serve_call(say(HELLO)):
+                pass
+
+    asyncio.run(use())
+    assert backend.uses == 1
+
+
 def test_a_port_at_which_no_program_listens() -> None:
     with pytest.raises(RefusedError) as refused:
         run(None, HELLO)

@@ -52,7 +52,9 @@ def test_a_thousand_sessions_of_one_user_leave_ports_to_others() -> None:
     known = SessionPorts()
     for job_id in range(session_ports.USER_PORTS_MAX):
         known.choose(job_id, 1000, ())
-    with pytest.raises(StartError, match=r"1000 ports, of 1000 that one user may have: stop some \(`vgpu session ls`\)"):
+    with pytest.raises(
+        StartError, match=r"1000 ports, of 1000 that one user may have: stop some \(`vgpu session ls`\)"
+    ):
         known.choose(5000, 1000, ())
     assert known.choose(5001, 1001, ()).own
 

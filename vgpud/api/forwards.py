@@ -48,7 +48,7 @@ class Forwarding:
             text = f"no session was named within {HELLO_S:.0f} s: send job_id first"
             raise refuse(Reason.INVALID, text, "job_id") from None
         job = await self._find(hello.job_id)
-        port = self._find_port(job, hello.port)
+        port = await self._find_port(job, hello.port)
         uid = caller().uid
         if not self._places.take(uid):
             text = f"{listeners.API_SESSIONS.share_max} connections to your sessions are open, which is the limit"
@@ -62,7 +62,7 @@ class Forwarding:
         finally:
             self._places.give_back(uid)
 
-    def _find_port(self, job: Job, name: str) -> int:
+    async def _find_port(self, job: Job, name: str) -> int:
         """Raises RefusedError."""
         launch, what = job.spec.run, f"session {job.job_id}"
         if not (isinstance(launch, Launch) and launch.session):
@@ -73,6 +73,8 @@ class Forwarding:
         if name and name not in launch.session_ports:
             raise refuse(Reason.NOT_FOUND, f"{what} has no port {name[:40]!r}", "port")
         port = dict(facts.named_ports).get(name, 0) if name else facts.session_port
+        if job.is_idle:
+            await self._backend.requests.use_session(job.job_id)
         if not port:
             why = f": {job.reason}" if job.reason else ""
             raise refuse(Reason.PRECONDITION, f"{what} is {job.state.value}{why}: it has no port", "job_id")

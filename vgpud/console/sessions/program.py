@@ -31,6 +31,7 @@ KNOWN_MAX = 1024
 PIECE_BYTES = 64 * 1024
 #: a browser that sends nothing of a body that it has begun, and a side that takes nothing of what is passed on
 SILENT_S = 60.0
+_WAITING = (pb.JOB_STATE_PENDING, pb.JOB_STATE_SUSPENDED)
 #: how often the use of a session is reported at most
 REPORT_S = 20.0
 #: how often it is looked whether a user is still logged in whose stream or WebSocket is open
@@ -66,7 +67,7 @@ class Programs:
         self._reported_s: OrderedDict[int, float] = OrderedDict()  # when the use of a session was last reported
 
     async def report_use(self, api: Api, program: Program) -> None:
-        """A request has come: it is not idle. Only now and then, and a daemon that is away learns of the next one."""
+        """A request for it: it is not idle. Only now and then, and a daemon that is away learns of the next one."""
         now_s = time.monotonic()
         if not program.is_watched or now_s - self._reported_s.get(program.job_id, -REPORT_S) < REPORT_S:
             return
@@ -74,8 +75,7 @@ class Programs:
         self._reported_s.move_to_end(program.job_id)
         while len(self._reported_s) > KNOWN_MAX:
             self._reported_s.popitem(last=False)
-        with contextlib.suppress(CliError):
-            await api.report_session_use(program.job_id)
+        await _report(api, program.job_id)
 
     async def find(self, api: Api, user: User, address: Address) -> Program:
         """The user's session. Asked with the user's own rights. Raises NotOpenError."""
@@ -91,11 +91,18 @@ class Programs:
             away = error.exit_code == ExitCode.UNREACHABLE
             raise NotOpenError(error.message, 503 if away else 404, is_awaited=away) from error
         self._known.pop(key, None)
+        if job.uid == user.uid and job.spec.HasField("idle_after") and job.state in _WAITING:
+            await _report(api, job_id)  # it may wait for nothing but this
         found = _program_of(job, user, address)
         self._known[key] = time.monotonic(), found
         while len(self._known) > KNOWN_MAX:
             self._known.popitem(last=False)
         return found
+
+
+async def _report(api: Api, job_id: int) -> None:
+    with contextlib.suppress(CliError):
+        await api.report_session_use(job_id)
 
 
 def _program_of(job: pb.Job, user: User, address: Address) -> Program:
