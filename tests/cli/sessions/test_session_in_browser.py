@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -99,8 +100,7 @@ def test_jupyterlab_keeps_a_cell_over_restarts(
         with Browser(consoles[0].url) as browser:
             log_in(browser, consoles[0])
             browser.driver.get(url)  # loaded again by itself until the notebook is there
-            run_cell(browser, 0)
-            wait_for(lambda: "answer 42" in read_page(browser))
+            run_cell(browser, 0, "answer 42")
             save(browser)
             consoles[0].stop()
             assert system.daemon
@@ -110,8 +110,7 @@ def test_jupyterlab_keeps_a_cell_over_restarts(
             log_in(browser, consoles[1])
             browser.driver.get(url)
             wait_for(lambda: "answer 42" in read_page(browser))
-            run_cell(browser, 1)
-            wait_for(lambda: "still 42" in read_page(browser))
+            run_cell(browser, 1, "still 42")
     finally:
         for console in consoles:
             console.stop()
@@ -140,11 +139,19 @@ def read_page(browser: Browser) -> str:
     return str(browser.driver.execute_script("return document.body.innerText"))
 
 
-def run_cell(browser: Browser, number: int) -> None:
-    """When its kernel is there."""
+def run_cell(browser: Browser, number: int, result: str) -> None:
+    """When its kernel is there; again if the page was still being drawn and took no keys."""
     wait_for(lambda: browser.all(".jp-Notebook-ExecutionIndicator[data-status=idle]"))
-    wait_for(lambda: browser.all(".jp-Notebook .jp-CodeCell .cm-content")[number].click() or True)
-    browser.driver.switch_to.active_element.send_keys(Keys.SHIFT + Keys.ENTER)
+
+    def has_printed() -> bool:
+        if result in read_page(browser):
+            return True
+        browser.all(".jp-Notebook .jp-CodeCell .cm-content")[number].click()
+        browser.driver.switch_to.active_element.send_keys(Keys.SHIFT + Keys.ENTER)
+        time.sleep(2)
+        return False
+
+    wait_for(has_printed)
 
 
 def save(browser: Browser) -> None:
