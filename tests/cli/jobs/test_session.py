@@ -93,6 +93,35 @@ def test_a_terminal_has_no_address(vgpu: Any, daemon: Any) -> None:
     assert result.code == 2 and "is a terminal: `vgpu session open 1` joins it" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("fields", "words", "code", "sentence"),
+    [
+        ({"variables": {}, "uid": 12345}, (), 5, "uid 12345's: only they may open it"),
+        ({"state": "failed", "reason": "exit code 1"}, (), 8, "has failed"),
+        ({}, ("--port", "tb"), 4, "has no port 'tb'"),
+    ],
+)
+def test_what_cannot_be_opened(
+    vgpu: Any, daemon: Any, fields: dict[str, Any], words: tuple[str, ...], code: int, sentence: str
+) -> None:
+    add(daemon, 7, **fields)
+    for command in ("open", "share"):
+        given = (*words, *(("--for", "1h") if command == "share" else ()))
+        if command == "share" and words:
+            continue
+        result = vgpu("session", command, "7", *given, host=daemon.host)
+        assert result.code == code and sentence in result.stderr and not result.stdout
+
+
+def test_a_port_that_is_in_use(vgpu: Any, daemon: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        add(daemon, 7)
+        result = vgpu("session", "open", "7", "--listen", str(port), host=daemon.host)
+    assert result.code == 8
+    assert f"cannot listen on 127.0.0.1:{port}: Address already in use; choose another --listen" in result.stderr
+
+
 def test_start_says_when_it_is_idle_and_which_ports_it_has(vgpu: Any, daemon: Any) -> None:
     words = ("--gpus", "1", "--idle-after", "30m", "--port", "tb", "--port", "api", "jupyter")
     assert vgpu("session", "start", "-q", *words, host=daemon.host).code == 0

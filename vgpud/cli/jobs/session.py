@@ -222,7 +222,10 @@ def _direct_address(job: pb.Job, api_socket: str | None, port_name: str) -> str:
     from vgpud.core.jobs import session as sessions
 
     if api_socket is None:
-        text = f"session {job.job_id} is on {job.node}, at a port of that machine only: open it by that node's console"
+        text = (
+            f"session {job.job_id} is on {job.node}, at a port of that machine only: `vgpu session open {job.job_id}`"
+        )
+        text += " leads a port here to it, or open it by that node's console"
         raise CliError(text, ExitCode.CONFLICT)
     token = _own_token(job)
     if not job.HasField("session_port"):

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass
+from typing import cast
 
 from vgpud.cli.common.local_ports import is_own
 from vgpud.cli.common.output import say
@@ -50,11 +52,15 @@ class Tunnel:
             try:
                 server = await asyncio.start_server(ends.take, "127.0.0.1", self.local_port, limit=PIECE_BYTES)
             except OSError as error:
-                text = f"cannot listen on 127.0.0.1:{self.local_port}: {error.strerror}; choose another --listen"
+                why = os.strerror(error.errno) if error.errno else str(error)
+                text = f"cannot listen on 127.0.0.1:{self.local_port}: {why}; choose another --listen"
                 raise CliError(text, ExitCode.CONFLICT) from error
-            async with server:
-                self.announce(server.sockets[0].getsockname()[1])
-                await server.serve_forever()
+            try:
+                async with server:
+                    self.announce(server.sockets[0].getsockname()[1])
+                    await server.serve_forever()
+            finally:
+                ends.is_stopping = True
 
 
 class _Ends:
@@ -65,6 +71,7 @@ class _Ends:
         self._connection = connection
         self._count = 0
         self._said = ""
+        self.is_stopping = False
 
     async def take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Only of this user: whoever else has an account here could use the session otherwise."""
@@ -82,13 +89,18 @@ class _Ends:
         except (OSError, asyncio.TimeoutError):
             pass  # the program here has closed, or takes nothing
         finally:
-            writer.transport.abort() if writer.transport.get_write_buffer_size() > PIECE_BYTES else writer.close()
+            if writer.transport.get_write_buffer_size() > PIECE_BYTES:
+                writer.transport.abort()
+            else:
+                writer.close()
 
     async def _pass_through(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        async for answer in self._connection.watch(calls.forward_session(self._requests(reader))):
-            if answer.data:
-                writer.write(answer.data)
-                await asyncio.wait_for(writer.drain(), STALLED_S)
+        call = self._connection.watch(calls.forward_session(self._requests(reader)))
+        async with contextlib.aclosing(cast(AsyncGenerator[pb.ForwardSessionResponse, None], call)) as answers:
+            async for answer in answers:
+                if answer.data:
+                    writer.write(answer.data)
+                    await asyncio.wait_for(writer.drain(), STALLED_S)
 
     async def _requests(self, reader: asyncio.StreamReader) -> AsyncIterator[pb.ForwardSessionRequest]:
         yield pb.ForwardSessionRequest(job_id=self._tunnel.job_id, port=self._tunnel.port_name)
@@ -99,6 +111,6 @@ class _Ends:
 
     def _say(self, text: str) -> None:
         """A browser tries again and again: each reason once."""
-        if text != self._said:
+        if text != self._said and not self.is_stopping:
             self._said = text
             say(text)
