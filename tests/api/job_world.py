@@ -92,6 +92,10 @@ class Backend:
         self.done.append(("release", job_id))
         return None
 
+    async def use_session(self, job_id: int) -> Denied | None:
+        self.done.append(("use", job_id))
+        return None
+
     async def change_job(self, job_id: int, spec: JobSpec, *, by_admin: bool) -> Denied | None:
         self.done.append(("change", job_id, by_admin))
         self.change(job_id, spec=spec)

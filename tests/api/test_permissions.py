@@ -56,7 +56,7 @@ RPCS[V1ALPHA.replace("v1alpha", "v1")] = RPCS[V1ALPHA]  # the same messages, und
 NOT_SERVED = {"/grpc.health.v1.Health/List"}
 
 #: a stream says later which job it is about
-NAMED_BY_STREAM = (Who.WORKER, Who.VIEWER)
+NAMED_BY_STREAM = (Who.WORKER, Who.VIEWER, Who.SESSION_OWNER)
 
 
 class AllRoles:
@@ -185,6 +185,7 @@ def is_allowed(role: str, who: Who) -> bool:
             Who.JOB_OWNER: role == "owner",
             Who.WORKER: role == "owner",
             Who.VIEWER: role == "owner",
+            Who.SESSION_OWNER: role == "owner",
             Who.ADMIN: False,
         }[who]
     )

@@ -24,15 +24,26 @@ class FakeBroker:
     def __init__(self, daemon: FakeDaemon) -> None:
         self.daemon = daemon
         self.ended_cookies: set[str] = set()
+        self.shares: dict[str, tuple[int, int]] = {}  # secret -> uid, job
+        self.uses: list[bool] = []  # whether each question for a user was the user's own doing
         self.connected_uids: list[int] = []
         self.files: dict[str, bytes] = {}
         self.read: list[tuple[int, int, str]] = []
 
-    async def user(self, cookie: str, source: str = "") -> User | None:
+    async def user(self, cookie: str, source: str = "", *, is_use: bool = True) -> User | None:
+        self.uses.append(is_use)
         name, _, uid = cookie.rpartition("-")
         if not name or cookie in self.ended_cookies:
             return None
         return User(int(uid), name, f"token-of-{cookie}", cookie, source)
+
+    async def shared(self, secret: str, source: str = "") -> tuple[User, int] | None:
+        found = self.shares.get(secret)
+        return (User(found[0], "owner", "", "", source, secret), found[1]) if found else None
+
+    async def is_in(self, user: User, *, is_use: bool) -> bool:
+        known = self.shared(user.share) if user.share else self.user(user.cookie, user.source, is_use=is_use)
+        return await known is not None
 
     async def alive(self, uid: int) -> bool:
         return True

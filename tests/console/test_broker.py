@@ -259,7 +259,7 @@ def test_silent_callers_have_a_share_and_a_deadline(running: Running) -> None:
     ended = [sock.recv(1) for sock in silent]  # those beyond the share at once, the others by the deadline
     assert ended == [b""] * 100
     assert running.token()
-    assert count_descriptors(running) == before
+    assert count_descriptors(running) <= before
     held = listeners.Places(bound)
     assert sum(held.take(1000) for _ in range(100)) == bound.share_max < bound.all_max
 
@@ -344,7 +344,7 @@ def test_descriptors_with_requests_do_not_stay(running: Running) -> None:
     limit = time.monotonic() + 10  # the broker closes the last caller's connection when it next looks
     while len(os.listdir(f"/proc/{running.pid}/fd")) > before and time.monotonic() < limit:
         time.sleep(0.01)
-    assert count_descriptors(running) == before
+    assert count_descriptors(running) <= before
 
 
 def test_the_address_is_said_to_every_user(running: Running) -> None:
@@ -390,7 +390,7 @@ def test_an_agent_answers_whatever_it_is_sent(running: Running) -> None:
 def test_a_broker_of_a_user_is_for_this_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 4242)
     broker = Broker(Settings("", ""), None, None, 0)  # type: ignore[arg-type]
-    assert "acts for no other user" in broker._link(0)["error"]
+    assert "acts for no other user" in broker._link(0, {})["error"]
 
 
 def write_passwords(folder: Path, *names: str) -> Path:
@@ -558,3 +558,39 @@ def test_callers_that_leave_do_not_end_the_line_for_others() -> None:
         return answer
 
     assert asyncio.run(ask()) == {"number": 3}
+
+
+def test_a_user_who_was_removed_has_neither_sessions_nor_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker(Settings("", "http://c"), None, None, 0)  # type: ignore[arg-type]
+    cookie = broker.sessions.open(os.geteuid(), "alice", time.monotonic_ns())
+    made = broker._share(os.geteuid(), {"job_id": 7, "span_s": 3600})
+    secret = made["url"].rpartition("/")[2]
+    asked = {"cookie": cookie, "source": "", "secret": secret}
+    assert broker._session(asked)[0]["uid"] == os.geteuid() and broker._shared(asked)[0]["job_id"] == 7
+    monkeypatch.setattr(module, "_name", lambda uid: None)
+    assert broker._session(asked)[0] == {} and broker._shared(asked)[0] == {}
+    assert broker._share(os.geteuid(), {"job_id": 7, "span_s": 3600}) == {
+        "error": f"uid {os.geteuid()} is no user of this host"
+    }
+
+
+def test_a_link_acts_for_its_user_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root may have the agent of every user, by a log-in; not by a link."""
+    broker = Broker(Settings("", "http://c"), None, None, 0)  # type: ignore[arg-type]
+    _, secret = broker.shares.make(0, "root", 7, 3600 * 10**9, module._boot_ns())
+    answer, fd = broker._agent({"cookie": "", "source": "", "share": secret, "uid": 5})
+    assert answer == {"error": "a shared link acts for no other user"} and fd == -1
+    assert broker._agent({"cookie": "", "source": "", "share": "x"}) == ({"error": "not logged in"}, -1)
+
+
+def test_an_open_stream_does_not_keep_a_log_in_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker(Settings("", ""), None, None, 0)  # type: ignore[arg-type]
+    now_ns = time.monotonic_ns()
+    cookie = broker.sessions.open(os.geteuid(), "alice", now_ns)
+    later_ns = now_ns
+    monkeypatch.setattr(module.time, "monotonic_ns", lambda: later_ns)
+    for minutes in (30, 59):
+        later_ns = now_ns + minutes * 60 * 10**9
+        assert broker._session({"cookie": cookie, "source": "", "is_use": False})[0]
+    later_ns = now_ns + 61 * 60 * 10**9
+    assert broker._session({"cookie": cookie, "source": "", "is_use": False})[0] == {}

@@ -29,12 +29,12 @@ class Browser:
         self.output: list[Any] = []
         self.is_aborted = False
         self.user: User | None = User(1, "alice", "csrf", "cookie", "")
-        site = SimpleNamespace(broker=SimpleNamespace(user=self._find_user))
+        site = SimpleNamespace(broker=SimpleNamespace(is_in=self._is_in))
         state = {"user": self.user, "abort": self._abort}
         self.scope = {"type": "http", "state": state, "app": SimpleNamespace(state=SimpleNamespace(site=site))}
 
-    async def _find_user(self, *_: str) -> User | None:
-        return self.user
+    async def _is_in(self, user: User, *, is_use: bool) -> bool:
+        return self.user is not None
 
     def _abort(self) -> None:
         self.is_aborted = True
@@ -60,7 +60,7 @@ class Browser:
         headers = [(b"host", b"x"), (b"content-length", b"10")]
         head = h11.Request(method=b"POST", target=b"/session/7/", headers=headers)
         try:
-            await _Exchange(reader, writer).run(head, b"/session/7/", self.scope, self.receive, self.send)
+            await _Exchange(reader, writer, list).run(head, self.scope, self.receive, self.send)
         finally:
             writer.close()
             server.close()

@@ -6,6 +6,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from tests.cli.fake_server import FakeDaemon
+from vgpud.console.live.data import Api
 from vgpud.console.sessions import program
 from vgpud.host import listeners
 from vgpud.v1alpha1 import vgpud_pb2 as pb
@@ -44,6 +45,33 @@ def test_the_page_says_what_the_session_does(
     assert "default-src 'none'" in answer.headers["content-security-policy"]
     script = alice.get("/session/7/api", headers={"Sec-Fetch-Dest": "empty"})
     assert (script.status_code, script.text) == (status, sentence[0].lower() + sentence[1:])
+
+
+@pytest.mark.parametrize(
+    ("state", "idle_s", "uid", "reports"),
+    [("pending", 1800, 1, 1), ("suspended", 1800, 1, 1), ("pending", 0, 1, 0), ("completed", 1800, 1, 0)],
+)
+def test_opening_an_idle_session_is_its_use(
+    alice: TestClient,
+    daemon: FakeDaemon,
+    monkeypatch: pytest.MonkeyPatch,
+    state: str,
+    idle_s: int,
+    uid: int,
+    reports: int,
+) -> None:
+    """One that was paused, and had to start again, waits for nothing else."""
+    seen: list[int] = []
+
+    async def report(_: Api, job_id: int) -> None:
+        seen.append(job_id)
+
+    monkeypatch.setattr(Api, "report_session_use", report)
+    add(daemon, 7, state, uid)
+    if idle_s:
+        daemon.queue.jobs[7].spec.idle_after.FromSeconds(idle_s)
+    alice.get("/session/7/")
+    assert seen == [7] * reports
 
 
 def test_a_program_that_does_not_listen_yet_is_waited_for(alice: TestClient, daemon: FakeDaemon) -> None:

@@ -12,15 +12,23 @@ from starlette.requests import Request
 
 from vgpud.console.login.client import User
 from vgpud.console.sessions import program, tunnel
+from vgpud.console.sessions.ends import End
+from vgpud.console.sessions.frames import FrameWatch
 
 
 class Broker:
     def __init__(self) -> None:
         self.user_now: User | None = User(1, "alice", "csrf", "cookie", "1")
+        self.uses: list[bool] = []
+        self.reports = 0
 
-    async def user(self, cookie: str, source: str) -> User | None:
-        assert (cookie, source) == ("cookie", "1")
-        return self.user_now
+    async def report(self) -> None:
+        self.reports += 1
+
+    async def is_in(self, user: User, *, is_use: bool) -> bool:
+        self.uses.append(is_use)
+        assert (user.cookie, user.source) == ("cookie", "1")
+        return self.user_now is not None
 
 
 async def pass_between(broker: Broker) -> tuple[asyncio.Task[None], socket.socket, socket.socket]:
@@ -29,11 +37,12 @@ async def pass_between(broker: Broker) -> tuple[asyncio.Task[None], socket.socke
     request = Request({"type": "http", "app": SimpleNamespace(state=SimpleNamespace(site=site)), "state": {}})
     request.state.user = broker.user_now
     (browser, ours), (its, session) = socket.socketpair(), socket.socketpair()
-    reader, writer = await asyncio.open_connection(sock=ours)
-    its_reader, its_writer = await asyncio.open_connection(sock=its)
+    loop = asyncio.get_running_loop()
+    _, end = await loop.create_connection(lambda: End(program.SILENT_S, FrameWatch()), sock=ours)
+    _, its_end = await loop.create_connection(lambda: End(program.SILENT_S), sock=its)
     for sock in (browser, session):
         sock.setblocking(False)
-    task = asyncio.create_task(tunnel._pass(request, (reader, its_writer), (its_reader, writer)))
+    task = asyncio.create_task(tunnel._pass(request, broker.report, end, its_end))
     return task, browser, session
 
 
@@ -55,8 +64,35 @@ def test_bytes_pass_until_the_user_has_logged_out(monkeypatch: pytest.MonkeyPatc
             await asyncio.sleep(0.05)
             await check_echo(browser, session)
             assert not task.done()
+            assert broker.uses and not any(broker.uses), "no message: these bytes are a part of a frame's head"
+            assert broker.reports == 0
             broker.user_now = None
             await task
+
+    asyncio.run(use())
+
+
+def test_only_messages_of_the_browser_keep_a_log_in_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that is open, and answers pings, does not."""
+    monkeypatch.setattr(program, "LOOK_S", 0.01)
+    pong, message = b"\x8a\x80\0\0\0\0", b"\x81\x81\0\0\0\0x"
+
+    async def use() -> None:
+        broker = Broker()
+        task, browser, session = await pass_between(broker)
+        loop: Any = asyncio.get_running_loop()
+        with browser, session:
+            await loop.sock_sendall(browser, pong)
+            await loop.sock_sendall(session, b"\x81\1x" * 100)
+            await asyncio.sleep(0.1)
+            assert len(broker.uses) > 1 and not any(broker.uses)
+            await loop.sock_sendall(browser, message)
+            while not any(broker.uses):
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.1)
+            assert broker.uses.count(True) == broker.reports == 1
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
     asyncio.run(use())
 
@@ -79,5 +115,55 @@ def test_silence_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
         task, browser, session = await pass_between(Broker())
         with browser, session:
             await task
+
+    asyncio.run(use())
+
+
+def test_a_side_that_takes_nothing_stops_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is held of each direction is bounded, and the one that hangs is disconnected."""
+    monkeypatch.setattr(program, "SILENT_S", 0.5)
+
+    async def use() -> None:
+        task, browser, session = await pass_between(Broker())
+        loop: Any = asyncio.get_running_loop()
+        sent = 0
+
+        async def fill() -> None:
+            nonlocal sent
+            while True:
+                await loop.sock_sendall(session, bytes(65536))
+                sent += 65536
+
+        with browser, session:
+            filling = asyncio.create_task(fill())
+            await task
+            filling.cancel()
+            await asyncio.gather(filling, return_exceptions=True)
+            assert 65536 < sent < 8 << 20
+
+    asyncio.run(use())
+
+
+def test_what_was_sent_before_the_handshake_is_passed_on() -> None:
+    async def use() -> None:
+        ours, browser = socket.socketpair()
+        loop = asyncio.get_running_loop()
+        _, end = await loop.create_connection(lambda: End(1.0), sock=ours)
+        browser.sendall(b"first")
+        while not end._pieces:
+            await asyncio.sleep(0.01)
+        browser.sendall(b"second")
+        its, session = socket.socketpair()
+        _, its_end = await loop.create_connection(lambda: End(1.0), sock=its)
+        end.join(its_end)
+        session.setblocking(False)
+        found = b""
+        while len(found) < 11:
+            found += await loop.sock_recv(session, 100)
+        assert found == b"firstsecond"
+        for one in (browser, session):
+            one.close()
+        end.close()
+        its_end.close()
 
     asyncio.run(use())

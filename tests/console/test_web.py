@@ -29,6 +29,9 @@ def routes(client: TestClient, method: str) -> list[str]:
 def test_nothing_is_shown_without_a_session(stranger: TestClient) -> None:
     for path in routes(stranger, "GET"):
         answer = stranger.get(path)
+        if path.startswith("/share/"):  # a link is a log-in of its own
+            assert answer.status_code == 404 and "has ended, or was revoked" in answer.text
+            continue
         live = path.startswith("/live/")
         assert answer.status_code == (401 if live else 303), path
         assert live or answer.headers["location"] == "/login"
@@ -223,3 +226,22 @@ def test_a_window_waits_for_a_change() -> None:
 def test_windows_are_limited(alice: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse, "WINDOWS_MAX", 0)
     assert alice.get("/live/overview").status_code == 429
+
+
+@pytest.mark.parametrize(
+    ("path", "is_use"),
+    [
+        ("/", True),
+        ("/queue", True),
+        ("/job/1", True),
+        ("/job/1/part", False),
+        ("/job/1/log", False),
+        ("/curves.json", False),
+    ],
+)
+def test_what_an_open_page_asks_for_by_itself_keeps_no_log_in_alive(
+    alice: TestClient, fake_broker: FakeBroker, path: str, is_use: bool
+) -> None:
+    fake_broker.uses.clear()
+    alice.get(path)
+    assert fake_broker.uses == [is_use]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from vgpud.api.job_messages import classify_spec, session_from, submission_from, terminal_from
+from vgpud.api.job_messages import check_session, classify_spec, submission_from, terminal_from
 from vgpud.api.rpc import refuse
 from vgpud.core.jobs.facts import Launch
 from vgpud.core.jobs.model import Job, JobSpec
@@ -56,7 +56,7 @@ def changed_spec(job: Job, request: pb.UpdateJobRequest, queue: str, *, colocate
     made = replace(job.spec, ask=replace(ask, spec=spec), **changes)
     kept = pb.JobSpec(terminal=launch.terminal, session=launch.session, members=made.members)
     terminal_from(kept)
-    session_from(kept)
+    check_session(kept)
     return (
         made
         if set(paths) <= {"priority", "time_limit", "begin_time"}

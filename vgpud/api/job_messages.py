@@ -9,7 +9,6 @@ import hashlib
 import itertools
 import math
 import resource
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,11 +16,12 @@ from typing import Any
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from vgpud.api import session_messages
 from vgpud.api.elastic_messages import elastic_from, elastic_view, prediction_from, prediction_view, utilisation_milli
 from vgpud.api.notification_messages import events_from, notice_from, notification_view
 from vgpud.api.rpc import RefusedError, refuse
 from vgpud.api.slice_messages import spec_from, spec_view, timestamp
-from vgpud.core.jobs import session, similarity
+from vgpud.core.jobs import similarity
 from vgpud.core.jobs.facts import Fact, Facts, Launch, Submission, UsageRow
 from vgpud.core.jobs.image_name import image_error
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Ask, Elastic, Job, JobSpec
@@ -48,7 +48,6 @@ TIME_MAX_NS = 10 * 366 * 86_400 * SECOND_NS
 #: 2100-01-01, in seconds since 1970
 BEGIN_MAX_S = 4_102_444_800
 PPM = 1_000_000
-SESSION_TOKEN_BYTES = 32
 #: name as in `ulimit`'s manual, below RLIMIT_ -> the number of setrlimit(2)
 LIMITS: Mapping[str, int] = {
     name.removeprefix("RLIMIT_").lower(): number
@@ -269,7 +268,7 @@ def launch_from(
         command=tuple(job_spec.command),
         image=_image(job_spec.image),
         directory=_path(directory, "directory"),
-        environment=tuple(sorted({**job_spec.environment, **_session_variables(job_spec)}.items())),
+        environment=tuple(sorted({**job_spec.environment, **session_messages.session_variables(job_spec)}.items())),
         umask=_number(job_spec.umask, 0, 0o777, "umask") if job_spec.HasField("umask") else PRIVATE_UMASK,
         limits=_limits(job_spec.limits, own),
         log=_log(job_spec.log or "vgpu-%j.log", directory),
@@ -280,26 +279,18 @@ def launch_from(
         terminal=terminal_from(job_spec),
         signal=job_spec.signal,
         grace_ms=_grace_ms(job_spec),
-        session=session_from(job_spec),
+        session=check_session(job_spec),
+        session_ports=session_messages.session_ports_from(job_spec),
+        idle_after_ns=session_messages.idle_after_from(job_spec),
     )
 
 
-def _session_variables(job_spec: pb.JobSpec) -> dict[str, str]:
-    """A session's token: kept as long as the rest of its environment, and shown to its owner only."""
-    return {session.TOKEN: secrets.token_hex(SESSION_TOKEN_BYTES)} if job_spec.session else {}
-
-
-def session_from(job_spec: pb.JobSpec) -> str:
-    """What serves its page. One program serves it, at a port of this machine. Raises RefusedError."""
-    if not job_spec.session:
-        return ""
-    if job_spec.session not in session.PROGRAMS:
-        text = f"session {job_spec.session[:40]!r} is unknown: write one of {', '.join(session.PROGRAMS)}"
-        raise _invalid(text, "session")
-    if job_spec.image:
-        raise _invalid("a session with an image: a container has ports of its own, leave the image out", "session")
-    _check_single(job_spec, "a session", "session")
-    return job_spec.session
+def check_session(job_spec: pb.JobSpec) -> str:
+    """What the session serves; "": it is none. Raises RefusedError."""
+    found = session_messages.session_from(job_spec)
+    if found:
+        _check_single(job_spec, "a session", "session")
+    return found
 
 
 def terminal_from(job_spec: pb.JobSpec) -> bool:
@@ -441,6 +432,8 @@ def job_view(job: Job, facts: Facts, node: str, *, has_details: bool, own: bool)
         utilisation=_utilisation(spec, launch, facts),
         utilisation_measured=facts.measured_milli >= 0,
         session_port=facts.session_port or None,
+        named_ports=dict(facts.named_ports),
+        use_time=_timestamp_or_none(facts.session_used_ns),
     )
 
 
@@ -507,6 +500,8 @@ def _spec_view(spec: JobSpec, launch: Launch, *, has_details: bool, own: bool) -
         volumes=map(str, launch.parts.volumes),
         ports=map(str, launch.parts.ports),
         registry=launch.parts.registry,
+        session_ports=launch.session_ports,
+        idle_after=duration(launch.idle_after_ns) if launch.idle_after_ns else None,
     )
 
 

@@ -4,6 +4,7 @@ what requests ask for."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 from collections import OrderedDict
@@ -16,6 +17,7 @@ from vgpud.api import environments, job_changes, watches
 from vgpud.api import job_messages as views
 from vgpud.api import queue_messages as queue_views
 from vgpud.api.caller import Caller, caller
+from vgpud.api.forwards import Forwarding
 from vgpud.api.job_backend import JobBackend
 from vgpud.api.message_cache import MessageCache
 from vgpud.api.reservation_messages import reservation_from, reservation_view
@@ -25,7 +27,7 @@ from vgpud.api.terminals import Viewing
 from vgpud.api.turns import breathe
 from vgpud.api.workers import WorkCalls, WorkerBackend
 from vgpud.core.jobs.environments import Environment
-from vgpud.core.jobs.facts import JobFilter, QueueNow, UsageRow
+from vgpud.core.jobs.facts import JobFilter, Launch, QueueNow, UsageRow
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Job, JobSpec, JobState, QueueSpec, Reservation
 from vgpud.core.model import Asker, Denied, Reason
 from vgpud.core.placement import registry as placements
@@ -122,6 +124,7 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
         self._queues = queues
         self.observe = observe  # as unary() calls it
         self._viewing = Viewing(backend, self._own, self._make_list_view)
+        self._forwarding = Forwarding(backend, self._own)
         self._ended: MessageCache[pb.Job] = MessageCache(ENDED_BYTES_MAX)
         self._list_views: MessageCache[pb.Job] = MessageCache(LIST_VIEW_BYTES_MAX)
 
@@ -267,6 +270,14 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
         return pb.RequeueJobResponse()
 
     @unary
+    async def ReportSessionUse(self, request: pb.ReportSessionUseRequest) -> pb.ReportSessionUseResponse:
+        job = await self._own(request.job_id)
+        if not (isinstance(job.spec.run, Launch) and job.spec.run.session):
+            raise refuse(Reason.PRECONDITION, f"job {job.job_id} is not a session", "job_id")
+        _check(await self.backend.requests.use_session(job.job_id))
+        return pb.ReportSessionUseResponse()
+
+    @unary
     async def UpdateJob(self, request: pb.UpdateJobRequest) -> pb.UpdateJobResponse:
         who, job = caller(), await self._own(request.job_id)
         queue = job.spec.queue
@@ -308,6 +319,14 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
         """One viewer of a job's terminal."""
         async for message in self._watching(context, self._viewing.view(requests)):
             yield message
+
+    async def ForwardSession(
+        self, requests: AsyncIterator[pb.ForwardSessionRequest], context: Any
+    ) -> AsyncIterator[pb.ForwardSessionResponse]:
+        """One connection to a session's program."""
+        async with contextlib.aclosing(self._forwarding.serve_call(requests)) as messages:
+            async for message in messages:
+                yield message
 
     async def _find_watched_jobs(self, job_ids: Sequence[int]) -> Sequence[Job]:
         who = caller()

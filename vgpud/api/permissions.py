@@ -36,6 +36,7 @@ class Who(Enum):
     SLICE_OWNER = "the slice's owner"
     JOB_OWNER = "the job's owner"
     WORKER = "the job's owner, for the job that the stream names first"
+    SESSION_OWNER = "the session's owner, for the session that the stream names first; no admin"
     VIEWER = (
         "the job's owner, for the job that the stream names first; admins only if they say so, as an event of the job"
     )
@@ -108,6 +109,8 @@ METHODS: dict[str, Row] = {
     ),
     _JOB + "ReportProgress": Row(Who.JOB_OWNER, "job_id"),
     _JOB + "Work": Row(Who.WORKER),
+    _JOB + "ReportSessionUse": Row(Who.JOB_OWNER, "job_id"),
+    _JOB + "ForwardSession": Row(Who.SESSION_OWNER),
     _JOB + "AttachJob": Row(Who.VIEWER),
     _QUEUE + "ListQueues": Row(Who.EVERY_USER, shows="all; other users' shares as sums"),
     _QUEUE + "SetQueue": Row(Who.ADMIN),

@@ -273,6 +273,16 @@ def watch_jobs(job_ids: Sequence[int]) -> Watched[list[pb.Job]]:
     return Watched("Job", "WatchJobs", pb.WatchJobsRequest(job_ids=job_ids), lambda answer: list(answer.jobs))
 
 
+def report_session_use(job_id: int) -> Call[None]:
+    request = pb.ReportSessionUseRequest(job_id=job_id)
+    return Call("Job", "ReportSessionUse", request, lambda answer: None)
+
+
+def forward_session(requests: Any) -> Watched[pb.ForwardSessionResponse]:
+    """`requests`: an iterator, or an asynchronous one for the client for asyncio, of ForwardSessionRequest."""
+    return Watched("Job", "ForwardSession", requests, lambda answer: answer)
+
+
 def attach_job(requests: Any) -> Watched[pb.AttachJobResponse]:
     """`requests`: an iterator, or an asynchronous one for the client for asyncio, of AttachJobRequest."""
     return Watched("Job", "AttachJob", requests, lambda answer: answer)

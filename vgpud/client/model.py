@@ -525,8 +525,12 @@ class JobSpec:
     signal_lead: timedelta | None = None
     #: from SIGTERM to SIGKILL, at most job_grace_max_s; unset = the site's job_grace_s
     grace: timedelta | None = None
-    #: what serves its page: jupyter, code or web; empty = it is no session; for one member, no image
+    #: what it serves: jupyter, code or web, or shell, a terminal; empty = it is no session; for one member, no image
     session: str = ""
+    #: a session that is not used for so long is ended, or paused if it may be preempted; unset = never
+    idle_after: timedelta | None = None
+    #: names of further ports for the session's programs, at most 8
+    session_ports: tuple[str, ...] = ()
     #: of the site's list, whose values hold for what is unset here; empty = none
     environment_name: str = ""
     #: directories and files of the node for its container: HOST:CONTAINER or HOST:CONTAINER:ro; at most 16, each
@@ -699,6 +703,10 @@ class Job:
     utilisation_measured: bool = False
     #: port of 127.0.0.1 that a session was given; unset = no session, or it does not run
     session_port: int | None = None
+    #: last use of a session that has idle_after and runs; unset = not known
+    use_time: datetime | None = None
+    #: further ports of the session by name, while it runs
+    named_ports: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

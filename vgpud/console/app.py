@@ -11,14 +11,16 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Mount
+from starlette.routing import Mount, Route
 
 from vgpud.console.live.boards import Boards
 from vgpud.console.login.client import Broker
 from vgpud.console.pages import jobs, login, overview, quotas, slices, submit
+from vgpud.console.sessions.entry import Entrance
 from vgpud.console.sessions.http import Sessions
+from vgpud.console.sessions.own_hosts import NO_DOMAIN, Domain
 from vgpud.console.sessions.tunnel import Tunnels
-from vgpud.console.web.security import Guard, TooLargeError
+from vgpud.console.web.security import App, Guard, Receive, Scope, Send, TooLargeError
 from vgpud.console.web.site import Site, enter
 
 
@@ -31,7 +33,21 @@ class Options:
     passwords: bool
     private: bool  # loopback or a unix socket
     folder: Path  # of sockets that are for this process alone
+    domain: Domain = NO_DOMAIN  # of sessions' own host names
+    has_tls: bool = False  # browsers reach it by https, perhaps by a proxy in front of it
     nodes: Sequence[tuple[str, str]] = ()  # name and URL of other nodes' consoles
+
+
+class OwnHosts:
+    """ASGI middleware: what is for a session's own host is no page of the console's, whatever its path is."""
+
+    def __init__(self, app: App, sessions: Sessions) -> None:
+        self._app = app
+        self._sessions = sessions
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_own = scope["type"] == "http" and scope["state"].get("at_session_host")
+        await (self._sessions if is_own else self._app)(scope, receive, send)
 
 
 async def _show_error(request: Request, error: Exception) -> Response:
@@ -47,7 +63,8 @@ async def _show_error(request: Request, error: Exception) -> Response:
 def make(broker: Broker, options: Options) -> Starlette:
     """The application. Everything on disk is read now."""
     boards = Boards(broker, options.folder)
-    sessions = Sessions()
+    entrance = Entrance(options.domain)
+    sessions = Sessions(entrance)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -62,19 +79,23 @@ def make(broker: Broker, options: Options) -> Starlette:
             *jobs.ROUTES,
             *submit.ROUTES,
             *quotas.ROUTES,
+            Route("/share/{secret}", entrance.open_share, methods=["GET"]),
             Mount("/session", app=sessions),
         ],
         lifespan=lifespan,
         exception_handlers={HTTPException: _show_error, TooLargeError: _show_error},
     )
-    app.add_middleware(Guard, hosts=options.hosts, secure=options.secure)
+    app.add_middleware(OwnHosts, sessions=sessions)  # inside of the guard
+    app.add_middleware(Guard, hosts=options.hosts, secure=options.secure, is_session_host=options.domain.has_host)
     app.state.site = Site(
         broker,
         boards,
         secure=options.secure,
         passwords=options.passwords,
         private=options.private,
+        has_tls=options.has_tls,
         nodes=options.nodes,
     )
+    app.state.sessions = sessions
     app.state.tunnels = Tunnels(app, sessions, options.hosts)
     return app

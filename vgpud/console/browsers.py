@@ -10,7 +10,6 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from vgpud.console.web.security import is_of_session
 from vgpud.host import listeners
 
 #: a browser that takes nothing of a page, or of a stream of events, for so long is gone
@@ -25,11 +24,14 @@ def _source(transport: Any) -> int | str:
 
 
 def browser_protocol(
-    deadline_s: float, open_tunnel: Callable[[Mapping[str, Any], asyncio.Transport, bytes], None]
+    deadline_s: float,
+    is_of_session: Callable[[Mapping[str, Any]], bool],
+    open_tunnel: Callable[[Mapping[str, Any], asyncio.Transport, bytes], None],
 ) -> type[H11Protocol]:
     """The protocol of a connection whose first request is there by the deadline, and later ones that long after they
-    have begun; between two of them uvicorn's own time limit holds. Of a request to a session the deadline is for its
-    headers. A connection whose request is for a session's WebSocket goes to `open_tunnel`, with what came behind it."""
+    have begun; between two of them uvicorn's own time limit holds. Of a request to a session (`is_of_session`) the
+    deadline is for its headers. A connection whose request is for a session's WebSocket goes to `open_tunnel`, with
+    what came behind it."""
 
     class Protocol(H11Protocol):
         _late: asyncio.TimerHandle | None = None

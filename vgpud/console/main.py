@@ -7,6 +7,7 @@ import contextlib
 import ipaddress
 import os
 import pwd
+import re
 import shutil
 import socket
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from vgpud import paths
-from vgpud.console.login import agent, wire
+from vgpud.console.login import agent, shares_file, wire
 from vgpud.console.login.broker import Broker, Settings, link_socket_path
 from vgpud.core.units import PORT_MAX, parse_whole
 from vgpud.errors import DeniedError, ExitCode, VgpudError
@@ -25,6 +26,7 @@ BACKLOG = 128
 DEFAULT_LISTEN = "127.0.0.1:8377"
 #: of the process that serves pages, where the console is started by root: the user without rights
 DEFAULT_UID = 65534
+_DOMAIN = re.compile("[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _ANY = ("0.0.0.0", "::")
 
 
@@ -45,6 +47,7 @@ class Serve:
     key: Path | None = None
     password_file: Path | None = None
     user: str = ""  # name; "" = DEFAULT_UID
+    session_domain: str = ""  # below which sessions have host names of their own
     nodes: tuple[str, ...] = ()  # consoles of other nodes, NAME=URL
 
 
@@ -95,6 +98,9 @@ def check(options: Serve) -> None:
             f"{options.listen} is reached by other machines: give --certificate and --key, or listen on 127.0.0.1"
         )
     _nodes(options.nodes)
+    if options.session_domain and not _DOMAIN.fullmatch(options.session_domain):
+        text = f"--session-domain {options.session_domain[:80]!r} is no name of a domain: write sessions.example.org"
+        raise ConsoleUsageError(f"{text}, for which session-7.sessions.example.org leads to this console")
     if options.password_file and not options.certificate:
         raise ConsoleUsageError("--password-file needs --certificate and --key: passwords are sent over TLS only")
 
@@ -183,7 +189,8 @@ def serve(options: Serve, runtime: Path, announce: object = None) -> int:
     if callable(announce):
         announce(url)
     try:
-        return Broker(Settings(options.api_socket, url, options.password_file), ours, link_socket, pid).run()
+        settings = Settings(options.api_socket, url, options.password_file, runtime / shares_file.FILE_NAME)
+        return Broker(settings, ours, link_socket, pid).run()
     finally:
         link_socket.close()
         socket_path.unlink(missing_ok=True)
@@ -199,12 +206,15 @@ def _web(options: Serve, listener: socket.socket, broker: socket.socket, url: st
     from vgpud.console import app as application
     from vgpud.console.browsers import browser_protocol
     from vgpud.console.login.client import Broker as BrokerClient
+    from vgpud.console.sessions.own_hosts import Domain
 
     made = application.Options(
         hosts=_hosts(url, _is_private(options.listen)),
         secure=bool(options.certificate),
         passwords=options.password_file is not None,
         private=_is_private(options.listen),
+        domain=Domain(options.session_domain, url),
+        has_tls=url.startswith("https:"),
         folder=Path(f"/proc/self/fd/{os.open(inner, os.O_PATH | os.O_DIRECTORY)}"),
         nodes=_nodes(options.nodes),
     )
@@ -218,7 +228,7 @@ def _web(options: Serve, listener: socket.socket, broker: socket.socket, url: st
         ssl_certfile=options.certificate,
         ssl_keyfile=options.key,
         loop="asyncio",
-        http=browser_protocol(listeners.CONSOLE.deadline_s, app.state.tunnels.open),
+        http=browser_protocol(listeners.CONSOLE.deadline_s, app.state.sessions.takes, app.state.tunnels.open),
         ws="none",
         timeout_graceful_shutdown=2,
         timeout_keep_alive=30,

@@ -42,6 +42,8 @@ CONSOLE = Bound(all_max=512, share_max=128, reserved_max=0, deadline_s=10.0)
 #: the console: requests and WebSockets that it passes on to sessions at once, by user; by the deadline the session has
 #: taken the connection
 CONSOLE_SESSIONS = Bound(all_max=256, share_max=64, reserved_max=0, deadline_s=5.0)
+#: `vgpud serve`: connections to sessions over the API at once, by user; by the deadline the session has taken it
+API_SESSIONS = Bound(all_max=256, share_max=64, reserved_max=0, deadline_s=5.0)
 #: the console's broker: `vgpu console open`
 CONSOLE_OPEN = Bound(all_max=32, share_max=4, reserved_max=4, deadline_s=2.0)
 #: `vgpud-k8s`: calls of kubelet under way; only root reaches the sockets
@@ -135,6 +137,12 @@ def server_uid(port: int, own: tuple[str, int]) -> int | None:
     if not accepted or accepted[0] != _ESTABLISHED or not listening or listening[0] != _LISTEN:
         return None
     return listening[1] if accepted[1] in (0, listening[1]) else None
+
+
+def listener_uid(port: int) -> int | None:
+    """The user whose program listens at this port of 127.0.0.1, or of all addresses; None: no program does."""
+    found = _ask_for_socket("127.0.0.1", port, "0.0.0.0", 0)
+    return found[1] if found and found[0] == _LISTEN else None
 
 
 def _ask_for_socket(host: str, port: int, far_host: str, far_port: int) -> tuple[int, int] | None:

@@ -35,6 +35,10 @@ class Terminal:
         self._has_answered = False
         self._ahead: Heard | None = None  # received together with the output before it
 
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
     async def hear(self) -> Heard:
         """The next message; the output of before comes as one, and so does the output that is there already."""
         data = bytearray()

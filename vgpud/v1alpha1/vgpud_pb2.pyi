@@ -906,7 +906,7 @@ class WatchEventsResponse(_message.Message):
     def __init__(self, event: _Optional[_Union[Event, _Mapping]] = ...) -> None: ...
 
 class JobSpec(_message.Message):
-    __slots__ = ("slice", "members", "name", "queue", "priority", "time_limit", "expected_duration", "retries", "after", "after_any", "hold", "cpu_milli", "ram_bytes", "command", "image", "directory", "environment", "umask", "limits", "log", "skew", "not_preemptible", "elastic", "prediction", "array_indices", "array_limit", "notification", "begin_time", "terminal", "after_fail", "after_end", "signal", "signal_lead", "grace", "session", "environment_name", "volumes", "ports", "registry")
+    __slots__ = ("slice", "members", "name", "queue", "priority", "time_limit", "expected_duration", "retries", "after", "after_any", "hold", "cpu_milli", "ram_bytes", "command", "image", "directory", "environment", "umask", "limits", "log", "skew", "not_preemptible", "elastic", "prediction", "array_indices", "array_limit", "notification", "begin_time", "terminal", "after_fail", "after_end", "signal", "signal_lead", "grace", "session", "idle_after", "session_ports", "environment_name", "volumes", "ports", "registry")
     class EnvironmentEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -949,6 +949,8 @@ class JobSpec(_message.Message):
     SIGNAL_LEAD_FIELD_NUMBER: _ClassVar[int]
     GRACE_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
+    IDLE_AFTER_FIELD_NUMBER: _ClassVar[int]
+    SESSION_PORTS_FIELD_NUMBER: _ClassVar[int]
     ENVIRONMENT_NAME_FIELD_NUMBER: _ClassVar[int]
     VOLUMES_FIELD_NUMBER: _ClassVar[int]
     PORTS_FIELD_NUMBER: _ClassVar[int]
@@ -988,11 +990,13 @@ class JobSpec(_message.Message):
     signal_lead: _duration_pb2.Duration
     grace: _duration_pb2.Duration
     session: str
+    idle_after: _duration_pb2.Duration
+    session_ports: _containers.RepeatedScalarFieldContainer[str]
     environment_name: str
     volumes: _containers.RepeatedScalarFieldContainer[str]
     ports: _containers.RepeatedScalarFieldContainer[str]
     registry: str
-    def __init__(self, slice: _Optional[_Union[SliceSpec, _Mapping]] = ..., members: _Optional[int] = ..., name: _Optional[str] = ..., queue: _Optional[str] = ..., priority: _Optional[int] = ..., time_limit: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., expected_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., retries: _Optional[int] = ..., after: _Optional[_Iterable[int]] = ..., after_any: bool = ..., hold: bool = ..., cpu_milli: _Optional[int] = ..., ram_bytes: _Optional[int] = ..., command: _Optional[_Iterable[str]] = ..., image: _Optional[str] = ..., directory: _Optional[str] = ..., environment: _Optional[_Mapping[str, str]] = ..., umask: _Optional[int] = ..., limits: _Optional[_Iterable[_Union[ResourceLimit, _Mapping]]] = ..., log: _Optional[str] = ..., skew: _Optional[float] = ..., not_preemptible: bool = ..., elastic: _Optional[_Union[ElasticSpec, _Mapping]] = ..., prediction: _Optional[_Union[Prediction, _Mapping]] = ..., array_indices: _Optional[_Iterable[int]] = ..., array_limit: _Optional[int] = ..., notification: _Optional[_Union[Notification, _Mapping]] = ..., begin_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., terminal: bool = ..., after_fail: _Optional[_Iterable[int]] = ..., after_end: _Optional[_Iterable[int]] = ..., signal: _Optional[str] = ..., signal_lead: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., grace: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., session: _Optional[str] = ..., environment_name: _Optional[str] = ..., volumes: _Optional[_Iterable[str]] = ..., ports: _Optional[_Iterable[str]] = ..., registry: _Optional[str] = ...) -> None: ...
+    def __init__(self, slice: _Optional[_Union[SliceSpec, _Mapping]] = ..., members: _Optional[int] = ..., name: _Optional[str] = ..., queue: _Optional[str] = ..., priority: _Optional[int] = ..., time_limit: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., expected_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., retries: _Optional[int] = ..., after: _Optional[_Iterable[int]] = ..., after_any: bool = ..., hold: bool = ..., cpu_milli: _Optional[int] = ..., ram_bytes: _Optional[int] = ..., command: _Optional[_Iterable[str]] = ..., image: _Optional[str] = ..., directory: _Optional[str] = ..., environment: _Optional[_Mapping[str, str]] = ..., umask: _Optional[int] = ..., limits: _Optional[_Iterable[_Union[ResourceLimit, _Mapping]]] = ..., log: _Optional[str] = ..., skew: _Optional[float] = ..., not_preemptible: bool = ..., elastic: _Optional[_Union[ElasticSpec, _Mapping]] = ..., prediction: _Optional[_Union[Prediction, _Mapping]] = ..., array_indices: _Optional[_Iterable[int]] = ..., array_limit: _Optional[int] = ..., notification: _Optional[_Union[Notification, _Mapping]] = ..., begin_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., terminal: bool = ..., after_fail: _Optional[_Iterable[int]] = ..., after_end: _Optional[_Iterable[int]] = ..., signal: _Optional[str] = ..., signal_lead: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., grace: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., session: _Optional[str] = ..., idle_after: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., session_ports: _Optional[_Iterable[str]] = ..., environment_name: _Optional[str] = ..., volumes: _Optional[_Iterable[str]] = ..., ports: _Optional[_Iterable[str]] = ..., registry: _Optional[str] = ...) -> None: ...
 
 class Environment(_message.Message):
     __slots__ = ("node", "name", "description", "defaults", "members")
@@ -1084,7 +1088,14 @@ class ResourceLimit(_message.Message):
     def __init__(self, name: _Optional[str] = ..., soft: _Optional[int] = ..., hard: _Optional[int] = ...) -> None: ...
 
 class Job(_message.Message):
-    __slots__ = ("node", "job_id", "spec", "uid", "state", "reason", "submit_time", "start_time", "end_time", "estimated_start_time", "exit_code", "attempt", "preemptions", "array_id", "array_index", "slices", "device_indices", "log", "gpu_seconds_granted", "gpu_seconds_used", "position", "cpu_seconds", "ram_peak_bytes", "workers", "gpus_milli", "samples_per_second", "estimated_duration", "utilisation", "utilisation_measured", "session_port")
+    __slots__ = ("node", "job_id", "spec", "uid", "state", "reason", "submit_time", "start_time", "end_time", "estimated_start_time", "exit_code", "attempt", "preemptions", "array_id", "array_index", "slices", "device_indices", "log", "gpu_seconds_granted", "gpu_seconds_used", "position", "cpu_seconds", "ram_peak_bytes", "workers", "gpus_milli", "samples_per_second", "estimated_duration", "utilisation", "utilisation_measured", "session_port", "use_time", "named_ports")
+    class NamedPortsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
     NODE_FIELD_NUMBER: _ClassVar[int]
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
@@ -1115,6 +1126,8 @@ class Job(_message.Message):
     UTILISATION_FIELD_NUMBER: _ClassVar[int]
     UTILISATION_MEASURED_FIELD_NUMBER: _ClassVar[int]
     SESSION_PORT_FIELD_NUMBER: _ClassVar[int]
+    USE_TIME_FIELD_NUMBER: _ClassVar[int]
+    NAMED_PORTS_FIELD_NUMBER: _ClassVar[int]
     node: str
     job_id: int
     spec: JobSpec
@@ -1145,7 +1158,9 @@ class Job(_message.Message):
     utilisation: float
     utilisation_measured: bool
     session_port: int
-    def __init__(self, node: _Optional[str] = ..., job_id: _Optional[int] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., uid: _Optional[int] = ..., state: _Optional[_Union[JobState, str]] = ..., reason: _Optional[str] = ..., submit_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., estimated_start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., exit_code: _Optional[int] = ..., attempt: _Optional[int] = ..., preemptions: _Optional[int] = ..., array_id: _Optional[int] = ..., array_index: _Optional[int] = ..., slices: _Optional[_Iterable[str]] = ..., device_indices: _Optional[_Iterable[int]] = ..., log: _Optional[str] = ..., gpu_seconds_granted: _Optional[float] = ..., gpu_seconds_used: _Optional[float] = ..., position: _Optional[int] = ..., cpu_seconds: _Optional[float] = ..., ram_peak_bytes: _Optional[int] = ..., workers: _Optional[int] = ..., gpus_milli: _Optional[int] = ..., samples_per_second: _Optional[float] = ..., estimated_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., utilisation: _Optional[float] = ..., utilisation_measured: bool = ..., session_port: _Optional[int] = ...) -> None: ...
+    use_time: _timestamp_pb2.Timestamp
+    named_ports: _containers.ScalarMap[str, int]
+    def __init__(self, node: _Optional[str] = ..., job_id: _Optional[int] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., uid: _Optional[int] = ..., state: _Optional[_Union[JobState, str]] = ..., reason: _Optional[str] = ..., submit_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., estimated_start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., exit_code: _Optional[int] = ..., attempt: _Optional[int] = ..., preemptions: _Optional[int] = ..., array_id: _Optional[int] = ..., array_index: _Optional[int] = ..., slices: _Optional[_Iterable[str]] = ..., device_indices: _Optional[_Iterable[int]] = ..., log: _Optional[str] = ..., gpu_seconds_granted: _Optional[float] = ..., gpu_seconds_used: _Optional[float] = ..., position: _Optional[int] = ..., cpu_seconds: _Optional[float] = ..., ram_peak_bytes: _Optional[int] = ..., workers: _Optional[int] = ..., gpus_milli: _Optional[int] = ..., samples_per_second: _Optional[float] = ..., estimated_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., utilisation: _Optional[float] = ..., utilisation_measured: bool = ..., session_port: _Optional[int] = ..., use_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., named_ports: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class ListEnvironmentsRequest(_message.Message):
     __slots__ = ()
@@ -1398,6 +1413,34 @@ class AttachJobResponse(_message.Message):
     output: bytes
     notice: str
     def __init__(self, job: _Optional[_Union[Job, _Mapping]] = ..., replay: _Optional[bytes] = ..., output: _Optional[bytes] = ..., notice: _Optional[str] = ...) -> None: ...
+
+class ReportSessionUseRequest(_message.Message):
+    __slots__ = ("job_id",)
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    def __init__(self, job_id: _Optional[int] = ...) -> None: ...
+
+class ReportSessionUseResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ForwardSessionRequest(_message.Message):
+    __slots__ = ("job_id", "port", "data", "end")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    port: str
+    data: bytes
+    end: bool
+    def __init__(self, job_id: _Optional[int] = ..., port: _Optional[str] = ..., data: _Optional[bytes] = ..., end: bool = ...) -> None: ...
+
+class ForwardSessionResponse(_message.Message):
+    __slots__ = ("data",)
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    data: bytes
+    def __init__(self, data: _Optional[bytes] = ...) -> None: ...
 
 class Queue(_message.Message):
     __slots__ = ("name", "parent", "guarantee_milli", "limit_milli", "weight", "policy", "placement", "spread", "strict", "backfill", "min_run", "cpu_limit_milli", "ram_limit_bytes", "members", "elastic_wait", "elastic_idle", "elastic_eager", "used_milli", "running", "pending", "history_gpu_seconds")

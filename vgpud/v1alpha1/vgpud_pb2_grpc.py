@@ -1060,6 +1060,16 @@ class JobServiceStub(object):
                 request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.WorkRequest.SerializeToString,
                 response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.WorkResponse.FromString,
                 _registered_method=True)
+        self.ReportSessionUse = channel.unary_unary(
+                '/vgpud.v1alpha1.JobService/ReportSessionUse',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ReportSessionUseRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ReportSessionUseResponse.FromString,
+                _registered_method=True)
+        self.ForwardSession = channel.stream_stream(
+                '/vgpud.v1alpha1.JobService/ForwardSession',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ForwardSessionRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ForwardSessionResponse.FromString,
+                _registered_method=True)
         self.AttachJob = channel.stream_stream(
                 '/vgpud.v1alpha1.JobService/AttachJob',
                 request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.AttachJobRequest.SerializeToString,
@@ -1161,6 +1171,20 @@ class JobServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReportSessionUse(self, request, context):
+        """Reports a request for a session: it is not idle, and is resumed if it was paused because it was idle.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ForwardSession(self, request_iterator, context):
+        """A connection to the program of a session: `vgpu session open`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def AttachJob(self, request_iterator, context):
         """Joins the terminal of a job, even before the job has started. The call ends when the job has ended or another call
         has joined the terminal. If the client ends the call, the job continues.
@@ -1238,6 +1262,16 @@ def add_JobServiceServicer_to_server(servicer, server):
                     servicer.Work,
                     request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.WorkRequest.FromString,
                     response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.WorkResponse.SerializeToString,
+            ),
+            'ReportSessionUse': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportSessionUse,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ReportSessionUseRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ReportSessionUseResponse.SerializeToString,
+            ),
+            'ForwardSession': grpc.stream_stream_rpc_method_handler(
+                    servicer.ForwardSession,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ForwardSessionRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ForwardSessionResponse.SerializeToString,
             ),
             'AttachJob': grpc.stream_stream_rpc_method_handler(
                     servicer.AttachJob,
@@ -1575,6 +1609,60 @@ class JobService(object):
             '/vgpud.v1alpha1.JobService/Work',
             vgpud_dot_v1alpha1_dot_vgpud__pb2.WorkRequest.SerializeToString,
             vgpud_dot_v1alpha1_dot_vgpud__pb2.WorkResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportSessionUse(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/vgpud.v1alpha1.JobService/ReportSessionUse',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.ReportSessionUseRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.ReportSessionUseResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ForwardSession(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/vgpud.v1alpha1.JobService/ForwardSession',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.ForwardSessionRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.ForwardSessionResponse.FromString,
             options,
             channel_credentials,
             insecure,

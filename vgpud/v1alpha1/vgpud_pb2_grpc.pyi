@@ -393,6 +393,10 @@ class JobServiceStub:
     """A running program's report of its progress: `vgpud.client.report`."""
     Work: _grpc.StreamStreamMultiCallable[_vgpud_pb2.WorkRequest, _vgpud_pb2.WorkResponse]
     """A worker of an elastic job, from its start to its end: `vgpud.elastic`."""
+    ReportSessionUse: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.ReportSessionUseRequest, _vgpud_pb2.ReportSessionUseResponse]
+    """Reports a request for a session: it is not idle, and is resumed if it was paused because it was idle."""
+    ForwardSession: _grpc.StreamStreamMultiCallable[_vgpud_pb2.ForwardSessionRequest, _vgpud_pb2.ForwardSessionResponse]
+    """A connection to the program of a session: `vgpu session open`."""
     AttachJob: _grpc.StreamStreamMultiCallable[_vgpud_pb2.AttachJobRequest, _vgpud_pb2.AttachJobResponse]
     """Joins the terminal of a job, even before the job has started. The call ends when the job has ended or another call
     has joined the terminal. If the client ends the call, the job continues.
@@ -431,6 +435,10 @@ class JobServiceAsyncStub(JobServiceStub):
     """A running program's report of its progress: `vgpud.client.report`."""
     Work: _aio.StreamStreamMultiCallable[_vgpud_pb2.WorkRequest, _vgpud_pb2.WorkResponse]  # type: ignore[assignment]
     """A worker of an elastic job, from its start to its end: `vgpud.elastic`."""
+    ReportSessionUse: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.ReportSessionUseRequest, _vgpud_pb2.ReportSessionUseResponse]  # type: ignore[assignment]
+    """Reports a request for a session: it is not idle, and is resumed if it was paused because it was idle."""
+    ForwardSession: _aio.StreamStreamMultiCallable[_vgpud_pb2.ForwardSessionRequest, _vgpud_pb2.ForwardSessionResponse]  # type: ignore[assignment]
+    """A connection to the program of a session: `vgpu session open`."""
     AttachJob: _aio.StreamStreamMultiCallable[_vgpud_pb2.AttachJobRequest, _vgpud_pb2.AttachJobResponse]  # type: ignore[assignment]
     """Joins the terminal of a job, even before the job has started. The call ends when the job has ended or another call
     has joined the terminal. If the client ends the call, the job continues.
@@ -538,6 +546,22 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_vgpud_pb2.WorkResponse], _abc.AsyncIterator[_vgpud_pb2.WorkResponse]]:
         """A worker of an elastic job, from its start to its end: `vgpud.elastic`."""
+
+    @_abc_1.abstractmethod
+    def ReportSessionUse(
+        self,
+        request: _vgpud_pb2.ReportSessionUseRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_vgpud_pb2.ReportSessionUseResponse, _abc.Awaitable[_vgpud_pb2.ReportSessionUseResponse]]:
+        """Reports a request for a session: it is not idle, and is resumed if it was paused because it was idle."""
+
+    @_abc_1.abstractmethod
+    def ForwardSession(
+        self,
+        request_iterator: _MaybeAsyncIterator[_vgpud_pb2.ForwardSessionRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_vgpud_pb2.ForwardSessionResponse], _abc.AsyncIterator[_vgpud_pb2.ForwardSessionResponse]]:
+        """A connection to the program of a session: `vgpu session open`."""
 
     @_abc_1.abstractmethod
     def AttachJob(

@@ -106,6 +106,9 @@ def job_view(job: pb.Job, simulated_indices: frozenset[int]) -> View:
         "terminal": spec.terminal,
         "session": spec.session or None,
         "session_port": job.session_port if job.HasField("session_port") else None,
+        "named_ports": dict(job.named_ports) or None,
+        "idle_after_ns": _ns(spec.idle_after) if spec.HasField("idle_after") else None,
+        "use_time": _time(job.use_time) if job.HasField("use_time") else None,
         "notification": _notification(spec.notification) if spec.HasField("notification") else None,
         "prediction": _prediction(spec.prediction) if spec.HasField("prediction") else None,
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Mapping
 from typing import Any
 
@@ -55,9 +57,87 @@ def no_console(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_console")
 def test_the_direct_address(vgpu: Any, daemon: Any) -> None:
-    add(daemon, 7)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        add(daemon, 7, uid=os.geteuid())
+        daemon.queue.jobs[7].session_port = port
+        daemon.queue.jobs[7].spec.session_ports.append("tb")
+        daemon.queue.jobs[7].named_ports["tb"] = port
+        result = vgpu("session", "url", "7", host=daemon.host)
+        assert (result.code, result.stdout) == (0, f"http://127.0.0.1:{port}/session/7/?token=t\n")
+        result = vgpu("session", "url", "7", "--port", "tb", host=daemon.host)
+        assert (result.code, result.stdout) == (0, f"http://127.0.0.1:{port}/session/7-tb/?token=t\n")
+        result = vgpu("session", "url", "7", "--port", "api", host=daemon.host)
+        assert result.code == 4 and "has no port 'api': tb" in result.stderr
     result = vgpu("session", "url", "7", host=daemon.host)
-    assert (result.code, result.stdout) == (0, "http://127.0.0.1:20001/session/7/?token=t\n")
+    assert result.code == 8 and "does not listen at port" in result.stderr and not result.stdout
+
+
+@pytest.mark.usefixtures("no_console")
+def test_no_token_for_a_program_of_another_user(vgpu: Any, daemon: Any) -> None:
+    """It has taken the port of a session: whoever opens the address would give it the session's token."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        add(daemon, 7, uid=os.geteuid() + 1)
+        daemon.queue.jobs[7].session_port = server.getsockname()[1]
+        result = vgpu("session", "url", "7", host=daemon.host)
+        assert result.code == 5 and f"a program of uid {os.geteuid()} does" in result.stderr
+        assert not result.stdout and "token=t" not in result.stderr
+
+
+def test_a_terminal_has_no_address(vgpu: Any, daemon: Any) -> None:
+    result = vgpu("session", "start", "--gpus", ".25", "shell", host=daemon.host)
+    assert result.code == 0 and "`vgpu session open 1` joins it" in result.stderr
+    sent = daemon.queue.requests[0].spec
+    assert (sent.session, sent.terminal, sent.command[0]) == ("shell", True, "sh")
+    result = vgpu("session", "url", "1", host=daemon.host)
+    assert result.code == 2 and "is a terminal: `vgpu session open 1` joins it" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("fields", "words", "code", "sentence"),
+    [
+        ({"variables": {}, "uid": 12345}, (), 5, "uid 12345's: only they may open it"),
+        ({"state": "failed", "reason": "exit code 1"}, (), 8, "has failed"),
+        ({}, ("--port", "tb"), 4, "has no port 'tb'"),
+    ],
+)
+def test_what_cannot_be_opened(
+    vgpu: Any, daemon: Any, fields: dict[str, Any], words: tuple[str, ...], code: int, sentence: str
+) -> None:
+    add(daemon, 7, **fields)
+    for command in ("open", "share"):
+        given = (*words, *(("--for", "1h") if command == "share" else ()))
+        if command == "share" and words:
+            continue
+        result = vgpu("session", command, "7", *given, host=daemon.host)
+        assert result.code == code and sentence in result.stderr and not result.stdout
+
+
+def test_a_port_that_is_in_use(vgpu: Any, daemon: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        add(daemon, 7)
+        result = vgpu("session", "open", "7", "--listen", str(port), host=daemon.host)
+    assert result.code == 8
+    assert f"cannot listen on 127.0.0.1:{port}: Address already in use; choose another --listen" in result.stderr
+
+
+def test_start_says_when_it_is_idle_and_which_ports_it_has(vgpu: Any, daemon: Any) -> None:
+    words = ("--gpus", "1", "--idle-after", "30m", "--port", "tb", "--port", "api", "jupyter")
+    assert vgpu("session", "start", "-q", *words, host=daemon.host).code == 0
+    sent = daemon.queue.requests[0].spec
+    assert (sent.idle_after.seconds, list(sent.session_ports)) == (1800, ["tb", "api"])
+
+
+def test_the_list_says_how_long_a_session_was_not_used(vgpu: Any, daemon: Any) -> None:
+    add(daemon, 7)
+    add(daemon, 8)
+    job = daemon.queue.jobs[8]
+    job.spec.idle_after.FromSeconds(7200)
+    job.use_time.GetCurrentTime()
+    job.use_time.seconds -= 1805
+    lines = vgpu("session", "ls", host=daemon.host).stdout.splitlines()
+    assert "UNUSED" in lines[0] and "30m of 2h" in " ".join(lines) and " - " in lines[1]
 
 
 @pytest.mark.usefixtures("no_console")
@@ -82,6 +162,12 @@ def test_the_address_at_the_console(vgpu: Any, daemon: Any, monkeypatch: pytest.
     assert vgpu("session", "url", "7", host=daemon.host).stdout == "https://n1:8377/session/7/\n"
     known["socket"] = "/run/another"
     assert vgpu("session", "url", "7", host=daemon.host).code == 8, "another daemon's console does not have it"
+
+
+def test_a_thousand_sessions_are_listed(vgpu: Any, daemon: Any) -> None:
+    for job_id in range(1, 1001):
+        add(daemon, job_id)
+    assert vgpu("session", "ls", "-o", "name", host=daemon.host).stdout.split() == [str(n) for n in range(1, 1001)]
 
 
 def test_sessions_are_listed_and_stopped(vgpu: Any, daemon: Any) -> None:

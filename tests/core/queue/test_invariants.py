@@ -16,18 +16,21 @@ from vgpud.core.jobs.events import (
     Cancelled,
     Event,
     Held,
+    Idled,
     JobSuspended,
     Released,
     Requeued,
     RoomChanged,
     StartFailed,
     Submitted,
+    Used,
 )
 from vgpud.core.jobs.model import SECOND_NS, Ask, How, Job, JobState, Node, Placement
 from vgpud.core.placement.base import ClusterCapacity
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.queue import sizes
 from vgpud.core.queue.machine import Machine
+from vgpud.core.queue.state import WAITING
 
 QUEUES = (
     queue("plain"),
@@ -39,6 +42,8 @@ QUEUES = (
 TOTAL = 8
 PHASES = (Phase.explicit, Phase.generate, Phase.shrink)  # explaining takes minutes
 GIB = 1 << 30
+#: places that a job can be in at once
+COMPATIBLE = (["is held", "backs off"], ["goes", "backs off"], ["backs off", "is idle"])
 
 
 def cluster() -> Cluster:
@@ -73,7 +78,7 @@ def happenings(draw: st.DrawFn) -> list[tuple[Any, ...]]:
     other = st.tuples(
         st.sampled_from(
             ["end", "end", "end", "fail", "sleep", "sleep", "answer", "answer", "answer one"]
-            + ["cancel", "hold", "release", "requeue", "no start", "slices", "restart"]
+            + ["cancel", "hold", "release", "requeue", "idle", "use", "no start", "slices", "restart"]
         ),
         number,
     )
@@ -133,6 +138,9 @@ class Driver:
                 self.slices(what[1] % 3 * 250)
         elif what[0] == "restart":
             self.restart()
+        elif what[0] in ("idle", "use") and machine.jobs:
+            job_id = sorted(machine.jobs)[what[1] % len(machine.jobs)]
+            self.send(Idled(job_id, "it was not used") if what[0] == "idle" else Used(job_id))
         elif what[0] in ("cancel", "hold", "release", "requeue") and machine.jobs:
             job_id = sorted(machine.jobs)[what[1] % len(machine.jobs)]
             event_types = {"hold": Held, "release": Released, "requeue": Requeued}
@@ -215,9 +223,10 @@ def sound(driver: Driver) -> None:
             "is held": job.state is JobState.HELD,
             "backs off": not job.state.is_final and job.not_before_ns > at.now_ns and job.job_id not in world.unmet,
             "has ended": job.state.is_final,
+            "is idle": job.is_idle and job.state in WAITING and job.job_id not in world.stopping,
         }
         where = [name for name, here in places.items() if here]
-        assert len(where) == 1 or where in (["is held", "backs off"], ["goes", "backs off"]), (job, where)
+        assert len(where) == 1 or where in COMPATIBLE, (job, where)
         assert (job.state is JobState.RUNNING) == (job.job_id in at.running or job.job_id in line.running), job
         if not job.state.is_final and job.state is not JobState.RUNNING:
             assert machine.reason(job.job_id, at.now_ns), job
@@ -270,6 +279,8 @@ def finish(driver: Driver) -> None:
     for _ in range(2_000):
         for job_id in [job.job_id for job in at.machine.jobs.values() if job.state is JobState.HELD]:
             at.send(Released(job_id))
+        for job_id in [job.job_id for job in at.machine.jobs.values() if job.is_idle]:
+            at.send(Used(job_id))
         if at.stops:
             driver.answer(at.stops[0].job_id)
         elif at.running:

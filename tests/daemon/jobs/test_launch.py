@@ -14,6 +14,7 @@ from vgpud.core.jobs.model import Ask, Job, JobSpec
 from vgpud.core.model import Spec
 from vgpud.daemon.jobs.launch import attempt_of, find_grace_ms
 from vgpud.jobs.image import Engine, containers
+from vgpud.jobs.session_ports import Ports
 from vgpud.oci.request import OF_JOBS
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
@@ -79,11 +80,21 @@ def test_a_job_does_not_learn_what_the_job_is_that_submitted_it(tmp_path: Path, 
 
 
 def test_a_session_knows_its_port_and_path() -> None:
-    environment = (("VGPU_SESSION_PORT", "of another"), ("VGPU_SESSION_TOKEN", "secret"))
+    environment = (
+        ("VGPU_SESSION_PORT", "of another"),
+        ("VGPU_SESSION_PORT_API", "of another"),
+        ("VGPU_SESSION_TOKEN", "secret"),
+    )
     launch = Launch(1000, 1000, (), ("jupyter",), "", "/", environment, 0o22, (), "/tmp/%j.log", session="jupyter")
     (member,) = attempt_of(
-        Job(13, JobSpec(Ask(Spec(0)), run=launch), 0, attempt=1), [], pb.Node(), False, 10, session_port=20_001
+        Job(13, JobSpec(Ask(Spec(0)), run=launch), 0, attempt=1),
+        [],
+        pb.Node(),
+        False,
+        10,
+        ports=Ports(20_001, (("tb", 20_002),)),
     ).members
     said = {name: value for name, value in member.environment.items() if name.startswith("VGPU_SESSION_")}
     own = {"VGPU_SESSION_PORT": "20001", "VGPU_SESSION_BASE": "/session/13/", "VGPU_SESSION_TOKEN": "secret"}
-    assert said == own
+    further = {"VGPU_SESSION_PORT_TB": "20002", "VGPU_SESSION_BASE_TB": "/session/13-tb/"}
+    assert said == own | further

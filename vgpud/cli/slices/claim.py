@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,25 +25,100 @@ if TYPE_CHECKING:
 @click.option(
     "--device-memory", type=Bytes(), metavar="SIZE", help="Memory of one GPU in the cluster (default: as on this node)."
 )
+@click.option(
+    "--for",
+    "workload",
+    type=click.Choice(("deployment", "notebook")),
+    help="Print what uses it as well: a Deployment and its Service, or a Notebook of Kubeflow.",
+)
+@click.option("--image", metavar="IMAGE", help="With --for: the container's image.")
+@click.option(
+    "--port", type=click.IntRange(1, 65535), metavar="PORT", help="With --for deployment: where it listens (8888)."
+)
+@click.option("--replicas", type=click.IntRange(0), metavar="N", help="With --for deployment: number of pods (1).")
 @pass_settings
 def claim(
-    settings: Settings, /, gpus: int, name: str, template: bool, device_memory: int | None, **option_values: Any
+    settings: Settings,
+    /,
+    gpus: int,
+    name: str,
+    template: bool,
+    device_memory: int | None,
+    workload: str | None,
+    image: str | None,
+    port: int | None,
+    replicas: int | None,
+    **option_values: Any,
 ) -> None:
     """Print the YAML of a claim for GPUS (0.5, 2.5, ...) of guaranteed SM time and the same part of the memory.
 
     \b
     vgpu claim 0.5 --max 1 --mem 20G --template --name half | kubectl apply -f -
+    vgpu claim 0.5 --mem 20G --for deployment --image my-server --port 8000 --name serve
+    vgpu claim 0.25 --for notebook --image jupyter-image --name lab
 
     Options mean what they mean for `vgpu run`. Without --mem the memory of a GPU must be known: from the daemon on this
-    node, or by --device-memory. `vgpu docs kubernetes` has whole pods.
+    node, or by --device-memory. `vgpu docs kubernetes` has whole pods, `vgpu docs kubernetes-workloads` notebooks and
+    services.
     """
     spec = build_spec({"gpus": gpus, **option_values})
-    import yaml
-
+    from vgpud.k8s.core import workloads
     from vgpud.k8s.core.manifest import claim_object
 
-    made = claim_object(_make_request(spec, device_memory, settings), name or _default_name(gpus), template)
-    print(yaml.safe_dump(made, sort_keys=False), end="")
+    _check_workload(workload, {"--image": image, "--port": port, "--replicas": replicas})
+    made_name = name or _default_name(gpus)
+    if workload and not workloads.NAME.fullmatch(made_name):
+        text = f"{made_name[:60]!r} is no name of a Service: write up to 52 small letters, digits and -, a letter first"
+        raise CliError(text, ExitCode.USAGE)
+    if workload == "notebook":
+        refused = {"--template": template, "--device-memory": device_memory}
+        refused |= {f"--{key.replace('_', '-')}": value for key, value in option_values.items()}
+        _print([workloads.notebook_object(made_name, str(image), _find_limit(gpus, refused))])
+        return
+    made = claim_object(_make_request(spec, device_memory, settings), made_name, template or bool(workload))
+    around = (
+        workloads.deployment_objects(
+            made_name, str(image), port or workloads.NOTEBOOK_PORT, 1 if replicas is None else replicas
+        )
+        if workload
+        else []
+    )
+    _print([made, *around])
+
+
+def _print(objects: list[dict[str, Any]]) -> None:
+    import yaml
+
+    print(yaml.safe_dump_all(objects, sort_keys=False), end="")
+
+
+def _check_workload(workload: str | None, values: Mapping[str, object]) -> None:
+    """Raises CliError for options that do not go together."""
+    given = [option for option, value in values.items() if value is not None]
+    if workload is None and given:
+        raise CliError(f"{given[0]} is for what uses the claim: add --for deployment, or leave it out", ExitCode.USAGE)
+    if workload == "notebook" and given != ["--image"] and len(given) > 1:
+        raise CliError(
+            f"{given[1]} is for --for deployment: a Notebook has one pod, and Kubeflow's port", ExitCode.USAGE
+        )
+    if workload and "--image" not in given:
+        raise CliError(f"--for {workload} needs --image, the container's", ExitCode.USAGE)
+
+
+def _find_limit(gpus: int, options: Mapping[str, object]) -> str:
+    """The limit by which a Notebook gets its part of a GPU. Raises CliError."""
+    from vgpud.core.units import format_gpus
+    from vgpud.k8s.core import workloads
+
+    why = "Kubeflow's Notebook has no field for claims, so it gets a fixed part by its limits"
+    given = next((option for option, value in options.items() if value), None)
+    if given:
+        raise CliError(f"{why}, which has no {given}: leave it out, or use --for deployment", ExitCode.USAGE)
+    found = workloads.limit_of(gpus)
+    if found is None:
+        text = f"{why}: 0.1, 0.25, 0.5 or 1, and {format_gpus(gpus)} is none. Use --for deployment for other sizes"
+        raise CliError(text, ExitCode.USAGE)
+    return found
 
 
 def _default_name(gpus_milli: int) -> str:

@@ -32,6 +32,11 @@ def console() -> None:
     "--password-file", type=_PATH, metavar="FILE", help="Names and passwords of local users, as htpasswd -B writes it."
 )
 @click.option("--user", metavar="NAME", help="User who serves pages, if root starts it (default: uid 65534).")
+@click.option(
+    "--session-domain",
+    metavar="NAME",
+    help="Serve sessions at host names of their own, session-7.NAME, which must lead here: docs/sessions.md.",
+)
 @click.option("--node", "nodes", multiple=True, metavar="NAME=URL", help="Another node's console, for a menu of nodes.")
 @click.option("--runtime-dir", type=_PATH, metavar="DIR", help="Directory of console.sock (default: vgpud's).")
 @pass_settings

@@ -109,6 +109,9 @@ class Api:
     async def job(self, job_id: int) -> pb.Job:
         return await self._send(calls.job(job_id))
 
+    async def report_session_use(self, job_id: int) -> None:
+        await self._send(calls.report_session_use(job_id))
+
     async def explain(self, job_id: int) -> pb.ExplainJobResponse:
         return await self._send(calls.explain_job(job_id))
 

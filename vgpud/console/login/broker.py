@@ -22,9 +22,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from vgpud.console.login import agent, passwords, wire
+from vgpud.console.login import agent, passwords, shares_file, wire
 from vgpud.console.login.failures import Attempt, Failures
 from vgpud.console.login.sessions import Session, Sessions
+from vgpud.console.login.shares import Share, ShareError, Shares
 from vgpud.host import listeners, processes
 
 log = logging.getLogger("vgpud.console")
@@ -32,6 +33,8 @@ log = logging.getLogger("vgpud.console")
 TOKEN_BYTES = 32
 #: no user's name and no address is longer: failures are remembered by them
 NAME_CHARS_MAX = 256
+#: shared links in an answer: more do not fit into a message
+LISTED_MAX = 100
 #: how often ended sessions are looked for
 EXPIRE_EVERY_S = 10.0
 #: requests that failed here are logged at most this often, since others cause them
@@ -50,6 +53,7 @@ class Settings:
     api_socket: str  # the daemon's
     url: str  # of the console, as a browser reaches it
     password_file: Path | None = None
+    shares_file: Path | None = None  # shared links that outlive a restart of the console
 
 
 @dataclass
@@ -67,6 +71,7 @@ class Broker:
     link_socket: socket.socket  # listens for `vgpu console open`
     web_pid: int
     sessions: Sessions = field(default_factory=lambda: Sessions(lambda: secrets.token_urlsafe(TOKEN_BYTES)))
+    shares: Shares = field(default_factory=lambda: Shares(lambda: secrets.token_urlsafe(TOKEN_BYTES)))
     failures: Failures = field(default_factory=Failures)
     _agents: dict[int, _Agent] = field(default_factory=dict)
     _leaving: dict[int, float] = field(default_factory=dict)  # pids of agents that end, and when they are killed
@@ -79,6 +84,8 @@ class Broker:
         """Returns the web server's exit code."""
         signal.signal(signal.SIGTERM, self._stop)
         signal.signal(signal.SIGINT, self._stop)
+        if self.settings.shares_file:
+            shares_file.load(self.settings.shares_file, self.shares, _boot_ns())
         self._selector = selectors.DefaultSelector()
         self.web.setblocking(False)  # a web server that takes no answers holds nothing up
         self._selector.register(self.web, selectors.EVENT_READ)
@@ -127,10 +134,14 @@ class Broker:
         for caller in [sock for sock, (_, until_s) in self._callers.items() if time.monotonic() > until_s]:
             self._drop(caller)
         self.sessions.expire(time.monotonic_ns())
-        for uid in self._agents.keys() - self.sessions.uids():
+        for uid in self._agents.keys() - self._active_uids():
             self._end_agent(uid)
         self._end_leaving()
         return True
+
+    def _active_uids(self) -> set[int]:
+        """Users who are logged in, or whose shared links are in use."""
+        return self.sessions.uids() | self.shares.uids(_boot_ns())
 
     def _end_leaving(self) -> None:
         """Never waits: an agent is a process of its user, who may have stopped it, or may have it read what does not
@@ -158,7 +169,9 @@ class Broker:
         """One request: a link for the user at the other end, or the console's address."""
         try:
             answers = {"link": self._link, "address": self._address}
-            wire.send(caller, answers[str(wire.receive(caller)["do"])](self._callers[caller][0]))
+            answers |= {"share": self._share, "shares": self._list_shares, "unshare": self._unshare}
+            request = wire.receive(caller)
+            wire.send(caller, answers[str(request["do"])](self._callers[caller][0], request))
         except Exception as error:  # the caller's fault, or ours: the others' sessions continue
             self._log(error)
         self._drop(caller)
@@ -168,17 +181,57 @@ class Broker:
         self._places.give_back(self._callers.pop(caller)[0])
         caller.close()
 
-    def _link(self, uid: int) -> wire.Message:
-        if uid == processes.stand_in_uid():
-            return {"error": "the console cannot tell which user of another user namespace calls"}
-        if os.geteuid() not in (0, uid):
-            return {"error": f"this console belongs to uid {os.geteuid()} and acts for no other user"}
+    def _link(self, uid: int, request: wire.Message) -> wire.Message:
         name = _name(uid)
-        if name is None:
-            return {"error": f"uid {uid} is no user of this host"}
+        if name is None or (why := _why_not_for(uid)):
+            return {"error": f"uid {uid} is no user of this host" if name is None else why}
         return {"url": f"{self.settings.url}/login?token={self.sessions.link(uid, name, time.monotonic_ns())}"}
 
-    def _address(self, uid: int) -> wire.Message:
+    def _share(self, uid: int, request: wire.Message) -> wire.Message:
+        """A link to a session, for this user's own: whose it is, the daemon says when the link is opened."""
+        name = _name(uid)
+        if name is None or (why := _why_not_for(uid)):
+            return {"error": f"uid {uid} is no user of this host" if name is None else why}
+        try:
+            span_ns = int(request["span_s"]) * _NS
+            made, secret = self.shares.make(uid, name, int(request["job_id"]), span_ns, _boot_ns())
+        except ShareError as error:
+            return {"error": str(error)}
+        self._save_shares()
+        return {"url": f"{self.settings.url}/share/{secret}", "share_id": made.share_id}
+
+    def _list_shares(self, uid: int, request: wire.Message) -> wire.Message:
+        """Root's are those of all users."""
+        now_ns = _boot_ns()
+        found = self.shares.of(None if uid == 0 else uid, now_ns)
+        return {
+            "shares": [
+                {
+                    "share_id": one.share_id,
+                    "uid": one.uid,
+                    "job_id": one.job_id,
+                    "left_s": (one.until_ns - now_ns) // _NS,
+                    "unused_s": (now_ns - one.used_ns) // _NS if one.used_ns >= 0 else None,
+                }
+                for one in found[: int(request.get("most", LISTED_MAX))]
+            ]
+        }
+
+    def _unshare(self, uid: int, request: wire.Message) -> wire.Message:
+        share_id = str(request["share_id"])[:NAME_CHARS_MAX]
+        if not self.shares.revoke(None if uid == 0 else uid, share_id):
+            return {"error": f"you have no link {share_id!r}: `vgpu session shares` lists yours"}
+        self._save_shares()
+        return {}
+
+    def _save_shares(self) -> None:
+        if self.settings.shares_file:
+            try:
+                shares_file.save(self.settings.shares_file, self.shares)
+            except OSError as error:
+                log.warning("shared links end with this console, they could not be saved: %s", error)
+
+    def _address(self, uid: int, request: wire.Message) -> wire.Message:
         """Where the console is, and which daemon it shows: no secret."""
         return {"url": self.settings.url, "api_socket": self.settings.api_socket}
 
@@ -205,6 +258,7 @@ class Broker:
     def _answer(self, request: wire.Message) -> tuple[wire.Message, int]:
         answers = {
             "session": self._session,
+            "shared": self._shared,
             "alive": self._alive,
             "redeem": self._redeem,
             "password": self._password,
@@ -220,14 +274,25 @@ class Broker:
             log.warning("a request was refused: %s: %.200s", type(error).__name__, error)
 
     def _find_session(self, request: wire.Message) -> Session | None:
-        return self.sessions.get(str(request["cookie"]), time.monotonic_ns(), str(request["source"]))
+        is_use = bool(request.get("is_use", True))
+        return self.sessions.get(str(request["cookie"]), time.monotonic_ns(), str(request["source"]), is_use=is_use)
 
     def _session(self, request: wire.Message) -> tuple[wire.Message, int]:
+        """A user who was removed meanwhile has none."""
         found = self._find_session(request)
-        return ({"uid": found.uid, "name": found.name, "csrf": found.csrf} if found else {}), -1
+        if found is None or _name(found.uid) is None:
+            return {}, -1
+        return {"uid": found.uid, "name": found.name, "csrf": found.csrf}, -1
 
     def _alive(self, request: wire.Message) -> tuple[wire.Message, int]:
-        return {"alive": int(request["uid"]) in self.sessions.uids()}, -1
+        return {"alive": int(request["uid"]) in self._active_uids()}, -1
+
+    def _shared(self, request: wire.Message) -> tuple[wire.Message, int]:
+        """The session that a shared link opens, and its user."""
+        found = self.shares.find(str(request["secret"]), _boot_ns())
+        if found is None or _name(found.uid) is None:
+            return {}, -1
+        return {"uid": found.uid, "name": found.name, "job_id": found.job_id}, -1
 
     def _redeem(self, request: wire.Message) -> tuple[wire.Message, int]:
         """Failures are not limited: a token of 256 bits is not guessed, and a limit would keep others out."""
@@ -262,10 +327,15 @@ class Broker:
         return {}, -1
 
     def _agent(self, request: wire.Message) -> tuple[wire.Message, int]:
-        """The socket to the agent of the cookie's user; of a job's owner for root, who may act as every user."""
-        found = self._find_session(request)
+        """The socket to the agent of the cookie's user, or of a shared link's; of a job's owner for root, who may act
+        as every user."""
+        found: Session | Share | None = self._find_session(request)
+        if found is None and request.get("share"):
+            found = self.shares.find(str(request["share"]), _boot_ns())
         if found is None:
             return {"error": "not logged in"}, -1
+        if found.uid == 0 and isinstance(found, Share) and "uid" in request:
+            return {"error": "a shared link acts for no other user"}, -1
         uid = int(request["uid"]) if found.uid == 0 and "uid" in request else found.uid
         if uid != found.uid:  # for one request of the web server's: it closes the socket, and the agent ends
             pid, sock = agent.start(uid, self.settings.api_socket, self._descriptors())
@@ -288,6 +358,19 @@ class Broker:
         with contextlib.suppress(ProcessLookupError):
             os.kill(known.pid, signal.SIGKILL)  # it has nothing to finish, and SIGTERM does not end what is stopped
         self._leaving[known.pid] = time.monotonic()
+
+
+def _why_not_for(uid: int) -> str:
+    """Why this console does nothing for this user; "": it does."""
+    if uid == processes.stand_in_uid():
+        return "the console cannot tell which user of another user namespace calls"
+    if os.geteuid() not in (0, uid):
+        return f"this console belongs to uid {os.geteuid()} and acts for no other user"
+    return ""
+
+
+def _boot_ns() -> int:
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
 def _attempt(name: str, address: str) -> Attempt:
@@ -347,7 +430,24 @@ def address(socket_path: Path, timeout_s: float) -> tuple[str, str]:
     return str(answer["url"]), str(answer["api_socket"])
 
 
-def _ask(socket_path: Path, timeout_s: float, do: str) -> wire.Message:
+def share(socket_path: Path, timeout_s: float, job_id: int, span_s: int) -> tuple[str, str]:
+    """A link that opens one session of the calling user's, and its id. Raises as link()."""
+    answer = _ask(socket_path, timeout_s, "share", job_id=job_id, span_s=span_s)
+    return str(answer["url"]), str(answer["share_id"])
+
+
+def list_shares(socket_path: Path, timeout_s: float) -> list[wire.Message]:
+    """The calling user's shared links: share_id, uid, job_id, left_s and unused_s, None = never used. Raises as
+    link()."""
+    return list(_ask(socket_path, timeout_s, "shares")["shares"])
+
+
+def unshare(socket_path: Path, timeout_s: float, share_id: str) -> None:
+    """Ends a shared link, at once. Raises as link()."""
+    _ask(socket_path, timeout_s, "unshare", share_id=share_id)
+
+
+def _ask(socket_path: Path, timeout_s: float, do: str, **fields: object) -> wire.Message:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
         sock.settimeout(timeout_s)
         sock.connect(str(socket_path))
@@ -356,7 +456,7 @@ def _ask(socket_path: Path, timeout_s: float, do: str) -> wire.Message:
             raise ValueError(
                 f"the console at {socket_path} belongs to uid {owner}, neither you nor root: do not use its links"
             )
-        wire.send(sock, {"do": do})
+        wire.send(sock, {"do": do, **fields})
         answer = wire.receive(sock)
     if "error" in answer:
         raise ValueError(answer["error"])

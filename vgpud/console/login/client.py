@@ -29,6 +29,7 @@ class User:
     csrf: str
     cookie: str
     source: str
+    share: str = ""  # the secret of a shared link, by which another person acts as this user in one session
 
 
 def _drop(question: asyncio.Future[tuple[wire.Message, int]]) -> None:
@@ -123,12 +124,26 @@ class Broker:
         self._line = _Line(sock)
         self._agents: dict[int, Agent] = {}
 
-    async def user(self, cookie: str, source: str = "") -> User | None:
-        """The user of a session; None: there is none, it has ended, or it is of another source."""
+    async def user(self, cookie: str, source: str = "", *, is_use: bool = True) -> User | None:
+        """The user of a session; None: there is none, it has ended, or it is of another source. `is_use`: whether the
+        session counts as used now."""
         if len(cookie) > COOKIE_CHARS_MAX:
             return None
-        found, _ = await self._line.ask({"do": "session", "cookie": cookie, "source": source})
+        found, _ = await self._line.ask({"do": "session", "cookie": cookie, "source": source, "is_use": is_use})
         return User(found["uid"], found["name"], found["csrf"], cookie, source) if found else None
+
+    async def shared(self, secret: str, source: str = "") -> tuple[User, int] | None:
+        """The user and the job of a shared link; None: there is none, or it has ended."""
+        if len(secret) > COOKIE_CHARS_MAX:
+            return None
+        found, _ = await self._line.ask({"do": "shared", "secret": secret})
+        return (User(found["uid"], found["name"], "", "", source, secret), found["job_id"]) if found else None
+
+    async def is_in(self, user: User, *, is_use: bool) -> bool:
+        """Whether the user still has the session, or the shared link, that it was made of."""
+        if user.share:
+            return await self.shared(user.share) is not None
+        return await self.user(user.cookie, user.source, is_use=is_use) is not None
 
     async def alive(self, uid: int) -> bool:
         """Whether the user has a session; that of this request does not count as used."""
@@ -153,7 +168,8 @@ class Broker:
         """The process that acts as this user. Raises RefusedError."""
         known = self._agents.get(user.uid)
         if known is None or known.closed:
-            _, fd = await self._line.ask({"do": "agent", "cookie": user.cookie, "source": user.source})
+            request = {"do": "agent", "cookie": user.cookie, "source": user.source, "share": user.share}
+            _, fd = await self._line.ask(request)
             known = self._agents[user.uid] = Agent(fd)
         return known
 

@@ -72,12 +72,14 @@ class Sessions:
         self._sessions[_digest(cookie)] = Session(uid, name, self._make_token(), source, now_ns, now_ns)
         return cookie
 
-    def get(self, cookie: str, now_ns: int, source: str = "") -> Session | None:
-        """The session of a cookie that has come from this source; it counts as used now."""
+    def get(self, cookie: str, now_ns: int, source: str = "", *, is_use: bool = True) -> Session | None:
+        """The session of a cookie that has come from this source. It counts as used now; not if `is_use` is False: an
+        open stream only looks whether it still has its session."""
         session = self._sessions.get(_digest(cookie))
         if session is None or session.has_ended(now_ns) or session.source not in ("", source):
             return None
-        session.used_ns = now_ns
+        if is_use:
+            session.used_ns = now_ns
         return session
 
     def close(self, cookie: str) -> None:

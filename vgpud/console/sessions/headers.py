@@ -10,8 +10,10 @@ from collections.abc import Iterable, Iterator
 from urllib.parse import unquote_to_bytes
 
 Headers = list[tuple[bytes, bytes]]
-#: the console's own cookies, with TLS and without
-CONSOLE_COOKIES = frozenset((b"vgpu", b"__host-vgpu", b"theme"))
+#: of a shared link, before the session's number
+SHARE_COOKIE = b"vgpu-share-"
+#: the console's own cookies, with TLS and without; those of shared links have names of their own
+_CONSOLE_COOKIES = frozenset((b"vgpu", b"__host-vgpu", b"theme", b"vgpu-session", b"__host-vgpu-session"))
 #: of one connection, not of a message (RFC 9110, 7.6.1)
 _HOP_BY_HOP = frozenset(
     (b"connection", b"keep-alive", b"proxy-connection", b"proxy-authenticate", b"proxy-authorization")
@@ -37,7 +39,7 @@ def to_session(headers: Iterable[tuple[bytes, bytes]], token: tuple[str, str], s
     cookies = [
         cookie
         for cookie in _cookies(given)
-        if cookie.partition(b"=")[0].strip().lower() not in CONSOLE_COOKIES
+        if not _is_consoles(cookie.partition(b"=")[0])
         and not (name == b"cookie" and cookie.partition(b"=")[0] == value.partition(b"=")[0])
     ]
     if name == b"cookie":
@@ -50,8 +52,14 @@ def to_session(headers: Iterable[tuple[bytes, bytes]], token: tuple[str, str], s
     return [*passed, (b"x-forwarded-host", host), (b"x-forwarded-proto", scheme.encode())]
 
 
-def from_session(headers: Iterable[tuple[bytes, bytes]], base: bytes) -> Headers:
-    """A session's headers as the browser gets them. `base`: the path below which it serves."""
+def _is_consoles(name: bytes) -> bool:
+    """Whether a cookie is one of the console's."""
+    return name.strip().lower() in _CONSOLE_COOKIES or name.strip().lower().startswith(SHARE_COOKIE)
+
+
+def from_session(headers: Iterable[tuple[bytes, bytes]], base: bytes, *, has_own_host: bool = False) -> Headers:
+    """A session's headers as the browser gets them. `base`: the path below which it serves; `has_own_host`: it has the
+    whole host name to itself."""
     given = [(key.lower(), value) for key, value in headers]
     hidden = _HOP_BY_HOP | _named_by_connection(given) | _FOR_THE_HOST
     if any(key == b"transfer-encoding" for key, _ in given):
@@ -61,7 +69,8 @@ def from_session(headers: Iterable[tuple[bytes, bytes]], base: bytes) -> Headers
         for key, value in given
         if key not in hidden and key != b"set-cookie" and not key.startswith(b"access-control-")
     ]
-    cookies = (_confine_cookie(value, base) for key, value in given if key == b"set-cookie")
+    confine = _keep_cookie_at_host if has_own_host else _confine_cookie
+    cookies = (confine(value, base) for key, value in given if key == b"set-cookie")
     return [*passed, *((b"set-cookie", cookie) for cookie in cookies if cookie)]
 
 
@@ -81,7 +90,7 @@ def _confine_cookie(cookie: bytes, base: bytes) -> bytes:
     """The cookie for the session's own path; b"": it is dropped. One without a name could be read as any other."""
     pair, *attributes = cookie.split(b";")
     name = pair.partition(b"=")[0].strip()
-    if not name or name.lower() in CONSOLE_COOKIES or name.lower().startswith(_TRUSTED_PREFIXES):
+    if not name or _is_consoles(name) or name.lower().startswith(_TRUSTED_PREFIXES):
         return b""
     path, kept = base, []
     for attribute in attributes:
@@ -91,6 +100,16 @@ def _confine_cookie(cookie: bytes, base: bytes) -> bytes:
         elif key.lower() != b"domain":
             kept.append(attribute.strip())
     return b"; ".join([pair.strip(), *kept, b"Path=" + path])
+
+
+def _keep_cookie_at_host(cookie: bytes, base: bytes) -> bytes:
+    """The cookie for the session's own host, and no other name of its domain; b"": it is dropped."""
+    pair, *attributes = cookie.split(b";")
+    name = pair.partition(b"=")[0].strip()
+    if not name or _is_consoles(name):
+        return b""
+    kept = [one.strip() for one in attributes if one.partition(b"=")[0].strip().lower() != b"domain"]
+    return b"; ".join([pair.strip(), *kept])
 
 
 def is_within(raw_path: bytes, base: bytes) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from starlette.requests import Request
@@ -12,6 +14,7 @@ from starlette.requests import Request
 from vgpud.client import calls
 from vgpud.console.live.data import Api
 from vgpud.console.login.client import User
+from vgpud.console.sessions.address import Address
 from vgpud.console.web.site import site_of, user_of
 from vgpud.core.jobs import session
 from vgpud.errors import CliError, ExitCode
@@ -28,6 +31,9 @@ KNOWN_MAX = 1024
 PIECE_BYTES = 64 * 1024
 #: a browser that sends nothing of a body that it has begun, and a side that takes nothing of what is passed on
 SILENT_S = 60.0
+_WAITING = (pb.JOB_STATE_PENDING, pb.JOB_STATE_SUSPENDED)
+#: how often the use of a session is reported at most
+REPORT_S = 20.0
 #: how often it is looked whether a user is still logged in whose stream or WebSocket is open
 LOOK_S = 10.0
 
@@ -40,11 +46,8 @@ class Program:
     uid: int
     port: int
     token: tuple[str, str]  # a header
-
-    @property
-    def base(self) -> bytes:
-        """The path below which it serves."""
-        return session.base_path(self.job_id).encode()
+    base: bytes  # the path below which it serves
+    is_watched: bool = False  # it ends or pauses when it is not used
 
 
 class NotOpenError(Exception):
@@ -60,11 +63,23 @@ class Programs:
     """What is known of sessions, for a moment, by user."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[tuple[int, int], tuple[float, Program]] = OrderedDict()
+        self._known: OrderedDict[tuple[int, Address], tuple[float, Program]] = OrderedDict()
+        self._reported_s: OrderedDict[int, float] = OrderedDict()  # when the use of a session was last reported
 
-    async def find(self, api: Api, user: User, job_id: int) -> Program:
+    async def report_use(self, api: Api, program: Program) -> None:
+        """A request for it: it is not idle. Only now and then, and a daemon that is away learns of the next one."""
+        now_s = time.monotonic()
+        if not program.is_watched or now_s - self._reported_s.get(program.job_id, -REPORT_S) < REPORT_S:
+            return
+        self._reported_s[program.job_id] = now_s
+        self._reported_s.move_to_end(program.job_id)
+        while len(self._reported_s) > KNOWN_MAX:
+            self._reported_s.popitem(last=False)
+        await _report(api, program.job_id)
+
+    async def find(self, api: Api, user: User, address: Address) -> Program:
         """The user's session. Asked with the user's own rights. Raises NotOpenError."""
-        key = user.uid, job_id
+        key, job_id = (user.uid, address), address.job_id
         at_s, known = self._known.get(key, (0.0, None))
         if known and time.monotonic() - at_s < KNOWN_S:
             return known
@@ -76,14 +91,21 @@ class Programs:
             away = error.exit_code == ExitCode.UNREACHABLE
             raise NotOpenError(error.message, 503 if away else 404, is_awaited=away) from error
         self._known.pop(key, None)
-        found = _program_of(job, user)
+        if job.uid == user.uid and job.spec.HasField("idle_after") and job.state in _WAITING:
+            await _report(api, job_id)  # it may wait for nothing but this
+        found = _program_of(job, user, address)
         self._known[key] = time.monotonic(), found
         while len(self._known) > KNOWN_MAX:
             self._known.popitem(last=False)
         return found
 
 
-def _program_of(job: pb.Job, user: User) -> Program:
+async def _report(api: Api, job_id: int) -> None:
+    with contextlib.suppress(CliError):
+        await api.report_session_use(job_id)
+
+
+def _program_of(job: pb.Job, user: User, address: Address) -> Program:
     """Raises NotOpenError."""
     if not job.spec.session:
         raise NotOpenError(f"job {job.job_id} is not a session", 404)
@@ -92,11 +114,17 @@ def _program_of(job: pb.Job, user: User) -> Program:
     words_now = state_words(words.JOB_STATE.to_word(job.state), named_users(job.reason))
     if job.state in calls.ENDED:
         raise NotOpenError(f"session {job.job_id} {words_now}", 410)
+    if job.spec.session == session.SHELL:
+        text = f"session {job.job_id} is a terminal and has no page: `vgpu session open {job.job_id}` joins it"
+        raise NotOpenError(text, 404)
+    if address.port_name and address.port_name not in job.spec.session_ports:
+        raise NotOpenError(f"session {job.job_id} has no port {address.port_name}", 404)
     token = job.spec.environment.get(session.TOKEN)
     if not job.HasField("session_port") or not token:
         raise NotOpenError(f"session {job.job_id} {words_now}", 503, is_awaited=True)
-    shown = session.present_token(job.spec.session, token)
-    return Program(job.job_id, job.uid, job.session_port, shown)
+    port = job.named_ports[address.port_name] if address.port_name else job.session_port
+    shown = session.present_token(session.WEB if address.port_name else job.spec.session, token)
+    return Program(job.job_id, job.uid, port, shown, address.base, job.spec.HasField("idle_after"))
 
 
 async def connect(program: Program) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -108,14 +136,22 @@ async def connect(program: Program) -> tuple[asyncio.StreamReader, asyncio.Strea
         )
     except (OSError, asyncio.TimeoutError) as error:
         raise NotOpenError(f"session {program.job_id} is running, its program starts", 503, is_awaited=True) from error
-    own = writer.get_extra_info("sockname")
+    try:
+        check_owner(program, writer.transport)
+    except NotOpenError:
+        close(writer)
+        raise
+    return reader, writer
+
+
+def check_owner(program: Program, transport: asyncio.BaseTransport) -> None:
+    """Whether the program at the other end is the session's user's. Raises NotOpenError."""
+    own = transport.get_extra_info("sockname")
     found = listeners.server_uid(program.port, own[:2]) if own else None
     if found != program.uid:
-        close(writer)
         text = f"session {program.job_id} does not listen at its port {program.port}"
         text += "" if found is None else f": uid {found} does"
         raise NotOpenError(f"{text}; stop it and start another one", 502)
-    return reader, writer
 
 
 def close(writer: asyncio.StreamWriter) -> None:
@@ -124,9 +160,13 @@ def close(writer: asyncio.StreamWriter) -> None:
     asyncio.get_running_loop().call_later(SILENT_S, writer.transport.abort)
 
 
-async def wait_for_log_out(request: Request) -> None:
-    """Until the user of this request is no longer logged in."""
+async def wait_for_log_out(request: Request, take_use: Callable[[], Awaitable[bool]] | None = None) -> None:
+    """Until the user of this request is no longer logged in. `take_use`: whether the user has done something since the
+    last call; what is merely open does not keep a log-in alive."""
     user = user_of(request)
     await asyncio.sleep(LOOK_S)
-    while await site_of(request).broker.user(user.cookie, user.source) is not None:
+    while True:
+        is_use = await take_use() if take_use else False
+        if not await site_of(request).broker.is_in(user, is_use=is_use):
+            return
         await asyncio.sleep(LOOK_S)

@@ -1,12 +1,11 @@
 """WebSockets below /session/JOB/: the browser's handshake is checked here and made with the program; then bytes pass
-in both directions. Frames are not read, so there is nothing in them to go wrong here."""
+in both directions. Of frames only the lengths are read, to know whether the user does something."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping
 from http.client import responses
 from typing import Any
 
@@ -15,14 +14,14 @@ from starlette.requests import Request
 
 from vgpud.console.login.client import RefusedError
 from vgpud.console.sessions import headers
-from vgpud.console.sessions.http import STREAM_S, Sessions, parse_path
+from vgpud.console.sessions.ends import End
+from vgpud.console.sessions.frames import FrameWatch
+from vgpud.console.sessions.http import STREAM_S, Sessions
 from vgpud.console.sessions.program import (
-    PIECE_BYTES,
     SILENT_S,
     NotOpenError,
     Program,
-    close,
-    connect,
+    check_owner,
     wait_for_log_out,
 )
 from vgpud.console.web.security import Scope, why_foreign
@@ -41,63 +40,82 @@ class Tunnels:
 
     def open(self, scope: Mapping[str, Any], transport: asyncio.Transport, data: bytes) -> None:
         """Takes a connection over whose request for a WebSocket has been read; `data`: what came behind it."""
-        reader = asyncio.StreamReader(limit=PIECE_BYTES)
-        protocol = asyncio.StreamReaderProtocol(reader)
-        transport.set_protocol(protocol)
-        protocol.connection_made(transport)
+        browser = End(SILENT_S, FrameWatch())
+        transport.set_protocol(browser)
+        browser.connection_made(transport)
         if data:
-            reader.feed_data(data)
-        writer = asyncio.StreamWriter(transport, protocol, reader, asyncio.get_running_loop())
-        task = asyncio.create_task(self._serve({**scope, "app": self._app}, reader, writer))
+            browser.data_received(data)
+        task = asyncio.create_task(self._serve({**scope, "app": self._app}, browser))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _serve(self, scope: Scope, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        its_writer: asyncio.StreamWriter | None = None
+    async def _serve(self, scope: Scope, browser: End) -> None:
+        session: End | None = None
         try:
             request = Request(scope)
-            program, path = await asyncio.wait_for(self._find(request), listeners.CONSOLE.deadline_s)
+            program = await asyncio.wait_for(self._find(request), listeners.CONSOLE.deadline_s)
             with self._sessions.place(user_of(request)):
-                its_reader, its_writer = await connect(program)
-                writer.write(await _greet(scope, program, path, its_reader, its_writer))
-                await _pass(request, (reader, its_writer), (its_reader, writer))
+                session = await _connect(program)
+                browser.transport.write(await _greet(scope, program, session))
+                report = self._report_of(request, program)
+                await report()
+                await _pass(request, report, browser, session)
         except NotOpenError as error:
-            writer.write(_refusal(error.status, str(error)))
+            browser.transport.write(_refusal(error.status, str(error)))
         except (OSError, asyncio.TimeoutError, RefusedError):
             pass  # one of the two has gone, or says nothing any more
         finally:
-            for one in (writer, its_writer):
+            for one in (browser, session):
                 if one:
-                    close(one)
+                    one.close()
 
-    async def _find(self, request: Request) -> tuple[Program, bytes]:
+    def _report_of(self, request: Request, program: Program) -> Callable[[], Awaitable[None]]:
+        return lambda: self._sessions.programs.report_use(board_of(request).api, program)
+
+    async def _find(self, request: Request) -> Program:
         """Raises NotOpenError."""
         sent = {key: value.decode("latin-1") for key, value in request.scope["headers"]}
-        why = why_foreign(self._hosts, sent)
+        address, at_own_host = self._sessions.parse(request.scope)
+        own_name = sent.get(b"host", "").lower().partition(":")[0]
+        why = why_foreign(frozenset({own_name}) if at_own_host else self._hosts, sent)
         if why:
             raise NotOpenError(why[1], why[0])
-        if await enter(request) is not None:
+        if address is None:
+            raise NotOpenError("there is no such session", 404 if await enter(request) is None else 401)
+        if await self._sessions.entrance.enter(request, address, at_own_host) is not None:
             raise NotOpenError("log in again", 401)
-        found = parse_path(request.scope)
-        if found is None:
-            raise NotOpenError("there is no such session", 404)
-        return await self._sessions.programs.find(board_of(request).api, user_of(request), found[0]), found[1]
+        return await self._sessions.programs.find(board_of(request).api, user_of(request), address)
 
 
-async def _greet(
-    scope: Scope, program: Program, path: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-) -> bytes:
+async def _connect(program: Program) -> End:
+    """Raises NotOpenError."""
+    loop = asyncio.get_running_loop()
+    try:
+        opening = loop.create_connection(lambda: End(SILENT_S), "127.0.0.1", program.port)
+        transport, session = await asyncio.wait_for(opening, listeners.CONSOLE_SESSIONS.deadline_s)
+    except (OSError, asyncio.TimeoutError) as error:
+        raise NotOpenError(f"session {program.job_id} is running, its program starts", 503, is_awaited=True) from error
+    try:
+        check_owner(program, transport)
+    except NotOpenError:
+        session.close()
+        raise
+    return session
+
+
+async def _greet(scope: Scope, program: Program, session: End) -> bytes:
     """Makes the handshake with the program. Returns what the browser gets: its answer, and what came behind it. Raises
     NotOpenError."""
     query: bytes = scope["query_string"]
+    path: bytes = scope.get("raw_path") or b""
     upgrade = [(b"connection", b"Upgrade"), (b"upgrade", b"websocket")]
     sent = headers.to_session(scope["headers"], program.token, scope["scheme"]) + upgrade
     connection = h11.Connection(h11.CLIENT)
     head = h11.Request(method=b"GET", target=path + (b"?" + query if query else b""), headers=sent)
-    writer.write(connection.send(head) or b"")
+    session.transport.write(connection.send(head) or b"")
     try:
         while (event := connection.next_event()) is h11.NEED_DATA:
-            connection.receive_data(await asyncio.wait_for(reader.read(PIECE_BYTES), SILENT_S))
+            connection.receive_data(await asyncio.wait_for(session.read(), SILENT_S))
     except (OSError, asyncio.TimeoutError, h11.RemoteProtocolError) as error:
         raise NotOpenError("the session's program gives no answer", 502) from error
     if not isinstance(event, h11.InformationalResponse) or event.status_code != 101:
@@ -108,14 +126,21 @@ async def _greet(
     return b"HTTP/1.1 101 Switching Protocols\r\n" + shown + b"\r\n" + connection.trailing_data[0]
 
 
-Way = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+async def _pass(request: Request, report: Callable[[], Awaitable[None]], browser: End, session: End) -> None:
+    """Bytes in both directions, until one side has gone, the user has logged out, or neither says anything. `report`:
+    says that the session is used."""
 
+    async def take_use() -> bool:
+        is_use = browser.take_use()
+        if is_use:
+            await report()
+        return is_use
 
-async def _pass(request: Request, *ways: Way) -> None:
-    """Bytes in both directions, until one side has gone, the user has logged out, or neither says anything."""
-    traffic = _Traffic()
-    until = (_wait_for_silence(traffic), wait_for_log_out(request))
-    tasks = [asyncio.create_task(work) for work in (*(_copy(*way, traffic) for way in ways), *until)]
+    browser.join(session)
+    session.join(browser)
+    until = _wait_for_silence(browser, session), wait_for_log_out(request, take_use)
+    ends = browser.closed.wait(), session.closed.wait()
+    tasks = [asyncio.ensure_future(work) for work in (*ends, *until)]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -124,22 +149,8 @@ async def _pass(request: Request, *ways: Way) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-@dataclass
-class _Traffic:
-    """When something last passed, in either direction."""
-
-    at_s: float = field(default_factory=time.monotonic)
-
-
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, traffic: _Traffic) -> None:
-    while data := await reader.read(PIECE_BYTES):
-        writer.write(data)
-        await asyncio.wait_for(writer.drain(), SILENT_S)
-        traffic.at_s = time.monotonic()
-
-
-async def _wait_for_silence(traffic: _Traffic) -> None:
-    while (left_s := traffic.at_s + STREAM_S - time.monotonic()) > 0:
+async def _wait_for_silence(*ends: End) -> None:
+    while (left_s := max(end.passed_s for end in ends) + STREAM_S - time.monotonic()) > 0:
         await asyncio.sleep(left_s)
 
 

@@ -29,12 +29,6 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 }
-#: of a session's own answers, where they say nothing else: their pages have policies of their own
-SESSION_HEADERS = {
-    "x-frame-options": "SAMEORIGIN",
-    "referrer-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
-}
 #: of a form
 BODY_BYTES_MAX = 256 * 1024
 
@@ -43,12 +37,17 @@ class Guard:
     """ASGI middleware. hosts: names by which the console is reached; a page of another site that points a name of its
     own at this address gets no answer."""
 
-    def __init__(self, app: App, hosts: frozenset[str], secure: bool) -> None:
+    def __init__(
+        self, app: App, hosts: frozenset[str], secure: bool, is_session_host: Callable[[str], bool] = lambda _: False
+    ) -> None:
+        """`is_session_host`: whether a Host header names a session's own host."""
         self._app = app
         self._hosts = hosts
+        self._is_session_host = is_session_host
         extra = {"strict-transport-security": "max-age=31536000"} if secure else {}
         self._headers = [(k.encode(), v.encode()) for k, v in {**HEADERS, **extra}.items()]
-        self._session_headers = [(k.encode(), v.encode()) for k, v in {**SESSION_HEADERS, **extra}.items()]
+        #: what a session answers has a policy of its own: console/sessions/policy.py
+        self._session_headers = [(k.encode(), v.encode()) for k, v in extra.items()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -66,17 +65,22 @@ class Guard:
                     message["headers"].append((b"cache-control", b"no-store"))
             await send(message)
 
-        is_form = not is_of_session(scope)
-        why = self._why_not(scope["method"], headers, is_form)
+        at_session_host = self._is_session_host(headers.get(b"host", ""))
+        scope["state"]["at_session_host"] = at_session_host
+        is_form = not at_session_host and not is_of_session(scope)
+        why = self._why_not(scope["method"], headers, is_form, at_session_host)
         if why:
             await _refuse(send_with_headers, *why)
             return
         await self._app(scope, _limit_body(receive) if is_form else receive, send_with_headers)
 
-    def _why_not(self, method: str, headers: dict[bytes, str], is_form: bool) -> tuple[int, str] | None:
+    def _why_not(
+        self, method: str, headers: dict[bytes, str], is_form: bool, at_session_host: bool
+    ) -> tuple[int, str] | None:
+        hosts = frozenset({_name(headers[b"host"])}) if at_session_host else self._hosts
         if method in ("GET", "HEAD") and (is_form or _is_link(headers)):
-            return _why_not_host(self._hosts, headers)
-        why = why_foreign(self._hosts, headers)
+            return _why_not_host(hosts, headers)
+        why = why_foreign(hosts, headers)
         if why:
             return why
         if is_form and parse_whole(headers.get(b"content-length") or "0", BODY_BYTES_MAX) is None:

@@ -40,6 +40,7 @@ class Site:
         secure: bool,
         passwords: bool,
         private: bool,
+        has_tls: bool = False,
         nodes: Sequence[tuple[str, str]] = (),
     ) -> None:
         self.broker = broker
@@ -47,6 +48,7 @@ class Site:
         self.secure = secure
         self.passwords = passwords  # whether there is a password file
         self.private = private  # whether only this machine's users reach it
+        self.has_tls = secure or has_tls  # whether browsers reach it by https, by itself or by a proxy in front of it
         self.consoles = nodes  # name and URL of other nodes' consoles
         #: __Host-: a browser takes it over TLS only, for this host and no other
         self.cookie = "__Host-vgpu" if secure else "vgpu"
@@ -70,7 +72,8 @@ class Site:
 
     async def user(self, request: Request) -> User | None:
         cookie = request.cookies.get(self.cookie, "")
-        return await self.broker.user(cookie, self.source(request)) if cookie else None
+        is_use = not _is_asked_by_itself(request.url.path)
+        return await self.broker.user(cookie, self.source(request), is_use=is_use) if cookie else None
 
     def source(self, request: Request) -> str:
         """Whose connection a request has come over. Without TLS a browser sends the cookie to every port of the host,
@@ -93,6 +96,13 @@ class Site:
             flashes=self.take_flashes(user),
         )
         return HTMLResponse(text, status_code=status)
+
+
+def _is_asked_by_itself(path: str) -> bool:
+    """Whether an open page asks for this every few seconds, with or without a user in front of it: that does not keep a
+    log-in alive."""
+    is_part = path.startswith("/job/") and path.endswith(("/part", "/log"))
+    return is_part or path.startswith("/live/") or path.endswith("/curves.json")
 
 
 def site_of(request: Request) -> Site:

@@ -14,7 +14,8 @@ from vgpud.console.web.site import board_of, site_of, user_of
 
 #: a window is updated at most this often
 EVERY_S = 1.0
-#: what is sent while nothing changes, so that a closed window is noticed; the session is looked at as often
+#: what is sent while nothing changes, so that a closed window is noticed; the session is looked at as often, which
+#: does not count as its use: a window that is left open ends with it
 ALIVE_S = 10.0
 #: windows of one user
 WINDOWS_MAX = 64
@@ -60,7 +61,7 @@ async def _events(
             began_s = time.monotonic()
             if began_s - looked_s > ALIVE_S:
                 looked_s = began_s
-                known = await site.broker.user(user.cookie, user.source)
+                known = await site.broker.user(user.cookie, user.source, is_use=False)
                 if known is None:
                     return
                 await site.boards.of(known)

@@ -54,6 +54,21 @@ class Requeued:
 
 
 @dataclass(frozen=True, slots=True)
+class Idled:
+    """A running job that may be preempted is paused, and stays so until it is used."""
+
+    job_id: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """A job that was paused because it was idle may continue."""
+
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class Changed:
     """By a user: a job that waits has this specification from now on, another one its time limit and GPUs. Checked by
     machine.refusal() before."""
@@ -208,6 +223,8 @@ Event = (
     | Held
     | Released
     | Requeued
+    | Idled
+    | Used
     | Changed
     | JobEnded
     | JobSuspended

@@ -57,6 +57,8 @@ class Launch:
     signal: str = ""  # one of signals.SIGNALS, for JobSpec.signal_lead_ns; "" = none
     grace_ms: int = -1  # from SIGTERM to SIGKILL; -1 = the site's
     session: str = ""  # what serves its page, one of session.PROGRAMS; "" = it is no session
+    session_ports: tuple[str, ...] = ()  # names of its further ports
+    idle_after_ns: int = 0  # a session that is not used for so long is ended or paused; 0 = never
     environment_name: str = ""  # of the site's list, from which it has its image and defaults; "" = none
     parts: ContainerParts = NO_PARTS  # what of the node its container is given
     site_parts: ContainerParts = NO_PARTS  # the same by its environment
@@ -118,6 +120,8 @@ class Facts:
     measured_milli: int = -1  # of each of its devices, in the last minute; -1 = not measured
     estimated_ns: int = 0  # that jobs like it took, as often longer as shorter; 0 = not known
     session_port: int = 0  # that its present attempt was given; 0 = none
+    named_ports: tuple[tuple[str, int], ...] = ()  # its further ones, by name
+    session_used_ns: int = -1  # when a session that is watched was last used; -1 = not known
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-JUPYTER, CODE, WEB = "jupyter", "code", "web"
-#: what serves the page; WEB is any program that listens where its environment says
-PROGRAMS = (JUPYTER, CODE, WEB)
+JUPYTER, CODE, SHELL, WEB = "jupyter", "code", "shell", "web"
+#: what serves the page; WEB is any program that listens where its environment says; SHELL is a terminal without a page
+PROGRAMS = (JUPYTER, CODE, SHELL, WEB)
+#: of all variables of a session
+PREFIX = "VGPU_SESSION_"
 PORT, BASE, TOKEN = "VGPU_SESSION_PORT", "VGPU_SESSION_BASE", "VGPU_SESSION_TOKEN"
 #: Jupyter's programs with a page; the first one is started where none is named
 _JUPYTERS = ("lab", "notebook", "server", "nbclassic")
@@ -25,15 +27,23 @@ _CODE = (
     f' --server-base-path "${BASE}" --connection-token-file "$file" "$@"'
 )
 
+#: the user's own, as a log-in starts it
+_SHELL = 'exec "${SHELL:-/bin/sh}" -l "$@"'
 
-def base_path(job_id: int) -> str:
+
+def base_path(job_id: int, port_name: str = "") -> str:
     """Below which the session's program serves, at the console as at its own port."""
-    return f"/session/{job_id}/"
+    return f"/session/{job_id}-{port_name}/" if port_name else f"/session/{job_id}/"
+
+
+def variable(name: str, port_name: str) -> str:
+    """The variable PORT or BASE of a further port."""
+    return f"{name}_{port_name.upper()}"
 
 
 def program_of(command: Sequence[str]) -> str:
     """One of PROGRAMS, by the command's first word."""
-    return command[0] if command[0] in (JUPYTER, CODE) else WEB
+    return command[0] if command[0] in (JUPYTER, CODE, SHELL) else WEB
 
 
 def complete_command(command: Sequence[str]) -> tuple[str, ...]:
@@ -42,6 +52,8 @@ def complete_command(command: Sequence[str]) -> tuple[str, ...]:
     if first == JUPYTER:
         chosen = rest if rest and rest[0] in _JUPYTERS else [_JUPYTERS[0], *rest]
         return ("sh", "-c", _JUPYTER, JUPYTER, *chosen)
+    if first == SHELL:
+        return ("sh", "-c", _SHELL, SHELL, *rest)
     return ("sh", "-c", _CODE, CODE, *rest) if first == CODE else (first, *rest)
 
 
@@ -52,7 +64,7 @@ def present_token(program: str, token: str) -> tuple[str, str]:
     return ("cookie", f"vscode-tkn={token}") if program == CODE else ("authorization", f"Bearer {token}")
 
 
-def direct_url(program: str, job_id: int, port: int, token: str) -> str:
+def direct_url(program: str, job_id: int, port: int, token: str, port_name: str = "") -> str:
     """The page at the session's own port, for the user on the same machine."""
     name = "tkn" if program == CODE else "token"
-    return f"http://127.0.0.1:{port}{base_path(job_id)}?{name}={token}"
+    return f"http://127.0.0.1:{port}{base_path(job_id, port_name)}?{name}={token}"

@@ -160,7 +160,12 @@ class Decision:
         placement = None if request.line.account.limit_for(spec) else self._find(request)
         if placement is not None:
             self._give(job, spec, placement)
-        elif not (self._take_lent(request) or self._reclaim(request) or self._take_from_behind(request)):
+        elif not (
+            self._take_lent(request)
+            or self._take_from_idle(request)
+            or self._reclaim(request)
+            or self._take_from_behind(request)
+        ):
             return False
         self._settle(job)
         return True
@@ -292,6 +297,12 @@ class Decision:
             return its.account.excess_milli(line.account) >= milli
 
         return may_give
+
+    def _take_from_idle(self, request: Request) -> bool:
+        """Takes what paused jobs have kept that no user uses: memory."""
+        if not self._may_fit(request) or not any(job.is_idle for job in self.world.suspended_holders.values()):
+            return False
+        return self._free_capacity(request, self._search.find_idle())
 
     def _take_from_behind(self, request: Request) -> bool:
         """Takes capacity that jobs of its queue behind it have."""

@@ -123,7 +123,7 @@ class Lifecycle:
     def admit(self, job: Job, now_ns: int) -> None:
         """The job waits for capacity, unless something else keeps it."""
         world = self._world
-        if job.state not in WAITING or job.job_id in world.unmet or world.waits(job):
+        if job.state not in WAITING or job.is_idle or job.job_id in world.unmet or world.waits(job):
             return
         if job.job_id in world.claims or job.job_id in world.stopping or job.spec.array in world.incomplete_arrays:
             return
@@ -199,7 +199,21 @@ class Lifecycle:
     def requeue(self, job: Job, now_ns: int) -> None:
         """One that has ended stays so: what it ran with is not kept any longer."""
         if job.state in (JobState.RUNNING, JobState.SUSPENDED):
+            job.is_idle = False
             self.stop(job, None, JobState.PENDING, "requeued by its user", now_ns)
+
+    def pause_idle(self, job: Job, why: str, now_ns: int) -> None:
+        """It keeps its memory, which other jobs may have it give up, and waits for its next use."""
+        if job.state is JobState.RUNNING and job.job_id not in self._world.stopping and job.spec.preemptible:
+            job.is_idle = True
+            self.stop(job, self._world.hows[0], JobState.SUSPENDED, why, now_ns)
+
+    def use(self, job: Job, now_ns: int) -> None:
+        if job.is_idle:
+            job.is_idle = False
+            job.waiting_since_ns = now_ns
+            self._save(job)
+            self.admit(job, now_ns)
 
     def change(self, job: Job, spec: JobSpec, now_ns: int) -> None:
         """It keeps its place in the order of submission; in another queue, too."""
@@ -349,7 +363,9 @@ class Lifecycle:
         running = job.state is JobState.RUNNING
         self._release_capacity(job, now_ns, is_preempted=True)
         job.stop_to, job.stopping = None, ""
-        if running:
+        if running and job.is_idle:
+            self._note("job.paused", job, why)
+        elif running:
             job.preemptions += 1
             self._note("job.preempted", job, why)
         if stop_to in (JobState.CANCELLED, JobState.TIMED_OUT):
@@ -451,12 +467,13 @@ class Lifecycle:
     def evict(self, job: Job, claimant_id: int) -> None:
         """It is suspended, and gives up what it kept."""
         world = self._world
-        world.line(job).dequeue(job.job_id)
+        if not job.is_idle:
+            world.line(job).dequeue(job.job_id)
         how = choose_eviction(world, job)
         world.stopping[job.job_id] = world.kept_placement(job, job.suspended_how or how)
         world.hold(job, world.kept_placement(job, how))
         job.stop_to = JobState.SUSPENDED
-        job.stopping = reasons.explain_preemption(world, job, self.jobs[claimant_id])
+        job.stopping = reasons.explain_eviction(world, job, self.jobs[claimant_id])
         self._save(job)
         self.commands.append(StopJob(job.job_id, how, job.stopping))
 

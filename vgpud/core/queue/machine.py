@@ -22,6 +22,7 @@ from vgpud.core.jobs.events import (
     DurationsKnown,
     Event,
     Held,
+    Idled,
     JobEnded,
     JobSuspended,
     Located,
@@ -38,6 +39,7 @@ from vgpud.core.jobs.events import (
     RoomChanged,
     StartFailed,
     Submitted,
+    Used,
     Wake,
     Wished,
     Woken,
@@ -130,6 +132,10 @@ class Machine:
                 self._lives.release(self.jobs[job_id], now_ns)
             case Requeued(job_id):
                 self._lives.requeue(self.jobs[job_id], now_ns)
+            case Idled(job_id, why):
+                self._lives.pause_idle(self.jobs[job_id], why, now_ns)
+            case Used(job_id):
+                self._lives.use(self.jobs[job_id], now_ns)
             case Changed(job_id, spec):
                 self._lives.change(self.jobs[job_id], spec, now_ns)
             case JobEnded():

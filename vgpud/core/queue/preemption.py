@@ -36,6 +36,13 @@ class VictimSearch:
             if self.world.cluster.offers(self.world.held[job_id]):
                 yield self.world.jobs[job_id]
 
+    def find_idle(self) -> Iterator[Job]:
+        """Suspended jobs of all queues that wait for nothing but their users, the newest first."""
+        for job_id in sorted(self.world.suspended_holders, reverse=True):
+            job = self.world.jobs[job_id]
+            if job.is_idle and self.world.cluster.offers(self.world.held[job_id]):
+                yield job
+
     def find_suspended_elsewhere(self, claimant: Account) -> Iterator[Job]:
         """Suspended jobs of queues that have no part in this guarantee, the newest first."""
         for job_id in sorted(self.world.suspended_holders, reverse=True):

@@ -60,6 +60,13 @@ def explain_preemption(world: QueueState, victim: Job, claimant: Job) -> str:
     )
 
 
+def explain_eviction(world: QueueState, victim: Job, claimant: Job) -> str:
+    """Why a suspended job gives up what it kept."""
+    if victim.is_idle:
+        return f"its memory was needed for job {claimant.job_id}, and it was not used"
+    return explain_preemption(world, victim, claimant)
+
+
 def shrunk(world: QueueState, job: Job, claimant: Job, now_ns: int) -> str:
     """Why an elastic job gives capacity to another."""
     line, text = world.line(claimant), f"shrinks for job {claimant.job_id}"
@@ -117,6 +124,8 @@ def reason(world: QueueState, job: Job, now_ns: int) -> str:
         return ""
     if job.state is JobState.HELD:
         return f"it is held: release it with vgpu job release {job.job_id}"
+    if job.is_idle:
+        return "it was not used, and is paused until it is: opening its page continues it"
     if job.job_id in world.unmet:
         return f"it waits for {_dependencies(job, sorted(world.unmet[job.job_id]))}"
     if job.not_before_ns > now_ns and job.not_before_ns == job.spec.begin_ns:

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from vgpud.core.elastic.worker_group import has_workers
 from vgpud.core.jobs import events as qe
+from vgpud.core.jobs import session
 from vgpud.core.jobs.facts import Launch
 from vgpud.core.jobs.model import How, Job, JobState
 from vgpud.core.model import Denied, Reason
@@ -29,6 +30,7 @@ from vgpud.jobs import session_ports
 from vgpud.jobs.image import find_engine
 from vgpud.jobs.messages import NO_NEEDS, Result
 from vgpud.jobs.runner import Found, Jobs, StartError
+from vgpud.jobs.session_ports import Ports, SessionPorts
 from vgpud.jobs.terminal import Terminal
 from vgpud.store.jobs import JobStore
 
@@ -43,6 +45,12 @@ TERMINATED = 143
 def has_processes(job: Job) -> bool:
     """Whether an attempt has processes, running or suspended."""
     return job.state is JobState.RUNNING or (job.state is JobState.SUSPENDED and job.suspended_how is not None)
+
+
+def has_page(job: Job) -> bool:
+    """Whether it is a session that serves a page."""
+    launch = job.spec.run
+    return isinstance(launch, Launch) and launch.session not in ("", session.SHELL)
 
 
 class AttemptPort(JobPort, Protocol):
@@ -62,6 +70,8 @@ class JobAttempts:
     def __init__(self, jobs: AttemptPort) -> None:
         self._jobs = jobs
         self._locks = JobLocks()
+        self._ports = SessionPorts()
+        self._joined: dict[int, Terminal] = {}  # the terminal that was joined last, by job
         config = jobs.host.config.current
         engine = find_engine(config.jobs.engine, config.jobs.runtime, config.jobs.network)
         self.runner = Jobs(config.state / "jobs", self, config.runtime / "job.sock", engine)
@@ -72,14 +82,24 @@ class JobAttempts:
 
     def join_terminal(self, job: Job) -> Terminal | None:
         """The terminal of the job's present attempt; None: it is not there, not yet or not any more."""
-        return self.runner.terminal((job.job_id, job.attempt)) if job.attempt else None
+        found = self.runner.terminal((job.job_id, job.attempt)) if job.attempt else None
+        if found:
+            self._joined[job.job_id] = found
+        return found
+
+    def has_viewer(self, job_id: int) -> bool:
+        """Whether a call shows the job's terminal."""
+        return job_id in self._joined and not self._joined[job_id].is_closed
 
     # ---- of a former daemon ----
 
     def settle(self, job: Job, fate: Found | Result) -> None:
         if isinstance(fate, Result):
             self._jobs.spawn(self.end(job.job_id, job.attempt, fate))
-        elif fate is Found.GIVEN_UP:
+            return
+        if has_page(job):
+            self._hold_ports(job)
+        if fate is Found.GIVEN_UP:
             self._jobs.slices.remove(job)
             self._jobs.enqueue_event(qe.StartFailed(job.job_id, job.attempt, "its supervisor did not answer", True))
         elif fate is Found.NEVER_BEGAN:
@@ -134,6 +154,7 @@ class JobAttempts:
             except OSError as error:
                 why = str(error)
             if not command.resume:
+                self._ports.release(job.job_id)
                 await self._jobs.elastic.abandon(job)
                 self._jobs.slices.remove(job)
             self._jobs.enqueue_event(qe.StartFailed(job.job_id, command.attempt, why, again))
@@ -155,25 +176,33 @@ class JobAttempts:
     async def begin_attempt(self, job: Job, slices: Sequence[tuple[str, str]], worker: int = -1) -> None:
         """A supervisor, of all members or of one worker. Raises StartError, LaunchError, VgpudError."""
         node, grace_ms = self._jobs.host.node.view(), find_grace_ms(job, self._jobs.host.config.current)
-        port = self._session_port(job) if isinstance(job.spec.run, Launch) and job.spec.run.session else 0
+        ports = self._find_ports(job) if has_page(job) else None
         host, launch = self._jobs.host, job.spec.run
         needs = NO_NEEDS
         if isinstance(launch, Launch):
             needs = find_needs(launch, host.environments.catalog, host.config.current.jobs)
-        attempt = attempt_of(job, slices, node, node.simulated, grace_ms, worker, port, needs)
+        attempt = attempt_of(job, slices, node, node.simulated, grace_ms, worker, ports, needs)
         started = await self.runner.start(attempt)
         if started.note:
             self._jobs.note("job.warning", job, f"it runs, but {started.note}")
 
-    def _session_port(self, job: Job) -> int:
+    def _find_ports(self, job: Job) -> Ports:
         """Where this attempt of a session listens: saved before it begins, so that a restarted daemon knows it. Raises
         StoreError, StartError."""
-        known = self._jobs.store.facts(job.job_id)
-        port = session_ports.known_port(known, job.attempt)
-        if not port:
-            port = session_ports.choose()
-            self._jobs.store.set_facts(job.job_id, known | session_ports.as_facts(port, job.attempt))
-        return port
+        known, launch = self._jobs.store.facts(job.job_id), job.spec.run
+        assert isinstance(launch, Launch)
+        ports = session_ports.known_ports(known, job.attempt)
+        if ports is None:
+            ports = self._ports.choose(job.job_id, job.spec.uid, launch.session_ports)
+            self._jobs.store.set_facts(job.job_id, known | session_ports.as_facts(ports, job.attempt))
+        return ports
+
+    def _hold_ports(self, job: Job) -> None:
+        """Those of a session that a former daemon has started."""
+        with contextlib.suppress(StoreError):  # then another one may get them, and finds that a program listens there
+            ports = session_ports.known_ports(self._jobs.store.facts(job.job_id), job.attempt)
+            if ports:
+                self._ports.hold(job.job_id, job.spec.uid, ports)
 
     # ---- stopping ----
 
@@ -218,6 +247,8 @@ class JobAttempts:
                 return
             self._jobs.progress.ends(job, result.exit_code == 0)
             self._jobs.slices.remove(job)
+            self._ports.release(job_id)
+            self._joined.pop(job_id, None)
             self._add_resource_use(job, result)
             self._jobs.elastic.forget(job_id)
             # whatever its code: a program that saves its state at SIGTERM exits with 0

@@ -33,6 +33,7 @@ from vgpud.daemon.jobs.changes import Changes
 from vgpud.daemon.jobs.clock import FILE_NAME, Clock
 from vgpud.daemon.jobs.elastic import ElasticController
 from vgpud.daemon.jobs.host import Host
+from vgpud.daemon.jobs.idleness import SessionIdleness
 from vgpud.daemon.jobs.notices import Notifier
 from vgpud.daemon.jobs.past import Past
 from vgpud.daemon.jobs.progress import ProgressMonitor
@@ -95,6 +96,7 @@ class JobController:
         specs = self.queues.specs
         self.machine = Machine(specs, cluster, registry.make, hows=HOWS, members_max=most, tries_max=TRIES_MAX)
         self.attempts = JobAttempts(self)
+        self.idleness = SessionIdleness(self)
         self.notifier = Notifier(self, config.state / "notices", config.runtime / "job.sock")
         self._save_fault = ""
         self._pending: list[qe.Event] = []
@@ -123,6 +125,7 @@ class JobController:
             self.counts.see(job)
             self.progress.see(job)
         for job in live:
+            self.idleness.adopt(job)
             if has_workers(job):
                 self.elastic.settle(job, found)
                 self.attempts.resume_if_running(job)
@@ -178,6 +181,7 @@ class JobController:
     def tick(self) -> None:
         """Once a second: progress of jobs, what the store could not take, and every ROWS_NS the accounting."""
         self.progress.tick()
+        self.idleness.tick()
         if news := self.clock.news():
             self.host.events.note(ev.Log("node.clock", news))
         try:
@@ -290,6 +294,7 @@ class JobController:
         for job in jobs.values():
             self.queues.job_changed(job)
             self.progress.see(job)
+            self.idleness.see(job)
             self._note_change(job)
         if any(has_workers(job) for job in jobs.values()):
             self.capacity_changed()

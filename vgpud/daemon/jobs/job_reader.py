@@ -95,6 +95,7 @@ class JobReader:
         ran = job.first_started_ns >= 0  # else the store has nothing: a list has many that wait
         granted, used = self._jobs.queues.of_job(job.job_id) if ran else (0, 0)
         kept = self._jobs.store.facts(job.job_id) if ran else {}
+        ports = session_ports.known_ports(kept, job.attempt) if has_processes(job) else None
         made = Facts(
             slices=tuple(made.name for made in slices),
             device_indices=tuple(sorted(indices)),
@@ -104,7 +105,9 @@ class JobReader:
             ram_peak_bytes=int(kept.get("ram_peak_bytes", 0)),
             samples_per_second=self._jobs.progress.rate(job.job_id),
             measured_milli=self._jobs.progress.measured_milli(job.job_id),
-            session_port=session_ports.known_port(kept, job.attempt) if has_processes(job) else 0,
+            session_port=ports.own if ports else 0,
+            named_ports=ports.by_name if ports else (),
+            session_used_ns=self._jobs.idleness.last_use_ns(job.job_id),
         )
         if job.job_id not in self._jobs.machine.jobs or job.state.is_final:
             return replace(made, estimated_ns=job.median_ns)

@@ -17,6 +17,7 @@ from vgpud.core.jobs.environments import Catalog
 from vgpud.core.jobs.facts import Launch
 from vgpud.core.jobs.model import Job
 from vgpud.jobs.messages import NO_NEEDS, Attempt, ContainerNeeds, Member, Mount
+from vgpud.jobs.session_ports import Ports
 from vgpud.libraries import environment
 from vgpud.oci.request import OF_JOBS
 from vgpud.v1alpha1 import vgpud_pb2 as pb
@@ -65,18 +66,18 @@ def attempt_of(
     is_simulated: bool,
     grace_ms: int,
     worker: int = -1,
-    session_port: int = 0,
+    ports: Ports | None = None,
     needs: ContainerNeeds = NO_NEEDS,
 ) -> Attempt:
     """`slices`: (name, attach socket) of each member's, none for a job without GPUs; `worker`: of an elastic job, the
-    one that it is of; `session_port`: where a session is to listen; `needs`: of its containers. Raises
-    LaunchError, VgpudError.
+    one that it is of; `ports`: where a session is to listen; `needs`: of its containers. Raises LaunchError,
+    VgpudError.
     """
     launch = job.spec.run
     if not isinstance(launch, Launch):
         raise LaunchError("it was submitted without a command: submit it again")
     numbers = range(job.spec.members) if worker < 0 else (worker,)
-    extra = _session_variables(job, launch, session_port) if launch.session else {}
+    extra = _session_variables(job, launch, ports) if ports else {}
     members = tuple(
         _member(job, launch, number, slices[at] if slices else None, node, is_simulated, extra, elastic=worker >= 0)
         for at, number in enumerate(numbers)
@@ -102,9 +103,13 @@ def attempt_of(
     )
 
 
-def _session_variables(job: Job, launch: Launch, port: int) -> dict[str, str]:
+def _session_variables(job: Job, launch: Launch, ports: Ports) -> dict[str, str]:
     token = dict(launch.environment)[session.TOKEN]
-    return {session.PORT: str(port), session.BASE: session.base_path(job.job_id), session.TOKEN: token}
+    found = {session.PORT: str(ports.own), session.BASE: session.base_path(job.job_id), session.TOKEN: token}
+    for name, port in ports.by_name:
+        found |= {session.variable(session.PORT, name): str(port)}
+        found |= {session.variable(session.BASE, name): session.base_path(job.job_id, name)}
+    return found
 
 
 def _member(
@@ -132,7 +137,9 @@ def _member(
         log = f"{log}.{number}" if number and log else log
     if launch.terminal and not launch.image and "TERM" not in dict(launch.environment):
         own["TERM"] = TERM
-    submitted = {name: value for name, value in launch.environment if name not in _OURS}
+    submitted = {
+        name: value for name, value in launch.environment if name not in _OURS and not name.startswith(session.PREFIX)
+    }
     if launch.image:
         return Member(launch.command, submitted | own, log, slice_address[0] if slice_address else "")
     if slice_address is None:

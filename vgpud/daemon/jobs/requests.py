@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from vgpud.core.jobs.events import Cancelled, Changed, Event, Held, Released, Requeued
+from vgpud.core.jobs.events import Cancelled, Changed, Event, Held, Released, Requeued, Used
 from vgpud.core.jobs.model import JobSpec
 from vgpud.core.model import Denied, Reason
 from vgpud.daemon.jobs.arrays import Arrays
@@ -60,6 +60,12 @@ class JobRequests:
 
     async def requeue_job(self, job_id: int) -> Denied | None:
         return await self._request(Requeued(job_id))
+
+    async def use_session(self, job_id: int) -> Denied | None:
+        """It is used now; where it was paused because it was not, it waits for capacity."""
+        self._jobs.idleness.use(job_id)
+        job = self._jobs.machine.jobs.get(job_id)
+        return await self._request(Used(job_id)) if job and job.is_idle else None
 
     async def change_job(self, job_id: int, spec: JobSpec, *, by_admin: bool) -> Denied | None:
         return await self._request(Changed(job_id, spec, by_admin))

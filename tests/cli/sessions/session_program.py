@@ -44,6 +44,8 @@ class Handler(BaseHTTPRequestHandler):
             self.end_headers()
             self.wfile.write(b"a part")
             self.close_connection = True
+        elif name == "redirect":
+            self.answer(b"", ("Location", parse_qs(parts.query)["to"][0]), status=307)
         elif name == "cookies":
             self.answer(
                 b"",

@@ -8,19 +8,13 @@ import hashlib
 import http.client
 import json
 import os
-import re
 import shutil
 import socket
-import ssl
-import subprocess
 import sys
 import tempfile
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode, urlsplit
 
 import pytest
 from cryptography import x509
@@ -28,176 +22,26 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from vgpud import paths
+from tests.cli.sessions.world import (
+    BUILT,
+    OTHER_UID,
+    PROGRAM,
+    Browser,
+    Console,
+    frame,
+    read_frame,
+    start,
+    wait_until,
+)
 from vgpud.cli.common import console_address
 from vgpud.cli.demo.private_system import OwnSystem
-from vgpud.client import calls
 from vgpud.console.login import agent
-from vgpud.console.login.broker import link, link_socket_path
-from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.console.login.broker import link_socket_path
 
-ROOT = Path(__file__).resolve().parents[3]
-PROGRAM = Path(__file__).with_name("session_program.py")
-OTHER_UID = 5  # games
-BUILT = all((paths.sim_lib_dir() / name).exists() for name in ("vgpu-simd", "libcuda.so.1"))
 pytestmark = [
     pytest.mark.skipif(not BUILT, reason="the native part is not built: python shim/build_shim.py"),
     pytest.mark.timeout(200),
 ]
-
-
-def wait_until(look: Callable[[], Any]) -> Any:
-    until_s = time.monotonic() + 120
-    while not (found := look()):
-        assert time.monotonic() < until_s
-        time.sleep(0.05)
-    return found
-
-
-class Console:
-    """`vgpu console serve` as a process."""
-
-    def __init__(self, host: str, runtime: Path, *options: str) -> None:
-        command = [sys.executable, "-m", "vgpud.cli.main", "console", "serve", "--host", host]
-        command += ["--runtime-dir", str(runtime), "--listen", "127.0.0.1:0", *options]
-        env = {**os.environ, "PYTHONPATH": str(ROOT)}
-        self.process = subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
-        assert self.process.stderr
-        line = self.process.stderr.readline()
-        found = re.search(r"https?://\S+?(?=;)", line)
-        assert found, line + self.process.stderr.read()
-        self.url, self.runtime = found.group(), runtime
-
-    @property
-    def address(self) -> str:
-        return urlsplit(self.url).netloc
-
-    def stop(self) -> None:
-        self.process.terminate()
-        self.process.wait(20)
-
-    def log_in(self, uid: int | None = None) -> Browser:
-        path = link_socket_path(self.runtime)
-        url = link(path, 10) if uid is None else as_user(uid, lambda: link(path, 10))
-        browser = Browser(self.address, self.url.startswith("https"))
-        form = urlencode({"token": url.rpartition("=")[2]})
-        answer, _ = browser.ask("POST", "/login", form, {"Content-Type": "application/x-www-form-urlencoded"})
-        assert answer.status == 303
-        browser.cookie = str(answer.headers["Set-Cookie"]).partition(";")[0]
-        return browser
-
-
-def as_user(uid: int, work: Callable[[], str]) -> str:
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        with contextlib.suppress(BaseException):
-            agent.become(uid)
-            os.write(writer, work().encode())
-        os._exit(0)
-    os.close(writer)
-    os.waitpid(pid, 0)
-    with os.fdopen(reader) as file:
-        return file.read()
-
-
-class Browser:
-    """As much of one as is needed; `cookie`: of its log-in."""
-
-    def __init__(self, address: str, is_secure: bool = False) -> None:
-        self.address = address
-        self.cookie = ""
-        self._tls = ssl._create_unverified_context() if is_secure else None  # noqa: S323  the test's own
-
-    def ask(
-        self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
-    ) -> tuple[http.client.HTTPResponse, bytes]:
-        if self._tls:
-            connection = http.client.HTTPSConnection(self.address, timeout=60, context=self._tls)
-        else:
-            connection = http.client.HTTPConnection(self.address, timeout=60)
-        sent = {**({"Cookie": self.cookie} if self.cookie else {}), **(headers or {})}
-        connection.request(method, path, body, sent)
-        answer = connection.getresponse()
-        return answer, answer.read()
-
-    def get(self, path: str, **headers: str) -> tuple[int, bytes]:
-        answer, body = self.ask("GET", path, None, headers)
-        return answer.status, body
-
-    def open_socket(self, path: str, **headers: str) -> tuple[socket.socket, bytes]:
-        """A WebSocket, and the head of the answer."""
-        host, _, port = self.address.partition(":")
-        sock = socket.create_connection((host, int(port)), 30)
-        sock = self._tls.wrap_socket(sock) if self._tls else sock
-        lines = {"Host": self.address, "Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13"}
-        lines |= {"Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", "Origin": f"http://{self.address}"}
-        lines |= {"Cookie": self.cookie} if self.cookie else {}
-        text = "".join(f"{name}: {value}\r\n" for name, value in {**lines, **headers}.items())
-        sock.sendall(f"GET {path} HTTP/1.1\r\n{text}\r\n".encode())
-        head = b""
-        while b"\r\n\r\n" not in head and (data := sock.recv(1)):
-            head += data
-        return sock, head
-
-
-@pytest.fixture(scope="module")
-def system() -> Iterator[OwnSystem]:
-    folder = Path(tempfile.mkdtemp(prefix="vgs-", dir="/tmp"))
-    folder.chmod(0o755)
-    try:
-        with OwnSystem(folder, {"devices": "1"}, ['socket_mode = "0666"', "job_grace_s = 1"]) as made:
-            yield made
-    finally:
-        shutil.rmtree(folder)
-
-
-@pytest.fixture(scope="module")
-def console(system: OwnSystem) -> Iterator[Console]:
-    runtime = Path(tempfile.mkdtemp(prefix="vgc-", dir="/tmp"))
-    runtime.chmod(0o755)
-    made = Console(system.host, runtime)
-    yield made
-    made.stop()
-    shutil.rmtree(runtime)
-
-
-@pytest.fixture(scope="module")
-def session(system: OwnSystem, console: Console) -> str:
-    """The path of a session that answers, the same for most tests."""
-    spec = pb.JobSpec(session="web", slice=pb.SliceSpec(gpus_milli=250), directory=str(system.folder), name="shared")
-    spec.command.extend([sys.executable, str(PROGRAM)])
-    spec.environment["VGPU_SIM_DIR"] = str(system.sim_dir)
-    with system.client() as client:
-        (job_id,) = client.send(calls.submit(spec, ""))
-    owner = console.log_in()
-    wait_until(lambda: owner.get(f"/session/{job_id}/")[0] == 200)
-    return f"/session/{job_id}/"
-
-
-@pytest.fixture
-def real(system: OwnSystem, short_dir: Path, monkeypatch: pytest.MonkeyPatch, vgpu: Any) -> Iterator[Any]:
-    """`vgpu ARGS` in this process; no job is left after the test but the session of all."""
-    monkeypatch.chdir(short_dir)
-    for name, value in system.env.items():
-        if name.startswith("VGPU_"):
-            monkeypatch.setenv(name, value)
-
-    def call(*args: str) -> Any:
-        return vgpu(*args, host=system.host)
-
-    yield call
-    rows = call("job", "ls", "-o", "json").json["jobs"]
-    left = [str(row["job_id"]) for row in rows if row["name"] != "shared"]
-    if left:
-        call("job", "cancel", *left)
-        call("job", "wait", *left)
-
-
-def start(real: Any, *words: str) -> str:
-    result = real("session", "start", "-q", "--gpus", "0.25", *words)
-    assert result.code == 0, result
-    return str(result.stdout.strip())
 
 
 def test_a_session_is_a_job_with_an_address(
@@ -238,7 +82,9 @@ def test_the_program_gets_the_request_and_no_cookie_of_the_console(console: Cons
     assert said["headers"]["cookie"] == "other=1"
     assert said["headers"]["host"] == said["headers"]["x-forwarded-host"] == console.address
     assert "x-forwarded-for" not in said["headers"]
-    assert answer.headers["X-Frame-Options"] == "SAMEORIGIN" and answer.headers["Content-Security-Policy"] is None
+    assert answer.headers["X-Frame-Options"] == "SAMEORIGIN"
+    own = f"connect-src http://{console.address}{session} ws://{console.address}{session} "
+    assert answer.headers["Content-Security-Policy"].startswith(own), "its pages do not read the console's"
     assert answer.headers["Cache-Control"] == "no-store"
     answer, _ = owner.ask("GET", session.removesuffix("/"))
     assert (answer.status, answer.headers["Location"]) == (307, session)
@@ -306,26 +152,6 @@ def test_other_sites_open_no_socket(console: Console, session: str) -> None:
     assert owner.ask("POST", session, b"x", {"Origin": "http://evil.example"})[0].status == 403
     assert owner.ask("GET", session, None, {"Host": "evil.example"})[0].status == 421
     assert owner.open_socket(session, Host="evil.example")[1].startswith(b"HTTP/1.1 421 ")
-
-
-def frame(data: bytes) -> bytes:
-    length = bytes([0x80 | len(data)]) if len(data) < 126 else bytes([0x80 | 126]) + len(data).to_bytes(2, "big")
-    return b"\x81" + length + bytes(4) + data
-
-
-def read_frame(sock: socket.socket) -> bytes:
-    file = sock.makefile("rb", 0)
-    size = read_exactly(file, 2)[1]
-    return read_exactly(file, int.from_bytes(read_exactly(file, 2), "big") if size == 126 else size)
-
-
-def read_exactly(file: Any, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        part = file.read(size - len(data))
-        assert part
-        data += part
-    return data
 
 
 def test_a_socket_echoes_in_both_directions(console: Console, session: str) -> None:
@@ -416,6 +242,34 @@ def test_a_page_waits_for_its_session(real: Any, console: Console) -> None:
     assert answer.headers["Content-Security-Policy"]
     answer, page = console.log_in().ask("GET", f"/session/{job_id}/", None, {"Sec-Fetch-Dest": "empty"})
     assert answer.status == 503 and page == f"session {job_id} is running, its program starts".encode()
+
+
+def test_further_ports(real: Any, console: Console) -> None:
+    """One session, two programs."""
+    second = "VGPU_SESSION_PORT=$VGPU_SESSION_PORT_TB VGPU_SESSION_BASE=$VGPU_SESSION_BASE_TB"
+    script = f"{second} {sys.executable} {PROGRAM} & exec {sys.executable} {PROGRAM}"
+    job_id = start(real, "--port", "tb", "--", "sh", "-c", script)
+    owner = console.log_in()
+    for base in (f"/session/{job_id}/", f"/session/{job_id}-tb/"):
+        wait_until(lambda base=base: owner.get(base)[0] == 200)
+        assert json.loads(owner.get(f"{base}x")[1])["path"] == f"{base}x"
+    assert owner.ask("GET", f"/session/{job_id}-tb")[0].status == 307
+    status, body = owner.get(f"/session/{job_id}-api/", **{"Sec-Fetch-Dest": "empty"})
+    assert (status, body) == (404, f"session {job_id} has no port api".encode())
+    assert owner.get(f"/session/{job_id}-tb/../{job_id}/")[0] == 404
+    named = real("job", "show", job_id, "-o", "json").json["job"]["named_ports"]
+    assert (
+        f":{named['tb']}/session/{job_id}-tb/?token="
+        in real("session", "url", "--direct", "--port", "tb", job_id).stdout
+    )
+
+
+def test_a_shell_has_no_page(real: Any, console: Console) -> None:
+    job_id = start(real, "shell")
+    status, body = console.log_in().get(f"/session/{job_id}/", **{"Sec-Fetch-Dest": "empty"})
+    assert status == 404 and b"is a terminal" in body
+    shown = real("job", "show", job_id, "-o", "json").json["job"]
+    assert shown["terminal"] and shown["session_port"] is None
 
 
 @pytest.mark.skipif(not shutil.which("jupyter-lab"), reason="JupyterLab is not installed: pip install jupyterlab")

@@ -1,0 +1,20 @@
+"""Who is at a port of this machine: a session's token is for no program of another user."""
+
+from __future__ import annotations
+
+import os
+
+from vgpud.host import listeners
+
+
+def find_listener(port: int) -> int | None:
+    """The uid whose program listens at this port of 127.0.0.1; None: no program does."""
+    return listeners.listener_uid(port)
+
+
+def is_own(peer: tuple[str, int] | None, own: tuple[str, int] | None) -> bool:
+    """Whether a connection with these two ends, ours the second, is one of this user's programs."""
+    try:
+        return bool(peer and own) and listeners.source_between(peer, own) == os.geteuid()  # type: ignore[arg-type]
+    except OSError:  # it has gone
+        return False
