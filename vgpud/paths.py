@@ -49,6 +49,11 @@ def contexts_dir(env: Mapping[str, str] = os.environ) -> Path:
     return _xdg(env, "XDG_CONFIG_HOME", ".config") / "contexts"
 
 
+def services_dir(env: Mapping[str, str] = os.environ) -> Path:
+    """The directory of a user's services, root's too: $XDG_STATE_HOME/vgpud/services."""
+    return _xdg(env, "XDG_STATE_HOME", ".local/state") / "services"
+
+
 def cache_dir(env: Mapping[str, str] = os.environ, uid: int | None = None) -> Path:
     """Directory of everything that can be recreated at any time: /var/cache/vgpud or $XDG_CACHE_HOME/vgpud."""
     user = os.geteuid() if uid is None else uid

@@ -295,6 +295,8 @@ def test_everyone_sees_and_changes_their_own(world: World) -> None:
         "HoldJob": pb.HoldJobRequest(job_id=2),
         "ReleaseJob": pb.ReleaseJobRequest(job_id=2),
         "RequeueJob": pb.RequeueJobRequest(job_id=2),
+        "SuspendJob": pb.SuspendJobRequest(job_id=2),
+        "ResumeJob": pb.ResumeJobRequest(job_id=2),
         "UpdateJob": pb.UpdateJobRequest(job_id=2, update_mask=FieldMask(paths=["priority"])),
         "SubmitJob": pb.SubmitJobRequest(spec=spec(after=[2])),
     }

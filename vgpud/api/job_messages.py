@@ -148,9 +148,10 @@ def _ask(job_spec: pb.JobSpec, elastic: Elastic | None) -> Ask:
     spec = spec_from(job_spec.slice)
     if elastic and elastic.least_milli:
         spec = replace(spec, gpus_milli=elastic.least_milli)
-    parts = parts_of(spec, SiteLimits())
-    if isinstance(parts, Denied):
-        raise RefusedError(parts)
+    if spec.gpus_milli or job_spec.session != session.BALANCER:  # that one passes requests on, and needs no device
+        parts = parts_of(spec, SiteLimits())
+        if isinstance(parts, Denied):
+            raise RefusedError(parts)
     return Ask(
         spec=spec,
         cpu_milli=_number(job_spec.cpu_milli, 0, CPU_MILLI_MAX, "cpu_milli"),

@@ -525,7 +525,8 @@ class JobSpec:
     signal_lead: timedelta | None = None
     #: from SIGTERM to SIGKILL, at most job_grace_max_s; unset = the site's job_grace_s
     grace: timedelta | None = None
-    #: what serves its page: jupyter, code or web; empty = it is no session; for one member, no image
+    #: what serves its page: jupyter, code or web; balancer or replica: of a service; empty = it is no session; for
+    #: one member, no image
     session: str = ""
 
 

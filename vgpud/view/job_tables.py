@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 
+from vgpud.core.jobs.session import OF_SERVICES
 from vgpud.core.units import format_bytes, format_gpus
 from vgpud.view.fit import Cell, Grid
 from vgpud.view.jobs import ENDED
@@ -210,7 +211,9 @@ def _program(job: View) -> list[tuple[str, str]]:
         rows.append(("command", shlex.join(job["command"])))
     if job["terminal"] and job["state"] not in ENDED:
         rows.append(("terminal", f"`vgpu job attach {job['job_id']}` joins it"))
-    if job["session"] and job["state"] not in ENDED:
+    if job["session"] in OF_SERVICES:
+        rows.append(("service", f"a {job['session']} of {job['name']}: `vgpu service show {job['name']}`"))
+    elif job["session"] and job["state"] not in ENDED:
         rows.append(("session", f"`vgpu session url {job['job_id']}` prints its address"))
     return [*rows, ("directory", job["directory"]), ("log", job["log"])]
 

@@ -85,7 +85,7 @@ class Programs:
 
 def _program_of(job: pb.Job, user: User) -> Program:
     """Raises NotOpenError."""
-    if not job.spec.session:
+    if not job.spec.session or job.spec.session in session.OF_SERVICES:
         raise NotOpenError(f"job {job.job_id} is not a session", 404)
     if job.uid != user.uid:
         raise NotOpenError(f"session {job.job_id} is another user's: only they may open it", 403)

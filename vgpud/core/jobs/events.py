@@ -54,6 +54,20 @@ class Requeued:
 
 
 @dataclass(frozen=True, slots=True)
+class Suspended:
+    """By a user: a running job gives its GPUs to others until Resumed; its memory moves to the host if that goes."""
+
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """By a user: a job that they have suspended waits for its capacity again."""
+
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class Changed:
     """By a user: a job that waits has this specification from now on, another one its time limit and GPUs. Checked by
     machine.refusal() before."""
@@ -208,6 +222,8 @@ Event = (
     | Held
     | Released
     | Requeued
+    | Suspended
+    | Resumed
     | Changed
     | JobEnded
     | JobSuspended

@@ -199,6 +199,7 @@ class Job:
     expected_ns: int = 0  # how long jobs like it took, for backfill; 0 = not known
     median_ns: int = 0  # the same, as often longer as shorter: for estimated starts
     signal_attempt: int = 0  # the last attempt whose processes have got their signal
+    awaits_resume: bool = False  # its user has suspended it: it does not continue before that is taken back
     changed: bool = False  # its specification is no longer as it was submitted: a user has changed it
 
     @property

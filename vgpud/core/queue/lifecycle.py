@@ -123,7 +123,7 @@ class Lifecycle:
     def admit(self, job: Job, now_ns: int) -> None:
         """The job waits for capacity, unless something else keeps it."""
         world = self._world
-        if job.state not in WAITING or job.job_id in world.unmet or world.waits(job):
+        if job.state not in WAITING or job.awaits_resume or job.job_id in world.unmet or world.waits(job):
             return
         if job.job_id in world.claims or job.job_id in world.stopping or job.spec.array in world.incomplete_arrays:
             return
@@ -200,6 +200,20 @@ class Lifecycle:
         """One that has ended stays so: what it ran with is not kept any longer."""
         if job.state in (JobState.RUNNING, JobState.SUSPENDED):
             self.stop(job, None, JobState.PENDING, "requeued by its user", now_ns)
+
+    def suspend(self, job: Job, now_ns: int) -> None:
+        """It gives up its GPUs, for its user: what it keeps is on the host."""
+        if job.state is JobState.RUNNING and job.stop_to is None:
+            job.awaits_resume = True
+            self.stop(job, How.EVICT, JobState.SUSPENDED, "suspended by its user", now_ns)
+
+    def resume(self, job: Job, now_ns: int) -> None:
+        """It waits for capacity, as a job that was preempted; one that is about to be suspended does so after that."""
+        if job.awaits_resume:
+            job.awaits_resume = False
+            job.waiting_since_ns = now_ns
+            self._save(job)
+            self.admit(job, now_ns)
 
     def change(self, job: Job, spec: JobSpec, now_ns: int) -> None:
         """It keeps its place in the order of submission; in another queue, too."""
@@ -334,7 +348,7 @@ class Lifecycle:
         """The job waits to start from the beginning: its progress is lost, its attained service is not."""
         enter(job, JobEvent.RESTART)
         job.spec = sizes.at_least(job.spec)
-        job.placement, job.suspended_how = (), None
+        job.placement, job.suspended_how, job.awaits_resume = (), None, False
         job.executed_ns = job.promoted_executed_ns = 0
         job.waiting_since_ns = now_ns
         self._save(job)
@@ -349,7 +363,9 @@ class Lifecycle:
         running = job.state is JobState.RUNNING
         self._release_capacity(job, now_ns, is_preempted=True)
         job.stop_to, job.stopping = None, ""
-        if running:
+        if running and job.awaits_resume:
+            self._note("job.suspended", job, why)
+        elif running:
             job.preemptions += 1
             self._note("job.preempted", job, why)
         if stop_to in (JobState.CANCELLED, JobState.TIMED_OUT):
@@ -419,7 +435,7 @@ class Lifecycle:
         world = self._world
         enter(job, END_EVENTS[state])
         job.reason, job.ended_ns = why, now_ns
-        job.placement, job.suspended_how = (), None
+        job.placement, job.suspended_how, job.awaits_resume = (), None, False
         world.target_reasons.pop(job.job_id, None)
         for other_id in world.unmet.pop(job.job_id, ()):
             del world.dependents[other_id][job.job_id]
@@ -509,6 +525,8 @@ class Lifecycle:
         self._limit(job, now_ns)
         if job.stop_to is not None:
             how = world.hows[0] if job.stop_to is JobState.SUSPENDED else None
+            if how and job.awaits_resume:
+                how = How.EVICT
             self.stop(job, how, job.stop_to, job.stopping, now_ns)
 
 

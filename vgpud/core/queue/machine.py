@@ -35,9 +35,11 @@ from vgpud.core.jobs.events import (
     ReservationsChanged,
     Reserve,
     Resized,
+    Resumed,
     RoomChanged,
     StartFailed,
     Submitted,
+    Suspended,
     Wake,
     Wished,
     Woken,
@@ -130,6 +132,10 @@ class Machine:
                 self._lives.release(self.jobs[job_id], now_ns)
             case Requeued(job_id):
                 self._lives.requeue(self.jobs[job_id], now_ns)
+            case Suspended(job_id):
+                self._lives.suspend(self.jobs[job_id], now_ns)
+            case Resumed(job_id):
+                self._lives.resume(self.jobs[job_id], now_ns)
             case Changed(job_id, spec):
                 self._lives.change(self.jobs[job_id], spec, now_ns)
             case JobEnded():

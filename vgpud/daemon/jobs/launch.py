@@ -81,6 +81,8 @@ def attempt_of(
 
 def _session_variables(job: Job, launch: Launch, port: int) -> dict[str, str]:
     token = dict(launch.environment)[session.TOKEN]
+    if launch.session == session.REPLICA:
+        return {session.SERVICE_PORT: str(port), session.SERVICE_TOKEN: token}
     return {session.PORT: str(port), session.BASE: session.base_path(job.job_id), session.TOKEN: token}
 
 

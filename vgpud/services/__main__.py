@@ -1,0 +1,33 @@
+"""`python -m vgpud.services FOLDER`: the balancer of the service whose record is there. Started by `vgpu service`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from pathlib import Path
+
+from vgpud.errors import ExitCode, VgpudError
+
+
+def main() -> int:
+    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
+    if len(sys.argv) != 2:
+        print("usage: python -m vgpud.services FOLDER: `vgpu service start` does it", file=sys.stderr)
+        return int(ExitCode.USAGE)
+    try:
+        from vgpud.services.balancer import keep
+        from vgpud.services.shell.folder import Folder
+
+        asyncio.run(keep(Folder(Path(sys.argv[1]))))
+    except ModuleNotFoundError as error:
+        print(f"vgpu service: the package {error.name} is missing: pip install 'vgpud[service]'", file=sys.stderr)
+        return int(ExitCode.OTHER)
+    except (VgpudError, OSError) as error:
+        print(f"vgpu service: {error}", file=sys.stderr)
+        return int(error.exit_code) if isinstance(error, VgpudError) else int(ExitCode.OTHER)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
