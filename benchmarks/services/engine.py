@@ -10,8 +10,8 @@ import argparse
 import ctypes
 import json
 import os
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -37,21 +37,24 @@ def total_bytes(library: str = "libcuda.so.1") -> int:
 
 
 class Engine:
-    """The model: one thread at a time computes, as an engine's one loop does."""
+    """The model. One thread has the device and computes for all requests, as an engine's one loop does."""
 
     def __init__(self, model: str, utilization: float, key: str) -> None:
         self.model, self.key = model, key
-        self._lock = threading.Lock()
+        self._loop = ThreadPoolExecutor(max_workers=1)
         size = int(total_bytes() * utilization)
-        self._program = Program(Shape(kernels=1, kernel_us=KERNEL_US, memory_bytes=size, period_ns=0))
+        shape = Shape(kernels=1, kernel_us=KERNEL_US, memory_bytes=size)
+        self._program = self._loop.submit(Program, shape).result()
         print(f"SIMULATED engine for {model}: {size >> 20} MiB of device memory are taken", flush=True)
 
     def compute_token(self) -> str:
-        with self._lock:
-            ran = iter((True, False))
-            for _ in self._program.steps(lambda: next(ran, False)):
-                pass
+        self._loop.submit(self._run_kernel).result()
         return " token"
+
+    def _run_kernel(self) -> None:
+        may_continue = iter((True, False))
+        for _ in self._program.steps(lambda: next(may_continue)):
+            pass
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -331,11 +331,11 @@ class Balancer:
         """Checks a replica again and again."""
         while one.phase is not JobPhase.ENDED:
             if one.phase is JobPhase.RUNNING and one.port:
-                was_ready, attempt = one.is_ready, one.attempt
+                was_healthy, attempt = one.healthy_since_s is not None, one.attempt
                 why_not = await checks.check(one, self.service.health, self.replicas.upstreams)
                 if one.attempt == attempt:
                     health.see_check(one, why_not, time.monotonic())
-                if one.is_ready != was_ready:
+                if (one.healthy_since_s is not None) != was_healthy:
                     log.info("replica %d is %s%s", one.job_id, one.words, f": {why_not}" if why_not else "")
                 self.replicas.note_change()
                 self._due.set()
