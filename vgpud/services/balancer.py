@@ -37,8 +37,8 @@ log = logging.getLogger("vgpu.service")
 STEP_S, START_CHECK_S, AGAIN_S = 1.0, 0.2, 1.0
 #: how often all jobs are looked through for replicas whose submission was not answered
 ADOPT_S = 30.0
-#: before an order to end that had no effect is repeated
-ORDER_S = 20.0
+#: before an order that had no effect yet is given again, and one that was refused
+END_S, ORDER_S, REFUSED_S = 20.0, 5.0, 0.5
 #: before a port that is taken is tried again
 PORT_S = 2.0
 #: connections that wait to be accepted
@@ -62,7 +62,7 @@ class Balancer:
         self._control_port = control_port
         self._tasks: set[asyncio.Task[None]] = set()
         self._checking: dict[int, asyncio.Task[None]] = {}
-        self._ordered_s: dict[int, float] = {}
+        self._orders: dict[int, tuple[type[Action], float]] = {}  # the last one, and until when it is not repeated
         self._trouble = ""  # what keeps the service from being as it is wanted
         self._port = 0  # where it listens; 0: not yet
         self._is_listening_failing = ""
@@ -167,7 +167,7 @@ class Balancer:
     async def _end_all(self) -> None:
         """Drains all replicas, then ends them."""
         self.service = replace(self.service, replicas=0, idle_s=0.0)
-        until_s = time.monotonic() + self.service.drain_s + ORDER_S
+        until_s = time.monotonic() + self.service.drain_s + END_S
         while self.replicas.by_id and time.monotonic() < until_s:
             await self._step()
         for one in self._list():
@@ -197,7 +197,7 @@ class Balancer:
 
     def _is_something_due(self) -> bool:
         """Whether something will be due soon that no event announces."""
-        return any(
+        return bool(self.replicas.traffic.waiting) or any(
             one.draining_since_s is not None or (one.phase is JobPhase.RUNNING and not one.port) for one in self._list()
         )
 
@@ -218,18 +218,20 @@ class Balancer:
             await self._refresh(one)
             self._folder.remove_old_logs(set(self.replicas.by_id))
             return
+        order, until_s = self._orders.get(action.job_id, (Start, 0.0))
+        if order is type(action) and now_s < until_s:
+            return
         if isinstance(action, End):
-            if now_s - self._ordered_s.get(action.job_id, -ORDER_S) < ORDER_S:
-                return
-            self._ordered_s[action.job_id] = now_s
             log.info("replica %d is ended: %s", action.job_id, action.why)
-        order = {End: self._queue.cancel, Suspend: self._queue.suspend, Resume: self._queue.resume}[type(action)]
+        carry_out = {End: self._queue.cancel, Suspend: self._queue.suspend, Resume: self._queue.resume}[type(action)]
+        self._orders[action.job_id] = type(action), now_s + (END_S if isinstance(action, End) else ORDER_S)
         try:
-            await order(action.job_id)
+            await carry_out(action.job_id)
         except ClientError as error:
             if error.exit_code not in (ExitCode.CONFLICT, ExitCode.NOT_FOUND):
                 raise
             log.debug("replica %d: %s", action.job_id, error.message)  # it has changed meanwhile
+            self._orders[action.job_id] = type(action), now_s + REFUSED_S
         else:
             if isinstance(action, Suspend | Resume):
                 log.info("replica %d %s", action.job_id, "sleeps" if isinstance(action, Suspend) else "is woken")
@@ -283,7 +285,7 @@ class Balancer:
             log.warning("replica %d has ended: %s", one.job_id, one.reason or "it is not known any more")
             self._reconciler.note_end(self.service, one, now_s)
         self.replicas.forget(one.job_id)
-        self._ordered_s.pop(one.job_id, None)
+        self._orders.pop(one.job_id, None)
         if task := self._checking.pop(one.job_id, None):
             task.cancel()
         self._due.set()
@@ -335,7 +337,7 @@ class Balancer:
                 why_not = await checks.check(one, self.service.health, self.replicas.upstreams)
                 if one.attempt == attempt:
                     health.see_check(one, why_not, time.monotonic())
-                if (one.healthy_since_s is not None) != was_healthy:
+                if one.phase is JobPhase.RUNNING and (one.healthy_since_s is not None) != was_healthy:
                     log.info("replica %d is %s%s", one.job_id, one.words, f": {why_not}" if why_not else "")
                 self.replicas.note_change()
                 self._due.set()

@@ -125,7 +125,7 @@ def show(settings: Settings, name: str) -> None:
             str(one["generation"]),
             Cell(one["state"], _STYLES.get(one["state"], "")),
             str(one["outstanding"]),
-            one["reason"],
+            "" if one["state"] == "asleep" else one["reason"],
         )
         for one in status["replicas"]
     ]

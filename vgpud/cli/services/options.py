@@ -41,7 +41,7 @@ _SERVICE = (
     ),
     click.option(
         "--scale-to-zero",
-        type=Span(),
+        type=Span(zero=True),
         metavar="TIME",
         help="Without requests for this time, give the GPUs to others; the next request wakes it. 0s: never (default).",
     ),
@@ -52,7 +52,10 @@ _SERVICE = (
         help="How long a request waits for a replica that can answer it (default: 2m).",
     ),
     click.option(
-        "--drain", type=Span(), metavar="TIME", help="How long a replica that is to end may answer (default: 30s)."
+        "--drain",
+        type=Span(zero=True),
+        metavar="TIME",
+        help="How long one that is to end may answer (default: 30s).",
     ),
     click.option("--health-http", metavar="PATH", help="Check replicas by GET PATH: 200 to 399 is healthy."),
     click.option(

@@ -42,6 +42,8 @@ START_S = 30.0
 #: the balancer starts again when it ends badly: as often as the queue allows
 _RETRIES = 1000
 _TOKEN_BYTES = 24
+#: of a balancer whose job is cancelled: its replicas are drained and ended meanwhile
+_GRACE_S = 60
 #: where a service listens that names no port: above those of sessions, below those that the kernel takes for itself
 PORTS = range(30_000, 32_768)
 _LISTED = "vgpud.cli.services.listing"
@@ -226,7 +228,7 @@ def _submit_balancer(settings: Settings, folder: Folder, service: Service) -> in
     spec = build_job_spec(chosen, (sys.executable, "-m", "vgpud.services", str(folder.path)), ())
     spec.log = str(folder.balancer_log).replace("%", "%%")
     spec.session = BALANCER
-    spec.grace.CopyFrom(Duration(seconds=int(service.drain_s) + 30))
+    spec.grace.CopyFrom(Duration(seconds=_GRACE_S))
     with Client(settings) as client:
         return client.send(calls.submit(spec, ""))[0]
 

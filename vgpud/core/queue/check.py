@@ -18,8 +18,6 @@ AFTER_MAX = ARRAY_JOBS_MAX  # all of an array
 #: of all jobs of a user: how many others they wait for, an array's once for each of its jobs
 UNMET_MAX = 100_000
 RETRIES_MAX = 1000
-#: of one user, at a time: no quota of GPUs bounds them
-WITHOUT_GPUS_MAX = 32
 PRIORITY_MAX = 1000
 
 
@@ -63,11 +61,6 @@ def check_job(world: QueueState, spec: JobSpec, count: int) -> Denied | None:
             " guaranteed: ask for less, or let it be preempted",
             "not_preemptible",
         )
-    if not spec.ask.spec.gpus_milli:
-        mine = sum(_is_free_of_gpus(job, spec.uid) for job in world.jobs.values())
-        if mine + count > WITHOUT_GPUS_MAX:
-            text = f"uid {spec.uid} has {mine} jobs without GPUs (balancers of services), and may have"
-            return Denied(Reason.NO_CAPACITY, f"{text} {WITHOUT_GPUS_MAX}: stop a service", subject=f"uid {spec.uid}")
     if spec.members > world.members_max:
         return _invalid(
             f"a gang of {spec.members} members: at most {world.members_max} members of jobs run at once",
@@ -77,10 +70,6 @@ def check_job(world: QueueState, spec: JobSpec, count: int) -> Denied | None:
     if never:
         return _invalid(never, "gpus_milli")
     return elastic_bounds.check_most(world, spec) if spec.elastic else None
-
-
-def _is_free_of_gpus(job: Job, uid: int) -> bool:
-    return job.spec.uid == uid and not job.spec.ask.spec.gpus_milli and not job.state.is_final
 
 
 def _check_numbers(spec: JobSpec, count: int) -> Denied | None:

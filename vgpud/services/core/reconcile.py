@@ -84,8 +84,7 @@ class Reconciler:
 
     def note_failure(self, what: str, replica: Replica | None, now_s: float) -> None:
         """What waits a while before it is tried again: longer each time, unless the replica had worked for long."""
-        since_s = replica.healthy_since_s if replica else None
-        if since_s is not None and now_s - since_s >= STEADY_S:
+        if replica is not None and replica.was_healthy and now_s - replica.running_since_s >= STEADY_S:
             self.failures = 0
         wait_s = min(BACKOFF_FIRST_S * 2.0 ** min(self.failures, 20), BACKOFF_MAX_S)
         self.failures += 1
@@ -111,8 +110,7 @@ class Reconciler:
         if self.is_asleep:
             out += [Suspend(one.job_id) for one in serving if one.phase is JobPhase.RUNNING]
             return out
-        if service.idle_s:  # else one is suspended only by its user, who then resumes it
-            out += [Resume(one.job_id) for one in serving if one.phase is JobPhase.SUSPENDED]
+        out += [Resume(one.job_id) for one in serving if one.phase is JobPhase.SUSPENDED]  # a preempted one refuses
         old = [one for one in serving if one.generation != service.generation]
         new = [one for one in serving if one.generation == service.generation]
         wanted = max(0, service.replicas - self.finished)
