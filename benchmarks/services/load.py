@@ -94,9 +94,8 @@ class Client:
             writer.close()
 
 
-async def send_requests(target: Target, per_s: float, stop: asyncio.Event) -> Results:
+async def send_requests(target: Target, per_s: float, stop: asyncio.Event, results: Results) -> None:
     """`per_s` requests a second until `stop`, then waits for the last answers."""
-    results = Results()
     client = Client(target, results)
     tasks: set[asyncio.Task[None]] = set()
     due_s = time.perf_counter()
@@ -108,4 +107,3 @@ async def send_requests(target: Target, per_s: float, stop: asyncio.Event) -> Re
         await asyncio.sleep(max(0.0, due_s - time.perf_counter()))
     await asyncio.gather(*tasks)
     client.close()
-    return results

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 from vgpud.errors import ExitCode, VgpudError
+from vgpud.services.balancer import keep
+from vgpud.services.shell.folder import Folder
 
 
 def main() -> int:
@@ -16,13 +18,7 @@ def main() -> int:
         print("usage: python -m vgpud.services FOLDER: `vgpu service start` does it", file=sys.stderr)
         return int(ExitCode.USAGE)
     try:
-        from vgpud.services.balancer import keep
-        from vgpud.services.shell.folder import Folder
-
         asyncio.run(keep(Folder(Path(sys.argv[1]))))
-    except ModuleNotFoundError as error:
-        print(f"vgpu service: the package {error.name} is missing: pip install 'vgpud[service]'", file=sys.stderr)
-        return int(ExitCode.OTHER)
     except (VgpudError, OSError) as error:
         print(f"vgpu service: {error}", file=sys.stderr)
         return int(error.exit_code) if isinstance(error, VgpudError) else int(ExitCode.OTHER)

@@ -100,7 +100,7 @@ class Balancer:
             "last_end": reconciler.last_end,
             "failures": reconciler.failures,
             "retry_s": round(wait_s, 1) if wait_s > 0 and reconciler.failures else None,
-            "finished": reconciler.finished,
+            "finished": reconciler.finished_count,
             "waiting": traffic.waiting,
             "under_way": traffic.under_way,
             "replicas": [
@@ -108,7 +108,7 @@ class Balancer:
                     "job_id": one.job_id,
                     "generation": one.generation,
                     "state": one.words,
-                    "reason": one.reason or one.said,
+                    "reason": one.reason or one.last_failure,
                     "outstanding": one.outstanding,
                     "port": one.port or None,
                 }
@@ -235,8 +235,8 @@ class Balancer:
         else:
             if isinstance(action, Suspend | Resume):
                 log.info("replica %d %s", action.job_id, "sleeps" if isinstance(action, Suspend) else "is woken")
-        if one := self.replicas.by_id.get(action.job_id):
-            await self._refresh(one)
+        if known := self.replicas.by_id.get(action.job_id):
+            await self._refresh(known)
 
     # ---- what the daemon knows ----
 
@@ -337,7 +337,7 @@ class Balancer:
                 why_not = await checks.check(one, self.service.health, self.replicas.upstreams)
                 if one.attempt == attempt:
                     health.see_check(one, why_not, time.monotonic())
-                if one.phase is JobPhase.RUNNING and (one.healthy_since_s is not None) != was_healthy:
+                if (one.healthy_since_s is not None) != was_healthy and one.words in ("healthy", "unhealthy"):
                     log.info("replica %d is %s%s", one.job_id, one.words, f": {why_not}" if why_not else "")
                 self.replicas.note_change()
                 self._due.set()

@@ -17,12 +17,12 @@ class Choice:
         self._turn = 0
         self._chosen: dict[int, int] = {}
 
-    def pick(self, replicas: Iterable[Replica], tried: Collection[int] = ()) -> Replica | None:
-        """None: none is ready. One that was `tried` for this request only if no other is."""
+    def pick(self, replicas: Iterable[Replica], tried_ids: Collection[int] = ()) -> Replica | None:
+        """None: none is ready. One of `tried_ids` for this request only if no other is."""
         ready = [one for one in replicas if one.is_ready]
         if not ready:
             return None
-        best = min(ready, key=lambda one: (one.job_id in tried, one.outstanding, self._chosen.get(one.job_id, 0)))
+        best = min(ready, key=lambda one: (one.job_id in tried_ids, one.outstanding, self._chosen.get(one.job_id, 0)))
         self._turn += 1
         self._chosen[best.job_id] = self._turn
         return best

@@ -13,10 +13,10 @@ def see_job(replica: Replica, phase: JobPhase, attempt: int, now_s: float) -> No
     if attempt != replica.attempt:
         replica.attempt, replica.port = attempt, 0
         replica.healthy_since_s, replica.was_healthy = None, False
-        replica.failures, replica.said, replica.is_suspect = 0, "", False
+        replica.failures, replica.last_failure, replica.is_suspect = 0, "", False
     if phase is JobPhase.RUNNING and replica.phase is not JobPhase.RUNNING:
         replica.running_since_s = now_s
-        if replica.was_healthy:  # it was suspended, and goes on where it was
+        if replica.was_healthy:  # it was suspended, and continues where it was
             replica.healthy_since_s, replica.failures, replica.is_suspect = now_s, 0, False
     if phase is not JobPhase.RUNNING:
         replica.healthy_since_s = None
@@ -27,7 +27,7 @@ def see_check(replica: Replica, why_not: str, now_s: float) -> None:
     """The result of a check, "": it is healthy."""
     if replica.phase is not JobPhase.RUNNING:
         return
-    replica.said = why_not
+    replica.last_failure = why_not
     if not why_not:
         replica.failures, replica.is_suspect, replica.was_healthy = 0, False, True
         if replica.healthy_since_s is None:
@@ -43,7 +43,9 @@ def why_ended(replica: Replica, health: Health, now_s: float) -> str:
     if replica.phase is not JobPhase.RUNNING or replica.healthy_since_s is not None:
         return ""
     if replica.was_healthy:
-        return f"{replica.failures} checks have failed: {replica.said}" if replica.failures >= FAILURES_END else ""
+        return (
+            f"{replica.failures} checks have failed: {replica.last_failure}" if replica.failures >= FAILURES_END else ""
+        )
     if now_s - replica.running_since_s > health.start_s:
-        return f"it was not healthy {health.start_s:g} s after its start: {replica.said or 'it was not checked yet'}"
+        return f"it was not healthy {health.start_s:g} s after its start: {replica.last_failure or 'it was not checked yet'}"
     return ""

@@ -21,6 +21,10 @@ TEXT_MAX = 4096
 RECORD_BYTES_MAX = 1 << 20
 
 
+#: of a record's fields, what JSON may have for them
+_TYPES: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "bool": (bool,), "float": (int, float)}
+
+
 class RecordError(Exception):
     """One sentence: what is wrong with a record."""
 
@@ -74,8 +78,7 @@ def read_record(text: str) -> Service:
     for one in (made, health):
         for given in fields(one):
             value = getattr(one, given.name)
-            wanted = {"str": str, "int": int, "bool": bool, "float": (int, float)}.get(str(given.type))
-            if wanted and (not isinstance(value, wanted) or (isinstance(value, bool) and given.type != "bool")):
+            if type(value) not in _TYPES.get(str(given.type), (type(value),)):
                 raise RecordError(f"its {given.name} is {value!r}")
     check(made)
     return made
@@ -138,7 +141,7 @@ class Replica:
     healthy_since_s: float | None = None  # None: it is not healthy
     was_healthy: bool = False  # in this attempt
     failures: int = 0  # checks that have failed, in a row
-    said: str = ""  # by the last check that failed
+    last_failure: str = ""  # what the last check has found, "" = nothing wrong
     is_suspect: bool = False  # a connection to it has failed since its last check
     draining_since_s: float | None = None  # None: it may get requests
     outstanding: int = 0  # requests that it is answering
@@ -157,7 +160,7 @@ class Replica:
         if self.phase is JobPhase.SUSPENDED:
             return "asleep"
         if self.phase is not JobPhase.RUNNING:
-            return self.phase.value
+            return str(self.phase.value)
         if self.healthy_since_s is not None:
             return "healthy"
         return "unhealthy" if self.was_healthy else "starting"

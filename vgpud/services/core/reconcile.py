@@ -62,7 +62,7 @@ class Reconciler:
     def __init__(self, now_s: float) -> None:
         self.failures = 0  # in a row
         self.not_before_s = now_s
-        self.finished = 0  # replicas that have ended and are not replaced, of this generation
+        self.finished_count = 0  # replicas that have ended and are not replaced, of this generation
         self.last_end = ""  # how the last replica ended that was not to
         self.is_asleep = False
         self._generation = 0
@@ -77,7 +77,7 @@ class Reconciler:
         is_failure = replica.exit_code != 0
         if service.restart == NEVER or (service.restart == ON_FAILURE and not is_failure):
             if replica.generation == service.generation:
-                self.finished += 1
+                self.finished_count += 1
             self.last_end = f"replica {replica.job_id} has ended with exit code {replica.exit_code}, and stays so"
             return
         self.note_failure(f"replica {replica.job_id} has ended with exit code {replica.exit_code}", replica, now_s)
@@ -93,7 +93,7 @@ class Reconciler:
 
     def step(self, service: Service, replicas: Sequence[Replica], traffic: Traffic, now_s: float) -> list[Action]:
         if service.generation != self._generation:
-            self._generation, self.finished, self.failures, self.not_before_s = service.generation, 0, 0, now_s
+            self._generation, self.finished_count, self.failures, self.not_before_s = service.generation, 0, 0, now_s
             self._awake_s = now_s
         if self.not_before_s - now_s > BACKOFF_MAX_S:  # whatever a clock does, the wait is bounded
             self.not_before_s = now_s + BACKOFF_MAX_S
@@ -113,7 +113,7 @@ class Reconciler:
         out += [Resume(one.job_id) for one in serving if one.phase is JobPhase.SUSPENDED]  # a preempted one refuses
         old = [one for one in serving if one.generation != service.generation]
         new = [one for one in serving if one.generation == service.generation]
-        wanted = max(0, service.replicas - self.finished)
+        wanted = max(0, service.replicas - self.finished_count)
         if old:
             is_one_draining = len(serving) < sum(one.phase is not JobPhase.ENDED for one in replicas)
             out += self._replace(old, new, wanted, is_one_draining, now_s)
@@ -132,31 +132,33 @@ class Reconciler:
         if self.is_asleep:
             if not traffic.is_idle or not service.idle_s or not serving or not _all_of(serving, service):
                 self.is_asleep, self._awake_s = False, now_s
-        elif service.idle_s and traffic.is_idle and is_settled and len(serving) >= service.replicas - self.finished:
+        elif (
+            service.idle_s and traffic.is_idle and is_settled and len(serving) >= service.replicas - self.finished_count
+        ):
             self.is_asleep = idle_s >= service.idle_s
 
     # ---- how many there are ----
 
-    def _fill(self, new: Sequence[Replica], wanted: int, now_s: float) -> list[Action]:
+    def _fill(self, new: Sequence[Replica], count: int, now_s: float) -> list[Action]:
         """All that are missing, or drains of those that are too many: the newest, and those that do not work first."""
-        if len(new) < wanted:
-            return [Start() for _ in range(wanted - len(new))] if now_s >= self.not_before_s else []
-        _drain(sorted(new, key=lambda one: (one.is_ready, -one.job_id))[: len(new) - wanted], now_s)
+        if len(new) < count:
+            return [Start() for _ in range(count - len(new))] if now_s >= self.not_before_s else []
+        _drain(sorted(new, key=lambda one: (one.is_ready, -one.job_id))[: len(new) - count], now_s)
         return []
 
     def _replace(
-        self, old: list[Replica], new: list[Replica], wanted: int, is_one_draining: bool, now_s: float
+        self, old: list[Replica], new: list[Replica], count: int, is_one_draining: bool, now_s: float
     ) -> list[Action]:
         """One at a time: a new one is healthy before an old one ends, so that as many answer as before."""
         ready = sum(one.is_ready for one in (*old, *new))
         useless = [one for one in old if one.phase is JobPhase.WAITING or (_runs(one) and one.healthy_since_s is None)]
-        _drain(useless if ready or not wanted else [], now_s)
-        spare = ready - wanted
-        if spare > 0 or not wanted:
+        _drain(useless if ready or not count else [], now_s)
+        spare = ready - count
+        if spare > 0 or not count:
             _drain([one for one in sorted(old, key=lambda one: one.job_id) if one.is_ready][:spare], now_s)
             return []
         is_one_starting = any(not one.is_ready for one in new)
-        if is_one_starting or is_one_draining or len(new) >= wanted or now_s < self.not_before_s:
+        if is_one_starting or is_one_draining or len(new) >= count or now_s < self.not_before_s:
             return []
         return [Start()]
 

@@ -24,10 +24,10 @@ from vgpud.services.shell.http1 import (
     Headers,
     Wire,
     find_header,
-    kept_headers,
+    keep_headers,
 )
 from vgpud.services.shell.replicas import NoReplicaError, Replicas
-from vgpud.services.shell.upstream import STREAM_S, Sent
+from vgpud.services.shell.upstream import STREAM_S, Request
 
 #: of a request; of all requests that are held at once; and of an answer that is read whole
 REQUEST_BYTES_MAX, HELD_BYTES_MAX, WHOLE_BYTES_MAX = 32 << 20, 512 << 20, 1 << 20
@@ -35,7 +35,7 @@ REQUEST_BYTES_MAX, HELD_BYTES_MAX, WHOLE_BYTES_MAX = 32 << 20, 512 << 20, 1 << 2
 IDLE_S = 75.0
 #: how often a request is sent to a replica: one at which programs die must not end them all
 TRIES_MAX = 5
-#: how often a client is told to try again, where no replica was ready in time
+#: after how long a client should try again, where no replica was ready in time
 AGAIN_S = 5
 _ENDS = (h11.RemoteProtocolError, BrokenError, asyncio.TimeoutError, OSError)
 
@@ -58,11 +58,11 @@ class Address:
     def __init__(self, service: Callable[[], Service], replicas: Replicas) -> None:
         self._service, self._replicas = service, replicas
         self._places = listeners.Places(listeners.SERVICE)
-        self._clients: set[asyncio.Task[None]] = set()
+        self._clients: dict[asyncio.Task[None], Wire] = {}
         self._held_bytes = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One client, as asyncio.start_server() has it."""
+        """One client, as asyncio's server has it."""
         sock = writer.get_extra_info("socket")
         try:
             who = listeners.source(sock)
@@ -74,21 +74,21 @@ class Address:
             return
         task = asyncio.current_task()
         assert task
-        self._clients.add(task)
         wire = Wire(reader, writer, h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX))
+        self._clients[task] = wire
         try:
             await self._answer_all(wire)
         except (*_ENDS, h11.LocalProtocolError):
             wire.abort()
         finally:
-            self._clients.discard(task)
+            del self._clients[task]
             self._places.give_back(who)
             wire.close()
 
     async def close(self) -> None:
         """Ends the connections of all clients."""
-        for task in list(self._clients):
-            task.cancel()
+        for wire in self._clients.values():
+            wire.abort()
         await asyncio.gather(*self._clients, return_exceptions=True)
 
     async def _answer_all(self, wire: Wire) -> None:
@@ -137,11 +137,15 @@ class Address:
             raise RefusedError(HTTPStatus.NOT_IMPLEMENTED, "WebSockets and other upgrades are not passed on")
         body = await self._read_body(wire, request)
         try:
-            sent = Sent(request.method, request.target, kept_headers(headers, b"expect", b"authorization"), body)
+            passed_request = Request(
+                request.method, request.target, keep_headers(headers, b"expect", b"authorization"), body
+            )
             if body or find_header(headers, b"transfer-encoding"):
-                sent.headers[:] = [pair for pair in sent.headers if pair[0] != b"content-length"]
-                sent.headers.append((b"content-length", b"%d" % len(body)))
-            await self._until_gone(wire, self._pass_on(wire, sent, shown if service.is_public else b"", service))
+                passed_request.headers[:] = [pair for pair in passed_request.headers if pair[0] != b"content-length"]
+                passed_request.headers.append((b"content-length", b"%d" % len(body)))
+            await self._until_gone(
+                wire, self._pass_on(wire, passed_request, shown if service.is_public else b"", service)
+            )
         finally:
             self._held_bytes -= len(body)
 
@@ -182,10 +186,10 @@ class Address:
                 one.cancel()
             await asyncio.gather(task, leaving, return_exceptions=True)
 
-    async def _pass_on(self, wire: Wire, sent: Sent, shown: bytes, service: Service) -> None:
+    async def _pass_on(self, wire: Wire, passed_request: Request, authorization: bytes, service: Service) -> None:
         """Raises RefusedError."""
         until_s = time.monotonic() + service.wake_s
-        may_repeat = service.repeats or sent.method in IDEMPOTENT
+        may_repeat = service.repeats or passed_request.method in IDEMPOTENT
         tried: list[int] = []
         while True:
             try:
@@ -195,7 +199,7 @@ class Address:
                 raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, text) from None
             try:
                 with self._replicas.under_way(replica):
-                    await self._pass_to(wire, replica, sent, shown)
+                    await self._pass_to(wire, replica, passed_request, authorization)
                 return
             except _LostError as error:
                 tried.append(replica.job_id)
@@ -204,10 +208,15 @@ class Address:
                     text = f"replica {replica.job_id} has not answered: {error}"
                     raise RefusedError(HTTPStatus.BAD_GATEWAY, text) from None
 
-    async def _pass_to(self, wire: Wire, replica: Replica, sent: Sent, shown: bytes) -> None:
+    async def _pass_to(self, wire: Wire, replica: Replica, passed_request: Request, authorization: bytes) -> None:
         """Raises _LostError, RefusedError."""
-        token = shown or b"Bearer " + replica.token.encode()
-        with_token = Sent(sent.method, sent.target, [*sent.headers, (b"authorization", token)], sent.body)
+        token = authorization or b"Bearer " + replica.token.encode()
+        with_token = Request(
+            passed_request.method,
+            passed_request.target,
+            [*passed_request.headers, (b"authorization", token)],
+            passed_request.body,
+        )
         try:
             upstream, head = await self._replicas.upstreams.ask(replica, with_token)
         except BrokenError as error:
@@ -216,7 +225,7 @@ class Address:
             raise RefusedError(HTTPStatus.GATEWAY_TIMEOUT, f"replica {replica.job_id} gives no answer") from None
         is_over = False
         try:
-            await self._pass_answer(wire, upstream, head, sent.method == b"HEAD")
+            await self._pass_answer(wire, upstream, head, passed_request.method == b"HEAD")
             is_over = True
         finally:
             if is_over:
@@ -226,7 +235,7 @@ class Address:
 
     async def _pass_answer(self, wire: Wire, upstream: Wire, head: h11.Response, is_head: bool) -> None:
         """Raises _LostError."""
-        headers: Headers = kept_headers(head.headers.raw_items())
+        headers: Headers = keep_headers(head.headers.raw_items())
         size = find_header(headers, b"content-length")
         has_size = size.isdigit() and len(size) < 10
         if is_head or (has_size and int(size) <= WHOLE_BYTES_MAX) or head.status_code in (204, 304):

@@ -11,7 +11,7 @@ import signal
 from vgpud.core.jobs.session import SERVICE_PORT, SERVICE_TOKEN
 from vgpud.services.core.model import Health, Replica
 from vgpud.services.shell.http1 import BrokenError
-from vgpud.services.shell.upstream import Sent, Upstreams, connect
+from vgpud.services.shell.upstream import Request, Upstreams, connect
 
 #: of what a check's command has written, for the sentence
 SAID_MAX = 200
@@ -40,7 +40,7 @@ async def check(replica: Replica, health: Health, upstreams: Upstreams) -> str:
 async def _ask(replica: Replica, health: Health, upstreams: Upstreams) -> str:
     path = health.http_path
     headers = [(b"host", b"127.0.0.1"), (b"authorization", b"Bearer " + replica.token.encode())]
-    wire, head = await upstreams.ask(replica, Sent(b"GET", path.encode(), headers, b""))
+    wire, head = await upstreams.ask(replica, Request(b"GET", path.encode(), headers, b""))
     wire.close()
     if 200 <= head.status_code < 400:
         return ""
@@ -51,40 +51,51 @@ async def _run(replica: Replica, health: Health) -> str:
     """In a process group of its own: what hangs is killed with all that it has started."""
     variables = {**os.environ, SERVICE_PORT: str(replica.port), SERVICE_TOKEN: replica.token}
     null = asyncio.subprocess.DEVNULL
-    started = await asyncio.create_subprocess_exec(
-        "/bin/sh",
-        "-c",
-        health.command,
-        env=variables,
-        stdin=null,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        start_new_session=True,
-    )
-    reading = asyncio.create_task(_read_some(started))
-    try:
-        code = await asyncio.wait_for(started.wait(), health.deadline_s)
-    except asyncio.TimeoutError:
-        return f"the command has not ended within {health.deadline_s:g} s, and was killed"
-    finally:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(started.pid, signal.SIGKILL)
-        await started.wait()
-        reading.cancel()
-        said = (await asyncio.gather(reading, return_exceptions=True))[0]
+    with _Output() as output:
+        started = await asyncio.create_subprocess_exec(
+            "/bin/sh",
+            "-c",
+            health.command,
+            env=variables,
+            stdin=null,
+            stdout=output.far_end,
+            stderr=output.far_end,
+            start_new_session=True,
+        )
+        try:
+            code = await asyncio.wait_for(started.wait(), health.deadline_s)
+        except asyncio.TimeoutError:
+            return f"the command has not ended within {health.deadline_s:g} s, and was killed"
+        finally:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(started.pid, signal.SIGKILL)
+            await started.wait()
+        output.read()
+        words = " ".join(output.text.decode(errors="replace").split())
     if code == 0:
         return ""
-    words = " ".join(said.decode(errors="replace").split())[:SAID_MAX] if isinstance(said, bytes) else ""
     return f"the command has ended with {code}" + (f": {words}" if words else "")
 
 
-async def _read_some(process: asyncio.subprocess.Process) -> bytes:
-    """What it writes, of which the beginning is kept: a full pipe would stop it."""
-    assert process.stdout
-    kept = b""
-    try:
-        while data := await process.stdout.read(4096):
-            kept = (kept + data)[:SAID_MAX]
-    except asyncio.CancelledError:
-        pass  # a process that it has left behind holds the pipe
-    return kept
+class _Output:
+    """What a command writes, of which the beginning is kept. Its pipe is not asyncio's, whose wait() would wait for all
+    that have the pipe open: a process that the command has left behind, too."""
+
+    def __init__(self) -> None:
+        self.text = b""
+        self._near_end, self.far_end = os.pipe2(os.O_CLOEXEC)
+
+    def __enter__(self) -> _Output:
+        os.set_blocking(self._near_end, False)
+        asyncio.get_running_loop().add_reader(self._near_end, self.read)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        asyncio.get_running_loop().remove_reader(self._near_end)
+        os.close(self._near_end)
+        os.close(self.far_end)
+
+    def read(self) -> None:
+        """What is there now: a full pipe would stop the command."""
+        with contextlib.suppress(BlockingIOError):
+            self.text = (self.text + os.read(self._near_end, 65536))[:SAID_MAX]

@@ -36,7 +36,7 @@ class Control:
         self._places = listeners.Places(listeners.SERVICE_CONTROL)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One request, as asyncio.start_server() has it."""
+        """One request, as asyncio's server has it."""
         wire = Wire(reader, writer, h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX))
         try:
             who = listeners.source(writer.get_extra_info("socket"))

@@ -72,9 +72,9 @@ class Folder:
             os.close(self._lock)
             self._lock = -1
 
-    def remove_old_logs(self, kept: set[int]) -> None:
-        """All but those of these jobs, and the newest of others."""
-        found = [path for path in self.path.glob("*.log") if path.stem.isdigit() and int(path.stem) not in kept]
+    def remove_old_logs(self, replica_ids: set[int]) -> None:
+        """All but those of these replicas, and the newest of others."""
+        found = [path for path in self.path.glob("*.log") if path.stem.isdigit() and int(path.stem) not in replica_ids]
         for path in sorted(found, key=lambda one: int(one.stem))[:-LOGS_MAX]:
             with contextlib.suppress(OSError):
                 path.unlink()

@@ -41,7 +41,7 @@ class Wire:
                 data = await asyncio.wait_for(self.reader.read(PIECE_BYTES), timeout_s)
             except OSError as error:
                 raise BrokenError(error.strerror or str(error)) from error
-            if not data and self.http.their_state is h11.IDLE:
+            if not data and self.http.their_state in (h11.IDLE, h11.SEND_RESPONSE):
                 raise BrokenError("it has closed the connection")
             self.http.receive_data(data)
         return event  # type: ignore[return-value]
@@ -62,11 +62,11 @@ class Wire:
         self.writer.transport.abort()
 
 
-def kept_headers(headers: Iterable[tuple[bytes, bytes]], *hidden: bytes) -> Headers:
+def keep_headers(headers: Iterable[tuple[bytes, bytes]], *hidden_names: bytes) -> Headers:
     """Those of the message, without those of the connection that it came on."""
     given = [(name.lower(), value) for name, value in headers]
     named = {word.strip().lower() for name, value in given if name == b"connection" for word in value.split(b",")}
-    return [(name, value) for name, value in given if name not in _HOP_BY_HOP | named and name not in hidden]
+    return [(name, value) for name, value in given if name not in _HOP_BY_HOP | named and name not in hidden_names]
 
 
 def find_header(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> bytes:

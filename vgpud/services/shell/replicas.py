@@ -44,9 +44,9 @@ class Replicas:
         replica.is_suspect = True
         self._nudge()
 
-    async def take(self, tried: Collection[int], until_s: float) -> Replica:
+    async def take(self, tried_ids: Collection[int], until_s: float) -> Replica:
         """A replica that is ready, by then at the latest. Raises NoReplicaError."""
-        found = self._choice.pick(self.by_id.values(), tried)
+        found = self._choice.pick(self.by_id.values(), tried_ids)
         if found:
             return found
         self.traffic.waiting += 1
@@ -61,7 +61,7 @@ class Replicas:
                     await asyncio.wait_for(changed.wait(), left_s)
                 except asyncio.TimeoutError:
                     raise NoReplicaError from None
-                if found := self._choice.pick(self.by_id.values(), tried):
+                if found := self._choice.pick(self.by_id.values(), tried_ids):
                     return found
         finally:
             self.traffic.waiting -= 1

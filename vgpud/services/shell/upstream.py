@@ -22,7 +22,7 @@ ANSWER_S, STREAM_S = 600.0, 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class Request:
     """A request as a replica gets it."""
 
     method: bytes
@@ -37,13 +37,13 @@ class Upstreams:
     def __init__(self) -> None:
         self._kept: dict[tuple[int, int], deque[tuple[float, Wire]]] = {}
 
-    async def ask(self, replica: Replica, sent: Sent, answer_s: float = ANSWER_S) -> tuple[Wire, h11.Response]:
+    async def ask(self, replica: Replica, request: Request, answer_s: float = ANSWER_S) -> tuple[Wire, h11.Response]:
         """The head of the replica's answer; the body follows on the wire. Raises BrokenError: no byte of an answer has
         come. Raises TimeoutError."""
         while True:
             wire, is_used = await self._take(replica)
             try:
-                return wire, await _exchange(wire, sent, answer_s)
+                return wire, await _exchange(wire, request, answer_s)
             except BaseException as error:
                 wire.abort()
                 if isinstance(error, BrokenError) and is_used:
@@ -90,11 +90,11 @@ async def connect(port: int) -> Wire:
     return Wire(reader, writer, h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES_MAX))
 
 
-async def _exchange(wire: Wire, sent: Sent, answer_s: float) -> h11.Response:
+async def _exchange(wire: Wire, request: Request, answer_s: float) -> h11.Response:
     """Raises BrokenError, TimeoutError."""
     try:
-        head = h11.Request(method=sent.method, target=sent.target, headers=sent.headers)
-        await wire.send(head, *((h11.Data(data=sent.body),) if sent.body else ()), h11.EndOfMessage())
+        head = h11.Request(method=request.method, target=request.target, headers=request.headers)
+        await wire.send(head, *((h11.Data(data=request.body),) if request.body else ()), h11.EndOfMessage())
         event = await wire.next(answer_s)
         while isinstance(event, h11.InformationalResponse):
             event = await wire.next(answer_s)
