@@ -42,10 +42,9 @@ def why_ended(replica: Replica, health: Health, now_s: float) -> str:
     """Why a replica that runs should be ended and replaced; "": it should not."""
     if replica.phase is not JobPhase.RUNNING or replica.healthy_since_s is not None:
         return ""
+    why = replica.last_failure or "it was not checked yet"
     if replica.was_healthy:
-        return (
-            f"{replica.failures} checks have failed: {replica.last_failure}" if replica.failures >= FAILURES_END else ""
-        )
+        return f"{replica.failures} checks have failed: {why}" if replica.failures >= FAILURES_END else ""
     if now_s - replica.running_since_s > health.start_s:
-        return f"it was not healthy {health.start_s:g} s after its start: {replica.last_failure or 'it was not checked yet'}"
+        return f"it was not healthy {health.start_s:g} s after its start: {why}"
     return ""

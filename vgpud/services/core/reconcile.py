@@ -132,10 +132,9 @@ class Reconciler:
         if self.is_asleep:
             if not traffic.is_idle or not service.idle_s or not serving or not _all_of(serving, service):
                 self.is_asleep, self._awake_s = False, now_s
-        elif (
-            service.idle_s and traffic.is_idle and is_settled and len(serving) >= service.replicas - self.finished_count
-        ):
-            self.is_asleep = idle_s >= service.idle_s
+        elif service.idle_s and traffic.is_idle and is_settled:
+            is_complete = len(serving) >= service.replicas - self.finished_count
+            self.is_asleep = is_complete and idle_s >= service.idle_s
 
     # ---- how many there are ----
 
