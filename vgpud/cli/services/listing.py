@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpud.cli.common.options import Settings, pass_settings
+from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
 from vgpud.cli.common.watching import ListCommand
 from vgpud.errors import CliError, ExitCode
 from vgpud.view.fit import Cell, Grid
@@ -132,7 +132,7 @@ def show(settings: Settings, name: str) -> None:
     print_grid(settings, Grid(titles, list(cells), own_line_columns=("WHY",)))
 
 
-@click.command("logs", short_help="Show the output of a replica.")
+@click.command("logs", cls=VgpuCommand, short_help="Show the output of a replica.")
 @click.argument("name", metavar="NAME")
 @click.argument("job_id", type=click.IntRange(min=1), required=False, metavar="[JOB]")
 @click.option("--balancer", "of_balancer", is_flag=True, help="What the balancer has done, instead of a replica.")
@@ -168,7 +168,7 @@ def _print_file(path: Path, name: str) -> None:
         raise CliError(f"there is no service {name}: `vgpu service ls` lists yours", ExitCode.NOT_FOUND) from None
 
 
-@click.command("url", short_help="Print the address of a service, or its token.")
+@click.command("url", cls=VgpuCommand, short_help="Print the address of a service, or its token.")
 @click.argument("name", metavar="NAME")
 @click.option("--token", "shows_token", is_flag=True, help="Print the token that requests show it.")
 @pass_settings
