@@ -93,6 +93,14 @@ def test_a_session_has_a_token_of_its_own() -> None:
     assert first["VGPU_SESSION_TOKEN"] != second["VGPU_SESSION_TOKEN"]
 
 
+def test_only_a_balancer_needs_no_device(world: World) -> None:
+    world.call(world.jobs.SubmitJob, pb.SubmitJobRequest(spec=spec(session="balancer", slice=pb.SliceSpec())))
+    shown = world.call(world.jobs.GetJob, pb.GetJobRequest(job_id=1)).job
+    assert shown.spec.session == "balancer" and shown.spec.slice.gpus_milli == 0
+    request = pb.SubmitJobRequest(spec=spec(session="replica", slice=pb.SliceSpec()))
+    assert world.refusal(world.jobs.SubmitJob, request)[0] == "INVALID_ARGUMENT"
+
+
 BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"session": "emacs"}, "INVALID_ARGUMENT", "write one of jupyter, code, web"),
     ({"session": "web", "image": "a"}, "INVALID_ARGUMENT", "leave the image out"),

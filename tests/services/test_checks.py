@@ -19,7 +19,7 @@ from vgpud.services.shell.upstream import Upstreams
 def check(health: Health, replica: Replica | None = None) -> str:
     one = replica or Replica(1, 1, JobPhase.RUNNING, attempt=1, port=1)
     one.token = "key"  # noqa: S105  a test's
-    return asyncio.run(checks.check(one, health, Upstreams()))
+    return asyncio.run(checks.check(one, health, Upstreams(), "/"))
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_over_http(behaviour: str, why: str) -> None:
     async def test() -> None:
         async with serve_balanced(behaviour) as service:
             said = await checks.check(
-                service.replicas.by_id[1], Health(http_path="/health", deadline_s=0.2), service.replicas.upstreams
+                service.replicas.by_id[1], Health(http_path="/health", deadline_s=0.2), service.replicas.upstreams, "/"
             )
             assert why in said and bool(said) == bool(why)
             method, target, headers, _ = service.programs[1].requests[0]
@@ -43,9 +43,9 @@ def test_by_the_port() -> None:
     async def test() -> None:
         async with serve_balanced(ANSWER) as service:
             one = service.replicas.by_id[1]
-            assert await checks.check(one, Health(), service.replicas.upstreams) == ""
+            assert await checks.check(one, Health(), service.replicas.upstreams, "/") == ""
             one.port = 1
-            assert await checks.check(one, Health(), service.replicas.upstreams) == "nothing listens at port 1"
+            assert await checks.check(one, Health(), service.replicas.upstreams, "/") == "nothing listens at port 1"
 
     asyncio.run(test())
 
@@ -55,7 +55,7 @@ def test_a_program_of_another_user_at_the_port_is_no_replica(monkeypatch: pytest
 
     async def test() -> None:
         async with serve_balanced(ANSWER) as service:
-            said = await checks.check(service.replicas.by_id[1], Health(), service.replicas.upstreams)
+            said = await checks.check(service.replicas.by_id[1], Health(), service.replicas.upstreams, "/")
             assert said.startswith("nothing of it listens at port") and "uid" in said
             service.service = type(service.service)("chat", {}, "secret", wake_s=0.1)
             assert (await service.ask())[0] in (502, 503) and service.programs[1].requests == []

@@ -247,6 +247,13 @@ def test_a_change_wakes_it_and_scaling_is_done_when_it_wakes() -> None:
     assert [one.generation for one in world.replicas] == [2] * 4
 
 
+def test_a_service_that_sleeps_is_stopped_without_being_woken() -> None:
+    world = World(service(idle_s=60.0))
+    world.run(70)
+    world.service = replace(world.service, replicas=0, idle_s=0.0)
+    assert [type(action) for action in world.run(5)] == [End] * 3
+
+
 def test_a_balancer_that_begins_again_knows_that_the_service_sleeps() -> None:
     world = World(service(idle_s=60.0))
     world.run(70)

@@ -21,7 +21,9 @@ def main() -> int:
         asyncio.run(keep(Folder(Path(sys.argv[1]))))
     except (VgpudError, OSError) as error:
         print(f"vgpu service: {error}", file=sys.stderr)
-        return int(error.exit_code) if isinstance(error, VgpudError) else int(ExitCode.OTHER)
+        # the queue starts what has failed again: not what cannot go better then
+        is_final = isinstance(error, VgpudError) and error.exit_code in (ExitCode.CONFLICT, ExitCode.NOT_FOUND)
+        return 0 if is_final else int(ExitCode.OTHER)
     return 0
 
 

@@ -334,7 +334,8 @@ class Balancer:
         while one.phase is not JobPhase.ENDED:
             if one.phase is JobPhase.RUNNING and one.port:
                 was_healthy, attempt = one.healthy_since_s is not None, one.attempt
-                why_not = await checks.check(one, self.service.health, self.replicas.upstreams)
+                directory = str(self.service.template.get("directory", "/"))
+                why_not = await checks.check(one, self.service.health, self.replicas.upstreams, directory)
                 if one.attempt == attempt:
                     health.see_check(one, why_not, time.monotonic())
                 if (one.healthy_since_s is not None) != was_healthy and one.words in ("healthy", "unhealthy"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 
-from vgpud.core.jobs.session import OF_SERVICES
+from vgpud.core.jobs.session import BALANCER, OF_SERVICES
 from vgpud.core.units import format_bytes, format_gpus
 from vgpud.view.fit import Cell, Grid
 from vgpud.view.jobs import ENDED
@@ -91,7 +91,8 @@ def time_label(job: View, now: datetime.datetime) -> str:
 def where_or_why(job: View, now: datetime.datetime) -> str:
     """Running: its devices. Waiting: the reason, and the expected start. Ended: the reason."""
     if job["state"] == "running":
-        return f"device {devices_label(job)}" if job["device_indices"] else job["reason"] or "starts"
+        begins = "without a device" if job["session"] == BALANCER else "starts"
+        return f"device {devices_label(job)}" if job["device_indices"] else job["reason"] or begins
     text = named_users(job["reason"] or "-")
     if job["state"] == "pending" and job["estimated_start_time"]:
         left_s = (parse_time(job["estimated_start_time"]) - now).total_seconds()

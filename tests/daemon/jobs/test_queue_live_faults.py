@@ -146,6 +146,17 @@ def test_no_user_fills_the_daemons_memory(node: Node) -> None:
         assert catch_refusal(lambda: queue.submit("true", 100))[0] is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
+def test_no_user_has_any_number_of_jobs_without_gpus(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vgpud.daemon.jobs.submissions.FREE_OF_GPUS_MAX", 2)
+    with queue_node(node) as queue:
+        queue.start()
+        for _ in range(2):
+            queue.submit("sleep 1000", 0, session="balancer")
+        code, text = catch_refusal(lambda: queue.submit("true", 0, session="balancer"))
+        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED and "2 jobs without GPUs" in text
+        queue.submit("true", 100)
+
+
 def test_nothing_new_is_placed_on_a_drained_device(queue: QueueNode) -> None:
     device = queue.node.nodes.ListDevices(pb.ListDevicesRequest()).devices[0]
     queue.node.nodes.DrainDevice(pb.DrainDeviceRequest(device_uuid=device.uuid, reason="dust"))

@@ -35,12 +35,14 @@ def _status_of(settings: Settings, job: pb.Job) -> dict[str, Any]:
 
 
 def _row(job: pb.Job, status: dict[str, Any]) -> dict[str, Any]:
+    from vgpud.cli.services.balancer import url_of
+
     replicas = status.get("replicas", [])
     return {
         "name": job.spec.name,
         "uid": job.uid,
         "balancer_job_id": job.job_id,
-        "url": f"http://{status['host']}:{status['port']}" if status.get("port") else None,
+        "url": (url_of(status) or None) if status else None,
         "replicas": status.get("wanted"),
         "healthy": sum(one["state"] == "healthy" for one in replicas) if status else None,
         "asleep": status.get("asleep"),
@@ -179,14 +181,13 @@ def url(settings: Settings, name: str, shows_token: bool) -> None:
     curl -H "Authorization: Bearer $(vgpu service url chat --token)" $(vgpu service url chat)/v1/models
     """
     from vgpud.cli.common.output import dump
-    from vgpud.cli.services.balancer import need_balancer
+    from vgpud.cli.services.balancer import need_balancer, url_of
 
     balancer = need_balancer(settings, name)
-    record, port = balancer.record(), balancer.status()["port"]
-    if not port:
-        raise CliError(f"service {name} has no address yet: {balancer.status()['trouble']}", ExitCode.CONFLICT)
-    host = f"[{record.host}]" if ":" in record.host else record.host
-    address = f"http://{host}:{port}"
+    record, status = balancer.record(), balancer.status()
+    address = url_of(status)
+    if not address:
+        raise CliError(f"service {name} has no address yet: {status['trouble']}", ExitCode.CONFLICT)
     if settings.output in ("table", "name"):
         print(record.token if shows_token else address, flush=True)
     else:

@@ -121,11 +121,11 @@ def start(
 
     A program listens on 127.0.0.1 at VGPU_SERVICE_PORT, which is another port for each replica, and should refuse
     requests without `Authorization: Bearer VGPU_SERVICE_TOKEN`, which the balancer shows it. `vllm serve` is given
-    both by itself. docs/services.md has more.
+    both by itself. `vgpu docs services` has more.
     """
     from vgpud.cli.common.output import say
     from vgpud.cli.common.target import check_local
-    from vgpud.cli.services.balancer import find_balancer
+    from vgpud.cli.services.balancer import find_balancer, url_of
     from vgpud.services.core.programs import usual_health_path
     from vgpud.services.shell.folder import folder_of
 
@@ -147,7 +147,7 @@ def start(
     print(name, flush=True)
     if not quiet:
         status = balancer.status()
-        where = f"at http://{service.host}:{status['port']}" if status["port"] else status["trouble"]
+        where = f"at {url_of(status)}" if status["port"] else status["trouble"]
         say(f"service {name} {where}; `vgpu service show {name}` shows its replicas")
 
 
@@ -228,6 +228,7 @@ def _submit_balancer(settings: Settings, folder: Folder, service: Service) -> in
     spec = build_job_spec(chosen, (sys.executable, "-m", "vgpud.services", str(folder.path)), ())
     spec.log = str(folder.balancer_log).replace("%", "%%")
     spec.session = BALANCER
+    spec.directory = str(folder.path)  # Python imports from there first
     spec.grace.CopyFrom(Duration(seconds=_GRACE_S))
     with Client(settings) as client:
         return client.send(calls.submit(spec, ""))[0]
@@ -351,6 +352,7 @@ def _stop_one(settings: Settings, name: str) -> None:
     if balancer is not None:
         try:
             balancer.stop()
+            say(f"service {name} ends: its replicas answer what they have first")
             return
         except CliError as error:
             why = f" ({error.message})"

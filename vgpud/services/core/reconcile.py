@@ -110,7 +110,6 @@ class Reconciler:
         if self.is_asleep:
             out += [Suspend(one.job_id) for one in serving if one.phase is JobPhase.RUNNING]
             return out
-        out += [Resume(one.job_id) for one in serving if one.phase is JobPhase.SUSPENDED]  # a preempted one refuses
         old = [one for one in serving if one.generation != service.generation]
         new = [one for one in serving if one.generation == service.generation]
         wanted = max(0, service.replicas - self.finished_count)
@@ -119,6 +118,9 @@ class Reconciler:
             out += self._replace(old, new, wanted, is_one_draining, now_s)
         else:
             out += self._fill(new, wanted, now_s)
+        for one in serving:
+            if one.phase is JobPhase.SUSPENDED and one.draining_since_s is None:
+                out.append(Resume(one.job_id))  # the queue refuses it for one that it has preempted
         return out
 
     # ---- sleep ----

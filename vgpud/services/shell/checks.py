@@ -19,13 +19,14 @@ SAID_MAX = 200
 ANSWER_BYTES_MAX = 1 << 20
 
 
-async def check(replica: Replica, health: Health, upstreams: Upstreams) -> str:
-    """Why the replica is not healthy, one sentence; "": it is. Takes no longer than the check's deadline."""
+async def check(replica: Replica, health: Health, upstreams: Upstreams, directory: str) -> str:
+    """Why the replica is not healthy, one sentence; "": it is. Takes no longer than the check's deadline. `directory`:
+    where a command runs."""
     try:
         if health.http_path:
             return await asyncio.wait_for(_ask(replica, health, upstreams), health.deadline_s)
         if health.command:
-            return await _run(replica, health)
+            return await _run(replica, health, directory)
         wire = await asyncio.wait_for(connect(replica.port), health.deadline_s)
         wire.close()
         return ""
@@ -47,7 +48,7 @@ async def _ask(replica: Replica, health: Health, upstreams: Upstreams) -> str:
     return f"{path} answers {head.status_code}"
 
 
-async def _run(replica: Replica, health: Health) -> str:
+async def _run(replica: Replica, health: Health, directory: str) -> str:
     """In a process group of its own: what hangs is killed with all that it has started."""
     variables = {**os.environ, SERVICE_PORT: str(replica.port), SERVICE_TOKEN: replica.token}
     null = asyncio.subprocess.DEVNULL
@@ -57,6 +58,7 @@ async def _run(replica: Replica, health: Health) -> str:
             "-c",
             health.command,
             env=variables,
+            cwd=directory,
             stdin=null,
             stdout=output.far_end,
             stderr=output.far_end,
