@@ -181,6 +181,33 @@ def test_a_request_that_waits_too_long_is_told_when_to_come_again() -> None:
     run(test())
 
 
+def test_a_request_to_a_service_that_is_being_stopped_does_not_wait() -> None:
+    async def test() -> None:
+        async with serve_balanced(wake_s=1000.0) as service:
+            asking = asyncio.create_task(service.ask())
+            while not service.replicas.traffic.waiting:
+                await asyncio.sleep(0.01)
+            service.replicas.are_ending = True
+            service.replicas.note_change()
+            status, body, _ = await asking
+            assert status == 503 and b"it is being stopped" in body
+
+    run(test())
+
+
+def test_what_is_refused_keeps_no_service_awake() -> None:
+    async def test() -> None:
+        async with serve_balanced(ANSWER) as service:
+            before_s = service.replicas.traffic.last_s
+            await service.ask(key="wrong")
+            assert service.replicas.traffic.last_s == before_s
+            await service.ask()
+            while service.replicas.traffic.last_s == before_s:
+                await asyncio.sleep(0.01)
+
+    run(test())
+
+
 def test_a_draining_replica_gets_no_request_and_one_that_it_has_is_answered() -> None:
     async def test() -> None:
         async with serve_balanced(ANSWER, ANSWER) as service:

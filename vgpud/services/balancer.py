@@ -35,8 +35,8 @@ log = logging.getLogger("vgpu.service")
 #: between two steps where nothing happens; before a replica that starts is checked again; before the daemon is asked
 #: again for what it did not say
 STEP_S, START_CHECK_S, AGAIN_S = 1.0, 0.2, 1.0
-#: how often all jobs are looked through for replicas whose submission was not answered
-ADOPT_S = 30.0
+#: how often all jobs are looked through for replicas that are not known, beside after a submission without an answer
+ADOPT_S = 600.0
 #: before an order that had no effect yet is given again, and one that was refused
 END_S, ORDER_S, REFUSED_S = 20.0, 5.0, 0.5
 #: before a port that is taken is tried again
@@ -66,7 +66,7 @@ class Balancer:
         self._trouble = ""  # what keeps the service from being as it is wanted
         self._port = 0  # where it listens; 0: not yet
         self._is_listening_failing = ""
-        self._has_adopted = False
+        self._has_adopted = self._has_begun = False
 
     # ---- from outside ----
 
@@ -167,6 +167,8 @@ class Balancer:
     async def _end_all(self) -> None:
         """Drains all replicas, then ends them."""
         self.service = replace(self.service, replicas=0, idle_s=0.0)
+        self.replicas.are_ending = True
+        self.replicas.note_change()
         until_s = time.monotonic() + self.service.drain_s + END_S
         while self.replicas.by_id and time.monotonic() < until_s:
             await self._step()
@@ -182,8 +184,10 @@ class Balancer:
         try:
             if not self._has_adopted:
                 await self._adopt()
-                self._reconciler.begin(self._list())
                 self._has_adopted = True
+                if not self._has_begun:
+                    self._reconciler.begin(self._list())
+                    self._has_begun = True
             await self._refresh_incomplete()
             await self._decide()
             self._trouble = ""
@@ -191,6 +195,8 @@ class Balancer:
             if self._trouble != error.message:
                 log.warning("%s", error.message)
             self._trouble = error.message
+            if error.is_unanswered:
+                self._has_adopted = False  # it may have been a submission, which the daemon has all the same
             if error.exit_code not in (ExitCode.UNREACHABLE, ExitCode.TIMED_OUT):
                 self._reconciler.note_failure(error.message, None, time.monotonic())
             await asyncio.sleep(AGAIN_S)
@@ -297,11 +303,9 @@ class Balancer:
             hearing = asyncio.create_task(self._hear(sorted(self.replicas.by_id)))
             changing = asyncio.create_task(self._watched.wait())
             try:
-                await asyncio.wait((hearing, changing), return_when=asyncio.FIRST_COMPLETED, timeout=ADOPT_S)
-                if not self._watched.is_set() and self._has_adopted and not self._stopping.is_set():
-                    await self._adopt()
-            except ClientError as error:
-                log.debug("%s", error.message)
+                done, _ = await asyncio.wait((hearing, changing), return_when=asyncio.FIRST_COMPLETED, timeout=ADOPT_S)
+                if not done:
+                    self._has_adopted = False
             finally:
                 for task in (hearing, changing):
                     task.cancel()
@@ -311,7 +315,7 @@ class Balancer:
 
     async def _hear(self, job_ids: list[int]) -> None:
         if not job_ids:
-            await asyncio.sleep(ADOPT_S)
+            await asyncio.sleep(2 * ADOPT_S)  # until there is one
             return
         try:
             async for changed in self._queue.watch(job_ids):

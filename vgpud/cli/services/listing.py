@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,14 +47,14 @@ def _row(job: pb.Job, status: dict[str, Any]) -> dict[str, Any]:
         "replicas": status.get("wanted"),
         "healthy": sum(one["state"] == "healthy" for one in replicas) if status else None,
         "asleep": status.get("asleep"),
-        "state": _describe(status),
+        "state": _describe(job, status),
     }
 
 
-def _describe(status: dict[str, Any]) -> str:
+def _describe(job: pb.Job, status: dict[str, Any]) -> str:
     """What there is to know beside the numbers, in words."""
     if not status:
-        return "its balancer does not answer here"
+        return "its balancer does not answer" if job.uid == os.getuid() else "another user's: only they see its state"
     if status["trouble"]:
         return str(status["trouble"])
     if status["asleep"]:

@@ -102,11 +102,10 @@ class Address:
                 return
             if not isinstance(event, h11.Request):
                 return  # it has closed the connection
-            with self._replicas.request():
-                try:
-                    await self._answer(wire, event)
-                except RefusedError as error:
-                    await self._refuse(wire, error)
+            try:
+                await self._answer(wire, event)
+            except RefusedError as error:
+                await self._refuse(wire, error)
             if wire.http.our_state is not h11.DONE or wire.http.their_state is not h11.DONE:
                 return
             wire.http.start_next_cycle()
@@ -135,17 +134,20 @@ class Address:
             raise RefusedError(HTTPStatus.UNAUTHORIZED, text)
         if find_header(headers, b"upgrade") and b"upgrade" in find_header(headers, b"connection").lower():
             raise RefusedError(HTTPStatus.NOT_IMPLEMENTED, "WebSockets and other upgrades are not passed on")
+        with self._replicas.request():
+            await self._answer_known(wire, request, headers, shown if service.is_public else b"")
+
+    async def _answer_known(self, wire: Wire, request: h11.Request, headers: Headers, authorization: bytes) -> None:
+        """One that may be answered. `authorization`: the client's own, which the replica gets; b"": the replica's.
+        Raises RefusedError."""
         body = await self._read_body(wire, request)
         try:
-            passed_request = Request(
-                request.method, request.target, keep_headers(headers, b"expect", b"authorization"), body
-            )
+            kept = keep_headers(headers, b"expect", b"authorization")
             if body or find_header(headers, b"transfer-encoding"):
-                passed_request.headers[:] = [pair for pair in passed_request.headers if pair[0] != b"content-length"]
-                passed_request.headers.append((b"content-length", b"%d" % len(body)))
-            await self._until_gone(
-                wire, self._pass_on(wire, passed_request, shown if service.is_public else b"", service)
-            )
+                kept = [pair for pair in kept if pair[0] != b"content-length"]
+                kept.append((b"content-length", b"%d" % len(body)))
+            passed_request = Request(request.method, request.target, kept, body)
+            await self._until_gone(wire, self._pass_on(wire, passed_request, authorization))
         finally:
             self._held_bytes -= len(body)
 
@@ -186,8 +188,9 @@ class Address:
                 one.cancel()
             await asyncio.gather(task, leaving, return_exceptions=True)
 
-    async def _pass_on(self, wire: Wire, passed_request: Request, authorization: bytes, service: Service) -> None:
+    async def _pass_on(self, wire: Wire, passed_request: Request, authorization: bytes) -> None:
         """Raises RefusedError."""
+        service = self._service()
         until_s = time.monotonic() + service.wake_s
         may_repeat = service.repeats or passed_request.method in IDEMPOTENT
         tried: list[int] = []
@@ -196,6 +199,8 @@ class Address:
                 replica = await self._replicas.take(tried, until_s)
             except NoReplicaError:
                 text = f"no replica was ready within {service.wake_s:g} s: `vgpu service show {service.name}` says why"
+                if self._replicas.are_ending:
+                    text = "it is being stopped"
                 raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, text) from None
             try:
                 with self._replicas.under_way(replica):
@@ -235,7 +240,8 @@ class Address:
 
     async def _pass_answer(self, wire: Wire, upstream: Wire, head: h11.Response, is_head: bool) -> None:
         """Raises _LostError."""
-        headers: Headers = keep_headers(head.headers.raw_items())
+        is_chunked = find_header(head.headers, b"transfer-encoding")
+        headers = keep_headers(head.headers.raw_items(), *((b"content-length",) if is_chunked else ()))
         size = find_header(headers, b"content-length")
         has_size = size.isdigit() and len(size) < 10
         if is_head or (has_size and int(size) <= WHOLE_BYTES_MAX) or head.status_code in (204, 304):

@@ -26,6 +26,7 @@ class Replicas:
         self.traffic = Traffic(last_s=time.monotonic())
         self.upstreams = Upstreams()
         self._choice = Choice()
+        self.are_ending = False  # the service is being stopped: nothing is waited for
         self._nudge = nudge
         self._changed = asyncio.Event()
 
@@ -55,7 +56,7 @@ class Replicas:
             while True:
                 left_s = until_s - time.monotonic()
                 changed = self._changed
-                if left_s <= 0:
+                if left_s <= 0 or self.are_ending:
                     raise NoReplicaError
                 try:
                     await asyncio.wait_for(changed.wait(), left_s)
