@@ -38,7 +38,7 @@ GOAL_FAILED = 0
 GOAL_FIRST_MS = 200.0
 LONG_S = 60.0
 IDLE_S = 1.0
-POLL_S = 0.002
+POLL_S = 0.01
 KEPT = ("requests", "failed", "p50_ms", "p99_ms", "max_ms")
 SITE = ("job_grace_s = 5",)
 

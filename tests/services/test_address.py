@@ -4,6 +4,8 @@ it."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import random
 from collections.abc import Coroutine
 from typing import Any
 
@@ -236,6 +238,34 @@ def test_what_is_no_request_ends_its_connection_only(data: bytes, start: bytes) 
             assert answer.startswith(b"HTTP/1.1 " + start)
             writer.close()
             assert (await service.ask())[0] == 200
+
+    run(test())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_random_bytes_harm_no_other_client(seed: int) -> None:
+    draw = random.Random(seed)
+    words = [b"GET / HTTP/1.1\r\n", b"host: a\r\n", b"\r\n", b"authorization: Bearer secret\r\n", b"0\r\n\r\n"]
+    words += [b"content-length: 9\r\n", b"transfer-encoding: chunked\r\n", b"expect: 100-continue\r\n", b"fffff\r\n"]
+
+    async def disturb(port: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for _ in range(draw.randrange(1, 12)):
+            writer.write(draw.choice([draw.choice(words), draw.randbytes(draw.randrange(40))]))
+            await asyncio.sleep(0)
+        with contextlib.suppress(OSError, asyncio.TimeoutError):
+            if draw.randrange(2):
+                writer.write_eof()
+            await asyncio.wait_for(reader.read(), 0.2)
+        writer.transport.abort()
+
+    async def test() -> None:
+        async with serve_balanced(ANSWER, ANSWER) as service:
+            await asyncio.gather(*(disturb(service.port) for _ in range(60)))
+            assert (await service.ask())[0] == 200
+            while not service.replicas.traffic.is_idle or any(r.outstanding for r in service.replicas.by_id.values()):
+                await asyncio.sleep(0.01)
+            assert service.address._held_bytes == 0 and not any(r.is_suspect for r in service.replicas.by_id.values())
 
     run(test())
 

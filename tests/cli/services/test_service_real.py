@@ -217,6 +217,7 @@ def test_mistakes_are_one_line_each_and_start_nothing(site: Site) -> None:
     assert site.jobs("balancer", "web") == []
 
 
+@pytest.mark.slow
 def test_replicas_that_are_killed_and_a_daemon_that_is_restarted_fail_no_request(site: Site) -> None:
     site.start("web", "--replicas", "2", "--health-http", "/health")
     now = site.wait_until_healthy("web", 2)
@@ -259,6 +260,7 @@ def test_replicas_that_are_killed_and_a_daemon_that_is_restarted_fail_no_request
     wait_until(lambda: not site.jobs("balancer", "web"))
 
 
+@pytest.mark.slow
 def test_a_balancer_that_is_killed_begins_again_with_the_same_replicas(site: Site) -> None:
     site.start("web", "--replicas", "2")
     before = site.wait_until_healthy("web", 2)
@@ -275,6 +277,7 @@ def test_a_balancer_that_is_killed_begins_again_with_the_same_replicas(site: Sit
     assert balancer_log.count("is taken over") == 2 and balancer_log.count("was submitted") == 2
 
 
+@pytest.mark.slow
 def test_a_port_that_was_taken_meanwhile_is_waited_for_and_said(site: Site) -> None:
     site.start("web")
     site.wait_until_healthy("web", 1)
