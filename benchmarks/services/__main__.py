@@ -32,7 +32,7 @@ from vgpud.client import calls
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 NAME = "chat"
-PER_S, REPLICAS, TOKENS = 200.0, 3, 4
+PER_S, REPLICAS, TOKENS = 200.0, 3, 2
 WAKE_UPS = 40
 GOAL_FAILED = 0
 GOAL_FIRST_MS = 200.0

@@ -146,7 +146,7 @@ ALLOWED: dict[str, set[str]] = {
     # the balancer of a service: a process of its own, as its user, over the API
     "services.core": {"core.jobs"},
     "services.shell": {"client", "core.jobs", "errors", "host", "paths", "services.core"},
-    "services": {"client", "core.jobs", "errors", "services.core", "services.shell"},
+    "services": {"client", "core.jobs", "errors", "host", "services.core", "services.shell"},
     # the queue over many nodes: a process of its own, beside slurmctld
     "cluster.core": {"core", "core.devices", "core.jobs", "core.queue", "slurm"},
     "cluster.shell": {"cluster.core", "core", "core.jobs", "errors", "slurm", "userfiles"},

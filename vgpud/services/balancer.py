@@ -20,6 +20,7 @@ from typing import Any
 from vgpud.client.failures import ClientError
 from vgpud.core.jobs import session
 from vgpud.errors import ExitCode, VgpudError
+from vgpud.host import descriptors
 from vgpud.services.core import health
 from vgpud.services.core.model import JobPhase, RecordError, Replica, Service
 from vgpud.services.core.reconcile import Action, End, Reconciler, Resume, Start, Suspend
@@ -366,6 +367,7 @@ def read_environment() -> tuple[int, str]:
 async def keep(folder: Folder) -> None:
     """Keeps the service of this folder until it is stopped. Raises VgpudError, OSError."""
     port, token = read_environment()
+    descriptors.raise_limit()
     if not folder.lock():
         raise VgpudError(f"another balancer keeps the service in {folder.path}", ExitCode.CONFLICT)
     service = folder.load()

@@ -33,6 +33,8 @@ from vgpud.services.shell.upstream import STREAM_S, Request
 REQUEST_BYTES_MAX, HELD_BYTES_MAX, WHOLE_BYTES_MAX = 32 << 20, 512 << 20, 1 << 20
 #: how long a connection on which a request was answered may wait for the next one
 IDLE_S = 75.0
+#: an answer that takes longer is given up when its client closes the connection
+WATCH_S = 0.2
 #: how often a request is sent to a replica: one at which programs die must not end them all
 TRIES_MAX = 5
 #: after how long a client should try again, where no replica was ready in time
@@ -123,6 +125,8 @@ class Address:
         if wire.http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             head = h11.Response(status_code=error.status, headers=headers, reason=error.status.phrase.encode())
             await wire.send(head, h11.Data(data=body), h11.EndOfMessage())
+        if wire.http.their_state is not h11.DONE:
+            await wire.linger()
 
     async def _answer(self, wire: Wire, request: h11.Request) -> None:
         """Raises RefusedError, and _ENDS where the client has gone."""
@@ -176,17 +180,19 @@ class Address:
 
     async def _until_gone(self, wire: Wire, answering: Awaitable[None]) -> None:
         """Waits for the answer to be passed on; gives up when the client closes its connection meanwhile."""
-        task = asyncio.ensure_future(answering)
-        leaving = asyncio.create_task(_wait_for_end(wire))
+        tasks = [asyncio.ensure_future(answering)]
         try:
-            await asyncio.wait((task, leaving), return_when=asyncio.FIRST_COMPLETED)
-            if not task.done():
+            await asyncio.wait(tasks, timeout=WATCH_S)
+            if not tasks[0].done():
+                tasks.append(asyncio.create_task(_wait_for_end(wire)))
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if not tasks[0].done():
                 raise BrokenError("the client has gone")
-            await task
+            await tasks[0]
         finally:
-            for one in (task, leaving):
+            for one in tasks:
                 one.cancel()
-            await asyncio.gather(task, leaving, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _pass_on(self, wire: Wire, passed_request: Request, authorization: bytes) -> None:
         """Raises RefusedError."""
