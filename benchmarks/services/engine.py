@@ -7,12 +7,14 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
+import contextlib
 import ctypes
 import json
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http import HTTPStatus
 from typing import Any
 
 from vgpud.simdevice.load import Program, Shape
@@ -37,97 +39,114 @@ def total_bytes(library: str = "libcuda.so.1") -> int:
 
 
 class Engine:
-    """The model. One thread has the device and computes for all requests, as an engine's one loop does."""
+    """The model. One thread has the device and computes the next token of all requests at once, as an engine's loop
+    does."""
 
     def __init__(self, model: str, utilization: float, key: str) -> None:
         self.model, self.key = model, key
-        self._loop = ThreadPoolExecutor(max_workers=1)
+        self._thread = ThreadPoolExecutor(max_workers=1)
         size = int(total_bytes() * utilization)
-        shape = Shape(kernels=1, kernel_us=KERNEL_US, memory_bytes=size)
-        self._program = self._loop.submit(Program, shape).result()
+        self._program = self._thread.submit(Program, Shape(1, KERNEL_US, memory_bytes=size)).result()
+        self._batch: list[asyncio.Future[None]] = []
+        self._is_due = asyncio.Event()
         print(f"SIMULATED engine for {model}: {size >> 20} MiB of device memory are taken", flush=True)
 
-    def compute_token(self) -> str:
-        self._loop.submit(self._run_kernel).result()
-        return " token"
+    async def run(self) -> None:
+        while True:
+            await self._is_due.wait()
+            self._is_due.clear()
+            batch, self._batch = self._batch, []
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._run_kernel)
+            for one in batch:
+                if not one.done():
+                    one.set_result(None)
 
     def _run_kernel(self) -> None:
         may_continue = iter((True, False))
         for _ in self._program.steps(lambda: next(may_continue)):
             pass
 
+    async def compute_token(self) -> str:
+        token: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._batch.append(token)
+        self._is_due.set()
+        await token
+        return " token"
 
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    engine: Engine
-    disable_nagle_algorithm = True
 
-    def log_message(self, format: str, *args: Any) -> None:
-        """Nothing for each request."""
+class Server:
+    """HTTP/1.1, as much of it as a balancer speaks."""
 
-    def do_GET(self) -> None:
-        if self.path == "/health":
-            self._send(200, {})
-        elif self._is_allowed() and self.path == "/v1/models":
-            self._send(200, {"object": "list", "data": [{"id": self.engine.model, "object": "model"}]})
-        elif self._is_allowed():
-            self._send(404, {"error": {"message": "Not Found"}})
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection."""
+        with contextlib.suppress(EOFError, OSError, asyncio.LimitOverrunError):
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+                first, *lines = head.split("\r\n")
+                headers = {
+                    name.strip().lower(): text.strip() for name, _, text in (one.partition(":") for one in lines)
+                }
+                body = await reader.readexactly(min(int(headers.get("content-length") or 0), BODY_BYTES_MAX))
+                method, path, _ = first.split(" ", 2)
+                await self._answer(writer, method, path, headers, body)
+                await writer.drain()
+        writer.close()
+
+    async def _answer(
+        self, writer: asyncio.StreamWriter, method: str, path: str, headers: dict[str, str], body: bytes
+    ) -> None:
+        if path == "/health":
+            _send(writer, 200, {})
+        elif self._engine.key and headers.get("authorization") != f"Bearer {self._engine.key}":
+            _send(writer, 401, {"error": "Unauthorized"})
+        elif (method, path) == ("GET", "/v1/models"):
+            _send(writer, 200, {"object": "list", "data": [{"id": self._engine.model, "object": "model"}]})
+        elif (method, path) == ("POST", "/v1/completions"):
+            await self._complete(writer, body)
         else:
-            self._send(401, {"error": "Unauthorized"})
+            _send(writer, 404, {"error": {"message": "Not Found"}})
 
-    def do_POST(self) -> None:
-        size = int(self.headers.get("content-length") or 0)
-        body = self.rfile.read(min(size, BODY_BYTES_MAX))
-        if not self._is_allowed():
-            self._send(401, {"error": "Unauthorized"})
-            return
-        if self.path != "/v1/completions":
-            self._send(404, {"error": {"message": "Not Found"}})
-            return
+    async def _complete(self, writer: asyncio.StreamWriter, body: bytes) -> None:
         try:
             asked = json.loads(body)
             tokens = min(int(asked.get("max_tokens", 16)), TOKENS_MAX)
             is_stream = bool(asked.get("stream"))
         except (ValueError, AttributeError, TypeError) as error:
-            self._send(400, {"error": {"message": str(error)}})
+            _send(writer, 400, {"error": {"message": str(error)}})
             return
-        if is_stream:
-            self._stream(tokens)
+        if not is_stream:
+            _send(writer, 200, self._describe("".join([await self._engine.compute_token() for _ in range(tokens)])))
             return
-        text = "".join(self.engine.compute_token() for _ in range(tokens))
-        self._send(200, self._completion(text))
-
-    def _is_allowed(self) -> bool:
-        return not self.engine.key or self.headers.get("authorization") == f"Bearer {self.engine.key}"
-
-    def _completion(self, text: str) -> dict[str, Any]:
-        choice = {"index": 0, "text": text, "finish_reason": "length"}
-        return {"object": "text_completion", "model": self.engine.model, "choices": [choice], "replica": os.getpid()}
-
-    def _send(self, status: int, value: dict[str, Any]) -> None:
-        body = json.dumps(value).encode()
-        self.send_response(status)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def _stream(self, tokens: int) -> None:
-        self.send_response(200)
-        self.send_header("content-type", "text/event-stream")
-        self.send_header("transfer-encoding", "chunked")
-        self.end_headers()
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
         for _ in range(tokens):
-            self._write_chunk(f"data: {json.dumps(self._completion(self.engine.compute_token()))}\n\n".encode())
-        self._write_chunk(b"data: [DONE]\n\n")
-        self._write_chunk(b"")
+            line = f"data: {json.dumps(self._describe(await self._engine.compute_token()))}\n\n"
+            writer.write(_chunk(line.encode()))
+            await writer.drain()
+        writer.write(_chunk(b"data: [DONE]\n\n") + _chunk(b""))
 
-    def _write_chunk(self, data: bytes) -> None:
-        self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+    def _describe(self, text: str) -> dict[str, Any]:
+        choice = {"index": 0, "text": text, "finish_reason": "length"}
+        return {"object": "text_completion", "model": self._engine.model, "choices": [choice], "replica": os.getpid()}
 
 
-class Server(ThreadingHTTPServer):
-    request_queue_size = 1024
+def _send(writer: asyncio.StreamWriter, status: int, value: dict[str, Any]) -> None:
+    body = json.dumps(value).encode()
+    head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
+    writer.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
+
+
+def _chunk(data: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+async def serve(asked: argparse.Namespace) -> None:
+    """Serves until it is ended."""
+    engine = Engine(asked.model, asked.gpu_memory_utilization, os.environ.get("VLLM_API_KEY", ""))
+    server = await asyncio.start_server(Server(engine).serve, asked.host, asked.port, backlog=1024)
+    await asyncio.gather(engine.run(), server.serve_forever())
 
 
 def main() -> None:
@@ -140,8 +159,7 @@ def main() -> None:
     parser.add_argument("--load-seconds", type=float, default=0.0, help="how long the model takes to load")
     asked = parser.parse_args()
     time.sleep(asked.load_seconds)
-    Handler.engine = Engine(asked.model, asked.gpu_memory_utilization, os.environ.get("VLLM_API_KEY", ""))
-    Server((asked.host, asked.port), Handler).serve_forever()
+    asyncio.run(serve(asked))
 
 
 if __name__ == "__main__":

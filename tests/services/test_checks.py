@@ -39,6 +39,22 @@ def test_over_http(behaviour: str, why: str) -> None:
     asyncio.run(test())
 
 
+@pytest.mark.parametrize(
+    "health", [Health(http_path="/health", deadline_s=0.3), Health(command="sleep 9", deadline_s=0.3)]
+)
+def test_a_check_that_is_late_counts_only_where_no_request_is_answered(health: Health) -> None:
+    async def test() -> None:
+        async with serve_balanced(HANG) as service:
+            one = service.replicas.by_id[1]
+            assert "0.3 s" in await checks.check(one, health, service.replicas.upstreams, "/")
+            checking = asyncio.create_task(checks.check(one, health, service.replicas.upstreams, "/"))
+            await asyncio.sleep(0.1)
+            one.answers += 1
+            assert await checking == ""
+
+    asyncio.run(test())
+
+
 def test_by_the_port() -> None:
     async def test() -> None:
         async with serve_balanced(ANSWER) as service:

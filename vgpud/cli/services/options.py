@@ -14,6 +14,7 @@ from vgpud.cli.common.quantities import Bytes, Whole
 from vgpud.cli.common.slice_options import build_spec, spec_options
 from vgpud.cli.common.times import Span
 from vgpud.cli.jobs.quantities import Cpus, Variable
+from vgpud.core.jobs.program_name import program_name
 
 if TYPE_CHECKING:
     from vgpud.services.core.model import Health, Service
@@ -119,9 +120,8 @@ def job_options(function: F) -> F:
 
 def name_of(command: Sequence[str]) -> str:
     """A service's name from its program's, where the user gives none."""
-    word = command[1] if tuple(command[:2]) == ("vllm", "serve") and len(command) > 2 else command[0]
-    if word == "serve":
-        word = command[2]
+    is_vllm = tuple(command[:2]) == ("vllm", "serve") and len(command) > 2
+    word = command[2] if is_vllm else program_name(command)
     return re.sub(r"[^a-z0-9]+", "-", word.rpartition("/")[2].lower()).strip("-")[:40].strip("-") or "service"
 
 

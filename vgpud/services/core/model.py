@@ -145,6 +145,7 @@ class Replica:
     is_suspect: bool = False  # a connection to it has failed since its last check
     draining_since_s: float | None = None  # None: it may get requests
     outstanding: int = 0  # requests that it is answering
+    answers: int = 0  # that it has given
 
     @property
     def is_ready(self) -> bool:

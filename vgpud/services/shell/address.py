@@ -238,6 +238,7 @@ class Address:
         try:
             await self._pass_answer(wire, upstream, head, passed_request.method == b"HEAD")
             is_over = True
+            replica.answers += 1
         finally:
             if is_over:
                 self._replicas.upstreams.give_back(replica, upstream)

@@ -19,9 +19,15 @@ SAID_MAX = 200
 ANSWER_BYTES_MAX = 1 << 20
 
 
+class LateError(Exception):
+    """The check has not ended by its deadline."""
+
+
 async def check(replica: Replica, health: Health, upstreams: Upstreams, directory: str) -> str:
     """Why the replica is not healthy, one sentence; "": it is. Takes no longer than the check's deadline. `directory`:
-    where a command runs."""
+    where a command runs. A check that is late counts only where the replica has answered no request meanwhile: one that
+    has much to do is not to lose its requests to the others, which then have more."""
+    answers = replica.answers
     try:
         if health.http_path:
             return await asyncio.wait_for(_ask(replica, health, upstreams), health.deadline_s)
@@ -31,7 +37,9 @@ async def check(replica: Replica, health: Health, upstreams: Upstreams, director
         wire.close()
         return ""
     except asyncio.TimeoutError:
-        return f"it has not answered within {health.deadline_s:g} s"
+        return f"it has not answered within {health.deadline_s:g} s" if replica.answers == answers else ""
+    except LateError as error:
+        return str(error) if replica.answers == answers else ""
     except BrokenError as error:
         return str(error)
     except OSError as error:
@@ -67,7 +75,7 @@ async def _run(replica: Replica, health: Health, directory: str) -> str:
         try:
             code = await asyncio.wait_for(started.wait(), health.deadline_s)
         except asyncio.TimeoutError:
-            return f"the command has not ended within {health.deadline_s:g} s, and was killed"
+            raise LateError(f"the command has not ended within {health.deadline_s:g} s, and was killed") from None
         finally:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(started.pid, signal.SIGKILL)
