@@ -110,7 +110,7 @@ def test_the_control_port_answers_its_owner_only_and_refuses_what_is_wrong() -> 
     changed: list[Service] = []
     stopped: list[bool] = []
 
-    def change(service: Service) -> None:
+    async def change(service: Service) -> None:
         if service.name != "chat":
             raise RecordError("its name stays")
         changed.append(service)

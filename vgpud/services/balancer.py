@@ -75,12 +75,12 @@ class Balancer:
         self._stopping.set()
         self._due.set()
 
-    def change(self, service: Service) -> None:
+    async def change(self, service: Service) -> None:
         """Raises RecordError, VgpudError."""
         now = self.service
         if (service.name, service.host, service.token) != (now.name, now.host, now.token) or service.port != now.port:
             raise RecordError("its name, address and token stay: stop the service, and start it again")
-        self._folder.save(service)
+        await asyncio.to_thread(self._folder.save, service)  # a disk may take its time
         if service.generation != now.generation:
             log.info("generation %d: its replicas are replaced, one at a time", service.generation)
         self.service = service

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import h11
@@ -28,7 +28,7 @@ class Control:
         token: str,
         status: Callable[[], dict[str, Any]],
         record: Callable[[], Service],
-        change: Callable[[Service], None],
+        change: Callable[[Service], Awaitable[None]],
         stop: Callable[[], None],
     ) -> None:
         self._shown = f"Bearer {token}".encode()
@@ -67,10 +67,10 @@ class Control:
             if len(body) > RECORD_BYTES_MAX:
                 await _send(wire, 413, {"error": f"a record has at most {RECORD_BYTES_MAX} bytes"})
                 return
-        status, answer = self._carry_out(request.method, request.target, body)
+        status, answer = await self._carry_out(request.method, request.target, body)
         await _send(wire, status, answer)
 
-    def _carry_out(self, method: bytes, target: bytes, body: bytes) -> tuple[int, dict[str, Any]]:
+    async def _carry_out(self, method: bytes, target: bytes, body: bytes) -> tuple[int, dict[str, Any]]:
         """The status and the answer."""
         if (method, target) == (b"GET", STATUS):
             return 200, self._status()
@@ -82,7 +82,7 @@ class Control:
         if (method, target) != (b"PUT", RECORD):
             return 404, {"error": "there is no such request"}
         try:
-            self._change(read_record(body.decode(errors="replace")))
+            await self._change(read_record(body.decode(errors="replace")))
         except (RecordError, VgpudError) as error:
             return 400, {"error": str(error)}
         return 200, {}
