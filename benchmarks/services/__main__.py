@@ -52,7 +52,7 @@ class Service:
 
     def __init__(self, own: OwnSystem, *options: str) -> None:
         self._own = own
-        self._settings = Settings(host=own.host, timeout_s=30)
+        self._settings = Settings(host=own.host, timeout_s=60)
         script = f'exec {shlex.join(PROGRAM)} --port "$VGPU_SERVICE_PORT"'
         self.vgpu("service", "start", *SIZE, "--name", NAME, "--health-http", "/health", *options, "sh", "-c", script)
 
@@ -98,7 +98,7 @@ class Service:
         return Client(self._settings)
 
     def vgpu(self, *words: str) -> None:
-        self._own.vgpu(*words)
+        self._own.vgpu("--timeout", "60", *words)
 
     def stop(self) -> None:
         """All of its jobs, and others: they would outlive the system."""
