@@ -142,10 +142,10 @@ def _chunk(data: bytes) -> bytes:
     return b"%x\r\n%s\r\n" % (len(data), data)
 
 
-async def serve(asked: argparse.Namespace) -> None:
+async def serve(options: argparse.Namespace) -> None:
     """Serves until it is ended."""
-    engine = Engine(asked.model, asked.gpu_memory_utilization, os.environ.get("VLLM_API_KEY", ""))
-    server = await asyncio.start_server(Server(engine).serve, asked.host, asked.port, backlog=1024)
+    engine = Engine(options.model, options.gpu_memory_utilization, os.environ.get("VLLM_API_KEY", ""))
+    server = await asyncio.start_server(Server(engine).serve, options.host, options.port, backlog=1024)
     await asyncio.gather(engine.run(), server.serve_forever())
 
 

@@ -32,6 +32,9 @@ SECTIONS = {
     "Address": ("listen", "public", "no_repeat"),
     "What runs, and where": ("name", "directory", "env", "no_env"),
 }
+#: only for a service that is started
+_OF_START = {"cpus", "ram", "queue", "preemptible", "listen", "name", "directory", "no_env"}
+UPDATE_SECTIONS = {title: tuple(name for name in names if name not in _OF_START) for title, names in SECTIONS.items()}
 
 _SERVICE = (
     click.option("--replicas", type=Whole(0, REPLICAS_MAX), metavar="N", help="How many answer requests (default: 1)."),

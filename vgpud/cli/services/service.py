@@ -19,6 +19,7 @@ from vgpud.cli.common.quantities import Whole
 from vgpud.cli.services.options import (
     REPLICAS_MAX,
     SECTIONS,
+    UPDATE_SECTIONS,
     build_template,
     change_template,
     changed_fields,
@@ -268,7 +269,7 @@ def _last_line(folder: Folder) -> str:
 @service_group.command(
     "update",
     cls=VgpuCommand,
-    sections=SECTIONS,
+    sections=UPDATE_SECTIONS,
     short_help="Change a service; its replicas are replaced one at a time.",
     context_settings={"ignore_unknown_options": False},
 )
