@@ -20,6 +20,7 @@ NAMES = (
     "daemon_restart",
     "daemon_stopped",
     "history",
+    "services",
     "container_lifecycle",
     "container_latency",
     "clients",

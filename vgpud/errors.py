@@ -96,6 +96,7 @@ _EXTRAS = {
     "bcrypt": "console",
     "cryptography": "remote",
     "cupy": "gpu",
+    "h11": "service",
     "jinja2": "console",
     "lightkube": "k8s",
     "matplotlib": "demo",

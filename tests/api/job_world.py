@@ -105,6 +105,14 @@ class Backend:
         self.done.append(("requeue", job_id))
         return None
 
+    async def suspend_job(self, job_id: int) -> Denied | None:
+        self.done.append(("suspend", job_id))
+        return None
+
+    async def resume_job(self, job_id: int) -> Denied | None:
+        self.done.append(("resume", job_id))
+        return None
+
     def since(self, after: int) -> tuple[int, Sequence[int]]:
         return len(self.changes), list(dict.fromkeys(self.changes[after:]))
 

@@ -93,6 +93,14 @@ def test_a_session_has_a_token_of_its_own() -> None:
     assert first["VGPU_SESSION_TOKEN"] != second["VGPU_SESSION_TOKEN"]
 
 
+def test_only_a_balancer_needs_no_device(world: World) -> None:
+    world.call(world.jobs.SubmitJob, pb.SubmitJobRequest(spec=spec(session="balancer", slice=pb.SliceSpec())))
+    shown = world.call(world.jobs.GetJob, pb.GetJobRequest(job_id=1)).job
+    assert shown.spec.session == "balancer" and shown.spec.slice.gpus_milli == 0
+    request = pb.SubmitJobRequest(spec=spec(session="replica", slice=pb.SliceSpec()))
+    assert world.refusal(world.jobs.SubmitJob, request)[0] == "INVALID_ARGUMENT"
+
+
 BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"session": "emacs"}, "INVALID_ARGUMENT", "write one of jupyter, code, shell, web"),
     ({"session_ports": ["tb"]}, "INVALID_ARGUMENT", "session_ports of a job that is no session"),
@@ -302,6 +310,8 @@ def test_everyone_sees_and_changes_their_own(world: World) -> None:
         "HoldJob": pb.HoldJobRequest(job_id=2),
         "ReleaseJob": pb.ReleaseJobRequest(job_id=2),
         "RequeueJob": pb.RequeueJobRequest(job_id=2),
+        "SuspendJob": pb.SuspendJobRequest(job_id=2),
+        "ResumeJob": pb.ResumeJobRequest(job_id=2),
         "UpdateJob": pb.UpdateJobRequest(job_id=2, update_mask=FieldMask(paths=["priority"])),
         "SubmitJob": pb.SubmitJobRequest(spec=spec(after=[2])),
     }

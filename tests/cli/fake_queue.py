@@ -159,6 +159,14 @@ class FakeQueue(stubs.JobServiceServicer, stubs.QueueServiceServicer):
         self._act(request, context, "pending")
         return pb.RequeueJobResponse()
 
+    def SuspendJob(self, request: pb.SuspendJobRequest, context: grpc.ServicerContext) -> pb.SuspendJobResponse:
+        self._act(request, context, "suspended")
+        return pb.SuspendJobResponse()
+
+    def ResumeJob(self, request: pb.ResumeJobRequest, context: grpc.ServicerContext) -> pb.ResumeJobResponse:
+        self._act(request, context, "running")
+        return pb.ResumeJobResponse()
+
     def UpdateJob(self, request: pb.UpdateJobRequest, context: grpc.ServicerContext) -> pb.UpdateJobResponse:
         self.requests.append(request)
         return pb.UpdateJobResponse(job=self._find(request.job_id, context))

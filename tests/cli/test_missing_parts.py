@@ -23,6 +23,7 @@ PARTS = {
     "remote": ("cryptography",),
     "k8s": ("lightkube",),
     "ray": ("ray",),
+    "service": ("h11",),
     "console": ("bcrypt", "jinja2", "python_multipart", "multipart", "starlette", "uvicorn"),
 }
 #: in sitecustomize.py: imports behave as if these packages were not there
@@ -68,6 +69,7 @@ CASES = [
     ("remote", r"pip install 'vgpud\[remote\]'", ("cert", "user", "root", "--tls-dir", "tls")),
     ("predict", r"pip install 'vgpud\[predict\]'", ("predict", "model.onnx", "--gpu", "h200")),
     ("predict", r"pip install 'vgpud\[predict\]'", ("predict", "model:model", "--gpu", "h200")),
+    ("service", r"pip install 'vgpud\[service\]'", ("service", "start", "--gpus", "0.5", "--", "true")),
     ("demo", "matplotlib", ("whatif", "--trace", "x.csv", "--cluster", "1x1", "--plots")),
 ]
 

@@ -141,9 +141,13 @@ ALLOWED: dict[str, set[str]] = {
         "userfiles",
     },
     # how slices and jobs are shown, on a terminal and in the browser
-    "view": {"client", "core", "errors"},
+    "view": {"client", "core", "core.jobs", "errors"},
     # workers of Ray: in raylets' agents, and before each worker
     "ray": {"api", "client", "core", "core.slices", "errors", "libraries"},
+    # the balancer of a service: a process of its own, as its user, over the API
+    "services.core": {"core.jobs"},
+    "services.shell": {"client", "core.jobs", "errors", "host", "paths", "services.core"},
+    "services": {"client", "core.jobs", "errors", "host", "services.core", "services.shell"},
     # the queue over many nodes: a process of its own, beside slurmctld
     "cluster.core": {"core", "core.devices", "core.jobs", "core.queue", "slurm"},
     "cluster.shell": {"cluster.core", "core", "core.jobs", "errors", "slurm", "userfiles"},
@@ -260,6 +264,16 @@ ALLOWED: dict[str, set[str]] = {
         "simulate",
         "slurm",
         "userfiles",
+        "view",
+    },
+    "cli.services": {
+        "cli.common",
+        "cli.jobs",
+        "client",
+        "core.jobs",
+        "errors",
+        "services.core",
+        "services.shell",
         "view",
     },
     "cli.system": {

@@ -21,7 +21,7 @@ from vgpud.api.elastic_messages import elastic_from, elastic_view, prediction_fr
 from vgpud.api.notification_messages import events_from, notice_from, notification_view
 from vgpud.api.rpc import RefusedError, refuse
 from vgpud.api.slice_messages import spec_from, spec_view, timestamp
-from vgpud.core.jobs import similarity
+from vgpud.core.jobs import session, similarity
 from vgpud.core.jobs.facts import Fact, Facts, Launch, Submission, UsageRow
 from vgpud.core.jobs.image_name import image_error
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Ask, Elastic, Job, JobSpec
@@ -147,9 +147,10 @@ def _ask(job_spec: pb.JobSpec, elastic: Elastic | None) -> Ask:
     spec = spec_from(job_spec.slice)
     if elastic and elastic.least_milli:
         spec = replace(spec, gpus_milli=elastic.least_milli)
-    parts = parts_of(spec, SiteLimits())
-    if isinstance(parts, Denied):
-        raise RefusedError(parts)
+    if spec.gpus_milli or job_spec.session != session.BALANCER:  # that one passes requests on, and needs no device
+        parts = parts_of(spec, SiteLimits())
+        if isinstance(parts, Denied):
+            raise RefusedError(parts)
     return Ask(
         spec=spec,
         cpu_milli=_number(job_spec.cpu_milli, 0, CPU_MILLI_MAX, "cpu_milli"),

@@ -278,6 +278,16 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
         return pb.ReportSessionUseResponse()
 
     @unary
+    async def SuspendJob(self, request: pb.SuspendJobRequest) -> pb.SuspendJobResponse:
+        _check(await self.backend.requests.suspend_job((await self._own(request.job_id)).job_id))
+        return pb.SuspendJobResponse()
+
+    @unary
+    async def ResumeJob(self, request: pb.ResumeJobRequest) -> pb.ResumeJobResponse:
+        _check(await self.backend.requests.resume_job((await self._own(request.job_id)).job_id))
+        return pb.ResumeJobResponse()
+
+    @unary
     async def UpdateJob(self, request: pb.UpdateJobRequest) -> pb.UpdateJobResponse:
         who, job = caller(), await self._own(request.job_id)
         queue = job.spec.queue

@@ -100,6 +100,8 @@ METHODS: dict[str, Row] = {
     _JOB + "HoldJob": Row(Who.JOB_OWNER, "job_id"),
     _JOB + "ReleaseJob": Row(Who.JOB_OWNER, "job_id"),
     _JOB + "RequeueJob": Row(Who.JOB_OWNER, "job_id"),
+    _JOB + "SuspendJob": Row(Who.JOB_OWNER, "job_id"),
+    _JOB + "ResumeJob": Row(Who.JOB_OWNER, "job_id"),
     _JOB + "UpdateJob": Row(Who.JOB_OWNER, "job_id", spec="spec.slice", job="spec", shows="their own job"),
     _JOB + "WatchJobs": Row(Who.JOB_OWNER, "job_ids", shows=_MINE),
     _JOB + "ExplainJob": Row(

@@ -41,6 +41,10 @@ SECTIONS = {
         "job": ("vgpud.cli.jobs.job:job", "List, show, change, cancel, hold and follow jobs."),
         "session": ("vgpud.cli.jobs.session:session", "Notebooks and editors on a slice, at an address of their own."),
         "env": ("vgpud.cli.jobs.environments:env", "Environments of the site: images and commands with defaults."),
+        "service": (
+            "vgpud.cli.services.service:service_group",
+            "Programs that answer requests at one address, on slices.",
+        ),
         "queue": ("vgpud.cli.jobs.queue:queue", "Show and set queues: guarantees, limits, policies."),
         "explain": ("vgpud.cli.jobs.explain:explain", "Say why a job waits, runs where it does, and has its size."),
         "usage": ("vgpud.cli.jobs.usage:usage", "Show GPU time asked for, granted and used."),

@@ -215,6 +215,14 @@ class AsyncClient(AsyncConnection):
         """Stops a job and queues it again."""
         await self.send(calls.requeue(job_id))
 
+    async def suspend_job(self, job_id: int) -> None:
+        """Takes a running job's GPUs for others, until resume_job(); its memory moves to the host."""
+        await self.send(calls.suspend_job(job_id))
+
+    async def resume_job(self, job_id: int) -> None:
+        """Lets a job that was suspended continue, as soon as its capacity is free."""
+        await self.send(calls.resume_job(job_id))
+
     async def update_job(self, job_id: int, spec: model.JobSpec, fields: Sequence[str]) -> model.Job:
         """Sets these fields of a job as in `spec`, unset ones to their defaults."""
         return read(model.Job, await self.send(calls.update_job(job_id, write(pb.JobSpec, spec), fields)))

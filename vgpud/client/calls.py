@@ -241,6 +241,14 @@ def requeue(job_id: int) -> Call[None]:
     return Call("Job", "RequeueJob", pb.RequeueJobRequest(job_id=job_id), lambda answer: None)
 
 
+def suspend_job(job_id: int) -> Call[None]:
+    return Call("Job", "SuspendJob", pb.SuspendJobRequest(job_id=job_id), lambda answer: None)
+
+
+def resume_job(job_id: int) -> Call[None]:
+    return Call("Job", "ResumeJob", pb.ResumeJobRequest(job_id=job_id), lambda answer: None)
+
+
 def update_job(job_id: int, spec: pb.JobSpec, fields: Sequence[str]) -> Call[pb.Job]:
     request = pb.UpdateJobRequest(job_id=job_id, spec=spec)
     request.update_mask.paths.extend(fields)

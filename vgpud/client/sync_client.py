@@ -212,6 +212,14 @@ class Client(Connection):
         """Stops a job and queues it again."""
         self.send(calls.requeue(job_id))
 
+    def suspend_job(self, job_id: int) -> None:
+        """Takes a running job's GPUs for others, until resume_job(); its memory moves to the host."""
+        self.send(calls.suspend_job(job_id))
+
+    def resume_job(self, job_id: int) -> None:
+        """Lets a job that was suspended continue, as soon as its capacity is free."""
+        self.send(calls.resume_job(job_id))
+
     def update_job(self, job_id: int, spec: model.JobSpec, fields: Sequence[str]) -> model.Job:
         """Sets these fields of a job as in `spec`, unset ones to their defaults."""
         return read(model.Job, self.send(calls.update_job(job_id, write(pb.JobSpec, spec), fields)))

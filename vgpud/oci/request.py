@@ -36,6 +36,7 @@ TWINS = {
 _OF_JOBS = (
     *("JOB_ID", "JOB_ATTEMPT", "ARRAY_ID", "ARRAY_INDEX", "MEMBER", "MEMBERS", "WORKER"),
     *("SESSION_PORT", "SESSION_BASE", "SESSION_TOKEN"),
+    *("SERVICE_PORT", "SERVICE_TOKEN", "SERVICE_GENERATION"),
 )
 OF_JOBS = frozenset(f"VGPU_{name}" for name in _OF_JOBS)
 #: variables for the libraries and the command line inside a container; they request nothing

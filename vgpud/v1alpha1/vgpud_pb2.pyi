@@ -1268,6 +1268,26 @@ class RequeueJobResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class SuspendJobRequest(_message.Message):
+    __slots__ = ("job_id",)
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    def __init__(self, job_id: _Optional[int] = ...) -> None: ...
+
+class SuspendJobResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ResumeJobRequest(_message.Message):
+    __slots__ = ("job_id",)
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    def __init__(self, job_id: _Optional[int] = ...) -> None: ...
+
+class ResumeJobResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class UpdateJobRequest(_message.Message):
     __slots__ = ("job_id", "spec", "update_mask")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]

@@ -1035,6 +1035,16 @@ class JobServiceStub(object):
                 request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.RequeueJobRequest.SerializeToString,
                 response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.RequeueJobResponse.FromString,
                 _registered_method=True)
+        self.SuspendJob = channel.unary_unary(
+                '/vgpud.v1alpha1.JobService/SuspendJob',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.SuspendJobRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.SuspendJobResponse.FromString,
+                _registered_method=True)
+        self.ResumeJob = channel.unary_unary(
+                '/vgpud.v1alpha1.JobService/ResumeJob',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ResumeJobRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ResumeJobResponse.FromString,
+                _registered_method=True)
         self.UpdateJob = channel.unary_unary(
                 '/vgpud.v1alpha1.JobService/UpdateJob',
                 request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.UpdateJobRequest.SerializeToString,
@@ -1130,6 +1140,21 @@ class JobServiceServicer(object):
 
     def RequeueJob(self, request, context):
         """Ends a job's attempt and queues the job again. Not for a job that has ended: its environment was deleted.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SuspendJob(self, request, context):
+        """Takes the GPUs of a running job for others, until ResumeJob. Its device memory moves to the host, or stays where that
+        cannot be moved; its processes live, and wait in their GPU calls. Answered when it is decided, before it is done.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResumeJob(self, request, context):
+        """Lets a job that SuspendJob has suspended continue, as soon as its capacity is free.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -1237,6 +1262,16 @@ def add_JobServiceServicer_to_server(servicer, server):
                     servicer.RequeueJob,
                     request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.RequeueJobRequest.FromString,
                     response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.RequeueJobResponse.SerializeToString,
+            ),
+            'SuspendJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.SuspendJob,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.SuspendJobRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.SuspendJobResponse.SerializeToString,
+            ),
+            'ResumeJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResumeJob,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ResumeJobRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ResumeJobResponse.SerializeToString,
             ),
             'UpdateJob': grpc.unary_unary_rpc_method_handler(
                     servicer.UpdateJob,
@@ -1474,6 +1509,60 @@ class JobService(object):
             '/vgpud.v1alpha1.JobService/RequeueJob',
             vgpud_dot_v1alpha1_dot_vgpud__pb2.RequeueJobRequest.SerializeToString,
             vgpud_dot_v1alpha1_dot_vgpud__pb2.RequeueJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SuspendJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/vgpud.v1alpha1.JobService/SuspendJob',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.SuspendJobRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.SuspendJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResumeJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/vgpud.v1alpha1.JobService/ResumeJob',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.ResumeJobRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.ResumeJobResponse.FromString,
             options,
             channel_credentials,
             insecure,

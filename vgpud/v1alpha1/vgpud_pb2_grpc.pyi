@@ -381,6 +381,12 @@ class JobServiceStub:
     """Lets a held job start."""
     RequeueJob: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.RequeueJobRequest, _vgpud_pb2.RequeueJobResponse]
     """Ends a job's attempt and queues the job again. Not for a job that has ended: its environment was deleted."""
+    SuspendJob: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.SuspendJobRequest, _vgpud_pb2.SuspendJobResponse]
+    """Takes the GPUs of a running job for others, until ResumeJob. Its device memory moves to the host, or stays where that
+    cannot be moved; its processes live, and wait in their GPU calls. Answered when it is decided, before it is done.
+    """
+    ResumeJob: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.ResumeJobRequest, _vgpud_pb2.ResumeJobResponse]
+    """Lets a job that SuspendJob has suspended continue, as soon as its capacity is free."""
     UpdateJob: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.UpdateJobRequest, _vgpud_pb2.UpdateJobResponse]
     """Changes a job. All of a waiting job can be changed, the time limit of a running or suspended job, and the GPUs of a
     running one.
@@ -423,6 +429,12 @@ class JobServiceAsyncStub(JobServiceStub):
     """Lets a held job start."""
     RequeueJob: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.RequeueJobRequest, _vgpud_pb2.RequeueJobResponse]  # type: ignore[assignment]
     """Ends a job's attempt and queues the job again. Not for a job that has ended: its environment was deleted."""
+    SuspendJob: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.SuspendJobRequest, _vgpud_pb2.SuspendJobResponse]  # type: ignore[assignment]
+    """Takes the GPUs of a running job for others, until ResumeJob. Its device memory moves to the host, or stays where that
+    cannot be moved; its processes live, and wait in their GPU calls. Answered when it is decided, before it is done.
+    """
+    ResumeJob: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.ResumeJobRequest, _vgpud_pb2.ResumeJobResponse]  # type: ignore[assignment]
+    """Lets a job that SuspendJob has suspended continue, as soon as its capacity is free."""
     UpdateJob: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.UpdateJobRequest, _vgpud_pb2.UpdateJobResponse]  # type: ignore[assignment]
     """Changes a job. All of a waiting job can be changed, the time limit of a running or suspended job, and the GPUs of a
     running one.
@@ -504,6 +516,24 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_vgpud_pb2.RequeueJobResponse, _abc.Awaitable[_vgpud_pb2.RequeueJobResponse]]:
         """Ends a job's attempt and queues the job again. Not for a job that has ended: its environment was deleted."""
+
+    @_abc_1.abstractmethod
+    def SuspendJob(
+        self,
+        request: _vgpud_pb2.SuspendJobRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_vgpud_pb2.SuspendJobResponse, _abc.Awaitable[_vgpud_pb2.SuspendJobResponse]]:
+        """Takes the GPUs of a running job for others, until ResumeJob. Its device memory moves to the host, or stays where that
+        cannot be moved; its processes live, and wait in their GPU calls. Answered when it is decided, before it is done.
+        """
+
+    @_abc_1.abstractmethod
+    def ResumeJob(
+        self,
+        request: _vgpud_pb2.ResumeJobRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_vgpud_pb2.ResumeJobResponse, _abc.Awaitable[_vgpud_pb2.ResumeJobResponse]]:
+        """Lets a job that SuspendJob has suspended continue, as soon as its capacity is free."""
 
     @_abc_1.abstractmethod
     def UpdateJob(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 
+from vgpud.core.jobs.session import BALANCER, OF_SERVICES
 from vgpud.core.units import format_bytes, format_gpus
 from vgpud.view.fit import Cell, Grid
 from vgpud.view.jobs import ENDED
@@ -90,7 +91,8 @@ def time_label(job: View, now: datetime.datetime) -> str:
 def where_or_why(job: View, now: datetime.datetime) -> str:
     """Running: its devices. Waiting: the reason, and the expected start. Ended: the reason."""
     if job["state"] == "running":
-        return f"device {devices_label(job)}" if job["device_indices"] else job["reason"] or "starts"
+        begins = "without a device" if job["session"] == BALANCER else "starts"
+        return f"device {devices_label(job)}" if job["device_indices"] else job["reason"] or begins
     text = named_users(job["reason"] or "-")
     if job["state"] == "pending" and job["estimated_start_time"]:
         left_s = (parse_time(job["estimated_start_time"]) - now).total_seconds()
@@ -212,7 +214,9 @@ def _program(job: View) -> list[tuple[str, str]]:
         rows.append(("command", shlex.join(job["command"])))
     if job["terminal"] and job["state"] not in ENDED:
         rows.append(("terminal", f"`vgpu job attach {job['job_id']}` joins it"))
-    if job["session"] and job["state"] not in ENDED:
+    if job["session"] in OF_SERVICES:
+        rows.append(("service", f"a {job['session']} of {job['name']}: `vgpu service show {job['name']}`"))
+    elif job["session"] and job["state"] not in ENDED:
         rows.append(("session", f"`vgpu session url {job['job_id']}` prints its address"))
     return [*rows, ("directory", job["directory"]), ("log", job["log"])]
 

@@ -213,7 +213,15 @@ def test_show_has_everything(vgpu: Any, daemon: Any, queue: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "state"), [("cancel", "cancelled"), ("hold", "held"), ("release", "pending"), ("requeue", "pending")]
+    ("command", "state"),
+    [
+        ("cancel", "cancelled"),
+        ("hold", "held"),
+        ("release", "pending"),
+        ("requeue", "pending"),
+        ("suspend", "suspended"),
+        ("resume", "running"),
+    ],
 )
 def test_what_is_done_about_jobs(vgpu: Any, daemon: Any, queue: Any, command: str, state: str) -> None:
     result = vgpu("job", command, "3", "4", host=daemon.host)

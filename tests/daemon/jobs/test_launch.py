@@ -98,3 +98,14 @@ def test_a_session_knows_its_port_and_path() -> None:
     own = {"VGPU_SESSION_PORT": "20001", "VGPU_SESSION_BASE": "/session/13/", "VGPU_SESSION_TOKEN": "secret"}
     further = {"VGPU_SESSION_PORT_TB": "20002", "VGPU_SESSION_BASE_TB": "/session/13-tb/"}
     assert said == own | further
+
+
+def test_a_replica_knows_its_port_and_token() -> None:
+    environment = (("VGPU_SERVICE_PORT", "of another"), ("VGPU_SERVICE_GENERATION", "2"), ("VGPU_SESSION_TOKEN", "key"))
+    launch = Launch(1000, 1000, (), ("serve",), "", "/", environment, 0o22, (), "/tmp/%j.log", session="replica")
+    (member,) = attempt_of(
+        Job(13, JobSpec(Ask(Spec(0)), run=launch), 0, attempt=1), [], pb.Node(), False, 10, ports=Ports(20_001)
+    ).members
+    names = ("VGPU_SERVICE_", "VGPU_SESSION_")
+    seen = {name: value for name, value in member.environment.items() if name.startswith(names)}
+    assert seen == {"VGPU_SERVICE_PORT": "20001", "VGPU_SERVICE_TOKEN": "key"}

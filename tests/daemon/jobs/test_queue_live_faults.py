@@ -34,6 +34,7 @@ from vgpud.daemon.jobs.controller import JobController
 from vgpud.daemon.jobs.locks import JobLocks
 from vgpud.daemon.jobs.saver import JobSaver
 from vgpud.daemon.jobs.slices import JobSlices
+from vgpud.daemon.jobs.submissions import FREE_OF_GPUS_MAX
 from vgpud.daemon.slices.machine import SliceMachine
 from vgpud.jobs.messages import Result
 from vgpud.store.database import FILE_NAME, Store
@@ -144,6 +145,14 @@ def test_no_user_fills_the_daemons_memory(node: Node) -> None:
         queue.restart(signal.SIGKILL)
         queue.submit("true", 100, hold=True)
         assert catch_refusal(lambda: queue.submit("true", 100))[0] is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+def test_no_user_has_any_number_of_jobs_without_gpus(queue: QueueNode) -> None:
+    for _ in range(FREE_OF_GPUS_MAX):
+        queue.submit("true", 0, session="balancer", hold=True)
+    code, text = catch_refusal(lambda: queue.submit("true", 0, session="balancer"))
+    assert code is grpc.StatusCode.RESOURCE_EXHAUSTED and f"{FREE_OF_GPUS_MAX} jobs without GPUs" in text
+    queue.submit("true", 100)
 
 
 def test_nothing_new_is_placed_on_a_drained_device(queue: QueueNode) -> None:

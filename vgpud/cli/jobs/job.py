@@ -292,6 +292,30 @@ def requeue(settings: Settings, job_ids: tuple[int, ...]) -> None:
     each_job(settings, job_ids, lambda client, job_id: client.send(calls.requeue(job_id)), "queued again")
 
 
+@job.command("suspend", short_help="Take the GPUs of running jobs for others, for a while.")
+@job_ids_argument
+@pass_settings
+def suspend(settings: Settings, job_ids: tuple[int, ...]) -> None:
+    """Take the GPUs of running jobs for others, until `vgpu job resume`.
+
+    The job's memory moves to the host, or stays on the device where it cannot be moved. Its processes live on, and wait
+    in their GPU calls.
+    """
+    from vgpud.client import calls
+
+    each_job(settings, job_ids, lambda client, job_id: client.send(calls.suspend_job(job_id)), "suspended")
+
+
+@job.command("resume", short_help="Let suspended jobs continue.")
+@job_ids_argument
+@pass_settings
+def resume(settings: Settings, job_ids: tuple[int, ...]) -> None:
+    """Let jobs that were suspended by `vgpu job suspend` continue where they were, as soon as enough is free there."""
+    from vgpud.client import calls
+
+    each_job(settings, job_ids, lambda client, job_id: client.send(calls.resume_job(job_id)), "resumed")
+
+
 @job.command("logs", short_help="Show a job's output.")
 @click.argument("job_id", type=JobId(), metavar="JOB", shell_complete=complete_job)
 @click.option("-f", "--follow", is_flag=True, help="Follow the output until the job has ended.")

@@ -143,10 +143,11 @@ def _find_session(settings: Settings, job_id: int) -> pb.Job:
     """Raises CliError where the job is no session."""
     from vgpud.cli.common.client import Client
     from vgpud.client import calls
+    from vgpud.core.jobs.session import OF_SERVICES
 
     with Client(settings) as client:
         job = client.send(calls.job(job_id))
-    if not job.spec.session:
+    if not job.spec.session or job.spec.session in OF_SERVICES:
         raise CliError(f"job {job_id} is not a session: `vgpu session ls` lists yours", ExitCode.NOT_FOUND)
     return job
 
@@ -154,12 +155,13 @@ def _find_session(settings: Settings, job_id: int) -> pb.Job:
 def _list_sessions(settings: Settings) -> Sequence[dict[str, Any]]:
     from vgpud.cli.common.client import Client
     from vgpud.client import calls
+    from vgpud.core.jobs.session import OF_SERVICES
     from vgpud.view.jobs import job_view
 
     with Client(settings) as client:
         simulated = client.find_simulated_indices()
         found = client.all(calls.jobs(False, "", client.own_uid, (), None))
-    return [job_view(job, simulated) for job in found if job.spec.session]
+    return [job_view(job, simulated) for job in found if job.spec.session not in ("", *OF_SERVICES)]
 
 
 @session.command("ls", cls=ListCommand, short_help="List your waiting and running sessions.")

@@ -107,7 +107,7 @@ async def _report(api: Api, job_id: int) -> None:
 
 def _program_of(job: pb.Job, user: User, address: Address) -> Program:
     """Raises NotOpenError."""
-    if not job.spec.session:
+    if not job.spec.session or job.spec.session in session.OF_SERVICES:
         raise NotOpenError(f"job {job.job_id} is not a session", 404)
     if job.uid != user.uid:
         raise NotOpenError(f"session {job.job_id} is another user's: only they may open it", 403)

@@ -69,6 +69,20 @@ class Used:
 
 
 @dataclass(frozen=True, slots=True)
+class Suspended:
+    """By a user: a running job gives its GPUs to others until Resumed; its memory moves to the host if that goes."""
+
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """By a user: a job that they have suspended waits for its capacity again."""
+
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class Changed:
     """By a user: a job that waits has this specification from now on, another one its time limit and GPUs. Checked by
     machine.refusal() before."""
@@ -225,6 +239,8 @@ Event = (
     | Requeued
     | Idled
     | Used
+    | Suspended
+    | Resumed
     | Changed
     | JobEnded
     | JobSuspended

@@ -200,6 +200,7 @@ class Job:
     median_ns: int = 0  # the same, as often longer as shorter: for estimated starts
     signal_attempt: int = 0  # the last attempt whose processes have got their signal
     is_idle: bool = False  # it is paused, or about to be, because it was not used: it waits for its next use
+    awaits_resume: bool = False  # its user has suspended it: it does not continue before that is taken back
     changed: bool = False  # its specification is no longer as it was submitted: a user has changed it
 
     @property

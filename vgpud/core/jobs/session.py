@@ -1,4 +1,4 @@
-"""Sessions: jobs whose program serves a page on a port of its own. Pure.
+"""Sessions: jobs whose program serves a page on a port of its own, and the jobs of services, which do so too. Pure.
 
 What is said to the program, how its token is presented to it, and the address below which it serves. The token is in
 the environment only: the words of a command are read by every user of the machine.
@@ -9,10 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 JUPYTER, CODE, SHELL, WEB = "jupyter", "code", "shell", "web"
-#: what serves the page; WEB is any program that listens where its environment says; SHELL is a terminal without a page
-PROGRAMS = (JUPYTER, CODE, SHELL, WEB)
+#: jobs of a service: the one that keeps it and has its address, and those that answer its requests
+BALANCER, REPLICA = "balancer", "replica"
+OF_SERVICES = (BALANCER, REPLICA)
+#: what listens at the port; WEB is any program that listens where its environment says; SHELL is a terminal without a
+#: page
+PROGRAMS = (JUPYTER, CODE, SHELL, WEB, *OF_SERVICES)
 #: of all variables of a session
 PREFIX = "VGPU_SESSION_"
+#: the same as PORT and TOKEN for the program of a replica
+SERVICE_PORT, SERVICE_TOKEN = "VGPU_SERVICE_PORT", "VGPU_SERVICE_TOKEN"
 PORT, BASE, TOKEN = "VGPU_SESSION_PORT", "VGPU_SESSION_BASE", "VGPU_SESSION_TOKEN"
 #: Jupyter's programs with a page; the first one is started where none is named
 _JUPYTERS = ("lab", "notebook", "server", "nbclassic")

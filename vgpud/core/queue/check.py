@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from vgpud.core.jobs.events import Cancelled, Changed, Event, Held, Released, Requeued
+from vgpud.core.jobs.events import Cancelled, Changed, Event, Held, Released, Requeued, Resumed, Suspended
 from vgpud.core.jobs.model import NEVER_NS, Job, JobSpec, JobState, QueueSpec
 from vgpud.core.model import Denied, Reason
 from vgpud.core.queue import elastic_bounds, quota, running_size
@@ -131,7 +131,7 @@ def _check_after(world: QueueState, spec: JobSpec, count: int) -> Denied | None:
 
 def refusal(world: QueueState, event: Event) -> Denied | None:
     """Why this request of a user is refused."""
-    if not isinstance(event, Cancelled | Held | Released | Requeued | Changed):
+    if not isinstance(event, Cancelled | Held | Released | Requeued | Suspended | Resumed | Changed):
         return None
     job = world.jobs.get(event.job_id)
     if job is None:
@@ -146,6 +146,12 @@ def refusal(world: QueueState, event: Event) -> Denied | None:
         remedy = "only pending jobs can be held"
     elif isinstance(event, Released) and state is not JobState.HELD:
         remedy = "only held jobs can be released"
+    elif isinstance(event, Suspended):
+        remedy = _why_not_suspended(job)
+    elif isinstance(event, Resumed) and not job.awaits_resume:
+        remedy = "its user has not suspended it"
+    elif isinstance(event, Resumed) and job.stop_to is not None:
+        remedy = f"it is being stopped ({job.stopping}): try again"
     elif isinstance(event, Requeued) and state in (JobState.PENDING, JobState.HELD):
         remedy = "it waits already"
     elif isinstance(event, Requeued) and job.stop_to not in (None, JobState.SUSPENDED):
@@ -153,6 +159,20 @@ def refusal(world: QueueState, event: Event) -> Denied | None:
     elif isinstance(event, Requeued) and state.is_final:
         remedy = "its environment was deleted when it ended, submit it again"
     return Denied(Reason.PRECONDITION, f"job {job.job_id} is {state.value}: {remedy}") if remedy else None
+
+
+def _why_not_suspended(job: Job) -> str:
+    if job.awaits_resume:
+        return "its user has suspended it already"
+    if job.state is not JobState.RUNNING:
+        return "only running jobs can be suspended"
+    if job.stop_to is not None or job.resizing:
+        return f"it is being {'resized' if job.stop_to is None else f'stopped ({job.stopping})'}: try again"
+    if not job.spec.ask.spec.gpus_milli:
+        return "it has no GPUs to give up"
+    if job.spec.elastic is not None and job.spec.elastic.most_members:
+        return "its workers come and go by themselves: cancel it, or requeue it"
+    return ""
 
 
 def _refuse_change(world: QueueState, job: Job, event: Changed) -> Denied | None:

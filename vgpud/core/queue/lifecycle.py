@@ -123,7 +123,9 @@ class Lifecycle:
     def admit(self, job: Job, now_ns: int) -> None:
         """The job waits for capacity, unless something else keeps it."""
         world = self._world
-        if job.state not in WAITING or job.is_idle or job.job_id in world.unmet or world.waits(job):
+        if job.state not in WAITING or job.is_idle or job.awaits_resume:
+            return
+        if job.job_id in world.unmet or world.waits(job):
             return
         if job.job_id in world.claims or job.job_id in world.stopping or job.spec.array in world.incomplete_arrays:
             return
@@ -211,6 +213,20 @@ class Lifecycle:
     def use(self, job: Job, now_ns: int) -> None:
         if job.is_idle:
             job.is_idle = False
+            job.waiting_since_ns = now_ns
+            self._save(job)
+            self.admit(job, now_ns)
+
+    def suspend(self, job: Job, now_ns: int) -> None:
+        """It gives up its GPUs, for its user: what it keeps is on the host."""
+        if job.state is JobState.RUNNING and job.stop_to is None:
+            job.awaits_resume = True
+            self.stop(job, How.EVICT, JobState.SUSPENDED, "suspended by its user", now_ns)
+
+    def resume(self, job: Job, now_ns: int) -> None:
+        """It waits for capacity, as a job that was preempted; one that is about to be suspended does so after that."""
+        if job.awaits_resume:
+            job.awaits_resume = False
             job.waiting_since_ns = now_ns
             self._save(job)
             self.admit(job, now_ns)
@@ -348,7 +364,7 @@ class Lifecycle:
         """The job waits to start from the beginning: its progress is lost, its attained service is not."""
         enter(job, JobEvent.RESTART)
         job.spec = sizes.at_least(job.spec)
-        job.placement, job.suspended_how = (), None
+        job.placement, job.suspended_how, job.awaits_resume = (), None, False
         job.executed_ns = job.promoted_executed_ns = 0
         job.waiting_since_ns = now_ns
         self._save(job)
@@ -365,6 +381,8 @@ class Lifecycle:
         job.stop_to, job.stopping = None, ""
         if running and job.is_idle:
             self._note("job.paused", job, why)
+        elif running and job.awaits_resume:
+            self._note("job.suspended", job, why)
         elif running:
             job.preemptions += 1
             self._note("job.preempted", job, why)
@@ -435,7 +453,7 @@ class Lifecycle:
         world = self._world
         enter(job, END_EVENTS[state])
         job.reason, job.ended_ns = why, now_ns
-        job.placement, job.suspended_how = (), None
+        job.placement, job.suspended_how, job.awaits_resume = (), None, False
         world.target_reasons.pop(job.job_id, None)
         for other_id in world.unmet.pop(job.job_id, ()):
             del world.dependents[other_id][job.job_id]
@@ -526,6 +544,8 @@ class Lifecycle:
         self._limit(job, now_ns)
         if job.stop_to is not None:
             how = world.hows[0] if job.stop_to is JobState.SUSPENDED else None
+            if how and job.awaits_resume:
+                how = How.EVICT
             self.stop(job, how, job.stop_to, job.stopping, now_ns)
 
 

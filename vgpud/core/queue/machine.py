@@ -36,9 +36,11 @@ from vgpud.core.jobs.events import (
     ReservationsChanged,
     Reserve,
     Resized,
+    Resumed,
     RoomChanged,
     StartFailed,
     Submitted,
+    Suspended,
     Used,
     Wake,
     Wished,
@@ -136,6 +138,10 @@ class Machine:
                 self._lives.pause_idle(self.jobs[job_id], why, now_ns)
             case Used(job_id):
                 self._lives.use(self.jobs[job_id], now_ns)
+            case Suspended(job_id):
+                self._lives.suspend(self.jobs[job_id], now_ns)
+            case Resumed(job_id):
+                self._lives.resume(self.jobs[job_id], now_ns)
             case Changed(job_id, spec):
                 self._lives.change(self.jobs[job_id], spec, now_ns)
             case JobEnded():

@@ -126,6 +126,8 @@ def reason(world: QueueState, job: Job, now_ns: int) -> str:
         return f"it is held: release it with vgpu job release {job.job_id}"
     if job.is_idle:
         return "it was not used, and is paused until it is: opening its page continues it"
+    if job.awaits_resume:
+        return f"its user has suspended it: resume it with vgpu job resume {job.job_id}"
     if job.job_id in world.unmet:
         return f"it waits for {_dependencies(job, sorted(world.unmet[job.job_id]))}"
     if job.not_before_ns > now_ns and job.not_before_ns == job.spec.begin_ns:

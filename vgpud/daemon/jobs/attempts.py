@@ -211,14 +211,23 @@ class JobAttempts:
             job = self._jobs.machine.jobs[command.job_id]
             if job.attempt != attempt or not has_processes(job):
                 return  # it has ended by itself
-            if command.how in (How.PAUSE, How.EVICT) and await self._jobs.slices.suspend(job, command.how is How.EVICT):
-                self._jobs.enqueue_event(qe.JobSuspended(job.job_id, command.how))
+            if how := await self._suspend(job, command.how):
+                self._jobs.enqueue_event(qe.JobSuspended(job.job_id, how))
                 return
             grace_s = find_grace_ms(job, self._jobs.host.config.current) / 1000
             elastic = self._jobs.elastic
             if await (elastic.stop(job) if has_workers(job) else self.runner.stop(job.job_id, attempt, grace_s)):
                 return  # job_ended() follows
         await self.end(job.job_id, attempt, Result(TERMINATED, is_stopped=True))
+
+    async def _suspend(self, job: Job, how: How | None) -> How | None:
+        """How it has been suspended; None: it has not been, so it is stopped. One that its user suspends is never
+        stopped for that: where its memory cannot be moved, it stays on the device."""
+        if how not in (How.PAUSE, How.EVICT):
+            return None
+        if await self._jobs.slices.suspend(job, how is How.EVICT):
+            return how
+        return How.PAUSE if job.awaits_resume and await self._jobs.slices.suspend(job, evict=False) else None
 
     async def signal(self, command: qe.SignalJob) -> None:
         """The signal that its user has asked for, to all of its processes."""

@@ -105,6 +105,8 @@ def attempt_of(
 
 def _session_variables(job: Job, launch: Launch, ports: Ports) -> dict[str, str]:
     token = dict(launch.environment)[session.TOKEN]
+    if launch.session == session.REPLICA:
+        return {session.SERVICE_PORT: str(ports.own), session.SERVICE_TOKEN: token}
     found = {session.PORT: str(ports.own), session.BASE: session.base_path(job.job_id), session.TOKEN: token}
     for name, port in ports.by_name:
         found |= {session.variable(session.PORT, name): str(port)}

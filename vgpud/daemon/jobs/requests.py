@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from vgpud.core.jobs.events import Cancelled, Changed, Event, Held, Released, Requeued, Used
+from vgpud.core.jobs.events import Cancelled, Changed, Event, Held, Released, Requeued, Resumed, Suspended, Used
 from vgpud.core.jobs.model import JobSpec
 from vgpud.core.model import Denied, Reason
 from vgpud.daemon.jobs.arrays import Arrays
@@ -66,6 +66,12 @@ class JobRequests:
         self._jobs.idleness.use(job_id)
         job = self._jobs.machine.jobs.get(job_id)
         return await self._request(Used(job_id)) if job and job.is_idle else None
+
+    async def suspend_job(self, job_id: int) -> Denied | None:
+        return await self._request(Suspended(job_id))
+
+    async def resume_job(self, job_id: int) -> Denied | None:
+        return await self._request(Resumed(job_id))
 
     async def change_job(self, job_id: int, spec: JobSpec, *, by_admin: bool) -> Denied | None:
         return await self._request(Changed(job_id, spec, by_admin))

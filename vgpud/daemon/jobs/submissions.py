@@ -22,6 +22,8 @@ from vgpud.store.jobs import Request
 
 #: how long the id of a request is known
 REQUEST_MEMORY_NS = 600_000_000_000
+#: of one user, at a time
+FREE_OF_GPUS_MAX = 32
 #: commands and environments of a user's jobs that have not ended: 10,000 jobs of 6 KiB
 WORDS_BYTES_MAX = 64 << 20
 
@@ -54,7 +56,7 @@ class JobSubmissions:
         except StoreError as error:
             return _unavailable(error)
         denied = jobs.saver.refusal() or self._too_many(spec.uid, submission.count) or self._too_large(spec)
-        denied = denied or self._too_patient(spec)
+        denied = denied or self._too_patient(spec) or self._too_many_free_of_gpus(spec, submission.count)
         denied = denied or jobs.machine.check(spec, submission.count)
         if denied:
             return denied
@@ -90,6 +92,17 @@ class JobSubmissions:
             text = f"{total} jobs have not ended, {count} more are above jobs_max ({config.jobs_max}): try again later"
             return Denied(Reason.NO_CAPACITY, text, subject="jobs_max")
         return None
+
+    def _too_many_free_of_gpus(self, spec: JobSpec, count: int) -> Denied | None:
+        """Jobs that no quota of GPUs bounds, and that always start."""
+        if spec.ask.spec.gpus_milli:
+            return None
+        jobs = (job for job in self._jobs.machine.jobs.values() if not job.state.is_final)
+        mine = sum(job.spec.uid == spec.uid and not job.spec.ask.spec.gpus_milli for job in jobs)
+        if mine + count <= FREE_OF_GPUS_MAX:
+            return None
+        text = f"uid {spec.uid} has {mine} jobs without GPUs, which are the balancers of services, and may have"
+        return Denied(Reason.NO_CAPACITY, f"{text} {FREE_OF_GPUS_MAX}: stop a service", subject=f"uid {spec.uid}")
 
     def _too_patient(self, spec: JobSpec) -> Denied | None:
         """What stops holds its capacity for so long, however it is wanted elsewhere."""

@@ -1,0 +1,1 @@
+"""What is decided about a service. Pure: the time is passed in."""

@@ -1,0 +1,1 @@
+"""What the balancer does: calls of the daemon, checks, connections, files."""
