@@ -214,7 +214,7 @@ def test_a_window_waits_for_a_change() -> None:
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert not waiting.done()
-        board._notify()
+        board.notify()
         return await waiting, await board.wait_change(1, 0)
 
     assert asyncio.run(look()) == (1, 1)

@@ -15,7 +15,7 @@ from starlette.routing import Mount
 
 from vgpud.console.live.boards import Boards
 from vgpud.console.login.client import Broker
-from vgpud.console.pages import jobs, login, overview, quotas, slices, submit
+from vgpud.console.pages import jobs, login, overview, queue, quotas, slices, submit
 from vgpud.console.sessions.http import Sessions
 from vgpud.console.sessions.tunnel import Tunnels
 from vgpud.console.web.security import Guard, TooLargeError
@@ -59,6 +59,7 @@ def make(broker: Broker, options: Options) -> Starlette:
             *login.routes(),
             *overview.ROUTES,
             *slices.ROUTES,
+            *queue.ROUTES,
             *jobs.ROUTES,
             *submit.ROUTES,
             *quotas.ROUTES,

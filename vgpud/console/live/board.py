@@ -25,7 +25,9 @@ JOBS_LINGER_S = 60.0
 ENDED_KEPT_MAX = 20_000
 #: events that are shown; more would be a log, which `vgpu events` has
 EVENTS_MAX = 500
-Clock = Callable[[], float]
+#: how old the course of the last hour, and what each user has used, may become while a window shows them
+TRENDS_S = 30.0
+_HOUR_NS, _DAY_NS = 3600 * 10**9, 86_400 * 10**9
 
 
 class Board:
@@ -38,6 +40,9 @@ class Board:
         self.queues: list[pb.Queue] = []
         self.events: list[pb.Event] = []
         self.jobs: dict[int, pb.Job] = {}
+        self.trend = pb.History()  # of the node, in the last hour
+        self.usage: list[pb.Usage] = []  # of each user, in the last day
+        self._trends_due_s = 0.0
         self._problems: dict[str, str] = {}  # by stream, why nothing new arrives
         self.tick = 0  # grows with every answer
         self.slices_tick = self.jobs_tick = 0
@@ -77,10 +82,10 @@ class Board:
                     self._awaited.discard(name)
                     if not self._awaited:
                         self._loaded.set()
-                    self._notify()
+                    self.notify()
             except CliError as error:
                 self._problems[name] = error.message
-                self._notify()
+                self.notify()
             await asyncio.sleep(AWAY_S)
 
     @property
@@ -88,7 +93,8 @@ class Board:
         """Why something shown is no longer new; "" = all is."""
         return next(iter(self._problems.values()), "")
 
-    def _notify(self) -> None:
+    def notify(self) -> None:
+        """What windows show has changed."""
         self.tick += 1
         self._changed.set()
         self._changed = asyncio.Event()
@@ -145,6 +151,18 @@ class Board:
             self._jobs_task = asyncio.create_task(self._jobs_while_shown())
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._jobs_loaded.wait(), timeout_s)
+
+    async def load_trends(self) -> None:
+        """What was used, unless it was asked for lately. A page has all else without it, so a daemon that does not say
+        it is no problem of the page."""
+        if time.monotonic() < self._trends_due_s:
+            return
+        self._trends_due_s = time.monotonic() + TRENDS_S
+        now_ns = time.time_ns()
+        with contextlib.suppress(CliError):
+            self.trend = await self.api.history("node", "", now_ns - _HOUR_NS, now_ns)
+        with contextlib.suppress(CliError):
+            self.usage = await self.api.usage(now_ns - _DAY_NS, "user")
 
     async def _jobs_while_shown(self) -> None:
         watch = asyncio.create_task(self._forever(self._watch_jobs))

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from vgpud.console.live.alert_book import AlertBook, AlertBooks
 from vgpud.console.live.board import Board
 from vgpud.console.live.boards import Boards
 from vgpud.console.login.client import Broker, RefusedError, User
@@ -51,6 +52,7 @@ class Site:
         #: __Host-: a browser takes it over TLS only, for this host and no other
         self.cookie = "__Host-vgpu" if secure else "vgpu"
         self.templates = Templates()
+        self._alert_books = AlertBooks()
         self._flashes: OrderedDict[str, list[tuple[str, str]]] = OrderedDict()
 
     # ---- messages for the next page ----
@@ -65,6 +67,10 @@ class Site:
 
     def take_flashes(self, user: User) -> list[tuple[str, str]]:
         return self._flashes.pop(user.cookie, [])
+
+    def alert_book(self, user: User) -> AlertBook:
+        """What is remembered of this user's alerts."""
+        return self._alert_books.of(user.uid)
 
     # ---- pages ----
 
