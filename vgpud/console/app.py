@@ -15,6 +15,7 @@ from starlette.routing import Mount
 
 from vgpud.console.live.boards import Boards
 from vgpud.console.login.client import Broker
+from vgpud.console.login.provider_client import ProviderClient
 from vgpud.console.pages import jobs, login, overview, queue, quotas, slices, submit
 from vgpud.console.sessions.http import Sessions
 from vgpud.console.sessions.tunnel import Tunnels
@@ -32,6 +33,7 @@ class Options:
     private: bool  # loopback or a unix socket
     folder: Path  # of sockets that are for this process alone
     nodes: Sequence[tuple[str, str]] = ()  # name and URL of other nodes' consoles
+    provider: ProviderClient | None = None  # for log-ins with an OpenID provider
 
 
 async def _show_error(request: Request, error: Exception) -> Response:
@@ -76,6 +78,7 @@ def make(broker: Broker, options: Options) -> Starlette:
         passwords=options.passwords,
         private=options.private,
         nodes=options.nodes,
+        provider=options.provider,
     )
     app.state.tunnels = Tunnels(app, sessions, options.hosts)
     return app

@@ -143,10 +143,13 @@ async def device(request: Request) -> Response:
 
 async def live_device(request: Request) -> Response:
     board, site, uuid = board_of(request), site_of(request), request.path_params["uuid"]
+    user = user_of(request)
     _device(board, uuid)
-    return sse.stream(
-        request, ("device", uuid), lambda: site.templates.render("live/device.html", **_device(board, uuid))
-    )
+
+    def render() -> str:
+        return site.templates.render("live/device.html", user=user, **_device(board, uuid))
+
+    return sse.stream(request, ("device", uuid, user.csrf), render)  # its buttons have the session's token
 
 
 async def device_curves(request: Request) -> Response:

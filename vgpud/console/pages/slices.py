@@ -10,7 +10,7 @@ from starlette.responses import Response
 from vgpud.console.live.board import Board
 from vgpud.console.pages import bars, curves
 from vgpud.console.web import sse
-from vgpud.console.web.site import Form, act, board_of, get, page, post, site_of
+from vgpud.console.web.site import Form, act, board_of, get, page, post, site_of, user_of
 from vgpud.core.units import MILLI_PER_DEVICE, parse_bytes, parse_gpus
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 from vgpud.view import figures
@@ -31,10 +31,14 @@ def _slice(board: Board, slice_: pb.Slice) -> dict[str, object]:
     return {"slice": item, "waits": waits, "colors": bars.colors(board.slices)}
 
 
+async def _programs(board: Board, name: str) -> list[View]:
+    return [process_view(p, board.simulated_uuids) for p in await board.api.processes(name)]
+
+
 async def slice_page(request: Request) -> Response:
     board, name = board_of(request), request.path_params["name"]
     found = await board.api.slice(name)  # as it is now: the board's may be a second old
-    processes = [process_view(p, board.simulated_uuids) for p in await board.api.processes(name)]
+    processes = await _programs(board, name)
     count = len(found.devices)
     sizes = {
         "min": sum(part.min_milli for part in found.devices),
@@ -46,16 +50,27 @@ async def slice_page(request: Request) -> Response:
     return page(request, "slice.html", processes=processes, sizes=sizes, curves=chosen, **_slice(board, found))
 
 
+async def programs_part(request: Request) -> Response:
+    """Its programs, which have no stream; none once it has ended."""
+    board, name = board_of(request), request.path_params["name"]
+    item = board.slice(name)
+    processes = await _programs(board, name) if item else []
+    owner = item.owner_uid if item else user_of(request).uid
+    values = {"processes": processes, "slice": {"owner_uid": owner}, "user": user_of(request)}
+    return Response(site_of(request).templates.render("live/programs.html", **values), media_type="text/html")
+
+
 async def live_slice(request: Request) -> Response:
     board, site, name = board_of(request), site_of(request), request.path_params["name"]
+    user = user_of(request)
 
     def render() -> str:
         found = board.slice(name)
         if found is None:
             return site.templates.render("live/ended.html", what=f"Slice {name}")
-        return site.templates.render("live/slice.html", **_slice(board, found))
+        return site.templates.render("live/slice.html", board=board, user=user, **_slice(board, found))
 
-    return sse.stream(request, ("slice", name), render)
+    return sse.stream(request, ("slice", name, user.csrf), render)  # its buttons have the session's token
 
 
 async def slice_curves(request: Request) -> Response:
@@ -111,6 +126,7 @@ async def remove(request: Request, form: Form) -> Response:
 
 ROUTES = [
     get("/slice/{name}", slice_page),
+    get("/slice/{name}/programs", programs_part),
     get("/live/slice/{name}", live_slice),
     get("/slice/{name}/curves.json", slice_curves),
     post("/slice/{name}/resize", resize),

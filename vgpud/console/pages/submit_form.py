@@ -66,6 +66,8 @@ _TYPES: dict[str, Any] = {
     "after_any": JobIds(),
     "notify": Events(),
 }
+#: what a job has that asks for nothing else
+_USUAL, _USUAL_LOG = (pb.SERVICE_CLASS_UNSPECIFIED, pb.SERVICE_CLASS_BATCH), "vgpu-%j.log"
 _TEXTS = ("name", "queue", "image", "log", "heuristic", "utility")
 
 
@@ -193,7 +195,7 @@ def form_of(job: pb.Job, user: User) -> dict[str, str]:
         "name": spec.name,
         "queue": spec.queue,
         "image": spec.image,
-        "log": spec.log,
+        "log": "" if spec.log == os.path.join(spec.directory, _USUAL_LOG) else spec.log,
         "directory": spec.directory,
         "gpus": "..".join(map(format_gpus, bounds)) if any(bounds) else format_gpus(share.gpus_milli),
         "gang": str(spec.members) if spec.members > 1 and not elastic.workers_max else "",
@@ -201,7 +203,7 @@ def form_of(job: pb.Job, user: User) -> dict[str, str]:
         "ram": str(spec.ram_bytes or ""),
         "spread": str(share.spread or ""),
         "weight": str(share.weight or ""),
-        "class": SERVICE_CLASS.to_word(share.service_class) or "",
+        "class": "" if share.service_class in _USUAL else SERVICE_CLASS.to_word(share.service_class),
         "skew": f"{spec.skew:g}" if spec.skew else "",
         "priority": str(spec.priority or ""),
         "retries": str(spec.retries or ""),

@@ -51,7 +51,7 @@
     return `${Math.round(value)} B`;
   };
   const EM = Math.max(14, parseFloat(getComputedStyle(document.documentElement).fontSize)); // of the page, in pixels
-  const FONT = `${0.82 * EM}px system-ui, sans-serif`;
+  const FONT = `${Math.round(0.82 * EM)}px system-ui, sans-serif`;
   const POWERS = Array.from({ length: 48 }, (_, n) => 2 ** n);
   const percent = (value) => `${+(100 * value).toFixed(1)} %`;
 
@@ -116,13 +116,13 @@
     ...[1, 2, 3, 7, 14, 28, 61, 92, 183, 365].map((n) => n * DAY)];
 
   function create(part, { at, lines, format, most, whole }) {
-    const axis = { stroke: color("--quiet"), grid: { stroke: color("--line"), width: 1 }, ticks: { show: false }, font: FONT, lineGap: 1.3 };
+    const axis = { stroke: color("--quiet"), grid: { stroke: color("--line"), width: 1 }, ticks: { show: false }, font: FONT };
     const moment = uPlot.fmtDate("{YYYY}-{MM}-{DD} {HH}:{mm}:{ss}");
     return new uPlot({
       tzDate: nodes,
       width: Math.max(200, part.clientWidth),
       height: Math.round(Math.min(460, Math.max(200, innerHeight / 5))),
-      padding: [8, whole ? 0 : 16, 0, 0],
+      padding: [8, whole ? 0 : 1.7 * EM, 0, 0],
       cursor: { y: false },
       scales: {
         x: { range: () => part.span },

@@ -37,13 +37,14 @@
     if (!piece) return;
     if (piece.problem) { $("[data-note]").textContent = piece.problem; return; }
     isEnded = piece.ended;
+    const isFirst = next === null;
     const isNew = piece.next !== next || piece.rest !== rest.data;
-    if (next === null) log.replaceChildren(lines, rest);
+    if (isFirst) log.replaceChildren(lines, rest);
     if (isNew) show(piece);
     $("[data-note]").textContent = piece.note;
     $("[data-earlier]").hidden = !begin;
     if (isNew && find.value) search(false);
-    if (follow.checked) log.scrollTop = log.scrollHeight;
+    if (follow.checked || isFirst) log.scrollTop = log.scrollHeight;
   }
 
   async function loop() {

@@ -17,6 +17,7 @@ from vgpud.console.live.alert_book import AlertBook, AlertBooks
 from vgpud.console.live.board import Board
 from vgpud.console.live.boards import Boards
 from vgpud.console.login.client import Broker, RefusedError, User
+from vgpud.console.login.provider_client import ProviderClient
 from vgpud.console.web.render import Templates
 from vgpud.errors import CliError
 
@@ -42,12 +43,14 @@ class Site:
         passwords: bool,
         private: bool,
         nodes: Sequence[tuple[str, str]] = (),
+        provider: ProviderClient | None = None,
     ) -> None:
         self.broker = broker
         self.boards = boards
         self.secure = secure
         self.passwords = passwords  # whether there is a password file
         self.private = private  # whether only this machine's users reach it
+        self.provider = provider  # of log-ins by OpenID Connect
         self.consoles = nodes  # name and URL of other nodes' consoles
         #: __Host-: a browser takes it over TLS only, for this host and no other
         self.cookie = "__Host-vgpu" if secure else "vgpu"
