@@ -17,18 +17,13 @@ import httpx
 import pytest
 
 from tests.cli.fake_server import FakeDaemon
-from tests.mandatory import unavailable
 from vgpud.console.login import openid
 from vgpud.console.login.openid import Client, NotValidError
 from vgpud.console.login.provider import Helper
 from vgpud.console.main import ConsoleUsageError, Serve, check
 
-try:
-    import jwt
-
-    from .openid_provider import CLIENT_ID, SECRET, OpenIdProvider
-except ImportError:
-    unavailable("needs PyJWT: pip install 'vgpud[oidc]'")
+jwt = pytest.importorskip("jwt", reason="needs PyJWT: pip install 'vgpud[oidc]'")
+from .openid_provider import CLIENT_ID, SECRET, OpenIdProvider  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 USER = "games" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name

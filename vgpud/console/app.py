@@ -16,7 +16,7 @@ from starlette.routing import Mount
 from vgpud.console.live.boards import Boards
 from vgpud.console.login.client import Broker
 from vgpud.console.login.provider_client import ProviderClient
-from vgpud.console.pages import jobs, login, overview, queue, quotas, slices, submit
+from vgpud.console.pages import jobs, login, overview, queue, quotas, slices, submit, terminal
 from vgpud.console.sessions.http import Sessions
 from vgpud.console.sessions.tunnel import Tunnels
 from vgpud.console.web.security import Guard, TooLargeError
@@ -64,6 +64,7 @@ def make(broker: Broker, options: Options) -> Starlette:
             *queue.ROUTES,
             *jobs.ROUTES,
             *submit.ROUTES,
+            *terminal.ROUTES,
             *quotas.ROUTES,
             Mount("/session", app=sessions),
         ],
@@ -80,5 +81,6 @@ def make(broker: Broker, options: Options) -> Starlette:
         nodes=options.nodes,
         provider=options.provider,
     )
+    app.state.viewers = terminal.Viewers()
     app.state.tunnels = Tunnels(app, sessions, options.hosts)
     return app

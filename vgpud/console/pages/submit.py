@@ -60,7 +60,7 @@ async def submit(request: Request, form: Form) -> Response:
         return site.page(request, "submit.html", 422, **_values(kept), refusal=sentence, like=0)
     many = f"Jobs {ids[0]} to {ids[-1]} were" if len(ids) > 1 else f"Job {ids[0]} was"
     site.flash(user, "done", f"{many} queued.")
-    return back_to(f"/job/{ids[0]}")
+    return back_to(f"/job/{ids[0]}/terminal" if form.get("pty") == "yes" else f"/job/{ids[0]}")
 
 
 # ---- prediction ----
