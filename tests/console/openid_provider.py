@@ -1,4 +1,4 @@
-"""A small OpenID provider on 127.0.0.1: it logs in whoever it is told to, and can be made to answer wrongly."""
+"""A small OpenID provider on 127.0.0.1: it logs in whoever it should, and can be made to answer wrongly."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-CLIENT_ID, SECRET = "console", "a secret: with + and %"  # noqa: S105
+CLIENT_ID, SECRET = "console", "a secret: with + and %"
 
 
 class OpenIdProvider:
@@ -84,7 +84,9 @@ class OpenIdProvider:
         self.requests.append("token")
         async with request.form() as form:
             given = {name: str(value) for name, value in form.items()}
-        name, _, secret = base64.b64decode(request.headers["authorization"].removeprefix("Basic ")).decode().partition(":")
+        name, _, secret = (
+            base64.b64decode(request.headers["authorization"].removeprefix("Basic ")).decode().partition(":")
+        )
         asked = self._codes.pop(given["code"], None)  # a code works once
         proof = base64.urlsafe_b64encode(hashlib.sha256(given["code_verifier"].encode()).digest()).rstrip(b"=").decode()
         is_right = asked and asked["code_challenge"] == proof and asked["redirect_uri"] == given["redirect_uri"]
@@ -93,7 +95,7 @@ class OpenIdProvider:
         return JSONResponse({"id_token": self.make_token(asked["nonce"]), "access_token": "x", "token_type": "Bearer"})
 
     def make_token(self, nonce: str, **other: Any) -> str:
-        now = int(time.time())
+        now = time.time_ns() // 10**9
         claims = {"iss": self.issuer, "aud": CLIENT_ID, "sub": "1", "iat": now, "exp": now + 300, "nonce": nonce}
         claims |= {"preferred_username": self.user, **self.claims, **other}
         claims = {name: value for name, value in claims.items() if value is not None}

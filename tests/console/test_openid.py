@@ -19,12 +19,15 @@ import pytest
 from tests.cli.fake_server import FakeDaemon
 from vgpud.console.login import openid
 from vgpud.console.login.openid import Client, NotValidError
-from vgpud.console.login.provider import Helper
 from vgpud.console.main import ConsoleUsageError, Serve, check
 
 jwt = pytest.importorskip("jwt", reason="needs PyJWT: pip install 'vgpud[oidc]'")
+from vgpud.console.login import openid_token  # noqa: E402
+from vgpud.console.login.provider import Helper  # noqa: E402
+
 from .openid_provider import CLIENT_ID, SECRET, OpenIdProvider  # noqa: E402
 
+NOW_S = time.time_ns() // 10**9
 ROOT = Path(__file__).resolve().parents[2]
 USER = "games" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
 
@@ -149,13 +152,9 @@ def test_an_end_of_the_process_leaves_links(console: Console, provider: OpenIdPr
     with console.browser() as browser:
         answer = browser.get("/login/openid")
         assert answer.status_code == 502 and "not possible now" in answer.text
-        opened = subprocess.run(
-            [sys.executable, "-m", "vgpud.cli.main", "console", "open", "--print", "--runtime-dir", str(console.folder)],
-            env=console.env,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        command = [sys.executable, "-m", "vgpud.cli.main", "console", "open", "--print"]
+        command += ["--runtime-dir", str(console.folder)]
+        opened = subprocess.run(command, env=console.env, capture_output=True, text=True, check=True)
         assert "This link logs you in once" in browser.get(opened.stdout.strip()).text
 
 
@@ -180,18 +179,18 @@ class Flow:
     async def begin(self) -> dict[str, Any]:
         return await self.helper.answer({"do": "begin", "source": "a"})
 
-    async def finish(self, begun: dict[str, Any], **other: str) -> dict[str, Any]:
+    async def finish(self, log_in: dict[str, Any], **other: str) -> dict[str, Any]:
         async with httpx.AsyncClient() as browser:
-            back = (await browser.get(begun["url"])).headers["location"]
+            back = (await browser.get(log_in["url"])).headers["location"]
         given = {name: values[0] for name, values in parse_qs(urlsplit(back).query).items()}
-        return await self.helper.answer({"do": "finish", "source": "a", "secret": begun["secret"], **given, **other})
+        return await self.helper.answer({"do": "finish", "source": "a", "secret": log_in["secret"], **given, **other})
 
 
 @pytest.mark.parametrize(
     ("claims", "sentence"),
     [
-        ({"exp": int(time.time()) - 3600}, "expired"),
-        ({"iat": int(time.time()) + 3600}, "not yet valid"),
+        ({"exp": NOW_S - 3600}, "expired"),
+        ({"iat": NOW_S + 3600}, "not yet valid"),
         ({"exp": None}, "exp"),
         ({"sub": None}, "sub"),
         ({"iss": "https://other.example"}, "issuer"),
@@ -201,9 +200,7 @@ class Flow:
         ({"preferred_username": ["root"]}, "has no preferred_username"),
     ],
 )
-def test_a_token_that_is_not_for_this_log_in(
-    provider: OpenIdProvider, claims: dict[str, Any], sentence: str
-) -> None:
+def test_a_token_that_is_not_for_this_log_in(provider: OpenIdProvider, claims: dict[str, Any], sentence: str) -> None:
     provider.claims = claims
 
     async def work() -> tuple[dict[str, Any], list[str]]:
@@ -235,27 +232,27 @@ def test_a_key_that_the_provider_has_changed_is_looked_up_once(
 
 
 def test_a_token_of_another_key_or_with_a_shared_one(provider: OpenIdProvider) -> None:
-    """Above all: a signature by what everybody knows, the public key, or none."""
+    """Above all: a signature by what every user knows, the public key, or none."""
     client = client_of(provider.issuer)
     shown = jwt.get_algorithm_by_name(provider.algorithm).to_jwk(provider.key.public_key(), as_dict=True)
     key = jwt.PyJWK({**shown, "kid": "key-1", "alg": provider.algorithm})
     nonce = openid.derive("s", "nonce")
-    assert openid.read_name(provider.make_token(nonce), key, client, "s") == USER
+    assert openid_token.read_name(provider.make_token(nonce), key, client, "s") == USER
     claims = jwt.decode(provider.make_token(nonce), options={"verify_signature": False})
     shared = jwt.encode(claims, "x" * 32, "HS256", headers={"kid": "key-1"})
     none = jwt.encode(claims, None, "none", headers={"kid": "key-1"})
     for token in (shared, none):
         with pytest.raises(NotValidError, match="which is not accepted"):
-            openid.find_key(token, [key])
+            openid_token.find_key(token, [key])
         with pytest.raises(NotValidError, match="not valid"):
-            openid.read_name(token, key, client, "s")
+            openid_token.read_name(token, key, client, "s")
     with OpenIdProvider(USER, provider.algorithm) as other:
         forged = jwt.encode(claims, other.key, provider.algorithm, headers={"kid": "key-1"})
     with pytest.raises(NotValidError, match="not valid"):
-        openid.read_name(forged, key, client, "s")
+        openid_token.read_name(forged, key, client, "s")
     for wrong in ("", "x", "a.b.c", "é" * 9):
         with pytest.raises(NotValidError, match="cannot be read"):
-            openid.find_key(wrong, [key])
+            openid_token.find_key(wrong, [key])
 
 
 def test_each_value_of_a_secret_is_another() -> None:
@@ -267,7 +264,7 @@ def test_each_value_of_a_secret_is_another() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "sentence"),
+    ("description", "sentence"),
     [
         (None, "calls itself 'None'"),
         ([], "calls itself"),
@@ -276,9 +273,9 @@ def test_each_value_of_a_secret_is_another() -> None:
         ({"issuer": "https://i", "authorization_endpoint": "http://i/a"}, "missing, or without TLS"),
     ],
 )
-def test_a_provider_that_is_not_the_one(found: Any, sentence: str) -> None:
+def test_a_provider_that_is_not_the_one(description: Any, sentence: str) -> None:
     with pytest.raises(NotValidError, match=sentence):
-        openid.read_provider("https://i", found)
+        openid.read_provider("https://i", description)
 
 
 def test_requests_of_one_source_are_bounded(provider: OpenIdProvider, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,42 +17,42 @@ from .conftest import FakeBroker, text_of
 from .test_pages import add_job
 
 
-def piece_of(data: bytes, begin: int | None = None, before: int | None = None) -> Piece:
+def read_bytes(data: bytes, begin: int | None = None, end: int | None = None) -> Piece:
     fd = os.memfd_create("log")
     os.write(fd, data)
-    return read_piece(fd, begin, before)
+    return read_piece(fd, begin, end)
 
 
 @given(st.lists(st.binary(max_size=200), max_size=12))
 def test_pieces_that_follow_each_other_are_the_file(parts: list[bytes]) -> None:
-    """As a page puts them together: whole lines stay, the line without an end is shown anew."""
+    """As a page puts them together: whole lines stay, the line without an end is shown again."""
     data, lines, rest, at = b"", "", "", None
     for part in parts:
         data += part
-        piece = piece_of(data, at)
+        piece = read_bytes(data, at)
         lines, rest, at = lines + piece.text, piece.rest, piece.next
-    whole = piece_of(data)
+    whole = read_bytes(data)
     assert (lines + rest, at or 0) == (whole.text + whole.rest, whole.next)
 
 
 def test_a_long_file_begins_with_a_whole_line() -> None:
     data = b"".join(b"line %d\n" % number for number in range(20_000))
-    piece = piece_of(data)
+    piece = read_bytes(data)
     assert piece.text.startswith("line ") and piece.text.endswith("line 19999\n")
     assert 0 < len(data) - piece.begin <= PIECE_BYTES
     assert data[piece.begin - 1 : piece.begin] == b"\n"
-    earlier = piece_of(data, before=piece.begin)
+    earlier = read_bytes(data, end=piece.begin)
     assert (earlier.text + piece.text).endswith(data[earlier.begin :].decode())
 
 
 def test_a_page_that_is_far_behind_gets_the_end() -> None:
     data = b"a line\n" * 30_000
-    assert piece_of(data, begin=7).begin > len(data) - PIECE_BYTES
-    assert piece_of(b"new\n", begin=9999) == Piece(0, 4, 4, "new\n", ""), "the file was cut"
+    assert read_bytes(data, begin=7).begin > len(data) - PIECE_BYTES
+    assert read_bytes(b"new\n", begin=9999) == Piece(0, 4, 4, "new\n", ""), "the file was cut"
 
 
 @pytest.mark.parametrize(
-    ("data", "shown"),
+    ("data", "text"),
     [
         (b"header\n 1 %\r 50 %\r 99 %\ndone\r\n", "header\n 99 %\ndone\n"),
         (b" 10 %\r", " 10 %"),
@@ -61,14 +61,14 @@ def test_a_page_that_is_far_behind_gets_the_end() -> None:
         (b"\x1b", "\x1b"),
     ],
 )
-def test_it_is_shown_as_a_terminal_shows_it(data: bytes, shown: str) -> None:
-    piece = piece_of(data)
-    assert piece.text + piece.rest == shown
+def test_it_is_shown_as_a_terminal_shows_it(data: bytes, text: str) -> None:
+    piece = read_bytes(data)
+    assert piece.text + piece.rest == text
 
 
 def test_escapes_of_any_length_take_linear_time() -> None:
     data = b"\x1b]" * 32_000 + b"\x1b[" * 1000 + b"\x1bP" * 1000
-    assert isinstance(piece_of(data[:PIECE_BYTES]).rest, str)
+    assert isinstance(read_bytes(data[:PIECE_BYTES]).rest, str)
 
 
 def test_a_page_follows_the_output(alice: TestClient, daemon: FakeDaemon, fake_broker: FakeBroker) -> None:
@@ -103,9 +103,7 @@ def test_all_of_it_is_downloaded_as_it_is(
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-def test_the_page_has_the_end_without_scripts(
-    alice: TestClient, daemon: FakeDaemon, fake_broker: FakeBroker
-) -> None:
+def test_the_page_has_the_end_without_scripts(alice: TestClient, daemon: FakeDaemon, fake_broker: FakeBroker) -> None:
     add_job(daemon, 7, "running")
     fake_broker.files["/logs/7"] = b"<b>bold</b>\nlast"
     page = alice.get("/job/7").text

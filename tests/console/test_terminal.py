@@ -6,7 +6,6 @@ import asyncio
 import base64
 import json
 import re
-
 from typing import Any
 
 import pytest
@@ -79,7 +78,7 @@ def test_keys_and_sizes() -> None:
 
 @pytest.mark.parametrize("keys", ["*", "YQ", "é", base64.b64encode(bytes(70_000)).decode()])
 def test_keys_that_are_not_taken(keys: str) -> None:
-    with pytest.raises(ValueError, match="base64|at most"):
+    with pytest.raises(ValueError, match=r"base64|at most"):
         parse_keys({"keys": keys})
 
 

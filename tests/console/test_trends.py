@@ -28,12 +28,12 @@ def history(*values: int) -> pb.History:
 def test_a_trend_is_drawn_over_its_width() -> None:
     found = trends.trend(history(0, 1000, 2000), "used_milli", 2000, 0)
     assert found.points == "0.0,23.0 50.0,12.0 100.0,1.0"
-    assert found.before == 0
+    assert found.first == 0
 
 
 def test_a_trend_begins_at_its_moment_and_stays_within_its_height() -> None:
     found = trends.trend(history(500, 1000, 5000), "used_milli", 2000, 1060)
-    assert (found.points, found.before) == ("0.0,12.0 100.0,1.0", 0.5)
+    assert (found.points, found.first) == ("0.0,12.0 100.0,1.0", 0.5)
 
 
 def test_no_trend_of_one_point_or_of_no_device() -> None:

@@ -138,6 +138,7 @@ ROWS = {
     "console,": listeners.CONSOLE,
     "`vgpu console open`": listeners.CONSOLE_OPEN,
     "sessions": listeners.CONSOLE_SESSIONS,
+    "log-ins with": listeners.CONSOLE_OIDC,
     "kubelet": listeners.KUBELET,
     "simulated": _simulated_bound(),
     "attach": Bound(attach.PENDING_ALL_MAX, attach.PENDING_PER_USER_MAX, 0, attach.GREETING_S),

@@ -179,6 +179,7 @@ ALLOWED: dict[str, set[str]] = {
         "console.login",
         "console.web",
         "core",
+        "core.jobs",
         "core.placement",
         "core.policy",
         "errors",

@@ -34,7 +34,10 @@ def console() -> None:
 @click.option("--oidc-issuer", metavar="URL", help="Log in with this OpenID provider; names are those of local users.")
 @click.option("--oidc-client-id", metavar="ID", help="What the provider calls this console.")
 @click.option(
-    "--oidc-client-secret-file", type=_PATH, metavar="FILE", help="The secret that the provider gave, mode 0640 or less."
+    "--oidc-client-secret-file",
+    type=_PATH,
+    metavar="FILE",
+    help="The secret that the provider gave, mode 0640 or less.",
 )
 @click.option(
     "--oidc-claim", metavar="NAME", help="Claim that is the name of a local user (default: preferred_username)."
@@ -71,10 +74,10 @@ def serve(settings: Settings, /, runtime_dir: Path | None, **option_values: obje
     )
 
 
-def _check_installed(extra: str, needed: tuple[str, ...]) -> None:
+def _check_installed(extra: str, modules: tuple[str, ...]) -> None:
     import importlib.util
 
-    missing = [name for name in needed if importlib.util.find_spec(name) is None]
+    missing = [name for name in modules if importlib.util.find_spec(name) is None]
     if missing:
         raise CliError(f"the console needs {', '.join(missing)}: pip install 'vgpud[{extra}]'", ExitCode.USAGE)
 

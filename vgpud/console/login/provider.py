@@ -12,19 +12,21 @@ import socket
 import time
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote_plus
+
+import httpx
 
 from vgpud.console.login import wire
 from vgpud.console.login.openid import (
     Client,
     NotValidError,
     Provider,
-    find_key,
     is_own,
     make_exchange,
     make_request,
-    read_name,
     read_provider,
 )
+from vgpud.console.login.openid_token import find_key, read_keys, read_name
 from vgpud.host import listeners
 
 #: one request to the provider
@@ -40,8 +42,6 @@ class Helper:
     """Answers the web server until it closes. `ask_link`: a one-time token for a user's name, from the broker."""
 
     def __init__(self, client: Client, ask_link: Callable[[str], wire.Message]) -> None:
-        import httpx
-
         self._client = client
         self._ask_link = ask_link
         self._http = httpx.AsyncClient(timeout=REQUEST_S, follow_redirects=False, trust_env=True)
@@ -53,8 +53,6 @@ class Helper:
 
     async def answer(self, request: wire.Message) -> wire.Message:
         """Never raises: whatever is in the request, and whatever the provider says."""
-        import httpx
-
         source = str(request.get("source"))
         if not self._places.take(source):
             return {"error": "too many log-ins with the provider are under way: try again"}
@@ -98,8 +96,9 @@ class Helper:
         status, found = await self._fetch("POST", provider.token_url, data=form, **known)
         token = found.get("id_token") if isinstance(found, dict) else None
         if status != 200 or not isinstance(token, str):
-            why = str(found.get("error_description") or found.get("error") or "")[:200] if isinstance(found, dict) else ""
-            raise NotValidError(f"the provider gave no token: {why or f'status {status}'}")
+            fields = found if isinstance(found, dict) else {}
+            why = str(fields.get("error_description") or fields.get("error") or f"status {status}")
+            raise NotValidError(f"the provider gave no token: {why[:200]}")
         return token
 
     async def _find_provider(self) -> Provider:
@@ -114,8 +113,6 @@ class Helper:
             return self._provider
 
     async def _load_keys(self, provider: Provider) -> None:
-        import jwt
-
         async with self._looking:
             if time.monotonic() < self._keys_after_s:  # strangers' tokens must not cause requests without end
                 return
@@ -123,10 +120,7 @@ class Helper:
             status, found = await self._fetch("GET", provider.keys_url)
             if status != 200 or not isinstance(found, dict):
                 raise NotValidError(f"the provider gives status {status} for its keys")
-            try:
-                self._keys = jwt.PyJWKSet.from_dict(found).keys
-            except jwt.PyJWTError as error:
-                raise NotValidError(f"the provider's keys cannot be used: {error}") from error
+            self._keys = read_keys(found)
 
     async def _fetch(self, method: str, url: str, **fields: Any) -> tuple[int, Any]:
         """Status and JSON, None where there is none. Raises httpx.HTTPError, NotValidError."""
@@ -144,8 +138,6 @@ class Helper:
 
 def _basic(client: Client) -> Any:
     """The secret as RFC 6749 has it: both parts are encoded as in a form."""
-    from urllib.parse import quote_plus
-
     return quote_plus(client.client_id), quote_plus(client.secret)
 
 

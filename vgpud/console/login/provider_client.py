@@ -1,5 +1,5 @@
 """The web server's side of the process that speaks with an OpenID provider. Requests have numbers: a slow provider
-holds up nobody but its own users."""
+holds up its own users alone."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ProviderClient:
         question = self._questions[number] = loop.create_future()
         try:
             wire.send(self._sock, {**request, "id": number})
-            answer = await asyncio.wait_for(question, listeners.CONSOLE_OIDC.deadline_s + 2)
+            answer: wire.Message = await asyncio.wait_for(question, listeners.CONSOLE_OIDC.deadline_s + 2)
         except wire.NotMessageError as error:
             raise RefusedError("what the provider has sent is too long") from error
         except (wire.GoneError, asyncio.TimeoutError) as error:

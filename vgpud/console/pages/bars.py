@@ -70,7 +70,8 @@ class Free:
 
 
 def colors(slices: Iterable[pb.Slice]) -> dict[str, int]:
-    """By name; those of a device differ while there are colours, and neighbours always. The same slices have the same colours on every page."""
+    """By name; those of a device differ while there are colours, and neighbours always. The same slices have the same
+    colours on every page."""
     found: dict[str, int] = {}
     last: dict[str, int] = {}  # by device
     used: dict[str, set[int]] = {}  # by device

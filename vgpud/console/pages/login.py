@@ -108,7 +108,13 @@ async def begin_openid(request: Request) -> Response:
     answer = RedirectResponse(begun.url, 303)
     # lax: the browser comes back from another site
     answer.set_cookie(
-        _openid_cookie(site), begun.secret, max_age=_OPENID_S, path="/", httponly=True, samesite="lax", secure=site.secure
+        _openid_cookie(site),
+        begun.secret,
+        max_age=_OPENID_S,
+        path="/",
+        httponly=True,
+        samesite="lax",
+        secure=site.secure,
     )
     return answer
 

@@ -20,7 +20,7 @@ from vgpud.core.units import format_bytes, parse_whole
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 #: of a log's end on the page, and of each piece that a page asks for
-TAIL_BYTES = PIECE_BYTES = 64 * 1024
+PIECE_BYTES = 64 * 1024
 #: of a file that is sent, at a time
 _SENT_BYTES = 256 * 1024
 _OFFSET_MAX = (1 << 53) - 1  # the largest whole number of a script
@@ -57,18 +57,16 @@ def cut_piece(data: bytes, begin: int, size: int) -> Piece:
     return Piece(begin, begin + len(lines) + len(newline), size, _render(lines + newline), _render(rest))
 
 
-def read_piece(fd: int, begin: int | None, before: int | None) -> Piece:
-    """What follows `begin`, what is before `before`, or the end. Closes the descriptor. A file that was cut since is
-    read from its present end."""
+def read_piece(fd: int, begin: int | None, end: int | None) -> Piece:
+    """What follows `begin`, what is in front of `end`, or the file's end. Closes the descriptor. A file that
+    was cut since is read from its present end."""
     try:
         size = os.fstat(fd).st_size
-        if before is not None:
-            end = min(before, size)
-            first = max(0, end - PIECE_BYTES)
-        else:
-            end = size
-            first = begin if begin is not None and max(0, size - PIECE_BYTES) <= begin <= size else max(0, size - TAIL_BYTES)
-        data = os.pread(fd, end - first, first)
+        last = size if end is None else min(end, size)
+        first = max(0, last - PIECE_BYTES)
+        if end is None and begin is not None and first <= begin <= size:
+            first = begin
+        data = os.pread(fd, last - first, first)
     finally:
         os.close(fd)
     if first and first != begin and (cut := data.find(b"\n") + 1) and cut < len(data):  # begins with a whole line
@@ -109,8 +107,8 @@ async def output_piece(request: Request) -> Response:
         fd, job = await open_log(request)
     except NoOutputError as error:
         return JSONResponse({"problem": str(error), "ended": False})
-    begin, before = (parse_whole(given.get(name, ""), _OFFSET_MAX) for name in ("from", "before"))
-    piece = await asyncio.to_thread(read_piece, fd, begin, before)
+    begin, end = (parse_whole(given.get(name, ""), _OFFSET_MAX) for name in ("from", "before"))
+    piece = await asyncio.to_thread(read_piece, fd, begin, end)
     fields = {name: getattr(piece, name) for name in Piece.__slots__}
     return JSONResponse({**fields, "note": format_bytes(piece.size), "ended": job.state in calls.ENDED})
 

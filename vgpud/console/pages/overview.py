@@ -37,7 +37,7 @@ class ShownAlert:
 
 
 def _alerts(board: Board, book: AlertBook) -> dict[str, object]:
-    now_s = time.time()
+    now_s = time.time_ns() / 1e9
     found = alerts.alerts(board.devices, board.slices, board.events, now_s)
     book.see((alert.key for alert in found), now_s)
     shown = [alert for alert in found if not book.is_dismissed(alert.key)]
@@ -57,7 +57,7 @@ def _overview(board: Board, user: User, book: AlertBook) -> dict[str, object]:
         **_alerts(board, book),
         "nodes": nodes,
         "free": bars.free(found),
-        "trends": trends.node_trends(board.trend, board.devices, time.time() - TREND_S),
+        "trends": trends.node_trends(board.trend, board.devices, time.time_ns() / 1e9 - TREND_S),
         "users": trends.top_users(board.usage, board.slices),
         "slices": sorted(board.slices, key=lambda item: natural_key(item.name)),
         "queues": board.queues,
@@ -97,15 +97,15 @@ async def live_overview(request: Request) -> Response:
 async def dismiss(request: Request, form: Form) -> Response:
     """One alert is not shown any more, until it ends and comes back."""
     site_of(request).alert_book(user_of(request)).dismiss(form.get("key", ""))
-    return _changed(request)
+    return _show_change(request)
 
 
 async def restore(request: Request, form: Form) -> Response:
     site_of(request).alert_book(user_of(request)).restore()
-    return _changed(request)
+    return _show_change(request)
 
 
-def _changed(request: Request) -> Response:
+def _show_change(request: Request) -> Response:
     """For a script nothing: the page's stream brings the change."""
     board_of(request).notify()
     return Response(status_code=204) if request.headers.get("hx-request") else back_to("/")

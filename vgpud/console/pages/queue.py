@@ -24,7 +24,7 @@ from vgpud.view.slices import View
 from vgpud.view.user_names import user_name
 
 PER_PAGE = 50
-#: arrays that a page has unfolded
+#: arrays that a page has open_arrays
 OPEN_MAX = 20
 _NUMBER_MAX = 999_999_999_999
 STATES = ("active", "pending", "held", "running", "suspended", "ended", "completed", "failed", "cancelled", "timed_out")
@@ -34,14 +34,14 @@ _RANK = {pb.JOB_STATE_RUNNING: 0, pb.JOB_STATE_SUSPENDED: 1, pb.JOB_STATE_PENDIN
 
 @dataclass(frozen=True)
 class Filter:
-    """What the queue page shows. `unfolded`: arrays whose jobs have rows of their own."""
+    """What the queue page shows. `open_arrays`: arrays whose jobs have rows of their own."""
 
     state: str
     user: str
     queue: str
     text: str
     page: int
-    unfolded: frozenset[int] = frozenset()
+    open_arrays: frozenset[int] = frozenset()
 
     @staticmethod
     def of(request: Request) -> Filter:
@@ -79,19 +79,19 @@ class Filter:
     def query(self, number: int) -> str:
         """The address of one of its pages."""
         fields = {"state": self.state, "user": self.user, "queue": self.queue, "text": self.text, "page": str(number)}
-        fields["open"] = ",".join(map(str, sorted(self.unfolded)))
+        fields["open"] = ",".join(map(str, sorted(self.open_arrays)))
         return urlencode({name: value for name, value in fields.items() if value}, safe=",")
 
     def fold(self, array_id: int) -> str:
-        """The address of this page with this array folded, or unfolded."""
-        return replace(self, unfolded=self.unfolded ^ {array_id}).query(self.page)
+        """The address of this page with this array folded, or open_arrays."""
+        return replace(self, open_arrays=self.open_arrays ^ {array_id}).query(self.page)
 
 
-Row = list[pb.Job]  # one job, or all of a folded array; one that is unfolded has its jobs' rows below its own
+Row = list[pb.Job]  # one job, or all of a folded array; one that is open_arrays has its jobs' rows below its own
 
 
-def _rows(jobs: Sequence[pb.Job], unfolded: frozenset[int]) -> Iterator[tuple[Row, bool]]:
-    """(jobs of the row, whether it is one of an unfolded array), in the jobs' order."""
+def _make_rows(jobs: Sequence[pb.Job], open_arrays: frozenset[int]) -> Iterator[tuple[Row, bool]]:
+    """(jobs of the row, whether it is one of an open_arrays array), in the jobs' order."""
     arrays: dict[int, Row] = {}
     for job in jobs:
         if job.HasField("array_id"):
@@ -102,7 +102,7 @@ def _rows(jobs: Sequence[pb.Job], unfolded: frozenset[int]) -> Iterator[tuple[Ro
             yield [job], False
         elif job is members[0]:
             yield members, False
-            if job.array_id in unfolded:
+            if job.array_id in open_arrays:
                 yield from (([member], True) for member in members)
 
 
@@ -113,7 +113,7 @@ def _job_row(board: Board, job: pb.Job) -> View:
     return view
 
 
-def _array_row(board: Board, jobs: Row, chosen: Filter) -> View:
+def _array_row(board: Board, jobs: Row, job_filter: Filter) -> View:
     """An array in one row: how many of its jobs are in which state, and why most of those that wait do."""
     view = _job_row(board, jobs[0])
     states = Counter(words.JOB_STATE.to_word(job.state) for job in jobs)
@@ -124,41 +124,41 @@ def _array_row(board: Board, jobs: Row, chosen: Filter) -> View:
     return view | {
         "states": list(states.items()),
         "label": f"{view['name']}[{format_array(sorted(job.array_index for job in jobs), 0)}]",
-        "why": f"{why} ({others} wait for other reasons)" if others and not chosen.needs_ended else why,
+        "why": f"{why} ({others} wait for other reasons)" if others and not job_filter.needs_ended else why,
         "position": min((job.position for job in jobs if job.HasField("position")), default=None),
-        "fold": chosen.fold(array_id),
-        "is_open": array_id in chosen.unfolded,
+        "fold": job_filter.fold(array_id),
+        "is_open": array_id in job_filter.open_arrays,
     }
 
 
-def _make_list_values(board: Board, chosen: Filter, jobs: Sequence[pb.Job]) -> dict[str, object]:
-    found = [job for job in jobs if chosen.takes(job)]
-    if chosen.needs_ended:
+def _make_list_values(board: Board, job_filter: Filter, jobs: Sequence[pb.Job]) -> dict[str, object]:
+    found = [job for job in jobs if job_filter.takes(job)]
+    if job_filter.needs_ended:
         found.sort(key=lambda job: (-job.end_time.seconds, -job.job_id))
     else:
         found.sort(key=lambda job: (_RANK.get(job.state, 4), job.position or job.job_id, job.job_id))
-    rows = list(_rows(found, chosen.unfolded))
+    rows = list(_make_rows(found, job_filter.open_arrays))
     pages = max(1, -(-len(rows) // PER_PAGE))
-    number = min(chosen.page, pages)
+    number = min(job_filter.page, pages)
     shown: list[View] = []
     for row, is_member in rows[(number - 1) * PER_PAGE : number * PER_PAGE]:
         if len(row) > 1:
-            shown.append(_array_row(board, row, chosen))
+            shown.append(_array_row(board, row, job_filter))
         else:
             shown.append(_job_row(board, row[0]) | {"is_member": is_member})
-    return {"jobs": shown, "count": len(found), "number": number, "pages": pages, "chosen": chosen, "board": board}
+    return {"jobs": shown, "count": len(found), "number": number, "pages": pages, "chosen": job_filter, "board": board}
 
 
-async def _jobs(board: Board, chosen: Filter) -> Sequence[pb.Job]:
-    if chosen.needs_ended:
-        return await board.api.jobs(ENDED if chosen.state == "ended" else (chosen.state,))
+async def _jobs(board: Board, job_filter: Filter) -> Sequence[pb.Job]:
+    if job_filter.needs_ended:
+        return await board.api.jobs(ENDED if job_filter.state == "ended" else (job_filter.state,))
     await board.ready_jobs()
     return list(board.jobs.values())
 
 
 async def queue(request: Request) -> Response:
-    board, chosen = board_of(request), Filter.of(request)
-    values = _make_list_values(board, chosen, await _jobs(board, chosen))
+    board, job_filter = board_of(request), Filter.of(request)
+    values = _make_list_values(board, job_filter, await _jobs(board, job_filter))
     values.pop("board")
     if request.headers.get("hx-request"):
         return Response(
@@ -169,14 +169,18 @@ async def queue(request: Request) -> Response:
 
 
 async def live_queue(request: Request) -> Response:
-    board, site, chosen = board_of(request), site_of(request), Filter.of(request)
+    board, site, job_filter = board_of(request), site_of(request), Filter.of(request)
     await board.ready_jobs()
 
     def render() -> str:
-        return site.templates.render("live/queue.html", **_make_list_values(board, chosen, list(board.jobs.values())))
+        values = _make_list_values(board, job_filter, list(board.jobs.values()))
+        return site.templates.render("live/queue.html", **values)
 
-    # estimated starts move while nothing changes: once in a while it is rendered all the same
-    return sse.stream(request, ("queue", chosen), render, lambda b: (b.jobs_tick, b.tick // 10, b.problem), jobs=True)
+    def state(shown: Board) -> tuple[object, ...]:
+        """Estimated starts move while nothing changes: once in a while it is rendered all the same."""
+        return shown.jobs_tick, shown.tick // 10, shown.problem
+
+    return sse.stream(request, ("queue", job_filter), render, state, jobs=True)
 
 
 ROUTES = [

@@ -30,7 +30,7 @@ OPTIMIZERS = ("none", "sgd", "momentum", "adagrad", "rmsprop", "adam", "adamw")
 PRECISIONS = ("fp32", "fp16", "bf16")
 #: as `vgpu submit --predict` rounds
 _STEP_MILLI, _STEP_BYTES = 50, 64 << 20
-_BATCH_MAX = 1 << 24
+_BATCH: Any = Whole(1, 1 << 24)
 
 
 async def form_page(request: Request) -> Response:
@@ -101,7 +101,7 @@ async def _predict_size(request: Request, form: Form) -> Any:
         options = ["--gpu", devices[0], "--optimizer", _one_of(form, "optimizer", OPTIMIZERS)]
         options += ["--precision", _one_of(form, "precision", PRECISIONS)]
         text = form.get("model_batch", "").strip()
-        batch = read_field("batch", text, lambda given: Whole(1, _BATCH_MAX).convert(given, None, None)) if text else 0
+        batch = read_field("batch", text, lambda given: _BATCH.convert(given, None, None)) if text else 0
         return await commands.run(["predict", str(copy), *options, *(["--batch", str(batch)] if batch else [])])
 
 

@@ -34,6 +34,8 @@ from vgpud.view.spans import format_span
 _UMASK = 0o022
 _SHELL = ("/bin/sh", "-c")
 _PATH = "/usr/local/bin:/usr/bin:/bin"
+#: what the page of a terminal is
+_TERM = "xterm-256color"
 #: a check box of one device: this and its UUID
 DEVICE = "device:"
 #: fields of the form whose text an option of the command line reads
@@ -74,49 +76,49 @@ _TEXTS = ("name", "queue", "image", "log", "heuristic", "utility")
 def spec_of(form: Form, user: User) -> pb.JobSpec:
     """The job of a form. Raises ValueError, one sentence that names the field."""
     command = form.get("command", "").strip()
-    given = {name: _read(form, name) for name in _TYPES} | {name: form.get(name, "").strip() for name in _TEXTS}
-    if not command and not given["image"]:
+    values = {name: _read(form, name) for name in _TYPES} | {name: form.get(name, "").strip() for name in _TEXTS}
+    if not command and not values["image"]:
         raise ValueError("a job needs a command, or an image")
-    if given["gpus"] is None:
+    if values["gpus"] is None:
         raise ValueError("gpus: write a size: 0.5 is half a device, 0.25..1 is resized while it runs")
     try:
-        spec = _sized(given, form)
-        fill_ending(spec, given)
-        for field, job_ids in dependencies({**given, "after_ok": None}).items():
+        spec = _make_sized_spec(values, form)
+        fill_ending(spec, values)
+        for field, job_ids in dependencies({**values, "after_ok": None}).items():
             getattr(spec, field).extend(job_ids)
     except click.UsageError as error:
         raise ValueError(error.message) from error
-    spec.name, spec.queue, spec.image, spec.log = (given[name] for name in ("name", "queue", "image", "log"))
-    spec.priority, spec.retries = given["priority"] or 0, given["retries"] or 0
-    spec.cpu_milli, spec.ram_bytes, spec.skew = given["cpus"] or 0, given["ram"] or 0, given["skew"] or 0.0
+    spec.name, spec.queue, spec.image, spec.log = (values[name] for name in ("name", "queue", "image", "log"))
+    spec.priority, spec.retries = values["priority"] or 0, values["retries"] or 0
+    spec.cpu_milli, spec.ram_bytes, spec.skew = values["cpus"] or 0, values["ram"] or 0, values["skew"] or 0.0
     spec.hold, spec.terminal = form.get("hold") == "yes", form.get("pty") == "yes"
     spec.not_preemptible = form.get("no_preempt") == "yes"
-    if given["array"]:
-        set_array(spec, *given["array"])
-    if given["begin"]:
-        spec.begin_time.FromNanoseconds(given["begin"])
-    for name, field in (("time_limit", spec.time_limit), ("expected", spec.expected_duration)):
-        if given[name]:
-            field.CopyFrom(span(given[name]))
-    _notification(spec, form, given["notify"])
+    if values["array"]:
+        set_array(spec, *values["array"])
+    if values["begin"]:
+        spec.begin_time.FromNanoseconds(values["begin"])
+    for name, duration in (("time_limit", spec.time_limit), ("expected", spec.expected_duration)):
+        if values[name]:
+            duration.CopyFrom(span(values[name]))
+    _notification(spec, form, values["notify"])
     spec.command.extend([*_SHELL, command] if form.get("shell") == "yes" and command else _words(command))
     _place(spec, form, user)
     return spec
 
 
-def _sized(given: dict[str, Any], form: Form) -> pb.JobSpec:
+def _make_sized_spec(values: dict[str, Any], form: Form) -> pb.JobSpec:
     """A message with the job's size. Raises UsageError."""
-    elastic_options.check({**given, "min_milli": given["min"], "max_milli": given["max"]})
+    elastic_options.check({**values, "min_milli": values["min"], "max_milli": values["max"]})
     share = {
-        "gpus": elastic_options.least_gpus(given),
-        "min_milli": given["min"],
-        "max_milli": given["max"],
-        **{name: given[name] for name in ("mem", "mem_min", "mem_max", "weight", "spread")},
+        "gpus": elastic_options.least_gpus(values),
+        "min_milli": values["min"],
+        "max_milli": values["max"],
+        **{name: values[name] for name in ("mem", "mem_min", "mem_max", "weight", "spread")},
         "service_class": form["class"] if form.get("class") in CLASSES else None,
     }
-    spec = pb.JobSpec(slice=build_spec(share), members=given["gang"] or 1, umask=_UMASK)
+    spec = pb.JobSpec(slice=build_spec(share), members=values["gang"] or 1, umask=_UMASK)
     spec.slice.device_uuids.extend(name.removeprefix(DEVICE) for name in form if name.startswith(DEVICE))
-    elastic_options.fill(spec, given)
+    elastic_options.fill(spec, values)
     return spec
 
 
@@ -125,7 +127,7 @@ def _place(spec: pb.JobSpec, form: Form, user: User) -> None:
     home = pwd.getpwuid(user.uid)
     spec.directory = os.path.join(home.pw_dir, form.get("directory", "").strip())
     if not spec.image:
-        for name, value in _own_variables(home).items():
+        for name, value in _own_variables(home, spec).items():
             spec.environment[name] = value
     for line in form.get("environment", "").splitlines():
         name, equals, value = line.strip().partition("=")
@@ -135,18 +137,20 @@ def _place(spec: pb.JobSpec, form: Form, user: User) -> None:
             spec.environment[name] = value
 
 
-def _own_variables(home: pwd.struct_passwd) -> dict[str, str]:
-    own = {"HOME": home.pw_dir, "USER": home.pw_name, "LOGNAME": home.pw_name, "SHELL": home.pw_shell}
-    return {**own, "PATH": _PATH}
+def _own_variables(home: pwd.struct_passwd, spec: pb.JobSpec) -> dict[str, str]:
+    own = {"HOME": home.pw_dir, "USER": home.pw_name, "LOGNAME": home.pw_name, "SHELL": home.pw_shell, "PATH": _PATH}
+    return own | ({"TERM": _TERM} if spec.terminal else {})
 
 
-def _notification(spec: pb.JobSpec, form: Form, listed: tuple[str, ...] | None) -> None:
+def _notification(spec: pb.JobSpec, form: Form, notify_events: tuple[str, ...] | None) -> None:
     """The command's program is not looked for: the console may see more of this machine than the user does."""
     mail, webhook, command = (form.get(f"notify_{way}", "").strip() for way in ("mail", "webhook", "command"))
     words = _words(command)
     if words and not words[0].startswith("/"):
         raise ValueError(f"notify_command: write the whole path of {words[0]!r}")
-    events = dict.fromkeys([*(listed or ()), *(event for event in EVENTS if form.get(f"notify_{event}") == "yes")])
+    events = dict.fromkeys(
+        [*(notify_events or ()), *(event for event in EVENTS if form.get(f"notify_{event}") == "yes")]
+    )
     if events and not (mail or webhook or words):
         raise ValueError("notify: write where the news goes: an address, a URL or a command")
     if mail or webhook or words:
@@ -216,8 +220,10 @@ def form_of(job: pb.Job, user: User) -> dict[str, str]:
         **_times(spec),
     }
     if not any(bounds):
-        found |= {name: format_gpus(getattr(share, f"{name}_milli")) for name in ("min", "max") if share.HasField(f"{name}_milli")}
-    memory = {name: str(getattr(share, f"{name}_bytes")) for name in ("mem_min", "mem_max") if share.HasField(f"{name}_bytes")}
+        shares = {name: f"{name}_milli" for name in ("min", "max") if share.HasField(f"{name}_milli")}
+        found |= {name: format_gpus(getattr(share, field)) for name, field in shares.items()}
+    amounts = {name: f"{name}_bytes" for name in ("mem_min", "mem_max") if share.HasField(f"{name}_bytes")}
+    memory = {name: str(getattr(share, field)) for name, field in amounts.items()}
     same = len(memory) == 2 and memory["mem_min"] == memory["mem_max"]
     found |= {"mem": memory["mem_min"]} if same else memory
     return {name: text for name, text in found.items() if text}
@@ -225,7 +231,7 @@ def form_of(job: pb.Job, user: User) -> dict[str, str]:
 
 def _others(spec: pb.JobSpec, user: User) -> dict[str, str]:
     """Variables besides those that every job of this form has."""
-    own = {} if spec.image else _own_variables(pwd.getpwuid(user.uid))
+    own = {} if spec.image else _own_variables(pwd.getpwuid(user.uid), spec)
     return {name: value for name, value in spec.environment.items() if own.get(name) != value and "\n" not in value}
 
 
@@ -253,7 +259,6 @@ def _times(spec: pb.JobSpec) -> dict[str, str]:
     found = {name: format_span(field.ToNanoseconds()) for name, field in fields if field.ToNanoseconds()}
     if spec.signal:
         found["signal"] = f"{spec.signal}@{format_span(spec.signal_lead.ToNanoseconds())}"
-    if spec.begin_time.seconds > time.time():
+    if spec.begin_time.ToNanoseconds() > time.time_ns():
         found["begin"] = spec.begin_time.ToJsonString()
     return found
-

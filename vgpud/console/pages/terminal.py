@@ -103,7 +103,9 @@ def show_answer(answer: pb.AttachJobResponse) -> bytes:
         state = words.JOB_STATE.to_word(answer.job.state)
         text = f"job {answer.job.job_id} {named_users(state_words(state, answer.job.reason or None))}"
         return _event("end" if state in ENDED else "job", json.dumps(text))
-    return _event("note", json.dumps(named_users(answer.notice))) if answer.notice else _bytes_event("output", answer.output)
+    if answer.notice:
+        return _event("note", json.dumps(named_users(answer.notice)))
+    return _bytes_event("output", answer.output)
 
 
 async def _events(site: Site, api: Api, viewers: Viewers, viewer: Viewer, as_admin: bool) -> AsyncIterator[bytes]:

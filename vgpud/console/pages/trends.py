@@ -16,15 +16,15 @@ TOP_MAX = 8
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """A small curve of the last hour. points: of an SVG polyline; before: the value an hour ago, None = not known."""
+    """A small curve of the last hour. points: of an SVG polyline; first: the value an hour ago, None = not known."""
 
     points: str
-    before: float | None
+    first: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class UserUse:
-    """What one user has now, and has had in the last day."""
+    """What one user has now, and was granted in the last day."""
 
     uid: int
     now_milli: int
@@ -34,23 +34,23 @@ class UserUse:
     used_s: float
 
 
-def trend(history: pb.History, field: str, most: float, since_s: float) -> Trend:
-    """Of a field of the history's points since a moment, in s since 1970, as a part of `most`."""
+def trend(history: pb.History, field: str, total: float, since_s: float) -> Trend:
+    """Of a field of the history's points since a moment, in s since 1970, as a part of `total`."""
     shown = [p for p in history.points if p.begin_time.seconds >= since_s]
-    if len(shown) < 2 or most <= 0:
+    if len(shown) < 2 or total <= 0:
         return Trend("", None)
     first_s = max(since_s, shown[0].begin_time.seconds)
     span_s = max(1.0, shown[-1].begin_time.seconds - first_s)
     places = []
     for point in shown:
-        part = min(1.0, getattr(point, field) / most)
+        part = min(1.0, getattr(point, field) / total)
         x, y = WIDTH * (point.begin_time.seconds - first_s) / span_s, HEIGHT - 1 - (HEIGHT - 2) * part
         places.append(f"{x:.1f},{y:.1f}")
-    return Trend(" ".join(places), getattr(shown[0], field) / most)
+    return Trend(" ".join(places), getattr(shown[0], field) / total)
 
 
 def top_users(usage: Iterable[pb.Usage], slices: Iterable[pb.Slice]) -> list[UserUse]:
-    """Who has had most GPU time in the last day; those with slices now are in it, too."""
+    """Who was granted most GPU time in the last day; those with slices now are in it, too."""
     now: dict[int, tuple[int, int]] = {}
     for item in slices:
         if item.HasField("owner_uid"):

@@ -34,7 +34,7 @@
 
   const size = parseFloat(getComputedStyle(document.documentElement).fontSize);
   const terminal = new Terminal({
-    documentOverride, fontSize: Math.round(size), scrollback: 5000, cursorBlink: false, screenReaderMode: false,
+    documentOverride, fontSize: Math.round(size), lineHeight: 1.15, scrollback: 5000, cursorBlink: false, screenReaderMode: false,
     fontFamily: 'ui-monospace, "SF Mono", "DejaVu Sans Mono", Menlo, monospace',
     theme: { background: "#16181b", foreground: "#e6e8ea" },
   });

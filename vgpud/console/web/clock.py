@@ -14,10 +14,10 @@ _LOCALTIME, _FOLDER = Path("/etc/localtime"), "/zoneinfo/"
 
 
 @functools.lru_cache(maxsize=8)
-def find_zone_name(given: str | None) -> str:
-    """As in the time-zone database, Europe/Berlin. given: TZ, if it is set. "": there is no name, only an offset."""
+def find_zone_name(tz: str | None) -> str:
+    """As in the time-zone database, Europe/Berlin; "": it has no name, only an offset. tz: the variable TZ, if set."""
     try:
-        name = os.path.realpath(_LOCALTIME).rpartition(_FOLDER)[2] if given is None else given.removeprefix(":")
+        name = os.path.realpath(_LOCALTIME).rpartition(_FOLDER)[2] if tz is None else tz.removeprefix(":")
         zoneinfo.ZoneInfo(name)
     except (OSError, ValueError, zoneinfo.ZoneInfoNotFoundError):
         return ""
