@@ -14,7 +14,7 @@ from vgpud.console.web.sse import event
 
 from .conftest import HOST, FakeBroker, text_of
 
-FREE = {"/login", "/static/{name}"}
+FREE = ("/login", "/login/openid", "/login/openid/callback", "/static/{name}")
 
 
 def routes(client: TestClient, method: str) -> list[str]:

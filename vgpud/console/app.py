@@ -16,9 +16,10 @@ from starlette.routing import Mount
 from vgpud.console.live.boards import Boards
 from vgpud.console.login.client import Broker
 from vgpud.console.login.provider_client import ProviderClient
-from vgpud.console.pages import jobs, login, overview, queue, quotas, slices, submit, terminal
+from vgpud.console.pages import jobs, login, nodes, overview, queue, quotas, slices, submit, terminal
 from vgpud.console.sessions.http import Sessions
 from vgpud.console.sessions.tunnel import Tunnels
+from vgpud.console.web.node_path import NodePath
 from vgpud.console.web.security import Guard, TooLargeError
 from vgpud.console.web.site import Site, enter
 
@@ -60,6 +61,7 @@ def make(broker: Broker, options: Options) -> Starlette:
         routes=[
             *login.routes(),
             *overview.ROUTES,
+            *nodes.ROUTES,
             *slices.ROUTES,
             *queue.ROUTES,
             *jobs.ROUTES,
@@ -71,6 +73,7 @@ def make(broker: Broker, options: Options) -> Starlette:
         lifespan=lifespan,
         exception_handlers={HTTPException: _show_error, TooLargeError: _show_error},
     )
+    app.add_middleware(NodePath)
     app.add_middleware(Guard, hosts=options.hosts, secure=options.secure)
     app.state.site = Site(
         broker,

@@ -4,7 +4,7 @@ In memory only, and gone with the console. Pure: the time is an argument."""
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 
 #: of one user; users that are remembered
 DISMISSED_MAX, USERS_MAX = 256, 1024
@@ -47,11 +47,12 @@ class AlertBooks:
     """The books of all users."""
 
     def __init__(self) -> None:
-        self._books: OrderedDict[int, AlertBook] = OrderedDict()
+        self._books: OrderedDict[Hashable, AlertBook] = OrderedDict()
 
-    def of(self, uid: int) -> AlertBook:
-        book = self._books.setdefault(uid, AlertBook())
-        self._books.move_to_end(uid)
+    def of(self, whose: Hashable) -> AlertBook:
+        """Of a user on a node."""
+        book = self._books.setdefault(whose, AlertBook())
+        self._books.move_to_end(whose)
         while len(self._books) > USERS_MAX:
             self._books.popitem(last=False)
         return book

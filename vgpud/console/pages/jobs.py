@@ -13,7 +13,7 @@ from vgpud.console.live.board import Board
 from vgpud.console.live.data import span
 from vgpud.console.pages import bars, curves, output, slices
 from vgpud.console.pages.job_number import JOB
-from vgpud.console.web.site import Form, act, board_of, get, page, post, site_of, user_of
+from vgpud.console.web.site import Form, act, board_of, fragment, get, page, post
 from vgpud.core.units import parse_bytes, parse_gpus
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 from vgpud.v1alpha1 import words
@@ -96,8 +96,7 @@ async def job_curves(request: Request) -> Response:
 async def job_part(request: Request) -> Response:
     """The part of the page that changes, buttons too: asked for every two seconds, since reasons have no stream."""
     values = await _job(board_of(request), request.path_params["job_id"])
-    html = site_of(request).templates.render("live/job.html", user=user_of(request), **values)
-    return Response(html, media_type="text/html")
+    return fragment(request, "live/job.html", **values)
 
 
 # ---- actions ----

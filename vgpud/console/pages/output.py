@@ -77,6 +77,8 @@ def read_piece(fd: int, begin: int | None, end: int | None) -> Piece:
 async def open_log(request: Request) -> tuple[int, pb.Job]:
     """The job's log, opened with its owner's rights for the owner and root. Raises NoOutputError, CliError."""
     job = await board_of(request).api.job(request.path_params["job_id"])
+    if request.state.node:
+        raise NoOutputError(f"The output is on node {request.state.node}: {job.log}")
     if not job.log:
         raise NoOutputError("The job has no output yet.")
     try:

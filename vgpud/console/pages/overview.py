@@ -15,7 +15,20 @@ from vgpud.console.live.board import Board
 from vgpud.console.login.client import User
 from vgpud.console.pages import alerts, bars, curves, trends
 from vgpud.console.web import sse
-from vgpud.console.web.site import Form, act, back_to, board_of, get, page, post, site_of, user_of
+from vgpud.console.web.site import (
+    Form,
+    act,
+    address_of,
+    back_to,
+    board_of,
+    get,
+    page,
+    post,
+    render,
+    shown_user,
+    site_of,
+    user_of,
+)
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 from vgpud.view.slices import device_view
 from vgpud.view.text import natural_key
@@ -72,11 +85,15 @@ def _overview(board: Board, user: User, book: AlertBook) -> dict[str, object]:
     }
 
 
+def _book(request: Request) -> AlertBook:
+    return site_of(request).alert_book(user_of(request), request.state.node)
+
+
 async def overview(request: Request) -> Response:
-    board, user = board_of(request), user_of(request)
+    board, user = board_of(request), shown_user(request)
     await board.load_trends()
     chosen = curves.choose(request, "/curves.json")
-    values = _overview(board, user, site_of(request).alert_book(user))
+    values = _overview(board, user, _book(request))
     return page(request, "overview.html", curves=chosen, **_without_page_values(values))
 
 
@@ -85,30 +102,30 @@ async def node_curves(request: Request) -> Response:
 
 
 async def live_overview(request: Request) -> Response:
-    board, site, user = board_of(request), site_of(request), user_of(request)
+    board, user = board_of(request), shown_user(request)
 
-    def render() -> str:
-        return site.templates.render("live/overview.html", **_overview(board, user, site.alert_book(user)))
+    def render_overview() -> str:
+        return render(request, "live/overview.html", **_overview(board, user, _book(request)))
 
     # its forms have the session's token: windows of one session share it
-    return sse.stream(request, ("overview", user.csrf), render, load=board.load_trends)
+    return sse.stream(request, ("overview", user.csrf), render_overview, load=board.load_trends)
 
 
 async def dismiss(request: Request, form: Form) -> Response:
     """One alert is not shown any more, until it ends and comes back."""
-    site_of(request).alert_book(user_of(request)).dismiss(form.get("key", ""))
+    _book(request).dismiss(form.get("key", ""))
     return _show_change(request)
 
 
 async def restore(request: Request, form: Form) -> Response:
-    site_of(request).alert_book(user_of(request)).restore()
+    _book(request).restore()
     return _show_change(request)
 
 
 def _show_change(request: Request) -> Response:
     """For a script nothing: the page's stream brings the change."""
     board_of(request).notify()
-    return Response(status_code=204) if request.headers.get("hx-request") else back_to("/")
+    return Response(status_code=204) if request.headers.get("hx-request") else back_to(address_of(request) + "/")
 
 
 def _without_page_values(values: dict[str, object]) -> dict[str, object]:
@@ -142,14 +159,15 @@ async def device(request: Request) -> Response:
 
 
 async def live_device(request: Request) -> Response:
-    board, site, uuid = board_of(request), site_of(request), request.path_params["uuid"]
-    user = user_of(request)
+    board, uuid = board_of(request), request.path_params["uuid"]
     _device(board, uuid)
 
-    def render() -> str:
-        return site.templates.render("live/device.html", user=user, **_device(board, uuid))
+    def render_device() -> str:
+        return render(request, "live/device.html", **_device(board, uuid))
 
-    return sse.stream(request, ("device", uuid, user.csrf), render)  # its buttons have the session's token
+    return sse.stream(
+        request, ("device", uuid, user_of(request).csrf), render_device
+    )  # its buttons have the session's token
 
 
 async def device_curves(request: Request) -> Response:
@@ -185,16 +203,16 @@ async def events(request: Request) -> Response:
 
 
 async def live_events(request: Request) -> Response:
-    board, site = board_of(request), site_of(request)
+    board = board_of(request)
     kind, text = request.query_params.get("kind", ""), request.query_params.get("text", "")
 
-    def render() -> str:
-        return site.templates.render("live/events.html", events=_events(board, kind, text), levels=alerts.EVENTS)
+    def render_events() -> str:
+        return render(request, "live/events.html", events=_events(board, kind, text), levels=alerts.EVENTS)
 
     def last(board: Board) -> int:
         return board.events[-1].sequence if board.events else 0
 
-    return sse.stream(request, ("events", kind, text), render, last)
+    return sse.stream(request, ("events", kind, text), render_events, last)
 
 
 ROUTES = [

@@ -14,7 +14,7 @@ from vgpud.client import calls
 from vgpud.client.arrays import format_array
 from vgpud.console.live.board import Board
 from vgpud.console.web import sse
-from vgpud.console.web.site import board_of, get, page, site_of
+from vgpud.console.web.site import board_of, fragment, get, page, render
 from vgpud.core.units import parse_whole
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 from vgpud.v1alpha1 import words
@@ -161,26 +161,24 @@ async def queue(request: Request) -> Response:
     values = _make_list_values(board, job_filter, await _jobs(board, job_filter))
     values.pop("board")
     if request.headers.get("hx-request"):
-        return Response(
-            site_of(request).templates.render("live/queue_region.html", **values, board=board), media_type="text/html"
-        )
+        return fragment(request, "live/queue_region.html", **values)
     users = sorted({user_name(job.uid) for job in board.jobs.values()})
     return page(request, "queue.html", users=users, states=STATES, **values)
 
 
 async def live_queue(request: Request) -> Response:
-    board, site, job_filter = board_of(request), site_of(request), Filter.of(request)
+    board, job_filter = board_of(request), Filter.of(request)
     await board.ready_jobs()
 
-    def render() -> str:
+    def render_list() -> str:
         values = _make_list_values(board, job_filter, list(board.jobs.values()))
-        return site.templates.render("live/queue.html", **values)
+        return render(request, "live/queue.html", **values)
 
     def state(shown: Board) -> tuple[object, ...]:
         """Estimated starts move while nothing changes: once in a while it is rendered all the same."""
         return shown.jobs_tick, shown.tick // 10, shown.problem
 
-    return sse.stream(request, ("queue", job_filter), render, state, jobs=True)
+    return sse.stream(request, ("queue", job_filter), render_list, state, jobs=True)
 
 
 ROUTES = [

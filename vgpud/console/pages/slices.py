@@ -10,7 +10,18 @@ from starlette.responses import Response
 from vgpud.console.live.board import Board
 from vgpud.console.pages import bars, curves
 from vgpud.console.web import sse
-from vgpud.console.web.site import Form, act, board_of, get, page, post, site_of, user_of
+from vgpud.console.web.site import (
+    Form,
+    act,
+    board_of,
+    fragment,
+    get,
+    page,
+    post,
+    render,
+    shown_user,
+    user_of,
+)
 from vgpud.core.units import MILLI_PER_DEVICE, parse_bytes, parse_gpus
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 from vgpud.view import figures
@@ -55,22 +66,22 @@ async def programs_part(request: Request) -> Response:
     board, name = board_of(request), request.path_params["name"]
     item = board.slice(name)
     processes = await _programs(board, name) if item else []
-    owner = item.owner_uid if item else user_of(request).uid
-    values = {"processes": processes, "slice": {"owner_uid": owner}, "user": user_of(request)}
-    return Response(site_of(request).templates.render("live/programs.html", **values), media_type="text/html")
+    owner = item.owner_uid if item else shown_user(request).uid
+    return fragment(request, "live/programs.html", processes=processes, slice={"owner_uid": owner})
 
 
 async def live_slice(request: Request) -> Response:
-    board, site, name = board_of(request), site_of(request), request.path_params["name"]
-    user = user_of(request)
+    board, name = board_of(request), request.path_params["name"]
 
-    def render() -> str:
+    def render_slice() -> str:
         found = board.slice(name)
         if found is None:
-            return site.templates.render("live/ended.html", what=f"Slice {name}")
-        return site.templates.render("live/slice.html", board=board, user=user, **_slice(board, found))
+            return render(request, "live/ended.html", what=f"Slice {name}")
+        return render(request, "live/slice.html", **_slice(board, found))
 
-    return sse.stream(request, ("slice", name, user.csrf), render)  # its buttons have the session's token
+    return sse.stream(
+        request, ("slice", name, user_of(request).csrf), render_slice
+    )  # its buttons have the session's token
 
 
 async def slice_curves(request: Request) -> Response:

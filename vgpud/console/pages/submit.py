@@ -17,7 +17,7 @@ from vgpud.cli.jobs.notify_options import EVENTS
 from vgpud.console.login.client import RefusedError
 from vgpud.console.pages import commands
 from vgpud.console.pages.submit_form import form_of, read_field, spec_of
-from vgpud.console.web.site import Form, back_to, board_of, get, page, post, site_of, user_of
+from vgpud.console.web.site import Form, address_of, back_to, board_of, get, page, post, site_of, user_of
 from vgpud.core.model import CLASSES
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus, parse_whole
 from vgpud.errors import CliError
@@ -60,7 +60,8 @@ async def submit(request: Request, form: Form) -> Response:
         return site.page(request, "submit.html", 422, **_values(kept), refusal=sentence, like=0)
     many = f"Jobs {ids[0]} to {ids[-1]} were" if len(ids) > 1 else f"Job {ids[0]} was"
     site.flash(user, "done", f"{many} queued.")
-    return back_to(f"/job/{ids[0]}/terminal" if form.get("pty") == "yes" else f"/job/{ids[0]}")
+    at = f"{address_of(request)}/job/{ids[0]}"
+    return back_to(f"{at}/terminal" if form.get("pty") == "yes" else at)
 
 
 # ---- prediction ----

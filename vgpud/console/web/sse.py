@@ -65,7 +65,7 @@ async def _events(
                 known = await site.broker.user(user.cookie, user.source)
                 if known is None:
                     return
-                await site.boards.of(known)
+                await site.boards.of(known, request.state.node)
             tick = await board.wait_change(tick, ALIVE_S)
             if load:
                 await load()
