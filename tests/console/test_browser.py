@@ -24,7 +24,7 @@ from vgpud.console.main import link_socket_path
 
 from .browser import Browser, needs_chromium
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 ROOT = os.geteuid() == 0
 #: users of every Debian; without root the owner is the user of these tests
 OWNER, OTHER = ((5, "games"), (2, "bin")) if ROOT else ((os.geteuid(), ""), (os.geteuid(), ""))

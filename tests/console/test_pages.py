@@ -262,7 +262,7 @@ def test_the_pages_name_the_zone_of_their_times(
         finally:
             monkeypatch.undo()
             time.tzset()
-        assert f"the node's clock: {name}." in text_of(page) and f'data-offset="{offset_s}"' in page
+        assert f"the console's machine: {name}." in text_of(page) and f'data-offset="{offset_s}"' in page
 
 
 def test_a_long_name_is_cut_in_its_cell_and_is_all_there(alice: TestClient, daemon: FakeDaemon) -> None:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from vgpud.client import calls
 from vgpud.console.live.data import Api
-from vgpud.errors import CliError
+from vgpud.errors import CliError, ExitCode
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 #: interval of the stream while a window is open, and while none is: the next page begins with what is there
@@ -33,8 +33,10 @@ _HOUR_NS, _DAY_NS = 3600 * 10**9, 86_400 * 10**9
 class Board:
     """One user's view. open() before use."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Api, unreachable: str = "") -> None:
+        """`unreachable`: what to say when the daemon does not answer; "": what the client says."""
         self.api = api
+        self._unreachable = unreachable
         self.slices: list[pb.Slice] = []
         self.devices: list[pb.Device] = []
         self.queues: list[pb.Queue] = []
@@ -84,7 +86,8 @@ class Board:
                         self._loaded.set()
                     self.notify()
             except CliError as error:
-                self._problems[name] = error.message
+                is_away = error.exit_code == ExitCode.UNREACHABLE
+                self._problems[name] = (self._unreachable if is_away else "") or error.message
                 self.notify()
             await asyncio.sleep(AWAY_S)
 

@@ -18,6 +18,8 @@ from vgpud.console.login.client import Broker, RefusedError, User
 #: a board without windows is closed after this time
 UNUSED_S = 3600.0
 _LOOK_EVERY_S = 30.0
+#: of a node of a context: the agent, whose connection it is, does not say why it has none
+AWAY = "node {node} does not answer: `vgpu context use {node}` and `vgpu status` say why"
 
 
 @dataclass
@@ -56,7 +58,7 @@ class Boards:
             return known.board
         name = f"{user.uid}-{next(self._numbers)}.sock" if node else f"{user.uid}.sock"
         bridge = Bridge(self._folder / name, lambda: self._connect(key))
-        board = Board(Api(bridge.target))
+        board = Board(Api(bridge.target), AWAY.format(node=node) if node else "")
         self._open[key] = _Open(board, bridge, user)
         await bridge.open()
         board.open()

@@ -4,6 +4,7 @@ web server gets a socket on which the bytes pass that TLS carries."""
 from __future__ import annotations
 
 import contextlib
+import encodings.idna  # noqa: F401  # of host names: the process may lose the right to load it
 import select
 import socket
 import ssl

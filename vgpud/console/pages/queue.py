@@ -174,9 +174,9 @@ async def live_queue(request: Request) -> Response:
         values = _make_list_values(board, job_filter, list(board.jobs.values()))
         return render(request, "live/queue.html", **values)
 
-    def state(shown: Board) -> tuple[object, ...]:
+    def state(now: Board) -> tuple[object, ...]:
         """Estimated starts move while nothing changes: once in a while it is rendered all the same."""
-        return shown.jobs_tick, shown.tick // 10, shown.problem
+        return now.jobs_tick, now.tick // 10, now.problem
 
     return sse.stream(request, ("queue", job_filter), render_list, state, jobs=True)
 

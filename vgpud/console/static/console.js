@@ -203,6 +203,7 @@
     let later = 0;
     drawAll(false);
     setInterval(drawAll, 5000, false);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawAll(true));
     addEventListener("resize", () => { clearTimeout(later); later = setTimeout(drawAll, 200, true); });
   }
 })();
