@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
 from benchmarks import harness
@@ -171,7 +172,32 @@ def as_owner(scene: Scene, browser: Browser) -> int:
     assert "and is resized there" in browser.text()
     resize_a_slice(browser)
     clone_as_array(browser, job)
+    use_terminal(scene, browser)
     return job
+
+
+def use_terminal(scene: Scene, browser: Browser) -> None:
+    """Of a job of the form: keys go in, output comes out in colours, and the keyboard leads out of it again."""
+    browser.open("/submit")
+    browser.fill("command", "cat")
+    browser.one("[name=pty]").click()
+    browser.fill("gpus", "0.01")
+    browser.fill("directory", str(scene.folder / "work"))
+    browser.press(".submit-end button")
+    assert browser.path().endswith("/terminal")
+    browser.until(lambda: "Joined" in browser.one("#terminal-state").text, "the terminal")
+    browser.one("#terminal").click()
+    ActionChains(browser.driver).send_keys("caf\u00e9 42", Keys.ENTER).perform()
+    browser.until(
+        lambda: browser.one(".xterm-rows").text.count("caf\u00e9 42") == 2, "what was typed, and cat's answer"
+    )
+    browser.quiet()
+    ActionChains(browser.driver).key_down(Keys.CONTROL).send_keys("d").key_up(Keys.CONTROL).perform()
+    browser.until(lambda: "has completed" in browser.one("#terminal-state").text, "the end of the job")
+    browser.one("#terminal").click()
+    held = ActionChains(browser.driver).key_down(Keys.CONTROL).key_down(Keys.SHIFT).send_keys(Keys.ENTER)
+    held.key_up(Keys.SHIFT).key_up(Keys.CONTROL).perform()
+    assert browser.driver.switch_to.active_element == browser.one("#leave"), "the keyboard is not caught there"
 
 
 def read_output(browser: Browser) -> None:
@@ -314,7 +340,8 @@ def all_pages(browser: Browser, job: int) -> None:
     """No complaint of the browser, labels, contrast in both themes, 400 px, keys."""
     browser.open("/")
     device = browser.one(".device h3 a").get_attribute("href").removeprefix(browser.base)  # type: ignore[union-attr]
-    pages = ["/", "/queue", "/submit", "/quotas", "/usage", "/whatif", "/events", device, "/slice/train", f"/job/{job}"]
+    pages = ["/", "/queue", "/submit", "/quotas", "/usage", "/whatif", "/events", "/nodes"]
+    pages += [device, "/slice/train", f"/job/{job}", f"/submit?like={job}"]
     for path in pages:
         browser.open(path)
         if browser.all("[data-curves]"):
@@ -326,7 +353,7 @@ def all_pages(browser: Browser, job: int) -> None:
     browser.fill("text", "no such job")
     browser.until(lambda: "No job like this." in browser.one("#region").text, "the filtered list, without a reload")
     keys(browser)
-    pictures(browser, device)
+    pictures(browser, device, job)
     browser.quiet()
 
 
@@ -343,11 +370,12 @@ def keys(browser: Browser) -> None:
     assert browser.driver.switch_to.active_element.get_attribute("name") == "text"
 
 
-def pictures(browser: Browser, device: str) -> None:
+def pictures(browser: Browser, device: str, job: int) -> None:
     for name, path, theme in (
         ("overview", "/", "light"),
         ("overview-dark", "/", "dark"),
         ("slice", "/slice/train", "light"),
+        ("job", f"/job/{job}", "light"),
         ("queue", "/queue", "light"),
         ("submit", "/submit", "light"),
         ("device", device, "dark"),

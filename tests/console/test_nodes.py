@@ -85,6 +85,12 @@ def test_a_form_acts_on_the_node_of_its_page_and_comes_back_to_it(
     assert "was queued again" in alice.get("/at/n2/job/7").text
 
 
+def test_another_theme_leaves_the_node_on_the_page(alice: TestClient, n2: str) -> None:
+    assert 'name="path" value="/at/n2/queue"' in alice.get("/at/n2/queue").text
+    form = {"csrf": "token-of-alice-1", "theme": "dark", "path": "/at/n2/queue"}
+    assert alice.post("/theme", data=form).headers["location"] == "/at/n2/queue"
+
+
 def test_files_and_sessions_of_another_node_are_not_this_machines(
     alice: TestClient, daemon: FakeDaemon, fake_broker: FakeBroker, n2: str
 ) -> None:

@@ -53,6 +53,7 @@
   const EM = Math.max(14, parseFloat(getComputedStyle(document.documentElement).fontSize)); // of the page, in pixels
   const FONT = `${Math.round(0.82 * EM)}px system-ui, sans-serif`;
   const POWERS = Array.from({ length: 48 }, (_, n) => 2 ** n);
+  const PARTS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.25, 0.5, ...Array.from({ length: 16 }, (_, n) => 2 ** n)]; // of GPUs
   const percent = (value) => `${+(100 * value).toFixed(1)} %`;
 
   function box(parent, title) {
@@ -131,8 +132,8 @@
       },
       axes: [
         { ...axis, space: 5.4 * EM, size: 3.2 * EM, incrs: SECONDS, values: TICKS },
-        { ...axis, size: 4.9 * EM, values: (_, ticks) => ticks.map(format), ...(format === bytes && { incrs: POWERS }) },
-        ...(whole ? [{ ...axis, scale: "part", side: 1, size: 3.9 * EM, grid: { show: false }, incrs: [0.1, 0.2, 0.25, 0.5, 1], values: (_, ticks) => ticks.map(percent) }] : []),
+        { ...axis, size: 4.9 * EM, space: 2.4 * EM, values: (_, ticks) => ticks.map(format), incrs: format === bytes ? POWERS : PARTS },
+        ...(whole ? [{ ...axis, scale: "part", side: 1, size: 3.9 * EM, space: 2.4 * EM, grid: { show: false }, incrs: [0.1, 0.2, 0.25, 0.5, 1], values: (_, ticks) => ticks.map(percent) }] : []),
       ],
       series: [
         { label: "time", value: (_, t) => (t == null ? "-" : moment(nodes(t))) },
