@@ -35,7 +35,7 @@ const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
 const seen = new Set();
 while (walk.nextNode()) {
   const e = walk.currentNode.parentElement;
-  if (!walk.currentNode.data.trim() || seen.has(e) || !e.checkVisibility()) continue;
+  if (!walk.currentNode.data.trim() || seen.has(e) || !e.checkVisibility({ visibilityProperty: true })) continue;
   if (e.closest("svg, script, option, datalist")) continue;
   seen.add(e);
   const style = getComputedStyle(e), front = rgb(style.color);

@@ -192,6 +192,8 @@ def use_terminal(scene: Scene, browser: Browser) -> None:
         lambda: browser.one(".xterm-rows").text.count("caf\u00e9 42") == 2, "what was typed, and cat's answer"
     )
     browser.quiet()
+    browser.audit()
+    browser.one("#terminal").click()
     ActionChains(browser.driver).key_down(Keys.CONTROL).send_keys("d").key_up(Keys.CONTROL).perform()
     browser.until(lambda: "has completed" in browser.one("#terminal-state").text, "the end of the job")
     browser.one("#terminal").click()
@@ -249,6 +251,7 @@ def resize_a_slice(browser: Browser) -> None:
     browser.fill("min", "0.95")
     assert "Refused: " in browser.press(".resize button")
     assert "is paused" in browser.press("[action$='/pause'] button", confirm=True)
+    browser.until(lambda: browser.all("[action$='/resume'] button"), "the button of the new state")
     assert "continues" in browser.press("[action$='/resume'] button")
     assert "was removed" in browser.press("[action$='/remove'] button", confirm=True)
     assert browser.path() == "/"

@@ -9,6 +9,7 @@ import select
 import socket
 import ssl
 import threading
+from collections.abc import Callable
 
 from vgpud.client.contexts import Context
 from vgpud.client.tls import make_settings
@@ -28,14 +29,15 @@ class TooManyError(Exception):
 def open_relay(context: Context) -> int:
     """A descriptor of the socket; it is closed when the daemon does not answer, or the connection ends. Does not wait.
     Raises TooManyError."""
-    if not _places.acquire(blocking=False):
+    places = _places
+    if not places.acquire(blocking=False):
         raise TooManyError(f"{RELAYS_MAX} connections to other nodes are open, which is the limit")
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-    threading.Thread(target=_run, args=(context, ours), daemon=True).start()
+    threading.Thread(target=_run, args=(context, ours, places.release), daemon=True).start()
     return its.detach()
 
 
-def _run(context: Context, ours: socket.socket) -> None:
+def _run(context: Context, ours: socket.socket, give_place_back: Callable[[], None]) -> None:
     try:
         with ours, contextlib.suppress(OSError, ValueError):
             name, _, port = context.host.rpartition(":")
@@ -44,7 +46,7 @@ def _run(context: Context, ours: socket.socket) -> None:
                 with make_settings(context).wrap_socket(raw, server_hostname=name) as tls:
                     _pass(tls, ours)
     finally:
-        _places.release()
+        give_place_back()
 
 
 def _pass(tls: ssl.SSLSocket, ours: socket.socket) -> None:
