@@ -147,6 +147,7 @@ def _start_provider(options: Serve, url: str, others: Sequence[socket.socket]) -
     client = _provider_client(options, url)
     web, its_web = wire.pair()
     broker, its_broker = wire.pair()
+    parent_pid = os.getpid()
     pid = os.fork()
     if pid:
         its_web.close()
@@ -160,7 +161,7 @@ def _start_provider(options: Serve, url: str, others: Sequence[socket.socket]) -
         if os.geteuid() == 0:
             agent.become(_uid(options.user))
         agent.close_to_others()
-        agent.die_with_parent()
+        agent.die_with_parent(parent_pid)
         os.chdir("/")
         provider.serve(client, its_web, its_broker)
     finally:
@@ -238,13 +239,14 @@ def serve(options: Serve, runtime: Path, announce: object = None) -> int:
     inner = _make_inner(runtime)
     ours, its = wire.pair()
     openid = _start_provider(options, url, (listener, link_socket, ours, its)) if options.oidc_issuer else None
+    parent_pid = os.getpid()
     pid = os.fork()
     if pid == 0:
         status = int(ExitCode.OTHER)
         try:
             for sock in (ours, link_socket, *([openid.broker] if openid else [])):
                 sock.close()
-            status = _web(options, listener, its, url, inner, openid.web if openid else None)
+            status = _web(options, listener, its, url, inner, openid.web if openid else None, parent_pid)
         finally:
             os._exit(status)
     its.close()
@@ -279,6 +281,7 @@ def _web(
     url: str,
     inner: Path,
     provider: socket.socket | None,
+    parent_pid: int,
 ) -> int:
     """The web server, without rights from the moment that it has read what it needs."""
     import uvicorn
@@ -317,7 +320,7 @@ def _web(
     if os.geteuid() == 0:
         agent.become(_uid(options.user))
     agent.close_to_others()
-    agent.die_with_parent()
+    agent.die_with_parent(parent_pid)
     os.chdir("/")
     with contextlib.suppress(KeyboardInterrupt):
         uvicorn.Server(config).run(sockets=[bounded])

@@ -46,9 +46,11 @@ def become(uid: int) -> None:
         raise OSError(f"this process cannot act as uid {uid}")
 
 
-def die_with_parent() -> None:
-    """The kernel ends this process when its parent ends. After become(), which resets it."""
+def die_with_parent(parent_pid: int) -> None:
+    """The kernel ends this process when its parent ends; at once, if it has ended. After become(), which resets it."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if os.getppid() != parent_pid:
+        os._exit(1)
 
 
 def close_to_others() -> None:
@@ -59,6 +61,7 @@ def close_to_others() -> None:
 def start(uid: int, api_socket: str, inherited_fds: list[int]) -> tuple[int, socket.socket]:
     """Forks the agent of a user. Returns its pid, and the socket for requests. inherited_fds: to be closed."""
     ours, its = wire.pair()
+    parent_pid = os.getpid()
     pid = os.fork()
     if pid:
         its.close()
@@ -77,7 +80,7 @@ def start(uid: int, api_socket: str, inherited_fds: list[int]) -> tuple[int, soc
             os.environ["HOME"] = pwd.getpwuid(uid).pw_dir
             for name in [name for name in os.environ if name.startswith("XDG_")]:
                 del os.environ[name]
-        die_with_parent()
+        die_with_parent(parent_pid)
         os.chdir("/")
         _serve(its, api_socket)
         status = 0
