@@ -52,6 +52,8 @@ def contexts_dir(env: Mapping[str, str] = os.environ) -> Path:
 def templates_dir(env: Mapping[str, str] = os.environ) -> Path:
     """The directory of a user's job templates, root's too: $XDG_CONFIG_HOME/vgpud/templates."""
     return _xdg(env, "XDG_CONFIG_HOME", ".config") / "templates"
+
+
 def services_dir(env: Mapping[str, str] = os.environ) -> Path:
     """The directory of a user's services, root's too: $XDG_STATE_HOME/vgpud/services."""
     return _xdg(env, "XDG_STATE_HOME", ".local/state") / "services"

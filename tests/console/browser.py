@@ -19,7 +19,7 @@ from tests.mandatory import unavailable
 T = TypeVar("T")
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 PATIENCE_S = 30.0
-NARROW = 400
+WIDTHS = ((400, 900), (3840, 2160), (1280, 900))
 
 #: text is readable (WCAG AA: 4.5, large text 3), fields have labels, ids are unique, there is one heading of the page
 AUDIT = """
@@ -35,7 +35,7 @@ const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
 const seen = new Set();
 while (walk.nextNode()) {
   const e = walk.currentNode.parentElement;
-  if (!walk.currentNode.data.trim() || seen.has(e) || !e.checkVisibility()) continue;
+  if (!walk.currentNode.data.trim() || seen.has(e) || !e.checkVisibility({ visibilityProperty: true })) continue;
   if (e.closest("svg, script, option, datalist")) continue;
   seen.add(e);
   const style = getComputedStyle(e), front = rgb(style.color);
@@ -171,15 +171,16 @@ class Browser:
         assert not complaints
 
     def audit(self) -> None:
-        """In both themes, and 400 px wide."""
+        """In both themes, from a phone's width to that of a large screen."""
         for theme in ("light", "dark"):
             self.driver.execute_script(f"document.documentElement.dataset.theme = '{theme}'")
             wrong = self.driver.execute_script(AUDIT)
             assert not wrong, (self.path(), theme, wrong)
-        self.size(NARROW, 900)
-        width = self.driver.execute_script("return document.documentElement.scrollWidth")
+        for width, height in WIDTHS:
+            self.size(width, height)
+            needed = self.driver.execute_script("return document.documentElement.scrollWidth")
+            assert needed <= width, f"{self.path()} is {needed} px wide on a screen of {width}"
         self.size(1280, 900)
-        assert width <= NARROW, f"{self.path()} is {width} px wide"
 
     def size(self, width: int, height: int) -> None:
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}

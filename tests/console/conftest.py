@@ -27,6 +27,8 @@ class FakeBroker:
         self.shares: dict[str, tuple[int, int]] = {}  # secret -> uid, job
         self.uses: list[bool] = []  # whether each question for a user was the user's own doing
         self.connected_uids: list[int] = []
+        self.connected_nodes: list[str] = []
+        self.contexts: dict[str, int] = {}  # name and uid of the nodes of every user
         self.files: dict[str, bytes] = {}
         self.read: list[tuple[int, int, str]] = []
 
@@ -83,8 +85,12 @@ class Agent:
     def __init__(self, fake_broker: FakeBroker, uid: int) -> None:
         self._broker, self._uid = fake_broker, uid
 
-    async def connect(self) -> socket.socket:
+    async def contexts(self) -> list[dict[str, object]]:
+        return [{"name": name, "host": f"{name}:7443", "uid": uid} for name, uid in self._broker.contexts.items()]
+
+    async def connect(self, context: str = "") -> socket.socket:
         self._broker.connected_uids.append(self._uid)
+        self._broker.connected_nodes.append(context)
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         sock.connect(str(self._broker.daemon.socket))
         sock.setblocking(False)

@@ -91,10 +91,3 @@ def test_alerts_of_events_are_for_an_hour() -> None:
     events[0].create_time.FromSeconds(1000)
     events[1].create_time.FromSeconds(9000)
     assert [a.text for a in alerts.alerts([], [], events, 9100)] == ["device.xid: xid 1"]
-
-
-def test_many_alerts_are_counted() -> None:
-    devices = [device(str(n), 0, drained="why") for n in range(20)]
-    found = alerts.alerts(devices, [], [], 0)
-    assert len(found) == alerts.SHOWN_MAX + 1
-    assert found[-1].text == f"{20 - alerts.SHOWN_MAX} more"

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
 from benchmarks import harness
@@ -24,7 +25,7 @@ from vgpud.console.main import link_socket_path
 
 from .browser import Browser, needs_chromium
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 ROOT = os.geteuid() == 0
 #: users of every Debian; without root the owner is the user of these tests
 OWNER, OTHER = ((5, "games"), (2, "bin")) if ROOT else ((os.geteuid(), ""), (os.geteuid(), ""))
@@ -150,17 +151,18 @@ def as_owner(scene: Scene, browser: Browser) -> int:
     browser.fill("gpus", "9")
     browser.fill("directory", str(work))
     browser.fill("name", "net")
-    assert "Refused" in browser.press("form.submit > button")
+    assert "Refused" in browser.press(".submit-end button")
     browser.quiet("422")
     assert browser.one("[name=name]").get_attribute("value") == "net", "what was written stays"
     browser.fill("gpus", "0.4")
     browser.one("[name=hold]").click()
-    assert "was queued" in browser.press("form.submit > button")
+    assert "was queued" in browser.press(".submit-end button")
     job = int(browser.path().rpartition("/")[2])
     browser.until(lambda: "held" in browser.one(".big").text, "the held job")
     assert f"Job {job} was released." in browser.press("[action$='/release'] button")
     browser.until(lambda: "running" in browser.one(".big").text, "the running job, without a reload")
-    browser.until(lambda: "epoch 3" in browser.one("#log").text, "the log, without a reload")
+    browser.until(lambda: "epoch 3" in browser.one(".log").text, "the log, without a reload")
+    read_output(browser)
     assert "was queued again" in browser.press("[action$='/requeue'] button", confirm=True)
     browser.until(lambda: "running" in browser.one(".big").text, "the job again")
     browser.until(lambda: browser.open(f"/job/{job}") and browser.all("#live a[href^='/slice/']"), "the job's slice")
@@ -169,7 +171,72 @@ def as_owner(scene: Scene, browser: Browser) -> int:
     browser.until(lambda: browser.path().startswith("/slice/"), "the job's slice")
     assert "and is resized there" in browser.text()
     resize_a_slice(browser)
+    clone_as_array(browser, job)
+    use_terminal(scene, browser)
     return job
+
+
+def use_terminal(scene: Scene, browser: Browser) -> None:
+    """Of a job of the form: keys go in, output comes out in colours, and the keyboard leads out of it again."""
+    browser.open("/submit")
+    browser.fill("command", "cat")
+    browser.one("[name=pty]").click()
+    browser.fill("gpus", "0.01")
+    browser.fill("directory", str(scene.folder / "work"))
+    browser.press(".submit-end button")
+    assert browser.path().endswith("/terminal")
+    browser.until(lambda: "Joined" in browser.one("#terminal-state").text, "the terminal")
+    browser.one("#terminal").click()
+    ActionChains(browser.driver).send_keys("caf\u00e9 42", Keys.ENTER).perform()
+    browser.until(
+        lambda: browser.one(".xterm-rows").text.count("caf\u00e9 42") == 2, "what was typed, and cat's answer"
+    )
+    browser.quiet()
+    browser.audit()
+    browser.one("#terminal").click()
+    ActionChains(browser.driver).key_down(Keys.CONTROL).send_keys("d").key_up(Keys.CONTROL).perform()
+    browser.until(lambda: "has completed" in browser.one("#terminal-state").text, "the end of the job")
+    browser.one("#terminal").click()
+    held = ActionChains(browser.driver).key_down(Keys.CONTROL).key_down(Keys.SHIFT).send_keys(Keys.ENTER)
+    held.key_up(Keys.SHIFT).key_up(Keys.CONTROL).perform()
+    assert browser.driver.switch_to.active_element == browser.one("#leave"), "the keyboard is not caught there"
+
+
+def read_output(browser: Browser) -> None:
+    """Follows it, finds words in it by the keyboard, and can be taken along."""
+    find = browser.one("[data-find]")
+    browser.one("body").send_keys("/")
+    assert browser.driver.switch_to.active_element == find
+    find.send_keys("epoch ")
+    browser.until(lambda: browser.one("[data-count]").text == "3 of 3", "the matches, the last one first")
+    find.send_keys(Keys.ENTER)
+    assert browser.one("[data-count]").text == "2 of 3"
+    assert browser.driver.execute_script("return CSS.highlights.get('found').size") == 3
+    assert not browser.one("[data-follow]").is_selected(), "what was found stays in view"
+    find.send_keys("9")
+    assert browser.one("[data-count]").text == "none"
+    assert (browser.one("[download]").get_attribute("href") or "").endswith("/output")
+
+
+def clone_as_array(browser: Browser, job: int) -> None:
+    """A copy of a job with its whole form, as an array, which is one row of the queue until it is unfolded."""
+    browser.open(f"/job/{job}")
+    browser.one("[href^='/submit?like=']").click()
+    browser.until(lambda: browser.path().startswith("/submit"), "the form")
+    assert "sleep 600" in (browser.one("[name=command]").get_attribute("value") or "")
+    assert browser.one("[name=shell]").is_selected()
+    browser.fill("array", "1-3")
+    browser.fill("name", "copies")
+    browser.fill("gpus", "0.01")
+    browser.one("[name=hold]").click()
+    first = int(browser.press(".submit-end button").split()[1])
+    browser.open("/queue?text=copies")
+    browser.until(lambda: "3 held" in browser.one(f"#a{first}").text, "the array's row")
+    assert "copies[1-3]" in browser.one(f"#a{first}").text and not browser.all(f"#j{first}")
+    browser.one(f"#a{first} .fold").send_keys(Keys.ENTER)
+    browser.until(lambda: browser.all(f"#j{first}"), "the array's jobs")
+    browser.open(f"/job/{first + 1}")
+    assert "was cancelled" in browser.press(f"[action='/job/{first}/cancel'] button", confirm=True)
 
 
 def resize_a_slice(browser: Browser) -> None:
@@ -184,6 +251,7 @@ def resize_a_slice(browser: Browser) -> None:
     browser.fill("min", "0.95")
     assert "Refused: " in browser.press(".resize button")
     assert "is paused" in browser.press("[action$='/pause'] button", confirm=True)
+    browser.until(lambda: browser.all("[action$='/resume'] button"), "the button of the new state")
     assert "continues" in browser.press("[action$='/resume'] button")
     assert "was removed" in browser.press("[action$='/remove'] button", confirm=True)
     assert browser.path() == "/"
@@ -221,6 +289,11 @@ def as_admin(browser: Browser, job: int) -> None:
     browser.fill("reason", "fan <b>broken</b>")
     assert "is drained" in browser.press("[action$='/drain'] button", confirm=True)
     assert "fan <b>broken</b>" in browser.open("/"), "an alert"
+    assert browser.all(".alerts time")
+    browser.one(".alerts button").click()
+    browser.until(lambda: "1 dismissed" in browser.text() and not browser.all(".alerts"), "no alert, without a reload")
+    browser.one("[action='/alerts/restore'] button").click()
+    browser.until(lambda: browser.all(".alerts a"), "the alert again")
     browser.one(".alerts a").click()
     browser.until(lambda: browser.all("[action$='/undrain']"), "the drained device")
     assert "offered again" in browser.press("[action$='/undrain'] button")
@@ -233,12 +306,12 @@ def as_admin(browser: Browser, job: int) -> None:
     summaries["team"].click()
     assert "was removed" in browser.press("details[open] [action$='/remove'] button", confirm=True)
     browser.open(f"/job/{job}")
-    browser.until(lambda: "epoch 3" in browser.one("#log").text, "the log of another user's job")
+    browser.until(lambda: "epoch 3" in browser.one(".log").text, "the log of another user's job")
     waiting = submit(browser, "true", "2")
     browser.until(lambda: "pending" in browser.one(".big").text, "a job that waits")
     browser.fill("gpus", "1.5")
     assert f"Job {waiting} was changed." in browser.press("[action$='/change'] button")
-    browser.until(lambda: "1.5 GPUs" in browser.one("pre.facts").text, "the new size")
+    browser.until(lambda: "1.5 GPUs" in browser.one(".job-side .facts").text, "the new size")
     assert f"Job {waiting} is held." in browser.press("[action$='/hold'] button")
     assert f"Job {waiting} was cancelled." in browser.press("[action$='/cancel'] button", confirm=True)
     assert "cancelled" in browser.one(".big").text
@@ -250,7 +323,7 @@ def submit(browser: Browser, command: str, gpus: str) -> int:
     browser.fill("command", command)
     browser.fill("gpus", gpus)
     browser.fill("directory", "/tmp")
-    return int(browser.press("form.submit > button").split()[1])
+    return int(browser.press(".submit-end button").split()[1])
 
 
 def what_if(browser: Browser) -> None:
@@ -270,7 +343,8 @@ def all_pages(browser: Browser, job: int) -> None:
     """No complaint of the browser, labels, contrast in both themes, 400 px, keys."""
     browser.open("/")
     device = browser.one(".device h3 a").get_attribute("href").removeprefix(browser.base)  # type: ignore[union-attr]
-    pages = ["/", "/queue", "/submit", "/quotas", "/usage", "/whatif", "/events", device, "/slice/train", f"/job/{job}"]
+    pages = ["/", "/queue", "/submit", "/quotas", "/usage", "/whatif", "/events", "/nodes"]
+    pages += [device, "/slice/train", f"/job/{job}", f"/submit?like={job}"]
     for path in pages:
         browser.open(path)
         if browser.all("[data-curves]"):
@@ -282,7 +356,7 @@ def all_pages(browser: Browser, job: int) -> None:
     browser.fill("text", "no such job")
     browser.until(lambda: "No job like this." in browser.one("#region").text, "the filtered list, without a reload")
     keys(browser)
-    pictures(browser, device)
+    pictures(browser, device, job)
     browser.quiet()
 
 
@@ -299,11 +373,12 @@ def keys(browser: Browser) -> None:
     assert browser.driver.switch_to.active_element.get_attribute("name") == "text"
 
 
-def pictures(browser: Browser, device: str) -> None:
+def pictures(browser: Browser, device: str, job: int) -> None:
     for name, path, theme in (
         ("overview", "/", "light"),
         ("overview-dark", "/", "dark"),
         ("slice", "/slice/train", "light"),
+        ("job", f"/job/{job}", "light"),
         ("queue", "/queue", "light"),
         ("submit", "/submit", "light"),
         ("device", device, "dark"),

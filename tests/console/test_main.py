@@ -401,3 +401,31 @@ def test_a_socket_of_requests_is_for_its_own_process_alone(short_dir: Path) -> N
         return asked, others.strip(), own
 
     assert asyncio.run(use()) == (1, b"b''", b"hello")
+
+
+def test_no_process_is_left_of_a_console_that_is_killed_at_its_start(short_dir: Path) -> None:
+    """The web server asks the kernel for its parent's end; a parent that had ended before was not noticed."""
+    short_dir.chmod(0o755)
+    with FakeDaemon(short_dir) as daemon:
+        daemon.socket.chmod(0o666)
+        command = [sys.executable, "-m", "vgpud.cli.main", "console", "serve", "--host", daemon.host]
+        command += ["--runtime-dir", str(short_dir), "--listen", "127.0.0.1:0"]
+        env = {**os.environ, "PYTHONPATH": str(ROOT)}
+        process = subprocess.Popen(command, env=env, stderr=subprocess.PIPE)
+        assert process.stderr
+        process.stderr.readline()
+        (web,) = children(process.pid)
+        process.kill()
+        process.wait()
+        until_s = time.monotonic() + 60
+        while not _has_ended(web):
+            assert time.monotonic() < until_s, "the web server is left"
+            time.sleep(0.05)
+
+
+def _has_ended(pid: int) -> bool:
+    """Where there is no init that waits for it, it stays as a zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True

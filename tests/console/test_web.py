@@ -14,7 +14,7 @@ from vgpud.console.web.sse import event
 
 from .conftest import HOST, FakeBroker, text_of
 
-FREE = {"/login", "/static/{name}"}
+FREE = ("/login", "/login/openid", "/login/openid/callback", "/static/{name}")
 
 
 def routes(client: TestClient, method: str) -> list[str]:
@@ -217,7 +217,7 @@ def test_a_window_waits_for_a_change() -> None:
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert not waiting.done()
-        board._notify()
+        board.notify()
         return await waiting, await board.wait_change(1, 0)
 
     assert asyncio.run(look()) == (1, 1)

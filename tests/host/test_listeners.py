@@ -139,6 +139,7 @@ ROWS = {
     "`vgpu console open`": listeners.CONSOLE_OPEN,
     "sessions' ports, requests": listeners.CONSOLE_SESSIONS,
     "sessions' ports, connections": listeners.API_SESSIONS,
+    "log-ins with": listeners.CONSOLE_OIDC,
     "kubelet": listeners.KUBELET,
     "simulated": _simulated_bound(),
     "attach": Bound(attach.PENDING_ALL_MAX, attach.PENDING_PER_USER_MAX, 0, attach.GREETING_S),

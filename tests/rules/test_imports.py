@@ -173,7 +173,7 @@ ALLOWED: dict[str, set[str]] = {
     # `kubectl vgpu`, by kubectl
     "kubectl": {"cli.common", "core", "errors", "k8s.core", "view"},
     # the console in the browser: processes of its own, over the API
-    "console.login": {"host"},
+    "console.login": {"client", "errors", "host"},
     "console.live": {"client", "console.login", "errors", "host", "view"},
     "console.web": {"console.live", "console.login", "core", "errors", "view"},
     "console.pages": {
@@ -184,6 +184,7 @@ ALLOWED: dict[str, set[str]] = {
         "console.login",
         "console.web",
         "core",
+        "core.jobs",
         "core.placement",
         "core.policy",
         "errors",

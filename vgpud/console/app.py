@@ -15,11 +15,13 @@ from starlette.routing import Mount, Route
 
 from vgpud.console.live.boards import Boards
 from vgpud.console.login.client import Broker
-from vgpud.console.pages import jobs, login, overview, quotas, slices, submit
+from vgpud.console.login.provider_client import ProviderClient
+from vgpud.console.pages import jobs, login, nodes, overview, queue, quotas, slices, submit, terminal
 from vgpud.console.sessions.entry import Entrance
 from vgpud.console.sessions.http import Sessions
 from vgpud.console.sessions.own_hosts import NO_DOMAIN, Domain
 from vgpud.console.sessions.tunnel import Tunnels
+from vgpud.console.web.node_path import NodePath
 from vgpud.console.web.security import App, Guard, Receive, Scope, Send, TooLargeError
 from vgpud.console.web.site import Site, enter
 
@@ -36,6 +38,7 @@ class Options:
     domain: Domain = NO_DOMAIN  # of sessions' own host names
     has_tls: bool = False  # browsers reach it by https, perhaps by a proxy in front of it
     nodes: Sequence[tuple[str, str]] = ()  # name and URL of other nodes' consoles
+    provider: ProviderClient | None = None  # for log-ins with an OpenID provider
 
 
 class OwnHosts:
@@ -75,9 +78,12 @@ def make(broker: Broker, options: Options) -> Starlette:
         routes=[
             *login.routes(),
             *overview.ROUTES,
+            *nodes.ROUTES,
             *slices.ROUTES,
+            *queue.ROUTES,
             *jobs.ROUTES,
             *submit.ROUTES,
+            *terminal.ROUTES,
             *quotas.ROUTES,
             Route("/share/{secret}", entrance.open_share, methods=["GET"]),
             Mount("/session", app=sessions),
@@ -85,6 +91,7 @@ def make(broker: Broker, options: Options) -> Starlette:
         lifespan=lifespan,
         exception_handlers={HTTPException: _show_error, TooLargeError: _show_error},
     )
+    app.add_middleware(NodePath)
     app.add_middleware(OwnHosts, sessions=sessions)  # inside of the guard
     app.add_middleware(Guard, hosts=options.hosts, secure=options.secure, is_session_host=options.domain.has_host)
     app.state.site = Site(
@@ -95,7 +102,9 @@ def make(broker: Broker, options: Options) -> Starlette:
         private=options.private,
         has_tls=options.has_tls,
         nodes=options.nodes,
+        provider=options.provider,
     )
     app.state.sessions = sessions
+    app.state.viewers = terminal.Viewers()
     app.state.tunnels = Tunnels(app, sessions, options.hosts)
     return app

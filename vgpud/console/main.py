@@ -9,6 +9,7 @@ import os
 import pwd
 import re
 import shutil
+import signal
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from urllib.parse import urlsplit
 from vgpud import paths
 from vgpud.console.login import agent, shares_file, wire
 from vgpud.console.login.broker import Broker, Settings, link_socket_path
+from vgpud.console.login.openid import OPENID_PATH, Client, is_safe_url
 from vgpud.core.units import PORT_MAX, parse_whole
 from vgpud.errors import DeniedError, ExitCode, VgpudError
 from vgpud.host import listeners
@@ -27,6 +29,8 @@ DEFAULT_LISTEN = "127.0.0.1:8377"
 #: of the process that serves pages, where the console is started by root: the user without rights
 DEFAULT_UID = 65534
 _DOMAIN = re.compile("[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+#: of a client's secret
+SECRET_CHARS_MAX = 4096
 _ANY = ("0.0.0.0", "::")
 
 
@@ -49,6 +53,10 @@ class Serve:
     user: str = ""  # name; "" = DEFAULT_UID
     session_domain: str = ""  # below which sessions have host names of their own
     nodes: tuple[str, ...] = ()  # consoles of other nodes, NAME=URL
+    oidc_issuer: str = ""  # URL of an OpenID provider
+    oidc_client_id: str = ""
+    oidc_client_secret_file: Path | None = None  # None = a public client
+    oidc_claim: str = "preferred_username"  # the claim that is the name of a local user
 
 
 def _make_inner(runtime: Path) -> Path:
@@ -101,8 +109,69 @@ def check(options: Serve) -> None:
     if options.session_domain and not _DOMAIN.fullmatch(options.session_domain):
         text = f"--session-domain {options.session_domain[:80]!r} is no name of a domain: write sessions.example.org"
         raise ConsoleUsageError(f"{text}, for which session-7.sessions.example.org leads to this console")
+    _check_provider(options)
     if options.password_file and not options.certificate:
         raise ConsoleUsageError("--password-file needs --certificate and --key: passwords are sent over TLS only")
+
+
+def _check_provider(options: Serve) -> None:
+    if bool(options.oidc_issuer) != bool(options.oidc_client_id):
+        raise ConsoleUsageError("--oidc-issuer and --oidc-client-id belong together: give both")
+    if options.oidc_client_secret_file and not options.oidc_issuer:
+        raise ConsoleUsageError("--oidc-client-secret-file is for a provider: give --oidc-issuer and --oidc-client-id")
+    if options.oidc_issuer and not is_safe_url(options.oidc_issuer):
+        raise ConsoleUsageError(f"--oidc-issuer {options.oidc_issuer!r}: write its URL, which begins with https://")
+
+
+def _provider_client(options: Serve, url: str) -> Client:
+    """Raises ConsoleUsageError."""
+    secret, path = "", options.oidc_client_secret_file
+    if path:
+        try:
+            if path.stat().st_mode & 0o027:
+                raise ConsoleUsageError(f"{path} can be read or written by others: chmod 640 {path}")
+            secret = path.read_text().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConsoleUsageError(f"cannot read {path}: {error}") from error
+        if not secret or len(secret) > SECRET_CHARS_MAX:
+            raise ConsoleUsageError(f"{path} has no secret: write the one that the provider gave, in one line")
+    redirect_url = f"{url}{OPENID_PATH}/callback"
+    return Client(options.oidc_issuer, options.oidc_client_id, secret, redirect_url, options.oidc_claim)
+
+
+@dataclass(frozen=True)
+class _ProviderPart:
+    """The process for an OpenID provider, as the other two see it."""
+
+    pid: int
+    web: socket.socket
+    broker: socket.socket
+
+
+def _start_provider(options: Serve, url: str, others: Sequence[socket.socket]) -> _ProviderPart:
+    """Forks the process that speaks with the provider. `others`: sockets that are not its. Raises ConsoleUsageError."""
+    client = _provider_client(options, url)
+    web, its_web = wire.pair()
+    broker, its_broker = wire.pair()
+    parent_pid = os.getpid()
+    pid = os.fork()
+    if pid:
+        its_web.close()
+        its_broker.close()
+        return _ProviderPart(pid, web, broker)
+    try:
+        from vgpud.console.login import provider
+
+        for sock in (*others, web, broker):
+            sock.close()
+        if os.geteuid() == 0:
+            agent.become(_uid(options.user))
+        agent.close_to_others()
+        agent.die_with_parent(parent_pid)
+        os.chdir("/")
+        provider.serve(client, its_web, its_broker)
+    finally:
+        os._exit(int(ExitCode.OTHER))
 
 
 def _nodes(node_options: Sequence[str]) -> list[tuple[str, str]]:
@@ -175,23 +244,29 @@ def serve(options: Serve, runtime: Path, announce: object = None) -> int:
     link_socket.setblocking(False)
     inner = _make_inner(runtime)
     ours, its = wire.pair()
+    openid = _start_provider(options, url, (listener, link_socket, ours, its)) if options.oidc_issuer else None
+    parent_pid = os.getpid()
     pid = os.fork()
     if pid == 0:
         status = int(ExitCode.OTHER)
         try:
-            for sock in (ours, link_socket):
+            for sock in (ours, link_socket, *([openid.broker] if openid else [])):
                 sock.close()
-            status = _web(options, listener, its, url, inner)
+            status = _web(options, listener, its, url, inner, openid.web if openid else None, parent_pid)
         finally:
             os._exit(status)
     its.close()
     listener.close()
+    if openid:
+        openid.web.close()
     if callable(announce):
         announce(url)
     try:
         settings = Settings(options.api_socket, url, options.password_file, runtime / shares_file.FILE_NAME)
-        return Broker(settings, ours, link_socket, pid).run()
+        return Broker(settings, ours, link_socket, pid, openid.broker if openid else None).run()
     finally:
+        if openid:
+            _end(openid.pid)
         link_socket.close()
         socket_path.unlink(missing_ok=True)
         shutil.rmtree(inner.parent, ignore_errors=True)
@@ -199,13 +274,28 @@ def serve(options: Serve, runtime: Path, announce: object = None) -> int:
             Path(options.listen.removeprefix("unix:")).unlink(missing_ok=True)
 
 
-def _web(options: Serve, listener: socket.socket, broker: socket.socket, url: str, inner: Path) -> int:
+def _end(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError, ChildProcessError):
+        os.kill(pid, signal.SIGKILL)  # it has nothing to finish
+        os.waitpid(pid, 0)
+
+
+def _web(
+    options: Serve,
+    listener: socket.socket,
+    broker: socket.socket,
+    url: str,
+    inner: Path,
+    provider: socket.socket | None,
+    parent_pid: int,
+) -> int:
     """The web server, without rights from the moment that it has read what it needs."""
     import uvicorn
 
     from vgpud.console import app as application
     from vgpud.console.browsers import browser_protocol
     from vgpud.console.login.client import Broker as BrokerClient
+    from vgpud.console.login.provider_client import ProviderClient
     from vgpud.console.sessions.own_hosts import Domain
 
     made = application.Options(
@@ -217,6 +307,7 @@ def _web(options: Serve, listener: socket.socket, broker: socket.socket, url: st
         has_tls=url.startswith("https:"),
         folder=Path(f"/proc/self/fd/{os.open(inner, os.O_PATH | os.O_DIRECTORY)}"),
         nodes=_nodes(options.nodes),
+        provider=ProviderClient(provider, str(urlsplit(options.oidc_issuer).hostname)) if provider else None,
     )
     app = application.make(BrokerClient(broker), made)
     config = uvicorn.Config(
@@ -238,7 +329,7 @@ def _web(options: Serve, listener: socket.socket, broker: socket.socket, url: st
     if os.geteuid() == 0:
         agent.become(_uid(options.user))
     agent.close_to_others()
-    agent.die_with_parent()
+    agent.die_with_parent(parent_pid)
     os.chdir("/")
     with contextlib.suppress(KeyboardInterrupt):
         uvicorn.Server(config).run(sockets=[bounded])

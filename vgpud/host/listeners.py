@@ -50,6 +50,8 @@ CONSOLE_OPEN = Bound(all_max=32, share_max=4, reserved_max=4, deadline_s=2.0)
 SERVICE = Bound(all_max=4096, share_max=3072, reserved_max=0, deadline_s=30.0)
 #: a service's control port, on loopback
 SERVICE_CONTROL = Bound(all_max=32, share_max=8, reserved_max=0, deadline_s=5.0)
+#: the console: log-ins with an OpenID provider under way, by source; by the deadline the provider has answered
+CONSOLE_OIDC = Bound(all_max=64, share_max=8, reserved_max=0, deadline_s=15.0)
 #: `vgpud-k8s`: calls of kubelet under way; only root reaches the sockets
 KUBELET = Bound(all_max=256, share_max=256, reserved_max=0, deadline_s=10.0)
 

@@ -123,11 +123,15 @@ def jobs_grid(jobs: Sequence[View], now: datetime.datetime) -> Grid:
 # ---- one job ----
 
 
+def job_pairs(job: View, now: datetime.datetime) -> list[tuple[str, str]]:
+    """Everything about one job: labels and texts."""
+    return [*_state(job, now), *_describe_request(job), *_program(job), *_used(job)]
+
+
 def job_lines(job: View, now: datetime.datetime) -> list[str]:
-    """Everything about one job."""
-    pairs = [*_state(job, now), *_describe_request(job), *_program(job), *_used(job)]
+    """The same as lines."""
     first = f"job {job['job_id']} ({plain(name_label(job))}) of {user_name(job['uid'])} in queue {plain(job['queue'])}"
-    return [first, *(f"  {label:<{_LABEL_CELLS}} {plain(text)}" for label, text in pairs)]
+    return [first, *(f"  {label:<{_LABEL_CELLS}} {plain(text)}" for label, text in job_pairs(job, now))]
 
 
 def _state(job: View, now: datetime.datetime) -> list[tuple[str, str]]:

@@ -31,6 +31,17 @@ def console() -> None:
 @click.option(
     "--password-file", type=_PATH, metavar="FILE", help="Names and passwords of local users, as htpasswd -B writes it."
 )
+@click.option("--oidc-issuer", metavar="URL", help="Log in with this OpenID provider; names are those of local users.")
+@click.option("--oidc-client-id", metavar="ID", help="What the provider calls this console.")
+@click.option(
+    "--oidc-client-secret-file",
+    type=_PATH,
+    metavar="FILE",
+    help="The secret that the provider gave, mode 0640 or less.",
+)
+@click.option(
+    "--oidc-claim", metavar="NAME", help="Claim that is the name of a local user (default: preferred_username)."
+)
 @click.option("--user", metavar="NAME", help="User who serves pages, if root starts it (default: uid 65534).")
 @click.option(
     "--session-domain",
@@ -50,7 +61,9 @@ def serve(settings: Settings, /, runtime_dir: Path | None, **option_values: obje
     from vgpud.cli.common.output import say
     from vgpud.client.target import parse_target, unix_path
 
-    _check_installed()
+    _check_installed("console", ("starlette", "uvicorn", "jinja2", "bcrypt", "python_multipart"))
+    if option_values["oidc_issuer"]:
+        _check_installed("oidc", ("httpx", "jwt", "cryptography"))
     from vgpud.console import main
 
     socket_path = unix_path(parse_target(settings.host))
@@ -66,13 +79,12 @@ def serve(settings: Settings, /, runtime_dir: Path | None, **option_values: obje
     )
 
 
-def _check_installed() -> None:
+def _check_installed(extra: str, modules: tuple[str, ...]) -> None:
     import importlib.util
 
-    needed = ("starlette", "uvicorn", "jinja2", "bcrypt", "python_multipart")
-    missing = [name for name in needed if importlib.util.find_spec(name) is None]
+    missing = [name for name in modules if importlib.util.find_spec(name) is None]
     if missing:
-        raise CliError(f"the console needs {', '.join(missing)}: pip install 'vgpud[console]'", ExitCode.USAGE)
+        raise CliError(f"the console needs {', '.join(missing)}: pip install 'vgpud[{extra}]'", ExitCode.USAGE)
 
 
 @console.command("open", cls=VgpuCommand, short_help="Log in to the console: print or open a one-time link.")

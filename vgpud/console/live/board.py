@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from vgpud.client import calls
 from vgpud.console.live.data import Api
-from vgpud.errors import CliError
+from vgpud.errors import CliError, ExitCode
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 #: interval of the stream while a window is open, and while none is: the next page begins with what is there
@@ -25,19 +25,26 @@ JOBS_LINGER_S = 60.0
 ENDED_KEPT_MAX = 20_000
 #: events that are shown; more would be a log, which `vgpu events` has
 EVENTS_MAX = 500
-Clock = Callable[[], float]
+#: how old the course of the last hour, and what each user has used, may become while a window shows them
+TRENDS_S = 30.0
+_HOUR_NS, _DAY_NS = 3600 * 10**9, 86_400 * 10**9
 
 
 class Board:
     """One user's view. open() before use."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Api, unreachable: str = "") -> None:
+        """`unreachable`: what to say when the daemon does not answer; "": what the client says."""
         self.api = api
+        self._unreachable = unreachable
         self.slices: list[pb.Slice] = []
         self.devices: list[pb.Device] = []
         self.queues: list[pb.Queue] = []
         self.events: list[pb.Event] = []
         self.jobs: dict[int, pb.Job] = {}
+        self.trend = pb.History()  # of the node, in the last hour
+        self.usage: list[pb.Usage] = []  # of each user, in the last day
+        self._trends_due_s = 0.0
         self._problems: dict[str, str] = {}  # by stream, why nothing new arrives
         self.tick = 0  # grows with every answer
         self.slices_tick = self.jobs_tick = 0
@@ -77,10 +84,11 @@ class Board:
                     self._awaited.discard(name)
                     if not self._awaited:
                         self._loaded.set()
-                    self._notify()
+                    self.notify()
             except CliError as error:
-                self._problems[name] = error.message
-                self._notify()
+                is_away = error.exit_code == ExitCode.UNREACHABLE
+                self._problems[name] = (self._unreachable if is_away else "") or error.message
+                self.notify()
             await asyncio.sleep(AWAY_S)
 
     @property
@@ -88,7 +96,8 @@ class Board:
         """Why something shown is no longer new; "" = all is."""
         return next(iter(self._problems.values()), "")
 
-    def _notify(self) -> None:
+    def notify(self) -> None:
+        """What windows show has changed."""
         self.tick += 1
         self._changed.set()
         self._changed = asyncio.Event()
@@ -145,6 +154,18 @@ class Board:
             self._jobs_task = asyncio.create_task(self._jobs_while_shown())
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._jobs_loaded.wait(), timeout_s)
+
+    async def load_trends(self) -> None:
+        """What was used, unless it was asked for lately. A page has all else without it, so a daemon that does not say
+        it is no problem of the page."""
+        if time.monotonic() < self._trends_due_s:
+            return
+        self._trends_due_s = time.monotonic() + TRENDS_S
+        now_ns = time.time_ns()
+        with contextlib.suppress(CliError):
+            self.trend = await self.api.history("node", "", now_ns - _HOUR_NS, now_ns)
+        with contextlib.suppress(CliError):
+            self.usage = await self.api.usage(now_ns - _DAY_NS, "user")
 
     async def _jobs_while_shown(self) -> None:
         watch = asyncio.create_task(self._forever(self._watch_jobs))

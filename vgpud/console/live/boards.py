@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import socket
 import time
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from vgpud.console.login.client import Broker, RefusedError, User
 #: a board without windows is closed after this time
 UNUSED_S = 3600.0
 _LOOK_EVERY_S = 30.0
+#: of a node of a context: the agent, whose connection it is, does not say why it has none
+AWAY = "node {node} does not answer: `vgpu context use {node}` and `vgpu status` say why"
 
 
 @dataclass
@@ -31,7 +34,8 @@ class Boards:
 
     def __init__(self, broker: Broker, folder: Path) -> None:
         self._broker = broker
-        self._open: dict[int, _Open] = {}
+        self._open: dict[tuple[int, str], _Open] = {}  # by uid and node
+        self._numbers = itertools.count()
         self._folder = folder
         self._cleaner: asyncio.Task[None] | None = None
 
@@ -42,26 +46,29 @@ class Boards:
     async def __aexit__(self, *_: object) -> None:
         if self._cleaner:
             self._cleaner.cancel()
-        for uid in list(self._open):
-            await self._close(uid)
+        for key in list(self._open):
+            await self._close(key)
 
-    async def of(self, user: User) -> Board:
-        """This user's board."""
-        known = self._open.get(user.uid)
+    async def of(self, user: User, node: str = "") -> Board:
+        """This user's board of a node: the name of a context, "" = this machine."""
+        key = user.uid, node
+        known = self._open.get(key)
         if known:
             known.user = user
             return known.board
-        bridge = Bridge(self._folder / f"{user.uid}.sock", lambda: self._connect(user.uid))
-        board = Board(Api(bridge.target))
-        self._open[user.uid] = _Open(board, bridge, user)
+        name = f"{user.uid}-{next(self._numbers)}.sock" if node else f"{user.uid}.sock"
+        bridge = Bridge(self._folder / name, lambda: self._connect(key))
+        board = Board(Api(bridge.target), AWAY.format(node=node) if node else "")
+        self._open[key] = _Open(board, bridge, user)
         await bridge.open()
         board.open()
         return board
 
-    async def _connect(self, uid: int) -> socket.socket:
+    async def _connect(self, key: tuple[int, str]) -> socket.socket:
+        uid, node = key
         try:
-            agent = await self._broker.agent(self._open[uid].user)
-            return await agent.connect()
+            agent = await self._broker.agent(self._open[key].user)
+            return await agent.connect(node)
         except RefusedError:
             raise
         except Exception:
@@ -71,14 +78,15 @@ class Boards:
     async def _clean(self) -> None:
         while True:
             await asyncio.sleep(_LOOK_EVERY_S)
-            for uid, known in list(self._open.items()):
+            for key, known in list(self._open.items()):
                 unused = not known.board.windows and time.monotonic() - known.board.used_s > UNUSED_S
-                if unused or not await self._broker.alive(uid):
-                    await self._close(uid)
+                if unused or not await self._broker.alive(key[0]):
+                    await self._close(key)
 
-    async def _close(self, uid: int) -> None:
-        known = self._open.pop(uid)
+    async def _close(self, key: tuple[int, str]) -> None:
+        known = self._open.pop(key)
         with contextlib.suppress(Exception):
             await known.board.close()
         await known.bridge.close()
-        self._broker.forget(uid)
+        if not any(uid == key[0] for uid, _ in self._open):
+            self._broker.forget(key[0])

@@ -138,6 +138,10 @@ class Api:
     async def requeue(self, job_id: int) -> None:
         await self._send(calls.requeue(job_id))
 
+    def attach_job(self, requests: AsyncIterator[pb.AttachJobRequest]) -> AsyncIterator[pb.AttachJobResponse]:
+        """The terminal of a job; calls.attach_job."""
+        return self._watch(calls.attach_job(requests))
+
     # ---- queues ----
 
     async def queues(self) -> list[pb.Queue]:

@@ -15,13 +15,17 @@ import signal
 import socket
 import stat
 
-from vgpud.console.login import wire
+from vgpud.client import contexts
+from vgpud.console.login import relay, wire
+from vgpud.errors import VgpudError
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
 _CONNECT_S = 5.0
 _PROC_SUPER_MAGIC = 0x9FA0
 #: of a refusal, so that it fits into a message whatever the path is
 ERROR_CHARS_MAX = 500
+#: of a user, so that they fit into a message
+CONTEXTS_MAX = 32
 
 
 class UnknownUserError(Exception):
@@ -42,9 +46,11 @@ def become(uid: int) -> None:
         raise OSError(f"this process cannot act as uid {uid}")
 
 
-def die_with_parent() -> None:
-    """The kernel ends this process when its parent ends. After become(), which resets it."""
+def die_with_parent(parent_pid: int) -> None:
+    """The kernel ends this process when its parent ends; at once, if it has ended. After become(), which resets it."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if os.getppid() != parent_pid:
+        os._exit(1)
 
 
 def close_to_others() -> None:
@@ -55,6 +61,7 @@ def close_to_others() -> None:
 def start(uid: int, api_socket: str, inherited_fds: list[int]) -> tuple[int, socket.socket]:
     """Forks the agent of a user. Returns its pid, and the socket for requests. inherited_fds: to be closed."""
     ours, its = wire.pair()
+    parent_pid = os.getpid()
     pid = os.fork()
     if pid:
         its.close()
@@ -67,8 +74,13 @@ def start(uid: int, api_socket: str, inherited_fds: list[int]) -> tuple[int, soc
                 os.close(fd)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        is_other = os.geteuid() == 0  # the broker may be root's: its home is not this user's
         become(uid)
-        die_with_parent()
+        if is_other:
+            os.environ["HOME"] = pwd.getpwuid(uid).pw_dir
+            for name in [name for name in os.environ if name.startswith("XDG_")]:
+                del os.environ[name]
+        die_with_parent(parent_pid)
         os.chdir("/")
         _serve(its, api_socket)
         status = 0
@@ -81,8 +93,8 @@ def _serve(sock: socket.socket, api_socket: str) -> None:
         fd = -1
         try:
             request = wire.receive(sock)
-            fd = _connect(api_socket) if request["do"] == "connect" else open_file(str(request["path"]))
-            wire.send(sock, {}, fd)
+            answer, fd = _answer(request, api_socket)
+            wire.send(sock, answer, fd)
         except wire.GoneError:
             return
         except Exception as error:  # whatever the web server has sent: the user's next page needs this process
@@ -91,6 +103,27 @@ def _serve(sock: socket.socket, api_socket: str) -> None:
         finally:
             if fd >= 0:
                 os.close(fd)
+
+
+def _answer(request: wire.Message, api_socket: str) -> tuple[wire.Message, int]:
+    """Raises whatever is wrong with the request."""
+    if request["do"] == "contexts":
+        return {"contexts": _list_contexts()}, -1
+    if request["do"] == "connect" and request.get("context"):
+        return {}, relay.open_relay(contexts.get(str(request["context"])))
+    if request["do"] == "connect":
+        return {}, _connect(api_socket)
+    return {}, open_file(str(request["path"]))
+
+
+def _list_contexts() -> list[wire.Message]:
+    """Names, addresses and uids of the user's contexts; never a key. One that cannot be read is left out."""
+    found = []
+    for name in contexts.names()[:CONTEXTS_MAX]:
+        with contextlib.suppress(VgpudError):
+            context = contexts.get(name)
+            found.append({"name": name, "host": context.host, "uid": context.uid})
+    return found
 
 
 def _connect(path: str) -> int:

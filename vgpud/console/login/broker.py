@@ -70,6 +70,7 @@ class Broker:
     web: socket.socket
     link_socket: socket.socket  # listens for `vgpu console open`
     web_pid: int
+    provider: socket.socket | None = None  # of the process that speaks with an OpenID provider
     sessions: Sessions = field(default_factory=lambda: Sessions(lambda: secrets.token_urlsafe(TOKEN_BYTES)))
     shares: Shares = field(default_factory=lambda: Shares(lambda: secrets.token_urlsafe(TOKEN_BYTES)))
     failures: Failures = field(default_factory=Failures)
@@ -90,6 +91,9 @@ class Broker:
         self.web.setblocking(False)  # a web server that takes no answers holds nothing up
         self._selector.register(self.web, selectors.EVENT_READ)
         self._selector.register(self.link_socket, selectors.EVENT_READ)
+        if self.provider:
+            self.provider.setblocking(False)
+            self._selector.register(self.provider, selectors.EVENT_READ)
         try:
             while self._turn():
                 pass
@@ -129,6 +133,8 @@ class Broker:
                     continue
                 except wire.GoneError:
                     return False
+            elif sock is self.provider:
+                self._answer_provider(sock)
             else:
                 self._answer_caller(sock)
         for caller in [sock for sock, (_, until_s) in self._callers.items() if time.monotonic() > until_s]:
@@ -234,6 +240,34 @@ class Broker:
     def _address(self, uid: int, request: wire.Message) -> wire.Message:
         """Where the console is, and which daemon it shows: no secret."""
         return {"url": self.settings.url, "api_socket": self.settings.api_socket}
+
+    # ---- an OpenID provider ----
+
+    def _answer_provider(self, provider: socket.socket) -> None:
+        """A link for a name that the provider has vouched for."""
+        try:
+            request = wire.receive(provider)
+            wire.send(provider, self._link_by_name(str(request["name"])))
+        except BlockingIOError:
+            return
+        except wire.GoneError:  # links and passwords go on without it
+            log.error("the process for log-ins with the OpenID provider has ended: start the console again")
+            self._selector.unregister(provider)
+            provider.close()
+            self.provider = None
+        except Exception as error:
+            self._log(error)
+
+    def _link_by_name(self, name: str) -> wire.Message:
+        """Never root's: whoever may name accounts at the provider would be root here."""
+        user = _entry(name)
+        if user is None:
+            return {"error": f"{name[:NAME_CHARS_MAX]!r} is no user of this machine: the provider's names must be"}
+        if user.pw_uid == 0:
+            return {"error": "root does not log in with a provider: log in as yourself, or with vgpu console open"}
+        if os.geteuid() not in (0, user.pw_uid):
+            return {"error": f"this console belongs to uid {os.geteuid()} and acts for no other user"}
+        return {"token": self.sessions.link(user.pw_uid, user.pw_name, time.monotonic_ns())}
 
     # ---- the web server ----
 
@@ -350,7 +384,8 @@ class Broker:
     def _descriptors(self) -> list[int]:
         """What an agent must not keep."""
         agents = [known.sock.fileno() for known in self._agents.values()]
-        return [self.web.fileno(), self.link_socket.fileno(), *(c.fileno() for c in self._callers), *agents]
+        own = [sock.fileno() for sock in (self.web, self.link_socket, self.provider) if sock]
+        return [*own, *(c.fileno() for c in self._callers), *agents]
 
     def _end_agent(self, uid: int) -> None:
         known = self._agents.pop(uid)

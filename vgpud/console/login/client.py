@@ -103,10 +103,16 @@ class Agent:
     def closed(self) -> bool:
         return self._line.closed
 
-    async def connect(self) -> socket.socket:
-        """A connection to the API as this user. Raises RefusedError, GoneError, TimeoutError."""
-        _, fd = await self._line.ask({"do": "connect"})
+    async def connect(self, context: str = "") -> socket.socket:
+        """A connection to the API as this user; with a context, to the node that it leads to. Raises RefusedError,
+        GoneError, TimeoutError."""
+        _, fd = await self._line.ask({"do": "connect", "context": context})
         return socket.socket(fileno=fd)
+
+    async def contexts(self) -> list[wire.Message]:
+        """The user's contexts: name, host, uid. Raises RefusedError, GoneError, TimeoutError."""
+        answer, _ = await self._line.ask({"do": "contexts"})
+        return list(answer["contexts"])
 
     async def open(self, path: str) -> int:
         """A file opened with this user's rights; the caller closes it. Raises RefusedError, GoneError, TimeoutError."""

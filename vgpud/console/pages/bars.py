@@ -21,6 +21,7 @@ class Part:
     """What one slice has of a device. Positions and widths in thousandths."""
 
     name: str
+    owner_uid: int | None
     color: int
     at: float
     width: float
@@ -69,16 +70,22 @@ class Free:
 
 
 def colors(slices: Iterable[pb.Slice]) -> dict[str, int]:
-    """By name; neighbours on a device differ. The same slices have the same colours on every page."""
+    """By name; those of a device differ while there are colours, and neighbours always. The same slices have the same
+    colours on every page."""
     found: dict[str, int] = {}
     last: dict[str, int] = {}  # by device
+    used: dict[str, set[int]] = {}  # by device
     for item in sorted(slices, key=lambda item: natural_key(item.name)):
         chosen = zlib.crc32(item.name.encode()) % COLORS
-        taken = {last.get(part.device_uuid) for part in item.devices}
+        taken = set().union(*(used.setdefault(part.device_uuid, set()) for part in item.devices))
+        if len(taken) == COLORS:  # all are there already: only neighbours differ
+            taken = {last[part.device_uuid] for part in item.devices if part.device_uuid in last}
         while chosen in taken and len(taken) < COLORS:
             chosen = (chosen + 3) % COLORS
         found[item.name] = chosen
-        last.update({part.device_uuid: chosen for part in item.devices})
+        for part in item.devices:
+            last[part.device_uuid] = chosen
+            used[part.device_uuid].add(chosen)
     return found
 
 
@@ -106,6 +113,7 @@ def _bar(
         parts.append(
             Part(
                 name=item.name,
+                owner_uid=item.owner_uid if item.HasField("owner_uid") else None,
                 color=slice_colors[item.name],
                 at=at,
                 width=width,

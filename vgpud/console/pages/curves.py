@@ -9,7 +9,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from vgpud.console.web.site import board_of
+from vgpud.console.web.site import address_of, board_of
 from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.errors import CliError
 from vgpud.v1alpha1 import vgpud_pb2 as pb
@@ -38,7 +38,7 @@ def choose(request: Request, url: str, *, has_run: bool = False) -> Chosen:
     ranges += [(key, f"last {text}") for key, (text, _) in RANGES.items()]
     asked = request.query_params.get("range", "")
     key = asked if asked in dict(ranges) else ranges[0][0]
-    return Chosen(ranges, key, f"{url}?range={key}")
+    return Chosen(ranges, key, f"{address_of(request)}{url}?range={key}")
 
 
 async def answer(request: Request, kind: str, name: str, run_s: tuple[int, int] | None = None) -> Response:

@@ -1,25 +1,19 @@
-"""The queue with its filters, and one job: state, reasons, log, curves, actions."""
+"""One job: state, reasons, output, curves, actions."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from urllib.parse import urlencode
+from collections.abc import Awaitable, Callable
 
-from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from vgpud.client import calls
 from vgpud.console.live.board import Board
 from vgpud.console.live.data import span
-from vgpud.console.login import wire
-from vgpud.console.login.client import RefusedError, read_tail
-from vgpud.console.pages import bars, curves, slices
-from vgpud.console.web import sse
-from vgpud.console.web.site import Form, act, board_of, get, page, post, site_of, user_of
+from vgpud.console.pages import bars, curves, output, slices
+from vgpud.console.pages.job_number import JOB
+from vgpud.console.web.site import Form, act, board_of, fragment, get, page, post
 from vgpud.core.units import parse_bytes, parse_gpus
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 from vgpud.v1alpha1 import words
@@ -29,112 +23,6 @@ from vgpud.view.jobs import ENDED, job_view
 from vgpud.view.slices import View, slice_view
 from vgpud.view.spans import parse_span
 from vgpud.view.text import plain
-from vgpud.view.user_names import user_name
-
-PER_PAGE = 50
-#: of a log's end
-LOG_BYTES = 64 * 1024
-STATES = ("active", "pending", "held", "running", "suspended", "ended", "completed", "failed", "cancelled", "timed_out")
-#: in this order in the list: what runs, what waits, what has ended
-_RANK = {pb.JOB_STATE_RUNNING: 0, pb.JOB_STATE_SUSPENDED: 1, pb.JOB_STATE_PENDING: 2, pb.JOB_STATE_HELD: 3}
-
-
-@dataclass(frozen=True)
-class Filter:
-    """What the queue page shows."""
-
-    state: str
-    user: str
-    queue: str
-    text: str
-    page: int
-
-    @staticmethod
-    def of(request: Request) -> Filter:
-        given = request.query_params
-        state = given.get("state", "active")
-        number = given.get("page", "1")
-        return Filter(
-            state if state in STATES else "active",
-            given.get("user", "").strip(),
-            given.get("queue", "").strip(),
-            given.get("text", "").strip(),
-            max(1, int(number) if number.isdigit() and len(number) < 7 else 1),
-        )
-
-    def takes(self, job: pb.Job) -> bool:
-        state, ended = words.JOB_STATE.to_word(job.state), job.state in calls.ENDED
-        if self.state == "active":
-            fits = not ended
-        elif self.state == "ended":
-            fits = ended
-        else:
-            fits = state == self.state
-        return (
-            fits
-            and self.user in ("", str(job.uid), user_name(job.uid))
-            and self.queue in ("", job.spec.queue)
-            and (not self.text or self.text in job.spec.name or self.text == str(job.job_id))
-        )
-
-    @property
-    def needs_ended(self) -> bool:
-        return self.state in ("ended", *ENDED)
-
-    def query(self, number: int) -> str:
-        fields = {"state": self.state, "user": self.user, "queue": self.queue, "text": self.text, "page": str(number)}
-        return urlencode({name: value for name, value in fields.items() if value})
-
-
-def _make_list_values(board: Board, job_filter: Filter, jobs: Sequence[pb.Job]) -> dict[str, object]:
-    found = [job for job in jobs if job_filter.takes(job)]
-    if job_filter.needs_ended:
-        found.sort(key=lambda job: (-job.end_time.seconds, -job.job_id))
-    else:
-        found.sort(key=lambda job: (_RANK.get(job.state, 4), job.position or job.job_id, job.job_id))
-    pages = max(1, -(-len(found) // PER_PAGE))
-    number = min(job_filter.page, pages)
-    now = slice_tables.now_utc()
-    rows = []
-    for job in found[(number - 1) * PER_PAGE : number * PER_PAGE]:
-        view = job_view(job, board.simulated_indices)
-        view["why"] = view["reason"] if view["state"] != "running" else ""
-        view["time"] = job_tables.time_label(view, now)
-        rows.append(view)
-    return {"jobs": rows, "count": len(found), "number": number, "pages": pages, "chosen": job_filter, "board": board}
-
-
-async def _jobs(board: Board, job_filter: Filter) -> Sequence[pb.Job]:
-    if job_filter.needs_ended:
-        return await board.api.jobs(ENDED if job_filter.state == "ended" else (job_filter.state,))
-    await board.ready_jobs()
-    return list(board.jobs.values())
-
-
-async def queue(request: Request) -> Response:
-    board, chosen = board_of(request), Filter.of(request)
-    values = _make_list_values(board, chosen, await _jobs(board, chosen))
-    values.pop("board")
-    if request.headers.get("hx-request"):
-        return Response(
-            site_of(request).templates.render("live/queue_region.html", **values, board=board), media_type="text/html"
-        )
-    users = sorted({user_name(job.uid) for job in board.jobs.values()})
-    return page(request, "queue.html", users=users, states=STATES, **values)
-
-
-async def live_queue(request: Request) -> Response:
-    board, site, chosen = board_of(request), site_of(request), Filter.of(request)
-    await board.ready_jobs()
-
-    def render() -> str:
-        return site.templates.render("live/queue.html", **_make_list_values(board, chosen, list(board.jobs.values())))
-
-    # estimated starts move while nothing changes: once in a while it is rendered all the same
-    return sse.stream(request, ("queue", chosen), render, lambda b: (b.jobs_tick, b.tick // 10, b.problem), jobs=True)
-
-
-# ---- one job ----
 
 
 def _facts(answer: pb.ExplainJobResponse) -> list[View]:
@@ -172,7 +60,7 @@ async def _job(board: Board, job_id: int) -> dict[str, object]:
     parts = [found for name in job["slices"] if (found := board.slice(name))]
     return {
         "job": job,
-        "lines": job_tables.job_lines(job, slice_tables.now_utc())[1:],
+        "pairs": job_tables.job_pairs(job, slice_tables.now_utc()),
         "facts": _facts(answer),
         "milestones": _milestones(job),
         "slices": [slice_view(part, board.simulated_uuids) for part in parts],
@@ -184,12 +72,12 @@ async def _job(board: Board, job_id: int) -> dict[str, object]:
 
 async def job_page(request: Request) -> Response:
     board, job_id = board_of(request), request.path_params["job_id"]
-    log, note = await _log(request, job_id)
+    tail = await output.read_tail(request)
     values = await _job(board, job_id)
     job = values["job"]
     has_run = isinstance(job, dict) and bool(job["start_time"])
     chosen = curves.choose(request, f"/job/{job_id}/curves.json", has_run=has_run)
-    return page(request, "job.html", log=log, log_note=note, curves=chosen, **values)
+    return page(request, "job.html", curves=chosen, **tail, **values)
 
 
 def _run_s(job: pb.Job) -> tuple[int, int] | None:
@@ -206,39 +94,9 @@ async def job_curves(request: Request) -> Response:
 
 
 async def job_part(request: Request) -> Response:
-    """The part of the page that changes: asked for every two seconds, since reasons have no stream. In another state
-    than the page was made in a job has other buttons: then all of the page is asked for again."""
-    job_id = request.path_params["job_id"]
-    values = await _job(board_of(request), job_id)
-    job = values["job"]
-    again = isinstance(job, dict) and request.query_params.get("state", job["state"]) != job["state"]
-    html = site_of(request).templates.render("live/job.html", **values)
-    return Response(html, media_type="text/html", headers={"hx-refresh": "true"} if again else {})
-
-
-async def _log(request: Request, job_id: int) -> tuple[str, str]:
-    """The end of the job's log, and a remark: why there is none, or that the beginning is left out."""
-    job = await board_of(request).api.job(job_id)
-    if not job.log:
-        return "", "The job has no log yet."
-    try:
-        fd = await site_of(request).broker.read_as(user_of(request), job.uid, job.log)
-    except (RefusedError, wire.GoneError, TimeoutError) as error:
-        return "", f"{job.log}: {error}"
-    data, size = read_tail(fd, LOG_BYTES)
-    return _render_log(data), f"the last {len(data)} of {size} bytes" if size > len(data) else f"{size} bytes"
-
-
-def _render_log(data: bytes) -> str:
-    """The text as a terminal shows it: of a progress bar, which returns to the line's beginning, the last state."""
-    lines = data.decode(errors="replace").replace("\r\n", "\n").split("\n")
-    return "\n".join(line.rpartition("\r")[2] for line in lines)
-
-
-async def log_part(request: Request) -> Response:
-    text, note = await _log(request, request.path_params["job_id"])
-    html = site_of(request).templates.render("live/log.html", log=text, log_note=note)
-    return Response(html, media_type="text/html")
+    """The part of the page that changes, buttons too: asked for every two seconds, since reasons have no stream."""
+    values = await _job(board_of(request), request.path_params["job_id"])
+    return fragment(request, "live/job.html", **values)
 
 
 # ---- actions ----
@@ -296,30 +154,15 @@ async def not_found(request: Request) -> Response:
     raise HTTPException(404, f"{request.path_params['job_id']} is not the number of a job.")
 
 
-class _JobId(Convertor[int]):
-    """A number that a message can hold: others are no job's, and a page says so."""
-
-    regex = "[0-9]{1,18}"
-
-    def convert(self, value: str) -> int:
-        return int(value)
-
-    def to_string(self, value: int) -> str:
-        return str(value)
-
-
-register_url_convertor("job_id", _JobId())
 ROUTES = [
-    get("/queue", queue),
-    get("/live/queue", live_queue),
-    get("/job/{job_id:job_id}", job_page),
-    get("/job/{job_id:job_id}/part", job_part),
-    get("/job/{job_id:job_id}/log", log_part),
-    get("/job/{job_id:job_id}/curves.json", job_curves),
+    get(JOB, job_page),
+    get(f"{JOB}/part", job_part),
+    *output.ROUTES,
+    get(f"{JOB}/curves.json", job_curves),
     get("/job/{job_id}", not_found),
-    post("/job/{job_id:job_id}/change", change),
-    post("/job/{job_id:job_id}/cancel", _action("cancel", "was cancelled")),
-    post("/job/{job_id:job_id}/hold", _action("hold", "is held")),
-    post("/job/{job_id:job_id}/release", _action("release", "was released")),
-    post("/job/{job_id:job_id}/requeue", _action("requeue", "was queued again")),
+    post(f"{JOB}/change", change),
+    post(f"{JOB}/cancel", _action("cancel", "was cancelled")),
+    post(f"{JOB}/hold", _action("hold", "is held")),
+    post(f"{JOB}/release", _action("release", "was released")),
+    post(f"{JOB}/requeue", _action("requeue", "was queued again")),
 ]

@@ -11,12 +11,15 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from vgpud.console.login.client import RefusedError, find_source
-from vgpud.console.web.site import Form, back_to, post, read_form, site_of, user_of
+from vgpud.console.login.openid import OPENID_PATH
+from vgpud.console.web.site import Form, Site, back_to, post, read_form, site_of, user_of
 
 STATIC = Path(__file__).resolve().parent.parent / "static"
 _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 #: the theme is no secret, and lasts
 _THEME_S = 365 * 86400
+#: to log in with the provider
+_OPENID_S = 600
 
 
 class _Files:
@@ -36,7 +39,7 @@ class _Files:
         return Response(self.files[name], media_type=_TYPES[Path(name).suffix], headers=headers)
 
 
-def _page(request: Request, refusal: str, status: int = 200) -> HTMLResponse:
+def _page(request: Request, refusal: str, status: int = 200, is_done: bool = False) -> HTMLResponse:
     site = site_of(request)
     token = request.query_params.get("token", "")
     theme = request.cookies.get("theme", "")
@@ -44,7 +47,9 @@ def _page(request: Request, refusal: str, status: int = 200) -> HTMLResponse:
         "login.html",
         token=token,
         refusal=refusal,
+        is_done=is_done,
         passwords=site.passwords,
+        provider=site.provider.name if site.provider else "",
         private=site.private,
         theme=theme if theme in ("light", "dark") else "",
     )
@@ -80,7 +85,64 @@ async def login(request: Request) -> Response:
     except RefusedError as error:
         return _page(request, str(error), 403)
     answer = RedirectResponse("/", 303)
+    _set_session(answer, site, cookie)
+    return answer
+
+
+def _set_session(answer: Response, site: Site, cookie: str) -> None:
     answer.set_cookie(site.cookie, cookie, path="/", httponly=True, samesite="strict", secure=site.secure)
+
+
+# ---- with an OpenID provider ----
+
+
+async def begin_openid(request: Request) -> Response:
+    """Sends the browser to the provider, with a secret to keep until it comes back."""
+    site = site_of(request)
+    if site.provider is None:
+        return _page(request, "This console has no OpenID provider.", 404)
+    try:
+        begun = await site.provider.begin(_source(request))
+    except RefusedError as error:
+        return _page(request, str(error), 502)
+    answer = RedirectResponse(begun.url, 303)
+    # lax: the browser comes back from another site
+    answer.set_cookie(
+        _openid_cookie(site),
+        begun.secret,
+        max_age=_OPENID_S,
+        path="/",
+        httponly=True,
+        samesite="lax",
+        secure=site.secure,
+    )
+    return answer
+
+
+def _openid_cookie(site: Site) -> str:
+    return f"{site.cookie}-openid"
+
+
+async def finish_openid(request: Request) -> Response:
+    """The provider has sent the browser back. The page leads on by itself: a redirect would still be of the other
+    site, and come without the session's cookie."""
+    site, given = site_of(request), request.query_params
+    if site.provider is None:
+        return _page(request, "This console has no OpenID provider.", 404)
+    try:
+        if "code" not in given:
+            why = given.get("error_description") or given.get("error") or "no code"
+            raise RefusedError(f"the provider did not log you in: {why[:200]}")
+        secret = request.cookies.get(_openid_cookie(site), "")
+        token = await site.provider.finish(_source(request), given["code"], given.get("state", ""), secret)
+        cookie = await site.broker.redeem(token, site.source(request))
+    except RefusedError as error:
+        answer = _page(request, str(error), 403)
+    else:
+        answer = _page(request, "", is_done=True)
+        answer.headers["refresh"] = "0; url=/"
+        _set_session(answer, site, cookie)
+    answer.delete_cookie(_openid_cookie(site), path="/", httponly=True, samesite="lax", secure=site.secure)
     return answer
 
 
@@ -109,6 +171,8 @@ async def theme(request: Request, form: Form) -> Response:
 def routes() -> list[Route]:
     return [
         Route("/static/{name}", _Files().serve, methods=["GET"], name="static"),
+        Route(OPENID_PATH, begin_openid, methods=["GET"], name=OPENID_PATH),
+        Route(f"{OPENID_PATH}/callback", finish_openid, methods=["GET"], name=f"{OPENID_PATH}/callback"),
         Route("/login", login_page, methods=["GET"], name="/login"),
         Route("/login", login, methods=["POST"], name="/login"),
         post("/logout", logout),

@@ -10,7 +10,18 @@ from starlette.responses import Response
 from vgpud.console.live.board import Board
 from vgpud.console.pages import bars, curves
 from vgpud.console.web import sse
-from vgpud.console.web.site import Form, act, board_of, get, page, post, site_of
+from vgpud.console.web.site import (
+    Form,
+    act,
+    board_of,
+    fragment,
+    get,
+    page,
+    post,
+    render,
+    shown_user,
+    user_of,
+)
 from vgpud.core.units import MILLI_PER_DEVICE, parse_bytes, parse_gpus
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 from vgpud.view import figures
@@ -31,10 +42,14 @@ def _slice(board: Board, slice_: pb.Slice) -> dict[str, object]:
     return {"slice": item, "waits": waits, "colors": bars.colors(board.slices)}
 
 
+async def _programs(board: Board, name: str) -> list[View]:
+    return [process_view(p, board.simulated_uuids) for p in await board.api.processes(name)]
+
+
 async def slice_page(request: Request) -> Response:
     board, name = board_of(request), request.path_params["name"]
     found = await board.api.slice(name)  # as it is now: the board's may be a second old
-    processes = [process_view(p, board.simulated_uuids) for p in await board.api.processes(name)]
+    processes = await _programs(board, name)
     count = len(found.devices)
     sizes = {
         "min": sum(part.min_milli for part in found.devices),
@@ -46,16 +61,27 @@ async def slice_page(request: Request) -> Response:
     return page(request, "slice.html", processes=processes, sizes=sizes, curves=chosen, **_slice(board, found))
 
 
-async def live_slice(request: Request) -> Response:
-    board, site, name = board_of(request), site_of(request), request.path_params["name"]
+async def programs_part(request: Request) -> Response:
+    """Its programs, which have no stream; none once it has ended."""
+    board, name = board_of(request), request.path_params["name"]
+    item = board.slice(name)
+    processes = await _programs(board, name) if item else []
+    owner = item.owner_uid if item else shown_user(request).uid
+    return fragment(request, "live/programs.html", processes=processes, slice={"owner_uid": owner})
 
-    def render() -> str:
+
+async def live_slice(request: Request) -> Response:
+    board, name = board_of(request), request.path_params["name"]
+
+    def render_slice() -> str:
         found = board.slice(name)
         if found is None:
-            return site.templates.render("live/ended.html", what=f"Slice {name}")
-        return site.templates.render("live/slice.html", **_slice(board, found))
+            return render(request, "live/ended.html", what=f"Slice {name}")
+        return render(request, "live/slice.html", **_slice(board, found))
 
-    return sse.stream(request, ("slice", name), render)
+    return sse.stream(
+        request, ("slice", name, user_of(request).csrf), render_slice
+    )  # its buttons have the session's token
 
 
 async def slice_curves(request: Request) -> Response:
@@ -111,6 +137,7 @@ async def remove(request: Request, form: Form) -> Response:
 
 ROUTES = [
     get("/slice/{name}", slice_page),
+    get("/slice/{name}/programs", programs_part),
     get("/live/slice/{name}", live_slice),
     get("/slice/{name}/curves.json", slice_curves),
     post("/slice/{name}/resize", resize),

@@ -2,6 +2,7 @@
 // work without this file.
 (() => {
   "use strict";
+  document.documentElement.classList.add("has-scripts");
   const $ = (selector, root = document) => root.querySelector(selector);
   const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
 
@@ -49,7 +50,10 @@
       if (value >= size) return `${+(value / size).toFixed(1)} ${unit}`;
     return `${Math.round(value)} B`;
   };
+  const EM = Math.max(14, parseFloat(getComputedStyle(document.documentElement).fontSize)); // of the page, in pixels
+  const FONT = `${Math.round(0.82 * EM)}px system-ui, sans-serif`;
   const POWERS = Array.from({ length: 48 }, (_, n) => 2 ** n);
+  const PARTS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.25, 0.5, ...Array.from({ length: 16 }, (_, n) => 2 ** n)]; // of GPUs
   const percent = (value) => `${+(100 * value).toFixed(1)} %`;
 
   function box(parent, title) {
@@ -70,8 +74,8 @@
     const most = (values) => Math.max(0, ...values.filter((value) => value != null));
     const peak = (values) => (found.step > 10 ? [{ label: "highest", values, color: "--quiet", dash: [1, 3] }] : []);
     const limit = (label, values, color, dash) => (any(values) ? [{ label, values, color, dash }] : []);
-    const { at, step, begin, end } = found;
-    const common = { at, step, begin, end };
+    const { at, begin, end } = found;
+    const common = { at, begin, end };
     const all = [
       {
         ...common, title: "SM time in GPUs", format: (value) => `${+value.toFixed(2)}`, most: most(found.max) || 0.1,
@@ -93,33 +97,46 @@
     return all;
   }
 
-  function create(part, { at, begin, end, lines, format, most, whole }) {
-    const axis = { stroke: color("--quiet"), grid: { stroke: color("--line"), width: 1 }, ticks: { show: false } };
-    // the node's clock, as in all texts of the page: a date whose local hours are the node's
-    const nodes = (t) => {
-      const utc = new Date(t * 1000), ahead = Number(document.documentElement.dataset.offset);
-      return new Date((t + ahead + utc.getTimezoneOffset() * 60) * 1000);
-    };
-    const isLong = end - begin > 86400;
-    const day = (t) => `${nodes(t).getMonth() + 1}/${nodes(t).getDate()}`;
-    const clock = (t, letters) => nodes(t).toTimeString().slice(0, letters);
-    const moment = (t) => (isLong ? `${nodes(t).getFullYear()}/${day(t)} ${clock(t, 5)}` : clock(t, 8));
+  // the node's clock, as in all texts of the page; of a zone without a name its present offset
+  const { zone, offset } = document.documentElement.dataset;
+  const nodes = (t) => {
+    const at = new Date(t * 1000);
+    return zone ? uPlot.tzDate(at, zone) : new Date((t + Number(offset) + at.getTimezoneOffset() * 60) * 1000);
+  };
+  // ticks by their distance: label, and below it what has changed since the tick before: the year, the day
+  const [MINUTE, HOUR, DAY] = [60, 3600, 86400];
+  const TICKS = [
+    [365 * DAY, "{YYYY}", null, null, null, null, null, null, 1],
+    [28 * DAY, "{MMM}", "\n{YYYY}", null, null, null, null, null, 1],
+    [DAY, "{D} {MMM}", "\n{YYYY}", null, null, null, null, null, 1],
+    [HOUR, "{HH}:{mm}", "\n{D} {MMM} {YYYY}", null, "\n{D} {MMM}", null, null, null, 1],
+    [MINUTE, "{HH}:{mm}", "\n{D} {MMM} {YYYY}", null, "\n{D} {MMM}", null, null, null, 1],
+    [1, "{HH}:{mm}:{ss}", "\n{D} {MMM} {YYYY}", null, "\n{D} {MMM}", null, null, null, 1],
+  ];
+  const SECONDS = [1, 5, 10, 15, 30, ...[1, 2, 5, 10, 15, 30].map((n) => n * MINUTE), ...[1, 2, 3, 6, 12].map((n) => n * HOUR),
+    ...[1, 2, 3, 7, 14, 28, 61, 92, 183, 365].map((n) => n * DAY)];
+
+  function create(part, { at, lines, format, most, whole }) {
+    const axis = { stroke: color("--quiet"), grid: { stroke: color("--line"), width: 1 }, ticks: { show: false }, font: FONT };
+    const moment = uPlot.fmtDate("{YYYY}-{MM}-{DD} {HH}:{mm}:{ss}");
     return new uPlot({
       tzDate: nodes,
-      width: Math.max(200, part.clientWidth - 18),
-      height: 190,
+      width: Math.max(200, part.clientWidth),
+      height: Math.round(Math.min(460, Math.max(200, innerHeight / 5))),
+      padding: [8, whole ? 0 : 1.7 * EM, 0, 0],
       cursor: { y: false },
       scales: {
         x: { range: () => part.span },
         y: { range: (_, low, high) => [0, Math.max(most, high) * 1.04 || 1] },
+        ...(whole && { part: { from: "y", range: (_, low, high) => [low / part.whole, high / part.whole] } }),
       },
       axes: [
-        { ...axis, space: 70, values: (_, ticks) => ticks.map((t) => (isLong ? day(t) : clock(t, 5))) },
-        { ...axis, size: 68, values: (_, ticks) => ticks.map(format), ...(format === bytes && { incrs: POWERS }) },
-        ...(whole ? [{ ...axis, side: 1, size: 52, grid: { show: false }, incrs: POWERS, values: (_, ticks) => ticks.map((value) => percent(value / whole)) }] : []),
+        { ...axis, space: 5.4 * EM, size: 3.2 * EM, incrs: SECONDS, values: TICKS },
+        { ...axis, size: 4.9 * EM, space: 2.4 * EM, values: (_, ticks) => ticks.map(format), incrs: format === bytes ? POWERS : PARTS },
+        ...(whole ? [{ ...axis, scale: "part", side: 1, size: 3.9 * EM, space: 2.4 * EM, grid: { show: false }, incrs: [0.1, 0.2, 0.25, 0.5, 1], values: (_, ticks) => ticks.map(percent) }] : []),
       ],
       series: [
-        { label: "time", value: (_, t) => (t == null ? "-" : moment(t)) },
+        { label: "time", value: (_, t) => (t == null ? "-" : moment(nodes(t))) },
         ...lines.map((line) => ({
           label: line.label, stroke: color(line.color), width: line.dash ? 1 : 1.5, dash: line.dash, points: { show: false },
           value: (_, value) => (value == null ? "-" : format(value)),
@@ -165,6 +182,7 @@
       const last = one.lines[0].values.at(-1);
       present[n].part.setAttribute("aria-label", `${one.title}: ${last == null ? "no value yet" : `${one.format(last)} at last`}`);
       present[n].part.span = [one.begin, one.end];
+      present[n].part.whole = one.whole;
       if (present[n].plot) present[n].plot.setData([one.at, ...one.lines.map((line) => line.values)]);
       else present[n].plot = create(present[n].part, one);
       const plot = present[n].plot; // without a pointer the legend has the newest values; after uPlot's own update
@@ -186,6 +204,7 @@
     let later = 0;
     drawAll(false);
     setInterval(drawAll, 5000, false);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawAll(true));
     addEventListener("resize", () => { clearTimeout(later); later = setTimeout(drawAll, 200, true); });
   }
 })();

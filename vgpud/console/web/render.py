@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import datetime
 import functools
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
+from vgpud.console.web.clock import describe_clock, format_local, format_stamp
 from vgpud.core.units import format_bytes, format_gpus
 from vgpud.v1alpha1 import words
 from vgpud.view import job_tables, slice_tables
@@ -27,22 +27,6 @@ NAV = (
     ("/events", "Events", "e"),
 )
 FOLDER = Path(__file__).resolve().parent.parent / "templates"
-
-
-def _local(stamp: str | None) -> str:
-    """An RFC 3339 time on the node's clock, with the date if it is not today."""
-    if not stamp:
-        return "-"
-    at = slice_tables.parse_time(stamp).astimezone()
-    return at.strftime("%H:%M:%S" if at.date() == slice_tables.now_utc().astimezone().date() else "%Y-%m-%d %H:%M:%S")
-
-
-def _zone() -> dict[str, object]:
-    """The node's clock, which all times are of: how it is called, and how far it is ahead of UTC."""
-    now = slice_tables.now_utc().astimezone()
-    offset_s = int((now.utcoffset() or datetime.timedelta()).total_seconds())
-    sign, minutes = "-" if offset_s < 0 else "+", abs(offset_s) // 60
-    return {"name": f"UTC{sign}{minutes // 60:02d}:{minutes % 60:02d}" if minutes else "UTC", "offset_s": offset_s}
 
 
 def _ago(stamp: str | None) -> str:
@@ -71,16 +55,19 @@ FILTERS = {
     "ago": _ago,
     "bytes": format_bytes,
     "devices": job_tables.devices_label,
+    "gate": words.GATE.to_word,
     "gpu_time": gpu_time,
     "gpus": format_gpus,
     "job_gpus": job_tables.gpus_label,
     "job_name": job_tables.name_label,
-    "local": _local,
+    "local": format_local,
     "percent": slice_tables.percent,
     "plain": plain,
     "scheduling": words.SCHEDULING.to_word,
     "seconds": _seconds,
     "span": format_span,
+    "stamp": format_stamp,
+    "suspension": words.SUSPENSION.to_word,
     "until": _until,
     "hours": _hours,
     "user": user_name,
@@ -100,7 +87,7 @@ def _environment() -> jinja2.Environment:
     )
     made.filters.update(FILTERS)
     made.globals["nav"] = NAV
-    made.globals["zone"] = _zone
+    made.globals["zone"] = describe_clock
     for name in made.list_templates():
         made.get_template(name)
     return made

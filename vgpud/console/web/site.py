@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hmac
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -13,9 +14,13 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from vgpud.console.live.alert_book import AlertBook, AlertBooks
 from vgpud.console.live.board import Board
 from vgpud.console.live.boards import Boards
+from vgpud.console.live.nodes import Node, Nodes
 from vgpud.console.login.client import Broker, RefusedError, User
+from vgpud.console.login.provider_client import ProviderClient
+from vgpud.console.web.node_path import node_address
 from vgpud.console.web.render import Templates
 from vgpud.errors import CliError
 
@@ -42,6 +47,7 @@ class Site:
         private: bool,
         has_tls: bool = False,
         nodes: Sequence[tuple[str, str]] = (),
+        provider: ProviderClient | None = None,
     ) -> None:
         self.broker = broker
         self.boards = boards
@@ -49,10 +55,13 @@ class Site:
         self.passwords = passwords  # whether there is a password file
         self.private = private  # whether only this machine's users reach it
         self.has_tls = secure or has_tls  # whether browsers reach it by https, by itself or by a proxy in front of it
+        self.provider = provider  # of log-ins by OpenID Connect
+        self.nodes = Nodes(broker)  # that each user reaches
         self.consoles = nodes  # name and URL of other nodes' consoles
         #: __Host-: a browser takes it over TLS only, for this host and no other
         self.cookie = "__Host-vgpu" if secure else "vgpu"
         self.templates = Templates()
+        self._alert_books = AlertBooks()
         self._flashes: OrderedDict[str, list[tuple[str, str]]] = OrderedDict()
 
     # ---- messages for the next page ----
@@ -67,6 +76,10 @@ class Site:
 
     def take_flashes(self, user: User) -> list[tuple[str, str]]:
         return self._flashes.pop(user.cookie, [])
+
+    def alert_book(self, user: User, node: str) -> AlertBook:
+        """What is remembered of this user's alerts of a node."""
+        return self._alert_books.of((user.uid, node))
 
     # ---- pages ----
 
@@ -88,8 +101,10 @@ class Site:
         text = self.templates.render(
             name,
             **values,
-            user=user,
+            user=dataclasses.replace(user, uid=request.state.own_uid),
             board=board,
+            at=address_of(request),
+            node=request.state.node,
             consoles=self.consoles,
             path=request.url.path,
             theme=theme if theme in ("light", "dark") else "",
@@ -120,8 +135,29 @@ def user_of(request: Request) -> User:
     return found
 
 
+def shown_user(request: Request) -> User:
+    """The user as templates compare it with owners: with the uid on the page's node."""
+    return dataclasses.replace(user_of(request), uid=request.state.own_uid)
+
+
+def address_of(request: Request) -> str:
+    """In front of the addresses of the page's node."""
+    return node_address(request.state.node)
+
+
 def page(request: Request, name: str, **values: Any) -> HTMLResponse:
     return site_of(request).page(request, name, **values)
+
+
+def render(request: Request, name: str, **values: Any) -> str:
+    """A part of a page of this request's node."""
+    board: Board = request.state.board
+    shown = {"board": board, "user": shown_user(request), "at": address_of(request), **values}
+    return site_of(request).templates.render(name, **shown)
+
+
+def fragment(request: Request, name: str, **values: Any) -> HTMLResponse:
+    return HTMLResponse(render(request, name, **values))
 
 
 async def enter(request: Request) -> Response | None:
@@ -134,11 +170,25 @@ async def enter(request: Request) -> Response | None:
         return RedirectResponse("/login", 303)
     request.state.user = user
     try:
-        request.state.board = await site.boards.of(user)
+        node = await _find_node(request, site, user)
+        request.state.board = await site.boards.of(user, node.name)
+        request.state.own_uid = node.uid
     except RefusedError:
         return RedirectResponse("/login", 303)
     await request.state.board.ready()
     return None
+
+
+async def _find_node(request: Request, site: Site, user: User) -> Node:
+    """The node of the address. Raises HTTPException."""
+    name = getattr(request.state, "node", "")
+    if not name:
+        return Node("", "", user.uid)
+    found = next((node for node in await site.nodes.of(user) if node.name == name), None)
+    if found is None:
+        request.state.node = ""
+        raise HTTPException(404, f"You have no context {name}: vgpu context ls lists those that there are.")
+    return found
 
 
 def get(path: str, endpoint: Callable[[Request], Awaitable[Response]]) -> Route:
@@ -191,6 +241,6 @@ async def act(request: Request, work: Awaitable[object], done: str, path: str, r
             await board.shows_changes(seen)
     except (CliError, ValueError) as error:
         site.flash(user, "refused", error.message if isinstance(error, CliError) else str(error))
-        return back_to(refusal_path or path)
+        return back_to(address_of(request) + (refusal_path or path))
     site.flash(user, "done", done)
-    return back_to(path)
+    return back_to(address_of(request) + path)

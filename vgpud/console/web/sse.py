@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Hashable
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -33,14 +33,15 @@ def stream(
     render: Callable[[], str],
     state: Callable[[Board], Hashable] = lambda board: board.tick,
     jobs: bool = False,
+    load: Callable[[], Awaitable[None]] | None = None,
 ) -> Response:
     """Sends what render() makes, when it has changed. key: the same for windows that show the same; state: changes
-    whenever the fragment may."""
+    whenever the fragment may; load: fetches what has no stream, before each look."""
     board = board_of(request)
     if board.windows >= WINDOWS_MAX:
         return Response(f"{WINDOWS_MAX} windows are open, which is the limit: close some", 429)
     return StreamingResponse(
-        _events(request, board, key, render, state, jobs),
+        _events(request, board, key, render, state, jobs, load),
         media_type="text/event-stream",
         headers={"x-accel-buffering": "no"},
     )
@@ -53,6 +54,7 @@ async def _events(
     render: Callable[[], str],
     state: Callable[[Board], Hashable],
     jobs: bool,
+    load: Callable[[], Awaitable[None]] | None,
 ) -> AsyncIterator[bytes]:
     site, user = site_of(request), user_of(request)
     sent, tick, looked_s = b"", -1, time.monotonic()
@@ -64,8 +66,10 @@ async def _events(
                 known = await site.broker.user(user.cookie, user.source, is_use=False)
                 if known is None:
                     return
-                await site.boards.of(known)
+                await site.boards.of(known, request.state.node)
             tick = await board.wait_change(tick, ALIVE_S)
+            if load:
+                await load()
             data = board.fragment(key, state(board), lambda: event(render()))
             yield data if data is not sent and data != sent else _KEEP_ALIVE
             sent = data
