@@ -46,7 +46,7 @@ class FakeBackend:
 
 def make(backend: FakeBackend) -> Forwarding:
     parts: Any = backend
-    return Forwarding(JobBackend("n1", parts, parts, parts, parts, parts, parts), backend.find)
+    return Forwarding(JobBackend("n1", parts, parts, parts, parts, parts, parts, parts), backend.find)
 
 
 async def say(*messages: pb.ForwardSessionRequest, until: asyncio.Event | None = None) -> AsyncIterator[Any]:

@@ -82,7 +82,7 @@ def viewing(backend: FakeBackend) -> Viewing:
         return pb.Job(job_id=job.job_id, state=words.JOB_STATE.to_number(job.state.value))
 
     parts: Any = backend
-    return Viewing(JobBackend("n1", parts, parts, parts, parts, parts, parts), find, show)
+    return Viewing(JobBackend("n1", parts, parts, parts, parts, parts, parts, parts), find, show)
 
 
 def test_a_viewer_that_was_not_notified_that_another_has_joined() -> None:

@@ -130,14 +130,14 @@ def name_of(command: Sequence[str]) -> str:
 
 def build_template(option_values: Mapping[str, Any], command: Sequence[str]) -> pb.JobSpec:
     """The job of a replica, with this process's environment and directory."""
-    from vgpud.cli.jobs.submit import build_job_spec, submit
+    from vgpud.cli.jobs.submit import build_job_spec, inherit_variables, submit
     from vgpud.core.jobs.session import REPLICA
     from vgpud.services.core.programs import complete_command
 
     usual = submit.make_context("submit", [], resilient_parsing=True).params
     known = {name: option_values[name] for name in (*SIZES, "cpus", "ram", "queue", "directory", "env", "no_env")}
     chosen = {**usual, "prediction": None, **known, "no_preempt": not option_values["preemptible"]}
-    spec = build_job_spec(chosen, complete_command(command), ())
+    spec = build_job_spec(chosen, complete_command(command), inherit_variables(chosen["no_env"], None))
     spec.session = REPLICA
     return spec
 

@@ -219,14 +219,15 @@ def _submit_balancer(settings: Settings, folder: Folder, service: Service) -> in
     from google.protobuf.duration_pb2 import Duration
 
     from vgpud.cli.common.client import Client
-    from vgpud.cli.jobs.submit import build_job_spec, submit
+    from vgpud.cli.jobs.submit import build_job_spec, inherit_variables, submit
     from vgpud.client import calls
     from vgpud.core.jobs.session import BALANCER
 
     usual = submit.make_context("submit", [], resilient_parsing=True).params
     chosen = {**usual, "prediction": None, "name": service.name, "retries": _RETRIES, "no_preempt": True, "gpus": 0}
     chosen["queue"] = service.template.get("queue")
-    spec = build_job_spec(chosen, (sys.executable, "-m", "vgpud.services", str(folder.path)), ())
+    balancer = (sys.executable, "-m", "vgpud.services", str(folder.path))
+    spec = build_job_spec(chosen, balancer, inherit_variables(chosen["no_env"], None))
     spec.log = str(folder.balancer_log).replace("%", "%%")
     spec.session = BALANCER
     spec.directory = str(folder.path)  # Python imports from there first
