@@ -24,6 +24,7 @@ PARTS = {
     "k8s": ("lightkube",),
     "ray": ("ray",),
     "service": ("h11",),
+    "oidc": ("httpx", "jwt"),
     "console": ("bcrypt", "jinja2", "python_multipart", "multipart", "starlette", "uvicorn"),
 }
 #: in sitecustomize.py: imports behave as if these packages were not there

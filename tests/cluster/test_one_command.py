@@ -150,7 +150,8 @@ def test_each_option_makes_sense_or_is_refused() -> None:
     taken = {"gpus", "gang", "max_milli", "mem", "service_class", "cpus", "ram", "name", "queue", "time_limit"}
     taken |= {"after", "after_ok", "after_fail", "after_any", "signal"}
     taken |= {"expected", "array", "hold", "directory", "log", "env", "no_env", "notify"}
-    taken |= {"notify_mail", "skew", "no_preempt", "wait", "quiet", "command", "file", "over_cluster", *ONLY}
+    taken |= {"notify_mail", "skew", "no_preempt", "wait", "quiet", "command", "file", "template", "over_cluster"}
+    taken |= set(ONLY)
     everywhere = {"output", "host", "headers", "color", "timeout_s"}
     assert {param.name for param in submit.params} == taken | INSTEAD.keys() | everywhere
 

@@ -60,6 +60,7 @@ class Console:
         command = [sys.executable, "-m", "vgpud.cli.main", "console", "serve", "--host", daemon.host]
         command += ["--runtime-dir", str(folder), "--listen", "127.0.0.1:0", "--oidc-issuer", issuer]
         command += ["--oidc-client-id", CLIENT_ID, "--oidc-client-secret-file", str(secret)]
+        command += ["--oidc-least-uid", "2"]
         if os.geteuid() == 0:  # the interpreter may be root's alone
             command += ["--user", "root"]
         self.process = subprocess.Popen(command, env=self.env, stderr=subprocess.PIPE)

@@ -26,6 +26,7 @@ FIELDS = {
     "service_class": "class",
     "env": "environment",
     "devices": "device:",
+    "registry_auth": "registry",
     "after_ok": "after",  # the same as --after
     "predict": "model",
     "dims": "model_batch",  # the form asks for the batch, which is the usual one
@@ -33,6 +34,7 @@ FIELDS = {
 #: options that are about the terminal of the command line, its environment, or a Slurm cluster
 NOT_HERE = {
     *("wait", "quiet", "detach_keys", "request_id", "no_env", "over_cluster", "run_dir", "partition", "gpu_model"),
+    *("template", "environment"),  # of the site: there if it has some, see test_submit_environments.py
     *(
         "dry_run",
         "predictor",

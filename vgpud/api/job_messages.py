@@ -147,7 +147,10 @@ def _ask(job_spec: pb.JobSpec, elastic: Elastic | None) -> Ask:
     spec = spec_from(job_spec.slice)
     if elastic and elastic.least_milli:
         spec = replace(spec, gpus_milli=elastic.least_milli)
-    if spec.gpus_milli or job_spec.session != session.BALANCER:  # that one passes requests on, and needs no device
+    needs_none = job_spec.session == session.BALANCER  # which passes requests on
+    if needs_none and job_spec.slice != pb.SliceSpec():
+        raise _invalid("a balancer needs no device: leave its slice out", "slice")
+    if not needs_none:
         parts = parts_of(spec, SiteLimits())
         if isinstance(parts, Denied):
             raise RefusedError(parts)

@@ -31,6 +31,8 @@ def session_from(job_spec: pb.JobSpec) -> str:
             if job_spec.session_ports if field == "session_ports" else job_spec.HasField(field):
                 raise _invalid(f"{field} of a job that is no session: name what serves its page in `session`", field)
         return ""
+    if job_spec.session in session.OF_SERVICES and (job_spec.session_ports or job_spec.HasField("idle_after")):
+        raise _invalid("a job of a service has one port and is not ended when it is idle: leave that out", "session")
     if job_spec.session not in session.PROGRAMS:
         text = f"session {job_spec.session[:40]!r} is unknown: write one of {', '.join(session.PROGRAMS)}"
         raise _invalid(text, "session")

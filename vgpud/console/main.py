@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from vgpud import paths
 from vgpud.console.login import agent, shares_file, wire
-from vgpud.console.login.broker import Broker, Settings, link_socket_path
+from vgpud.console.login.broker import LEAST_UID, Broker, Settings, link_socket_path
 from vgpud.console.login.openid import OPENID_PATH, Client, is_safe_url
 from vgpud.core.units import PORT_MAX, parse_whole
 from vgpud.errors import DeniedError, ExitCode, VgpudError
@@ -57,6 +57,7 @@ class Serve:
     oidc_client_id: str = ""
     oidc_client_secret_file: Path | None = None  # None = a public client
     oidc_claim: str = "preferred_username"  # the claim that is the name of a local user
+    oidc_least_uid: int = LEAST_UID  # of users that the provider may vouch for
 
 
 def _make_inner(runtime: Path) -> Path:
@@ -262,7 +263,8 @@ def serve(options: Serve, runtime: Path, announce: object = None) -> int:
     if callable(announce):
         announce(url)
     try:
-        settings = Settings(options.api_socket, url, options.password_file, runtime / shares_file.FILE_NAME)
+        shares = runtime / shares_file.FILE_NAME
+        settings = Settings(options.api_socket, url, options.password_file, shares, options.oidc_least_uid)
         return Broker(settings, ours, link_socket, pid, openid.broker if openid else None).run()
     finally:
         if openid:

@@ -6,9 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from tests.core.queue.world import gpus, shell
+from tests.builders import make_small_device
+from tests.core.queue.world import Shell, gpus, make_policy, queue, shell
 from vgpud.core.jobs.events import Cancelled, Event, JobSuspended, Note, Requeued, Resumed, StopJob, Suspended
-from vgpud.core.jobs.model import Elastic, How, JobState
+from vgpud.core.jobs.model import Ask, Elastic, How, JobSpec, JobState, Node
+from vgpud.core.placement.cluster import Cluster
+from vgpud.core.queue.machine import Machine
 
 
 def test_a_suspended_job_gives_its_gpus_to_others_and_waits_for_its_user() -> None:
@@ -50,6 +53,44 @@ def test_its_memory_is_to_move_and_may_stay() -> None:
     at.running.clear()
     at.send(JobSuspended(first, How.PAUSE))
     assert at.job(first).suspended_how is How.PAUSE
+    at.send(Resumed(first))
+    assert at.running == {first}
+
+
+def small(hows: tuple[How, ...]) -> tuple[Shell, JobSpec]:
+    """A device of 16 GiB, and a job that has 12 of them."""
+    cluster = Cluster([Node("n", (make_small_device(0),))])
+    at = Shell(Machine((queue(),), cluster, make_policy, hows=hows), slow=True)
+    spec = replace(gpus(0.5).ask.spec, mem_min_bytes=12 << 30, mem_max_bytes=12 << 30)
+    return at, replace(gpus(0.5), ask=Ask(spec))
+
+
+def test_its_memory_is_not_others_before_it_has_moved() -> None:
+    at, large = small((How.PAUSE, How.EVICT, How.REQUEUE))
+    first = at.submit(large)
+    at.send(Suspended(first))
+    other = at.submit(large)
+    assert other not in at.running
+    at.answer_stops()
+    assert at.running == {other} and at.job(first).suspended_how is How.EVICT
+
+
+def test_memory_that_could_not_move_is_taken_when_another_job_needs_it() -> None:
+    """Else a user could keep it from all others for ever, outside of every quota."""
+    at, large = small((How.PAUSE, How.EVICT, How.REQUEUE))
+    first = at.submit(large)
+    at.send(Suspended(first))
+    at.stops.clear()
+    at.running.clear()
+    at.send(JobSuspended(first, How.PAUSE))
+    other = at.submit(large)
+    (stop,) = [c for c in at.log if isinstance(c, StopJob) and c.job_id == first][1:]
+    assert stop.how is How.EVICT and stop.why.endswith("and its user had suspended it")
+    at.stops.clear()
+    at.send(JobSuspended(first, How.REQUEUE))  # it has several programs, which cannot move
+    assert at.running == {other} and at.state(first) == "pending"
+    at.end(other)
+    assert not at.running, "its user has suspended it still"
     at.send(Resumed(first))
     assert at.running == {first}
 

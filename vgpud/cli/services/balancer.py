@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from vgpud.services.core.model import Service
     from vgpud.v1alpha1 import vgpud_pb2 as pb
 
+#: of a balancer's answer: the record has a replica's whole environment
+ANSWER_BYTES_MAX = 8 << 20
 _STATUS_OF = {400: ExitCode.USAGE, 401: ExitCode.DENIED}
 
 
@@ -48,6 +50,7 @@ class Balancer:
 
     def _ask(self, method: str, path: str, body: str = "") -> dict[str, Any]:
         from vgpud.core.jobs.session import TOKEN
+        from vgpud.host import listeners
 
         token = self.job.spec.environment.get(TOKEN, "")
         if not self.job.HasField("session_port"):
@@ -59,9 +62,13 @@ class Balancer:
             raise CliError(f"service {self.name} is uid {self.job.uid}'s: only they may change it", ExitCode.DENIED)
         connection = http.client.HTTPConnection("127.0.0.1", self.job.session_port, timeout=self.settings.timeout_s)
         try:
+            connection.connect()
+            uid = listeners.server_uid(self.job.session_port, connection.sock.getsockname()[:2])
+            if uid != self.job.uid:  # the token lets whoever has it run programs as the service's owner
+                raise OSError("nothing of it listens at its port" + ("" if uid is None else f", uid {uid} does"))
             connection.request(method, path, body, {"Authorization": f"Bearer {token}"})
             answer = connection.getresponse()
-            data = json.loads(answer.read())
+            data = json.loads(answer.read(ANSWER_BYTES_MAX))
         except (TimeoutError, OSError, ValueError, http.client.HTTPException) as error:
             text = f"the balancer of service {self.name}, job {self.job.job_id}, does not answer ({error}):"
             raise CliError(

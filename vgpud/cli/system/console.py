@@ -8,6 +8,8 @@ from pathlib import Path
 import click
 
 from vgpud.cli.common.options import LazyGroup, Settings, VgpuCommand, pass_settings
+from vgpud.cli.common.quantities import Whole
+from vgpud.core.model import UID_MAX
 from vgpud.errors import CliError, ExitCode
 
 _PATH = click.Path(path_type=Path)
@@ -41,6 +43,12 @@ def console() -> None:
 )
 @click.option(
     "--oidc-claim", metavar="NAME", help="Claim that is the name of a local user (default: preferred_username)."
+)
+@click.option(
+    "--oidc-least-uid",
+    type=Whole(1, UID_MAX),
+    metavar="UID",
+    help="Refuse names of users with smaller uids, which are the system's (default: 1000).",
 )
 @click.option("--user", metavar="NAME", help="User who serves pages, if root starts it (default: uid 65534).")
 @click.option(

@@ -46,6 +46,12 @@ HELPER_S, WEB_END_S = 30.0, 10.0
 _NS = 1_000_000_000
 
 
+#: of people
+LEAST_UID = 1000
+#: nobody: the web server may be that user
+STAND_IN_UID = 65534
+
+
 @dataclass
 class Settings:
     """What the broker must know."""
@@ -54,6 +60,7 @@ class Settings:
     url: str  # of the console, as a browser reaches it
     password_file: Path | None = None
     shares_file: Path | None = None  # shared links that outlive a restart of the console
+    oidc_least_uid: int = LEAST_UID  # of users that an OpenID provider may vouch for
 
 
 @dataclass
@@ -265,8 +272,11 @@ class Broker:
             return {"error": f"{name[:NAME_CHARS_MAX]!r} is no user of this machine: the provider's names must be"}
         if user.pw_uid == 0:
             return {"error": "root does not log in with a provider: log in as yourself, or with vgpu console open"}
-        if os.geteuid() not in (0, user.pw_uid):
-            return {"error": f"this console belongs to uid {os.geteuid()} and acts for no other user"}
+        if why := _why_not_for(user.pw_uid):
+            return {"error": why}
+        if user.pw_uid < self.settings.oidc_least_uid or user.pw_uid == STAND_IN_UID:
+            text = f"{user.pw_name} is a user of the system: a provider's names are those of people"
+            return {"error": f"{text}, whose uids begin at {self.settings.oidc_least_uid} (--oidc-least-uid)"}
         return {"token": self.sessions.link(user.pw_uid, user.pw_name, time.monotonic_ns())}
 
     # ---- the web server ----

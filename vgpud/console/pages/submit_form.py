@@ -25,6 +25,7 @@ from vgpud.client.arrays import set_array
 from vgpud.console.live.data import span
 from vgpud.console.login.client import User
 from vgpud.console.web.site import Form
+from vgpud.core.jobs.container_parts import PartError, parse_port, parse_registry, parse_volume
 from vgpud.core.model import CLASSES, WEIGHT_MAX
 from vgpud.core.units import GPUS_MAX, UnitError, format_gpus
 from vgpud.v1alpha1 import vgpud_pb2 as pb
@@ -104,6 +105,7 @@ def spec_of(form: Form, user: User, environments: Sequence[pb.Environment] = ())
             duration.CopyFrom(span(values[name]))
     _notification(spec, form, values["notify"])
     spec.command.extend([*_SHELL, command] if form.get("shell") == "yes" and command else _words(command))
+    _give_parts(spec, form)
     _place(spec, form, user, environment)
     return spec
 
@@ -122,6 +124,19 @@ def _make_sized_spec(values: dict[str, Any], form: Form) -> pb.JobSpec:
     spec.slice.device_uuids.extend(name.removeprefix(DEVICE) for name in form if name.startswith(DEVICE))
     elastic_options.fill(spec, values)
     return spec
+
+
+def _give_parts(spec: pb.JobSpec, form: Form) -> None:
+    """What its container is given of the node. Raises ValueError."""
+    try:
+        for volume in form.get("volumes", "").splitlines():
+            if volume.strip():
+                spec.volumes.append(str(parse_volume(volume.strip())))
+        spec.ports.extend(str(parse_port(port)) for port in form.get("ports", "").replace(",", " ").split())
+        if registry := form.get("registry", "").strip():
+            spec.registry = str(parse_registry(registry))
+    except PartError as error:
+        raise ValueError(str(error)) from error
 
 
 def _place(spec: pb.JobSpec, form: Form, user: User, environment: pb.Environment | None) -> None:
@@ -202,7 +217,11 @@ def form_of(job: pb.Job, user: User) -> dict[str, str]:
         "shell": "yes" if is_shell else "",
         "name": spec.name,
         "queue": spec.queue,
-        "image": spec.image,
+        "environment_name": spec.environment_name,
+        "image": "" if spec.environment_name else spec.image,  # the environment's, unless the site allows any
+        "volumes": "\n".join(spec.volumes),
+        "ports": " ".join(spec.ports),
+        "registry": spec.registry,
         "log": "" if spec.log == os.path.join(spec.directory, _USUAL_LOG) else spec.log,
         "directory": spec.directory,
         "gpus": "..".join(map(format_gpus, bounds)) if any(bounds) else format_gpus(share.gpus_milli),

@@ -121,7 +121,7 @@ async def _events(site: Site, api: Api, viewers: Viewers, viewer: Viewer, as_adm
                 await asyncio.wait({coming}, timeout=ALIVE_S)
                 if time.monotonic() - looked_s > ALIVE_S:
                     looked_s = time.monotonic()
-                    if await site.broker.user(viewer.user.cookie, viewer.user.source) is None:
+                    if await site.broker.user(viewer.user.cookie, viewer.user.source, is_use=False) is None:
                         return
                 if not coming.done():
                     yield b":\n\n"

@@ -13,7 +13,9 @@ Headers = list[tuple[bytes, bytes]]
 #: of a shared link, before the session's number
 SHARE_COOKIE = b"vgpu-share-"
 #: the console's own cookies, with TLS and without; those of shared links have names of their own
-_CONSOLE_COOKIES = frozenset((b"vgpu", b"__host-vgpu", b"theme", b"vgpu-session", b"__host-vgpu-session"))
+_CONSOLE_COOKIES = frozenset(
+    (b"vgpu", b"__host-vgpu", b"theme", b"vgpu-session", b"__host-vgpu-session", b"vgpu-openid", b"__host-vgpu-openid")
+)
 #: of one connection, not of a message (RFC 9110, 7.6.1)
 _HOP_BY_HOP = frozenset(
     (b"connection", b"keep-alive", b"proxy-connection", b"proxy-authenticate", b"proxy-authorization")

@@ -204,6 +204,11 @@ class Job:
     changed: bool = False  # its specification is no longer as it was submitted: a user has changed it
 
     @property
+    def waits_for_user(self) -> bool:
+        """It does not continue before a user asks for that: others may have what it keeps."""
+        return self.is_idle or self.awaits_resume
+
+    @property
     def width_milli(self) -> int:
         return self.spec.width_milli
 

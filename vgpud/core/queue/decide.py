@@ -300,7 +300,7 @@ class Decision:
 
     def _take_from_idle(self, request: Request) -> bool:
         """Takes what paused jobs have kept that no user uses: memory."""
-        if not self._may_fit(request) or not any(job.is_idle for job in self.world.suspended_holders.values()):
+        if not self._may_fit(request) or not any(job.waits_for_user for job in self.world.suspended_holders.values()):
             return False
         return self._free_capacity(request, self._search.find_idle())
 

@@ -123,9 +123,7 @@ class Lifecycle:
     def admit(self, job: Job, now_ns: int) -> None:
         """The job waits for capacity, unless something else keeps it."""
         world = self._world
-        if job.state not in WAITING or job.is_idle or job.awaits_resume:
-            return
-        if job.job_id in world.unmet or world.waits(job):
+        if job.state not in WAITING or job.waits_for_user or job.job_id in world.unmet or world.waits(job):
             return
         if job.job_id in world.claims or job.job_id in world.stopping or job.spec.array in world.incomplete_arrays:
             return
@@ -201,7 +199,7 @@ class Lifecycle:
     def requeue(self, job: Job, now_ns: int) -> None:
         """One that has ended stays so: what it ran with is not kept any longer."""
         if job.state in (JobState.RUNNING, JobState.SUSPENDED):
-            job.is_idle = False
+            job.is_idle = job.awaits_resume = False
             self.stop(job, None, JobState.PENDING, "requeued by its user", now_ns)
 
     def pause_idle(self, job: Job, why: str, now_ns: int) -> None:
@@ -222,6 +220,7 @@ class Lifecycle:
         if job.state is JobState.RUNNING and job.stop_to is None:
             job.awaits_resume = True
             self.stop(job, How.EVICT, JobState.SUSPENDED, "suspended by its user", now_ns)
+            self._world.hold(job, self._world.kept_placement(job, How.PAUSE))  # until it is known that its memory moved
 
     def resume(self, job: Job, now_ns: int) -> None:
         """It waits for capacity, as a job that was preempted; one that is about to be suspended does so after that."""
@@ -364,7 +363,7 @@ class Lifecycle:
         """The job waits to start from the beginning: its progress is lost, its attained service is not."""
         enter(job, JobEvent.RESTART)
         job.spec = sizes.at_least(job.spec)
-        job.placement, job.suspended_how, job.awaits_resume = (), None, False
+        job.placement, job.suspended_how = (), None
         job.executed_ns = job.promoted_executed_ns = 0
         job.waiting_since_ns = now_ns
         self._save(job)
@@ -485,7 +484,7 @@ class Lifecycle:
     def evict(self, job: Job, claimant_id: int) -> None:
         """It is suspended, and gives up what it kept."""
         world = self._world
-        if not job.is_idle:
+        if not job.waits_for_user:
             world.line(job).dequeue(job.job_id)
         how = choose_eviction(world, job)
         world.stopping[job.job_id] = world.kept_placement(job, job.suspended_how or how)

@@ -40,7 +40,7 @@ class VictimSearch:
         """Suspended jobs of all queues that wait for nothing but their users, the newest first."""
         for job_id in sorted(self.world.suspended_holders, reverse=True):
             job = self.world.jobs[job_id]
-            if job.is_idle and self.world.cluster.offers(self.world.held[job_id]):
+            if job.waits_for_user and self.world.cluster.offers(self.world.held[job_id]):
                 yield job
 
     def find_suspended_elsewhere(self, claimant: Account) -> Iterator[Job]:

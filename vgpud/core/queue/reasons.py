@@ -62,8 +62,9 @@ def explain_preemption(world: QueueState, victim: Job, claimant: Job) -> str:
 
 def explain_eviction(world: QueueState, victim: Job, claimant: Job) -> str:
     """Why a suspended job gives up what it kept."""
-    if victim.is_idle:
-        return f"its memory was needed for job {claimant.job_id}, and it was not used"
+    if victim.waits_for_user:
+        why = "it was not used" if victim.is_idle else "its user had suspended it"
+        return f"its memory was needed for job {claimant.job_id}, and {why}"
     return explain_preemption(world, victim, claimant)
 
 

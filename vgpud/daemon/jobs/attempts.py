@@ -221,13 +221,14 @@ class JobAttempts:
         await self.end(job.job_id, attempt, Result(TERMINATED, is_stopped=True))
 
     async def _suspend(self, job: Job, how: How | None) -> How | None:
-        """How it has been suspended; None: it has not been, so it is stopped. One that its user suspends is never
-        stopped for that: where its memory cannot be moved, it stays on the device."""
+        """How it has been suspended; None: it has not been, so it is stopped. One that its user suspends is not
+        stopped for that: where its memory cannot be moved, it stays on the device, until another job needs it."""
         if how not in (How.PAUSE, How.EVICT):
             return None
         if await self._jobs.slices.suspend(job, how is How.EVICT):
             return how
-        return How.PAUSE if job.awaits_resume and await self._jobs.slices.suspend(job, evict=False) else None
+        is_first = job.awaits_resume and job.state is JobState.RUNNING
+        return How.PAUSE if is_first and await self._jobs.slices.suspend(job, evict=False) else None
 
     async def signal(self, command: qe.SignalJob) -> None:
         """The signal that its user has asked for, to all of its processes."""

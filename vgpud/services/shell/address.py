@@ -136,6 +136,8 @@ class Address:
         if not service.is_public and not hmac.compare_digest(shown, b"Bearer " + service.token.encode()):
             text = f"show its token as `Authorization: Bearer TOKEN`: `vgpu service url {service.name} --token`"
             raise RefusedError(HTTPStatus.UNAUTHORIZED, text)
+        if request.method == b"CONNECT":
+            raise RefusedError(HTTPStatus.NOT_IMPLEMENTED, "a service is no proxy: CONNECT is not passed on")
         if find_header(headers, b"upgrade") and b"upgrade" in find_header(headers, b"connection").lower():
             raise RefusedError(HTTPStatus.NOT_IMPLEMENTED, "WebSockets and other upgrades are not passed on")
         with self._replicas.request():
