@@ -6,7 +6,8 @@
 #define CALIBRATE_EVERY 4096  /* which take about as long to launch */
 #define CALIBRATE_EVERY_NS (10 * VG_NS_PER_MS) /* long kernels more often: a timing costs little beside them */
 #define SAMPLE_SLACK_NS 10000
-#define AGREEING 3 /* this many samples that differ by no more than the part and the slack */
+#define SHORT_NS 10000 /* by its estimate: a timing takes as long as a few of these */
+#define AGREEING 3     /* this many samples that differ by no more than the part and the slack */
 #define AGREEMENT_PART 64
 #define AGREEMENT_SLACK_NS 1000
 
@@ -106,7 +107,8 @@ static uint64_t draw(void) {
 uint32_t vg_estimate_next_timing(const struct vg_estimate *estimate, uint64_t likely_ns) {
   if (!estimate->count) return 1;
   if (estimate->count < VG_ESTIMATE_SAMPLES_FIRST) return CALIBRATE_FIRST;
-  uint64_t every = CALIBRATE_EVERY_NS / (likely_ns ? likely_ns : 1);
+  uint64_t each_ns = estimate->cost_ns < SHORT_NS ? estimate->cost_ns : likely_ns;
+  uint64_t every = CALIBRATE_EVERY_NS / (each_ns ? each_ns : 1);
   if (every <= 1) return 1;
   if (every > CALIBRATE_EVERY) every = CALIBRATE_EVERY;
   return (uint32_t)(every / 2 + 1 + (draw() * every >> 32)); /* that in the mean: a program must not know which one */
