@@ -1,4 +1,4 @@
-"""Who is at a port of this machine: a session's token is for no program of another user."""
+"""Who is at a port of this machine: the token of a session or a service is for no program of another user."""
 
 from __future__ import annotations
 
@@ -10,6 +10,12 @@ from vgpud.host import listeners
 def find_listener(port: int) -> int | None:
     """The uid whose program listens at this port of 127.0.0.1; None: no program does."""
     return listeners.listener_uid(port)
+
+
+def find_server(port: int, own: tuple[str, int]) -> int | None:
+    """The uid whose program has our connection to this port of 127.0.0.1, whose end here is `own`; None: it has
+    closed."""
+    return listeners.server_uid(port, own)
 
 
 def is_own(peer: tuple[str, int] | None, own: tuple[str, int] | None) -> bool:

@@ -49,8 +49,8 @@ class Balancer:
         self._ask("POST", "/stop")
 
     def _ask(self, method: str, path: str, body: str = "") -> dict[str, Any]:
+        from vgpud.cli.common.local_ports import find_server
         from vgpud.core.jobs.session import TOKEN
-        from vgpud.host import listeners
 
         token = self.job.spec.environment.get(TOKEN, "")
         if not self.job.HasField("session_port"):
@@ -63,7 +63,7 @@ class Balancer:
         connection = http.client.HTTPConnection("127.0.0.1", self.job.session_port, timeout=self.settings.timeout_s)
         try:
             connection.connect()
-            uid = listeners.server_uid(self.job.session_port, connection.sock.getsockname()[:2])
+            uid = find_server(self.job.session_port, connection.sock.getsockname()[:2])
             if uid != self.job.uid:  # the token lets whoever has it run programs as the service's owner
                 raise OSError("nothing of it listens at its port" + ("" if uid is None else f", uid {uid} does"))
             connection.request(method, path, body, {"Authorization": f"Bearer {token}"})

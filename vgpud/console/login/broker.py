@@ -48,7 +48,7 @@ _NS = 1_000_000_000
 
 #: of people
 LEAST_UID = 1000
-#: nobody: the web server may be that user
+#: the user without rights: the web server may be that one
 STAND_IN_UID = 65534
 
 
