@@ -123,7 +123,7 @@ static uint64_t less_call(uint64_t elapsed_ns, uint64_t call_ns) {
  * time others may have run: less their time if that is known, which is at least a slice of the device if it is not. */
 static void note_sample(struct vg_work *work, const struct vg_stream *stream, const struct vg_marker *marker,
                         uint64_t sample_ns, uint64_t now_ns) {
-  if (!work->clock || stream->shared || !marker->was_known) return;
+  if (!work->clock || stream->shared || !marker->was_known || vg_marker_waits_inside(marker)) return;
   bool ended =
       vg_context_clock_is_at_once(work->clock, stream->context, marker->event, marker->put_ns, marker->recorded_ns);
   if (ended) return;

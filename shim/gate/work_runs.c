@@ -14,7 +14,8 @@
 #define UNSEEN_NS (200 * VG_NS_PER_US)
 #define RECENT_NS (2 * VG_NS_PER_MS)
 #define PPM 1000000ull
-#define SAMPLES 16 /* timed launches that count, roughly */
+#define SAMPLES 16      /* timed launches that count, roughly */
+#define SAMPLES_FIRST 3 /* the estimate counts as so many before the first: that one may have been held up */
 #define SAMPLE_MOST_PPM (128 * PPM)
 #define SCALED_MOST_NS (1ull << 32)    /* longer work is not scaled: it is seen to run */
 #define LAUNCH_NS (200 * VG_NS_PER_US) /* of one that takes longer the thread may have had no processor */
@@ -150,6 +151,10 @@ static uint64_t less_gaps(const struct vg_work *work, uint64_t begin_ns, uint64_
 void vg_work_note_sample(struct vg_work *work, uint64_t cost_ns, uint64_t sample_ns) {
   uint64_t most_ns = cost_ns * (SAMPLE_MOST_PPM / PPM);
   uint64_t ppm = sample_ns < most_ns && sample_ns < SCALED_MOST_NS ? sample_ns * PPM / cost_ns : SAMPLE_MOST_PPM;
+  if (!work->sample_count) {
+    work->sample_count = SAMPLES_FIRST;
+    work->sample_ppm = PPM;
+  }
   if (work->sample_count < SAMPLES) work->sample_count++;
   work->sample_ppm = ((work->sample_count - 1) * work->sample_ppm + ppm) / work->sample_count;
 }
