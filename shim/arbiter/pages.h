@@ -15,7 +15,6 @@ void vg_pages_end_gap(struct vg_arbiter *arbiter, uint64_t now_ns);
 void vg_pages_read_memory(struct vg_arbiter *arbiter, struct vg_process *process, uint64_t now_ns);
 /* Writes the core's decisions to the control pages, opened gates first. */
 void vg_pages_publish(struct vg_arbiter *arbiter);
-
 /* How long others had work outstanding, for what a process takes for its own time on the device. */
 void vg_pages_publish_busy(struct vg_arbiter *arbiter, uint64_t now_ns);
 /* Gives the next few processes their heartbeat and reads their pages. Returns whether a round is due for them. */

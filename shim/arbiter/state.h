@@ -90,17 +90,17 @@ struct vg_process {
   uint64_t done_ns, launches, waited_ns, peak_bytes, denied;
   uint64_t done_left_out_ns; /* reported, and not to be counted: of gaps; modulo 2^64 */
   uint32_t contexts, wait_counts[VG_WAIT_BUCKETS];
-  bool is_unread;      /* its control page says so */
-  bool may_run;        /* it may have work that it has not reported: launches at a SOLO gate leave no trace */
-  bool rang;           /* since its page was read, or since it was revived */
-  uint64_t still_ns;   /* time for which threads waited at an open gate and nothing was launched */
-  uint64_t revived_ns; /* when its doorbell alone ended that */
-  bool locked;         /* its pages are kept in RAM */
-  bool answers;        /* at work when its gate was closed: the drain waits for its answer */
-  bool has_turn;       /* the lane is apart, and the lease is this one's: see turns.h */
-  uint64_t turns_ns;   /* leases that it had to itself */
-  uint64_t own_busy_ns;
-  uint64_t let_ns; /* when launches were last let through its closed gate, see gang.c */
+  bool is_unread;       /* its control page says so */
+  bool may_run;         /* it may have work that it has not reported: launches at a SOLO gate leave no trace */
+  bool rang;            /* since its page was read, or since it was revived */
+  uint64_t still_ns;    /* time for which threads waited at an open gate and nothing was launched */
+  uint64_t revived_ns;  /* when its doorbell alone ended that */
+  bool locked;          /* its pages are kept in RAM */
+  bool answers;         /* at work when its gate was closed: the drain waits for its answer */
+  bool has_turn;        /* the lane is apart, and the lease is this one's: see turns.h */
+  uint64_t turns_ns;    /* leases that it had to itself */
+  uint64_t own_busy_ns; /* its part of the arbiter's busy_ns */
+  uint64_t let_ns;      /* when launches were last let through its closed gate, see gang.c */
 };
 
 struct vg_lane { /* the arbiter's state beside each slice of the core */

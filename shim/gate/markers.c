@@ -20,10 +20,10 @@
  * but one of so many: a program can be short of a processor on purpose, with work that runs meanwhile. */
 #define SPOILT_MOST 16
 #define STALE_LEGACY_NS VG_NS_PER_S
-#define SEEN_LEAST_NS (5 * VG_NS_PER_MS)
+#define SEEN_LEAST_NS (5 * VG_NS_PER_MS)    /* it is known late when others ran: so much work is looked at together */
 #define SLICE_LEAST_NS (800 * VG_NS_PER_US) /* shorter than what a device gives each context at once */
-#define MIXED_PART 8
-#define CARRIED_MOST_NS (int64_t)(20 * VG_NS_PER_MS)
+#define MIXED_PART 8                        /* where others had a larger part, context switches are in it */
+#define CARRIED_MOST_NS (int64_t)(20 * VG_NS_PER_MS) /* of others' time that was taken for too much */
 #define PAUSE_LEAST_NS 500000ull /* between two markers of a thread, which are an eighth of the bound apart */
 
 static CUevent take_event(struct vg_work *work, CUcontext context) {
