@@ -118,6 +118,8 @@ def test_what_is_refused(console: Console, provider: OpenIdProvider) -> None:
         (USER, {"aud": "another"}, "token is not valid"),
         (USER, {"nonce": "another"}, "for another log-in"),
         ("", {"preferred_username": None}, "has no preferred_username"),
+        ("daemon", {}, "daemon is a user of the system" if os.geteuid() == 0 else "acts for no other user"),
+        ("nobody", {}, "nobody is a user of the system" if os.geteuid() == 0 else "acts for no other user"),
         ("x" * 5000, {}, "has no preferred_username"),
     ):
         provider.user, provider.claims = user, claims

@@ -264,7 +264,9 @@ def serve(options: Serve, runtime: Path, announce: object = None) -> int:
         announce(url)
     try:
         shares = runtime / shares_file.FILE_NAME
-        settings = Settings(options.api_socket, url, options.password_file, shares, options.oidc_least_uid)
+        own = {DEFAULT_UID, _uid(options.user)} if os.geteuid() == 0 else set()
+        least_uid = options.oidc_least_uid
+        settings = Settings(options.api_socket, url, options.password_file, shares, least_uid, frozenset(own))
         return Broker(settings, ours, link_socket, pid, openid.broker if openid else None).run()
     finally:
         if openid:

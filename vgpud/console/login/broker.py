@@ -48,8 +48,6 @@ _NS = 1_000_000_000
 
 #: of people
 LEAST_UID = 1000
-#: the user without rights: the web server may be that one
-STAND_IN_UID = 65534
 
 
 @dataclass
@@ -61,6 +59,7 @@ class Settings:
     password_file: Path | None = None
     shares_file: Path | None = None  # shared links that outlive a restart of the console
     oidc_least_uid: int = LEAST_UID  # of users that an OpenID provider may vouch for
+    server_uids: frozenset[int] = frozenset()  # of no person: what the web server runs as, or would
 
 
 @dataclass
@@ -274,7 +273,7 @@ class Broker:
             return {"error": "root does not log in with a provider: log in as yourself, or with vgpu console open"}
         if why := _why_not_for(user.pw_uid):
             return {"error": why}
-        if user.pw_uid < self.settings.oidc_least_uid or user.pw_uid == STAND_IN_UID:
+        if user.pw_uid < self.settings.oidc_least_uid or user.pw_uid in self.settings.server_uids:
             text = f"{user.pw_name} is a user of the system: a provider's names are those of people"
             return {"error": f"{text}, whose uids begin at {self.settings.oidc_least_uid} (--oidc-least-uid)"}
         return {"token": self.sessions.link(user.pw_uid, user.pw_name, time.monotonic_ns())}
