@@ -37,8 +37,9 @@ static void wake_later(struct vg_attach_server *server, struct vg_arbiter *arbit
   server->joined[server->joined_count++] = arbiter;
 }
 
-void vg_answer_hand_over(struct vg_attach_server *server, uint32_t listener, int socket_fd) {
-  struct vg_attach_server_news news = {.kind = VG_ATTACH_SERVER_HANDED, .listener = listener, .socket_fd = socket_fd};
+void vg_answer_hand_over(struct vg_attach_server *server, uint32_t listener, int socket_fd, uint32_t uid) {
+  struct vg_attach_server_news news = {
+      .kind = VG_ATTACH_SERVER_HANDED, .listener = listener, .socket_fd = socket_fd, .uid = uid};
   vg_answer_tell(server, &news);
 }
 
@@ -212,7 +213,7 @@ bool vg_answer(struct vg_attach_server *server, uint32_t listener, int socket_fd
   if (result == -EPIPE)
     vg_prim_close(socket_fd);
   else if (result)
-    vg_answer_hand_over(server, listener, socket_fd);
+    vg_waiting_add_for_python(server, listener, socket_fd);
   pthread_mutex_unlock(&server->mutex);
   return true;
 }

@@ -1,7 +1,6 @@
 /*
  * attach_server.c - see attach_server.h: the thread, its listeners, and what Python calls. One connection of each
- * listener is accepted in turn, so that connections to one slice keep no other waiting. A connection without a message
- * is Python's after SILENT_NS, which bounds them by user and drops them.
+ * listener is accepted in turn, so that connections to one slice keep no other waiting.
  */
 #define _GNU_SOURCE
 #include "attach_server/attach_server.h"
@@ -17,14 +16,12 @@
 
 #include "attach_server/state.h"
 
-#define SILENT_NS (200 * VG_NS_PER_MS)
 #define REST_NS (100 * VG_NS_PER_MS) /* after accept() has failed: out of descriptors */
 #define DESCRIPTORS_MAX 16384        /* of a thousand processes with several devices */
 #define EVENTS_MAX 64
 #define ACCEPTS_MAX 1024               /* before everything else is looked at */
 #define QUIET_NS (10 * VG_NS_PER_MS)   /* since the last attachment: whoever attached then has started */
 #define UNTOLD_NS (100 * VG_NS_PER_MS) /* Python hears of attachments by then, however many peers come meanwhile */
-#define SILENT_PART 16                 /* of the daemon's descriptors that connections without a message may take */
 /* Names in epoll. */
 #define WAKE_EVENT UINT64_MAX
 #define LISTENERS_EVENT (UINT64_MAX - 1)
@@ -47,77 +44,26 @@ static struct vg_listener *find_listener(struct vg_attach_server *server, uint32
   return listener->fd >= 0 && listener->name == name ? listener : NULL;
 }
 
-/* ---- connections without a message ---- */
-
-static void end_silence(struct vg_attach_server *server, struct vg_silent *silent) {
-  watch(server->epoll_fd, EPOLL_CTL_DEL, silent->fd, 0, 0);
-  silent->fd = -1;
-  server->silent_count--;
-}
-
-static void hand_over_silent(struct vg_attach_server *server, struct vg_silent *silent) {
-  uint32_t listener = silent->listener;
-  int fd = silent->fd;
-  end_silence(server, silent);
-  vg_answer_hand_over(server, listener, fd);
-}
-
-static struct vg_silent *oldest_silent(struct vg_attach_server *server) {
-  struct vg_silent *oldest = NULL;
-  for (int i = 0; i < VG_SILENT_MAX; i++) {
-    struct vg_silent *silent = &server->silent[i];
-    if (silent->fd >= 0 && (!oldest || silent->deadline_ns < oldest->deadline_ns)) oldest = silent;
-  }
-  return oldest;
-}
-
-static struct vg_silent *silent_place(struct vg_attach_server *server) {
-  if (server->silent_count >= server->silent_max) hand_over_silent(server, oldest_silent(server));
-  struct vg_silent *place = server->silent;
-  while (place->fd >= 0) place++;
-  return place;
-}
-
-static void await_message(struct vg_attach_server *server, uint32_t listener, int fd) {
-  struct vg_silent *place = silent_place(server);
-  *place = (struct vg_silent){.fd = fd, .listener = listener, .deadline_ns = vg_prim_now_ns() + SILENT_NS};
-  server->silent_count++;
-  if (watch(server->epoll_fd, EPOLL_CTL_ADD, fd, EPOLLIN, (uint64_t)(place - server->silent)))
-    hand_over_silent(server, place);
-}
-
-/* Returns when the next one's time is over; UINT64_MAX: there is none. */
-static uint64_t end_silences(struct vg_attach_server *server, uint64_t now_ns) {
-  while (server->silent_count) {
-    struct vg_silent *oldest = oldest_silent(server);
-    if (oldest->deadline_ns > now_ns) return oldest->deadline_ns;
-    hand_over_silent(server, oldest);
-  }
-  return UINT64_MAX;
-}
-
 static void answer_or_await(struct vg_attach_server *server, uint32_t listener, int fd) {
   if (vg_answer(server, listener, fd)) return;
   vg_attach_server_lock(server);
-  await_message(server, listener, fd);
+  vg_waiting_add_silent(server, listener, fd);
   vg_attach_server_unlock(server);
 }
 
 static void answer_silent(struct vg_attach_server *server, uint64_t index) {
+  uint32_t listener;
   vg_attach_server_lock(server);
-  struct vg_silent *silent = &server->silent[index];
-  int fd = silent->fd;
-  uint32_t listener = silent->listener;
-  if (fd >= 0) end_silence(server, silent);
+  int fd = vg_waiting_take_silent(server, (uint32_t)index, &listener);
   vg_attach_server_unlock(server);
   if (fd >= 0) answer_or_await(server, listener, fd);
 }
 
 /* ---- listeners ---- */
 
-/* Python can be given so much more, with all that is silent now. */
+/* Nothing more can be told or kept. */
 static bool is_full(const struct vg_attach_server *server) {
-  return server->queue.handed >= VG_QUEUE_HANDED_MAX || !vg_queue_has_space(&server->queue, server->silent_count + 2);
+  return !vg_queue_has_space(&server->queue, VG_QUEUE_HANDED_MAX) || vg_waiting_is_full(&server->waiting);
 }
 
 static void rest(struct vg_attach_server *server, struct vg_listener *listener, int error) {
@@ -200,7 +146,7 @@ static int prepare(struct vg_attach_server *server) {
   vg_attach_server_lock(server);
   vg_answer_wake_arbiters(server);
   uint64_t now_ns = vg_prim_now_ns();
-  uint64_t deadline_ns = earlier(end_silences(server, now_ns), end_rests(server, now_ns));
+  uint64_t deadline_ns = earlier(vg_waiting_hand_over(server, now_ns), end_rests(server, now_ns));
   deadline_ns = earlier(deadline_ns, follow_up(server, now_ns));
   bool full = is_full(server);
   if (full != server->full)
@@ -275,12 +221,6 @@ static int open_all(struct vg_attach_server *server) {
   return result ? -result : server->connections ? 0 : ENOMEM;
 }
 
-static uint32_t silent_max(void) {
-  struct rlimit limit;
-  if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur / SILENT_PART >= VG_SILENT_MAX) return VG_SILENT_MAX;
-  return limit.rlim_cur > SILENT_PART ? (uint32_t)(limit.rlim_cur / SILENT_PART) : 1;
-}
-
 struct vg_attach_server *vg_attach_server_new(uint64_t first_process_id) {
   struct vg_attach_server *server = calloc(1, sizeof *server);
   if (!server) return NULL;
@@ -290,9 +230,8 @@ struct vg_attach_server *vg_attach_server_new(uint64_t first_process_id) {
   pthread_mutex_init(&server->mutex, &attributes);
   pthread_mutexattr_destroy(&attributes);
   for (int i = 0; i < VG_LISTENERS_MAX; i++) server->listeners[i].fd = -1;
-  for (int i = 0; i < VG_SILENT_MAX; i++) server->silent[i].fd = -1;
+  vg_waiting_init(&server->waiting);
   server->next_id = first_process_id;
-  server->silent_max = silent_max();
   int error = open_all(server);
   if (error == 0) error = vg_spare_pages_start(&server->spare);
   if (error == 0) error = start(server);
@@ -326,7 +265,7 @@ void vg_attach_server_free(struct vg_attach_server *server) {
     vg_prim_close(news.pidfd);
     vg_tenant_pages_free(&news.pages);
   }
-  for (int i = 0; i < VG_SILENT_MAX; i++) vg_prim_close(server->silent[i].fd);
+  vg_waiting_free(&server->waiting);
   vg_spare_pages_stop(&server->spare);
   vg_rules_free(server->rules);
   vg_prim_close(server->epoll_fd);
@@ -344,11 +283,11 @@ int vg_attach_server_news_fd(const struct vg_attach_server *server) {
 
 int vg_attach_server_take(struct vg_attach_server *server, struct vg_attach_server_news *ret_news) {
   vg_attach_server_lock(server);
-  bool full = server->full;
+  bool awaited = server->full || server->waiting.count_with_message;
   bool taken = vg_queue_take(&server->queue, ret_news);
   if (!server->queue.count) vg_prim_eventfd_drain(server->news_fd);
   vg_attach_server_unlock(server);
-  if (full) wake(server);
+  if (awaited) wake(server);
   return taken;
 }
 

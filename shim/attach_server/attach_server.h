@@ -84,7 +84,7 @@ struct vg_attach_server_rules {
 /* ---- news for Python ---- */
 
 #define VG_ATTACH_SERVER_ATTACHED 1 /* the process has its answer and its pages */
-#define VG_ATTACH_SERVER_HANDED 2   /* Python decides: only listener and socket_fd are set */
+#define VG_ATTACH_SERVER_HANDED 2   /* Python decides: only listener, socket_fd and uid are set */
 #define VG_ATTACH_SERVER_FAULT 3    /* accept() failed with this error; tried again a moment later */
 struct vg_attach_server_news {
   uint32_t kind;

@@ -5,9 +5,21 @@ bool vg_queue_has_space(const struct vg_queue *queue, uint32_t more) {
   return queue->count + more <= VG_QUEUE_MAX;
 }
 
+bool vg_queue_has_share(const struct vg_queue *queue, uint32_t uid) {
+  uint32_t of_user = 0;
+  for (uint32_t i = 0; i < queue->handed; i++) of_user += queue->handed_uids[i] == uid;
+  return queue->handed < VG_QUEUE_HANDED_MAX && of_user < VG_QUEUE_SHARE_MAX;
+}
+
 void vg_queue_put(struct vg_queue *queue, const struct vg_attach_server_news *news) {
   queue->news[(queue->begin + queue->count++) % VG_QUEUE_MAX] = *news;
-  queue->handed += news->kind != VG_ATTACH_SERVER_ATTACHED;
+  if (news->kind == VG_ATTACH_SERVER_HANDED) queue->handed_uids[queue->handed++] = news->uid;
+}
+
+static void forget_handed(struct vg_queue *queue, uint32_t uid) {
+  uint32_t i = 0;
+  while (queue->handed_uids[i] != uid) i++;
+  queue->handed_uids[i] = queue->handed_uids[--queue->handed];
 }
 
 bool vg_queue_take(struct vg_queue *queue, struct vg_attach_server_news *ret_news) {
@@ -15,7 +27,7 @@ bool vg_queue_take(struct vg_queue *queue, struct vg_attach_server_news *ret_new
   *ret_news = queue->news[queue->begin];
   queue->begin = (queue->begin + 1) % VG_QUEUE_MAX;
   queue->count--;
-  queue->handed -= ret_news->kind != VG_ATTACH_SERVER_ATTACHED;
+  if (ret_news->kind == VG_ATTACH_SERVER_HANDED) forget_handed(queue, ret_news->uid);
   return true;
 }
 

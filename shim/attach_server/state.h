@@ -9,10 +9,10 @@
 #include "attach_server/queue.h"
 #include "attach_server/rules.h"
 #include "attach_server/spare_pages.h"
+#include "attach_server/waiting.h"
 #include "base/prim.h"
 
 #define VG_LISTENERS_MAX 2048 /* slices of a node, and the shared one */
-#define VG_SILENT_MAX 1024    /* connections whose message has not arrived; fewer where descriptors are few */
 #define VG_UNTOLD_MAX 1024    /* attachments that Python learns of together */
 #define VG_PID_MAX (1 << 22)  /* the kernel's PID_MAX_LIMIT */
 
@@ -20,12 +20,6 @@ struct vg_listener {
   int fd; /* -1: free */
   uint32_t name;
   uint64_t resume_ns; /* not 0: accept() failed, and is tried again then */
-};
-
-struct vg_silent {
-  int fd; /* -1: free */
-  uint32_t listener;
-  uint64_t deadline_ns;
 };
 
 struct vg_attach_server {
@@ -39,8 +33,7 @@ struct vg_attach_server {
   struct vg_rules *rules; /* NULL: none */
   struct vg_listener listeners[VG_LISTENERS_MAX];
   uint32_t listener_names;
-  struct vg_silent silent[VG_SILENT_MAX];
-  uint32_t silent_count, silent_max;
+  struct vg_waiting waiting;
   struct vg_spare_pages spare;
   uint32_t refill_devices; /* spare pages for so many devices are to be made; 0: none were taken */
   uint16_t *connections;   /* by pid */
@@ -56,7 +49,7 @@ struct vg_attach_server {
  * message yet. Locks by itself. */
 bool vg_answer(struct vg_attach_server *server, uint32_t listener, int socket_fd);
 /* Locked: */
-void vg_answer_hand_over(struct vg_attach_server *server, uint32_t listener, int socket_fd);
+void vg_answer_hand_over(struct vg_attach_server *server, uint32_t listener, int socket_fd, uint32_t uid);
 void vg_answer_tell(struct vg_attach_server *server, const struct vg_attach_server_news *news);
 void vg_answer_wake_arbiters(struct vg_attach_server *server);
 void vg_answer_wake_python(struct vg_attach_server *server);

@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 import threading
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ class Backend:
         self.arbiters = Arbiters([DEVICE], dict(arbiter_items(ArbiterConfig())))
         self.arbiters.apply(self.slice)
         self.refusal: Denied | None = None
+        self.is_owner_known = False
         self.greetings: list[Greeting] = []
         self.ends: list[int] = []
         self.refused_ones: list[str] = []
@@ -56,8 +58,15 @@ class Backend:
         self.ends.append(process_id)
         self.arbiters.detach(process_id, device)
 
-    def look(self, slice_name: str, uid: int, cgroups: tuple[str, ...]) -> Denied:
-        return Denied(Reason.DENIED, "only the attach thread answers here")
+    def look(self, *_arguments: object) -> Attachment | Denied:
+        denied = Denied(Reason.DENIED, "only the attach thread answers here")
+        return Attachment(None, self.slice, {}, {}) if self.is_owner_known else denied  # type: ignore[arg-type]
+
+    def slice_in(self, cgroups: tuple[str, ...]) -> str:
+        return ""
+
+    def container_id(self, cgroups: tuple[str, ...]) -> str:
+        return ""
 
     def account(self, account_uid: int, cgroups: tuple[str, ...]) -> str:
         return f"uid {account_uid}"
@@ -122,6 +131,58 @@ def test_a_program_is_answered_while_python_is_busy(tmp_path: Path, backend: Bac
         program.tenant.close()
 
     run(tmp_path, backend, work)
+
+
+@pytest.mark.parametrize("message", [b"", client.request(client.QUERY)], ids=["silent", "for Python"])
+def test_connections_that_wait_for_python_keep_no_program_out(
+    tmp_path: Path, backend: Backend, message: bytes
+) -> None:
+    """Once 32 of them waited, the thread accepted none that it could have answered itself."""
+
+    async def work(tenants: Tenants, path: str) -> None:
+        waiting = []
+        for _ in range(100):
+            waiting.append(client.connect(path))
+            waiting[-1].send(message) if message else None
+        time.sleep(0.5)  # the loop waits as well: those without a message are Python's by now
+        program = Program(path)
+        program.join()
+        assert program.tenant, "the thread does not accept before Python has taken something"
+        assert program.tenant.status == client.OK
+        program.tenant.close()
+        for sock in waiting:
+            sock.close()
+
+    run(tmp_path, backend, work)
+
+
+def test_all_that_wait_for_python_are_answered_in_their_order(tmp_path: Path, backend: Backend) -> None:
+    backend.is_owner_known = True
+    backend.refusal = Denied(Reason.DENIED, "not here")
+
+    async def work(tenants: Tenants, path: str) -> None:
+        waiting = [client.connect(path) for _ in range(100)]
+        for sock in waiting:
+            sock.send(client.request(client.HOLD))
+            sock.settimeout(0)
+        answered: list[int] = []
+        while len(answered) < len(waiting):
+            await asyncio.sleep(0.001)
+            for number, sock in enumerate(waiting):
+                if number not in answered and _has_answer(sock):
+                    answered.append(number)
+        assert answered == sorted(answered)
+        for sock in waiting:
+            sock.close()
+
+    run(tmp_path, backend, work)
+
+
+def _has_answer(sock: socket.socket) -> bool:
+    try:
+        return bool(sock.recv(1, socket.MSG_PEEK))
+    except BlockingIOError:
+        return False
 
 
 def test_python_may_end_an_attachment_afterwards(tmp_path: Path, backend: Backend) -> None:
