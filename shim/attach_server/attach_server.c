@@ -146,7 +146,7 @@ static int prepare(struct vg_attach_server *server) {
   vg_attach_server_lock(server);
   vg_answer_wake_arbiters(server);
   uint64_t now_ns = vg_prim_now_ns();
-  uint64_t deadline_ns = earlier(vg_waiting_hand_over(server, now_ns), end_rests(server, now_ns));
+  uint64_t deadline_ns = earlier(vg_waiting_advance(server, now_ns), end_rests(server, now_ns));
   deadline_ns = earlier(deadline_ns, follow_up(server, now_ns));
   bool full = is_full(server);
   if (full != server->full)

@@ -81,16 +81,24 @@ struct vg_attach_server_rules {
   const struct vg_attach_server_container *containers;
 };
 
+/* Connections whose message has not arrived: of all users and of one (fewer where descriptors are few), and when they
+ * are closed. */
+#define VG_WAITING_MAX 4096
+#define VG_WAITING_SILENT_SHARE_MAX 256
+#define VG_WAITING_SILENT_NS 2000000000
+
 /* ---- news for Python ---- */
 
 #define VG_ATTACH_SERVER_ATTACHED 1 /* the process has its answer and its pages */
 #define VG_ATTACH_SERVER_HANDED 2   /* Python decides: only listener, socket_fd and uid are set */
 #define VG_ATTACH_SERVER_FAULT 3    /* accept() failed with this error; tried again a moment later */
+#define VG_ATTACH_SERVER_CLOSED 4   /* one of a user's connections (count) that had sent nothing was closed */
 struct vg_attach_server_news {
   uint32_t kind;
   uint32_t listener;
   int32_t socket_fd;
   int32_t error;
+  uint32_t count;
   int32_t pid;
   uint32_t uid;
   int32_t pidfd;

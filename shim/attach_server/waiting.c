@@ -9,11 +9,10 @@
 
 #include "attach_server/state.h"
 
-#define SILENT_NS (200 * VG_NS_PER_MS) /* then Python bounds them by slice, says so, and drops them */
-#define SILENT_MOST_NS (5 * VG_NS_PER_S)
 #define DESCRIPTORS_PART 16 /* of the daemon's descriptors that they may take */
 #define SHARE_PART 2        /* of the places, for one user */
-#define RESERVE_PART 8      /* of the places, for others than a user who may attach there: a crowd of programs waits */
+#define RESERVE_PART 8      /* of the places, for others than a user who may attach there: crowds of programs wait */
+#define TOLD_EVERY_NS VG_NS_PER_S
 
 void vg_waiting_init(struct vg_waiting *waiting) {
   struct rlimit limit;
@@ -69,15 +68,33 @@ static uint32_t count_of(const struct vg_waiting *waiting, uint32_t uid) {
   return count;
 }
 
+/* A user has more silent ones than it may: one was closed. */
+static void tell_closed(struct vg_attach_server *server, const struct vg_waiting_connection *closed, uint32_t count) {
+  uint64_t now_ns = vg_prim_now_ns();
+  if (now_ns < server->waiting.told_ns + TOLD_EVERY_NS) return;
+  server->waiting.told_ns = now_ns;
+  struct vg_attach_server_news news = {.kind = VG_ATTACH_SERVER_CLOSED,
+                                       .listener = closed->listener,
+                                       .socket_fd = -1,
+                                       .uid = closed->uid,
+                                       .count = count};
+  vg_answer_tell(server, &news);
+}
+
 /* Makes a place for one more of this user; false: it has as many as it may. Silent ones make way, its own first. */
 static bool make_place(struct vg_attach_server *server, uint32_t uid, uint32_t share) {
   struct vg_waiting *waiting = &server->waiting;
-  bool over_share = count_of(waiting, uid) >= share;
-  if (!over_share && !vg_waiting_is_full(waiting)) return true;
+  uint32_t count = count_of(waiting, uid);
+  if (count < share && !vg_waiting_is_full(waiting)) return true;
   struct vg_waiting_connection *oldest = find_oldest_silent(waiting, uid);
-  if (!oldest || (over_share && oldest->uid != uid)) return false;
+  if (!oldest || (count >= share && oldest->uid != uid)) return false;
+  tell_closed(server, oldest, count);
   vg_prim_close(take(server, oldest));
   return true;
+}
+
+static uint32_t lesser(uint32_t a, uint32_t b) {
+  return a < b ? a : b;
 }
 
 static uint32_t put(struct vg_waiting *waiting, struct vg_waiting_connection connection) {
@@ -91,10 +108,9 @@ static uint32_t put(struct vg_waiting *waiting, struct vg_waiting_connection con
 }
 
 void vg_waiting_add_silent(struct vg_attach_server *server, uint32_t listener, int fd) {
-  uint64_t now_ns = vg_prim_now_ns();
   struct vg_waiting_connection connection = {
-      .fd = fd, .listener = listener, .uid = uid_of(fd), .since_ns = now_ns, .deadline_ns = now_ns + SILENT_NS};
-  if (!make_place(server, connection.uid, server->waiting.max / SHARE_PART)) {
+      .fd = fd, .listener = listener, .uid = uid_of(fd), .since_ns = vg_prim_now_ns()};
+  if (!make_place(server, connection.uid, lesser(server->waiting.max / SHARE_PART, VG_WAITING_SILENT_SHARE_MAX))) {
     vg_prim_close(fd);
     return;
   }
@@ -149,21 +165,16 @@ static uint64_t end_silences(struct vg_attach_server *server, uint64_t now_ns) {
   for (uint32_t i = 0; i < server->waiting.end; i++) {
     struct vg_waiting_connection *each = &server->waiting.connections[i];
     if (each->fd < 0 || each->has_message) continue;
-    if (each->deadline_ns <= now_ns && vg_queue_has_share(&server->queue, each->uid)) {
-      hand_over(server, each);
-      continue;
-    }
-    if (now_ns >= each->since_ns + SILENT_MOST_NS) {
+    uint64_t deadline_ns = each->since_ns + VG_WAITING_SILENT_NS;
+    if (deadline_ns <= now_ns)
       vg_prim_close(take(server, each));
-      continue;
-    }
-    if (each->deadline_ns <= now_ns) each->deadline_ns = now_ns + SILENT_NS;
-    if (each->deadline_ns < next_ns) next_ns = each->deadline_ns;
+    else if (deadline_ns < next_ns)
+      next_ns = deadline_ns;
   }
   return next_ns;
 }
 
-uint64_t vg_waiting_hand_over(struct vg_attach_server *server, uint64_t now_ns) {
+uint64_t vg_waiting_advance(struct vg_attach_server *server, uint64_t now_ns) {
   struct vg_waiting_connection *next;
   while (server->waiting.count_with_message && (next = find_next_for_python(server))) hand_over(server, next);
   return end_silences(server, now_ns);

@@ -1,15 +1,15 @@
 /*
- * waiting.h - accepted connections that wait: for their message, or for Python, which answers what the thread does not.
- * Python takes about a millisecond for each and more on a busy host, so that a user's may fill neither its queue nor
- * the places here, and programs that the thread can answer do not wait behind them. Not locked: all under
- * attach_server.c's mutex.
+ * waiting.h - accepted connections that wait: for their message, until they are closed, or for Python, which answers
+ * what the thread does not. Python takes about a millisecond for each and more on a busy host, so that a user's may
+ * fill neither its queue nor the places here, and programs that the thread can answer do not wait behind them. Not
+ * locked: all under attach_server.c's mutex.
  */
 #ifndef VG_ATTACH_SERVER_WAITING_H
 #define VG_ATTACH_SERVER_WAITING_H
 #include <stdbool.h>
 #include <stdint.h>
 
-#define VG_WAITING_MAX 4096 /* fewer where descriptors are few */
+#include "attach_server/attach_server.h"
 
 struct vg_attach_server;
 
@@ -17,15 +17,15 @@ struct vg_waiting_connection {
   int fd; /* -1: free */
   uint32_t listener;
   uint32_t uid;
-  bool has_message;     /* for Python */
-  uint64_t since_ns;    /* when it was accepted, or had its message */
-  uint64_t deadline_ns; /* without a message: it is tried to hand it over then */
+  bool has_message;  /* for Python */
+  uint64_t since_ns; /* when it was accepted, or had its message */
 };
 
 struct vg_waiting {
   struct vg_waiting_connection connections[VG_WAITING_MAX];
   uint32_t count, count_with_message, max; /* at most VG_WAITING_MAX */
   uint32_t end;                            /* behind the last that is taken */
+  uint64_t told_ns;                        /* when Python was told of a user who has too many */
 };
 
 void vg_waiting_init(struct vg_waiting *waiting);
@@ -37,7 +37,8 @@ void vg_waiting_add_silent(struct vg_attach_server *server, uint32_t listener, i
 void vg_waiting_add_for_python(struct vg_attach_server *server, uint32_t listener, int fd);
 /* Takes a silent one out, which may have its message now: its descriptor, which is the caller's. -1: there is none. */
 int vg_waiting_take_silent(struct vg_attach_server *server, uint32_t index, uint32_t *ret_listener);
-/* Gives Python those that it may have now. Returns when to call again; UINT64_MAX: when Python has taken news. */
-uint64_t vg_waiting_hand_over(struct vg_attach_server *server, uint64_t now_ns);
+/* Gives Python those that it may have now, and closes those that have been silent for too long. Returns when to call
+ * again; UINT64_MAX: when Python has taken news. */
+uint64_t vg_waiting_advance(struct vg_attach_server *server, uint64_t now_ns);
 
 #endif

@@ -36,7 +36,6 @@ class Backend:
         self.arbiters = Arbiters([DEVICE], dict(arbiter_items(ArbiterConfig())))
         self.arbiters.apply(self.slice)
         self.refusal: Denied | None = None
-        self.is_owner_known = False
         self.greetings: list[Greeting] = []
         self.ends: list[int] = []
         self.refused_ones: list[str] = []
@@ -54,13 +53,18 @@ class Backend:
         process = Process(greeting.process_id, "a", greeting.pid, greeting.uid, greeting.program, 0, False)
         return Attachment(process, self.slice, {}, self.state.devices)
 
+    def join(self, serial: int, process_id: int, device: str, *pages_and_bell: object) -> None:
+        """Only a program that has gone comes this way here."""
+
+    def remove_process(self, process_id: int) -> None:
+        self.ends.append(process_id)
+
     def leave(self, process_id: int, device: str) -> None:
         self.ends.append(process_id)
         self.arbiters.detach(process_id, device)
 
-    def look(self, *_arguments: object) -> Attachment | Denied:
-        denied = Denied(Reason.DENIED, "only the attach thread answers here")
-        return Attachment(None, self.slice, {}, {}) if self.is_owner_known else denied  # type: ignore[arg-type]
+    def look(self, *_arguments: object) -> Denied:
+        return Denied(Reason.DENIED, "only the attach thread answers here")
 
     def slice_in(self, cgroups: tuple[str, ...]) -> str:
         return ""
@@ -134,9 +138,7 @@ def test_a_program_is_answered_while_python_is_busy(tmp_path: Path, backend: Bac
 
 
 @pytest.mark.parametrize("message", [b"", client.request(client.QUERY)], ids=["silent", "for Python"])
-def test_connections_that_wait_for_python_keep_no_program_out(
-    tmp_path: Path, backend: Backend, message: bytes
-) -> None:
+def test_connections_that_wait_for_python_keep_no_program_out(tmp_path: Path, backend: Backend, message: bytes) -> None:
     """Once 32 of them waited, the thread accepted none that it could have answered itself."""
 
     async def work(tenants: Tenants, path: str) -> None:
@@ -157,7 +159,6 @@ def test_connections_that_wait_for_python_keep_no_program_out(
 
 
 def test_all_that_wait_for_python_are_answered_in_their_order(tmp_path: Path, backend: Backend) -> None:
-    backend.is_owner_known = True
     backend.refusal = Denied(Reason.DENIED, "not here")
 
     async def work(tenants: Tenants, path: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from vgpud.attach import server as attach
+from vgpud._shim import lib
 from vgpud.host import listeners
 from vgpud.host.listeners import Bound, BoundedListener, Places, source
 
@@ -142,7 +142,7 @@ ROWS = {
     "log-ins with": listeners.CONSOLE_OIDC,
     "kubelet": listeners.KUBELET,
     "simulated": _simulated_bound(),
-    "attach": Bound(attach.PENDING_ALL_MAX, attach.PENDING_PER_USER_MAX, 0, attach.GREETING_S),
+    "attach": Bound(lib.VG_WAITING_MAX, lib.VG_WAITING_SILENT_SHARE_MAX, 0, lib.VG_WAITING_SILENT_NS / 1e9),
 }
 
 

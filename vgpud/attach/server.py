@@ -18,7 +18,6 @@ import contextlib
 import os
 import socket
 import time
-from collections import Counter
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,20 +41,10 @@ from vgpud.attach.messages import (
 from vgpud.attach.thread import AttachThread
 from vgpud.core.model import Denied, Device, Process, Slice
 from vgpud.core.slices.attach_rules import Rules
-from vgpud.core.slices.bounds import format_account, which
-from vgpud.host import cgroups, descriptors
+from vgpud.host import cgroups
 from vgpud.host import processes as host_processes
 from vgpud.host.user_namespaces import account_uid
 
-#: a peer must have sent its greeting by then
-GREETING_S = 2.0
-#: connected peers without a greeting: of one slice, of all slices, and of one user (fewer where descriptors are few)
-PENDING_MAX = 256
-PENDING_ALL_MAX, PENDING_PER_USER_MAX = 2048, 256
-#: of the daemon's descriptors, what they may take: two each
-PENDING_PART = 8
-#: the same for peers that will be refused: a stranger cannot shut the owner out with silent connections
-STRANGERS_PENDING_MAX = 16
 BACKLOG = 1024
 #: where a socket is made ready; no longer than its own name, as paths of sockets are short
 NEW_SOCKET = ".attach.new"
@@ -130,7 +119,7 @@ class Backend(Protocol):
 
 @dataclass(eq=False, slots=True)
 class Peer:
-    """One connection: silent at first, then attached (process_id set) until it is gone."""
+    """One connection: attached (process_id set) until it is gone, or asking once."""
 
     slice_name: str
     sock: socket.socket
@@ -140,9 +129,7 @@ class Peer:
     pidfd: int
     pid_namespace: str = ""  # "": the one that we see all pids of
     own_pid: int = 0  # what it is called in there
-    stranger: bool = False  # may not attach to this slice: will be refused
     account: str = ""  # the user that the connection counts for in the core
-    deadline: asyncio.TimerHandle | None = None
     process_id: int = 0
     serial: int = 0  # of its slice
     library_copy: int = 0
@@ -164,7 +151,6 @@ class Listener:
     sock: socket.socket
     path: Path
     name: int  # as the attach thread calls it
-    pending: set[Peer] = field(default_factory=set)
 
 
 class Tenants:
@@ -185,8 +171,6 @@ class Tenants:
         # 65536 processes
         self._thread = AttachThread(node, (time.monotonic_ns() // 1_000_000) << 16, backend.arbiter)
         self._loop.add_reader(self._thread.news_fd(), self._hear)
-        self._pending_max = min(PENDING_ALL_MAX, descriptors.limit() // PENDING_PART // 2)
-        self._pending_per_user_max = min(PENDING_PER_USER_MAX, self._pending_max // 2)
         self._rules_timer: asyncio.TimerHandle | None = None
         self._rules_cost_s = 0.0
 
@@ -247,8 +231,6 @@ class Tenants:
         self._thread.unlisten(listener.name)
         del self._by_name[listener.name]
         listener.sock.close()
-        for peer in list(listener.pending):
-            self._drop_silent(listener, peer)
 
     def find_lost_sockets(self) -> list[str]:
         """Slices whose socket file was removed."""
@@ -328,8 +310,11 @@ class Tenants:
         if news.kind == lib.VG_ATTACH_SERVER_FAULT:  # out of descriptors: the rest is in the backlog for a moment
             text = f"cannot accept: {os.strerror(news.error)}; raise LimitNOFILE"
             self._backend.note_refusal(slice_name, 0, text)
+        elif news.kind == lib.VG_ATTACH_SERVER_CLOSED:
+            text = f"uid {news.uid} has {news.count} connections that have sent nothing: one was closed"
+            self._backend.note_refusal(slice_name, 0, text)
         elif listener:
-            self._await_greeting(socket.socket(fileno=news.socket_fd), slice_name, listener)
+            self._greet(socket.socket(fileno=news.socket_fd), slice_name)
         else:
             os.close(news.socket_fd)  # the slice has ended meanwhile
         return False
@@ -361,32 +346,6 @@ class Tenants:
 
     # ---- greeting ----
 
-    def _await_greeting(self, sock: socket.socket, slice_name: str, listener: Listener) -> None:
-        sock.setblocking(False)
-        peer = self._peer(sock, slice_name)
-        if peer is None:
-            sock.close()
-            return
-        kind = (peer.slice_name, peer.stranger)  # on the shared socket, programs of one slice cannot shut out another's
-        waiting = sum((other.slice_name, other.stranger) == kind for other in listener.pending)
-        if waiting >= (STRANGERS_PENDING_MAX if peer.stranger else PENDING_MAX) or self._is_crowd(peer):
-            self._close_peer(peer)
-            return
-        listener.pending.add(peer)
-        peer.deadline = self._loop.call_later(GREETING_S, self._drop_silent, listener, peer)
-        self._loop.add_reader(sock, self._greet, listener, peer)
-
-    def _is_crowd(self, peer: Peer) -> bool:
-        """Whether a user has too many silent connections; the connection is then reported and closed."""
-        pending = Counter(p.account for listener in self._listeners.values() for p in listener.pending)
-        if not which(self._pending_max, self._pending_per_user_max, pending, peer.account):
-            return False
-        text = f"{format_account(peer.account)} has {pending[peer.account]} of"
-        text += f" {pending.total()} connections that have sent"
-        text += f" nothing (limits: {self._pending_per_user_max} of a user, {self._pending_max} of all): one was closed"
-        self._backend.note_refusal(peer.slice_name, peer.pid, text)
-        return True
-
     def _peer(self, sock: socket.socket, slice_name: str) -> Peer | None:
         """The peer, None when it cannot be identified: what is read by its pid was read while it lived."""
         pid, uid = host_processes.credentials(sock)
@@ -403,25 +362,20 @@ class Tenants:
             os.close(pidfd)
             return None
         name = slice_name or self._backend.slice_in(inside)
-        stranger = isinstance(self._backend.look(name, uid, inside), Denied)
         account = self._backend.account(payer, inside)
-        return Peer(name, sock, pid, uid, inside, pidfd, namespace, own_pid, stranger, account)
+        return Peer(name, sock, pid, uid, inside, pidfd, namespace, own_pid, account)
 
-    def _drop_silent(self, listener: Listener, peer: Peer) -> None:
-        listener.pending.discard(peer)
-        self._close_peer(peer)
-
-    def _greet(self, listener: Listener, peer: Peer) -> None:
-        try:
-            raw = peer.sock.recv(REQUEST_BYTES + 1)
-        except (BlockingIOError, InterruptedError):
+    def _greet(self, sock: socket.socket, slice_name: str) -> None:
+        """A connection whose message has come, or that has ended."""
+        sock.setblocking(False)
+        peer = self._peer(sock, slice_name)
+        if peer is None:
+            sock.close()
             return
+        try:
+            raw = sock.recv(REQUEST_BYTES + 1)
         except OSError:
             raw = b""
-        listener.pending.discard(peer)
-        self._loop.remove_reader(peer.sock)
-        if peer.deadline:
-            peer.deadline.cancel()
         if not raw:
             self._close_peer(peer)
             return
@@ -576,8 +530,6 @@ class Tenants:
         self._close_peer(peer)
 
     def _close_peer(self, peer: Peer) -> None:
-        if peer.deadline:
-            peer.deadline.cancel()
         if peer.sock.fileno() >= 0:
             self._loop.remove_reader(peer.sock)
             peer.sock.close()
