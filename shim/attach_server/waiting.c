@@ -148,15 +148,21 @@ static void hand_over(struct vg_attach_server *server, struct vg_waiting_connect
   vg_answer_hand_over(server, listener, take(server, connection), uid);
 }
 
-/* The oldest with a message whose user has a share of Python's queue left. NULL: none may be handed over now. */
+/* Of those whose users have a share of Python's queue left the oldest of the listener whose turn it is: one slice's
+ * connections keep no other slice's waiting. NULL: none may be handed over now. */
 static struct vg_waiting_connection *find_next_for_python(struct vg_attach_server *server) {
-  struct vg_waiting_connection *oldest = NULL;
+  struct vg_waiting_connection *next = NULL;
+  uint32_t next_turn = 0;
   for (uint32_t i = 0; i < server->waiting.end; i++) {
     struct vg_waiting_connection *each = &server->waiting.connections[i];
-    if (each->fd < 0 || !each->has_message || (oldest && each->since_ns >= oldest->since_ns)) continue;
-    if (vg_queue_has_share(&server->queue, each->uid)) oldest = each;
+    if (each->fd < 0 || !each->has_message || !vg_queue_has_share(&server->queue, each->uid)) continue;
+    uint32_t turn = each->listener - server->waiting.last_listener - 1; /* they go round */
+    if (next && (turn > next_turn || (turn == next_turn && each->since_ns >= next->since_ns))) continue;
+    next = each;
+    next_turn = turn;
   }
-  return oldest;
+  if (next) server->waiting.last_listener = next->listener;
+  return next;
 }
 
 /* Returns when the next one's time is over. */

@@ -25,6 +25,7 @@ struct vg_waiting {
   struct vg_waiting_connection connections[VG_WAITING_MAX];
   uint32_t count, count_with_message, max; /* at most VG_WAITING_MAX */
   uint32_t end;                            /* behind the last that is taken */
+  uint32_t last_listener;                  /* of the last one that was handed over */
   uint64_t told_ns;                        /* when Python was told of a user who has too many */
 };
 
