@@ -10,22 +10,6 @@
 
 #include "attach_server/state.h"
 
-void vg_answer_wake_python(struct vg_attach_server *server) {
-  server->untold = 0;
-  vg_prim_eventfd_ring(server->news_fd);
-}
-
-void vg_answer_tell(struct vg_attach_server *server, const struct vg_attach_server_news *news) {
-  vg_queue_put(&server->queue, news);
-  /* Python's turn is when no program has attached for a moment, or many have their answers. */
-  if (news->kind == VG_ATTACH_SERVER_ATTACHED) {
-    server->attached_ns = vg_prim_now_ns();
-    if (!server->untold) server->untold_since_ns = server->attached_ns;
-    if (++server->untold < VG_UNTOLD_MAX) return;
-  }
-  vg_answer_wake_python(server);
-}
-
 void vg_answer_wake_arbiters(struct vg_attach_server *server) {
   while (server->joined_count) vg_arbiter_wake(server->joined[--server->joined_count]);
 }
@@ -35,12 +19,6 @@ static void wake_later(struct vg_attach_server *server, struct vg_arbiter *arbit
     if (server->joined[i] == arbiter) return;
   if (server->joined_count == VG_DEVICES_MAX) vg_answer_wake_arbiters(server);
   server->joined[server->joined_count++] = arbiter;
-}
-
-void vg_answer_hand_over(struct vg_attach_server *server, uint32_t listener, int socket_fd, uint32_t uid) {
-  struct vg_attach_server_news news = {
-      .kind = VG_ATTACH_SERVER_HANDED, .listener = listener, .socket_fd = socket_fd, .uid = uid};
-  vg_answer_tell(server, &news);
 }
 
 /* The message stays in the socket: Python reads it when it is not ours to answer. Descriptors in it are not taken.
@@ -165,7 +143,7 @@ static int admit(struct vg_attach_server *server, const struct vg_attach_server_
   vg_rules_take_place(server->rules, entry);
   server->connections[news->pid]++;
   vg_tenant_pages_sent(&news->pages);
-  vg_answer_tell(server, news);
+  vg_news_tell(server, news);
   return 0;
 }
 

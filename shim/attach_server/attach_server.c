@@ -71,7 +71,7 @@ static void rest(struct vg_attach_server *server, struct vg_listener *listener, 
       .kind = VG_ATTACH_SERVER_FAULT, .listener = listener->name, .socket_fd = -1, .error = error};
   listener->resume_ns = vg_prim_now_ns() + REST_NS;
   watch(server->listen_epoll_fd, EPOLL_CTL_MOD, listener->fd, 0, listener->name);
-  vg_answer_tell(server, &news);
+  vg_news_tell(server, &news);
 }
 
 /* Returns when the next listener is to be looked at again. */
@@ -137,7 +137,7 @@ static uint64_t follow_up(struct vg_attach_server *server, uint64_t now_ns) {
   if (now_ns < due_ns) return due_ns;
   if (server->refill_devices) vg_spare_pages_refill(&server->spare, server->refill_devices);
   server->refill_devices = 0;
-  if (server->untold) vg_answer_wake_python(server);
+  if (server->untold) vg_news_wake_python(server);
   return UINT64_MAX;
 }
 

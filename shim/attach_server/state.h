@@ -48,10 +48,12 @@ struct vg_attach_server {
 /* answer.c: answers the message that waits at a connection, or hands it over: socket_fd is taken. False: there is no
  * message yet. Locks by itself. */
 bool vg_answer(struct vg_attach_server *server, uint32_t listener, int socket_fd);
-/* Locked: */
-void vg_answer_hand_over(struct vg_attach_server *server, uint32_t listener, int socket_fd, uint32_t uid);
-void vg_answer_tell(struct vg_attach_server *server, const struct vg_attach_server_news *news);
+/* Locked, as all below. */
 void vg_answer_wake_arbiters(struct vg_attach_server *server);
-void vg_answer_wake_python(struct vg_attach_server *server);
+
+/* news.c */
+void vg_news_tell(struct vg_attach_server *server, const struct vg_attach_server_news *news);
+void vg_news_hand_over(struct vg_attach_server *server, uint32_t listener, int socket_fd, uint32_t uid);
+void vg_news_wake_python(struct vg_attach_server *server);
 
 #endif

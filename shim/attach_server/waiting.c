@@ -12,7 +12,7 @@
 #define DESCRIPTORS_PART 16 /* of the daemon's descriptors that they may take */
 #define SHARE_PART 2        /* of the places, for one user */
 #define RESERVE_PART 8      /* of the places, for others than a user who may attach there: crowds of programs wait */
-#define TOLD_EVERY_NS VG_NS_PER_S
+#define NEWS_EVERY_NS VG_NS_PER_S
 
 void vg_waiting_init(struct vg_waiting *waiting) {
   struct rlimit limit;
@@ -71,14 +71,14 @@ static uint32_t count_of(const struct vg_waiting *waiting, uint32_t uid) {
 /* A user has more silent ones than it may: one was closed. */
 static void tell_closed(struct vg_attach_server *server, const struct vg_waiting_connection *closed, uint32_t count) {
   uint64_t now_ns = vg_prim_now_ns();
-  if (now_ns < server->waiting.told_ns + TOLD_EVERY_NS) return;
-  server->waiting.told_ns = now_ns;
+  if (now_ns < server->waiting.news_ns + NEWS_EVERY_NS) return;
+  server->waiting.news_ns = now_ns;
   struct vg_attach_server_news news = {.kind = VG_ATTACH_SERVER_CLOSED,
                                        .listener = closed->listener,
                                        .socket_fd = -1,
                                        .uid = closed->uid,
                                        .count = count};
-  vg_answer_tell(server, &news);
+  vg_news_tell(server, &news);
 }
 
 /* Makes a place for one more of this user; false: it has as many as it may. Silent ones make way, its own first. */
@@ -124,7 +124,7 @@ void vg_waiting_add_for_python(struct vg_attach_server *server, uint32_t listene
   uint32_t uid = uid_of(fd), max = server->waiting.max;
   bool is_entitled = server->rules && vg_rules_find(server->rules, listener, uid);
   if (!server->waiting.count_with_message && vg_queue_has_share(&server->queue, uid)) {
-    vg_answer_hand_over(server, listener, fd, uid);
+    vg_news_hand_over(server, listener, fd, uid);
     return;
   }
   if (!make_place(server, uid, is_entitled ? max - max / RESERVE_PART : max / SHARE_PART)) {
@@ -145,7 +145,7 @@ int vg_waiting_take_silent(struct vg_attach_server *server, uint32_t index, uint
 
 static void hand_over(struct vg_attach_server *server, struct vg_waiting_connection *connection) {
   uint32_t listener = connection->listener, uid = connection->uid;
-  vg_answer_hand_over(server, listener, take(server, connection), uid);
+  vg_news_hand_over(server, listener, take(server, connection), uid);
 }
 
 /* Of those whose users have a share of Python's queue left the oldest of the listener whose turn it is: one slice's

@@ -26,7 +26,7 @@ struct vg_waiting {
   uint32_t count, count_with_message, max; /* at most VG_WAITING_MAX */
   uint32_t end;                            /* behind the last that is taken */
   uint32_t last_listener;                  /* of the last one that was handed over */
-  uint64_t told_ns;                        /* when Python was told of a user who has too many */
+  uint64_t news_ns;                        /* when Python heard of a user who has too many */
 };
 
 void vg_waiting_init(struct vg_waiting *waiting);

@@ -212,7 +212,7 @@ class RemoteListener:
             await asyncio.sleep(0)  # while connections wait, accepting does not: so many of them in a turn of the loop
 
     def _take_waiting(self, listening: socket.socket) -> None:
-        """Those behind the first one. Most of a crowd are closed at once, and who comes after it waits less."""
+        """Those behind the first one. Most of a crowd are closed at once, and clients after it wait less."""
         with contextlib.suppress(OSError):  # none is left; what else it is, the next turn says
             for _ in range(TAKEN_PER_TURN_MAX - 1):
                 self._take(listening.accept()[0])
