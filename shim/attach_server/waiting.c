@@ -61,10 +61,12 @@ static struct vg_waiting_connection *find_oldest_silent(struct vg_waiting *waiti
   return oldest;
 }
 
-static uint32_t count_of(const struct vg_waiting *waiting, uint32_t uid) {
+static uint32_t count_of(const struct vg_waiting *waiting, uint32_t uid, bool has_message) {
   uint32_t count = 0;
-  for (uint32_t i = 0; i < waiting->end; i++)
-    count += waiting->connections[i].fd >= 0 && waiting->connections[i].uid == uid;
+  for (uint32_t i = 0; i < waiting->end; i++) {
+    const struct vg_waiting_connection *each = &waiting->connections[i];
+    count += each->fd >= 0 && each->uid == uid && each->has_message == has_message;
+  }
   return count;
 }
 
@@ -81,14 +83,14 @@ static void tell_closed(struct vg_attach_server *server, const struct vg_waiting
   vg_news_tell(server, &news);
 }
 
-/* Makes a place for one more of this user; false: it has as many as it may. Silent ones make way, its own first. */
-static bool make_place(struct vg_attach_server *server, uint32_t uid, uint32_t share) {
+/* Makes a place where a user has `count` of a share; false: it may have no more. Silent ones make way, its own first.
+ */
+static bool make_place(struct vg_attach_server *server, uint32_t uid, uint32_t count, uint32_t share) {
   struct vg_waiting *waiting = &server->waiting;
-  uint32_t count = count_of(waiting, uid);
   if (count < share && !vg_waiting_is_full(waiting)) return true;
   struct vg_waiting_connection *oldest = find_oldest_silent(waiting, uid);
   if (!oldest || (count >= share && oldest->uid != uid)) return false;
-  tell_closed(server, oldest, count);
+  tell_closed(server, oldest, count_of(waiting, oldest->uid, false));
   vg_prim_close(take(server, oldest));
   return true;
 }
@@ -97,43 +99,44 @@ static uint32_t lesser(uint32_t a, uint32_t b) {
   return a < b ? a : b;
 }
 
-static uint32_t put(struct vg_waiting *waiting, struct vg_waiting_connection connection) {
+/* Returns its index. */
+static uint32_t put(struct vg_waiting *waiting, uint32_t listener, int fd, uint32_t uid, bool has_message) {
   uint32_t index = 0;
   while (index < waiting->end && waiting->connections[index].fd >= 0) index++;
-  waiting->connections[index] = connection;
+  waiting->connections[index] = (struct vg_waiting_connection){
+      .fd = fd, .listener = listener, .uid = uid, .has_message = has_message, .since_ns = vg_prim_now_ns()};
   if (index == waiting->end) waiting->end++;
   waiting->count++;
-  waiting->count_with_message += connection.has_message;
+  waiting->count_with_message += has_message;
   return index;
 }
 
 void vg_waiting_add_silent(struct vg_attach_server *server, uint32_t listener, int fd) {
-  struct vg_waiting_connection connection = {
-      .fd = fd, .listener = listener, .uid = uid_of(fd), .since_ns = vg_prim_now_ns()};
-  if (!make_place(server, connection.uid, lesser(server->waiting.max / SHARE_PART, VG_WAITING_SILENT_SHARE_MAX))) {
+  uint32_t uid = uid_of(fd), count = count_of(&server->waiting, uid, false);
+  if (!make_place(server, uid, count, lesser(server->waiting.max / SHARE_PART, VG_WAITING_SILENT_SHARE_MAX))) {
     vg_prim_close(fd);
     return;
   }
-  uint32_t index = put(&server->waiting, connection);
+  uint32_t index = put(&server->waiting, listener, fd, uid, false);
   struct epoll_event event = {.events = EPOLLIN, .data.u64 = index};
   if (epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event))
     vg_prim_close(take(server, &server->waiting.connections[index]));
 }
 
-void vg_waiting_add_for_python(struct vg_attach_server *server, uint32_t listener, int fd) {
-  uint32_t uid = uid_of(fd), max = server->waiting.max;
+/* Many programs of a user who may attach there may start at once. */
+static uint32_t share_for_python(const struct vg_attach_server *server, uint32_t listener, uint32_t uid) {
   bool is_entitled = server->rules && vg_rules_find(server->rules, listener, uid);
-  if (!server->waiting.count_with_message && vg_queue_has_share(&server->queue, uid)) {
+  return is_entitled ? server->waiting.max - server->waiting.max / RESERVE_PART : server->waiting.max / SHARE_PART;
+}
+
+void vg_waiting_add_for_python(struct vg_attach_server *server, uint32_t listener, int fd) {
+  uint32_t uid = uid_of(fd), count = count_of(&server->waiting, uid, true);
+  if (!server->waiting.count_with_message && vg_queue_has_share(&server->queue, uid))
     vg_news_hand_over(server, listener, fd, uid);
-    return;
-  }
-  if (!make_place(server, uid, is_entitled ? max - max / RESERVE_PART : max / SHARE_PART)) {
+  else if (make_place(server, uid, count, share_for_python(server, listener, uid)))
+    put(&server->waiting, listener, fd, uid, true);
+  else
     vg_prim_close(fd);
-    return;
-  }
-  struct vg_waiting_connection connection = {
-      .fd = fd, .listener = listener, .uid = uid, .has_message = true, .since_ns = vg_prim_now_ns()};
-  put(&server->waiting, connection);
 }
 
 int vg_waiting_take_silent(struct vg_attach_server *server, uint32_t index, uint32_t *ret_listener) {
