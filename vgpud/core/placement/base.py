@@ -53,6 +53,30 @@ class Sharing(Protocol):
         ...
 
 
+class Vacancy:
+    """Whether a job would fit if others left, asked of many sets of them: what is free changes in place, without a new
+    version of any node, so that no ranking is made again. Whoever asks gives back what it has released.
+
+    `adjust`: adds a placement to what is free (1) or subtracts it (-1). `fits`: whether the job fits as it is then.
+    """
+
+    def __init__(self, adjust: Callable[[Placement, int], None], fits: Callable[[], bool]) -> None:
+        self._adjust = adjust
+        self.fits = fits
+
+    def release(self, placement: Placement) -> None:
+        """Another job leaves this placement."""
+        self._adjust(placement, 1)
+
+    def take(self, placement: Placement) -> None:
+        """One that has left it is back."""
+        self._adjust(placement, -1)
+
+    def needs_all_of(self, other: Vacancy) -> bool:
+        """Whether this job certainly does not fit where the other one, of the same queue, does not."""
+        return False
+
+
 class ClusterCapacity(Protocol):
     """What the machine asks of a cluster."""
 
@@ -70,6 +94,11 @@ class ClusterCapacity(Protocol):
 
     def suits(self, job: Job, placement: Placement) -> bool:
         """As fits(), and its rule lets the job share the devices with their residents."""
+        ...
+
+    def ask_vacancy(self, spec: JobSpec, placement: Placement) -> Vacancy | None:
+        """For the question whether such a job would fit if others left: anywhere, or, with a placement, just there.
+        None: only place() can tell."""
         ...
 
     def offers(self, placement: Placement) -> bool:

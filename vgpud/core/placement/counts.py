@@ -24,6 +24,16 @@ class Counts:
         self._of = [0] * len(nodes)
         self._at: dict[int, set[int]] = {}  # by count: indices of nodes
 
+    def count_on(self, index: int) -> int:
+        """How many members this node can take, as counted for the last sum_members()."""
+        return self._of[index]
+
+    def sum_members(self, members: int, per_node: int) -> int:
+        """How many members all nodes can take, `per_node` of them on each at most and no node counted above
+        `members`."""
+        self._refresh(members)
+        return sum(min(count, per_node) * len(at) for count, at in self._at.items())
+
     def free(self, nodes: Iterable[int]) -> int:
         """How many members these nodes can take, as counted for the last fewest()."""
         return sum(self._of[index] for index in nodes)

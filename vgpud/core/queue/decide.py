@@ -12,14 +12,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from heapq import heapify, heappop
+from itertools import chain
 
 from vgpud.core.jobs.model import NEVER_NS, How, Job, JobSpec, JobState, Placement
+from vgpud.core.placement.base import Vacancy
 from vgpud.core.queue import elasticity, sizes, strict
 from vgpud.core.queue.estimate import ends_ns, reserved_start_ns
 from vgpud.core.queue.order import Entry
 from vgpud.core.queue.preemption import VictimSearch
 from vgpud.core.queue.sizes import Cut, Trim
 from vgpud.core.queue.state import WAITING, QueueState
+from vgpud.core.queue.victims import VictimTrial
 from vgpud.core.queue.waiting import JobQueue
 
 #: jobs looked at for backfill, at most
@@ -73,6 +76,8 @@ class Decision:
         self._stopped = 0  # times that a job was put aside to see whether another fits then
         self._lent_at = (-1, -1)  # (_given, _stopped) as of _all_lent_milli
         self._all_lent_milli = 0
+        #: by queue: what did not fit, although all jobs behind were to stop
+        self._unfit: dict[str, list[Vacancy]] = {}
         self._tried: dict[int, int] = {}  # by uid: cost so far of finding that jobs do not fit
         self.look_again_ns = NEVER_NS  # when a job may grow, or a victim will have run for its minimum time
         self._search = VictimSearch(world, now_ns)
@@ -314,7 +319,44 @@ class Decision:
             return False
         search = self._search
         behind = search.find_running_behind(line, entry), search.find_suspended_behind(line, entry)
-        return self._free_capacity(request, _in_turn(self._cuts(request), *behind))
+        vacancy = self._ask_vacancy(request)
+        if vacancy is None:
+            return self._free_capacity(request, _in_turn(self._cuts(request), *behind))
+        return self._stop_behind(request, vacancy, chain(*behind))
+
+    def _ask_vacancy(self, request: Request) -> Vacancy | None:
+        """None: only placing the job tells whether it fits."""
+        world, job = self.world, request.job
+        if world.elastic or world.reservations.all:
+            return None
+        stays = job.job_id in self.victims or world.is_pinned(job)
+        if stays and job.job_id in world.held:  # what it kept is free for it alone
+            return None
+        return world.cluster.ask_vacancy(request.spec, job.placement if stays else ())
+
+    def _stop_behind(self, request: Request, vacancy: Vacancy, candidates: Iterator[Job]) -> bool:
+        """The same as _free_capacity(), where counting tells which jobs must stop."""
+        world, job, line = self.world, request.job, request.line
+        unfit = self._unfit.setdefault(line.spec.name, [])
+        if any(vacancy.needs_all_of(other) for other in unfit):
+            if world.tries_max < NEVER_NS:
+                self._stopped += sum(1 for _ in candidates)
+            return False
+        trial = VictimTrial(world, job, request.spec, line.account, vacancy)
+        victims = trial.choose(candidates)
+        self._stopped += trial.looked_at
+        if not victims and world.members + job.spec.members <= world.members_max:
+            unfit.append(vacancy)
+        if victims:
+            self._unfit = {line.spec.name: unfit}  # in other queues more may be free now
+        for victim in victims:
+            self._displace(victim)
+            self.victim_for[victim.job_id] = job.job_id
+        if victims:
+            placement = self._find(request)
+            assert placement is not None, "it fits when these have left"
+            self._give(job, request.spec, placement)
+        return bool(victims)
 
     def _reclaim(self, request: Request) -> bool:
         """Takes capacity that jobs of queues above their guarantee have, for a queue below its own."""
@@ -342,6 +384,7 @@ class Decision:
         job = request.job
         stopped: list[Job | Cut] = []
         placement, ask_at = None, 1
+        self._unfit.clear()
         for victim in candidates:
             if isinstance(victim, Cut):
                 self._cut(victim)

@@ -64,6 +64,7 @@ class Order:
         self._lasts: list[Entry] = []  # the last entry of each block
         self._of: dict[int, tuple[Entry, int, int]] = {}  # job_id -> entry, bit, weight
         self.weight = 0
+        self.version = 0  # grows with every change
 
     def __len__(self) -> int:
         return len(self._of)
@@ -85,6 +86,7 @@ class Order:
 
     def add(self, job_id: int, key: tuple[int, ...], bit: int, weight: int) -> None:
         entry = (key, job_id)
+        self.version += 1
         self._of[job_id] = (entry, bit, weight)
         self.weight += weight
         if not self._blocks:
@@ -98,6 +100,7 @@ class Order:
             self._replace(at, 1, block)
 
     def remove(self, job_id: int) -> None:
+        self.version += 1
         entry, _, weight = self._of.pop(job_id)
         self.weight -= weight
         at = bisect_left(self._lasts, entry)
@@ -127,6 +130,7 @@ class Order:
 
     def rekey(self, keys: Iterable[tuple[int, tuple[int, ...]]]) -> None:
         """All jobs at once: (job_id, key) of each that is in."""
+        self.version += 1
         whole = _Block()
         entries = sorted((key, job_id) for job_id, key in keys)
         known = [self._of[job_id] for _, job_id in entries]

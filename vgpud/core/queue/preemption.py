@@ -6,12 +6,21 @@ decide.py takes them one by one until the other job fits, and gives back what it
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from vgpud.core.jobs.model import NEVER_NS, How, Job
 from vgpud.core.queue.order import Entry
 from vgpud.core.queue.quota import Account
 from vgpud.core.queue.state import QueueState
 from vgpud.core.queue.waiting import JobQueue
+
+
+@dataclass(slots=True)
+class _Tail:
+    """The last jobs of a queue that run, the last one first, as far as they have been looked at."""
+
+    version: int  # of the queue's order
+    jobs: list[tuple[Entry, Job, int]] = field(default_factory=list)  # with the time from which it may stop
 
 
 class VictimSearch:
@@ -21,14 +30,36 @@ class VictimSearch:
         self.world = world
         self.now_ns = now_ns
         self.look_again_ns = NEVER_NS
+        self._tails: dict[str, _Tail] = {}
 
     def find_running_behind(self, line: JobQueue, entry: Entry) -> Iterator[Job]:
-        at = line.running.find_last(None)
-        while at is not None and at > entry:
-            victim = self.world.jobs[at[1]]
-            if self._may_stop(victim, line):
-                yield victim
-            at = line.running.find_last(at)
+        for job, may_stop_ns in self._running_behind(line, entry):
+            if may_stop_ns <= self.now_ns:
+                yield job
+            else:
+                self.look_again_ns = min(self.look_again_ns, may_stop_ns)
+
+
+    def _running_behind(self, line: JobQueue, entry: Entry) -> Iterator[tuple[Job, int]]:
+        """With the time from which each may stop. One decision asks this again and again of jobs that are nearly the
+        same."""
+        tail = self._tails.get(line.spec.name)
+        if tail is None or tail.version != line.running.version:
+            tail = self._tails[line.spec.name] = _Tail(line.running.version)
+        index = 0
+        while True:
+            if index == len(tail.jobs):
+                at = line.running.find_last(tail.jobs[-1][0] if tail.jobs else None)
+                if at is None:
+                    return
+                job = self.world.jobs[at[1]]
+                tail.jobs.append((at, job, self._may_stop_ns(job, line)))
+            at, job, may_stop_ns = tail.jobs[index]
+            if at <= entry:
+                return
+            if may_stop_ns < NEVER_NS:
+                yield job, may_stop_ns
+            index += 1
 
     def find_suspended_behind(self, line: JobQueue, entry: Entry) -> Iterator[Job]:
         parked = [j for j in self.world.suspended_holders if j in line.waiting and line.waiting.entry(j) > entry]
@@ -72,13 +103,16 @@ class VictimSearch:
                 yield victim
 
     def _may_stop(self, job: Job, line: JobQueue) -> bool:
+        may_stop_ns = self._may_stop_ns(job, line)
+        if self.now_ns < may_stop_ns < NEVER_NS:
+            self.look_again_ns = min(self.look_again_ns, may_stop_ns)
+        return may_stop_ns <= self.now_ns
+
+    def _may_stop_ns(self, job: Job, line: JobQueue) -> int:
+        """When it has run for its minimum time; NEVER_NS where stopping it is of no use."""
         if not job.spec.preemptible or job.resizing or not self.world.cluster.offers(job.placement):
-            return False
-        until_ns = job.started_ns + line.spec.min_run_ns
-        if until_ns > self.now_ns:
-            self.look_again_ns = min(self.look_again_ns, until_ns)
-            return False
-        return True
+            return NEVER_NS
+        return job.started_ns + line.spec.min_run_ns
 
 
 def choose_how(world: QueueState, victim: Job) -> How:
