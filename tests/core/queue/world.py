@@ -153,7 +153,10 @@ class Shortest(Plain):
     drifts = True
 
     def key(self, job: Job, now_ns: int) -> tuple[int, ...]:
-        return (job.spec.duration_ns - job.executed_at(now_ns),)
+        return (0, job.spec.duration_ns - job.executed_at(now_ns))
+
+    def pace(self, job: Job) -> int:
+        return 1
 
 
 class Rank(Plain):

@@ -19,13 +19,17 @@ class Policy(Protocol):
     preempts: bool
     #: keys depend on other jobs or on time: the queue is sorted again at every decision
     dynamic: bool
-    #: keys of running jobs depend on time (those of waiting ones do not): they are recomputed at every decision
+    #: the second part of running jobs' keys falls with time, by pace() (those of waiting ones do not)
     drifts: bool
     #: grows when all keys may have changed, because the policy has learnt: the queue is sorted again once
     epoch: int
 
     def key(self, job: Job, now_ns: int) -> Key:
         """Least first. Between equals the machine goes by job_id. Not dynamic: holds until one of the calls below."""
+        ...
+
+    def pace(self, job: Job) -> int:
+        """Where it drifts: by how much the second part of a running job's key falls in a ns, until changes_at()."""
         ...
 
     def changes_at(self, job: Job, now_ns: int) -> int:
@@ -53,6 +57,9 @@ class Plain:
     dynamic = False
     drifts = False
     epoch = 0
+
+    def pace(self, job: Job) -> int:
+        return 0
 
     def changes_at(self, job: Job, now_ns: int) -> int:
         return NEVER_NS

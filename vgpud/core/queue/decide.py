@@ -84,6 +84,8 @@ class Decision:
 
     def run(self) -> None:
         turns = [Turn(line) for line in self.world.lines.values() if len(line.waiting)]
+        for line in self.world.lines.values():
+            line.set_time(self.now_ns)
         for turn in turns:
             turn.line.refresh(self.world.jobs, self.now_ns)
         if len(self.world.lines) > 1 and turns:

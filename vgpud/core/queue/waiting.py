@@ -7,6 +7,7 @@ from heapq import heappop, heappush
 
 from vgpud.core.jobs.model import Job, QueueSpec
 from vgpud.core.policy.base import Key, Policy
+from vgpud.core.queue.drifting import DriftingOrder
 from vgpud.core.queue.order import Order
 from vgpud.core.queue.quota import Account
 
@@ -41,7 +42,7 @@ class JobQueue:
         self.policy = policy
         self.account = account
         self.waiting = Order()
-        self.running = Order()
+        self.running = DriftingOrder()
         self.shapes = Shapes()
         self._shape_of: dict[int, object] = {}
         self._width_of: dict[int, int] = {}  # of waiting jobs
@@ -82,31 +83,44 @@ class JobQueue:
         """Width of the narrowest waiting job; there is one."""
         return min(self._widths)
 
+    def set_time(self, now_ns: int) -> None:
+        """Keys of running jobs that drift are those of this time from now on."""
+        self.running.now_ns = now_ns
+
     def run(self, job: Job, key: Key) -> None:
-        self.running.add(job.job_id, key, 0, job.spec.width_milli)
+        """The job runs, with this key as of set_time()."""
+        self.running.add(job.job_id, key, 0, job.spec.width_milli, self._pace(job))
 
     def stop(self, job_id: int) -> None:
         self.running.remove(job_id)
 
+    def _pace(self, job: Job) -> int:
+        return self.policy.pace(job) if self.policy.drifts else 0
+
     def rekey(self, job: Job, now_ns: int) -> None:
         """Its key may have changed."""
-        for order in (self.waiting, self.running):
-            if job.job_id in order:
-                entry = order.entry(job.job_id)
-                key = self.policy.key(job, now_ns)
-                if key != entry[0]:
-                    bit = order.bit(job.job_id)
-                    order.remove(job.job_id)
-                    order.add(job.job_id, key, bit, job.spec.width_milli)
+        self.set_time(now_ns)
+        if job.job_id in self.waiting:
+            entry = self.waiting.entry(job.job_id)
+            key = self.policy.key(job, now_ns)
+            if key != entry[0]:
+                bit = self.waiting.bit(job.job_id)
+                self.waiting.remove(job.job_id)
+                self.waiting.add(job.job_id, key, bit, job.spec.width_milli)
+        if job.job_id in self.running:
+            key = self.policy.key(job, now_ns)
+            if key != self.running.entry(job.job_id)[0] or self._pace(job) != self.running.pace(job.job_id):
+                self.running.remove(job.job_id)
+                self.run(job, key)
 
     def refresh(self, jobs: dict[int, Job], now_ns: int) -> None:
         """Before a decision: recomputes keys that change by themselves."""
         policy = self.policy
+        self.set_time(now_ns)
         every = policy.dynamic or policy.epoch != self._epoch
         self._epoch = policy.epoch
         if policy.dynamic:
             policy.before_all([jobs[i] for i in (*self.waiting, *self.running)], now_ns)
         if every:
             self.waiting.rekey((i, policy.key(jobs[i], now_ns)) for i in list(self.waiting))
-        if every or policy.drifts:
-            self.running.rekey((i, policy.key(jobs[i], now_ns)) for i in list(self.running))
+            self.running.rekey((i, policy.key(jobs[i], now_ns), self._pace(jobs[i])) for i in list(self.running))
