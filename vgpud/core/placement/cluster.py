@@ -128,7 +128,7 @@ class Cluster:
         if rule.sharing is not None:
             return None
         if placement:
-            return Vacancy(self._add, lambda: self.fits(placement))
+            return Vacancy(self._add, lambda: self.fits(placement), {place.node for place in placement})
         shape = self._ranking(rule, spec.ask).shape
         if shape.denial is not None or (spec.members > 1 and not shape.is_countable):
             return None
@@ -140,8 +140,13 @@ class Cluster:
 
     def offers(self, placement: Placement) -> bool:
         """Whether a job that leaves it frees capacity for others: one of its devices is offered, or it has none."""
-        shares = [(place.node, share.device_uuid) for place in placement for share in place.shares]
-        return not shares or any(self._offers(node, uuid) for node, uuid in shares)
+        has_devices = False
+        for place in placement:
+            for share in place.shares:
+                if self._offers(place.node, share.device_uuid):
+                    return True
+                has_devices = True
+        return not has_devices
 
     def has_devices(self, job: Job, placement: Placement) -> bool:
         """Whether what is offered would do for the job if nothing else ran: anywhere, or, with a placement, just
@@ -175,9 +180,10 @@ class Cluster:
 
     def _add(self, placement: Placement, sign: int) -> None:
         for place in placement:
-            if place.node not in self._by_name:
+            known = self._by_name.get(place.node)
+            if known is None:
                 continue
-            node, devices = self._by_name[place.node]
+            node, devices = known
             for share in place.shares:
                 i = devices.get(share.device_uuid)
                 if i is not None:

@@ -5,10 +5,10 @@ Placing ranks nodes; whether there is a placement is a matter of counting. Only 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from vgpud.core.jobs.model import JobSpec, Node, Placement
-from vgpud.core.placement.base import Vacancy
+from vgpud.core.placement.base import Leaving, Vacancy, flatten
 from vgpud.core.placement.choose import count_fitting_members
 from vgpud.core.placement.counts import Counts
 from vgpud.core.placement.shape import Shape
@@ -49,6 +49,29 @@ class MemberVacancy(Vacancy):
         super().take(placement)
         for place in placement:
             self._stale[place.node] = None
+
+    def fits_without(self, leaving: Leaving) -> bool:
+        total = self._total
+        for name, places in leaving.items():
+            node = self._find_node(name)
+            if node is not None:
+                here = min(self._counts.count_on(node.index), self._per_node)
+                total += self._count_without(node, places) - here
+        return total >= self._members
+
+    def _count_without(self, node: Node, places: Mapping[int, Placement]) -> int:
+        """Members on a node that these jobs have left. Known until it changes: one decision after another asks of the
+        same."""
+        key = node.version, self._per_node, tuple(places)
+        known = self._counts.known_without.get(node.index)
+        if known is not None and known[0] == key:
+            return known[1]
+        placement = flatten(places.values())
+        self._adjust(placement, 1)
+        count = count_fitting_members(self._shape, node, self._per_node)
+        self._adjust(placement, -1)
+        self._counts.known_without[node.index] = key, count
+        return count
 
     def needs_all_of(self, other: Vacancy) -> bool:
         if not isinstance(other, MemberVacancy):

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from heapq import heapify, heappop
-from itertools import chain
 
 from vgpud.core.jobs.model import NEVER_NS, How, Job, JobSpec, JobState, Placement
 from vgpud.core.placement.base import Vacancy
@@ -22,7 +21,7 @@ from vgpud.core.queue.order import Entry
 from vgpud.core.queue.preemption import VictimSearch
 from vgpud.core.queue.sizes import Cut, Trim
 from vgpud.core.queue.state import WAITING, QueueState
-from vgpud.core.queue.victims import VictimTrial
+from vgpud.core.queue.victims import VictimTrial, group_by_node
 from vgpud.core.queue.waiting import JobQueue
 
 #: jobs looked at for backfill, at most
@@ -320,11 +319,11 @@ class Decision:
         if free < request.spec.width_milli or not (len(line.running) or self.world.suspended_holders):
             return False
         search = self._search
-        behind = search.find_running_behind(line, entry), search.find_suspended_behind(line, entry)
         vacancy = self._ask_vacancy(request)
-        if vacancy is None:
-            return self._free_capacity(request, _in_turn(self._cuts(request), *behind))
-        return self._stop_behind(request, vacancy, chain(*behind))
+        if vacancy is not None:
+            return self._stop_behind(request, vacancy)
+        behind = search.find_running_behind(line, entry), search.find_suspended_behind(line, entry)
+        return self._free_capacity(request, _in_turn(self._cuts(request), *behind))
 
     def _ask_vacancy(self, request: Request) -> Vacancy | None:
         """None: only placing the job tells whether it fits."""
@@ -336,25 +335,28 @@ class Decision:
             return None
         return world.cluster.ask_vacancy(request.spec, job.placement if stays else ())
 
-    def _stop_behind(self, request: Request, vacancy: Vacancy, candidates: Iterator[Job]) -> bool:
-        """The same as _free_capacity(), where counting tells which jobs must stop."""
-        world, job, line = self.world, request.job, request.line
-        unfit = self._unfit.setdefault(line.spec.name, [])
-        if any(vacancy.needs_all_of(other) for other in unfit):
-            if world.tries_max < NEVER_NS:
-                self._stopped += sum(1 for _ in candidates)
-            return False
-        trial = VictimTrial(world, job, request.spec, line.account, vacancy)
-        victims = trial.choose(candidates)
-        self._stopped += trial.looked_at
-        if not victims and world.members + job.spec.members <= world.members_max:
-            unfit.append(vacancy)
-        if victims:
-            self._unfit = {line.spec.name: unfit}  # in other queues more may be free now
+    def _stop_behind(self, request: Request, vacancy: Vacancy) -> bool:
+        """The same as _free_capacity() with the jobs behind, where counting tells which of them must stop."""
+        world, job, line, entry = self.world, request.job, request.line, request.entry
+        search, unfit = self._search, self._unfit.setdefault(line.spec.name, [])
+        behind = search.list_running_behind(line, entry)
+        running = len(behind)
+        if world.suspended_holders:
+            behind += search.find_suspended_behind(line, entry)
+        looked_at, victims = len(behind), []
+        if not any(vacancy.needs_all_of(other) for other in unfit):
+            if vacancy.fits_without(group_by_node(world, behind)):
+                trial = VictimTrial(world, job, request.spec, line.account, vacancy)
+                looked_at, victims = trial.choose(behind)
+            else:
+                unfit.append(vacancy)
+        search.note_running_behind(line, entry, looked_at if victims and looked_at <= running else running + 1)
+        self._stopped += looked_at
         for victim in victims:
             self._displace(victim)
             self.victim_for[victim.job_id] = job.job_id
         if victims:
+            self._unfit = {line.spec.name: unfit}  # in other queues more may be free now
             placement = self._find(request)
             assert placement is not None, "it fits when these have left"
             self._give(job, request.spec, placement)

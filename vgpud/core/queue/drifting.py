@@ -91,6 +91,16 @@ class DriftingOrder:
                     last = found
         return last
 
+    def walk_back(self, cursor: Entry | None) -> Iterator[Entry]:
+        """All entries before `cursor` (None: all), the last one first, while nothing changes."""
+        walks = [self._walk_back(pace, cursor) for pace in self._by_pace]
+        return walks[0] if len(walks) == 1 else merge(*walks, reverse=True)
+
+    def _walk_back(self, pace: int, cursor: Entry | None) -> Iterator[Entry]:
+        by = pace * self.now_ns
+        walk = self._by_pace[pace].walk_back(cursor if cursor is None else _shift(cursor, by))
+        return (_shift(entry, -by) for entry in walk) if by else walk
+
     def weight_after(self, entry: Entry) -> int:
         """Sum of the weights beyond this entry."""
         return sum(order.weight_after(_shift(entry, pace * self.now_ns)) for pace, order in self._by_pace.items())

@@ -168,6 +168,16 @@ class Order:
             return self._blocks[at].entries[index - 1]
         return self._lasts[at - 1] if at else None
 
+    def walk_back(self, cursor: Entry | None) -> Iterator[Entry]:
+        """All entries before `cursor` (None: all), the last one first, while nothing changes."""
+        at, index = len(self._blocks) - 1, BLOCK * 2
+        if cursor is not None and self._blocks:
+            at = min(bisect_left(self._lasts, cursor), len(self._blocks) - 1)
+            index = bisect_left(self._blocks[at].entries, cursor)
+        while at >= 0:
+            yield from reversed(self._blocks[at].entries[:index])
+            at, index = at - 1, BLOCK * 2
+
     def weight_after(self, entry: Entry) -> int:
         """Sum of the weights beyond this entry."""
         at = bisect_right(self._lasts, entry)

@@ -6,21 +6,26 @@ decide.py takes them one by one until the other job fits, and gives back what it
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from vgpud.core.jobs.model import NEVER_NS, How, Job
+from vgpud.core.queue.drifting import DriftingOrder
 from vgpud.core.queue.order import Entry
 from vgpud.core.queue.quota import Account
 from vgpud.core.queue.state import QueueState
 from vgpud.core.queue.waiting import JobQueue
 
 
-@dataclass(slots=True)
 class _Tail:
-    """The last jobs of a queue that run, the last one first, as far as they have been looked at."""
+    """The last running jobs of a queue, the last one first, as far as they have been asked for: those that may stop,
+    and when others may."""
 
-    version: int  # of the queue's order
-    jobs: list[tuple[Entry, Job, int]] = field(default_factory=list)  # with the time from which it may stop
+    def __init__(self, running: DriftingOrder) -> None:
+        self.version = running.version
+        self.walk = running.walk_back(None)
+        self.next_entry = next(self.walk, None)
+        self.entries: list[Entry] = []
+        self.jobs: list[Job] = []
+        self.blocked: list[tuple[Entry, int]] = []
 
 
 class VictimSearch:
@@ -33,33 +38,46 @@ class VictimSearch:
         self._tails: dict[str, _Tail] = {}
 
     def find_running_behind(self, line: JobQueue, entry: Entry) -> Iterator[Job]:
-        for job, may_stop_ns in self._running_behind(line, entry):
-            if may_stop_ns <= self.now_ns:
-                yield job
-            else:
-                self.look_again_ns = min(self.look_again_ns, may_stop_ns)
+        at = line.running.find_last(None)
+        while at is not None and at > entry:
+            victim = self.world.jobs[at[1]]
+            if self._may_stop(victim, line):
+                yield victim
+            at = line.running.find_last(at)
 
+    def list_running_behind(self, line: JobQueue, entry: Entry) -> list[Job]:
+        """The same while none of them stops. A decision asks for many jobs, each time with fewer behind."""
+        tail = self._walk_to(line, entry)
+        count = len(tail.entries)
+        while count and tail.entries[count - 1] <= entry:
+            count -= 1
+        return tail.jobs[:count]
 
-    def _running_behind(self, line: JobQueue, entry: Entry) -> Iterator[tuple[Job, int]]:
-        """With the time from which each may stop. One decision asks this again and again of jobs that are nearly the
-        same."""
+    def note_running_behind(self, line: JobQueue, entry: Entry, count: int) -> None:
+        """Notes when jobs may stop that list_running_behind() leaves out, if `count` in its list have been looked
+        at."""
+        tail = self._walk_to(line, entry)
+        if count <= len(tail.entries):
+            entry = max(entry, tail.entries[count - 1])
+        for at, may_stop_ns in tail.blocked:
+            if at <= entry:
+                break
+            self.look_again_ns = min(self.look_again_ns, may_stop_ns)
+
+    def _walk_to(self, line: JobQueue, entry: Entry) -> _Tail:
         tail = self._tails.get(line.spec.name)
         if tail is None or tail.version != line.running.version:
-            tail = self._tails[line.spec.name] = _Tail(line.running.version)
-        index = 0
-        while True:
-            if index == len(tail.jobs):
-                at = line.running.find_last(tail.jobs[-1][0] if tail.jobs else None)
-                if at is None:
-                    return
-                job = self.world.jobs[at[1]]
-                tail.jobs.append((at, job, self._may_stop_ns(job, line)))
-            at, job, may_stop_ns = tail.jobs[index]
-            if at <= entry:
-                return
-            if may_stop_ns < NEVER_NS:
-                yield job, may_stop_ns
-            index += 1
+            tail = self._tails[line.spec.name] = _Tail(line.running)
+        while (at := tail.next_entry) is not None and at > entry:
+            job = self.world.jobs[at[1]]
+            may_stop_ns = self._may_stop_ns(job, line)
+            if may_stop_ns <= self.now_ns:
+                tail.entries.append(at)
+                tail.jobs.append(job)
+            elif may_stop_ns < NEVER_NS:
+                tail.blocked.append((at, may_stop_ns))
+            tail.next_entry = next(tail.walk, None)
+        return tail
 
     def find_suspended_behind(self, line: JobQueue, entry: Entry) -> Iterator[Job]:
         parked = [j for j in self.world.suspended_holders if j in line.waiting and line.waiting.entry(j) > entry]

@@ -8,10 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from vgpud.core.jobs.model import Job, JobSpec, JobState
-from vgpud.core.placement.base import Vacancy
+from vgpud.core.jobs.model import Job, JobSpec, JobState, Placement
+from vgpud.core.placement.base import Leaving, Vacancy
 from vgpud.core.queue.quota import Account, has_limit
 from vgpud.core.queue.state import QueueState
+
+
+def group_by_node(world: QueueState, jobs: Iterable[Job]) -> Leaving:
+    """What these jobs hold."""
+    found: dict[str, dict[int, Placement]] = {}
+    for job in jobs:
+        for place in world.held.get(job.job_id, ()):
+            on_node = found.setdefault(place.node, {})
+            on_node[job.job_id] = (*on_node.get(job.job_id, ()), place)
+    return found
 
 
 class VictimTrial:
@@ -24,10 +34,10 @@ class VictimTrial:
         self._account = account
         self._vacancy = vacancy
         self._limited = [one for one in account.chain if has_limit(one.spec)]
-        self.looked_at = 0  # candidates
 
-    def choose(self, candidates: Iterable[Job]) -> list[Job]:
-        """Those of the candidates, in their order, that must give what they hold; none if that is not enough.
+    def choose(self, candidates: Iterable[Job]) -> tuple[int, list[Job]]:
+        """How many candidates have been looked at; those of them, in their order, that must give what they hold, none
+        if that is not enough.
 
         As many are asked for as the job needs, at least: then twice as many each time. Of these the last ones are given
         back first, if the job fits without.
@@ -45,7 +55,6 @@ class VictimTrial:
             ask_at = 2 * len(freed)
         if not fits and freed and len(freed) < ask_at and self._may_fit():
             fits = self._fits()
-        self.looked_at = len(freed)
         victims: list[Job] = []
         for candidate in reversed(freed):
             self._take(candidate)
@@ -54,19 +63,25 @@ class VictimTrial:
                 victims.append(candidate)
         for victim in victims:
             self._take(victim)
-        return victims[::-1]
+        return len(freed), victims[::-1]
 
     def _release(self, candidate: Job) -> None:
-        self._change(candidate, -1)
-        self._vacancy.release(self._world.held.get(candidate.job_id, ()))
+        placement = self._world.held.get(candidate.job_id)
+        if placement is not None:
+            self._world.members -= candidate.spec.members
+            self._vacancy.release(placement)
+        if self._limited:
+            self._count(candidate, -1)
 
     def _take(self, candidate: Job) -> None:
-        self._change(candidate, 1)
-        self._vacancy.take(self._world.held.get(candidate.job_id, ()))
+        placement = self._world.held.get(candidate.job_id)
+        if placement is not None:
+            self._world.members += candidate.spec.members
+            self._vacancy.take(placement)
+        if self._limited:
+            self._count(candidate, 1)
 
-    def _change(self, candidate: Job, sign: int) -> None:
-        if candidate.job_id in self._world.held:
-            self._world.members += sign * candidate.spec.members
+    def _count(self, candidate: Job, sign: int) -> None:
         if candidate.state is not JobState.SUSPENDED:
             for account in self._limited:
                 account.used.add(candidate.spec, sign)
