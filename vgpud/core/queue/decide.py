@@ -190,6 +190,7 @@ class Decision:
         line.dequeue(job.job_id)
         if job.job_id in self.victims:
             line.run(job, key)
+            self._search.note_run(line)
             del self.victims[job.job_id]
             self.victim_for.pop(job.job_id, None)
         else:
@@ -476,6 +477,7 @@ class Decision:
         line = self.world.line(victim)
         key = line.running.entry(victim.job_id)[0]
         line.stop(victim.job_id)
+        self._search.note_stop(line, victim)
         line.enqueue(victim, key, is_pinned=True)
         self.world.hold(victim, ())
         self.world.count(victim, -1, self.now_ns)

@@ -20,7 +20,7 @@ class _Tail:
     and when others may."""
 
     def __init__(self, running: DriftingOrder) -> None:
-        self.version = running.version
+        self.version = self.walk_version = running.version
         self.walk = running.walk_back(None)
         self.next_entry = next(self.walk, None)
         self.entries: list[Entry] = []
@@ -64,10 +64,27 @@ class VictimSearch:
                 break
             self.look_again_ns = min(self.look_again_ns, may_stop_ns)
 
+    def note_stop(self, line: JobQueue, job: Job) -> None:
+        """The job has just been put aside."""
+        tail = self._tails.get(line.spec.name)
+        if tail is None or tail.version != line.running.version - 1 or job not in tail.jobs:
+            return
+        at = tail.jobs.index(job)
+        del tail.jobs[at], tail.entries[at]
+        tail.version += 1
+
+    def note_run(self, line: JobQueue) -> None:
+        """A job that was put aside runs on: it is before all jobs that are still asked for."""
+        tail = self._tails.get(line.spec.name)
+        if tail is not None and tail.version == line.running.version - 1:
+            tail.version += 1
+
     def _walk_to(self, line: JobQueue, entry: Entry) -> _Tail:
         tail = self._tails.get(line.spec.name)
         if tail is None or tail.version != line.running.version:
             tail = self._tails[line.spec.name] = _Tail(line.running)
+        if tail.walk_version != tail.version and tail.next_entry is not None and tail.next_entry > entry:
+            tail.walk_version, tail.walk = tail.version, line.running.walk_back(tail.next_entry)
         while (at := tail.next_entry) is not None and at > entry:
             job = self.world.jobs[at[1]]
             may_stop_ns = self._may_stop_ns(job, line)
