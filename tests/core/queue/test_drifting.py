@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.core.queue.test_vain import World
 from tests.examples import examples
 from vgpud.core.jobs.model import How
+from vgpud.core.order import Entry
 from vgpud.core.queue.drifting import DriftingOrder
-from vgpud.core.queue.order import Entry
 
 STEPS = st.lists(
     st.one_of(
@@ -72,7 +72,7 @@ def test_it_is_as_if_all_were_sorted_at_each_time(steps: list[Any], at: int) -> 
             before = entries if cursor is None else entries[: bisect_left(entries, cursor)]
             assert order.find_last(cursor) == (before[-1] if before else None)
             if cursor is not None:
-                assert order.weight_after(cursor) == sum(job_id for one in entries if one > cursor for job_id in one[1:])
+                assert order.weight_after(cursor) == sum(entry[1] for entry in entries if entry > cursor)
         for job_id in model.jobs:
             assert (order.entry(job_id), order.pace(job_id)) == (model.entry(job_id), model.jobs[job_id][2])
 

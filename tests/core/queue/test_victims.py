@@ -1,4 +1,5 @@
-"""Which jobs stop for another is found by counting: the same jobs as by putting them aside one by one and placing."""
+"""What decisions save: which jobs stop for another is found by counting, and keys that always change are computed of
+the first jobs only. The same jobs start and stop as when each is put aside, and all are sorted again."""
 
 from __future__ import annotations
 
@@ -8,20 +9,33 @@ from tests.core.queue.test_vain import HOWS, PLACEMENTS, World
 from tests.examples import combine_axes, examples
 from vgpud.core.jobs.events import Note
 from vgpud.core.jobs.model import NEVER_NS, How
+from vgpud.core.order import Order
+from vgpud.core.policy.base import Policy
+from vgpud.core.policy.registry import make
 from vgpud.core.queue.record import to_plain
 
-POLICIES = ["priority(preempt)", "srsf", "2d-las(20,60)", "fair", "ftf(lease=10)"]
+POLICIES = ["priority(preempt)", "srsf", "2d-las(20,60)", "fair", "ftf(lease=10)", "fair(half-life=0.01,1=2)", "srtf"]
 
 
 def make_pair(seed: int, policy: str, placement: str, hows: tuple[How, ...]) -> tuple[World, World]:
-    """The same world twice; in the second one only placing a job tells whether it fits."""
+    """The same world twice. In the second one only placing a job tells whether it fits, and no policy has lanes."""
     worlds = World(seed, policy, placement, hows), World(seed, policy, placement, hows)
     for world in worlds:
         state = world.at.machine._world
         state.moves = seed % 2 > 0
         state.tries_max = (NEVER_NS, 12)[seed % 3 == 0]
-    worlds[1].at.machine._world.cluster.ask_vacancy = lambda *_: None  # type: ignore[method-assign]
+    state.cluster.ask_vacancy = lambda *_: None  # type: ignore[method-assign]
+    state.make_policy = make_without_lanes
+    for line in state.lines.values():
+        line.policy = make_without_lanes(line.policy.name)
+        line.waiting = Order()
     return worlds
+
+
+def make_without_lanes(name: str) -> Policy:
+    policy = make(name)
+    policy.has_lanes = False
+    return policy
 
 
 def find_commands(world: World) -> list[dict[str, object]]:
@@ -32,7 +46,7 @@ def find_commands(world: World) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize(("policy", "placement", "hows"), combine_axes(POLICIES, PLACEMENTS, HOWS))
-def test_the_same_jobs_stop_as_when_each_is_put_aside(policy: str, placement: str, hows: tuple[How, ...]) -> None:
+def test_the_same_jobs_start_and_stop(policy: str, placement: str, hows: tuple[How, ...]) -> None:
     preemptions = 0
     for seed in range(examples(12)):
         counted, placed = make_pair(seed, policy, placement, hows)

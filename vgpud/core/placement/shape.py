@@ -50,9 +50,7 @@ class Shape:
         self._misnamed = bool(names) and not len(names) == len(self.named_uuids) == len(self.parts)
         self._sizes: dict[int, tuple[tuple[int, ...], ...]] = {}
         #: wherever its members go, one takes the place of one: on one device each, or on whole ones
-        self.is_countable = len(set(self.parts)) == 1 and (
-            len(self.parts) == 1 or self.takes[0] == MILLI_PER_DEVICE
-        )
+        self.is_countable = len(set(self.parts)) == 1 and (len(self.parts) == 1 or self.takes[0] == MILLI_PER_DEVICE)
 
     def sizes(self, node: Node) -> tuple[tuple[int, ...], ...]:
         """Bytes of each part on each device of the node; the same for all nodes of a kind."""

@@ -1,6 +1,7 @@
 """Whether a job would fit on any nodes if others left: counted, without placing it.
 
-Placing ranks nodes; whether there is a placement is a matter of counting. Only nodes that others leave are counted again.
+Placing ranks nodes; whether there is a placement is a matter of counting. Only nodes that others leave are counted
+again.
 """
 
 from __future__ import annotations
@@ -77,9 +78,7 @@ class MemberVacancy(Vacancy):
         if not isinstance(other, MemberVacancy):
             return False
         is_spread_as_far = self._is_one_per_node or not other._is_one_per_node
-        return is_spread_as_far and self._shape.covers(
-            self._members, other._shape, other._members, self._kinds
-        )
+        return is_spread_as_far and self._shape.covers(self._members, other._shape, other._members, self._kinds)
 
     def _has_members(self) -> bool:
         for name in self._stale:

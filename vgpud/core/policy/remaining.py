@@ -13,7 +13,7 @@ is subtracted from what it still needs: whoever stops it pays it again.
 
 from __future__ import annotations
 
-from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Job, JobState
+from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Job
 from vgpud.core.policy.base import Key, Plain
 
 

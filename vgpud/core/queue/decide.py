@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from heapq import heapify, heappop
 
 from vgpud.core.jobs.model import NEVER_NS, How, Job, JobSpec, JobState, Placement
+from vgpud.core.order import Entry
 from vgpud.core.placement.base import Vacancy
 from vgpud.core.queue import elasticity, sizes, strict
 from vgpud.core.queue.estimate import ends_ns, reserved_start_ns
-from vgpud.core.queue.order import Entry
 from vgpud.core.queue.preemption import VictimSearch
 from vgpud.core.queue.sizes import Cut, Trim
 from vgpud.core.queue.state import WAITING, QueueState
@@ -84,9 +84,7 @@ class Decision:
     def run(self) -> None:
         turns = [Turn(line) for line in self.world.lines.values() if len(line.waiting)]
         for line in self.world.lines.values():
-            line.set_time(self.now_ns)
-        for turn in turns:
-            turn.line.refresh(self.world.jobs, self.now_ns)
+            line.refresh(self.world.jobs, self.now_ns)
         if len(self.world.lines) > 1 and turns:
             for line in self.world.lines.values():
                 line.account.learn(self.now_ns, self.world.half_life_ns)
@@ -478,7 +476,7 @@ class Decision:
         key = line.running.entry(victim.job_id)[0]
         line.stop(victim.job_id)
         self._search.note_stop(line, victim)
-        line.enqueue(victim, key, is_pinned=True)
+        line.put_aside(victim, key)
         self.world.hold(victim, ())
         self.world.count(victim, -1, self.now_ns)
         self.victims[victim.job_id] = victim

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from heapq import merge
 
-from vgpud.core.queue.order import Entry, Order
+from vgpud.core.order import Entry, Order
 
 
 class DriftingOrder:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vgpud.core.jobs.model import NEVER_NS, How, Job
+from vgpud.core.order import Entry
 from vgpud.core.queue.drifting import DriftingOrder
-from vgpud.core.queue.order import Entry
 from vgpud.core.queue.quota import Account
 from vgpud.core.queue.state import QueueState
 from vgpud.core.queue.waiting import JobQueue

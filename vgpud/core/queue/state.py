@@ -99,7 +99,7 @@ class QueueState:
         assert same_parent or not account.used.milli, "a queue in use has moved"  # check_queues() refuses it
         old.account = account
         if old.spec.policy != spec.policy:
-            old.policy = self.make_policy(spec.policy)
+            old.set_policy(self.make_policy(spec.policy), self.jobs)
             for job_id in (*old.waiting, *old.running):
                 self.touch(self.jobs[job_id], now_ns, line=old)
         old.spec = spec

@@ -6,9 +6,10 @@ from collections import Counter
 from heapq import heappop, heappush
 
 from vgpud.core.jobs.model import Job, QueueSpec
+from vgpud.core.order import Order
 from vgpud.core.policy.base import Key, Policy
 from vgpud.core.queue.drifting import DriftingOrder
-from vgpud.core.queue.order import Order
+from vgpud.core.queue.lanes import LanedOrder
 from vgpud.core.queue.quota import Account
 
 
@@ -41,13 +42,29 @@ class JobQueue:
         self.spec = spec
         self.policy = policy
         self.account = account
-        self.waiting = Order()
+        self.waiting: Order | LanedOrder = LanedOrder(policy) if policy.has_lanes else Order()
         self.running = DriftingOrder()
         self.shapes = Shapes()
         self._shape_of: dict[int, object] = {}
         self._width_of: dict[int, int] = {}  # of waiting jobs
         self._widths: Counter[int] = Counter()
         self._epoch = policy.epoch
+        self._changed: dict[int, None] = {}  # jobs that came, went, or run and wait otherwise since the last refresh()
+
+    def set_policy(self, policy: Policy, jobs: dict[int, Job]) -> None:
+        """Another one from now on: rekey() all jobs then."""
+        before = self.waiting
+        self.policy = policy
+        self.waiting = LanedOrder(policy) if policy.has_lanes else Order()
+        for job_id in before:
+            self._wait(jobs[job_id], before.entry(job_id)[0], before.bit(job_id))
+        self._changed.update(dict.fromkeys((*self.waiting, *self.running)))
+
+    def _wait(self, job: Job, key: Key, bit: int) -> None:
+        if isinstance(self.waiting, LanedOrder):
+            self.waiting.join(job, bit)
+        else:
+            self.waiting.add(job.job_id, key, bit, job.spec.width_milli)
 
     def enqueue(self, job: Job, key: Key, is_pinned: bool, shape_details: tuple[object, ...] = ()) -> None:
         """The job waits from now on. `is_pinned`: it can resume only where it was, so no other job has its shape;
@@ -64,13 +81,22 @@ class JobQueue:
                 spec.skew_ppm,
                 *shape_details,
             )
+        self._wait(job, key, self._enter(job, shape))
+
+    def put_aside(self, job: Job, key: Key) -> None:
+        """A job that runs waits for the rest of a decision, where it would continue."""
+        self.waiting.add(job.job_id, key, self._enter(job, job.job_id), job.spec.width_milli)
+
+    def _enter(self, job: Job, shape: object) -> int:
+        """Returns the bit of its shape."""
+        self._changed[job.job_id] = None
         self._shape_of[job.job_id] = shape
-        self._width_of[job.job_id] = spec.width_milli
-        self._widths[spec.width_milli] += 1
-        bit = self.shapes.enter(shape)
-        self.waiting.add(job.job_id, key, bit, spec.width_milli)
+        self._width_of[job.job_id] = job.spec.width_milli
+        self._widths[job.spec.width_milli] += 1
+        return self.shapes.enter(shape)
 
     def dequeue(self, job_id: int) -> None:
+        self._changed[job_id] = None
         self.waiting.remove(job_id)
         self.shapes.leave(self._shape_of.pop(job_id))
         width_milli = self._width_of.pop(job_id)
@@ -89,9 +115,11 @@ class JobQueue:
 
     def run(self, job: Job, key: Key) -> None:
         """The job runs, with this key as of set_time()."""
+        self._changed[job.job_id] = None
         self.running.add(job.job_id, key, 0, job.spec.width_milli, self._pace(job))
 
     def stop(self, job_id: int) -> None:
+        self._changed[job_id] = None
         self.running.remove(job_id)
 
     def _pace(self, job: Job) -> int:
@@ -100,23 +128,36 @@ class JobQueue:
     def rekey(self, job: Job, now_ns: int) -> None:
         """Its key may have changed."""
         self.set_time(now_ns)
+        self._changed[job.job_id] = None
         if job.job_id in self.waiting:
-            entry = self.waiting.entry(job.job_id)
             key = self.policy.key(job, now_ns)
-            if key != entry[0]:
+            if key != self.waiting.entry(job.job_id)[0] or self.policy.has_lanes:
                 bit = self.waiting.bit(job.job_id)
                 self.waiting.remove(job.job_id)
-                self.waiting.add(job.job_id, key, bit, job.spec.width_milli)
+                self._wait(job, key, bit)
         if job.job_id in self.running:
             key = self.policy.key(job, now_ns)
-            if key != self.running.entry(job.job_id)[0] or self._pace(job) != self.running.pace(job.job_id):
-                self.running.remove(job.job_id)
-                self.run(job, key)
+            self._rekey_running(job, key)
+
+    def _rekey_running(self, job: Job, key: Key) -> None:
+        if key != self.running.entry(job.job_id)[0] or self._pace(job) != self.running.pace(job.job_id):
+            self.running.remove(job.job_id)
+            self.run(job, key)
 
     def refresh(self, jobs: dict[int, Job], now_ns: int) -> None:
         """Before a decision: recomputes keys that change by themselves."""
         policy = self.policy
         self.set_time(now_ns)
+        changed, self._changed = self._changed, {}
+        if isinstance(self.waiting, LanedOrder):
+            present = [job_id for job_id in changed if job_id in self.waiting or job_id in self.running]
+            gone = list(changed.keys() - set(present))
+            for job in policy.update([jobs[i] for i in present], gone, now_ns):
+                if job.job_id in self.running:
+                    self._rekey_running(job, policy.key(job, now_ns))
+            self._changed.clear()
+            self.waiting.begin(now_ns)
+            return
         every = policy.dynamic or policy.epoch != self._epoch
         self._epoch = policy.epoch
         if policy.dynamic:

@@ -187,6 +187,14 @@ class Order:
         first = bisect_right(block.entries, entry)
         return sum(block.weights[first:]) + sum(b.weight for b in self._blocks[at + 1 :])
 
+    def weight_before(self, job_id: int) -> int:
+        """Sum of the weights before this job."""
+        entry = self._of[job_id][0]
+        at = bisect_left(self._lasts, entry)
+        block = self._blocks[at]
+        first = bisect_left(block.entries, entry)
+        return sum(block.weights[:first]) + sum([b.weight for b in self._blocks[:at]])
+
     def rank(self, job_id: int) -> int:
         """How many are before it."""
         entry = self._of[job_id][0]
