@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 
 import pytest
@@ -23,7 +24,7 @@ Row = tuple[int, int, int, int, float, bool]
 #: seconds that it takes and has run, when it was submitted, user, GPUs, whether it runs
 ROWS = st.lists(
     st.tuples(
-        st.one_of(st.integers(0, 40), st.integers(0, 10**7)),
+        st.one_of(st.integers(960, 1023), st.integers(0, 40), st.integers(0, 10**7)),
         st.one_of(st.just(0), st.integers(0, 3000)),
         st.integers(0, 2000),
         st.integers(1, 4),
@@ -101,3 +102,12 @@ def test_the_next_job_is_that_of_all_sorted_anew(policy: str, rows: list[Row], e
             if entry[1] not in taken and entry[1] % every == 0:
                 skip |= bit
     assert list(walk(line, every, taken)) == expected
+
+
+def test_a_job_behind_in_its_lane_may_be_before_those_of_other_lanes() -> None:
+    """Many that need about as long and have waited about as long."""
+    draw = random.Random(1)
+    rows = [(draw.randint(900, 1300), 0, draw.randint(0, 400), 1, 1.0, False) for _ in range(300)]
+    jobs = make_jobs(rows)
+    waiting, _ = sort_anew("ftf", jobs)
+    assert list(walk(make_queue("ftf", jobs), 1000, set())) == waiting
