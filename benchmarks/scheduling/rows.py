@@ -15,4 +15,5 @@ ROWS = {
     "openb": Row("fractions placed on 6,212 GPUs, 10 seeds; FGD's published curves", openb.row, openb.plot_row),
     "live": Row("200 jobs of two users on simulated devices, the daemon killed meanwhile; needs root", live.figures),
     "speed": Row("a trace of 9,953 jobs; a decision by GPUs and by jobs that wait", speed.figures, plots.decisions),
+    "changing": Row("a decision at 10,000 jobs under srsf, srtf, fair, ftf, by GPUs", speed.changing),
 }

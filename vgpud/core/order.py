@@ -78,6 +78,11 @@ class Order:
             for _, job_id in block.entries:
                 yield job_id
 
+    def walk(self) -> Iterator[tuple[Entry, int]]:
+        """All entries with their weights, best first."""
+        for block in self._blocks:
+            yield from zip(block.entries, block.weights, strict=True)
+
     def entry(self, job_id: int) -> Entry:
         return self._of[job_id][0]
 

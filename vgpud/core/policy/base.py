@@ -51,9 +51,10 @@ class Policy(Protocol):
         """Of dynamic policies: what is the same for all keys of this decision."""
         ...
 
-    def update(self, changed_jobs: list[Job], gone_ids: list[int], now_ns: int) -> Iterable[Job]:
+    def update(self, changed_jobs: list[Job], gone_ids: list[int], now_ns: int) -> Iterable[tuple[int, Key]]:
         """Where it has lanes: the same as before_all(), by what has changed since the last decision: jobs that came to
-        the queue, began to run or to wait; jobs that left. Returns running jobs whose keys may be others now."""
+        the queue, began to run or to wait; jobs that left. Returns (job_id, key) of running jobs whose keys may be
+        others now."""
         ...
 
     def lane(self, job: Job) -> tuple[Hashable, Key]:
@@ -90,7 +91,7 @@ class Plain:
     def before_all(self, jobs: list[Job], now_ns: int) -> None:
         return
 
-    def update(self, changed_jobs: list[Job], gone_ids: list[int], now_ns: int) -> Iterable[Job]:
+    def update(self, changed_jobs: list[Job], gone_ids: list[int], now_ns: int) -> Iterable[tuple[int, Key]]:
         return ()
 
     def lane(self, job: Job) -> tuple[Hashable, Key]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from fractions import Fraction
 
 from vgpud.core.jobs.model import SECOND_NS, Job, JobState
@@ -67,7 +67,7 @@ class Fair(Plain):
         present = {job.job_id for job in jobs}
         self.update(jobs, [job_id for job_id in self._uid_of if job_id not in present], now_ns)
 
-    def update(self, changed_jobs: list[Job], gone_ids: list[int], now_ns: int) -> list[Job]:
+    def update(self, changed_jobs: list[Job], gone_ids: list[int], now_ns: int) -> Iterator[tuple[int, Key]]:
         """A user's running jobs have other keys when one of its jobs before them has come or gone, or its history has
         changed."""
         self._decay(now_ns)
@@ -86,7 +86,16 @@ class Fair(Plain):
             uids[uid] = None
             for job in self._running[uid].values():
                 self._charge(job, now_ns)
-        return [job for uid in uids for job in self._running.get(uid, {}).values()]
+        return (pair for uid in uids if uid in self._running for pair in self._running_keys(uid))
+
+    def _running_keys(self, uid: int) -> Iterator[tuple[int, Key]]:
+        """A user's running jobs come first in its own order."""
+        held, weight, running = self._past_ppm(uid), self.weights.get(uid, 1), self._running[uid]
+        for (own_order, job_id), share in self.users[uid].walk():
+            if job_id not in running:
+                return
+            yield job_id, (int(held / weight), *own_order)
+            held += share
 
     def _forget(self, job_id: int) -> None:
         uid = self._uid_of.pop(job_id, None)

@@ -41,11 +41,11 @@ class FinishTimeFairness(Plain):
             return (0, job.level_since_ns, 0)
         return (1, -self.rho_ppm(job, now_ns), 0 if running else 1)
 
-    def update(self, changed_jobs: list[Job], gone_ids: list[int], now_ns: int) -> list[Job]:
+    def update(self, changed_jobs: list[Job], gone_ids: list[int], now_ns: int) -> list[tuple[int, Key]]:
         """Leases: they begin in the one decision in which the job competes, and hold from then on."""
         found = [*self._begun, *(job for job in changed_jobs if job.state is JobState.RUNNING)]
         self._begun = [job for job in found if job.level_since_ns >= now_ns]
-        return found
+        return [(job.job_id, self.key(job, now_ns)) for job in found]
 
     def lane(self, job: Job) -> tuple[int, Key]:
         """That of jobs that need about as long alone; there, those first that have been waiting longest."""

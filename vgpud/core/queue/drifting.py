@@ -65,15 +65,22 @@ class DriftingOrder:
         if not len(order):
             del self._by_pace[pace]
 
+    def rekey_one(self, job_id: int, key: tuple[int, ...]) -> None:
+        """A job's key as of now, at the pace that it has."""
+        self._move(job_id, key, self._pace_of[job_id])
+
+    def _move(self, job_id: int, key: tuple[int, ...], pace: int) -> None:
+        order = self._by_pace[self._pace_of[job_id]]
+        bit, weight = order.bit(job_id), order.weight
+        self.remove(job_id)
+        self.add(job_id, key, bit, weight - order.weight, pace)
+
     def rekey(self, keys: Iterable[tuple[int, tuple[int, ...], int]]) -> None:
         """All jobs at once: (job_id, key as of now, pace) of each that is in."""
         by_pace: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
         for job_id, key, pace in keys:
             if pace != self._pace_of[job_id]:
-                order = self._by_pace[self._pace_of[job_id]]
-                bit, weight = order.bit(job_id), order.weight
-                self.remove(job_id)
-                self.add(job_id, key, bit, weight - order.weight, pace)
+                self._move(job_id, key, pace)
             by_pace.setdefault(pace, []).append((job_id, _shift((key, job_id), pace * self.now_ns)[0]))
         self.version += 1
         for pace, found in by_pace.items():

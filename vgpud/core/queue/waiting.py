@@ -35,6 +35,10 @@ class Shapes:
             heappush(self._free, known[0])
 
 
+#: more changed keys than this part of all are sorted anew, instead of each being moved
+REKEY_PARTS = 8
+
+
 class JobQueue:
     """A queue's jobs in order. Jobs with a claim, and jobs that have been told to stop, are in neither order."""
 
@@ -144,6 +148,16 @@ class JobQueue:
             self.running.remove(job.job_id)
             self.run(job, key)
 
+    def _rekey_some(self, keys: dict[int, Key]) -> None:
+        """Of running jobs, those that still run."""
+        running = self.running
+        keys = {i: key for i, key in keys.items() if i in running and key != running.entry(i)[0]}
+        if len(keys) * REKEY_PARTS > len(running):
+            running.rekey((i, keys.get(i) or running.entry(i)[0], 0) for i in list(running))
+            return
+        for job_id, key in keys.items():
+            running.rekey_one(job_id, key)
+
     def refresh(self, jobs: dict[int, Job], now_ns: int) -> None:
         """Before a decision: recomputes keys that change by themselves."""
         policy = self.policy
@@ -152,10 +166,8 @@ class JobQueue:
         if isinstance(self.waiting, LanedOrder):
             present = [job_id for job_id in changed if job_id in self.waiting or job_id in self.running]
             gone = list(changed.keys() - set(present))
-            for job in policy.update([jobs[i] for i in present], gone, now_ns):
-                if job.job_id in self.running:
-                    self._rekey_running(job, policy.key(job, now_ns))
-            self._changed.clear()
+            keys = dict(policy.update([jobs[i] for i in present], gone, now_ns))
+            self._rekey_some(keys)
             self.waiting.begin(now_ns)
             return
         every = policy.dynamic or policy.epoch != self._epoch
