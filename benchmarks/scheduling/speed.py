@@ -38,6 +38,11 @@ SEED = 1
 NODE_GPUS = {10: "2x5", 100: "12x8+1x4", 1_000: "125x8", 10_000: "1250x8"}
 EXPONENT_MAX = 1.15
 MILLISECONDS_MAX = 10
+#: policies whose keys change by themselves, and of how many users the jobs are
+CHANGING = (("srsf", 1), ("srtf", 1), ("fair", 1), ("fair", 100), ("ftf", 1))
+CHANGING_GPUS = (100, 1_000, 10_000)
+CHANGING_JOBS = 10_000
+CHANGING_MS_MAX = 2
 PHILLY_S_MAX = 5
 PHILLY_RUNS = 3
 
@@ -49,6 +54,7 @@ class Load:
     gpus: int
     jobs: int
     policy: str
+    users: int = 1
 
     def __post_init__(self) -> None:
         self._draw = random.Random(SEED)
@@ -69,7 +75,8 @@ class Load:
         milli, members = self._draw.choices(SHAPES, WEIGHTS)[0]
         duration_ns = round(self._draw.expovariate(1 / MEAN_JOB_S) * SECOND_NS)
         self._next_id += 1
-        return Submitted((self._next_id,), JobSpec(Ask(Spec(milli)), members, duration_ns=duration_ns))
+        uid = self._next_id % self.users
+        return Submitted((self._next_id,), JobSpec(Ask(Spec(milli)), members, uid=uid, duration_ns=duration_ns))
 
     def decide(self) -> float:
         """One decision; returns the seconds that it took, with what follows at once from it."""
@@ -122,9 +129,21 @@ def figures(raw: dict[str, Any]) -> Iterator[Figure]:
             yield Figure("speed", f"{gpus:,} GPUs, {policy}", "exponent by jobs", grows, at_most(EXPONENT_MAX))
 
 
-def measure(gpus: int, jobs: int, policy: str) -> dict[str, Any]:
+def changing(raw: dict[str, Any]) -> Iterator[Figure]:
+    """Milliseconds under policies whose keys change with time, or with every job."""
+    raw["decisions"] = []
+    for policy, users in CHANGING:
+        for gpus in CHANGING_GPUS:
+            found = measure(gpus, CHANGING_JOBS, policy, users)
+            raw["decisions"].append({**found, "users": users})
+            case = f"{gpus:,} GPUs, {CHANGING_JOBS:,} jobs of {users} user(s) wait, {policy}"
+            yield Figure("changing", case, "decision, ms", found["mean_ms"], at_most(CHANGING_MS_MAX))
+            yield Figure("changing", case, "decision, 99th percentile, ms", found["p99_ms"])
+
+
+def measure(gpus: int, jobs: int, policy: str, users: int = 1) -> dict[str, Any]:
     """Milliseconds of a decision."""
-    load = Load(gpus, jobs, policy)
+    load = Load(gpus, jobs, policy, users)
     took_ms = sorted(1000 * load.decide() for _ in range(DECISIONS))
     return {
         "policy": policy,

@@ -54,7 +54,23 @@ def test_a_job_that_says_a_little_too_little_is_not_sent_to_the_back(policy: str
     assert ends_s(run([says(0, 110, 100), says(105, 50, 50)], "1x1", policy)) == [110, 160]
     assert ends_s(run([says(0, 1000, 10), says(500, 50, 50)], "1x1", policy)) == [1050, 550]
     woken = ends_s(run([says(0, 1000, 10), says(1, 200, 200)], "1x1", policy))
-    assert woken == pytest.approx([1200, 338]), "without another event: after 10 + 128 s"
+    assert woken == pytest.approx([1200, 776.65]), "without another event: after 10 s and ten times half as long again"
+
+
+def test_what_starting_and_resuming_take_is_no_progress() -> None:
+    times = costs(start_s=4, resume_s=8)
+    # at 6 s the first has 8 s left, less the 4 s of its start, which would be paid again: the second one waits
+    assert ends_s(run([job(0, 10), job(6, 5), job(20, 4)], "1x1", "srtf", costs=times)) == [14, 23, 31]
+    # stopped at 6 s, it works again from 13 + 8 s on. At 30 s it has worked for 11 s: 89 s are left, less these 8
+    assert ends_s(run([job(0, 100), job(6, 3), job(30, 80)], "1x1", "srtf", costs=times)) == [211, 13, 114]
+    assert ends_s(run([job(0, 100), job(6, 3), job(30, 82)], "1x1", "srtf", costs=times)) == [119, 13, 205]
+
+
+def test_a_job_that_is_stopped_while_it_starts_has_made_no_progress() -> None:
+    outcome = run([job(0, 10), job(3, 1)], "1x1", "srtf", costs=costs(start_s=5))
+    assert ends_s(outcome) == [19, 9]
+    first = outcome.jobs[0][1]
+    assert (first.overhead_ns, first.executed_ns) == (3 * SECOND_NS, 13 * SECOND_NS)
 
 
 def test_a_job_that_ends_in_the_instant_in_which_it_is_stopped_has_ended() -> None:

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from vgpud.core.jobs.model import Job, JobSpec, Node, Place, Placement
 from vgpud.core.model import Share
+from vgpud.core.placement.base import Vacancy
 from vgpud.core.units import MILLI_PER_DEVICE
+
+
+class _CountedVacancy(Vacancy):
+    def __init__(self, adjust: Callable[[Placement, int], None], fits: Callable[[], bool], milli: int) -> None:
+        super().__init__(adjust, fits)
+        self._milli = milli
+
+    def needs_all_of(self, other: Vacancy) -> bool:
+        return isinstance(other, _CountedVacancy) and self._milli >= other._milli
 
 
 class Counted:
@@ -32,6 +42,13 @@ class Counted:
 
     def suits(self, job: Job, placement: Placement) -> bool:
         return self.fits(placement)
+
+    def ask_vacancy(self, spec: JobSpec, placement: Placement) -> Vacancy | None:
+        milli = _milli(placement) if placement else spec.width_milli
+        return _CountedVacancy(self._adjust, lambda: milli <= self._free, milli)
+
+    def _adjust(self, placement: Placement, sign: int) -> None:
+        self._free += sign * _milli(placement)
 
     def offers(self, placement: Placement) -> bool:
         return True

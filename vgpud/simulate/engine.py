@@ -22,8 +22,9 @@ from vgpud.simulate.sharing_monitor import Resident, SharingMonitor
 from vgpud.simulate.trace import TraceJob
 from vgpud.simulate.worker_groups import WorkerGroups
 
-#: what happens first in an instant: capacity becomes free, jobs come, jobs are looked at and report, a time has come
-_FREED, _RESIZED, _SENT, _LOOKED, _REPORTED, _WOKEN = range(6)
+#: what happens first in an instant: capacity becomes free, jobs have started and come, jobs are looked at and report,
+#: a time has come
+_FREED, _RESIZED, _STARTED, _SENT, _LOOKED, _REPORTED, _WOKEN = range(7)
 KILLED = 143  # exit code: 128 + SIGTERM
 
 
@@ -75,6 +76,7 @@ class _Run:
     held_milli: int = 0
     running: bool = False
     started_ns: int = 0  # it has its devices since
+    start_takes_ns: int = 0  # from then on until it is reported as started
     working_since_ns: int = 0  # may lie ahead: it is being started
     speed: int = FULL
     ends_ns: int = NEVER_NS
@@ -171,6 +173,8 @@ class Simulation:
                 event = self._release_devices(which)
             elif kind == _RESIZED:
                 event = self._finish_resize(which)
+            elif kind == _STARTED:
+                event = self._report_start(which)
             elif kind == _SENT:
                 event = self._hears(self._sent_events[which])
             elif kind == _LOOKED:
@@ -249,13 +253,21 @@ class Simulation:
         if not command.resume:
             self._groups.begin(self._known[command.job_id], self._now_ns)
             run.remaining_work = run.job.attempt(command.attempt)[0] * FULL
-        run.working_since_ns = self._now_ns + (self._costs.resume_ns if command.resume else self._costs.start_ns)
+        run.start_takes_ns = self._costs.resume_ns if command.resume else self._costs.start_ns
+        run.working_since_ns = self._now_ns + run.start_takes_ns
+        if self._costs.start_ns or self._costs.resume_ns:
+            self._push(run.working_since_ns, _STARTED, run.job_id)
         run.speed = self._compute_speed_alone(run)
         self._hold(run, _milli(run.placement))
         self._count(run, 1)
         self._neighbours(run, arrives=True)
         self._plan(run)
         self._reports_later(run)
+
+    def _report_start(self, job_id: int) -> events.Event | None:
+        run = self._runs[job_id]
+        is_due = run.running and run.leaves is None and self._now_ns == run.started_ns + run.start_takes_ns
+        return events.Started(job_id, run.attempt) if is_due else None
 
     def _stop(self, job_id: int, how: How | None) -> None:
         """Also of one that is paused, whose memory is wanted."""

@@ -111,7 +111,7 @@ def _header(header: Plain) -> Recording:
 
 
 def _options(header: Plain) -> dict[str, Any]:
-    found = {key: header[key] for key in ("moves", "half_life_ns") if key in header}
+    found = {key: header[key] for key in ("moves", "half_life_ns", "reports_starts") if key in header}
     return found | ({"hows": decode(tuple[How, ...], header["hows"])} if "hows" in header else {})
 
 

@@ -80,14 +80,16 @@ def run(
     denied = Machine((), cluster, make).check_queues(queues)
     if denied:
         raise TraceError(denied.message)
-    machine = Machine(queues, cluster, make, hows=(How.EVICT,), moves=True)
+    costs = scenario.costs
+    reports_starts = bool(costs.start_ns or costs.resume_ns)
+    machine = Machine(queues, cluster, make, hows=(How.EVICT,), moves=True, reports_starts=reports_starts)
     sharing = any(placements.make(queue.placement).sharing for queue in queues)
     monitor = (monitor or SharingMonitor()) if sharing and scenario.placement != COUNT else None
     scalers = Scalers() if scenario.has_autoscalers else None
     simulation = Simulation(
         machine,
         cluster.total_milli(),
-        scenario.costs,
+        costs,
         scenario.interference,
         monitor,
         scalers=scalers,

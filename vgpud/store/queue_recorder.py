@@ -40,9 +40,12 @@ class Recorder:
         hows: Sequence[How],
         jobs: Sequence[Job],
         past: Mapping[str, object] | None = None,
+        *,
+        reports_starts: bool = False,
     ) -> None:
         """`jobs`: those of a former process; `past`: what else the machine got of former times, and when."""
         given: dict[str, object] = {"queues": queues, "nodes": nodes, "policy": policy, "hows": hows}
+        given |= {"reports_starts": True} if reports_starts else {}
         given |= {"jobs": jobs} if jobs else {}
         self._write({name: encode(value) for name, value in given.items()} | dict(past or {}))
 

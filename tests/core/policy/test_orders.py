@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.core.policy.world import World, make_job
-from vgpud.core.jobs.model import SECOND_NS, Job, JobState
+from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Job, JobState
 from vgpud.core.policy.registry import make
 
 
@@ -65,19 +65,19 @@ def test_who_gives_no_duration_comes_last() -> None:
     assert order("srtf", [silent, honest]) == order("srsf", [silent, honest]) == [1, 2]
 
 
-def test_who_exceeds_its_duration_is_taken_to_need_as_long_again() -> None:
+def test_who_exceeds_its_duration_is_expected_to_need_half_of_what_it_has_had() -> None:
     """A little wrong: it ends soon. Very wrong: others go first, but those that say nothing do not."""
     for policy in ("srtf", "srsf"):
         honest, silent, short = make_job(1, 1, 100), make_job(2, 1, 0), make_job(3, 1, 1)
         exceeded = make_job(4, 1, 10)
         exceeded.executed_ns = 11 * SECOND_NS
         assert order(policy, [silent, honest, exceeded, short]) == [3, 4, 1, 2]
-        exceeded.executed_ns = 150 * SECOND_NS
+        exceeded.executed_ns = 400 * SECOND_NS
         assert order(policy, [silent, exceeded, honest, short]) == [3, 1, 4, 2]
 
 
 def test_two_that_exceed_their_durations_do_not_take_turns_for_ever() -> None:
-    """Each has the device until it has outlasted its duration twice as long as before."""
+    """Each has the device until it has outlasted what it was expected to need by half."""
     policy, changes, now_s = make("srtf"), 0, 0
     jobs = [make_job(1, 1, 10), make_job(2, 1, 10)]
     for job in jobs:
@@ -89,4 +89,17 @@ def test_two_that_exceed_their_durations_do_not_take_turns_for_ever() -> None:
             other = jobs[0] if first is jobs[1] else jobs[1]
             other.executed_ns, other.state = other.executed_at(now_s * SECOND_NS), JobState.PENDING
             first.started_ns, first.state = now_s * SECOND_NS, JobState.RUNNING
-    assert changes <= 20
+    assert changes <= 24
+
+
+def test_what_starting_a_job_takes_is_no_progress_and_would_be_paid_again() -> None:
+    """The first has run for 40 s, of which its start took 30: 90 s are left, and stopping it costs 30 of these."""
+    running = make_job(1, 1, 100)
+    running.state, running.started_ns, running.working_since_ns = JobState.RUNNING, 0, 30 * SECOND_NS
+    policy = make("srtf")
+    now_ns = 40 * SECOND_NS
+    assert policy.key(running, now_ns)[:2] == (0, (90 - 30) * SECOND_NS)
+    assert policy.changes_at(running, now_ns) == 130 * SECOND_NS + 1
+    running.working_since_ns = NEVER_NS
+    assert policy.key(running, now_ns)[:2] == (0, 100 * SECOND_NS)
+    assert (policy.pace(running), policy.changes_at(running, now_ns)) == (0, NEVER_NS)

@@ -20,6 +20,7 @@ from vgpud.core.jobs.events import (
 )
 from vgpud.core.jobs.model import SECOND_NS, Ask, How, Job, JobSpec, JobState, Node, Place, Placement, QueueSpec
 from vgpud.core.model import Share, Spec
+from vgpud.core.placement.base import Vacancy
 from vgpud.core.policy.base import Plain, Policy
 from vgpud.core.queue.machine import Machine
 from vgpud.core.units import format_gpus
@@ -49,6 +50,9 @@ class CountedCluster:
 
     def suits(self, job: Job, placement: Placement) -> bool:
         return self.fits(placement)
+
+    def ask_vacancy(self, spec: JobSpec, placement: Placement) -> Vacancy | None:
+        return None  # as with rules that look at residents: every question is answered by placing the job
 
     def offers(self, placement: Placement) -> bool:
         return True
@@ -149,7 +153,10 @@ class Shortest(Plain):
     drifts = True
 
     def key(self, job: Job, now_ns: int) -> tuple[int, ...]:
-        return (job.spec.duration_ns - job.executed_at(now_ns),)
+        return (0, job.spec.duration_ns - job.executed_at(now_ns))
+
+    def pace(self, job: Job) -> int:
+        return 1
 
 
 class Rank(Plain):

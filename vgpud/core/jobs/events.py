@@ -111,6 +111,15 @@ class JobSuspended:
 
 
 @dataclass(frozen=True, slots=True)
+class Started:
+    """StartJob has been carried out: its programs run, or continue. Of machines that are to hear that
+    (Machine.reports_starts); what has run before that is no progress."""
+
+    job_id: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
 class StartFailed:
     """Nothing of it runs. `again`: later it may go well (the node was full after all), else the job has failed."""
 
@@ -244,6 +253,7 @@ Event = (
     | Changed
     | JobEnded
     | JobSuspended
+    | Started
     | StartFailed
     | RoomChanged
     | NodesChanged

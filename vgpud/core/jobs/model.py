@@ -180,6 +180,9 @@ class Job:
     ended_ns: int = -1
     exit_code: int = -1  # as in a shell; -1 = none
     executed_ns: int = 0  # in earlier runs
+    overhead_ns: int = 0  # of executed_ns: while it was being started or resumed
+    #: end of that in the present run; NEVER_NS = it is not reported yet; before started_ns = it takes no time
+    working_since_ns: int = -1
     attained: int = 0  # service (width x executed) in earlier runs
     attempt: int = 0  # starts from the beginning
     preemptions: int = 0
@@ -223,6 +226,16 @@ class Job:
     def executed_at(self, now_ns: int) -> int:
         """ns that it has run so far, all runs together."""
         return self.executed_ns + (now_ns - self.started_ns if self.state is JobState.RUNNING else 0)
+
+    @property
+    def makes_progress(self) -> bool:
+        """It runs, and is not being started or resumed."""
+        return self.state is JobState.RUNNING and self.working_since_ns < NEVER_NS
+
+    def progress_at(self, now_ns: int) -> int:
+        """ns that it has run so far, without the time that starting and resuming it took."""
+        since_ns = max(self.started_ns, self.working_since_ns)
+        return self.executed_ns - self.overhead_ns + (now_ns - since_ns if self.makes_progress else 0)
 
     def attained_at(self, now_ns: int) -> int:
         """Service so far, milli-GPU x ns."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from vgpud.core.jobs.model import Job, JobSpec, Node, Placement, Resident
@@ -53,6 +53,51 @@ class Sharing(Protocol):
         ...
 
 
+#: by node, by job: what jobs that may leave have there
+Leaving = Mapping[str, Mapping[int, Placement]]
+
+
+def flatten(placements: Iterable[Placement]) -> Placement:
+    """All of them as one."""
+    return tuple(place for placement in placements for place in placement)
+
+
+class Vacancy:
+    """Whether a job would fit if others left, asked of many sets of them: what is free changes in place, without a new
+    version of any node, so that no ranking is made again. Whoever asks gives back what it has released.
+
+    `adjust`: adds a placement to what is free (1) or subtracts it (-1). `fits`: whether the job fits as it is then.
+    `nodes`: the only ones that count; none = all.
+    """
+
+    def __init__(
+        self, adjust: Callable[[Placement, int], None], fits: Callable[[], bool], nodes: Collection[str] = ()
+    ) -> None:
+        self._adjust = adjust
+        self.fits = fits
+        self._nodes = nodes
+
+    def fits_without(self, leaving: Leaving) -> bool:
+        """Whether the job fits if all of these leave: a first question, before release()."""
+        placement = flatten(places for name in self._nodes or leaving for places in leaving.get(name, {}).values())
+        self._adjust(placement, 1)
+        fits = self.fits()
+        self._adjust(placement, -1)
+        return fits
+
+    def release(self, placement: Placement) -> None:
+        """Another job leaves this placement."""
+        self._adjust(placement, 1)
+
+    def take(self, placement: Placement) -> None:
+        """One that has left it is back."""
+        self._adjust(placement, -1)
+
+    def needs_all_of(self, other: Vacancy) -> bool:
+        """Whether this job certainly does not fit where the other one, of the same queue, does not."""
+        return False
+
+
 class ClusterCapacity(Protocol):
     """What the machine asks of a cluster."""
 
@@ -70,6 +115,11 @@ class ClusterCapacity(Protocol):
 
     def suits(self, job: Job, placement: Placement) -> bool:
         """As fits(), and its rule lets the job share the devices with their residents."""
+        ...
+
+    def ask_vacancy(self, spec: JobSpec, placement: Placement) -> Vacancy | None:
+        """For the question whether such a job would fit if others left: anywhere, or, with a placement, just there.
+        None: only place() can tell."""
         ...
 
     def offers(self, placement: Placement) -> bool:

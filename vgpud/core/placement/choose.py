@@ -61,6 +61,8 @@ def _choose_device(shape: Shape, part: int, node: Node, rule: Rule, fit: list[in
 
 def count_fitting_members(shape: Shape, node: Node, limit: int) -> int:
     """How many members fit on a node as it is, at most `limit`, when they are packed."""
+    if shape.is_countable:
+        return shape.count_members(node, limit)
     put: list[Devices] = []
     while len(put) < limit and (devices := choose(shape, node, PACK)) is not None:
         shape.change(node, devices, -1)

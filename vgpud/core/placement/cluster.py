@@ -13,7 +13,7 @@ from vgpud.core.colocate.pairs import Pairs
 from vgpud.core.jobs.model import Ask, Job, JobSpec, Node, Place, Placement, Resident
 from vgpud.core.model import SiteLimits
 from vgpud.core.placement import shortage, switches, why
-from vgpud.core.placement.base import Rule
+from vgpud.core.placement.base import Rule, Vacancy
 from vgpud.core.placement.best_fit import BestFit
 from vgpud.core.placement.choose import PACK, choose
 from vgpud.core.placement.colocate import shared
@@ -23,6 +23,7 @@ from vgpud.core.placement.ranking import Changes, Ranking
 from vgpud.core.placement.registry import make
 from vgpud.core.placement.shape import Devices, Shape, resident
 from vgpud.core.placement.switches import place_one_per_node
+from vgpud.core.placement.vacancy import MemberVacancy
 from vgpud.core.units import MILLI_PER_DEVICE
 
 #: shapes that are remembered; the least recently used goes first
@@ -57,10 +58,13 @@ class Cluster:
         self.nodes = nodes
         self._changes = Changes(len(nodes), version)
         classes: dict[object, int] = {}
+        self._kinds: list[Node] = []  # the first node of each kind
         for index, node in enumerate(nodes):
             node.index, node.version = index, version
             makes = tuple((d.memory_bytes, d.granule_bytes, d.context_bytes) for d in node.devices)
             node.kind = classes.setdefault(makes, len(classes))
+            if node.kind == len(self._kinds):
+                self._kinds.append(node)
             node.free_milli = [MILLI_PER_DEVICE] * len(node.devices)
             node.free_bytes = [device.memory_bytes for device in node.devices]
             node.residents = [()] * len(node.devices)
@@ -117,10 +121,32 @@ class Cluster:
                     return False
         return True
 
+    def ask_vacancy(self, spec: JobSpec, placement: Placement) -> Vacancy | None:
+        """For the question whether such a job would fit if others left: anywhere, or, with a placement, just there.
+        None: only place() can tell, since its rule looks at residents, or members differ in what they leave others."""
+        rule = self._rule_of(spec)
+        if rule.sharing is not None:
+            return None
+        if placement:
+            return Vacancy(self._add, lambda: self.fits(placement), {place.node for place in placement})
+        shape = self._ranking(rule, spec.ask).shape
+        if shape.denial is not None or (spec.members > 1 and not shape.is_countable):
+            return None
+        counts = self._count(rule, spec.ask, shape)
+        return MemberVacancy(self._add, self._find_node, counts, shape, self._kinds, spec)
+
+    def _find_node(self, name: str) -> Node | None:
+        return self._by_name[name][0] if name in self._by_name else None
+
     def offers(self, placement: Placement) -> bool:
         """Whether a job that leaves it frees capacity for others: one of its devices is offered, or it has none."""
-        shares = [(place.node, share.device_uuid) for place in placement for share in place.shares]
-        return not shares or any(self._offers(node, uuid) for node, uuid in shares)
+        has_devices = False
+        for place in placement:
+            for share in place.shares:
+                if self._offers(place.node, share.device_uuid):
+                    return True
+                has_devices = True
+        return not has_devices
 
     def has_devices(self, job: Job, placement: Placement) -> bool:
         """Whether what is offered would do for the job if nothing else ran: anywhere, or, with a placement, just
@@ -154,9 +180,10 @@ class Cluster:
 
     def _add(self, placement: Placement, sign: int) -> None:
         for place in placement:
-            if place.node not in self._by_name:
+            known = self._by_name.get(place.node)
+            if known is None:
                 continue
-            node, devices = self._by_name[place.node]
+            node, devices = known
             for share in place.shares:
                 i = devices.get(share.device_uuid)
                 if i is not None:

@@ -13,7 +13,7 @@ from vgpud.core.placement.shape import Shape
 class Counts:
     """Of one shape. On one node its members go where best fit puts them: counted so and placed so."""
 
-    __slots__ = ("_at", "_changes", "_most", "_nodes", "_of", "_position", "_shape")
+    __slots__ = ("_at", "_changes", "_most", "_nodes", "_of", "_position", "_shape", "known_without")
 
     def __init__(self, shape: Shape, nodes: Sequence[Node], changes: Changes) -> None:
         self._shape = shape
@@ -23,6 +23,18 @@ class Counts:
         self._most = 0  # members are counted up to this number
         self._of = [0] * len(nodes)
         self._at: dict[int, set[int]] = {}  # by count: indices of nodes
+        #: by node: how many it could take if some jobs had left, as asked last. Filled in by vacancy.py
+        self.known_without: dict[int, tuple[object, int]] = {}
+
+    def count_on(self, index: int) -> int:
+        """How many members this node can take, as counted for the last sum_members()."""
+        return self._of[index]
+
+    def sum_members(self, members: int, per_node: int) -> int:
+        """How many members all nodes can take, `per_node` of them on each at most and no node counted above
+        `members`."""
+        self._refresh(members)
+        return sum(min(count, per_node) * len(at) for count, at in self._at.items())
 
     def free(self, nodes: Iterable[int]) -> int:
         """How many members these nodes can take, as counted for the last fewest()."""

@@ -23,7 +23,18 @@ class Shape:
     the last device of a later part.
     """
 
-    __slots__ = ("_misnamed", "_sizes", "ask", "denial", "models", "named_uuids", "parts", "residents", "takes")
+    __slots__ = (
+        "_misnamed",
+        "_sizes",
+        "ask",
+        "denial",
+        "is_countable",
+        "models",
+        "named_uuids",
+        "parts",
+        "residents",
+        "takes",
+    )
 
     def __init__(self, ask: Ask, policy: SiteLimits) -> None:
         parts = parts_of(ask.spec, policy) if ask.spec.gpus_milli else []
@@ -38,6 +49,8 @@ class Shape:
         #: more or fewer are named than it has parts: no node will do
         self._misnamed = bool(names) and not len(names) == len(self.named_uuids) == len(self.parts)
         self._sizes: dict[int, tuple[tuple[int, ...], ...]] = {}
+        #: wherever its members go, one takes the place of one: on one device each, or on whole ones
+        self.is_countable = len(set(self.parts)) == 1 and (len(self.parts) == 1 or self.takes[0] == MILLI_PER_DEVICE)
 
     def sizes(self, node: Node) -> tuple[tuple[int, ...], ...]:
         """Bytes of each part on each device of the node; the same for all nodes of a kind."""
@@ -64,6 +77,47 @@ class Shape:
                 return None
             fits.append(fit)
         return fits
+
+    def count_members(self, node: Node, limit: int) -> int:
+        """How many members fit on a node as it is, at most `limit`. Of countable shapes (is_countable)."""
+        fits = self.fitting(node)
+        if fits is None:
+            return 0
+        ask = self.ask
+        if len(fits) == 1:
+            milli, sizes_bytes = self.takes[0], self.sizes(node)[0]
+            free_milli, free_bytes, count = node.free_milli, node.free_bytes, 0
+            for i in fits[0]:
+                on_device = free_milli[i] // milli if milli else limit
+                if sizes_bytes[i]:
+                    on_device = min(on_device, free_bytes[i] // sizes_bytes[i])
+                count += on_device
+        else:
+            count = len(fits[0]) // len(fits)
+        if ask.cpu_milli:
+            count = min(count, node.free_cpu_milli // ask.cpu_milli)
+        if ask.ram_bytes:
+            count = min(count, node.free_ram_bytes // ask.ram_bytes)
+        return min(count, limit)
+
+    def covers(self, members: int, other: Shape, other_members: int, kinds: Sequence[Node]) -> bool:
+        """Whether a placement of so many members leaves one of the other shape in the same place: of the same ask, or
+        of one device on any node, each of which a part of these members covers. `kinds`: a node of each kind."""
+        if self is other:
+            return members >= other_members
+        if len(other.parts) != 1 or other.models or other.named_uuids or other_members > members * len(self.parts):
+            return False
+        ask, least = self.ask, other.ask
+        if least.cpu_milli * len(self.parts) > ask.cpu_milli or least.ram_bytes * len(self.parts) > ask.ram_bytes:
+            return False
+        if min(self.takes) < other.takes[0]:
+            return False
+        return all(
+            need >= least_need
+            for node in kinds
+            for sizes in self.sizes(node)
+            for need, least_need in zip(sizes, other.sizes(node)[0], strict=True)
+        )
 
     def change(self, node: Node, devices: Devices, sign: int) -> None:
         """Takes (-1) or gives back (+1) one member's capacity. The caller updates the node's version."""

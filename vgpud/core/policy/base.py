@@ -3,6 +3,7 @@ or quotas."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable
 from typing import Protocol
 
 from vgpud.core.jobs.model import NEVER_NS, Job
@@ -19,13 +20,19 @@ class Policy(Protocol):
     preempts: bool
     #: keys depend on other jobs or on time: the queue is sorted again at every decision
     dynamic: bool
-    #: keys of running jobs depend on time (those of waiting ones do not): they are recomputed at every decision
+    #: the second part of running jobs' keys falls with time, by pace() (those of waiting ones do not)
     drifts: bool
+    #: dynamic, and its waiting jobs are in lanes (queue/lanes.py)
+    has_lanes: bool
     #: grows when all keys may have changed, because the policy has learnt: the queue is sorted again once
     epoch: int
 
     def key(self, job: Job, now_ns: int) -> Key:
         """Least first. Between equals the machine goes by job_id. Not dynamic: holds until one of the calls below."""
+        ...
+
+    def pace(self, job: Job) -> int:
+        """Where it drifts: by how much the second part of a running job's key falls in a ns, until changes_at()."""
         ...
 
     def changes_at(self, job: Job, now_ns: int) -> int:
@@ -44,6 +51,20 @@ class Policy(Protocol):
         """Of dynamic policies: what is the same for all keys of this decision."""
         ...
 
+    def update(self, changed_jobs: list[Job], gone_ids: list[int], now_ns: int) -> Iterable[tuple[int, Key]]:
+        """Where it has lanes: the same as before_all(), by what has changed since the last decision: jobs that came to
+        the queue, began to run or to wait; jobs that left. Returns (job_id, key) of running jobs whose keys may be
+        others now."""
+        ...
+
+    def lane(self, job: Job) -> tuple[Hashable, Key]:
+        """Where it has lanes: that of a waiting job, and its place there, least first."""
+        ...
+
+    def bound(self, lane: Hashable, place: Key, key: Key, now_ns: int) -> Key:
+        """Where it has lanes: no job behind this place has a smaller key. `key`: of the job at this place."""
+        ...
+
 
 class Plain:
     """What most policies have in common: they preempt, keys hold until the job's state changes, nothing is learnt."""
@@ -52,7 +73,11 @@ class Plain:
     preempts = True
     dynamic = False
     drifts = False
+    has_lanes = False
     epoch = 0
+
+    def pace(self, job: Job) -> int:
+        return 0
 
     def changes_at(self, job: Job, now_ns: int) -> int:
         return NEVER_NS
@@ -65,3 +90,12 @@ class Plain:
 
     def before_all(self, jobs: list[Job], now_ns: int) -> None:
         return
+
+    def update(self, changed_jobs: list[Job], gone_ids: list[int], now_ns: int) -> Iterable[tuple[int, Key]]:
+        return ()
+
+    def lane(self, job: Job) -> tuple[Hashable, Key]:
+        return 0, ()
+
+    def bound(self, lane: Hashable, place: Key, key: Key, now_ns: int) -> Key:
+        return ()

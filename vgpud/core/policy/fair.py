@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from fractions import Fraction
 
 from vgpud.core.jobs.model import SECOND_NS, Job, JobState
+from vgpud.core.order import Order
 from vgpud.core.policy.base import Key, Plain
 
 #: shares are counted in millionths of a device
@@ -43,14 +44,16 @@ class Fair(Plain):
         self, name: str, *, memory_gib: Fraction, half_life_h: Fraction, weights: Mapping[int, Fraction]
     ) -> None:
         self.name = name
-        self.dynamic = True
+        self.dynamic = self.has_lanes = True
         self.device_bytes = int(memory_gib * GIB)
         self.step_ns = int(half_life_h * HOUR_NS) // STEPS
         self.weights = weights
         self.past: dict[int, int] = defaultdict(int)  # by uid: millionths of a device x ns, decayed
         self.past_step = 0  # up to which `past` has decayed
         self.charged_ns: dict[int, int] = {}  # by job: ns that it has run and that are in `past`
-        self.job_keys: dict[int, int] = {}  # by job: its key
+        self.users: dict[int, Order] = {}  # by uid: its jobs in their own order, with their shares
+        self._uid_of: dict[int, int] = {}  # by job in one of these
+        self._running: dict[int, dict[int, Job]] = {}  # by uid: those of them that run
 
     def share_ppm(self, job: Job) -> int:
         """Its dominant share, in millionths of a device."""
@@ -61,22 +64,73 @@ class Fair(Plain):
         return share
 
     def before_all(self, jobs: list[Job], now_ns: int) -> None:
+        present = {job.job_id for job in jobs}
+        self.update(jobs, [job_id for job_id in self._uid_of if job_id not in present], now_ns)
+
+    def update(self, changed_jobs: list[Job], gone_ids: list[int], now_ns: int) -> Iterator[tuple[int, Key]]:
+        """A user's running jobs have other keys when one of its jobs before them has come or gone, or its history has
+        changed."""
         self._decay(now_ns)
-        for job in jobs:
+        uids = dict.fromkeys(self._uid_of[job_id] for job_id in gone_ids if job_id in self._uid_of)
+        for job_id in gone_ids:
+            self._forget(job_id)
+        for job in changed_jobs:
+            self._forget(job.job_id)
+            uid = self._uid_of[job.job_id] = job.spec.uid
+            self.users.setdefault(uid, Order()).add(job.job_id, _own_order(job), 0, self.share_ppm(job))
+            uids[uid] = None
             self._charge(job, now_ns)
-        held = {uid: self._past_ppm(uid) for uid in sorted({job.spec.uid for job in jobs})}
-        for job in sorted(jobs, key=_own_order):
-            self.job_keys[job.job_id] = int(held[job.spec.uid] / self.weights.get(job.spec.uid, 1))
-            held[job.spec.uid] += self.share_ppm(job)
+            if job.state is JobState.RUNNING:
+                self._running.setdefault(uid, {})[job.job_id] = job
+        for uid in list(self._running) if self.step_ns else ():
+            uids[uid] = None
+            for job in self._running[uid].values():
+                self._charge(job, now_ns)
+        return (pair for uid in uids if uid in self._running for pair in self._running_keys(uid))
+
+    def _running_keys(self, uid: int) -> Iterator[tuple[int, Key]]:
+        """A user's running jobs come first in its own order."""
+        held, weight, running = self._past_ppm(uid), self.weights.get(uid, 1), self._running[uid]
+        for (own_order, job_id), share in self.users[uid].walk():
+            if job_id not in running:
+                return
+            yield job_id, (int(held / weight), *own_order)
+            held += share
+
+    def _forget(self, job_id: int) -> None:
+        uid = self._uid_of.pop(job_id, None)
+        if uid is None:
+            return
+        self.users[uid].remove(job_id)
+        if not len(self.users[uid]):
+            del self.users[uid]
+        if uid in self._running:
+            self._running[uid].pop(job_id, None)
+            if not self._running[uid]:
+                del self._running[uid]
 
     def key(self, job: Job, now_ns: int) -> Key:
-        return (self.job_keys.get(job.job_id, 0), *_own_order(job))
+        """As of the last update()."""
+        return (self._held_before(job), *_own_order(job))
+
+    def _held_before(self, job: Job) -> int:
+        uid = self._uid_of.get(job.job_id)
+        if uid is None:
+            return 0
+        held = self._past_ppm(uid) + self.users[uid].weight_before(job.job_id)
+        return int(held / self.weights.get(uid, 1))
+
+    def lane(self, job: Job) -> tuple[int, Key]:
+        """Its user's."""
+        return job.spec.uid, _own_order(job)
+
+    def bound(self, lane: Hashable, place: Key, key: Key, now_ns: int) -> Key:
+        return (*key, 0)
 
     def record_end(self, job: Job) -> None:
         self._decay(job.ended_ns)
         self._charge(job, job.ended_ns)
         self.charged_ns.pop(job.job_id, None)
-        self.job_keys.pop(job.job_id, None)
 
     def touch(self, job: Job, now_ns: int) -> None:
         self._decay(now_ns)

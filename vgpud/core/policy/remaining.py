@@ -4,39 +4,50 @@ Schrage, "A proof of the optimality of the shortest remaining processing time di
 service: the oracle that Tiresias (NSDI 2019) compares itself with. Durations are users' estimates. Jobs without one
 come last.
 
-A job that outlasts its duration is taken to need as long again as it has outlasted it, up to the next power of two: one
-that was a little wrong ends soon, as it was to, and one that was very wrong goes further and further back. In steps,
-since two such jobs would otherwise preempt each other for ever.
+A job that outlasts its duration is expected to need half of what it has had again, and so each time that it outlasts
+that: one that was a little wrong has little left and ends soon, one that was very wrong goes further and further back.
+
+Only progress counts, not the time that starting and resuming a job takes (Job.progress_at). Of a running job that time
+is subtracted from what it still needs: whoever stops it pays it again.
 """
 
 from __future__ import annotations
 
-from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Job, JobState
+from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Job
 from vgpud.core.policy.base import Key, Plain
 
 
 class ShortestRemaining(Plain):
+    drifts = True
+
     def __init__(self, name: str, *, by_width: bool) -> None:
         self.name = name
         self.by_width = by_width
-        self.drifts = True
 
     def key(self, job: Job, now_ns: int) -> Key:
         if not job.spec.duration_ns:
             return (1, NEVER_NS, job.submitted_ns)
-        left_ns = job.spec.duration_ns - job.executed_at(now_ns)
-        if left_ns < 0:
-            left_ns = _step_ns(-left_ns)
-        return (0, left_ns * job.spec.least_width_milli if self.by_width else left_ns, job.submitted_ns)
+        left_ns = _remaining_ns(job, now_ns)
+        if job.makes_progress:
+            left_ns -= max(0, job.working_since_ns - job.started_ns)
+        return (0, left_ns * self._width(job), job.submitted_ns)
+
+    def pace(self, job: Job) -> int:
+        return self._width(job) if job.spec.duration_ns and job.makes_progress else 0
 
     def changes_at(self, job: Job, now_ns: int) -> int:
-        """Of a running job: when it may be behind others, having outlasted its duration by so much."""
-        if job.state is not JobState.RUNNING or not job.spec.duration_ns:
+        """Of a running job: when it has outlasted what it is expected to need."""
+        if not job.makes_progress or not job.spec.duration_ns:
             return NEVER_NS
-        over_ns = job.executed_at(now_ns) - job.spec.duration_ns
-        return now_ns - over_ns + (_step_ns(over_ns) if over_ns > 0 else 0) + 1
+        return now_ns + _remaining_ns(job, now_ns) + 1
+
+    def _width(self, job: Job) -> int:
+        return job.spec.least_width_milli if self.by_width else 1
 
 
-def _step_ns(over_ns: int) -> int:
-    """The next power of two, in seconds, at least one."""
-    return SECOND_NS << ((over_ns - 1) // SECOND_NS).bit_length()
+def _remaining_ns(job: Job, now_ns: int) -> int:
+    done_ns = job.progress_at(now_ns)
+    expected_ns = job.spec.duration_ns
+    while expected_ns < done_ns:
+        expected_ns += max(expected_ns // 2, SECOND_NS)
+    return expected_ns - done_ns

@@ -14,12 +14,14 @@ from dataclasses import dataclass
 from heapq import heapify, heappop
 
 from vgpud.core.jobs.model import NEVER_NS, How, Job, JobSpec, JobState, Placement
+from vgpud.core.order import Entry
+from vgpud.core.placement.base import Vacancy
 from vgpud.core.queue import elasticity, sizes, strict
 from vgpud.core.queue.estimate import ends_ns, reserved_start_ns
-from vgpud.core.queue.order import Entry
 from vgpud.core.queue.preemption import VictimSearch
 from vgpud.core.queue.sizes import Cut, Trim
 from vgpud.core.queue.state import WAITING, QueueState
+from vgpud.core.queue.victims import VictimTrial, group_by_node
 from vgpud.core.queue.waiting import JobQueue
 
 #: jobs looked at for backfill, at most
@@ -73,14 +75,16 @@ class Decision:
         self._stopped = 0  # times that a job was put aside to see whether another fits then
         self._lent_at = (-1, -1)  # (_given, _stopped) as of _all_lent_milli
         self._all_lent_milli = 0
+        #: by queue: what did not fit, although all jobs behind were to stop
+        self._unfit: dict[str, list[Vacancy]] = {}
         self._tried: dict[int, int] = {}  # by uid: cost so far of finding that jobs do not fit
         self.look_again_ns = NEVER_NS  # when a job may grow, or a victim will have run for its minimum time
         self._search = VictimSearch(world, now_ns)
 
     def run(self) -> None:
         turns = [Turn(line) for line in self.world.lines.values() if len(line.waiting)]
-        for turn in turns:
-            turn.line.refresh(self.world.jobs, self.now_ns)
+        for line in self.world.lines.values():
+            line.refresh(self.world.jobs, self.now_ns)
         if len(self.world.lines) > 1 and turns:
             for line in self.world.lines.values():
                 line.account.learn(self.now_ns, self.world.half_life_ns)
@@ -184,6 +188,7 @@ class Decision:
         line.dequeue(job.job_id)
         if job.job_id in self.victims:
             line.run(job, key)
+            self._search.note_run(line)
             del self.victims[job.job_id]
             self.victim_for.pop(job.job_id, None)
         else:
@@ -313,8 +318,48 @@ class Decision:
         if free < request.spec.width_milli or not (len(line.running) or self.world.suspended_holders):
             return False
         search = self._search
+        vacancy = self._ask_vacancy(request)
+        if vacancy is not None:
+            return self._stop_behind(request, vacancy)
         behind = search.find_running_behind(line, entry), search.find_suspended_behind(line, entry)
         return self._free_capacity(request, _in_turn(self._cuts(request), *behind))
+
+    def _ask_vacancy(self, request: Request) -> Vacancy | None:
+        """None: only placing the job tells whether it fits."""
+        world, job = self.world, request.job
+        if world.elastic or world.reservations.all:
+            return None
+        stays = job.job_id in self.victims or world.is_pinned(job)
+        if stays and job.job_id in world.held:  # what it kept is free for it alone
+            return None
+        return world.cluster.ask_vacancy(request.spec, job.placement if stays else ())
+
+    def _stop_behind(self, request: Request, vacancy: Vacancy) -> bool:
+        """The same as _free_capacity() with the jobs behind, where counting tells which of them must stop."""
+        world, job, line, entry = self.world, request.job, request.line, request.entry
+        search, unfit = self._search, self._unfit.setdefault(line.spec.name, [])
+        behind = search.list_running_behind(line, entry)
+        running = len(behind)
+        if world.suspended_holders:
+            behind += search.find_suspended_behind(line, entry)
+        looked_at, victims = len(behind), []
+        if not any(vacancy.needs_all_of(other) for other in unfit):
+            if vacancy.fits_without(group_by_node(world, behind)):
+                trial = VictimTrial(world, job, request.spec, line.account, vacancy)
+                looked_at, victims = trial.choose(behind)
+            else:
+                unfit.append(vacancy)
+        search.note_running_behind(line, entry, looked_at if victims and looked_at <= running else running + 1)
+        self._stopped += looked_at
+        for victim in victims:
+            self._displace(victim)
+            self.victim_for[victim.job_id] = job.job_id
+        if victims:
+            self._unfit = {line.spec.name: unfit}  # in other queues more may be free now
+            placement = self._find(request)
+            assert placement is not None, "it fits when these have left"
+            self._give(job, request.spec, placement)
+        return bool(victims)
 
     def _reclaim(self, request: Request) -> bool:
         """Takes capacity that jobs of queues above their guarantee have, for a queue below its own."""
@@ -342,6 +387,7 @@ class Decision:
         job = request.job
         stopped: list[Job | Cut] = []
         placement, ask_at = None, 1
+        self._unfit.clear()
         for victim in candidates:
             if isinstance(victim, Cut):
                 self._cut(victim)
@@ -429,7 +475,8 @@ class Decision:
         line = self.world.line(victim)
         key = line.running.entry(victim.job_id)[0]
         line.stop(victim.job_id)
-        line.enqueue(victim, key, is_pinned=True)
+        self._search.note_stop(line, victim)
+        line.put_aside(victim, key)
         self.world.hold(victim, ())
         self.world.count(victim, -1, self.now_ns)
         self.victims[victim.job_id] = victim

@@ -16,6 +16,7 @@ from vgpud.core.jobs.events import (
     Notify,
     SaveJob,
     SignalJob,
+    Started,
     StartFailed,
     StartJob,
     StopJob,
@@ -325,7 +326,9 @@ class Lifecycle:
             self.resizing.forget_job(job)
         if running:
             estimate.stops(world, job)
-            ran_ns = (stop_order_ns if is_preempted else now_ns) - job.started_ns
+            end_ns = stop_order_ns if is_preempted else now_ns
+            ran_ns = end_ns - job.started_ns
+            job.overhead_ns += max(0, min(job.working_since_ns, end_ns) - job.started_ns)
             job.executed_ns += ran_ns
             job.attained += ran_ns * job.width_milli
 
@@ -364,7 +367,7 @@ class Lifecycle:
         enter(job, JobEvent.RESTART)
         job.spec = sizes.at_least(job.spec)
         job.placement, job.suspended_how = (), None
-        job.executed_ns = job.promoted_executed_ns = 0
+        job.executed_ns = job.overhead_ns = job.promoted_executed_ns = 0
         job.waiting_since_ns = now_ns
         self._save(job)
 
@@ -398,6 +401,15 @@ class Lifecycle:
             self._world.park(job)
             self._save(job)
         self.admit(job, now_ns)
+
+    def note_start(self, event: Started, now_ns: int) -> None:
+        """Not saved by itself: each start would be written twice."""
+        job = self.jobs.get(event.job_id)
+        if job is None or job.state is not JobState.RUNNING or event.attempt != job.attempt or job.makes_progress:
+            return
+        job.working_since_ns = now_ns
+        if job.job_id in self._world.line(job).running:
+            self._world.touch(job, now_ns)
 
     def start_failed(self, event: StartFailed, now_ns: int) -> None:
         job = self.jobs.get(event.job_id)
@@ -503,6 +515,7 @@ class Lifecycle:
             job.attempt += 1
         enter(job, JobEvent.START)
         job.started_ns = now_ns
+        job.working_since_ns = NEVER_NS if world.reports_starts else now_ns
         if job.first_started_ns < 0:
             job.first_started_ns = now_ns
         world.acted_ns = now_ns
@@ -536,6 +549,8 @@ class Lifecycle:
 
     def readopt(self, job: Job, now_ns: int) -> None:
         world = self._world
+        if not job.makes_progress:  # when it was started has not been saved
+            job.working_since_ns = job.started_ns
         world.hold(job, job.resizing or job.placement)
         world.count(job, 1, now_ns)
         self._runs(job, now_ns)

@@ -38,6 +38,7 @@ from vgpud.core.jobs.events import (
     Resized,
     Resumed,
     RoomChanged,
+    Started,
     StartFailed,
     Submitted,
     Suspended,
@@ -73,7 +74,8 @@ def members_max(site: Site) -> int:
 
 class Machine:
     """`hows`: how the shell can stop jobs. `moves`: evicted jobs may resume elsewhere. `half_life_ns` 0: no history.
-    `members_max`: members of jobs that run at once. `tries_max`: TRIES_MAX where there are many users."""
+    `members_max`: members of jobs that run at once. `tries_max`: TRIES_MAX where there are many users.
+    `reports_starts`: the shell sends Started; else jobs make progress from StartJob on."""
 
     def __init__(
         self,
@@ -86,9 +88,11 @@ class Machine:
         half_life_ns: int = HALF_LIFE_NS,
         members_max: int = NEVER_NS,
         tries_max: int = NEVER_NS,
+        reports_starts: bool = False,
     ) -> None:
         self._world = QueueState(cluster, make_policy, hows, moves, half_life_ns)
         self._world.members_max, self._world.tries_max = members_max, tries_max
+        self._world.reports_starts = reports_starts
         self._world.set_queues(queues, 0)
         self._lives = Lifecycle(self._world)
         self._wake_ns = NEVER_NS
@@ -148,6 +152,8 @@ class Machine:
                 self._lives.handle_job_end(event, now_ns)
             case JobSuspended():
                 self._lives.suspended(event, now_ns)
+            case Started():
+                self._lives.note_start(event, now_ns)
             case StartFailed():
                 self._lives.start_failed(event, now_ns)
             case RoomChanged(node, direct, offered, held):

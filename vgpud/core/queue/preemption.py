@@ -8,10 +8,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vgpud.core.jobs.model import NEVER_NS, How, Job
-from vgpud.core.queue.order import Entry
+from vgpud.core.order import Entry
+from vgpud.core.queue.drifting import DriftingOrder
 from vgpud.core.queue.quota import Account
 from vgpud.core.queue.state import QueueState
 from vgpud.core.queue.waiting import JobQueue
+
+
+class _Tail:
+    """The last running jobs of a queue, the last one first, as far as they have been asked for: those that may stop,
+    and when others may."""
+
+    def __init__(self, running: DriftingOrder) -> None:
+        self.version = self.walk_version = running.version
+        self.walk = running.walk_back(None)
+        self.next_entry = next(self.walk, None)
+        self.entries: list[Entry] = []
+        self.jobs: list[Job] = []
+        self.blocked: list[tuple[Entry, int]] = []
 
 
 class VictimSearch:
@@ -21,6 +35,7 @@ class VictimSearch:
         self.world = world
         self.now_ns = now_ns
         self.look_again_ns = NEVER_NS
+        self._tails: dict[str, _Tail] = {}
 
     def find_running_behind(self, line: JobQueue, entry: Entry) -> Iterator[Job]:
         at = line.running.find_last(None)
@@ -29,6 +44,57 @@ class VictimSearch:
             if self._may_stop(victim, line):
                 yield victim
             at = line.running.find_last(at)
+
+    def list_running_behind(self, line: JobQueue, entry: Entry) -> list[Job]:
+        """The same while none of them stops. A decision asks for many jobs, each time with fewer behind."""
+        tail = self._walk_to(line, entry)
+        count = len(tail.entries)
+        while count and tail.entries[count - 1] <= entry:
+            count -= 1
+        return tail.jobs[:count]
+
+    def note_running_behind(self, line: JobQueue, entry: Entry, count: int) -> None:
+        """Notes when jobs may stop that list_running_behind() leaves out, if `count` in its list have been looked
+        at."""
+        tail = self._walk_to(line, entry)
+        if count <= len(tail.entries):
+            entry = max(entry, tail.entries[count - 1])
+        for at, may_stop_ns in tail.blocked:
+            if at <= entry:
+                break
+            self.look_again_ns = min(self.look_again_ns, may_stop_ns)
+
+    def note_stop(self, line: JobQueue, job: Job) -> None:
+        """The job has just been put aside."""
+        tail = self._tails.get(line.spec.name)
+        if tail is None or tail.version != line.running.version - 1 or job not in tail.jobs:
+            return
+        at = tail.jobs.index(job)
+        del tail.jobs[at], tail.entries[at]
+        tail.version += 1
+
+    def note_run(self, line: JobQueue) -> None:
+        """A job that was put aside runs on: it is before all jobs that are still asked for."""
+        tail = self._tails.get(line.spec.name)
+        if tail is not None and tail.version == line.running.version - 1:
+            tail.version += 1
+
+    def _walk_to(self, line: JobQueue, entry: Entry) -> _Tail:
+        tail = self._tails.get(line.spec.name)
+        if tail is None or tail.version != line.running.version:
+            tail = self._tails[line.spec.name] = _Tail(line.running)
+        if tail.walk_version != tail.version and tail.next_entry is not None and tail.next_entry > entry:
+            tail.walk_version, tail.walk = tail.version, line.running.walk_back(tail.next_entry)
+        while (at := tail.next_entry) is not None and at > entry:
+            job = self.world.jobs[at[1]]
+            may_stop_ns = self._may_stop_ns(job, line)
+            if may_stop_ns <= self.now_ns:
+                tail.entries.append(at)
+                tail.jobs.append(job)
+            elif may_stop_ns < NEVER_NS:
+                tail.blocked.append((at, may_stop_ns))
+            tail.next_entry = next(tail.walk, None)
+        return tail
 
     def find_suspended_behind(self, line: JobQueue, entry: Entry) -> Iterator[Job]:
         parked = [j for j in self.world.suspended_holders if j in line.waiting and line.waiting.entry(j) > entry]
@@ -72,13 +138,16 @@ class VictimSearch:
                 yield victim
 
     def _may_stop(self, job: Job, line: JobQueue) -> bool:
+        may_stop_ns = self._may_stop_ns(job, line)
+        if self.now_ns < may_stop_ns < NEVER_NS:
+            self.look_again_ns = min(self.look_again_ns, may_stop_ns)
+        return may_stop_ns <= self.now_ns
+
+    def _may_stop_ns(self, job: Job, line: JobQueue) -> int:
+        """When it has run for its minimum time; NEVER_NS where stopping it is of no use."""
         if not job.spec.preemptible or job.resizing or not self.world.cluster.offers(job.placement):
-            return False
-        until_ns = job.started_ns + line.spec.min_run_ns
-        if until_ns > self.now_ns:
-            self.look_again_ns = min(self.look_again_ns, until_ns)
-            return False
-        return True
+            return NEVER_NS
+        return job.started_ns + line.spec.min_run_ns
 
 
 def choose_how(world: QueueState, victim: Job) -> How:

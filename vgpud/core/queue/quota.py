@@ -182,6 +182,11 @@ class Account:
         return None
 
 
+def has_limit(spec: QueueSpec) -> bool:
+    """Whether it may not use all that there is."""
+    return min(spec.limit_milli, spec.cpu_limit_milli, spec.ram_limit_bytes) < NEVER_NS
+
+
 def check_queues(queues: tuple[QueueSpec, ...]) -> Denied | None:
     """Refuses invalid queues."""
     by_name = {q.name: q for q in queues}

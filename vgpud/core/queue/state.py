@@ -70,6 +70,7 @@ class QueueState:
         self.members = 0
         self.members_max = NEVER_NS
         self.tries_max = NEVER_NS  # see machine.TRIES_MAX
+        self.reports_starts = False  # the shell sends Started
         self.deadlines = Deadlines(self._holds)
         self.estimates = Estimates()  # of jobs that have similarity classes (JobSpec.kinds)
         self._key_changes_ns: dict[int, int] = {}
@@ -98,7 +99,7 @@ class QueueState:
         assert same_parent or not account.used.milli, "a queue in use has moved"  # check_queues() refuses it
         old.account = account
         if old.spec.policy != spec.policy:
-            old.policy = self.make_policy(spec.policy)
+            old.set_policy(self.make_policy(spec.policy), self.jobs)
             for job_id in (*old.waiting, *old.running):
                 self.touch(self.jobs[job_id], now_ns, line=old)
         old.spec = spec
@@ -124,6 +125,7 @@ class QueueState:
         """The job runs from now on."""
         line = self.line(job)
         line.policy.touch(job, now_ns)
+        line.set_time(now_ns)
         line.run(job, line.policy.key(job, now_ns))
         self._watch(job, line, now_ns)
 

@@ -6,8 +6,10 @@ from collections import Counter
 from heapq import heappop, heappush
 
 from vgpud.core.jobs.model import Job, QueueSpec
+from vgpud.core.order import Order
 from vgpud.core.policy.base import Key, Policy
-from vgpud.core.queue.order import Order
+from vgpud.core.queue.drifting import DriftingOrder
+from vgpud.core.queue.lanes import LanedOrder
 from vgpud.core.queue.quota import Account
 
 
@@ -33,6 +35,10 @@ class Shapes:
             heappush(self._free, known[0])
 
 
+#: more changed keys than this part of all are sorted anew, instead of each being moved
+REKEY_PARTS = 8
+
+
 class JobQueue:
     """A queue's jobs in order. Jobs with a claim, and jobs that have been told to stop, are in neither order."""
 
@@ -40,13 +46,29 @@ class JobQueue:
         self.spec = spec
         self.policy = policy
         self.account = account
-        self.waiting = Order()
-        self.running = Order()
+        self.waiting: Order | LanedOrder = LanedOrder(policy) if policy.has_lanes else Order()
+        self.running = DriftingOrder()
         self.shapes = Shapes()
         self._shape_of: dict[int, object] = {}
         self._width_of: dict[int, int] = {}  # of waiting jobs
         self._widths: Counter[int] = Counter()
         self._epoch = policy.epoch
+        self._changed: dict[int, None] = {}  # jobs that came, went, or run and wait otherwise since the last refresh()
+
+    def set_policy(self, policy: Policy, jobs: dict[int, Job]) -> None:
+        """Another one from now on: rekey() all jobs then."""
+        before = self.waiting
+        self.policy = policy
+        self.waiting = LanedOrder(policy) if policy.has_lanes else Order()
+        for job_id in before:
+            self._wait(jobs[job_id], before.entry(job_id)[0], before.bit(job_id))
+        self._changed.update(dict.fromkeys((*self.waiting, *self.running)))
+
+    def _wait(self, job: Job, key: Key, bit: int) -> None:
+        if isinstance(self.waiting, LanedOrder):
+            self.waiting.join(job, bit)
+        else:
+            self.waiting.add(job.job_id, key, bit, job.spec.width_milli)
 
     def enqueue(self, job: Job, key: Key, is_pinned: bool, shape_details: tuple[object, ...] = ()) -> None:
         """The job waits from now on. `is_pinned`: it can resume only where it was, so no other job has its shape;
@@ -63,13 +85,22 @@ class JobQueue:
                 spec.skew_ppm,
                 *shape_details,
             )
+        self._wait(job, key, self._enter(job, shape))
+
+    def put_aside(self, job: Job, key: Key) -> None:
+        """A job that runs waits for the rest of a decision, where it would continue."""
+        self.waiting.add(job.job_id, key, self._enter(job, job.job_id), job.spec.width_milli)
+
+    def _enter(self, job: Job, shape: object) -> int:
+        """Returns the bit of its shape."""
+        self._changed[job.job_id] = None
         self._shape_of[job.job_id] = shape
-        self._width_of[job.job_id] = spec.width_milli
-        self._widths[spec.width_milli] += 1
-        bit = self.shapes.enter(shape)
-        self.waiting.add(job.job_id, key, bit, spec.width_milli)
+        self._width_of[job.job_id] = job.spec.width_milli
+        self._widths[job.spec.width_milli] += 1
+        return self.shapes.enter(shape)
 
     def dequeue(self, job_id: int) -> None:
+        self._changed[job_id] = None
         self.waiting.remove(job_id)
         self.shapes.leave(self._shape_of.pop(job_id))
         width_milli = self._width_of.pop(job_id)
@@ -82,31 +113,67 @@ class JobQueue:
         """Width of the narrowest waiting job; there is one."""
         return min(self._widths)
 
+    def set_time(self, now_ns: int) -> None:
+        """Keys of running jobs that drift are those of this time from now on."""
+        self.running.now_ns = now_ns
+
     def run(self, job: Job, key: Key) -> None:
-        self.running.add(job.job_id, key, 0, job.spec.width_milli)
+        """The job runs, with this key as of set_time()."""
+        self._changed[job.job_id] = None
+        self.running.add(job.job_id, key, 0, job.spec.width_milli, self._pace(job))
 
     def stop(self, job_id: int) -> None:
+        self._changed[job_id] = None
         self.running.remove(job_id)
+
+    def _pace(self, job: Job) -> int:
+        return self.policy.pace(job) if self.policy.drifts else 0
 
     def rekey(self, job: Job, now_ns: int) -> None:
         """Its key may have changed."""
-        for order in (self.waiting, self.running):
-            if job.job_id in order:
-                entry = order.entry(job.job_id)
-                key = self.policy.key(job, now_ns)
-                if key != entry[0]:
-                    bit = order.bit(job.job_id)
-                    order.remove(job.job_id)
-                    order.add(job.job_id, key, bit, job.spec.width_milli)
+        self.set_time(now_ns)
+        self._changed[job.job_id] = None
+        if job.job_id in self.waiting:
+            key = self.policy.key(job, now_ns)
+            if key != self.waiting.entry(job.job_id)[0] or self.policy.has_lanes:
+                bit = self.waiting.bit(job.job_id)
+                self.waiting.remove(job.job_id)
+                self._wait(job, key, bit)
+        if job.job_id in self.running:
+            key = self.policy.key(job, now_ns)
+            self._rekey_running(job, key)
+
+    def _rekey_running(self, job: Job, key: Key) -> None:
+        if key != self.running.entry(job.job_id)[0] or self._pace(job) != self.running.pace(job.job_id):
+            self.running.remove(job.job_id)
+            self.run(job, key)
+
+    def _rekey_some(self, keys: dict[int, Key]) -> None:
+        """Of running jobs, those that still run."""
+        running = self.running
+        keys = {i: key for i, key in keys.items() if i in running and key != running.entry(i)[0]}
+        if len(keys) * REKEY_PARTS > len(running):
+            running.rekey((i, keys.get(i) or running.entry(i)[0], 0) for i in list(running))
+            return
+        for job_id, key in keys.items():
+            running.rekey_one(job_id, key)
 
     def refresh(self, jobs: dict[int, Job], now_ns: int) -> None:
         """Before a decision: recomputes keys that change by themselves."""
         policy = self.policy
+        self.set_time(now_ns)
+        changed, self._changed = self._changed, {}
+        if isinstance(self.waiting, LanedOrder):
+            present = [job_id for job_id in changed if job_id in self.waiting or job_id in self.running]
+            gone = list(changed.keys() - set(present))
+            keys = dict(policy.update([jobs[i] for i in present], gone, now_ns))
+            self._rekey_some(keys)
+            self.waiting.begin(now_ns)
+            return
         every = policy.dynamic or policy.epoch != self._epoch
         self._epoch = policy.epoch
         if policy.dynamic:
             policy.before_all([jobs[i] for i in (*self.waiting, *self.running)], now_ns)
         if every:
             self.waiting.rekey((i, policy.key(jobs[i], now_ns)) for i in list(self.waiting))
-        if every or policy.drifts:
-            self.running.rekey((i, policy.key(jobs[i], now_ns)) for i in list(self.running))
+            self.running.rekey((i, policy.key(jobs[i], now_ns), self._pace(jobs[i])) for i in list(self.running))

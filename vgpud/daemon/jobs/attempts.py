@@ -143,6 +143,7 @@ class JobAttempts:
                 denied = await (self._jobs.slices.resume(job) if command.resume else self._begin(job))
                 if denied is None:
                     self._jobs.elastic.reconcile_running(job)
+                    self._jobs.enqueue_event(qe.Started(job.job_id, command.attempt))
                     return
                 why, again = denied.message, denied.reason not in (Reason.INVALID, Reason.DENIED)
             except StartError as error:

@@ -91,10 +91,12 @@ class JobController:
         cpu_milli, groups = (os.cpu_count() or 1) * 1000, host.devices.groups(devices)
         nodes = [Node(self.node, devices, cpu_milli, _ram_bytes(), model, groups)]
         self._recorder = Recorder(config.record_queue)
-        self._recorder.begin(self.queues.specs, nodes, state.policy, HOWS, kept.jobs, kept.past)
+        self._recorder.begin(self.queues.specs, nodes, state.policy, HOWS, kept.jobs, kept.past, reports_starts=True)
         cluster, most = Cluster(nodes, state.policy), members_max(state.policy)
         specs = self.queues.specs
-        self.machine = Machine(specs, cluster, registry.make, hows=HOWS, members_max=most, tries_max=TRIES_MAX)
+        self.machine = Machine(
+            specs, cluster, registry.make, hows=HOWS, members_max=most, tries_max=TRIES_MAX, reports_starts=True
+        )
         self.attempts = JobAttempts(self)
         self.idleness = SessionIdleness(self)
         self.notifier = Notifier(self, config.state / "notices", config.runtime / "job.sock")

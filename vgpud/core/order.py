@@ -64,6 +64,7 @@ class Order:
         self._lasts: list[Entry] = []  # the last entry of each block
         self._of: dict[int, tuple[Entry, int, int]] = {}  # job_id -> entry, bit, weight
         self.weight = 0
+        self.version = 0  # grows with every change
 
     def __len__(self) -> int:
         return len(self._of)
@@ -77,6 +78,11 @@ class Order:
             for _, job_id in block.entries:
                 yield job_id
 
+    def walk(self) -> Iterator[tuple[Entry, int]]:
+        """All entries with their weights, best first."""
+        for block in self._blocks:
+            yield from zip(block.entries, block.weights, strict=True)
+
     def entry(self, job_id: int) -> Entry:
         return self._of[job_id][0]
 
@@ -85,6 +91,7 @@ class Order:
 
     def add(self, job_id: int, key: tuple[int, ...], bit: int, weight: int) -> None:
         entry = (key, job_id)
+        self.version += 1
         self._of[job_id] = (entry, bit, weight)
         self.weight += weight
         if not self._blocks:
@@ -98,6 +105,7 @@ class Order:
             self._replace(at, 1, block)
 
     def remove(self, job_id: int) -> None:
+        self.version += 1
         entry, _, weight = self._of.pop(job_id)
         self.weight -= weight
         at = bisect_left(self._lasts, entry)
@@ -127,6 +135,7 @@ class Order:
 
     def rekey(self, keys: Iterable[tuple[int, tuple[int, ...]]]) -> None:
         """All jobs at once: (job_id, key) of each that is in."""
+        self.version += 1
         whole = _Block()
         entries = sorted((key, job_id) for job_id, key in keys)
         known = [self._of[job_id] for _, job_id in entries]
@@ -164,6 +173,16 @@ class Order:
             return self._blocks[at].entries[index - 1]
         return self._lasts[at - 1] if at else None
 
+    def walk_back(self, cursor: Entry | None) -> Iterator[Entry]:
+        """All entries before `cursor` (None: all), the last one first, while nothing changes."""
+        at, index = len(self._blocks) - 1, BLOCK * 2
+        if cursor is not None and self._blocks:
+            at = min(bisect_left(self._lasts, cursor), len(self._blocks) - 1)
+            index = bisect_left(self._blocks[at].entries, cursor)
+        while at >= 0:
+            yield from reversed(self._blocks[at].entries[:index])
+            at, index = at - 1, BLOCK * 2
+
     def weight_after(self, entry: Entry) -> int:
         """Sum of the weights beyond this entry."""
         at = bisect_right(self._lasts, entry)
@@ -172,6 +191,14 @@ class Order:
         block = self._blocks[at]
         first = bisect_right(block.entries, entry)
         return sum(block.weights[first:]) + sum(b.weight for b in self._blocks[at + 1 :])
+
+    def weight_before(self, job_id: int) -> int:
+        """Sum of the weights before this job."""
+        entry = self._of[job_id][0]
+        at = bisect_left(self._lasts, entry)
+        block = self._blocks[at]
+        first = bisect_left(block.entries, entry)
+        return sum(block.weights[:first]) + sum([b.weight for b in self._blocks[:at]])
 
     def rank(self, job_id: int) -> int:
         """How many are before it."""
