@@ -37,6 +37,13 @@ def figures_of(trace: Sequence[TraceJob], capacity_milli: int) -> Figures:
     return replace(figures(outcome(trace, capacity_milli)), fragmentation=math.nan, preemptions=math.nan)
 
 
+def peak_milli(trace: Sequence[TraceJob]) -> int:
+    """What its jobs had at once at most; 0 where the trace does not say of each when it ended."""
+    if not is_known(trace):
+        return 0
+    return max(sample.held_milli for sample in _samples([_job(number, one) for number, one in enumerate(trace, 1)]))
+
+
 def _job(number: int, one: TraceJob) -> Job:
     ended_ns = one.submitted_ns + one.jct_ns
     started_ns = max(one.submitted_ns, ended_ns - one.duration_ns)
