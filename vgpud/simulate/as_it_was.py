@@ -13,6 +13,7 @@ from dataclasses import replace
 from vgpud.core.jobs.model import Job, JobState
 from vgpud.simulate.engine import Outcome, Sample
 from vgpud.simulate.results import Figures, figures
+from vgpud.simulate.rows import Rows
 from vgpud.simulate.trace import TraceJob
 
 
@@ -27,7 +28,7 @@ def outcome(trace: Sequence[TraceJob], capacity_milli: int) -> Outcome:
     return Outcome(
         capacity_milli,
         jobs,
-        samples=_samples([job for _, job in jobs]),
+        samples=Rows(Sample._make, len(Sample._fields), _samples([job for _, job in jobs])),
         longest_wait_ns=max((job.started_ns - job.submitted_ns for _, job in jobs), default=0),
     )
 

@@ -132,10 +132,11 @@ def figures(outcome: Outcome) -> Figures:
 
 def integral(samples: Sequence[Sample], end_ns: int, value: Callable[[Sample], int]) -> int:
     """Of a figure over time, to end_ns."""
-    total = 0
-    for sample, after in zip(samples, [*(one.at_ns for one in samples[1:]), end_ns], strict=True):
-        total += value(sample) * max(0, min(after, end_ns) - sample.at_ns)
-    return total
+    total, before, held = 0, 0, 0
+    for sample in samples:
+        total += held * max(0, min(sample.at_ns, end_ns) - before)
+        before, held = sample.at_ns, value(sample)
+    return total + held * max(0, end_ns - before)
 
 
 def seconds(ns: int) -> float:

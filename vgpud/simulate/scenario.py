@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from vgpud.core.jobs.model import DEFAULT_QUEUE, How, Node, QueueSpec
@@ -74,8 +75,6 @@ def run(
     placements that depend on which jobs share a device.
     """
     cluster = make_cluster(nodes, scenario, trace)
-    if not (scenario.by_queue or scenario.queues):
-        trace = [_in_one_queue(job) for job in trace]
     queues, make = make_queues(scenario, trace), make or make_policy
     denied = Machine((), cluster, make).check_queues(queues)
     if denied:
@@ -93,9 +92,16 @@ def run(
         scalers=scalers,
         machines=scenario.machines,
     )
-    for job_id, job in enumerate(trace, 1):
-        simulation.submit(job_id, job)
+    is_one_queue = not (scenario.by_queue or scenario.queues)
+    simulation.submit_all((job_id, _in_one_queue(job) if is_one_queue else job) for job_id, job in _in_order(trace))
     return simulation.run(progress)
+
+
+def _in_order(trace: Sequence[TraceJob]) -> Iterable[tuple[int, TraceJob]]:
+    """With their numbers in the trace, from 1 on, as they are submitted."""
+    if all(before.submitted_ns <= job.submitted_ns for before, job in itertools.pairwise(trace)):
+        return enumerate(trace, 1)
+    return sorted(enumerate(trace, 1), key=lambda pair: pair[1].submitted_ns)
 
 
 def _in_one_queue(job: TraceJob) -> TraceJob:

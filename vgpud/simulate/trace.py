@@ -20,6 +20,8 @@ EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 #: a century: no trace is longer, and sums of such times are exact wherever they are shown
 SECONDS_MAX = 100 * 366 * 86_400
 GPUS_MAX = 1_000_000
+#: digits of seconds since 1970, and of ns
+_PLAIN_DIGITS, _NS_DIGITS = 10, 9
 
 
 class TraceError(VgpudError):
@@ -111,10 +113,19 @@ class Row:
 
     def ns(self, column: str) -> int:
         """Seconds as ns."""
+        whole, _, part = self.text(column).partition(".")
+        if _is_plain(whole, _PLAIN_DIGITS) and int(whole) < SECONDS_MAX:  # as nearly all are: faster than decimals
+            if not part:
+                return int(whole) * SECOND_NS
+            if _is_plain(part, _NS_DIGITS):
+                return int(whole) * SECOND_NS + int(part.ljust(_NS_DIGITS, "0"))
         return int(self.number(column) * SECOND_NS)
 
     def whole_number(self, column: str, maximum: int = GPUS_MAX) -> int:
         """A whole number from 0 to `maximum`."""
+        text = self.text(column)
+        if _is_plain(text, _PLAIN_DIGITS) and int(text) <= maximum:
+            return int(text)
         value = self.number(column, maximum)
         if value != int(value):
             raise TraceError(f"{self.where}: {self.name(column)} is {self.text(column)}: it must be a whole number")
@@ -145,9 +156,18 @@ class Row:
         return self.date_ns(column) if "-" in self.text(column)[1:] else self.ns(column)
 
 
+def _is_plain(text: str, digits_max: int) -> bool:
+    """Whether it is a few digits and nothing else."""
+    return len(text) <= digits_max and text.isascii() and text.isdigit()
+
+
+#: of all jobs of whole GPUs: a trace has millions
+_ONE_GPU = Ask(Spec(MILLI_PER_DEVICE))
+
+
 def whole_gpus(count: int) -> tuple[Ask, int]:
     """N GPUs of a distributed job: as many members of one GPU each, so that the placement may divide them."""
-    return Ask(Spec(MILLI_PER_DEVICE)), count
+    return _ONE_GPU, count
 
 
 def divide_among_nodes(milli: int, nodes: int, least_milli: int = MILLI_PER_DEVICE) -> tuple[int, int, bool]:
