@@ -136,6 +136,7 @@ class Simulation:
         self._serial = 0
         self._now_ns = 0
         self._wake_ns = -1
+        self._sampled_ns = -1
         self._runs: dict[int, _Run] = {}
         self._known: dict[int, Job] = {}
         self._on: dict[str, list[_Run]] = {}  # by device, which jobs run there: for the interference
@@ -483,11 +484,11 @@ class Simulation:
 
     def _sample(self) -> None:
         sample = Sample(self._now_ns, self._held_milli, self._waiting, self._fragmented_milli)
-        samples = self.outcome.samples
-        if samples and samples[-1].at_ns == self._now_ns:
-            samples[-1] = sample
+        if self._sampled_ns == self._now_ns:
+            self.outcome.samples[-1] = sample
         else:
-            samples.append(sample)
+            self.outcome.samples.append(sample)
+            self._sampled_ns = self._now_ns
 
 
 def _milli(placement: Placement) -> int:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import itertools
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from vgpud.core.jobs.model import DEFAULT_QUEUE, How, Node, QueueSpec
@@ -29,6 +31,8 @@ from vgpud.simulate.trace import TraceError, TraceJob
 COUNT = "count"
 #: in front of a policy: the first job that does not fit keeps those behind it waiting
 STRICT = "strict:"
+#: new objects after which the garbage collector looks at them
+GARBAGE_OBJECTS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,7 @@ def run(
     denied = Machine((), cluster, make).check_queues(queues)
     if denied:
         raise TraceError(denied.message)
-    machine = Machine(queues, cluster, make, hows=(How.EVICT,), moves=True)
+    machine = Machine(queues, cluster, make, hows=(How.EVICT,), moves=True, explains=False)
     sharing = any(placements.make(queue.placement).sharing for queue in queues)
     monitor = (monitor or SharingMonitor()) if sharing and scenario.placement != COUNT else None
     scalers = Scalers() if scenario.has_autoscalers else None
@@ -94,7 +98,20 @@ def run(
     )
     is_one_queue = not (scenario.by_queue or scenario.queues)
     simulation.submit_all((job_id, _in_one_queue(job) if is_one_queue else job) for job_id, job in _in_order(trace))
-    return simulation.run(progress)
+    with _collect_rarely():
+        return simulation.run(progress)
+
+
+@contextlib.contextmanager
+def _collect_rarely() -> Iterator[None]:
+    """The garbage collector looks at all objects again and again, of which a simulation has millions and hardly any in
+    a circle."""
+    before = gc.get_threshold()
+    gc.set_threshold(GARBAGE_OBJECTS, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def _in_order(trace: Sequence[TraceJob]) -> Iterable[tuple[int, TraceJob]]:

@@ -70,6 +70,7 @@ class QueueState:
         self.members = 0
         self.members_max = NEVER_NS
         self.tries_max = NEVER_NS  # see machine.TRIES_MAX
+        self.explains = True
         self.deadlines = Deadlines(self._holds)
         self.estimates = Estimates()  # of jobs that have similarity classes (JobSpec.kinds)
         self._key_changes_ns: dict[int, int] = {}
