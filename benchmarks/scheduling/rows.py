@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.rows import Row
-from benchmarks.scheduling import live, openb, perturbed, plots, policies, slides, speed
+from benchmarks.scheduling import live, openb, perturbed, plots, policies, scale, slides, speed
 
 ROWS = {
     "slides": Row("three jobs on two GPUs, decided once in a unit of time; schedules are known", slides.figures),
@@ -14,4 +14,5 @@ ROWS = {
     "openb": Row("fractions placed on 6,212 GPUs, 10 seeds; FGD's published curves", openb.row, openb.plot_row),
     "live": Row("200 jobs of two users on simulated devices, the daemon killed meanwhile; needs root", live.figures),
     "speed": Row("a trace of 9,953 jobs; a decision by GPUs and by jobs that wait", speed.figures, plots.decisions),
+    "scale": Row("traces of 10,000 to 1,000,000 jobs as a whole: seconds, memory", scale.figures, plots.scale),
 }

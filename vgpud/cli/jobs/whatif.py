@@ -205,7 +205,9 @@ def whatif(
         jobs = slurm_trace.read(str(from_slurm), options["since"], partition, queues, trusts_texts=trusts_texts)
         found = Trace(jobs)
     else:
-        name, found = trace.name, _read_trace(trace, options)
+        name = trace.name
+        with _show_reading(settings, name):
+            found = _read_trace(trace, options)
     nodes = _below_switches(clusters.parse(options["cluster"]), options["topology"])
     whatif_notes.say_trace(name, found, options["cluster"], sum(len(node.devices) for node in nodes))
     _compare(settings, name, found.jobs, nodes, chosen, options)
@@ -232,7 +234,8 @@ def _compare(
     from vgpud.simulate import as_it_was, results, scenario
 
     cluster = options["cluster"]
-    was = jobs if as_it_was.is_known(jobs) else []
+    gpus_milli = MILLI_PER_DEVICE * sum(len(node.devices) for node in nodes)
+    was = {AS_IT_WAS: as_it_was.figures_of(jobs, gpus_milli)} if as_it_was.is_known(jobs) else {}
     jobs, scenarios = _apply_options(jobs, nodes, scenarios, options)
     began = time.monotonic()
     outcomes: dict[str, Outcome] = {}
@@ -242,9 +245,7 @@ def _compare(
             outcomes[policy] = scenario.run(jobs, nodes, one, functools.partial(tell, policy, before))
     found = {policy: results.figures(outcome) for policy, outcome in outcomes.items()}
     empty = [policy for policy, one in found.items() if not one.jobs]
-    if was:
-        gpus_milli = MILLI_PER_DEVICE * sum(len(node.devices) for node in nodes)
-        found = {AS_IT_WAS: as_it_was.figures_of(was, gpus_milli), **found}
+    found = {**was, **found}
     whatif_notes.say_outcomes(outcomes)
     _write(name, cluster, options, outcomes)
     document = {"trace": name, "jobs": len(jobs), "cluster": cluster, **_parameters(options)}
@@ -349,6 +350,18 @@ def _report_topology(name: str, outcome: Outcome, nodes: Sequence[Node]) -> dict
     starts = f"{len(several)} starts were" if len(several) != 1 else "1 start was"
     say(f"{name}: {starts} on several nodes, {above} of them not below one switch")
     return {"starts_on_several_nodes": len(several), "starts_above_one_switch": above}
+
+
+@contextlib.contextmanager
+def _show_reading(settings: Settings, name: str) -> Iterator[None]:
+    """A line while a trace is read, on a terminal: a million jobs take half a minute."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from vgpud.cli.common.output import console
+
+    with console(settings, stderr=True).status(f"reading {name}"):
+        yield
 
 
 @contextlib.contextmanager
