@@ -20,7 +20,7 @@ from vgpud.simulate.trace import GPUS_MAX, LeftOut, Row, Trace, TraceError, Trac
 COMMAND = "kubectl get pods -A -o json > pods.json"
 #: a tenth of a GPU, of this project's device plugin
 TENTH = "vgpu.dev/tenth"
-#: the kinds of a list of pods
+#: what a list of pods calls itself
 LISTS = ("List", "PodList")
 _GPU = re.compile(r"[\w.-]+/gpu")
 

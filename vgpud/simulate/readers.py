@@ -61,14 +61,13 @@ def read_trace(path: Path, sort: bool = False, columns: Mapping[str, str] | None
     except FileError as error:
         raise TraceError(str(error)) from error
     if not trace.jobs:
-        raise TraceError(f"{path} has no job that ran{describe_left_out(trace, ': ')}")
+        raise TraceError(f"{path} has no job that ran{': ' if trace.left_out else ''}{describe_left_out(trace)}")
     return trace
 
 
-def describe_left_out(trace: Trace, before: str = "") -> str:
+def describe_left_out(trace: Trace) -> str:
     """The jobs that are not replayed, by reason; "" where there are none."""
-    text = ", ".join(f"{count} {reason.value}" for reason, count in trace.left_out.items())
-    return f"{before}{text}" if text else ""
+    return ", ".join(f"{count} {reason.value}" for reason, count in trace.left_out.items())
 
 
 def _read(path: Path, first: str, lines: Iterable[str], sort: bool, columns: Mapping[str, str] | None) -> Trace:

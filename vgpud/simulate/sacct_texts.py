@@ -48,16 +48,16 @@ def _divide(values: Sequence[str], header: Sequence[str], separator: str) -> lis
     extra = len(values) - len(header)
 
     @functools.cache
-    def divide_rest(column: int, skipped: int) -> list[list[str]]:
+    def divide_rest(column: int, surplus: int) -> list[list[str]]:
         """From this column on, where those before have taken so many values more than they are."""
         if column == len(header):
-            return [[]] if skipped == extra else []
-        form, begin = _READY.get(header[column]), column + skipped
+            return [[]] if surplus == extra else []
+        form, begin = _READY.get(header[column]), column + surplus
         found: list[list[str]] = []
-        for more in range(extra - skipped + 1 if form is None else 1):
+        for more in range(extra - surplus + 1 if form is None else 1):
             value = separator.join(values[begin : begin + more + 1])
             if form is None or form.fullmatch(value):
-                found += [[value, *rest] for rest in divide_rest(column + 1, skipped + more)]
+                found += [[value, *rest] for rest in divide_rest(column + 1, surplus + more)]
         return found[:2]
 
     return divide_rest(0, 0)
