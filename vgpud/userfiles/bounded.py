@@ -8,7 +8,7 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import TextIO
 
 from vgpud.errors import ExitCode, VgpudError
 
@@ -61,7 +61,7 @@ def read_text(path: Path, bytes_max: int, encoding: str = "utf-8", regular: bool
 class _Limited(io.RawIOBase):
     """The bytes of a file up to a maximum; one more raises FileError."""
 
-    def __init__(self, file: BinaryIO, path: Path, bytes_max: int) -> None:
+    def __init__(self, file: io.FileIO, path: Path, bytes_max: int) -> None:
         self._file, self._path, self._bytes_max = file, path, bytes_max
         self._count_bytes = 0
 
@@ -82,11 +82,15 @@ def open_text(path: Path, bytes_max: int, encoding: str = "utf-8") -> Iterator[T
     """The file as lines with their ends, of which only a part is in memory. Opening and reading raise FileError, also
     for more than `bytes_max` and for bytes that are not UTF-8."""
     try:
-        with open(path, "rb", buffering=0) as file:
+        file = io.FileIO(path)
+    except (OSError, ValueError) as error:
+        raise FileError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+    with file:
+        try:
             if os.fstat(file.fileno()).st_size > bytes_max:
                 raise _too_large(path, bytes_max)
             yield io.TextIOWrapper(io.BufferedReader(_Limited(file, path, bytes_max)), encoding, newline="")
-    except UnicodeDecodeError as error:
-        raise FileError(f"{path} is not text (UTF-8)") from error
-    except OSError as error:
-        raise FileError(f"cannot read {path}: {error.strerror or error}") from error
+        except UnicodeDecodeError as error:
+            raise FileError(f"{path} is not text (UTF-8)") from error
+        except OSError as error:
+            raise FileError(f"cannot read {path}: {error.strerror or error}") from error
