@@ -6,18 +6,19 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.scheduling.policies import FIFO, TIRESIAS, WITHOUT_DURATIONS
+from benchmarks.scheduling.speed import exponent
 from benchmarks.scheduling.traces import CLUSTER400, play
 
 DRAWN = (FIFO, "fifo", TIRESIAS, WITHOUT_DURATIONS, "srsf")
 
 
-def _subplots(count: int, title: str) -> tuple[Any, Any]:
+def _subplots(count: int, title: str, *, share_y: bool = True) -> tuple[Any, Any]:
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(1, count, figsize=(5.2 * count, 4.2), dpi=95, sharey=True, squeeze=False)
+    figure, axes = pyplot.subplots(1, count, figsize=(5.2 * count, 4.2), dpi=95, sharey=share_y, squeeze=False)
     figure.suptitle(f"{title} (SIMULATED cluster)", fontsize=11)
     return figure, axes[0]
 
@@ -57,4 +58,18 @@ def decisions(path: Path, raw: dict[str, Any]) -> None:
         axes.grid(alpha=0.3, which="both")
     panels[0].set(ylabel="mean (ms)")
     panels[0].legend(fontsize=8, frameon=False)
+    _write(figure, path)
+
+
+def scale(path: Path, raw: dict[str, Any]) -> None:
+    """Seconds and memory of a whole trace by its number of jobs, with the exponent of the time."""
+    runs = raw["runs"]
+    jobs = [run["jobs"] for run in runs]
+    figure, panels = _subplots(2, "a trace as a whole on 1,000 GPUs, fifo", share_y=False)
+    for axes, (key, unit) in zip(panels, (("total_s", "seconds"), ("peak_gib", "GiB at most")), strict=True):
+        values = [run[key] for run in runs]
+        axes.plot(jobs, values, "o-", label=f"grows with jobs to the power of {exponent(jobs, values):.2f}")
+        axes.set(xscale="log", yscale="log", xlabel="jobs", title=unit)
+        axes.grid(alpha=0.3, which="both")
+        axes.legend(fontsize=8, frameon=False)
     _write(figure, path)

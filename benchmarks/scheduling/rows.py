@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.rows import Row
-from benchmarks.scheduling import estimates, live, openb, perturbed, plots, policies, slides, speed
+from benchmarks.scheduling import estimates, live, openb, perturbed, plots, policies, scale, slides, speed
 
 ROWS = {
     "slides": Row("three jobs on two GPUs, decided once in a unit of time; schedules are known", slides.figures),
@@ -16,4 +16,5 @@ ROWS = {
     "live": Row("200 jobs of two users on simulated devices, the daemon killed meanwhile; needs root", live.figures),
     "speed": Row("a trace of 9,953 jobs; a decision by GPUs and by jobs that wait", speed.figures, plots.decisions),
     "changing": Row("a decision at 10,000 jobs under srsf, srtf, fair, ftf, by GPUs", speed.changing),
+    "scale": Row("traces of 10,000 to 1,000,000 jobs as a whole: seconds, memory", scale.figures, plots.scale),
 }

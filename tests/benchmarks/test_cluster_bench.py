@@ -89,7 +89,7 @@ def test_sums_of_several_are_those_of_each(jobs: list[TraceJob], count: int) -> 
     for value in ("held_milli", "waiting", "fragmented_milli"):
 
         def sums(outcome: Any, value: str = value) -> int:
-            return results.integral(outcome.samples, 10**12, lambda sample: getattr(sample, value))
+            return results.integrals(outcome.samples, 10**12, [lambda sample: getattr(sample, value)])[0]
 
         assert sums(whole) == sum(sums(one) for one in each)
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from benchmarks import rows
-from benchmarks.scheduling import plots, policies, slides, speed, traces
+from benchmarks.scheduling import plots, policies, scale, slides, speed, traces
 from benchmarks.scheduling.__main__ import BENCH
 from benchmarks.scheduling.rows import ROWS
 from benchmarks.table import Figure, below_bound, count_met, equal_to_decimals, format_figures, near, near_percent
@@ -82,6 +82,18 @@ def test_a_decision_is_measured_under_contention(tmp_path: Path) -> None:
 def test_traces_are_there() -> None:
     for trace in traces.ALL:
         assert (traces.DATA / trace.file).is_file(), trace.name
+
+
+def test_a_trace_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scale, "SIZES", (50, 100))
+    raw: dict[str, Any] = {}
+    figures = list(scale.figures(raw))
+    assert [figure.what for figure in figures] == ["s", "GiB", "s", "GiB", "exponent by jobs"]
+    assert [run["jobs"] for run in raw["runs"]] == [50, 100] and all(run["peak_gib"] > 0 for run in raw["runs"])
+    plots.scale(tmp_path / "scale.png", raw)
+    assert (tmp_path / "scale.png").stat().st_size > 0
+    first, again = (scale.write_trace(tmp_path / name, 100).read_bytes() for name in ("a.csv", "b.csv"))
+    assert first == again and first.count(b"\n") == 101
 
 
 def test_unknown_rows_are_named() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,10 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.simulate.worlds import costs, ends_s, job, run
 from vgpud.core.jobs.model import SECOND_NS, JobState
-from vgpud.simulate import results
+from vgpud.core.queue.machine import Machine
+from vgpud.simulate import results, scenario
+from vgpud.simulate.counted import Counted
+from vgpud.simulate.engine import Simulation
 from vgpud.simulate.interference import FULL, Pairs, Summed
 from vgpud.simulate.trace import TraceJob
 
@@ -111,6 +115,30 @@ def test_a_gang_is_as_slow_as_its_slowest_member() -> None:
     assert first == 11, "one of its two devices was shared for two seconds, at half speed"
     second, first = ends_s(run(trace[::-1], "2x1", placement="best-fit", interference=pairs))
     assert (first, second) == (11, 2), "the other one"
+
+
+def test_jobs_are_read_as_they_come_and_few_are_kept() -> None:
+    """A second of work every two seconds: never are there more than the next one and those that run."""
+    machine = Machine(scenario.make_queues(scenario.Scenario("fifo"), ()), Counted(1), scenario.make_policy)
+    simulation = Simulation(machine, 1000)
+    there = []
+
+    def come() -> Iterator[tuple[int, TraceJob]]:
+        for number in range(1, 51):
+            there.append(len(simulation._runs) + len(simulation._work) + len(simulation._heap))
+            yield number, job(2 * number, 1)
+
+    simulation.submit_all(come())
+    outcome = simulation.run()
+    assert ends_s(outcome) == [2 * number + 1 for number in range(1, 51)]
+    assert max(there) <= 3 and not simulation._runs and not simulation._known
+
+
+def test_jobs_of_any_order_keep_their_numbers() -> None:
+    trace = [job(0, 3), job(4, 5), job(1, 2), job(4, 1)]
+    found = {known.job_id: known.ended_ns // SECOND_NS for _, known in run(trace, "1x1", "strict:fifo").jobs}
+    assert found == {1: 3, 3: 5, 2: 10, 4: 11}
+    assert [known.job_id for _, known in run(trace, "1x1").jobs] == [1, 2, 3, 4]
 
 
 JOBS = st.lists(

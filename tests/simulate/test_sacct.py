@@ -205,6 +205,44 @@ def test_a_usual_separator_is_no_guard_for_texts_of_users(column: str) -> None:
     assert len(sacct.read(plain, "month.txt", sacct.Asked()).jobs) == 1
 
 
+def read_trusted(columns: str, *values: dict[str, str]) -> sacct.Read:
+    """A file with the usual separator, whose site trusts its users' texts."""
+    header = columns.split(",")
+    lines = ["|".join((USUAL | each).get(column, "") for column in header) for each in values]
+    return sacct.read("\n".join(["|".join(header), *lines]), "month.txt", sacct.Asked(trusts_texts=True))
+
+
+ALL = ",".join(sacct.COLUMNS)
+
+
+def test_a_site_may_trust_its_users_texts() -> None:
+    first, second = read_trusted(ALL, {}, {"JobID": "13", "Comment": "vgpu model=a|b|2026-11-01T08:00:00"}).jobs
+    assert (first.spec.name, first.spec.queue, second.spec.name, second.spec.model) == (
+        "12",
+        "team",
+        "13",
+        "a|b|2026-11-01T08:00:00",
+    )
+    cut = read_trusted(ALL, {"Comment": "first line\nsecond|line"}, {"JobID": "13"})
+    assert [one.spec.name for one in cut.jobs] == ["12", "13"] and cut.cut == 1
+
+
+def test_separators_in_a_text_between_other_columns() -> None:
+    (found,) = read_trusted(f"JobID,JobName,{ALL[6:]}", {"JobName": "a|b|1|||c"}).jobs
+    assert (found.spec.uid, found.spec.queue, found.duration_ns) == (1000, "team", 3600 * SECOND_NS)
+
+
+def test_a_line_that_can_be_divided_in_two_ways_is_refused() -> None:
+    with pytest.raises(
+        TraceError, match=r"month\.txt:2: 17 values .* 16 columns, and more than one way to divide them"
+    ):
+        read_trusted(f"{ALL},JobName", {"Comment": "a|b", "JobName": "c"})
+    with pytest.raises(TraceError, match="and no way to divide them: write the file with --delimiter="):
+        read_trusted(ALL, {"State": "FAILED|0|1"})
+    with pytest.raises(TraceError, match="and no way to divide them"):
+        read_trusted(ALL, {"Comment": "|" * 1000})
+
+
 @pytest.mark.parametrize("separator", ["|", ";", "|0f|", SEPARATOR])
 def test_the_header_shows_the_separator(separator: str) -> None:
     columns = ("JobIDRaw", *sacct.NEEDED, "ExitCode")

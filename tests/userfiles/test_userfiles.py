@@ -25,6 +25,26 @@ def test_a_file_is_read_up_to_its_bound(tmp_path: Path) -> None:
         bounded.read_text(path, 1024)
 
 
+def read_lines(path: Path, bytes_max: int = 1024) -> list[str]:
+    with bounded.open_text(path, bytes_max) as file:
+        return list(file)
+
+
+def test_lines_are_read_up_to_a_bound(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"one\r\ntwo\n")
+    assert read_lines(path) == ["one\r\n", "two\n"]
+    for known in (path, Path("/dev/zero")):  # a device has no size, and this one no lines
+        with pytest.raises(bounded.FileError, match="has more than 0 KiB"):
+            read_lines(known, 8)
+    for unreadable in (tmp_path / "none", tmp_path, Path("a\0b")):
+        with pytest.raises(bounded.FileError, match="cannot read "):
+            read_lines(unreadable)
+    path.write_bytes(b"ab\xff")
+    with pytest.raises(bounded.FileError, match=r"is not text \(UTF-8\)"):
+        read_lines(path)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

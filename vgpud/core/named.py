@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -10,6 +12,11 @@ from typing import Generic, TypeVar
 #: parameters of one name, at most
 ARGUMENTS_MAX = 64
 _DIGITS_MAX = 18
+#: names that are suggested for a mistyped one, and how much alike they are at least, of 1
+_NEAR_MAX = 3
+_LIKENESS = 0.6
+_CHARS_MAX = 64
+_PROPER_NAME = re.compile(r"\b[A-Z]\w+")
 
 Made = TypeVar("Made")
 
@@ -62,10 +69,19 @@ def make_of(
     name = name.strip()
     choice = choices.get(name)
     if choice is None:
-        raise InvalidSpec(f"there is no {what} {name!r}: choose one of {', '.join(choices)}")
+        raise InvalidSpec(f"there is no {what} {name!r}{_hint(name, choices)}")
     if bracket and not rest.endswith(")"):
         raise InvalidSpec(f"{what} {text!r} has no closing bracket: write {name}(...)")
     return choice.build(text.strip(), _arguments(name, choice, rest[:-1], read))
+
+
+def _hint(name: str, choices: Mapping[str, Choice[Made]]) -> str:
+    """The names that a mistyped one may stand for, or those whose description has it as a proper name (Themis, DRF);
+    else all names."""
+    name = name[:_CHARS_MAX].lower()
+    near = difflib.get_close_matches(name, choices, _NEAR_MAX, _LIKENESS)
+    near = near or [each for each, one in choices.items() if name in map(str.lower, _PROPER_NAME.findall(one.line))]
+    return f", did you mean {' or '.join(near)}?" if near else f": choose one of {', '.join(choices)}"
 
 
 def _arguments(

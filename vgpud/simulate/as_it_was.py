@@ -13,6 +13,7 @@ from dataclasses import replace
 from vgpud.core.jobs.model import Job, JobState
 from vgpud.simulate.engine import Outcome, Sample
 from vgpud.simulate.results import Figures, figures
+from vgpud.simulate.rows import Rows
 from vgpud.simulate.trace import TraceJob
 
 
@@ -27,7 +28,7 @@ def outcome(trace: Sequence[TraceJob], capacity_milli: int) -> Outcome:
     return Outcome(
         capacity_milli,
         jobs,
-        samples=_samples([job for _, job in jobs]),
+        samples=Rows(Sample._make, len(Sample._fields), _samples([job for _, job in jobs])),
         longest_wait_ns=max((job.started_ns - job.submitted_ns for _, job in jobs), default=0),
     )
 
@@ -35,6 +36,13 @@ def outcome(trace: Sequence[TraceJob], capacity_milli: int) -> Outcome:
 def figures_of(trace: Sequence[TraceJob], capacity_milli: int) -> Figures:
     """Without what is not known."""
     return replace(figures(outcome(trace, capacity_milli)), fragmentation=math.nan, preemptions=math.nan)
+
+
+def peak_milli(trace: Sequence[TraceJob]) -> int:
+    """What its jobs had at once at most; 0 where the trace does not say of each when it ended."""
+    if not is_known(trace):
+        return 0
+    return max(sample.held_milli for sample in _samples([_job(number, one) for number, one in enumerate(trace, 1)]))
 
 
 def _job(number: int, one: TraceJob) -> Job:

@@ -7,8 +7,9 @@ happened, and they are decided upon together. Only this file knows the end of ea
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from vgpud.core.jobs import events
 from vgpud.core.jobs.model import NEVER_NS, How, Job, JobState, Placement
@@ -17,6 +18,7 @@ from vgpud.core.queue.machine import Machine
 from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.simulate.interference import FULL, Interference
 from vgpud.simulate.machines import Machines
+from vgpud.simulate.rows import Rows
 from vgpud.simulate.scalers import Scalers
 from vgpud.simulate.sharing_monitor import Resident, SharingMonitor
 from vgpud.simulate.trace import TraceJob
@@ -25,6 +27,8 @@ from vgpud.simulate.worker_groups import WorkerGroups
 #: what happens first in an instant: capacity becomes free, jobs have started and come, jobs are looked at and report,
 #: a time has come
 _FREED, _RESIZED, _STARTED, _SENT, _LOOKED, _REPORTED, _WOKEN = range(7)
+#: stands for the next job of those that come in order, where others have an index in _sent_events
+_ARRIVAL = -1
 KILLED = 143  # exit code: 128 + SIGTERM
 
 
@@ -38,14 +42,21 @@ class Costs:
     resize_ns: int = 0  # to become larger or smaller: its members find each other again
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(NamedTuple):
     """The cluster from this instant on."""
 
     at_ns: int
     held_milli: int
     waiting: int
     fragmented_milli: int  # free on devices of which a part is taken
+
+
+class Span(NamedTuple):
+    """When a job had its devices."""
+
+    job_id: int
+    begin_ns: int
+    end_ns: int
 
 
 @dataclass(slots=True)
@@ -55,11 +66,11 @@ class Outcome:
     capacity_milli: int
     jobs: list[tuple[TraceJob, Job]] = field(default_factory=list)  # in the order of the trace
     refused_jobs: list[tuple[TraceJob, str]] = field(default_factory=list)
-    samples: list[Sample] = field(default_factory=list)
+    samples: Rows[Sample] = field(default_factory=lambda: Rows(Sample._make, len(Sample._fields)))
     decisions: int = 0
     resizes: int = 0  # how often a job was ordered to become larger or smaller
     longest_wait_ns: int = 0  # of any job, at one time
-    spans: list[tuple[int, int, int]] = field(default_factory=list)  # (job id, from, to): when jobs had their devices
+    spans: Rows[Span] = field(default_factory=lambda: Rows(Span._make, len(Span._fields)))
     starts_on_several_nodes: list[frozenset[str]] = field(default_factory=list)  # which ones, also when it is resumed
 
 
@@ -121,10 +132,13 @@ class Simulation:
         self._wakes = wakes
         self._heap: list[tuple[int, int, int, int]] = []  # (time, kind, serial, job id or index in _told)
         self._sent_events: list[events.Event] = []
-        self._work: dict[int, TraceJob] = {}
+        self._arrivals: Iterator[tuple[int, TraceJob]] = iter(())
+        self._next_arrival: tuple[int, TraceJob] | None = None
+        self._work: dict[int, TraceJob] = {}  # of jobs that have not come
         self._serial = 0
         self._now_ns = 0
         self._wake_ns = -1
+        self._sampled_ns = -1
         self._runs: dict[int, _Run] = {}
         self._known: dict[int, Job] = {}
         self._on: dict[str, list[_Run]] = {}  # by device, which jobs run there: for the interference
@@ -132,9 +146,16 @@ class Simulation:
         self._held_milli = self._waiting = self._fragmented_milli = 0
         self.outcome = Outcome(capacity_milli)
 
-    def submit(self, job_id: int, job: TraceJob) -> None:
-        """This job will come in its time."""
-        self.tell(job.submitted_ns, events.Submitted((job_id,), job.spec), {job_id: job})
+    def submit_all(self, jobs: Iterable[tuple[int, TraceJob]]) -> None:
+        """These jobs will come, in this order, in which none is submitted before its predecessor. Call it once. They
+        are read as they come."""
+        self._arrivals = iter(jobs)
+        self._expect_arrival()
+
+    def _expect_arrival(self) -> None:
+        self._next_arrival = next(self._arrivals, None)
+        if self._next_arrival:
+            self._push(self._next_arrival[1].submitted_ns, _SENT, _ARRIVAL)
 
     def tell(self, at_ns: int, event: events.Event, work: dict[int, TraceJob] | None = None) -> None:
         """The machine will hear this then. Of jobs that it submits: `work`, what they will really do."""
@@ -156,7 +177,8 @@ class Simulation:
             ended += sum(isinstance(event, events.JobEnded) for event in happened)
             if progress:
                 progress(ended + len(self.outcome.refused_jobs))
-        self.outcome.jobs = [(self._runs[job_id].job, self._known[job_id]) for job_id in sorted(self._runs)]
+        self.outcome.jobs += [(run.job, self._known[job_id]) for job_id, run in self._runs.items()]
+        self.outcome.jobs.sort(key=lambda pair: pair[1].job_id)
         return self.outcome
 
     def _push(self, at_ns: int, kind: int, which: int) -> None:
@@ -176,12 +198,12 @@ class Simulation:
             elif kind == _STARTED:
                 event = self._report_start(which)
             elif kind == _SENT:
-                event = self._hears(self._sent_events[which])
+                event = self._hears(self._arrive() if which == _ARRIVAL else self._sent_events[which])
             elif kind == _LOOKED:
                 happened += self._look(self._looked_at[which])
                 continue
             elif kind == _REPORTED:
-                happened += self._reports(self._runs[which])
+                happened += self._reports(which)
                 continue
             else:
                 event = self._woken(happened)
@@ -191,16 +213,25 @@ class Simulation:
 
     # ---- what happens ----
 
+    def _arrive(self) -> events.Event:
+        assert self._next_arrival
+        job_id, job = self._next_arrival
+        self._work[job_id] = job
+        self._expect_arrival()
+        return events.Submitted((job_id,), job.spec)
+
     def _hears(self, event: events.Event) -> events.Event | None:
         if isinstance(event, events.Submitted):
             denied = self._machine.check(event.spec, len(event.job_ids))
             if denied:
-                self.outcome.refused_jobs += [(self._work[job_id], denied.message) for job_id in event.job_ids]
+                self.outcome.refused_jobs += [(self._work.pop(job_id), denied.message) for job_id in event.job_ids]
                 return None
             for job_id in event.job_ids:
-                self._runs[job_id] = _Run(job_id, self._work[job_id])
-        if isinstance(event, events.Resized) and event.placement and self._runs[event.job_id].running:
-            self._becomes(self._runs[event.job_id], event.placement)
+                self._runs[job_id] = _Run(job_id, self._work.pop(job_id))
+        if isinstance(event, events.Resized) and event.placement:
+            run = self._runs.get(event.job_id)
+            if run and run.running:
+                self._becomes(run, event.placement)
         return event
 
     def _woken(self, instant_events: list[events.Event]) -> events.Event | None:
@@ -212,8 +243,8 @@ class Simulation:
 
     def _release_devices(self, job_id: int) -> events.Event | None:
         """A job leaves its devices: it has ended, or has been stopped."""
-        run = self._runs[job_id]
-        if run.ends_ns != self._now_ns:
+        run = self._runs.get(job_id)
+        if run is None or run.ends_ns != self._now_ns:
             return None
         said = run.leaves or events.JobEnded(job_id, run.attempt, run.job.attempt(run.attempt)[1])
         if isinstance(said, events.JobEnded) or said == events.JobSuspended(job_id, How.REQUEUE):
@@ -230,8 +261,7 @@ class Simulation:
             self._listener(command)
         match command:
             case events.SaveJob(job):
-                self._known[job.job_id] = job
-                self._waits(self._runs[job.job_id], job.state in (JobState.PENDING, JobState.SUSPENDED))
+                self._save(job)
             case events.StartJob():
                 self._start(command)
             case events.StopJob(job_id, how):
@@ -241,6 +271,17 @@ class Simulation:
             case events.Wake(at_ns) if self._wakes and at_ns < NEVER_NS:
                 self._wake_ns = max(at_ns, self._now_ns)
                 self._push(self._wake_ns, _WOKEN, 0)
+
+    def _save(self, job: Job) -> None:
+        """Of a job that has ended and left its devices only what became of it is kept."""
+        run = self._runs.get(job.job_id)
+        if run is None:
+            return
+        self._known[job.job_id] = job
+        self._waits(run, job.state in (JobState.PENDING, JobState.SUSPENDED))
+        if job.state.is_final and not run.running:
+            del self._runs[job.job_id], self._known[job.job_id]
+            self.outcome.jobs.append((run.job, job))
 
     def _start(self, command: events.StartJob) -> None:
         run = self._runs[command.job_id]
@@ -296,8 +337,8 @@ class Simulation:
         self._push(run.resized_ns, _RESIZED, run.job_id)
 
     def _finish_resize(self, job_id: int) -> events.Event | None:
-        run = self._runs[job_id]
-        if not run.resizing or run.resized_ns != self._now_ns:
+        run = self._runs.get(job_id)
+        if run is None or not run.resizing or run.resized_ns != self._now_ns:
             return None
         self._becomes(run, run.resizing)
         return events.Resized(job_id, run.attempt, run.placement)
@@ -324,8 +365,16 @@ class Simulation:
             run.reports_ns = works_ns
             self._push(works_ns, _REPORTED, run.job_id)
 
-    def _reports(self, run: _Run) -> list[events.Wished]:
-        if self._scalers is None or run.reports_ns != self._now_ns or not run.running or run.leaves or run.resizing:
+    def _reports(self, job_id: int) -> list[events.Wished]:
+        run = self._runs.get(job_id)
+        if (
+            self._scalers is None
+            or run is None
+            or run.reports_ns != self._now_ns
+            or not run.running
+            or run.leaves
+            or run.resizing
+        ):
             return []
         targets, run.reports_ns = self._scalers.report(run.job_id, run.job, self._now_ns)
         if run.reports_ns < NEVER_NS:
@@ -338,7 +387,7 @@ class Simulation:
 
     def _leave(self, run: _Run) -> None:
         run.running, run.resizing = False, ()
-        self.outcome.spans.append((run.job_id, run.started_ns, self._now_ns))
+        self.outcome.spans.append(Span(run.job_id, run.started_ns, self._now_ns))
         self._hold(run, 0)
         self._count(run, -1)
         self._neighbours(run, arrives=False)
@@ -447,11 +496,11 @@ class Simulation:
 
     def _sample(self) -> None:
         sample = Sample(self._now_ns, self._held_milli, self._waiting, self._fragmented_milli)
-        samples = self.outcome.samples
-        if samples and samples[-1].at_ns == self._now_ns:
-            samples[-1] = sample
+        if self._sampled_ns == self._now_ns:
+            self.outcome.samples[-1] = sample
         else:
-            samples.append(sample)
+            self.outcome.samples.append(sample)
+            self._sampled_ns = self._now_ns
 
 
 def _milli(placement: Placement) -> int:

@@ -1,65 +1,115 @@
-"""Reading traces: Tiresias and Muri, Philly, Alibaba's openb, and what `vgpu usage` exports; the header shows which.
+"""Reading traces: the file itself shows what it is, by its header or its first line.
 
-An invalid row is refused with its line; nothing is skipped silently.
+CSV: Tiresias and Muri, Philly, Alibaba's openb, what `vgpu usage` exports, Helios, Acme, or any with --columns. Others:
+SWF, pods of Kubernetes, Philly's own log. An invalid row is refused with its line; nothing is skipped silently.
 """
 
 from __future__ import annotations
 
 import csv
 import datetime
-import io
+import itertools
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from vgpud.core.jobs.model import SECOND_NS, Ask, Elastic, JobSpec
+from vgpud.core.jobs.model import SECOND_NS, Ask, JobSpec
 from vgpud.core.model import Spec
 from vgpud.core.units import MILLI_PER_DEVICE
-from vgpud.simulate.models import skew_ppm
-from vgpud.simulate.scaling import LINEAR
-from vgpud.simulate.trace import GPUS_MAX, Row, TraceError, TraceJob, order_jobs, whole_gpus
-from vgpud.userfiles.bounded import FileError, read_text
+from vgpud.simulate import fields, philly_log, pods, swf
+from vgpud.simulate.trace import GPUS_MAX, LeftOut, Row, Trace, TraceError, TraceJob, order_jobs, whole_gpus
+from vgpud.userfiles.bounded import FileError, open_text
 
 MIB = 1 << 20
 FILE_BYTES_MAX = 512 * MIB
 COLUMNS_MAX = 1000
-EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+#: how other files begin, and the command that writes or reads one that is a trace
+_OTHERS = {
+    "apiVersion:": f"write it with `{pods.COMMAND}`",
+    "NAMESPACE ": f"write it with `{pods.COMMAND}`",
+    "NAME ": f"write it with `{pods.COMMAND}`",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One kind of file: the columns that it must have, and how a row becomes a job (None: it never ran)."""
+    """One kind of file: the columns that it must have, and how a row becomes a job; None: by the names of `fields`."""
 
     name: str
     columns: frozenset[str]
-    read: Callable[[Row], TraceJob | None]
+    read: Callable[[Row], TraceJob | LeftOut] | None = None
+    renames: Mapping[str, str] = field(default_factory=dict)
 
 
 def read(path: Path, sort: bool = False) -> list[TraceJob]:
     """The jobs of a trace, the first at time 0. Raises TraceError."""
-    text = _text(path)
-    rows = _from_json(path, text) if text[:1] in ("{", "[") else _from_csv(path, io.StringIO(text, newline=""))
-    columns = next(rows)
-    kind = _format(path, columns)
-    jobs = [job for row in rows if (job := kind.read(row))]
-    if not jobs:
-        raise TraceError(f"{path} has no job that ran")
-    return order_jobs(jobs, sort)
+    return read_trace(path, sort).jobs
+
+
+def read_trace(path: Path, sort: bool = False, columns: Mapping[str, str] | None = None) -> Trace:
+    """The same with what else the file says. `columns`: which column has what (fields.parse_columns), of a CSV file
+    that is no known trace. Raises TraceError."""
+    try:
+        with open_text(path, FILE_BYTES_MAX, "utf-8-sig") as file:
+            first = file.readline()
+            trace = _read(path, first, itertools.chain([first], file), sort, columns)
+    except FileError as error:
+        raise TraceError(str(error)) from error
+    if not trace.jobs:
+        raise TraceError(f"{path} has no job that ran{': ' if trace.left_out else ''}{describe_left_out(trace)}")
+    return trace
+
+
+def describe_left_out(trace: Trace) -> str:
+    """The jobs that are not replayed, by reason; "" where there are none."""
+    return ", ".join(f"{count} {reason.value}" for reason, count in trace.left_out.items())
+
+
+def _read(path: Path, first: str, lines: Iterable[str], sort: bool, columns: Mapping[str, str] | None) -> Trace:
+    if columns is None and first[:1] in ("{", "["):
+        data = _parse_json(path, "".join(lines))
+        if pods.is_list(data):
+            return pods.read(path, data)
+        if philly_log.is_log(data):
+            return philly_log.read(path, data, sort)
+        header, rows = _rows_of_json(path, data)
+        return _collect(_find_format(path, header), lambda _renames: rows, sort)
+    if columns is None and swf.is_header(first):
+        return swf.read(path, lines, sort)
+    reader = csv.reader(lines)
+    names = _read_header(path, reader)
+    if columns is None:
+        kind = _find_format(path, names, first)
+    else:
+        fields.check_columns(path, columns, names)
+        kind = Format("--columns", frozenset(), renames=columns)
+    return _collect(kind, lambda renames: _read_rows(path, reader, names, renames), sort)
+
+
+def _collect(kind: Format, rows: Callable[[Mapping[str, str]], Iterable[Row]], sort: bool) -> Trace:
+    """The jobs of rows that know their columns."""
+    make, left_out, jobs = kind.read or fields.FieldReader().read, Counter[LeftOut](), []
+    for row in rows(kind.renames):
+        job = make(row)
+        if isinstance(job, LeftOut):
+            left_out[job] += 1
+        else:
+            jobs.append(job)
+    return Trace(order_jobs(jobs, sort), left_out)
 
 
 def table(path: Path) -> tuple[set[str], list[Row]]:
     """The columns and rows of a CSV file. Raises TraceError."""
-    rows = _from_csv(path, io.StringIO(_text(path), newline=""))
-    return next(rows), list(rows)
-
-
-def _text(path: Path) -> str:
     try:
-        return read_text(path, FILE_BYTES_MAX, "utf-8-sig")
+        with open_text(path, FILE_BYTES_MAX, "utf-8-sig") as file:
+            reader = csv.reader(file)
+            names = _read_header(path, reader)
+            return set(names), list(_read_rows(path, reader, names, {}))
     except FileError as error:
         raise TraceError(str(error)) from error
 
@@ -72,42 +122,53 @@ def numbers(path: str) -> list[Fraction]:
     return [Fraction(row.number("duration")) for row in rows]
 
 
-def _from_csv(path: Path, file: Iterable[str]) -> Iterator[Any]:
-    """First the set of columns, then the rows."""
-    reader = csv.reader(file)
+def _read_header(path: Path, reader: Any) -> list[str]:
+    """The names of the columns. `reader`: of the module csv."""
     try:
         header = [name.strip() for name in next(reader, [])]
-        if len(header) > COLUMNS_MAX:
-            raise TraceError(f"{path}:1: {len(header)} columns: {COLUMNS_MAX} is the limit")
-        twice = next((name for name in header if name and header.count(name) > 1), "")
-        if twice:
-            raise TraceError(f"{path}:1: column {twice} appears twice: remove one")
-        yield set(header)
+    except csv.Error as error:
+        raise TraceError(f"{path}:{reader.line_num}: {error}") from error
+    if len(header) > COLUMNS_MAX:
+        raise TraceError(f"{path}:1: {len(header)} columns: {COLUMNS_MAX} is the limit")
+    twice = next((name for name in header if name and header.count(name) > 1), "")
+    if twice:
+        raise TraceError(f"{path}:1: column {twice} appears twice: remove one")
+    return header
+
+
+def _read_rows(path: Path, reader: Any, header: list[str], renames: Mapping[str, str]) -> Iterator[Row]:
+    try:
         for values in reader:
             if not values:
                 continue
             where = f"{path}:{reader.line_num}"
             if len(values) != len(header):
                 raise TraceError(f"{where}: {len(values)} values where the header has {len(header)} columns")
-            yield Row(where, dict(zip(header, values, strict=True)))
+            yield Row(where, dict(zip(header, values, strict=True)), renames)
     except csv.Error as error:
         raise TraceError(f"{path}:{reader.line_num}: {error}") from error
 
 
-def _from_json(path: Path, text: str) -> Iterator[Any]:
-    """The same of a list of objects, alone or under "jobs" or "usage"; slices that are no jobs' are passed over."""
+def _parse_json(path: Path, text: str) -> Any:
     try:
-        data = json.loads(text)
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise TraceError(f"{path} is not JSON: {error}") from error
+
+
+def _rows_of_json(path: Path, data: Any) -> tuple[set[str], list[Row]]:
+    """The columns and rows of a list of objects, alone or under "jobs" or "usage"; slices that are no jobs' are passed
+    over."""
     if isinstance(data, dict):
         data = next((data[key] for key in ("jobs", "usage") if key in data), None)
     if not isinstance(data, list) or not all(isinstance(item, dict) for item in data):
         raise TraceError(f'{path} has no list of jobs: write [{{"job_id": ...}}, ...] or {{"jobs": [...]}}')
     items = [(number, _in_seconds(item)) for number, item in enumerate(data, 1) if "slice" not in item]
-    yield set(items[0][1]) if items else set()
-    for number, item in items:
-        yield Row(f"{path}: job {number}", {key: "" if value is None else str(value) for key, value in item.items()})
+    rows = [
+        Row(f"{path}: job {number}", {key: "" if value is None else str(value) for key, value in item.items()})
+        for number, item in items
+    ]
+    return set(items[0][1]) if items else set(), rows
 
 
 def _in_seconds(item: Mapping[str, Any]) -> dict[str, Any]:
@@ -125,17 +186,21 @@ def _in_seconds(item: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _format(path: Path, columns: set[str]) -> Format:
-    """The format of which most columns are there; all must be."""
+def _find_format(path: Path, header: Iterable[str], first: str = "") -> Format:
+    """The format of which most columns are there; all must be. `first`: the first line."""
+    columns = set(header)
     best = max(FORMATS, key=lambda kind: (len(kind.columns & columns), -len(kind.columns)))
     missing = sorted(best.columns - columns)
-    if missing:
-        known = "; ".join(f"{kind.name}: {', '.join(sorted(kind.columns))}" for kind in FORMATS)
-        near = (
-            f"columns missing for {best.name}: {', '.join(missing)}" if best.columns & columns else "no known columns"
-        )
-        raise TraceError(f"{path}: {near} (formats: {known})")
-    return best
+    if not missing:
+        return best
+    if "JobID" in first:
+        raise TraceError(f"{path} is from sacct: use --from-slurm {path} instead of --trace")
+    fix = next((fix for begin, fix in _OTHERS.items() if first.startswith(begin)), "")
+    if fix:
+        raise TraceError(f"{path} is no trace: {fix}")
+    near = f"columns missing for {best.name}: {', '.join(missing)}" if best.columns & columns else "no known columns"
+    known = "; ".join(f"{kind.name}: {', '.join(sorted(kind.columns))}" for kind in FORMATS)
+    raise TraceError(f"{path}: {near}: name them with {fields.suggest_columns(columns)} (formats: {known})")
 
 
 def _tiresias(row: Row) -> TraceJob:
@@ -146,44 +211,15 @@ def _tiresias(row: Row) -> TraceJob:
         name=row.text("job_id"),
         duration_ns=row.ns("duration"),
         model=row.text("model_name"),
-        skew_ppm=_skew_ppm(row),
+        skew_ppm=fields.read_skew_ppm(row, row.text("model_name")),
     )
-    return _elastic(TraceJob(row.ns("submit_time"), spec.duration_ns, spec, row.where), row)
-
-
-def _elastic(job: TraceJob, row: Row) -> TraceJob:
-    """Of a row that says how few GPUs would do and how many it could use: as fast as it has GPUs."""
-    if not row.text("min_gpu") and not row.text("max_gpu"):
-        return job
-    asked = job.spec.members
-    least = row.positive("min_gpu") if row.text("min_gpu") else asked
-    most = row.positive("max_gpu") if row.text("max_gpu") else asked
-    if not least <= asked <= most:
-        raise TraceError(f"{row.where}: min_gpu {least}, num_gpu {asked}, max_gpu {most}: must be in ascending order")
-    spec = replace(job.spec, members=least, elastic=Elastic(least_members=least, most_members=most))
-    return replace(job, spec=spec, scaling=LINEAR, scaled_from=asked)
-
-
-def _skew_ppm(row: Row) -> int:
-    """As the trace says it, a part from 0 to 1; else as its model's architecture has it."""
-    if row.text("skew"):
-        return int(row.number("skew", 1) * 1_000_000)
-    return skew_ppm(row.text("model_name"))
+    return fields.add_elasticity(TraceJob(row.ns("submit_time"), spec.duration_ns, spec, row.where), row)
 
 
 def _read_philly(row: Row) -> TraceJob:
     ask, members = whole_gpus(row.positive("num_gpus"))
-    try:
-        at = datetime.datetime.fromisoformat(row.text("timestamp"))
-    except ValueError as error:
-        text = row.text("timestamp")
-        raise TraceError(f"{row.where}: timestamp is {text!r}: write for example 2017-10-09 04:20:51") from error
-    since = at.replace(tzinfo=at.tzinfo or datetime.timezone.utc) - EPOCH
-    if since < datetime.timedelta():
-        raise TraceError(f"{row.where}: timestamp is {row.text('timestamp')}: before 1970")
     spec = JobSpec(ask, members, name=row.where.rpartition(":")[2], duration_ns=row.ns("duration"))
-    at_ns = since // datetime.timedelta(microseconds=1) * 1000
-    return _elastic(TraceJob(at_ns, spec.duration_ns, spec, row.where), row)
+    return fields.add_elasticity(TraceJob(row.date_ns("timestamp"), spec.duration_ns, spec, row.where), row)
 
 
 def _openb(row: Row) -> TraceJob:
@@ -203,14 +239,14 @@ def _openb(row: Row) -> TraceJob:
     return TraceJob(row.ns("creation_time"), spec.duration_ns, spec, row.where, milli)
 
 
-def _usage(row: Row) -> TraceJob | None:
+def _usage(row: Row) -> TraceJob | LeftOut:
     """Jobs that have not run are left out, and slices that are no jobs'; one that runs still counts as long as it has
     run so far."""
     if not row.text("job_id"):
-        return None
+        return LeftOut.NO_JOB
     duration_ns = row.ns("duration_s")
     if not duration_ns:
-        return None
+        return LeftOut.NEVER_RAN
     spec = JobSpec(
         Ask(Spec(row.whole_number("gpus_milli", GPUS_MAX * MILLI_PER_DEVICE))),
         row.positive("members"),
@@ -240,4 +276,6 @@ FORMATS = (
         frozenset({"job_id", "queue", "uid", "submitted_s", "gpus_milli", "members", "duration_s"}),
         _usage,
     ),
+    Format("Helios", frozenset({"vc", "gpu_num", "node_num", "submit_time", "end_time"}), renames=fields.HELIOS),
+    Format("Acme", frozenset({"type", "gpu_num", "node_num", "submit_time", "end_time"}), renames=fields.ACME),
 )

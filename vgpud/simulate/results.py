@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,9 +108,11 @@ def figures(outcome: Outcome) -> Figures:
         traced.duration_ns * traced.spec.width_milli for traced, job in done if job.state is JobState.COMPLETED
     )
 
-    def over_time(value: Callable[[Sample], int]) -> float:
-        return integral(outcome.samples, end_ns, value) / whole if whole else math.nan
+    def idle_milli(sample: Sample) -> int:
+        return outcome.capacity_milli - sample.held_milli if sample.waiting else 0
 
+    values = (lambda sample: sample.held_milli, lambda sample: sample.fragmented_milli, idle_milli)
+    over_time = [total / whole if whole else math.nan for total in integrals(outcome.samples, end_ns, values)]
     return Figures(
         jobs=len(done),
         refused=len(outcome.refused_jobs),
@@ -118,10 +120,10 @@ def figures(outcome: Outcome) -> Figures:
         jct_s=spread(jct),
         queueing_s=spread([seconds(job.ended_ns - job.submitted_ns - job.executed_ns) for _, job in done]),
         makespan_s=seconds(end_ns),
-        utilisation=over_time(lambda sample: sample.held_milli),
+        utilisation=over_time[0],
         working=worked / whole if whole else math.nan,
-        fragmentation=over_time(lambda sample: sample.fragmented_milli),
-        idle_while_waiting=over_time(lambda sample: sample.waiting and outcome.capacity_milli - sample.held_milli),
+        fragmentation=over_time[1],
+        idle_while_waiting=over_time[2],
         preemptions=sum(job.preemptions for _, job in outcome.jobs),
         rho=spread(rho),
         jain=jain([1 / one for one in rho if one]),
@@ -130,12 +132,16 @@ def figures(outcome: Outcome) -> Figures:
     )
 
 
-def integral(samples: Sequence[Sample], end_ns: int, value: Callable[[Sample], int]) -> int:
-    """Of a figure over time, to end_ns."""
-    total = 0
-    for sample, after in zip(samples, [*(one.at_ns for one in samples[1:]), end_ns], strict=True):
-        total += value(sample) * max(0, min(after, end_ns) - sample.at_ns)
-    return total
+def integrals(samples: Iterable[Sample], end_ns: int, values: Sequence[Callable[[Sample], int]]) -> list[int]:
+    """Of several figures over time, to end_ns."""
+    totals, before_ns, rates = [0] * len(values), 0, [0] * len(values)
+    for sample in samples:
+        span_ns = min(sample.at_ns, end_ns) - before_ns
+        if span_ns > 0:
+            totals = [total + rate * span_ns for total, rate in zip(totals, rates, strict=True)]
+        before_ns, rates = sample.at_ns, [value(sample) for value in values]
+    span_ns = max(0, end_ns - before_ns)
+    return [total + rate * span_ns for total, rate in zip(totals, rates, strict=True)]
 
 
 def seconds(ns: int) -> float:

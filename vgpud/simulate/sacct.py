@@ -2,7 +2,9 @@
 
 Users' texts (comments, accounts) may have line breaks in them, and behind one a whole line. So that it is not taken for
 a job, the separator must be one that no user could know: then what follows a line break has too few columns. A file
-with a usual separator is read where its columns have no such texts.
+with a usual separator is read where its columns have no such texts, or where the site trusts its users' texts. Then a
+text may have separators in it: the line is divided as its other columns can only be read, and refused if there are two
+ways.
 
 Left out are steps, jobs without GPUs and jobs that never ran. Policies know of a job's duration what `vgpu cluster`
 would know: what its comment says, or its time limit.
@@ -18,6 +20,7 @@ from dataclasses import dataclass, field
 from vgpud.core.jobs.model import DEFAULT_QUEUE, NEVER_NS, SECOND_NS, Ask, JobSpec
 from vgpud.core.model import Spec
 from vgpud.core.units import MILLI_PER_DEVICE
+from vgpud.simulate import sacct_texts
 from vgpud.simulate.trace import GPUS_MAX, Row, TraceError, TraceJob, order_jobs
 from vgpud.slurm import comment
 
@@ -58,6 +61,7 @@ class Asked:
     since_ns: int = 0  # submitted since then
     partition: str = ""  # "" = all
     queues: tuple[str, ...] = ()  # jobs of other accounts are in `default`, as in a controller; () = one for each
+    trusts_texts: bool = False  # no user has written what looks like a job: a usual separator will do
 
 
 @dataclass(slots=True)
@@ -76,15 +80,18 @@ def read(text: str, name: str, selection: Asked) -> Read:
     separator = min(_BETWEEN.findall(lines[0]), key=len, default=SEPARATOR)
     ends = lines[0].rstrip("\r").endswith(separator)
     header = _values(lines[0], separator, ends)
-    _check(header, name, separator)
+    _check(header, name, separator, selection.trusts_texts)
     found, users = Read(), dict[str, int]()
+    may_be_cut = len(separator) >= SECRET_LENGTH or selection.trusts_texts
     for number, line in enumerate(lines[1:], 2):
         if not line.strip():
             continue
         where, values = f"{name}:{number}", _values(line, separator, ends)
-        if len(values) < len(header) and len(separator) >= SECRET_LENGTH:
+        if len(values) < len(header) and may_be_cut:
             found.cut += 1
             continue
+        if len(values) > len(header) and selection.trusts_texts:
+            values = sacct_texts.join_values(where, values, header, separator)
         if len(values) != len(header):
             raise TraceError(f"{where}: {len(values)} values where the header has {len(header)} columns")
         _take(found, Row(where, dict(zip(header, values, strict=True))), selection, users)
@@ -94,7 +101,7 @@ def read(text: str, name: str, selection: Asked) -> Read:
     return found
 
 
-def _check(header: list[str], name: str, separator: str) -> None:
+def _check(header: list[str], name: str, separator: str, trusts_texts: bool) -> None:
     twice = sorted({column for column in header if header.count(column) > 1})
     if twice:
         raise TraceError(f"{name}: column {twice[0]} is there twice: name each once")
@@ -104,11 +111,12 @@ def _check(header: list[str], name: str, separator: str) -> None:
         raise TraceError(
             f"{name}: no column {', '.join(missing)}: write it with `sacct -a -X -P -o {columns}`, without -n"
         )
-    texts = [column for column in header if column not in _PLAIN]
-    if texts and len(separator) < SECRET_LENGTH:
+    free = [column for column in header if column not in _PLAIN]
+    if free and len(separator) < SECRET_LENGTH and not trusts_texts:
         raise TraceError(
-            f"{name}: column {texts[0]} may have a line break in it, and behind that what looks like another job: write"
-            ' the file with --delimiter="|$(openssl rand -hex 16)|", or without that column'
+            f"{name}: column {free[0]} may have a line break in it, and behind that what looks like another job: write"
+            ' the file with --delimiter="|$(openssl rand -hex 16)|", or without that column; if you trust what users'
+            " have written there, add --trusted-separator"
         )
 
 

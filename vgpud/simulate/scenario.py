@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import itertools
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from vgpud.core.jobs.model import DEFAULT_QUEUE, How, Node, QueueSpec
@@ -28,6 +31,8 @@ from vgpud.simulate.trace import TraceError, TraceJob
 COUNT = "count"
 #: in front of a policy: the first job that does not fit keeps those behind it waiting
 STRICT = "strict:"
+#: new objects after which the garbage collector looks at them
+GARBAGE_OBJECTS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +79,15 @@ def run(
     placements that depend on which jobs share a device.
     """
     cluster = make_cluster(nodes, scenario, trace)
-    if not (scenario.by_queue or scenario.queues):
-        trace = [_in_one_queue(job) for job in trace]
     queues, make = make_queues(scenario, trace), make or make_policy
     denied = Machine((), cluster, make).check_queues(queues)
     if denied:
         raise TraceError(denied.message)
     costs = scenario.costs
     reports_starts = bool(costs.start_ns or costs.resume_ns)
-    machine = Machine(queues, cluster, make, hows=(How.EVICT,), moves=True, reports_starts=reports_starts)
+    machine = Machine(
+        queues, cluster, make, hows=(How.EVICT,), moves=True, explains=False, reports_starts=reports_starts
+    )
     sharing = any(placements.make(queue.placement).sharing for queue in queues)
     monitor = (monitor or SharingMonitor()) if sharing and scenario.placement != COUNT else None
     scalers = Scalers() if scenario.has_autoscalers else None
@@ -95,9 +100,29 @@ def run(
         scalers=scalers,
         machines=scenario.machines,
     )
-    for job_id, job in enumerate(trace, 1):
-        simulation.submit(job_id, job)
-    return simulation.run(progress)
+    is_one_queue = not (scenario.by_queue or scenario.queues)
+    simulation.submit_all((job_id, _in_one_queue(job) if is_one_queue else job) for job_id, job in _in_order(trace))
+    with _collect_rarely():
+        return simulation.run(progress)
+
+
+@contextlib.contextmanager
+def _collect_rarely() -> Iterator[None]:
+    """The garbage collector looks at all objects again and again, of which a simulation has millions and hardly any in
+    a circle."""
+    before = gc.get_threshold()
+    gc.set_threshold(GARBAGE_OBJECTS, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+def _in_order(trace: Sequence[TraceJob]) -> Iterable[tuple[int, TraceJob]]:
+    """With their numbers in the trace, from 1 on, as they are submitted."""
+    if all(before.submitted_ns <= job.submitted_ns for before, job in itertools.pairwise(trace)):
+        return enumerate(trace, 1)
+    return sorted(enumerate(trace, 1), key=lambda pair: pair[1].submitted_ns)
 
 
 def _in_one_queue(job: TraceJob) -> TraceJob:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
+import enum
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 
 from vgpud.core.jobs.model import SECOND_NS, Ask, How, JobSpec, Placement
@@ -13,9 +16,12 @@ from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.errors import ExitCode, VgpudError
 from vgpud.simulate.scaling import Curve
 
+EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 #: a century: no trace is longer, and sums of such times are exact wherever they are shown
 SECONDS_MAX = 100 * 366 * 86_400
 GPUS_MAX = 1_000_000
+#: digits of seconds since 1970, and of ns
+_PLAIN_DIGITS, _NS_DIGITS = 10, 9
 
 
 class TraceError(VgpudError):
@@ -54,16 +60,41 @@ class TraceJob:
         return self.attempts[number - 1] if 0 < number <= len(self.attempts) else (self.duration_ns, 0)
 
 
+class LeftOut(enum.Enum):
+    """Why a job of a trace is not replayed, in words that follow a number."""
+
+    WITHOUT_GPUS = "had no GPU"
+    NEVER_RAN = "never ran"
+    WITHOUT_END = "had no time of end"
+    NO_JOB = "are no jobs"
+    PART = "are parts of a job that has its own line"
+
+
+@dataclass(slots=True)
+class Trace:
+    """The jobs of a file in the order of their submission, the first at time 0, and what else it says."""
+
+    jobs: list[TraceJob]
+    left_out: Counter[LeftOut] = field(default_factory=Counter)
+    gpus: int = 0  # of the cluster that it was recorded on; 0 = the file does not say
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One row of a file. Every refusal names the line, the column and the value."""
 
     where: str
     values: Mapping[str, str]
+    columns: Mapping[str, str] = field(default_factory=dict)  # those that the file calls otherwise; "" = it has none
+
+    def name(self, column: str) -> str:
+        """As the file calls it."""
+        return self.columns.get(column, column)
 
     def text(self, column: str) -> str:
         """ "" where the row has no such column."""
-        return (self.values.get(column) or "").strip()
+        name = self.name(column)
+        return (self.values.get(name) or "").strip() if name else ""
 
     def number(self, column: str, maximum: int = SECONDS_MAX) -> Decimal:
         """A number from 0 to `maximum`."""
@@ -73,35 +104,78 @@ class Row:
         except InvalidOperation:
             value = Decimal("NaN")
         if not value.is_finite():
-            raise TraceError(f"{self.where}: {column} is {text!r}: it must be a number")
+            raise TraceError(f"{self.where}: {self.name(column)} is {text!r}: it must be a number")
         if value < 0:
-            raise TraceError(f"{self.where}: {column} is {text}: it must not be negative")
+            raise TraceError(f"{self.where}: {self.name(column)} is {text}: it must not be negative")
         if value > maximum:
-            raise TraceError(f"{self.where}: {column} is {text}: it must be at most {maximum}")
+            raise TraceError(f"{self.where}: {self.name(column)} is {text}: it must be at most {maximum}")
         return value
 
     def ns(self, column: str) -> int:
         """Seconds as ns."""
+        whole, _, part = self.text(column).partition(".")
+        if _is_plain(whole, _PLAIN_DIGITS) and int(whole) < SECONDS_MAX:  # as nearly all are: faster than decimals
+            if not part:
+                return int(whole) * SECOND_NS
+            if _is_plain(part, _NS_DIGITS):
+                return int(whole) * SECOND_NS + int(part.ljust(_NS_DIGITS, "0"))
         return int(self.number(column) * SECOND_NS)
 
     def whole_number(self, column: str, maximum: int = GPUS_MAX) -> int:
         """A whole number from 0 to `maximum`."""
+        text = self.text(column)
+        if _is_plain(text, _PLAIN_DIGITS) and int(text) <= maximum:
+            return int(text)
         value = self.number(column, maximum)
         if value != int(value):
-            raise TraceError(f"{self.where}: {column} is {self.text(column)}: it must be a whole number")
+            raise TraceError(f"{self.where}: {self.name(column)} is {self.text(column)}: it must be a whole number")
         return int(value)
 
     def positive(self, column: str, maximum: int = GPUS_MAX) -> int:
         """A whole number from 1 to `maximum`."""
         value = self.whole_number(column, maximum)
         if not value:
-            raise TraceError(f"{self.where}: {column} is 0: it must be 1 or more")
+            raise TraceError(f"{self.where}: {self.name(column)} is 0: it must be 1 or more")
         return value
+
+    def date_ns(self, column: str) -> int:
+        """ns since 1970 of a date and a time, UTC where it names no zone."""
+        text = self.text(column)
+        try:
+            at = datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
+        except ValueError as error:
+            example = "write for example 2017-10-09 04:20:51"
+            raise TraceError(f"{self.where}: {self.name(column)} is {text!r}: {example}") from error
+        since = at.replace(tzinfo=at.tzinfo or datetime.timezone.utc) - EPOCH
+        if since < datetime.timedelta():
+            raise TraceError(f"{self.where}: {self.name(column)} is {text}: before 1970")
+        return since // datetime.timedelta(microseconds=1) * 1000
+
+    def moment_ns(self, column: str) -> int:
+        """ns of a date and a time, or of seconds since whatever the trace counts from."""
+        return self.date_ns(column) if "-" in self.text(column)[1:] else self.ns(column)
+
+
+def _is_plain(text: str, digits_max: int) -> bool:
+    """Whether it is a few digits and nothing else."""
+    return len(text) <= digits_max and text.isascii() and text.isdigit()
+
+
+#: of all jobs of whole GPUs: a trace has millions
+_ONE_GPU = Ask(Spec(MILLI_PER_DEVICE))
 
 
 def whole_gpus(count: int) -> tuple[Ask, int]:
     """N GPUs of a distributed job: as many members of one GPU each, so that the placement may divide them."""
-    return Ask(Spec(MILLI_PER_DEVICE)), count
+    return _ONE_GPU, count
+
+
+def divide_among_nodes(milli: int, nodes: int, least_milli: int = MILLI_PER_DEVICE) -> tuple[int, int, bool]:
+    """(milli of a member, members, whether each is on another node) of what a job had on so many nodes together. Where
+    these had unequal parts: single GPUs, wherever there are any. `least_milli`: what a part is a multiple of."""
+    if milli % (nodes * least_milli):
+        return MILLI_PER_DEVICE, -(-milli // MILLI_PER_DEVICE), False
+    return milli // nodes, nodes, nodes > 1
 
 
 def order_jobs(jobs: Iterable[TraceJob], sort: bool) -> list[TraceJob]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
 from vgpud.errors import ExitCode, VgpudError
 
@@ -33,8 +37,12 @@ def read_bytes(path: Path, bytes_max: int, regular: bool = False) -> bytes:
     except (OSError, ValueError) as error:
         raise FileError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
     if max(size, len(data)) > bytes_max:
-        raise FileError(f"{path} has more than {size_text(bytes_max)}, which is the limit: is it the right file?")
+        raise _too_large(path, bytes_max)
     return data
+
+
+def _too_large(path: Path, bytes_max: int) -> FileError:
+    return FileError(f"{path} has more than {size_text(bytes_max)}, which is the limit: is it the right file?")
 
 
 def _not_waiting(path: str, flags: int) -> int:
@@ -48,3 +56,41 @@ def read_text(path: Path, bytes_max: int, encoding: str = "utf-8", regular: bool
         return data.decode(encoding)
     except UnicodeDecodeError as error:
         raise FileError(f"{path} is not text (UTF-8) at byte {error.start}") from error
+
+
+class _Limited(io.RawIOBase):
+    """The bytes of a file up to a maximum; one more raises FileError."""
+
+    def __init__(self, file: io.FileIO, path: Path, bytes_max: int) -> None:
+        self._file, self._path, self._bytes_max = file, path, bytes_max
+        self._count_bytes = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        data = self._file.read(len(buffer))
+        self._count_bytes += len(data)
+        if self._count_bytes > self._bytes_max:
+            raise _too_large(self._path, self._bytes_max)
+        buffer[: len(data)] = data
+        return len(data)
+
+
+@contextlib.contextmanager
+def open_text(path: Path, bytes_max: int, encoding: str = "utf-8") -> Iterator[TextIO]:
+    """The file as lines with their ends, of which only a part is in memory. Opening and reading raise FileError, also
+    for more than `bytes_max` and for bytes that are not UTF-8."""
+    try:
+        file = io.FileIO(path)
+    except (OSError, ValueError) as error:
+        raise FileError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+    with file:
+        try:
+            if os.fstat(file.fileno()).st_size > bytes_max:
+                raise _too_large(path, bytes_max)
+            yield io.TextIOWrapper(io.BufferedReader(_Limited(file, path, bytes_max)), encoding, newline="")
+        except UnicodeDecodeError as error:
+            raise FileError(f"{path} is not text (UTF-8)") from error
+        except OSError as error:
+            raise FileError(f"cannot read {path}: {error.strerror or error}") from error

@@ -206,12 +206,27 @@ def test_who_can_never_run_is_named(vgpu: Any) -> None:
     result = vgpu("whatif", "--trace", SIXTY, "--cluster", "1x4")
     assert result.code == 0
     assert "jobs are left out, the first of" in result.stderr and "60_job.csv:3" in result.stderr
+    both = vgpu("whatif", "--trace", SIXTY, "--cluster", "1x4", "--compare", "srtf")
+    assert both.stderr.count("jobs are left out, the first of") == 1, "the same line under every policy"
+
+
+def test_columns_of_any_file(vgpu: Any, tmp_path: Path) -> None:
+    """With what really happened, as the file says when its jobs ended; cancelled ones are counted."""
+    trace = tmp_path / "mine.csv"
+    trace.write_text("GPUs,sent,begin,end,owner\n1,0,5,105,ann\n0,1,1,2,bob\n1,2,,,ann\n")
+    columns = "num_gpu=GPUs,submit_time=sent,start_time=begin,end_time=end,user=owner"
+    result = vgpu("whatif", "--trace", str(trace), "--cluster", "1x1", "--columns", columns)
+    assert result.code == 0, result
+    assert [line.split()[0] for line in result.stdout.splitlines()[1:]] == ["as", "fifo"]
+    assert "mine.csv: 1 jobs ran with GPUs; left out: 1 had no GPU, 1 never ran" in result.stderr
 
 
 @pytest.mark.parametrize(
     ("args", "message"),
     [
         (("--policy", "magic"), "there is no policy 'magic': choose one of fifo"),
+        (("--policy", "2dlas(9)"), "there is no policy '2dlas', did you mean 2d-las or las?"),
+        (("--compare", "strict:Themis"), "there is no policy 'Themis', did you mean ftf?"),
         (("--compare", "2d-las(9,3)"), "thresholds must rise"),
         (("--placement", "magic"), "no placement 'magic'"),
         (("--cluster", "8y8"), "neither a file nor nodes x GPUs"),

@@ -113,6 +113,22 @@ def test_comments_of_any_bytes(vgpu: Any, month: Path) -> None:
     )
 
 
+def test_a_site_that_trusts_its_users_says_so(vgpu: Any, month: Path) -> None:
+    month.write_text(TEXT.replace(SEPARATOR, "|"))
+    args = ("whatif", "--from-slurm", str(month), "--cluster", "1x1")
+    refused = vgpu(*args)
+    assert refused.code == USAGE and "add --trusted-separator" in refused.stderr
+    assert vgpu(*args, "--trusted-separator").code == 0
+
+
+def test_a_cluster_that_is_smaller_than_the_traces(vgpu: Any, month: Path) -> None:
+    month.write_text(TEXT + LINES[0].replace("1|ann", "4|ann").replace("gres/gpu=1", "gres/gpu=2") + "\n")
+    args = ("whatif", "--from-slurm", str(month), "--compare", "srtf", "--cluster")
+    small = vgpu(*args, "1x2").stderr
+    assert small.count("month.txt had up to 3 GPUs in use at once, and 1x2 has 2: jobs wait") == 1
+    assert "at once" not in vgpu(*args, "1x3").stderr
+
+
 def test_queues_of_a_controller(vgpu: Any, month: Path, tmp_path: Path) -> None:
     queues = tmp_path / "queues.json"
     queues.write_text('{"queues": [{"name": "default", "policy": "srtf"}]}')
@@ -128,6 +144,9 @@ def test_queues_of_a_controller(vgpu: Any, month: Path, tmp_path: Path) -> None:
         (("--from-slurm", "MONTH"), "specify the cluster"),
         (("--trace", "x", "--cluster", "1x1", "--since", "1d"), "--since and --partition select jobs of --from-slurm"),
         (("--from-slurm", "nowhere.txt", "--cluster", "1x1"), "cannot read nowhere.txt"),
+        (("--from-slurm", "--trusted-separator", "--cluster", "1x1"), "--trusted-separator is about a file of sacct"),
+        (("--from-slurm", "MONTH", "--columns", "user=x", "--cluster", "1x1"), "add --trace FILE"),
+        (("--trace", "x", "--columns", "usr=x", "--cluster", "1x1"), "--columns: no field 'usr': did you mean user?"),
     ],
 )
 def test_refused_in_one_line(vgpu: Any, month: Path, args: tuple[str, ...], words: str) -> None:

@@ -14,7 +14,7 @@ from tests.examples import examples
 from vgpud.core.jobs.model import DEFAULT_QUEUE, Ask, Job, JobSpec, Node, Place, Placement
 from vgpud.core.model import Denied, SiteLimits, Slice, Spec, State
 from vgpud.core.origins import User
-from vgpud.core.placement import registry
+from vgpud.core.placement import ranking, registry
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.placement.shape import Shape
 from vgpud.core.slices import admission
@@ -329,3 +329,14 @@ def test_many_shapes_are_not_remembered_for_ever() -> None:
     for ram_bytes in range(2000):
         assert cluster.place(job(ask(100, ram_bytes=ram_bytes))) is not None
     assert len(cluster._rankings) <= 512
+
+
+def test_many_states_of_nodes_are_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranking, "STATES_MAX", 8)
+    cluster = Cluster([node("a", 1), node("b", 1)])
+    for _ in range(30):
+        placement = cluster.place(job(10))
+        assert placement is not None
+        cluster.take(placement)
+    (one,) = cluster._rankings.values()
+    assert len(one._by_state) <= 8

@@ -204,7 +204,9 @@ def test_order_of_groups(groups: tuple[int, ...], fits: list[list[int]], first: 
 
 def test_rules_by_name() -> None:
     assert [registry.make(name).name for name in registry.NAMES] == list(registry.NAMES)
-    with pytest.raises(ValueError, match="no placement 'first-fit': choose one of best-fit, worst-fit, fgd"):
+    with pytest.raises(ValueError, match="no placement 'random': choose one of best-fit, worst-fit, fgd"):
+        registry.make("random")
+    with pytest.raises(ValueError, match=r"no placement 'first-fit', did you mean worst-fit or best-fit\?"):
         registry.make("first-fit")
 
 

@@ -48,6 +48,9 @@ def test_parameters_are_kept_in_the_name(text: str) -> None:
     [
         ("lottery", "there is no policy 'lottery': choose one of fifo, priority, srtf"),
         ("", "there is no policy '': choose one of"),
+        ("gitins", "there is no policy 'gitins', did you mean gittins or 2d-gittins?"),
+        ("DRF", "there is no policy 'DRF', did you mean fair?"),
+        ("Tiresias(9)", "there is no policy 'Tiresias', did you mean 2d-las or 2d-gittins?"),
         ("2d-las(3250", "no closing bracket: write 2d-las(...)"),
         ("2d-las(", "no closing bracket: write 2d-las(...)"),
         ("fifo(3)", "fifo does not take '3': it takes nothing"),

@@ -19,8 +19,11 @@ def name(source: str) -> str:
     return SACCT if source == SACCT else Path(source).name
 
 
-def read(source: str, since_ns: int | None, partition: str, queues: tuple[str, ...]) -> list[TraceJob]:
-    """`source`: a file, or SACCT. `since_ns` None: all jobs of a file, and DAYS of sacct. Raises VgpudError."""
+def read(
+    source: str, since_ns: int | None, partition: str, queues: tuple[str, ...], *, trusts_texts: bool = False
+) -> list[TraceJob]:
+    """`source`: a file, or SACCT. `since_ns` None: all jobs of a file, and DAYS of sacct. `trusts_texts`: no user has
+    written what looks like a job. Raises VgpudError."""
     from vgpud.cli.common.output import say
     from vgpud.simulate import sacct
 
@@ -35,7 +38,7 @@ def read(source: str, since_ns: int | None, partition: str, queues: tuple[str, .
         from vgpud.userfiles.bounded import read_bytes
 
         text = read_bytes(Path(source), FILE_BYTES_MAX).decode("utf-8-sig", "replace")  # comments have any bytes
-    found = sacct.read(text, source, sacct.Asked(since_ns or 0, partition, queues))
+    found = sacct.read(text, source, sacct.Asked(since_ns or 0, partition, queues, trusts_texts))
     left_out = [(found.without_gpus, "had no GPU"), (found.never_ran, "never ran")]
     said = ", ".join(f"{count} {what}" for count, what in left_out if count)
     if said:

@@ -19,7 +19,7 @@ from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
 from vgpud.cli.common.quantities import Number
 from vgpud.cli.common.rates_option import rates_option
 from vgpud.cli.common.times import Span, When
-from vgpud.cli.jobs import slurm_trace
+from vgpud.cli.jobs import slurm_trace, whatif_notes
 from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.errors import CliError, ExitCode
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from vgpud.simulate.interference import Interference
     from vgpud.simulate.results import Figures
     from vgpud.simulate.scenario import Scenario
-    from vgpud.simulate.trace import TraceJob
+    from vgpud.simulate.trace import Trace, TraceJob
     from vgpud.view.fit import Grid
 
 NANOSECONDS = 1_000_000_000
@@ -70,6 +70,16 @@ def _span(name: str, text: str) -> Callable[[Any], Any]:
 )
 @click.option("--since", type=When(), metavar="TIME", help="With --from-slurm: jobs submitted since (default: 30d).")
 @click.option("--partition", metavar="NAME", help="With --from-slurm: jobs of this partition (default: all).")
+@click.option(
+    "--trusted-separator",
+    is_flag=True,
+    help="With --from-slurm FILE: no comment has what looks like a job, so a usual separator (|) will do.",
+)
+@click.option(
+    "--columns",
+    metavar="FIELD=COLUMN,...",
+    help="With --trace: a CSV file of other columns: num_gpu=GPUs,submit_time=sent,duration=secs,user=owner.",
+)
 @click.option(
     "--replay",
     type=click.Path(path_type=Path),
@@ -158,8 +168,9 @@ def whatif(
     vgpu whatif --from-slurm --partition gpu --cluster 20x8 --policy 2d-las
     vgpu whatif --replay queue.jsonl
 
-    Traces are CSV: of vgpu usage, Tiresias and Muri, Philly, or openb; the header identifies the format. Clusters can
-    also be Tiresias' cluster_spec.csv or openb's node list. --from-slurm adds a row with what really happened.
+    Traces are CSV: of vgpu usage, Tiresias and Muri, Philly, openb, Helios or Acme (the header identifies the format),
+    or any with --columns; SWF; Philly's log; kubectl get pods -o json. Clusters can also be Tiresias' cluster_spec.csv
+    or openb's node list. A trace that says when its jobs ended adds a row with what really happened.
     """
     if replay is not None:
         from vgpud.cli.jobs import replayed
@@ -172,11 +183,16 @@ def whatif(
         raise click.UsageError("specify the cluster: for example --cluster 8x8, eight nodes of eight GPUs")
     if from_slurm is None and (options["since"] is not None or options["partition"]):
         raise click.UsageError("--since and --partition select jobs of --from-slurm: leave them out")
+    if options["trusted_separator"] and from_slurm in (None, slurm_trace.SACCT):
+        raise click.UsageError("--trusted-separator is about a file of sacct: add --from-slurm FILE")
+    if options["columns"] and trace is None:
+        raise click.UsageError("--columns names those of a CSV file: add --trace FILE")
     if options["plots"] and importlib.util.find_spec("matplotlib") is None:
         raise CliError("--plots needs matplotlib, which is not installed: pip install matplotlib", ExitCode.USAGE)
     if options["estimates"] and options["error"]:
         raise click.UsageError("--error distorts given durations, and with --estimates none are given: use one of them")
-    from vgpud.simulate import clusters, readers, scenario
+    from vgpud.simulate import clusters, scenario
+    from vgpud.simulate.trace import Trace
 
     chosen = _scenarios(options)
     for one in chosen.values():
@@ -184,11 +200,27 @@ def whatif(
     if trace is None:
         name = slurm_trace.name(str(from_slurm))
         queues = tuple(queue.name for one in chosen.values() for queue in one.queues)
-        jobs = slurm_trace.read(str(from_slurm), options["since"], options["partition"] or "", queues)
+        trusts_texts = options["trusted_separator"]
+        partition = options["partition"] or ""
+        jobs = slurm_trace.read(str(from_slurm), options["since"], partition, queues, trusts_texts=trusts_texts)
+        found = Trace(jobs)
     else:
-        name, jobs = trace.name, readers.read(trace, options["sort"])
+        name = trace.name
+        with _show_reading(settings, name):
+            found = _read_trace(trace, options)
     nodes = _below_switches(clusters.parse(options["cluster"]), options["topology"])
-    _compare(settings, name, jobs, nodes, chosen, options)
+    whatif_notes.say_trace(name, found, options["cluster"], sum(len(node.devices) for node in nodes))
+    _compare(settings, name, found.jobs, nodes, chosen, options)
+
+
+def _read_trace(path: Path, options: Mapping[str, Any]) -> Trace:
+    from vgpud.simulate import fields, readers
+
+    try:
+        columns = fields.parse_columns(options["columns"]) if options["columns"] else None
+    except ValueError as error:
+        raise click.UsageError(f"--columns: {error}") from error
+    return readers.read_trace(path, options["sort"], columns)
 
 
 def _compare(
@@ -202,7 +234,8 @@ def _compare(
     from vgpud.simulate import as_it_was, results, scenario
 
     cluster = options["cluster"]
-    was = jobs if as_it_was.is_known(jobs) else []
+    gpus_milli = MILLI_PER_DEVICE * sum(len(node.devices) for node in nodes)
+    was = {AS_IT_WAS: as_it_was.figures_of(jobs, gpus_milli)} if as_it_was.is_known(jobs) else {}
     jobs, scenarios = _apply_options(jobs, nodes, scenarios, options)
     began = time.monotonic()
     outcomes: dict[str, Outcome] = {}
@@ -212,10 +245,8 @@ def _compare(
             outcomes[policy] = scenario.run(jobs, nodes, one, functools.partial(tell, policy, before))
     found = {policy: results.figures(outcome) for policy, outcome in outcomes.items()}
     empty = [policy for policy, one in found.items() if not one.jobs]
-    if was:
-        gpus_milli = MILLI_PER_DEVICE * sum(len(node.devices) for node in nodes)
-        found = {AS_IT_WAS: as_it_was.figures_of(was, gpus_milli), **found}
-    _complain(outcomes)
+    found = {**was, **found}
+    whatif_notes.say_outcomes(outcomes)
     _write(name, cluster, options, outcomes)
     document = {"trace": name, "jobs": len(jobs), "cluster": cluster, **_parameters(options)}
     apart = {
@@ -290,6 +321,7 @@ def _parameters(options: Mapping[str, Any]) -> dict[str, Any]:
     """Other settings that the figures depend on, for the document."""
     spans = ("start_cost", "suspend_cost", "resume_cost", "resize_cost", "min_run")
     left_out = {"policy", "compare", "jobs", "plots", "sort", "throughputs", "cluster", "since", "partition", *spans}
+    left_out |= {"columns", "trusted_separator"}
     found = {key: value for key, value in options.items() if key not in left_out}
     found |= {f"{key}_s": options[key] / NANOSECONDS for key in spans}
     files = {key: options[key] and options[key].name for key in ("queues", "topology")}
@@ -321,6 +353,18 @@ def _report_topology(name: str, outcome: Outcome, nodes: Sequence[Node]) -> dict
 
 
 @contextlib.contextmanager
+def _show_reading(settings: Settings, name: str) -> Iterator[None]:
+    """A line while a trace is read, on a terminal: a million jobs take half a minute."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from vgpud.cli.common.output import console
+
+    with console(settings, stderr=True).status(f"reading {name}"):
+        yield
+
+
+@contextlib.contextmanager
 def _progress(settings: Settings, total: int) -> Iterator[Callable[[str, int, int], None]]:
     """A progress bar on a terminal; nothing elsewhere."""
     if not sys.stderr.isatty():
@@ -344,24 +388,6 @@ def _progress(settings: Settings, total: int) -> Iterator[Callable[[str, int, in
         yield tell
 
 
-def _complain(outcomes: Mapping[str, Outcome]) -> None:
-    """Prints the jobs that are not in the figures on stderr: the first of each kind, or each if no job ran."""
-    from vgpud.cli.common.output import say
-
-    for name, outcome in outcomes.items():
-        if not any(job.state.is_final for _, job in outcome.jobs):
-            for traced, why in outcome.refused_jobs[:NAMED_MAX]:
-                say(f"{name}: job of {traced.where} never fits: {why}")
-            if len(outcome.refused_jobs) > NAMED_MAX:
-                say(f"{name}: {len(outcome.refused_jobs) - NAMED_MAX} more jobs never fit")
-        elif outcome.refused_jobs:
-            job, why = outcome.refused_jobs[0]
-            say(f"{name}: {len(outcome.refused_jobs)} jobs are left out, the first of {job.where}: {why}")
-        waiting = [traced for traced, job in outcome.jobs if not job.state.is_final]
-        if waiting:
-            say(f"{name}: {len(waiting)} jobs never ended, the first of {waiting[0].where}")
-
-
 def _write(trace: str, cluster: str, options: Mapping[str, Any], outcomes: Mapping[str, Outcome]) -> None:
     from vgpud.cli.common.output import say
     from vgpud.simulate import report
@@ -383,9 +409,6 @@ def _emit(settings: Settings, document: Mapping[str, Any], figures: Mapping[str,
 
     emit(settings, document, figures, lambda: _grid(figures))
 
-
-#: jobs that never fit: this many are named one by one
-NAMED_MAX = 20
 
 TITLES = (
     "POLICY",

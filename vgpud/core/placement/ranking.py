@@ -18,6 +18,8 @@ Entry = tuple[Rank, int, int, Devices]  # rank, node's index, its version, devic
 #: a heap with more entries per node than this (and some) is mostly stale: it is rebuilt
 STALE_FACTOR = 2
 STALE_MIN = 64
+#: states of nodes whose ranks are remembered, of each shape
+STATES_MAX = 1024
 
 
 class Changes:
@@ -69,7 +71,7 @@ class Changes:
 class Ranking:
     """Of one shape by one rule."""
 
-    __slots__ = ("_changes", "_heap", "_nodes", "_position", "_rule", "shape")
+    __slots__ = ("_by_state", "_changes", "_heap", "_is_by_state", "_nodes", "_position", "_rule", "shape")
 
     def __init__(self, shape: Shape, rule: Rule, nodes: Sequence[Node], changes: Changes) -> None:
         self.shape = shape
@@ -78,9 +80,25 @@ class Ranking:
         self._changes = changes
         self._heap: list[Entry] = []
         self._position = -1
+        #: nodes in the same state have the same rank: residents and names are not in it
+        self._is_by_state = rule.sharing is None and not shape.named_uuids
+        self._by_state: dict[int, tuple[Rank, Devices] | None] = {}
 
     def entry(self, node: Node) -> Entry | None:
         """Where on a node a member is placed, and its rank; None where it does not fit."""
+        found = self._rank_by_state(node) if self._is_by_state else self._rank(node)
+        return found and (found[0], node.index, node.version, found[1])
+
+    def _rank_by_state(self, node: Node) -> tuple[Rank, Devices] | None:
+        known, state = self._by_state, self._changes.state_of(node)
+        if state in known:
+            return known[state]
+        if len(known) >= STATES_MAX:
+            known.clear()
+        found = known[state] = self._rank(node)
+        return found
+
+    def _rank(self, node: Node) -> tuple[Rank, Devices] | None:
         shape = self.shape
         devices = choose(shape, node, self._rule)
         if devices is None:
@@ -88,7 +106,7 @@ class Ranking:
         rank = self._rule.node_rank(shape, node, devices)
         if len(devices) > 1 and node.groups:
             rank = (groups_used(node.groups, devices), *rank)
-        return (rank, node.index, node.version, devices)
+        return (rank, devices)
 
     def find_best(self) -> Entry | None:
         """The first node where a member fits now."""

@@ -526,7 +526,8 @@ class Lifecycle:
         self.commands.append(StartJob(job.job_id, job.attempt, job.placement, resume))
         if not resume and world.notices.due(job, START, now_ns):
             self.commands.append(Notify(job.job_id, START))
-        self._note("job.resumed" if resume else "job.started", job, reasons.explain_placement(world, job))
+        if world.explains:
+            self._note("job.resumed" if resume else "job.started", job, reasons.explain_placement(world, job))
 
     def _runs(self, job: Job, now_ns: int) -> None:
         self._world.run(job, now_ns)

@@ -75,7 +75,8 @@ def members_max(site: Site) -> int:
 class Machine:
     """`hows`: how the shell can stop jobs. `moves`: evicted jobs may resume elsewhere. `half_life_ns` 0: no history.
     `members_max`: members of jobs that run at once. `tries_max`: TRIES_MAX where there are many users.
-    `reports_starts`: the shell sends Started; else jobs make progress from StartJob on."""
+    `reports_starts`: the shell sends Started; else jobs make progress from StartJob on. `explains`: it notes why each
+    job is where it starts."""
 
     def __init__(
         self,
@@ -89,8 +90,10 @@ class Machine:
         members_max: int = NEVER_NS,
         tries_max: int = NEVER_NS,
         reports_starts: bool = False,
+        explains: bool = True,
     ) -> None:
         self._world = QueueState(cluster, make_policy, hows, moves, half_life_ns)
+        self._world.explains = explains
         self._world.members_max, self._world.tries_max = members_max, tries_max
         self._world.reports_starts = reports_starts
         self._world.set_queues(queues, 0)

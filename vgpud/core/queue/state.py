@@ -71,6 +71,7 @@ class QueueState:
         self.members_max = NEVER_NS
         self.tries_max = NEVER_NS  # see machine.TRIES_MAX
         self.reports_starts = False  # the shell sends Started
+        self.explains = True
         self.deadlines = Deadlines(self._holds)
         self.estimates = Estimates()  # of jobs that have similarity classes (JobSpec.kinds)
         self._key_changes_ns: dict[int, int] = {}
