@@ -102,7 +102,7 @@ def test_only_a_balancer_needs_no_device(world: World) -> None:
 
 
 BAD: list[tuple[dict[str, Any], str, str]] = [
-    ({"session": "emacs"}, "INVALID_ARGUMENT", "write one of jupyter, code, shell, web"),
+    ({"session": "emacs"}, "INVALID_ARGUMENT", "write one of jupyter, code, rstudio, shell, web"),
     ({"session_ports": ["tb"]}, "INVALID_ARGUMENT", "session_ports of a job that is no session"),
     ({"idle_after": Duration(seconds=60)}, "INVALID_ARGUMENT", "idle_after of a job that is no session"),
     ({"session": "web", "idle_after": Duration(seconds=59)}, "INVALID_ARGUMENT", "less than a minute"),
@@ -110,7 +110,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"session": "web", "session_ports": ["a/b"]}, "INVALID_ARGUMENT", "'a/b' is no name of a port"),
     ({"session": "web", "session_ports": ["tb", "tb"]}, "INVALID_ARGUMENT", "two ports have the same name"),
     ({"session": "web", "session_ports": list("abcdefghi")}, "INVALID_ARGUMENT", "at most 8"),
-    ({"session": "web", "image": "a"}, "INVALID_ARGUMENT", "leave the image out"),
+    ({"session": "replica", "image": "a"}, "INVALID_ARGUMENT", "leave the image out"),
     ({"session": "web", "array_indices": [1, 2]}, "INVALID_ARGUMENT", "a session for an array"),
     ({"session": "web", "members": 2}, "INVALID_ARGUMENT", "a session for a gang of 2"),
     ({"command": []}, "INVALID_ARGUMENT", "nothing to run"),

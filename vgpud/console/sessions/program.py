@@ -48,6 +48,7 @@ class Program:
     token: tuple[str, str]  # a header
     base: bytes  # the path below which it serves
     is_watched: bool = False  # it ends or pauses when it is not used
+    is_published: bool = False  # by the engine of its container, as root
 
 
 class NotOpenError(Exception):
@@ -124,7 +125,8 @@ def _program_of(job: pb.Job, user: User, address: Address) -> Program:
         raise NotOpenError(f"session {job.job_id} {words_now}", 503, is_awaited=True)
     port = job.named_ports[address.port_name] if address.port_name else job.session_port
     shown = session.present_token(session.WEB if address.port_name else job.spec.session, token)
-    return Program(job.job_id, job.uid, port, shown, address.base, job.spec.HasField("idle_after"))
+    is_watched, is_published = job.spec.HasField("idle_after"), bool(job.spec.image)
+    return Program(job.job_id, job.uid, port, shown, address.base, is_watched, is_published)
 
 
 async def connect(program: Program) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -147,8 +149,8 @@ async def connect(program: Program) -> tuple[asyncio.StreamReader, asyncio.Strea
 def check_owner(program: Program, transport: asyncio.BaseTransport) -> None:
     """Whether the program at the other end is the session's user's. Raises NotOpenError."""
     own = transport.get_extra_info("sockname")
-    found = listeners.server_uid(program.port, own[:2]) if own else None
-    if found != program.uid:
+    found = listeners.server_uid(program.port, own[:2], is_published=program.is_published) if own else None
+    if not listeners.may_serve(found, program.uid, is_published=program.is_published):
         text = f"session {program.job_id} does not listen at its port {program.port}"
         text += "" if found is None else f": uid {found} does"
         raise NotOpenError(f"{text}; stop it and start another one", 502)

@@ -33,8 +33,9 @@ class LaunchError(Exception):
     """It cannot be started here; one line for people."""
 
 
-def find_needs(launch: Launch, catalog: Catalog, jobs: JobsConfig) -> ContainerNeeds:
-    """What its container is given of the node, as the site allows it now. Raises LaunchError."""
+def find_needs(launch: Launch, catalog: Catalog, jobs: JobsConfig, own_ports: Ports | None = None) -> ContainerNeeds:
+    """What its container is given of the node, as the site allows it now. `own_ports`: of a session. Raises
+    LaunchError."""
     own, of_site, allowance = launch.parts, launch.site_parts, jobs.allowance
     registry = own.registry or of_site.registry
     is_of_site = bool(registry) and not registry.startswith("/")
@@ -48,7 +49,8 @@ def find_needs(launch: Launch, catalog: Catalog, jobs: JobsConfig) -> ContainerN
     given += [(volume, allowance.roots_for(volume)) for volume in own.volumes]
     mounts = tuple(Mount(volume.host, volume.container, volume.read_only, roots) for volume, roots in given)
     ports = tuple((port.host, port.container) for port in (*of_site.ports, *own.ports))
-    return ContainerNeeds(mounts, ports, jobs.port_address, auth_file, is_of_site)
+    published = tuple(own_ports) if own_ports and launch.image and not jobs.allowance.shares_network else ()
+    return ContainerNeeds(mounts, ports, jobs.port_address, auth_file, is_of_site, published)
 
 
 def find_grace_ms(job: Job, config: Config) -> int:
@@ -77,7 +79,7 @@ def attempt_of(
     if not isinstance(launch, Launch):
         raise LaunchError("it was submitted without a command: submit it again")
     numbers = range(job.spec.members) if worker < 0 else (worker,)
-    extra = _session_variables(job, launch, ports) if ports else {}
+    extra = _session_variables(job, launch, ports, is_published=bool(needs.session_ports)) if ports else {}
     members = tuple(
         _member(job, launch, number, slices[at] if slices else None, node, is_simulated, extra, elastic=worker >= 0)
         for at, number in enumerate(numbers)
@@ -103,11 +105,13 @@ def attempt_of(
     )
 
 
-def _session_variables(job: Job, launch: Launch, ports: Ports) -> dict[str, str]:
+def _session_variables(job: Job, launch: Launch, ports: Ports, *, is_published: bool) -> dict[str, str]:
+    """`is_published`: the program has a network of its own, which the engine leads its ports to."""
     token = dict(launch.environment)[session.TOKEN]
     if launch.session == session.REPLICA:
         return {session.SERVICE_PORT: str(ports.own), session.SERVICE_TOKEN: token}
     found = {session.PORT: str(ports.own), session.BASE: session.base_path(job.job_id), session.TOKEN: token}
+    found[session.HOST] = session.ALL_ADDRESSES if is_published else session.LOOPBACK
     for name, port in ports.by_name:
         found |= {session.variable(session.PORT, name): str(port)}
         found |= {session.variable(session.BASE, name): session.base_path(job.job_id, name)}
