@@ -126,9 +126,10 @@ def start(
     """
     from vgpud.cli.common.output import say
     from vgpud.cli.common.target import check_local
-    from vgpud.cli.services.balancer import find_balancer, url_of
+    from vgpud.cli.services.balancer import find_balancer
     from vgpud.services.core.programs import usual_health_path
     from vgpud.services.shell.folder import folder_of
+    from vgpud.view.services import url_of
 
     check_local(settings, "vgpu service start", "log in there and start it")
     _check_installed()

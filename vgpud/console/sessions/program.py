@@ -49,6 +49,12 @@ class Program:
     base: bytes  # the path below which it serves
     is_watched: bool = False  # it ends or pauses when it is not used
     is_published: bool = False  # by the engine of its container, as root
+    inner_base: bytes = b""  # the path below which it serves at its own port, where that is another one; b"" = the same
+    title: str = ""  # for sentences; "" = session JOB
+
+    @property
+    def name(self) -> str:
+        return self.title or f"session {self.job_id}"
 
 
 class NotOpenError(Exception):
@@ -137,7 +143,7 @@ async def connect(program: Program) -> tuple[asyncio.StreamReader, asyncio.Strea
             listeners.CONSOLE_SESSIONS.deadline_s,
         )
     except (OSError, asyncio.TimeoutError) as error:
-        raise NotOpenError(f"session {program.job_id} is running, its program starts", 503, is_awaited=True) from error
+        raise NotOpenError(f"{program.name} is running, its program starts", 503, is_awaited=True) from error
     try:
         check_owner(program, writer.transport)
     except NotOpenError:
@@ -151,7 +157,7 @@ def check_owner(program: Program, transport: asyncio.BaseTransport) -> None:
     own = transport.get_extra_info("sockname")
     found = listeners.server_uid(program.port, own[:2], is_published=program.is_published) if own else None
     if not listeners.may_serve(found, program.uid, is_published=program.is_published):
-        text = f"session {program.job_id} does not listen at its port {program.port}"
+        text = f"{program.name} does not listen at its port {program.port}"
         text += "" if found is None else f": uid {found} does"
         raise NotOpenError(f"{text}; stop it and start another one", 502)
 
