@@ -48,6 +48,8 @@ API_SESSIONS = Bound(all_max=256, share_max=64, reserved_max=0, deadline_s=5.0)
 CONSOLE_OPEN = Bound(all_max=32, share_max=4, reserved_max=4, deadline_s=2.0)
 #: a service's address: clients, by user or address; a proxy in front of it is one of them
 SERVICE = Bound(all_max=4096, share_max=3072, reserved_max=0, deadline_s=30.0)
+#: the same: connections that have not shown its token yet
+SERVICE_UNKNOWN = Bound(all_max=1024, share_max=512, reserved_max=0, deadline_s=30.0)
 #: a service's control port, on loopback
 SERVICE_CONTROL = Bound(all_max=32, share_max=8, reserved_max=0, deadline_s=5.0)
 #: the console: log-ins with an OpenID provider under way, by source; by the deadline the provider has answered
