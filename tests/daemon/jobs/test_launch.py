@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from vgpud import services
 from vgpud.config import Config, JobsConfig
 from vgpud.core.jobs.environments import Catalog
 from vgpud.core.jobs.facts import Launch
@@ -120,6 +123,22 @@ def test_a_session_in_an_image_listens_where_its_port_is_led_to(tmp_path: Path, 
     assert {"VGPU_SESSION_PORT=20001", "VGPU_SESSION_PORT_TB=20002", "VGPU_SESSION_TOKEN=secret"} <= set(variables)
     assert f"VGPU_SESSION_HOST={'127.0.0.1' if network else '0.0.0.0'}" in variables
     assert made.members
+
+
+def test_a_balancer_is_the_daemons_own_program() -> None:
+    """Whatever its submitter names, and without what would load another program into it."""
+    names = ("LD_PRELOAD", "PYTHONPATH", "PYTHONSTARTUP", "XDG_STATE_HOME")
+    environment = (*((name, "/home/a") for name in names), ("VGPU_SESSION_TOKEN", "key"))
+    command = ("/home/a/python", "-m", "vgpud.services", "/home/a/services/chat")
+    launch = Launch(1000, 1000, (), command, "", "/home/a", environment, 0o22, (), "/tmp/%j.log", session="balancer")
+    (member,) = attempt_of(
+        Job(13, JobSpec(Ask(Spec(0)), run=launch), 0, attempt=1), [], pb.Node(), False, 10, ports=Ports(20_001)
+    ).members
+    own = str(Path(services.__file__).with_name("__main__.py"))
+    assert member.argv == (sys.executable, "-I", own, "/home/a/services/chat")
+    assert {*names, "VGPU_SESSION_PORT"} & {*member.environment} == {"XDG_STATE_HOME", "VGPU_SESSION_PORT"}
+    usage = subprocess.run(member.argv[:-1], cwd="/", env={}, capture_output=True, text=True, check=False)
+    assert usage.returncode == 2 and "`vgpu service start` does it" in usage.stderr, "it finds its package"
 
 
 def test_a_replica_knows_its_port_and_token() -> None:

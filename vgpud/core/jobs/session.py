@@ -15,6 +15,7 @@ OF_SERVICES = (BALANCER, REPLICA)
 #: what listens at the port; WEB is any program that listens where its environment says; SHELL is a terminal without a
 #: page
 PROGRAMS = (JUPYTER, CODE, RSTUDIO, SHELL, WEB, *OF_SERVICES)
+_BALANCER = ("-m", "vgpud.services")
 #: of all variables of a session
 PREFIX = "VGPU_SESSION_"
 #: the same as PORT and TOKEN for the program of a replica
@@ -75,6 +76,15 @@ def complete_command(command: Sequence[str], gate: str = "") -> tuple[str, ...]:
     if first == RSTUDIO:
         return ("sh", "-c", _RSTUDIO, RSTUDIO, gate, *rest)
     return ("sh", "-c", _CODE, CODE, *rest) if first == CODE else (first, *rest)
+
+
+def balancer_command(python: str, folder: str) -> tuple[str, ...]:
+    """As a balancer is submitted. What is started for it, the daemon decides."""
+    return (python, *_BALANCER, folder)
+
+
+def is_balancer(command: Sequence[str]) -> bool:
+    return tuple(command[1:-1]) == _BALANCER and command[-1].startswith("/")
 
 
 def present_token(program: str, token: str) -> tuple[str, str]:

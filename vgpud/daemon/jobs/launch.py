@@ -6,6 +6,7 @@ Part of the composition root, without a state of its own.
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from vgpud.core.jobs.container_parts import Volume
 from vgpud.core.jobs.environments import Catalog
 from vgpud.core.jobs.facts import Launch
 from vgpud.core.jobs.model import Job
+from vgpud.core.model import Asker
 from vgpud.jobs.messages import NO_NEEDS, Attempt, ContainerNeeds, Member, Mount
 from vgpud.jobs.session_ports import Ports
 from vgpud.libraries import environment
@@ -25,6 +27,8 @@ from vgpud.v1alpha1 import vgpud_pb2 as pb
 #: what the daemon says in environments; taken out of the submitter's, which may be another job
 _OURS = {"VGPU_DRIVER", "VGPU_NVML", "VGPU_SOCKET", "VGPU_SIM_DIR", "VGPU_MODE"} | OF_JOBS
 
+#: the program of a balancer, and what would load another one into it
+_BALANCER, _LOADER = Path(paths.__file__).with_name("services") / "__main__.py", ("LD_", "PYTHON", "GCONV_", "GLIBC_")
 #: of a job at a terminal that was submitted without the variable: what all emulations understand
 TERM = "xterm"
 
@@ -44,6 +48,9 @@ def find_needs(launch: Launch, catalog: Catalog, jobs: JobsConfig, own_ports: Po
         known = catalog.registries.get(registry)
         if known is None:
             raise LaunchError(f"the site's list has no registry {registry!r} any more: submit the job again")
+        if own.registry and not known.audience.has(Asker(launch.uid, (launch.gid, *launch.gids), launch.uid == 0)):
+            text = f"registry {registry!r} is not for this user any more: submit the job with credentials of your own"
+            raise LaunchError(text)
         auth_file = known.auth_file
     given: list[tuple[Volume, tuple[str, ...]]] = [(volume, (volume.host,)) for volume in of_site.volumes]
     given += [(volume, allowance.roots_for(volume)) for volume in own.volumes]
@@ -146,6 +153,9 @@ def _member(
     submitted = {
         name: value for name, value in launch.environment if name not in _OURS and not name.startswith(session.PREFIX)
     }
+    if launch.session == session.BALANCER:  # no other program runs without a slice, whatever its submitter says
+        kept = {name: value for name, value in submitted.items() if not name.startswith(_LOADER)}
+        return Member((sys.executable, "-I", str(_BALANCER), launch.command[-1]), kept | own, log)
     if launch.image:
         return Member(launch.command, submitted | own, log, slice_address[0] if slice_address else "")
     if slice_address is None:
