@@ -270,6 +270,8 @@ class Config:
     accounting_days: int = key(400, check_range(1, 36_500))
     #: of the database: above, what is oldest of the users who have most is forgotten earlier
     state_bytes_max: int = key(2 << 30, check_range(16 << 20, 1 << 44, " bytes"), live=True)
+    #: of host RAM, for the device memory of evicted slices; 0 = what is available, but a tenth of all
+    suspended_bytes_max: int = key(0, check_range(0, 1 << 50, " bytes"), live=True)
     #: whether the use of devices, slices, jobs, queues and users is recorded (docs/watching.md)
     history: bool = key(True)
     #: file to which all events and commands of the queue are written, for replay; "" = none

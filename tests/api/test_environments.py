@@ -161,6 +161,16 @@ def test_a_site_that_runs_the_images_of_its_list_only(world: World) -> None:
     world.submit(command=["true"])
 
 
+def test_a_session_in_an_image_needs_a_network(world: World) -> None:
+    world.site.allowance = parse_allowance([], [], "none")
+    spec = pb.JobSpec(slice=pb.SliceSpec(gpus_milli=100), image="x:1", directory="/", session="web", command=["serve"])
+    code, text = world.refusal(world.jobs.SubmitJob, pb.SubmitJobRequest(spec=spec))
+    assert code == "INVALID_ARGUMENT" and "containers of jobs have no network here" in text
+    world.submit(image="x:1", session="shell", command=["sh"])
+    world.site.allowance = parse_allowance([], [], "")
+    world.submit(image="x:1", session="web", command=["serve"])
+
+
 def test_parts_that_are_allowed(world: World) -> None:
     parts = {"volumes": ["/home/a:/h"], "ports": ["20000:80"], "registry": "/home/a/auth.json"}
     world.submit(image=IMAGE, **parts)

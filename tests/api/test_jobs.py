@@ -17,6 +17,7 @@ from tests.api.job_world import ALICE, BOB, PID, ROOT, AbortError, Context, Worl
 from vgpud.api import job_messages
 from vgpud.api import jobs as api_jobs
 from vgpud.api.caller import Caller, set_caller
+from vgpud.core.jobs import session
 from vgpud.core.jobs.facts import Launch, UsageRow
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, JobState, QueueSpec
 from vgpud.v1alpha1 import vgpud_pb2 as pb
@@ -94,7 +95,12 @@ def test_a_session_has_a_token_of_its_own() -> None:
 
 
 def test_only_a_balancer_needs_no_device(world: World) -> None:
-    world.call(world.jobs.SubmitJob, pb.SubmitJobRequest(spec=spec(session="balancer", slice=pb.SliceSpec())))
+    command = session.balancer_command("/usr/bin/python3", "/home/a/chat")
+    own = spec(session="balancer", slice=pb.SliceSpec(), command=command)
+    world.call(world.jobs.SubmitJob, pb.SubmitJobRequest(spec=own))
+    for other in (["mine", "-m", "vgpud.services", "chat"], ["python3", "-m", "mine", "/x"], ["python3"], ["a", "b"]):
+        request = pb.SubmitJobRequest(spec=spec(session="balancer", slice=pb.SliceSpec(), command=other))
+        assert "a balancer runs vgpud's own program" in world.refusal(world.jobs.SubmitJob, request)[1]
     shown = world.call(world.jobs.GetJob, pb.GetJobRequest(job_id=1)).job
     assert shown.spec.session == "balancer" and shown.spec.slice.gpus_milli == 0
     request = pb.SubmitJobRequest(spec=spec(session="replica", slice=pb.SliceSpec()))
@@ -102,7 +108,7 @@ def test_only_a_balancer_needs_no_device(world: World) -> None:
 
 
 BAD: list[tuple[dict[str, Any], str, str]] = [
-    ({"session": "emacs"}, "INVALID_ARGUMENT", "write one of jupyter, code, shell, web"),
+    ({"session": "emacs"}, "INVALID_ARGUMENT", "write one of jupyter, code, rstudio, shell, web"),
     ({"session_ports": ["tb"]}, "INVALID_ARGUMENT", "session_ports of a job that is no session"),
     ({"idle_after": Duration(seconds=60)}, "INVALID_ARGUMENT", "idle_after of a job that is no session"),
     ({"session": "web", "idle_after": Duration(seconds=59)}, "INVALID_ARGUMENT", "less than a minute"),
@@ -110,7 +116,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"session": "web", "session_ports": ["a/b"]}, "INVALID_ARGUMENT", "'a/b' is no name of a port"),
     ({"session": "web", "session_ports": ["tb", "tb"]}, "INVALID_ARGUMENT", "two ports have the same name"),
     ({"session": "web", "session_ports": list("abcdefghi")}, "INVALID_ARGUMENT", "at most 8"),
-    ({"session": "web", "image": "a"}, "INVALID_ARGUMENT", "leave the image out"),
+    ({"session": "replica", "image": "a"}, "INVALID_ARGUMENT", "leave the image out"),
     ({"session": "web", "array_indices": [1, 2]}, "INVALID_ARGUMENT", "a session for an array"),
     ({"session": "web", "members": 2}, "INVALID_ARGUMENT", "a session for a gang of 2"),
     ({"command": []}, "INVALID_ARGUMENT", "nothing to run"),

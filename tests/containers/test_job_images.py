@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +14,12 @@ import pytest
 
 from benchmarks import engine
 from tests.jobs.test_runner import Place, daemon, on_a_loop, until
+from tests.ports import find_free_ports
 from tests.runtime.supervisors import USER
 from vgpud.cli.demo.private_system import OwnSystem
 from vgpud.core.jobs.image_name import image_error
 from vgpud.core.jobs.terminal import Kind
+from vgpud.host import listeners
 from vgpud.jobs.image import Engine
 from vgpud.jobs.messages import Attempt, ContainerNeeds, Member, Mount
 from vgpud.jobs.runner import StartError
@@ -233,6 +236,30 @@ async def test_ports(place: Place, site: Engine) -> None:
         await jobs.start(attempt)
         result = (await ends.next())[2]
         assert result.exit_code == 0, place.read("log")
+
+
+#: says where it was asked, and its token, to the first who connects
+SERVE = """
+exec perl -MIO::Socket::INET -e '
+  my $port = IO::Socket::INET->new(LocalAddr => $ENV{VGPU_SESSION_HOST}, LocalPort => $ENV{VGPU_SESSION_PORT},
+                                   Listen => 1, ReuseAddr => 1) or die "listen: $!";
+  my $client = $port->accept; print $client "$ENV{VGPU_SESSION_BASE_TB} $ENV{VGPU_SESSION_TOKEN}"; close $client;'
+"""
+
+
+@on_a_loop
+async def test_a_session_serves_at_its_port(place: Place, site: Engine) -> None:
+    """In the node's network, where the port is the program's own: these engines have no other network."""
+    (port,) = find_free_ports(1)
+    said = {"HOST": "127.0.0.1", "PORT": str(port), "TOKEN": "secret", "BASE_TB": "/session/1-tb/"}
+    env = {f"VGPU_SESSION_{name}": value for name, value in said.items()}
+    async with daemon(place, engine=replace(site, network="host")) as (jobs, ends, _):
+        await jobs.start(in_image(place, SERVE, env=env))
+        await until("its port", lambda: listeners.listener_uid(port) is not None)
+        with socket.create_connection(("127.0.0.1", port)) as sock:
+            assert listeners.server_uid(port, sock.getsockname(), is_published=True) == USER
+            assert sock.recv(4096) == b"/session/1-tb/ secret"
+        assert (await ends.next())[2].exit_code == 0, place.read("log")
 
 
 @on_a_loop

@@ -177,11 +177,26 @@ def test_the_user_of_a_program_that_listens_is_known(uid: int, accepts: bool) ->
             if accepts:
                 os.read(reader, 1)
             assert listeners.server_uid(port, sock.getsockname()) == uid
+            assert listeners.server_uid(port, sock.getsockname(), is_published=True) == uid
     finally:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         os.close(reader)
         os.close(writer)
+
+
+def test_who_may_serve_for_a_user() -> None:
+    """Root where an engine publishes the port of the user's container, and no other."""
+    rows = [
+        (7, False, True),
+        (7, True, True),
+        (0, False, False),
+        (0, True, True),
+        (8, True, False),
+        (None, True, False),
+    ]
+    for uid, is_published, may in rows:
+        assert listeners.may_serve(uid, 7, is_published=is_published) is may
 
 
 def test_a_program_that_listens_no_more_is_of_no_user() -> None:

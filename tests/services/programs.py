@@ -11,12 +11,12 @@ from typing import Any
 import h11
 
 from vgpud.services.core.model import JobPhase, Replica, Service
-from vgpud.services.shell.address import Address
+from vgpud.services.shell.address import WATCH_S, Address
 from vgpud.services.shell.replicas import Replicas
 
 #: what a program does with a request
 ANSWER, RESET, HALF, HANG = "answer", "reset", "half", "hang"
-STREAM, STREAM_HALF, NO_HTTP = "stream", "stream half", "no HTTP"
+STREAM, STREAM_HALF, NO_HTTP, SLOW = "stream", "stream half", "no HTTP", "slow"
 
 
 @dataclass
@@ -84,6 +84,8 @@ class Program:
                 return False
             send(h11.EndOfMessage())
             return True
+        if self.behaviour == SLOW:  # longer than a client is not watched
+            await asyncio.sleep(2 * WATCH_S)
         send(h11.Response(status_code=200, headers=[length]))
         if self.behaviour == HALF:
             writer.write(text[:5])

@@ -17,6 +17,7 @@ from tests.services.programs import (
     HANG,
     NO_HTTP,
     RESET,
+    SLOW,
     STREAM,
     STREAM_HALF,
     serve_balanced,
@@ -296,7 +297,7 @@ def test_an_upgrade_is_refused_in_a_sentence() -> None:
 
 def test_one_client_has_its_share_of_connections_only(monkeypatch: pytest.MonkeyPatch) -> None:
     bound = listeners.Bound(all_max=4, share_max=2, reserved_max=0, deadline_s=30.0)
-    monkeypatch.setattr(listeners, "SERVICE", bound)
+    monkeypatch.setattr(listeners, "SERVICE_UNKNOWN", bound)
 
     async def test() -> None:
         async with serve_balanced(ANSWER) as service:
@@ -314,6 +315,70 @@ def test_one_client_has_its_share_of_connections_only(monkeypatch: pytest.Monkey
                 except OSError:
                     continue
             raise AssertionError("the places of closed connections were not given back")
+
+    run(test())
+
+
+def test_connections_without_the_token_take_no_place_of_those_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, share in (("SERVICE", 3), ("SERVICE_UNKNOWN", 2)):
+        bound = listeners.Bound(all_max=8, share_max=share, reserved_max=0, deadline_s=30.0)
+        monkeypatch.setattr(listeners, name, bound)
+
+    async def test() -> None:
+        async with serve_balanced(ANSWER) as service:
+            known = [await Kept.open(service.port)]
+            assert await known[0].ask("secret") == 200
+            unknown = [await Kept.open(service.port) for _ in range(2)]
+            await asyncio.sleep(0.1)
+            with pytest.raises(ConnectionError):
+                await service.ask()
+            assert await known[0].ask("secret") == 200
+            assert await unknown[0].ask("secret") == 200, "it has a place of the known from now on"
+            known.append(await Kept.open(service.port))
+            assert await known[1].ask("secret") == 200
+            known.append(await Kept.open(service.port))
+            assert await known[2].ask("secret") == 503, "three of one user have shown the token"
+            for one in (*known, *unknown):
+                one.writer.close()
+
+    run(test())
+
+
+class Kept:
+    """A client's connection for several requests."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    @classmethod
+    async def open(cls, port: int) -> Kept:
+        return cls(*await asyncio.open_connection("127.0.0.1", port))
+
+    async def ask(self, key: str) -> int:
+        self.writer.write(f"GET / HTTP/1.1\r\nHost: here\r\nAuthorization: Bearer {key}\r\n\r\n".encode())
+        head = await self.reader.readuntil(b"\r\n\r\n")
+        lines = dict(line.lower().split(b": ", 1) for line in head.splitlines()[1:-1])
+        await self.reader.readexactly(int(lines[b"content-length"]))
+        return int(head.split()[1])
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [("GET / HTTP/1.0", 400), ("GET / HTTP/1.0\r\nHost: here", 200), ("GET / HTTP/1.1\r\nHost: here", 200)],
+)
+@pytest.mark.parametrize("behaviour", [ANSWER, SLOW])
+def test_a_client_that_has_closed_its_half_gets_its_answer(head: str, status: int, behaviour: str) -> None:
+    """A request needs a host: HTTP/1.0 does not ask for one, and gets a sentence."""
+
+    async def test() -> None:
+        async with serve_balanced(behaviour) as service:
+            reader, writer = await asyncio.open_connection("127.0.0.1", service.port)
+            writer.write(f"{head}\r\nAuthorization: Bearer secret\r\n\r\n".encode())
+            writer.write_eof()
+            answer = (await reader.read()).removeprefix(b"HTTP/1.1 100 \r\n\r\n")
+            assert answer.startswith(b"HTTP/1.1 %d " % status), answer
+            assert answer.endswith(b"says hello" if status == 200 else b"a request names its host: Host: NAME\n")
+            writer.close()
 
     run(test())
 

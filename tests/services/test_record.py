@@ -17,6 +17,7 @@ from vgpud.services.core.model import Health, RecordError, Service, check, read_
 from vgpud.services.shell import folder as folders
 from vgpud.services.shell.control import Control
 from vgpud.services.shell.folder import Folder
+from vgpud.services.shell.queue import parse_template
 
 GOOD = Service("chat", {"command": ["x"]}, "token", replicas=2, health=Health(http_path="/health"), idle_s=60.0)
 
@@ -34,6 +35,14 @@ def test_a_record_is_read_as_it_was_written() -> None:
 def test_what_is_no_record_is_refused(text: str) -> None:
     with pytest.raises(RecordError):
         read_record(text)
+
+
+@pytest.mark.parametrize(
+    "template", [{"comand": ["x"]}, {"command": "x"}, {"slice": {"gpusMilli": "many"}}, {"slice": "x"}]
+)
+def test_a_template_that_is_no_job_is_refused(template: dict[str, Any]) -> None:
+    with pytest.raises(RecordError, match="its template is no job: "):
+        parse_template(template)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from vgpud.api.rpc import RefusedError, refuse
 from vgpud.core.jobs.container_parts import NO_PARTS, Allowance, PartError, leave_out, parse_parts
 from vgpud.core.jobs.environments import Catalog, Environment
 from vgpud.core.jobs.facts import Launch
+from vgpud.core.jobs.session import SHELL
 from vgpud.core.model import Asker, Denied, Reason
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
@@ -115,6 +116,9 @@ def add_parts(
         site.allowance.check(parts)
     except PartError as error:
         raise refuse(Reason.INVALID, str(error), "volumes") from error
+    if launch.image and launch.session not in ("", SHELL) and site.allowance.has_no_network:
+        text = f"session in image {launch.image}: containers of jobs have no network here (network in vgpud.toml)"
+        raise refuse(Reason.INVALID, f"{text}, so no port: leave the image out", "session")
     ports = (*of_site.ports, *parts.ports)
     if ports and (spec.members > 1 or spec.array_indices or spec.elastic.workers_max):
         text = f"port {ports[0]} for several programs: only one can have it, submit each by itself"

@@ -89,8 +89,9 @@ async def _connect(job: Job, port: int) -> tuple[asyncio.StreamReader, asyncio.S
     except (OSError, asyncio.TimeoutError):
         text = f"session {job.job_id} is running, and its program does not listen at port {port} yet"
         raise refuse(Reason.UNAVAILABLE, text, "job_id") from None
-    uid = listeners.server_uid(port, writer.get_extra_info("sockname")[:2])
-    if uid != job.spec.uid:
+    is_published = isinstance(job.spec.run, Launch) and bool(job.spec.run.image)
+    uid = listeners.server_uid(port, writer.get_extra_info("sockname")[:2], is_published=is_published)
+    if not listeners.may_serve(uid, job.spec.uid, is_published=is_published):
         writer.transport.abort()
         whose = "" if uid is None else f", a program of uid {uid} does"
         text = f"session {job.job_id} does not listen at its port {port}{whose}: stop it and start another one"

@@ -33,11 +33,13 @@ def session_from(job_spec: pb.JobSpec) -> str:
         return ""
     if job_spec.session in session.OF_SERVICES and (job_spec.session_ports or job_spec.HasField("idle_after")):
         raise _invalid("a job of a service has one port and is not ended when it is idle: leave that out", "session")
+    if job_spec.session == session.BALANCER and not session.is_balancer(job_spec.command):
+        raise _invalid("a balancer runs vgpud's own program: start it by `vgpu service start`", "command")
     if job_spec.session not in session.PROGRAMS:
         text = f"session {job_spec.session[:40]!r} is unknown: write one of {', '.join(session.PROGRAMS)}"
         raise _invalid(text, "session")
-    if job_spec.image:
-        raise _invalid("a session with an image: a container has ports of its own, leave the image out", "session")
+    if job_spec.image and job_spec.session in session.OF_SERVICES:
+        raise _invalid("a job of a service with an image: it runs on the node itself, leave the image out", "session")
     return job_spec.session
 
 

@@ -525,8 +525,8 @@ class JobSpec:
     signal_lead: timedelta | None = None
     #: from SIGTERM to SIGKILL, at most job_grace_max_s; unset = the site's job_grace_s
     grace: timedelta | None = None
-    #: what it serves: jupyter, code or web, or shell, a terminal; balancer or replica: of a service; empty = it is no
-    #: session; for one member, no image
+    #: what it serves: jupyter, code, rstudio or web, or shell, a terminal; balancer or replica: of a service, without
+    #: an image; empty = it is no session; for one member
     session: str = ""
     #: a session that is not used for so long is ended, or paused if it may be preempted; unset = never
     idle_after: timedelta | None = None

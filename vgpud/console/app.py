@@ -17,6 +17,8 @@ from vgpud.console.live.boards import Boards
 from vgpud.console.login.client import Broker
 from vgpud.console.login.provider_client import ProviderClient
 from vgpud.console.pages import jobs, login, nodes, overview, queue, quotas, slices, submit, terminal
+from vgpud.console.services import page as services_page
+from vgpud.console.services.passing import Services
 from vgpud.console.sessions.entry import Entrance
 from vgpud.console.sessions.http import Sessions
 from vgpud.console.sessions.own_hosts import NO_DOMAIN, Domain
@@ -85,8 +87,10 @@ def make(broker: Broker, options: Options) -> Starlette:
             *submit.ROUTES,
             *terminal.ROUTES,
             *quotas.ROUTES,
+            *services_page.ROUTES,
             Route("/share/{secret}", entrance.open_share, methods=["GET"]),
             Mount("/session", app=sessions),
+            Mount("/service", app=Services(sessions)),
         ],
         lifespan=lifespan,
         exception_handlers={HTTPException: _show_error, TooLargeError: _show_error},

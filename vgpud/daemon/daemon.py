@@ -44,6 +44,7 @@ from vgpud.daemon.slices.changes import ChangeSignal
 from vgpud.daemon.slices.counters import Counters, Readings
 from vgpud.daemon.slices.event_log import EventLog
 from vgpud.daemon.slices.events import EventRecorder
+from vgpud.daemon.slices.evicted_memory import EvictedMemory
 from vgpud.daemon.slices.machine import SliceMachine
 from vgpud.daemon.slices.node import NodeInfo
 from vgpud.daemon.slices.suspend import SuspendController
@@ -76,7 +77,8 @@ class Daemon:
         slices_dir, shared_dir = paths.slices_dir(config.runtime), paths.shared_attach_dir(config.runtime)
         self._tenants = Tenants(slices_dir, shared_dir, config.node_name, config.mode, self._attach)
         self._containers = Containers(containers)
-        self._suspension = SuspendController(machine, events, devices)
+        evicted = EvictedMemory(machine, arbiters, lambda: live.current.suspended_bytes_max)
+        self._suspension = SuspendController(machine, events, devices, evicted.refuse)
         self._files = DeviceFiles(config.cdi, containers.facts, events.note)
         effects = Effects(machine, events, changes, arbiters, self._tenants, self._containers, self._files)
         attached = AttachedProcesses(machine, self._tenants)

@@ -48,6 +48,8 @@ API_SESSIONS = Bound(all_max=256, share_max=64, reserved_max=0, deadline_s=5.0)
 CONSOLE_OPEN = Bound(all_max=32, share_max=4, reserved_max=4, deadline_s=2.0)
 #: a service's address: clients, by user or address; a proxy in front of it is one of them
 SERVICE = Bound(all_max=4096, share_max=3072, reserved_max=0, deadline_s=30.0)
+#: the same: connections that have not shown its token yet
+SERVICE_UNKNOWN = Bound(all_max=1024, share_max=512, reserved_max=0, deadline_s=30.0)
 #: a service's control port, on loopback
 SERVICE_CONTROL = Bound(all_max=32, share_max=8, reserved_max=0, deadline_s=5.0)
 #: the console: log-ins with an OpenID provider under way, by source; by the deadline the provider has answered
@@ -134,15 +136,26 @@ def _uid_of_socket(host: str, port: int, far_host: str, far_port: int) -> int | 
     return found[1] if found and found[0] == _ESTABLISHED else None
 
 
-def server_uid(port: int, own: tuple[str, int]) -> int | None:
+def server_uid(port: int, own: tuple[str, int], *, is_published: bool = False) -> int | None:
     """The user whose program listens at this port of 127.0.0.1 and has our connection, whose end here is `own`; None:
     it has closed. What it has not accepted yet belongs to no user, so both sockets are looked at: a listener that was
-    replaced after we connected has reset our connection."""
+    replaced after we connected has reset our connection. `is_published`: by a container engine, which holds the port as
+    root and may lead connections away before a socket of this machine has them."""
     listening = _ask_for_socket("127.0.0.1", port, "0.0.0.0", 0)  # first: who listens later has not accepted ours
     accepted = _ask_for_socket("127.0.0.1", port, *own)
-    if not accepted or accepted[0] != _ESTABLISHED or not listening or listening[0] != _LISTEN:
+    if not listening or listening[0] != _LISTEN:
+        return None
+    if accepted is None and is_published and listening[1] == 0:
+        return 0
+    if not accepted or accepted[0] != _ESTABLISHED:
         return None
     return listening[1] if accepted[1] in (0, listening[1]) else None
+
+
+def may_serve(uid: int | None, owner: int, *, is_published: bool) -> bool:
+    """Whether what this user's program is asked may be `owner`'s secret. `is_published`: root's may, which leads a port
+    to the owner's container, and could read it in any case."""
+    return uid == owner or (is_published and uid == 0)
 
 
 def listener_uid(port: int) -> int | None:

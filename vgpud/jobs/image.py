@@ -17,8 +17,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from vgpud.core.jobs.image_name import image_error
-from vgpud.jobs.messages import Attempt, Member, WireError
-from vgpud.oci.request import OF_JOBS, TWINS
+from vgpud.jobs.messages import Attempt, ContainerNeeds, Member, WireError
+from vgpud.oci.request import TWINS, describes_job
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 #: lines of a file of variables are read up to so much by docker (bufio.Scanner)
@@ -129,8 +129,7 @@ def _words(attempt: Attempt, engine: Engine, member: Member, name: str, variable
     words += ["--interactive", "--tty", f"--detach-keys={_NO_DETACH}"] if attempt.terminal else []
     words += ["--log-driver=none", "--env-file", str(variables)]  # its output is the job's log
     words += [f"--network={engine.network}"] if engine.network else []
-    address = f"[{attempt.needs.address}]" if ":" in attempt.needs.address else attempt.needs.address
-    words += [f"--publish={address}:{host}:{container}" for host, container in attempt.needs.ports]
+    words += [f"--publish={port}" for port in _publications(attempt.needs)]
     if member.slice_name:
         words += [f"--runtime={engine.runtime}"]
         # what an image asks for by ENV is not this job's
@@ -143,6 +142,13 @@ def _words(attempt: Attempt, engine: Engine, member: Member, name: str, variable
     return [*words, "--", attempt.image, *member.argv]
 
 
+def _publications(needs: ContainerNeeds) -> list[str]:
+    """As engines have it: address, port of the node, port of the container."""
+    address = f"[{needs.address}]" if ":" in needs.address else needs.address
+    own = [f"127.0.0.1:{port}:{port}" for port in needs.session_ports]
+    return own + [f"{address}:{host}:{container}" for host, container in needs.ports]
+
+
 def _variables(member: Member) -> str:
     """A file for --env-file, by which they are not seen in a list of processes. Raises WireError."""
     lines = []
@@ -152,6 +158,6 @@ def _variables(member: Member) -> str:
             raise WireError(f"{shown} cannot be given to a container: write letters, digits and _")
         if any(sign in value for sign in "\n\r\0") or len(value) > _VARIABLE_BYTES_MAX:
             raise WireError(f"{shown} cannot be given to a container: it has line breaks, or is too long")
-        if name in OF_JOBS or (name != "VGPU" and not name.startswith("VGPU_")):
+        if describes_job(name) or (name != "VGPU" and not name.startswith("VGPU_")):
             lines.append(f"{name}={value}\n")
     return "".join(lines)

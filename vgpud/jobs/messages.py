@@ -49,13 +49,15 @@ class Mount:
 @dataclass(frozen=True, slots=True)
 class ContainerNeeds:
     """What a container is given of the node. `ports`: of the node and of the container, published at `address`;
-    `auth_file`: credentials to pull its image, read as the user unless it `is_of_site`."""
+    `session_ports`: the same on both, published on loopback; `auth_file`: credentials to pull its image, read as the
+    user unless it `is_of_site`."""
 
     mounts: tuple[Mount, ...] = ()
     ports: tuple[tuple[int, int], ...] = ()
     address: str = ""
     auth_file: str = ""
     is_of_site: bool = False
+    session_ports: tuple[int, ...] = ()
 
 
 NO_NEEDS = ContainerNeeds()

@@ -35,10 +35,12 @@ TWINS = {
 #: variables that describe a job to its programs, also in a container
 _OF_JOBS = (
     *("JOB_ID", "JOB_ATTEMPT", "ARRAY_ID", "ARRAY_INDEX", "MEMBER", "MEMBERS", "WORKER"),
-    *("SESSION_PORT", "SESSION_BASE", "SESSION_TOKEN"),
+    *("SESSION_PORT", "SESSION_BASE", "SESSION_TOKEN", "SESSION_HOST"),
     *("SERVICE_PORT", "SERVICE_TOKEN", "SERVICE_GENERATION"),
 )
 OF_JOBS = frozenset(f"VGPU_{name}" for name in _OF_JOBS)
+#: of a session's further ports
+_OF_PORTS = re.compile(r"VGPU_SESSION_(PORT|BASE)_[A-Z][A-Z0-9]*")
 #: variables for the libraries and the command line inside a container; they request nothing
 TOOLS = OF_JOBS | {
     "VGPU_DEBUG",
@@ -149,9 +151,14 @@ def _values(variables: Mapping[str, str], annotations: Mapping[str, str]) -> dic
     return found
 
 
+def describes_job(name: str) -> bool:
+    """Whether a variable says something of its job to the job's programs."""
+    return name in OF_JOBS or bool(_OF_PORTS.fullmatch(name))
+
+
 def _refuse_unknown(variables: Mapping[str, str], annotations: Mapping[str, str]) -> None:
     for name, value in variables.items():
-        if name not in TWINS and name not in TOOLS:
+        if name not in TWINS and name not in TOOLS and not describes_job(name):
             raise RequestError(_unknown("variable", name, value, list(TWINS)))
     for name, value in annotations.items():
         if name.startswith(ANNOTATION_PREFIX) and name not in (*TWINS.values(), OWNER):

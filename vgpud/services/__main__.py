@@ -1,11 +1,16 @@
-"""`python -m vgpud.services FOLDER`: the balancer of the service whose record is there. Started by `vgpu service`."""
+"""The balancer of the service whose record is in a folder: `__main__.py FOLDER`. `vgpu service` submits it as
+`python -m vgpud.services FOLDER`, for which the daemon starts this file, and nothing else."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 from pathlib import Path
+
+if not __package__:  # run as a file by the daemon, isolated from what its user could put before it
+    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
 from vgpud.errors import ExitCode, VgpudError
 from vgpud.services.balancer import keep

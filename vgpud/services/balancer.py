@@ -28,7 +28,7 @@ from vgpud.services.shell import checks
 from vgpud.services.shell.address import Address
 from vgpud.services.shell.control import Control
 from vgpud.services.shell.folder import Folder
-from vgpud.services.shell.queue import Queue, generation_of, phase_of, token_of
+from vgpud.services.shell.queue import Queue, generation_of, parse_template, phase_of, token_of
 from vgpud.services.shell.replicas import Replicas
 
 log = logging.getLogger("vgpu.service")
@@ -80,6 +80,7 @@ class Balancer:
         now = self.service
         if (service.name, service.host, service.token) != (now.name, now.host, now.token) or service.port != now.port:
             raise RecordError("its name, address and token stay: stop the service, and start it again")
+        parse_template(service.template)
         await asyncio.to_thread(self._folder.save, service)  # a disk may take its time
         if service.generation != now.generation:
             log.info("generation %d: its replicas are replaced, one at a time", service.generation)
@@ -373,6 +374,11 @@ async def keep(folder: Folder) -> None:
     service = folder.load()
     if service is None:
         raise VgpudError(f"there is no record of a service in {folder.path}: start it again", ExitCode.NOT_FOUND)
+    try:
+        parse_template(service.template)
+    except RecordError as error:
+        text = f"cannot use {folder.path / 'service.json'}: {error}; start the service again"
+        raise VgpudError(text, ExitCode.NOT_FOUND) from error
     balancer = Balancer(folder, service, Queue(None), port, token)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

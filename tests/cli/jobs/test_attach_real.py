@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import termios
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.cli.own_system import own_system
 from tests.cli.screen import PROMPT, SHELL, Screen
 from vgpud import paths
 from vgpud.cli.demo.private_system import OwnSystem
@@ -37,14 +36,8 @@ AS_USER = (
 
 @pytest.fixture(scope="module")
 def system() -> Iterator[OwnSystem]:
-    folder = Path(tempfile.mkdtemp(prefix="vgt-", dir="/tmp"))
-    folder.chmod(0o755)
-    try:
-        config = ['socket_mode = "0666"', "job_grace_s = 10"]
-        with OwnSystem(folder, {"devices": "1", "memory_bytes": "64G"}, config) as made:
-            yield made
-    finally:
-        shutil.rmtree(folder)
+    with own_system({"devices": "1", "memory_bytes": "64G"}, grace_s=10) as made:
+        yield made
 
 
 @pytest.fixture

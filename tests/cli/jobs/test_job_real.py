@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.cli.own_system import own_system
 from vgpud import paths
 from vgpud.cli.common.options import Settings
 from vgpud.cli.demo.private_system import OwnSystem
@@ -59,14 +58,8 @@ def wait_until(look: Callable[[], Any]) -> None:
 
 @pytest.fixture(scope="module")
 def system() -> Iterator[OwnSystem]:
-    folder = Path(tempfile.mkdtemp(prefix="vgq-", dir="/tmp"))
-    folder.chmod(0o755)
-    try:
-        config = ['socket_mode = "0666"', "job_grace_s = 1"]
-        with OwnSystem(folder, {"devices": "2", "memory_bytes": "64G"}, config) as made:
-            yield made
-    finally:
-        shutil.rmtree(folder)
+    with own_system({"devices": "2", "memory_bytes": "64G"}) as made:
+        yield made
 
 
 @pytest.fixture

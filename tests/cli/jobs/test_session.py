@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,6 +39,35 @@ def test_start_of_another_program(vgpu: Any, daemon: Any) -> None:
 @pytest.mark.parametrize("words", [("--gpus", "1"), ("jupyter",), ("--gpus", "0.5", "--gang", "2", "jupyter")])
 def test_start_needs_a_size_and_a_program(vgpu: Any, daemon: Any, words: tuple[str, ...]) -> None:
     assert vgpu("session", "start", *words, host=daemon.host).code == 2
+
+
+def test_start_in_an_image(vgpu: Any, daemon: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With nothing of this shell but what is named."""
+    monkeypatch.setenv("SECRET", "x")
+    words = ("--gpus", ".25", "--image", "site/lab:1", "--volume", "/srv/sets:/data:ro", "--registry-auth", "site")
+    result = vgpu("session", "start", "-q", *words, "--env", "A=1", "--port", "tb", "jupyter", host=daemon.host)
+    assert result.code == 0, result
+    sent = daemon.queue.requests[0].spec
+    assert (sent.session, sent.image, sent.registry) == ("jupyter", "site/lab:1", "site")
+    assert (list(sent.volumes), list(sent.session_ports), list(sent.ports)) == (["/srv/sets:/data:ro"], ["tb"], [])
+    assert dict(sent.environment) == {"A": "1"} and sent.command[-1] == "lab"
+
+
+def test_start_of_rstudio(vgpu: Any, daemon: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Refused before it is queued where it is not installed; in an image it is the image's."""
+    monkeypatch.setattr("vgpud.host.session_gate.USUAL_DIR", str(tmp_path))
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    words = ("session", "start", "-q", "--gpus", ".25")
+    result = vgpu(*words, "rstudio", host=daemon.host)
+    assert result.code == 4 and result.stderr.startswith("vgpu: rserver is not installed"), result
+    assert not daemon.queue.requests
+    (tmp_path / "rserver").write_text("#!/bin/sh\n")
+    (tmp_path / "rserver").chmod(0o755)
+    for given in ((), ("--image", "site/r:1")):
+        assert vgpu(*words, *given, "rstudio", "--www-thread-pool-size=4", host=daemon.host).code == 0
+    for sent in (request.spec for request in daemon.queue.requests):
+        assert sent.session == "rstudio" and sent.command[-1] == "--www-thread-pool-size=4"
+        assert "RStudio Server behind a session's token" in sent.command[-2]
 
 
 TOKEN = {"VGPU_SESSION_TOKEN": "t"}

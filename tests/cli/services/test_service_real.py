@@ -10,7 +10,6 @@ import shutil
 import signal
 import socket
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from tests.cli.own_system import own_system
 from vgpud import paths
 from vgpud.cli.common.client import Client
 from vgpud.cli.common.options import Settings
@@ -60,13 +60,8 @@ def wait_until(look: Callable[[], Any]) -> Any:
 
 @pytest.fixture(scope="module")
 def system() -> Iterator[OwnSystem]:
-    folder = Path(tempfile.mkdtemp(prefix="vgs-", dir="/tmp"))
-    folder.chmod(0o755)
-    try:
-        with OwnSystem(folder, {"devices": "1"}, ['socket_mode = "0666"', "job_grace_s = 1"]) as made:
-            yield made
-    finally:
-        shutil.rmtree(folder)
+    with own_system() as made:
+        yield made
 
 
 class Site:

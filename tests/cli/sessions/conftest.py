@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.cli.own_system import own_system
 from tests.cli.sessions.world import (
     PROGRAM,
     Console,
@@ -23,13 +24,8 @@ from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 @pytest.fixture(scope="module")
 def system() -> Iterator[OwnSystem]:
-    folder = Path(tempfile.mkdtemp(prefix="vgs-", dir="/tmp"))
-    folder.chmod(0o755)
-    try:
-        with OwnSystem(folder, {"devices": "1"}, ['socket_mode = "0666"', "job_grace_s = 1"]) as made:
-            yield made
-    finally:
-        shutil.rmtree(folder)
+    with own_system() as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,15 @@ import pytest
 
 from tests.core.placement.world import node
 from tests.core.queue.world import Shell, gpus, make_policy, queue
-from vgpud.core.jobs.events import ReservationsChanged, Reserve, RoomChanged
+from vgpud.core.jobs.events import (
+    JobSuspended,
+    ReservationsChanged,
+    Reserve,
+    Resumed,
+    RoomChanged,
+    StopJob,
+    Suspended,
+)
 from vgpud.core.jobs.model import SECOND_NS, How, Job, JobSpec, Reservation
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.queue.machine import Machine
@@ -85,6 +93,38 @@ def test_one_that_runs_and_cannot_be_preempted_stays() -> None:
     reserve(at, window(0))
     at.sleep(150)
     assert at.running == {job}
+
+
+@pytest.mark.parametrize("hows", [(How.PAUSE, How.EVICT, How.REQUEUE), (How.PAUSE, How.REQUEUE)])
+def test_one_that_its_user_has_suspended_is_not_started_again(hows: tuple[How, ...]) -> None:
+    """What it keeps on the device moves to the host where that is possible."""
+    at = Shell(Machine((queue(),), Cluster([node("n", 1)]), make_policy, hows=hows), slow=True)
+    job = at.submit(gpus(1))
+    at.send(Suspended(job))
+    at.stops.clear()
+    at.running.clear()
+    at.send(JobSuspended(job, How.PAUSE))  # its memory could not be moved
+    reserve(at, window(0))
+    at.sleep(150)
+    stops = [stop for stop in at.log if isinstance(stop, StopJob)]
+    assert [stop.how for stop in stops[1:]] == [How.EVICT] * (How.EVICT in hows)
+    at.answer_stops()
+    assert at.state(job) == "suspended" and at.job(job).suspended_how is (How.EVICT if How.EVICT in hows else How.PAUSE)
+    at.send(Resumed(job))
+    assert at.running == set(), "its device is reserved"
+    at.sleep(50)
+    assert at.running == {job} and at.job(job).attempt == 1
+
+
+def test_one_that_is_about_to_be_suspended_when_the_window_begins_is_not_started_again() -> None:
+    at = Shell(Machine((queue(),), Cluster([node("n", 1)]), make_policy, hows=(How.PAUSE, How.EVICT)), slow=True)
+    job = at.submit(gpus(1))
+    reserve(at, window(0))
+    at.sleep(99)
+    at.send(Suspended(job))
+    at.sleep(1)
+    at.answer_stops()
+    assert at.state(job) == "suspended" and at.job(job).attempt == 1
 
 
 def test_the_queue_of_a_reservation_and_those_below_have_it() -> None:

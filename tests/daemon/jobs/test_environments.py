@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from vgpud.config import JobsConfig
 from vgpud.core import events as ev
 from vgpud.core.jobs.container_parts import Allowance, parse_parts
-from vgpud.core.jobs.environments import Catalog, Registry
+from vgpud.core.jobs.environments import Audience, Catalog, Registry
 from vgpud.core.jobs.facts import Launch
 from vgpud.daemon.jobs import environments
 from vgpud.daemon.jobs.environments import EnvironmentList, find_member
@@ -166,3 +167,9 @@ def test_what_a_container_is_given() -> None:
     assert (own.auth_file, own.is_of_site) == ("/home/a/auth.json", False)
     with pytest.raises(LaunchError, match="no registry 'site' any more"):
         find_needs(launch("site"), Catalog(), jobs)
+    others = replace(catalog.registries["site"], audience=Audience(("@ml",), frozenset({"gid:77"})))
+    with pytest.raises(LaunchError, match="is not for this user any more"):
+        find_needs(launch("", "site"), Catalog(registries={"site": others}), jobs)
+    member = replace(launch("", "site"), gids=(77,))
+    assert find_needs(member, Catalog(registries={"site": others}), jobs).is_of_site
+    assert find_needs(launch("site"), Catalog(registries={"site": others}), jobs).is_of_site, "its environment's"

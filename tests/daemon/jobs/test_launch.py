@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from vgpud.config import Config
+from vgpud import services
+from vgpud.config import Config, JobsConfig
+from vgpud.core.jobs.environments import Catalog
 from vgpud.core.jobs.facts import Launch
 from vgpud.core.jobs.model import Ask, Job, JobSpec
 from vgpud.core.model import Spec
-from vgpud.daemon.jobs.launch import attempt_of, find_grace_ms
+from vgpud.daemon.jobs.launch import attempt_of, find_grace_ms, find_needs
 from vgpud.jobs.image import Engine, containers
 from vgpud.jobs.session_ports import Ports
 from vgpud.oci.request import OF_JOBS
@@ -96,8 +101,44 @@ def test_a_session_knows_its_port_and_path() -> None:
     ).members
     said = {name: value for name, value in member.environment.items() if name.startswith("VGPU_SESSION_")}
     own = {"VGPU_SESSION_PORT": "20001", "VGPU_SESSION_BASE": "/session/13/", "VGPU_SESSION_TOKEN": "secret"}
+    own["VGPU_SESSION_HOST"] = "127.0.0.1"
     further = {"VGPU_SESSION_PORT_TB": "20002", "VGPU_SESSION_BASE_TB": "/session/13-tb/"}
     assert said == own | further
+
+
+@pytest.mark.parametrize("network", ["", "host"])
+def test_a_session_in_an_image_listens_where_its_port_is_led_to(tmp_path: Path, network: str) -> None:
+    """In a network of its own the engine publishes the port on loopback; in the node's it is the program's own."""
+    environment, ports = (("VGPU_SESSION_TOKEN", "secret"),), Ports(20_001, (("tb", 20_002),))
+    launch = Launch(1000, 1000, (), ("serve",), "site/page", "/", environment, 0o22, (), "/tmp/%j.log", session="web")
+    needs = find_needs(launch, Catalog(), JobsConfig(network=network, port_address="0.0.0.0"), ports)
+    job = Job(13, JobSpec(Ask(Spec(0)), run=launch), 0, attempt=1)
+    attempt = attempt_of(job, [], pb.Node(), False, 10, ports=ports, needs=needs)
+    made, files = containers(attempt, Engine(("/bin/engine",), network=network), tmp_path)
+    (request,) = (json.loads(text) for path, text in files.items() if path.suffix == ".request")
+    published = [word for word in request["run"] if word.startswith("--publish")]
+    both = ["--publish=127.0.0.1:20001:20001", "--publish=127.0.0.1:20002:20002"]
+    assert published == ([] if network else both)
+    (variables,) = (text.splitlines() for path, text in files.items() if path.suffix == ".env")
+    assert {"VGPU_SESSION_PORT=20001", "VGPU_SESSION_PORT_TB=20002", "VGPU_SESSION_TOKEN=secret"} <= set(variables)
+    assert f"VGPU_SESSION_HOST={'127.0.0.1' if network else '0.0.0.0'}" in variables
+    assert made.members
+
+
+def test_a_balancer_is_the_daemons_own_program() -> None:
+    """Whatever its submitter names, and without what would load another program into it."""
+    names = ("LD_PRELOAD", "PYTHONPATH", "PYTHONSTARTUP", "XDG_STATE_HOME")
+    environment = (*((name, "/home/a") for name in names), ("VGPU_SESSION_TOKEN", "key"))
+    command = ("/home/a/python", "-m", "vgpud.services", "/home/a/services/chat")
+    launch = Launch(1000, 1000, (), command, "", "/home/a", environment, 0o22, (), "/tmp/%j.log", session="balancer")
+    (member,) = attempt_of(
+        Job(13, JobSpec(Ask(Spec(0)), run=launch), 0, attempt=1), [], pb.Node(), False, 10, ports=Ports(20_001)
+    ).members
+    own = str(Path(services.__file__).with_name("__main__.py"))
+    assert member.argv == (sys.executable, "-I", own, "/home/a/services/chat")
+    assert {*names, "VGPU_SESSION_PORT"} & {*member.environment} == {"XDG_STATE_HOME", "VGPU_SESSION_PORT"}
+    usage = subprocess.run(member.argv[:-1], cwd="/", env={}, capture_output=True, text=True, check=False)
+    assert usage.returncode == 2 and "`vgpu service start` does it" in usage.stderr, "it finds its package"
 
 
 def test_a_replica_knows_its_port_and_token() -> None:

@@ -12,6 +12,11 @@ def find_listener(port: int) -> int | None:
     return listeners.listener_uid(port)
 
 
+def may_serve(uid: int | None, owner: int, *, is_published: bool) -> bool:
+    """Whether a program of this user may be shown the owner's token; `is_published`: by a container engine."""
+    return listeners.may_serve(uid, owner, is_published=is_published)
+
+
 def find_server(port: int, own: tuple[str, int]) -> int | None:
     """The uid whose program has our connection to this port of 127.0.0.1, whose end here is `own`; None: it has
     closed."""

@@ -48,34 +48,33 @@ environment_option = click.option(
 )
 
 
+volume_option = click.option(
+    "--volume",
+    "volumes",
+    type=Part("volume", parse_volume),
+    multiple=True,
+    metavar="HOST:DIR[:ro]",
+    help="Give the container this directory of the node, where the site allows it; repeatable.",
+)
+registry_option = click.option(
+    "--registry-auth",
+    type=Part("registry", parse_registry),
+    metavar="NAME|FILE",
+    help="Credentials to pull the image: the site's by name, or your file, such as ~/.docker/config.json.",
+)
+_port_option = click.option(
+    "--port",
+    "ports",
+    type=Part("port", parse_port),
+    multiple=True,
+    metavar="[HOST:]PORT",
+    help="Publish this port of the container on the node, where the site allows it; repeatable.",
+)
+
+
 def container_options(function: F) -> F:
     """--environment, --volume, --port and --registry-auth."""
-    options = (
-        environment_option,
-        click.option(
-            "--volume",
-            "volumes",
-            type=Part("volume", parse_volume),
-            multiple=True,
-            metavar="HOST:DIR[:ro]",
-            help="Give the container this directory of the node, where the site allows it; repeatable.",
-        ),
-        click.option(
-            "--port",
-            "ports",
-            type=Part("port", parse_port),
-            multiple=True,
-            metavar="[HOST:]PORT",
-            help="Publish this port of the container on the node, where the site allows it; repeatable.",
-        ),
-        click.option(
-            "--registry-auth",
-            type=Part("registry", parse_registry),
-            metavar="NAME|FILE",
-            help="Credentials to pull the image: the site's by name, or your file, such as ~/.docker/config.json.",
-        ),
-    )
-    for option in reversed(options):
+    for option in (registry_option, _port_option, volume_option, environment_option):
         function = option(function)
     return function
 

@@ -12,7 +12,7 @@ from vgpud.cli.common.options import LazyGroup, Settings, VgpuCommand, pass_sett
 from vgpud.cli.common.quantities import Bytes, Gpus
 from vgpud.cli.common.times import Span
 from vgpud.cli.common.watching import ListCommand
-from vgpud.cli.jobs.container_options import environment_option, find_environment
+from vgpud.cli.jobs.container_options import environment_option, find_environment, registry_option, volume_option
 from vgpud.cli.jobs.quantities import Cpus, JobId, Variable
 from vgpud.errors import CliError, ExitCode
 
@@ -45,6 +45,11 @@ def session() -> None:
 )
 @click.option("--gpus", type=Gpus(), metavar="F", help="SM time: 0.25 is a quarter of a device.")
 @environment_option
+@click.option(
+    "--image", metavar="IMAGE", help="Run it in a container of this image, for example quay.io/jupyter/base-notebook."
+)
+@volume_option
+@registry_option
 @click.option("--mem", type=Bytes(), metavar="SIZE", help="Device memory (default: in proportion to --gpus).")
 @click.option("--cpus", type=Cpus(), metavar="N", help="Limit of processors (default: none).")
 @click.option("--ram", type=Bytes(), metavar="SIZE", help="Limit of host memory (default: none).")
@@ -75,9 +80,7 @@ def session() -> None:
 )
 @click.option("--no-env", is_flag=True, help="Pass on only HOME, PATH, LANG and the like of your environment.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only the number.")
-@click.argument(
-    "command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="jupyter|code|shell|COMMAND [ARG]..."
-)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[jupyter|code|rstudio|shell|COMMAND] [ARG]...")
 @pass_settings
 def start(
     settings: Settings,
@@ -94,12 +97,15 @@ def start(
     \b
     vgpu session start --gpus 0.25 --mem 20G jupyter      JupyterLab; also: jupyter notebook
     vgpu session start --gpus 0.5 code                    VS Code: code serve-web
+    vgpu session start --gpus 0.25 rstudio                RStudio Server: rserver
+    vgpu session start --gpus 0.25 --image IMAGE jupyter  the image's own JupyterLab
+    vgpu session start -E NAME                            the command of the site's environment
     vgpu session start --gpus 1 -- ./serve.sh             any program that serves a page
     vgpu session start --gpus 0.25 shell                  a terminal: `vgpu session open` joins it
     vgpu session start --gpus 0.25 --idle-after 30m jupyter
 
-    Any other program listens on 127.0.0.1 at VGPU_SESSION_PORT, serves below VGPU_SESSION_BASE, and refuses requests
-    without the header `Authorization: Bearer VGPU_SESSION_TOKEN`: docs/sessions.md.
+    Any other program listens at VGPU_SESSION_HOST and VGPU_SESSION_PORT, serves below VGPU_SESSION_BASE, and refuses
+    requests without the header `Authorization: Bearer VGPU_SESSION_TOKEN`: docs/sessions.md.
 
     A session is used by requests for its page, by an open terminal, and by launches on its device.
     """
@@ -113,11 +119,19 @@ def start(
     environment = find_environment(settings, option_values["environment"])
     if option_values["gpus"] is None and not (environment and environment.defaults.slice.gpus_milli):
         raise click.UsageError("specify a size: for example --gpus 0.25")
+    command = command or tuple(environment.defaults.command if environment else ())
+    if not command:
+        raise click.UsageError("specify a program: for example vgpu session start --gpus 0.25 jupyter")
+    image = option_values["image"] or (environment.defaults.image if environment else "")
+    is_elsewhere = find_daemon(settings)[1] is not None
+    if not image and not is_elsewhere:
+        _check_installed(command)
     usual = submit.make_context("submit", [], resilient_parsing=True).params
     chosen = {**usual, **_UNUSED, **option_values, "no_preempt": not preemptible}
     chosen["name"] = option_values["name"] or command[0].rpartition("/")[2]
-    little = bool(option_values["no_env"]) or find_daemon(settings)[1] is not None
-    spec = build_job_spec(chosen, sessions.complete_command(command), inherit_variables(little, environment))
+    # this machine's values mean nothing in an image, and little on another machine
+    inherited = {} if image else inherit_variables(bool(option_values["no_env"]) or is_elsewhere, environment)
+    spec = build_job_spec(chosen, sessions.complete_command(command, _read_gate(command)), inherited)
     spec.session = sessions.program_of(command)
     spec.session_ports.extend(port_names)
     spec.terminal = spec.session == sessions.SHELL
@@ -130,6 +144,25 @@ def start(
             then = "open" if spec.session == sessions.SHELL else "url"
             does = "joins it" if spec.session == sessions.SHELL else "prints its address"
             say(f"{_describe(client.send(calls.job(job_id)))}; `vgpu session {then} {job_id}` {does}")
+
+
+def _check_installed(command: Sequence[str]) -> None:
+    """Raises CliError: the program is neither here nor in an image."""
+    from vgpud.core.jobs.session import RSTUDIO
+    from vgpud.host import session_gate
+
+    if command[0] == RSTUDIO and not session_gate.find_rserver():
+        raise CliError(session_gate.MISSING.format(session_gate.USUAL_DIR), ExitCode.NOT_FOUND)
+
+
+def _read_gate(command: Sequence[str]) -> str:
+    """The text of the program that RStudio Server is started by; "" for any other."""
+    from pathlib import Path
+
+    from vgpud.core.jobs.session import RSTUDIO
+    from vgpud.host import session_gate
+
+    return Path(session_gate.__file__).read_text() if command[0] == RSTUDIO else ""
 
 
 def _describe(job: pb.Job) -> str:
@@ -226,7 +259,7 @@ def _check_page(job: pb.Job, port_name: str) -> None:
 
 def _direct_address(job: pb.Job, api_socket: str | None, port_name: str) -> str:
     """Raises CliError where there is none, or none that is the caller's, or another user's program listens there."""
-    from vgpud.cli.common.local_ports import find_listener
+    from vgpud.cli.common.local_ports import find_listener, may_serve
     from vgpud.core.jobs import session as sessions
 
     if api_socket is None:
@@ -243,7 +276,7 @@ def _direct_address(job: pb.Job, api_socket: str | None, port_name: str) -> str:
     if uid is None:
         text = f"session {job.job_id} is running, and its program does not listen at port {port} yet"
         raise CliError(f"{text}: `vgpu session logs {job.job_id}` shows what it does", ExitCode.CONFLICT)
-    if uid != job.uid:
+    if not may_serve(uid, job.uid, is_published=bool(job.spec.image)):
         text = f"session {job.job_id} does not listen at its port {port}, a program of uid {uid} does"
         raise CliError(f"{text}, which must not get its token: stop it and start another one", ExitCode.DENIED)
     return sessions.direct_url(job.spec.session, job.job_id, port, token, port_name)

@@ -81,12 +81,6 @@ class Balancer:
         return dict(data)
 
 
-def url_of(status: dict[str, Any]) -> str:
-    """The address by a balancer's status; "": it has none yet."""
-    host = f"[{status['host']}]" if ":" in status["host"] else status["host"]
-    return f"http://{host}:{status['port']}" if status["port"] else ""
-
-
 def find_jobs(settings: Settings, kind: str, name: str = "", *, own: bool = True) -> list[pb.Job]:
     """The jobs of services that have not ended: of this kind, a word of session.OF_SERVICES. `own` False: of all users
     that the caller may see."""

@@ -36,36 +36,9 @@ def _status_of(settings: Settings, job: pb.Job) -> dict[str, Any]:
 
 
 def _row(job: pb.Job, status: dict[str, Any]) -> dict[str, Any]:
-    from vgpud.cli.services.balancer import url_of
+    from vgpud.view.services import service_row
 
-    replicas = status.get("replicas", [])
-    return {
-        "name": job.spec.name,
-        "uid": job.uid,
-        "balancer_job_id": job.job_id,
-        "url": (url_of(status) or None) if status else None,
-        "replicas": status.get("wanted"),
-        "healthy": sum(one["state"] == "healthy" for one in replicas) if status else None,
-        "asleep": status.get("asleep"),
-        "state": _describe(job, status),
-    }
-
-
-def _describe(job: pb.Job, status: dict[str, Any]) -> str:
-    """What there is to know beside the numbers, in words."""
-    if not status:
-        return "its balancer does not answer" if job.uid == os.getuid() else "another user's: only they see its state"
-    if status["trouble"]:
-        return str(status["trouble"])
-    if status["asleep"]:
-        return "asleep: the next request wakes it"
-    if status["retry_s"]:
-        return f"{status['last_end']}; the next one starts in {status['retry_s']:.0f} s"
-    if any(one["generation"] != status["generation"] for one in status["replicas"]):
-        return f"its replicas are being replaced (generation {status['generation']})"
-    if status["finished"]:
-        return str(status["last_end"])
-    return next((one["reason"] for one in status["replicas"] if one["state"] == "pending" and one["reason"]), "")
+    return service_row(job, status, os.getuid())
 
 
 @click.command("ls", cls=ListCommand, short_help="List services.")
@@ -182,7 +155,8 @@ def url(settings: Settings, name: str, shows_token: bool) -> None:
     curl -H "Authorization: Bearer $(vgpu service url chat --token)" $(vgpu service url chat)/v1/models
     """
     from vgpud.cli.common.output import dump
-    from vgpud.cli.services.balancer import need_balancer, url_of
+    from vgpud.cli.services.balancer import need_balancer
+    from vgpud.view.services import url_of
 
     balancer = need_balancer(settings, name)
     record, status = balancer.record(), balancer.status()

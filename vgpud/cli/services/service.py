@@ -126,9 +126,10 @@ def start(
     """
     from vgpud.cli.common.output import say
     from vgpud.cli.common.target import check_local
-    from vgpud.cli.services.balancer import find_balancer, url_of
+    from vgpud.cli.services.balancer import find_balancer
     from vgpud.services.core.programs import usual_health_path
     from vgpud.services.shell.folder import folder_of
+    from vgpud.view.services import url_of
 
     check_local(settings, "vgpu service start", "log in there and start it")
     _check_installed()
@@ -221,16 +222,16 @@ def _submit_balancer(settings: Settings, folder: Folder, service: Service) -> in
     from vgpud.cli.common.client import Client
     from vgpud.cli.jobs.submit import build_job_spec, inherit_variables, submit
     from vgpud.client import calls
-    from vgpud.core.jobs.session import BALANCER
+    from vgpud.core.jobs.session import BALANCER, balancer_command
 
     usual = submit.make_context("submit", [], resilient_parsing=True).params
     chosen = {**usual, "prediction": None, "name": service.name, "retries": _RETRIES, "no_preempt": True, "gpus": 0}
     chosen["queue"] = service.template.get("queue")
-    balancer = (sys.executable, "-m", "vgpud.services", str(folder.path))
+    balancer = balancer_command(sys.executable, str(folder.path))
     spec = build_job_spec(chosen, balancer, inherit_variables(chosen["no_env"], None))
     spec.log = str(folder.balancer_log).replace("%", "%%")
     spec.session = BALANCER
-    spec.directory = str(folder.path)  # Python imports from there first
+    spec.directory = str(folder.path)
     spec.grace.CopyFrom(Duration(seconds=_GRACE_S))
     with Client(settings) as client:
         return client.send(calls.submit(spec, ""))[0]

@@ -91,7 +91,7 @@ class Sessions:
             return RedirectResponse(address.base.decode(), 307)
         try:
             program = await self.programs.find(board_of(request).api, user_of(request), address)
-            return _Passed(self, request, program, at_own_host)
+            return Passed(self, request, program, at_own_host)
         except NotOpenError as error:
             return show_reason(request, error)
 
@@ -115,7 +115,7 @@ def show_reason(request: Request, error: NotOpenError) -> Response:
     return page
 
 
-class _Passed(Response):
+class Passed(Response):
     """The program's own answer."""
 
     def __init__(self, sessions: Sessions, request: Request, program: Program, at_own_host: bool) -> None:
@@ -149,6 +149,8 @@ class _Passed(Response):
         scope = self._request.scope
         query: bytes = scope["query_string"]
         path: bytes = scope.get("raw_path") or b""
+        if self._program.inner_base:
+            path = self._program.inner_base + path.removeprefix(self._program.base)
         passed = headers.to_session(scope["headers"], self._program.token, scope["scheme"])
         if any(name == b"transfer-encoding" for name, _ in scope["headers"]):  # it overrides a length
             passed = [header for header in passed if header[0] != b"content-length"]
@@ -235,9 +237,7 @@ class _Exchange:
             if not isinstance(head, h11.Response) or head.status_code > 599:
                 raise BrokenError
         except (BrokenError, OSError, asyncio.TimeoutError, h11.RemoteProtocolError) as error:
-            raise NotOpenError(
-                "the session's program gives no answer: `vgpu session logs` has its output", 502
-            ) from error
+            raise NotOpenError("its program gives no answer: `vgpu job logs` has its output", 502) from error
         scope["state"]["passed"] = True
         passed = self._convert(list(head.headers.raw_items()))
         await send({"type": "http.response.start", "status": head.status_code, "headers": passed})

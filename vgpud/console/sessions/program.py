@@ -48,6 +48,13 @@ class Program:
     token: tuple[str, str]  # a header
     base: bytes  # the path below which it serves
     is_watched: bool = False  # it ends or pauses when it is not used
+    is_published: bool = False  # by the engine of its container, as root
+    inner_base: bytes = b""  # the path below which it serves at its own port, where that is another one; b"" = the same
+    title: str = ""  # for sentences; "" = session JOB
+
+    @property
+    def name(self) -> str:
+        return self.title or f"session {self.job_id}"
 
 
 class NotOpenError(Exception):
@@ -124,7 +131,8 @@ def _program_of(job: pb.Job, user: User, address: Address) -> Program:
         raise NotOpenError(f"session {job.job_id} {words_now}", 503, is_awaited=True)
     port = job.named_ports[address.port_name] if address.port_name else job.session_port
     shown = session.present_token(session.WEB if address.port_name else job.spec.session, token)
-    return Program(job.job_id, job.uid, port, shown, address.base, job.spec.HasField("idle_after"))
+    is_watched, is_published = job.spec.HasField("idle_after"), bool(job.spec.image)
+    return Program(job.job_id, job.uid, port, shown, address.base, is_watched, is_published)
 
 
 async def connect(program: Program) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -135,7 +143,7 @@ async def connect(program: Program) -> tuple[asyncio.StreamReader, asyncio.Strea
             listeners.CONSOLE_SESSIONS.deadline_s,
         )
     except (OSError, asyncio.TimeoutError) as error:
-        raise NotOpenError(f"session {program.job_id} is running, its program starts", 503, is_awaited=True) from error
+        raise NotOpenError(f"{program.name} is running, its program starts", 503, is_awaited=True) from error
     try:
         check_owner(program, writer.transport)
     except NotOpenError:
@@ -147,9 +155,9 @@ async def connect(program: Program) -> tuple[asyncio.StreamReader, asyncio.Strea
 def check_owner(program: Program, transport: asyncio.BaseTransport) -> None:
     """Whether the program at the other end is the session's user's. Raises NotOpenError."""
     own = transport.get_extra_info("sockname")
-    found = listeners.server_uid(program.port, own[:2]) if own else None
-    if found != program.uid:
-        text = f"session {program.job_id} does not listen at its port {program.port}"
+    found = listeners.server_uid(program.port, own[:2], is_published=program.is_published) if own else None
+    if not listeners.may_serve(found, program.uid, is_published=program.is_published):
+        text = f"{program.name} does not listen at its port {program.port}"
         text += "" if found is None else f": uid {found} does"
         raise NotOpenError(f"{text}; stop it and start another one", 502)
 

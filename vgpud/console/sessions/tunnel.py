@@ -24,7 +24,7 @@ from vgpud.console.sessions.program import (
     check_owner,
     wait_for_log_out,
 )
-from vgpud.console.web.security import Scope, why_foreign
+from vgpud.console.web.security import SERVICE_PREFIX, Scope, why_foreign
 from vgpud.console.web.site import board_of, enter, user_of
 from vgpud.host import listeners
 
@@ -80,6 +80,8 @@ class Tunnels:
         why = why_foreign(frozenset({own_name}) if at_own_host else self._hosts, sent)
         if why:
             raise NotOpenError(why[1], why[0])
+        if address is None and str(request.scope["path"]).startswith(SERVICE_PREFIX):
+            raise NotOpenError("a service passes no WebSockets on", 501)
         if address is None:
             raise NotOpenError("there is no such session", 404 if await enter(request) is None else 401)
         if await self._sessions.entrance.enter(request, address, at_own_host) is not None:

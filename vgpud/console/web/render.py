@@ -20,6 +20,7 @@ from vgpud.view.user_names import user_name
 NAV = (
     ("/", "Overview", "o"),
     ("/queue", "Queue", "q"),
+    ("/services", "Services", "v"),
     ("/submit", "Submit", "s"),
     ("/quotas", "Quotas", "t"),
     ("/usage", "Usage", "u"),

@@ -29,6 +29,8 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 }
+#: where requests are passed on to the programs of sessions and of services
+SESSION_PREFIX, SERVICE_PREFIX = "/session/", "/service/"
 #: of a form
 BODY_BYTES_MAX = 256 * 1024
 
@@ -89,8 +91,8 @@ class Guard:
 
 
 def is_of_session(scope: Mapping[str, Any]) -> bool:
-    """Whether a request is for the program of a session, whose bodies are passed on piece by piece."""
-    return str(scope["path"]).startswith("/session/")
+    """Whether a request is for the program of a session or a service, whose bodies are passed on piece by piece."""
+    return str(scope["path"]).startswith((SESSION_PREFIX, SERVICE_PREFIX))
 
 
 def _is_link(headers: dict[bytes, str]) -> bool:

@@ -81,6 +81,15 @@ class Allowance:
     network: str = ""
     any_image: bool = True
 
+    @property
+    def shares_network(self) -> bool:
+        """Whether containers have the node's own network."""
+        return self.network == "host"
+
+    @property
+    def has_no_network(self) -> bool:
+        return self.network == "none"
+
     def roots_for(self, volume: Volume) -> tuple[str, ...]:
         """The directories below which it may lie once its links are followed."""
         return tuple(one.path for one in self.paths if volume.read_only or not one.read_only)
@@ -91,7 +100,7 @@ class Allowance:
             self._check_volume(volume)
         for port in parts.ports:
             self._check_port(port)
-        if parts.ports and self.network in ("none", "host"):
+        if parts.ports and (self.shares_network or self.has_no_network):
             text = f"port {parts.ports[0]}: containers of jobs have the network {self.network!r} here, which publishes"
             raise PartError(f"{text} none: leave the port out")
 

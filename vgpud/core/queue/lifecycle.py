@@ -179,8 +179,16 @@ class Lifecycle:
             if job.job_id in world.claims:
                 self._leave(job, now_ns)
                 self.admit(job, now_ns)
+            elif job.awaits_resume:
+                self._move_away(job, f"{reservation.what} has begun")
             elif job.stop_to in (None, JobState.SUSPENDED):
                 self.stop(job, None, JobState.PENDING, f"{reservation.what} has begun", now_ns)
+
+    def _move_away(self, job: Job, why: str) -> None:
+        """A job that its user has suspended is not started again: what it keeps on its devices moves to the host, or
+        stays."""
+        if job.state is JobState.SUSPENDED and job.stop_to is None and choose_eviction(self._world, job) is How.EVICT:
+            self._give_up(job, How.EVICT, why)
 
     # ---- users change their minds ----
 
@@ -495,16 +503,19 @@ class Lifecycle:
 
     def evict(self, job: Job, claimant_id: int) -> None:
         """It is suspended, and gives up what it kept."""
-        world = self._world
         if not job.waits_for_user:
-            world.line(job).dequeue(job.job_id)
-        how = choose_eviction(world, job)
+            self._world.line(job).dequeue(job.job_id)
+        why = reasons.explain_eviction(self._world, job, self.jobs[claimant_id])
+        self._give_up(job, choose_eviction(self._world, job), why)
+
+    def _give_up(self, job: Job, how: How, why: str) -> None:
+        world = self._world
         world.stopping[job.job_id] = world.kept_placement(job, job.suspended_how or how)
         world.hold(job, world.kept_placement(job, how))
         job.stop_to = JobState.SUSPENDED
-        job.stopping = reasons.explain_eviction(world, job, self.jobs[claimant_id])
+        job.stopping = why
         self._save(job)
-        self.commands.append(StopJob(job.job_id, how, job.stopping))
+        self.commands.append(StopJob(job.job_id, how, why))
 
     def start(self, job: Job, now_ns: int) -> None:
         world = self._world

@@ -181,7 +181,7 @@ class JobAttempts:
         host, launch = self._jobs.host, job.spec.run
         needs = NO_NEEDS
         if isinstance(launch, Launch):
-            needs = find_needs(launch, host.environments.catalog, host.config.current.jobs)
+            needs = find_needs(launch, host.environments.catalog, host.config.current.jobs, ports)
         attempt = attempt_of(job, slices, node, node.simulated, grace_ms, worker, ports, needs)
         started = await self.runner.start(attempt)
         if started.note:

@@ -6,6 +6,7 @@ Part of the composition root, without a state of its own.
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from vgpud.core.jobs.container_parts import Volume
 from vgpud.core.jobs.environments import Catalog
 from vgpud.core.jobs.facts import Launch
 from vgpud.core.jobs.model import Job
+from vgpud.core.model import Asker
 from vgpud.jobs.messages import NO_NEEDS, Attempt, ContainerNeeds, Member, Mount
 from vgpud.jobs.session_ports import Ports
 from vgpud.libraries import environment
@@ -25,6 +27,8 @@ from vgpud.v1alpha1 import vgpud_pb2 as pb
 #: what the daemon says in environments; taken out of the submitter's, which may be another job
 _OURS = {"VGPU_DRIVER", "VGPU_NVML", "VGPU_SOCKET", "VGPU_SIM_DIR", "VGPU_MODE"} | OF_JOBS
 
+#: the program of a balancer, and what would load another one into it
+_BALANCER, _LOADER = Path(paths.__file__).with_name("services") / "__main__.py", ("LD_", "PYTHON", "GCONV_", "GLIBC_")
 #: of a job at a terminal that was submitted without the variable: what all emulations understand
 TERM = "xterm"
 
@@ -33,8 +37,9 @@ class LaunchError(Exception):
     """It cannot be started here; one line for people."""
 
 
-def find_needs(launch: Launch, catalog: Catalog, jobs: JobsConfig) -> ContainerNeeds:
-    """What its container is given of the node, as the site allows it now. Raises LaunchError."""
+def find_needs(launch: Launch, catalog: Catalog, jobs: JobsConfig, own_ports: Ports | None = None) -> ContainerNeeds:
+    """What its container is given of the node, as the site allows it now. `own_ports`: of a session. Raises
+    LaunchError."""
     own, of_site, allowance = launch.parts, launch.site_parts, jobs.allowance
     registry = own.registry or of_site.registry
     is_of_site = bool(registry) and not registry.startswith("/")
@@ -43,12 +48,16 @@ def find_needs(launch: Launch, catalog: Catalog, jobs: JobsConfig) -> ContainerN
         known = catalog.registries.get(registry)
         if known is None:
             raise LaunchError(f"the site's list has no registry {registry!r} any more: submit the job again")
+        if own.registry and not known.audience.has(Asker(launch.uid, (launch.gid, *launch.gids), launch.uid == 0)):
+            text = f"registry {registry!r} is not for this user any more: submit the job with credentials of your own"
+            raise LaunchError(text)
         auth_file = known.auth_file
     given: list[tuple[Volume, tuple[str, ...]]] = [(volume, (volume.host,)) for volume in of_site.volumes]
     given += [(volume, allowance.roots_for(volume)) for volume in own.volumes]
     mounts = tuple(Mount(volume.host, volume.container, volume.read_only, roots) for volume, roots in given)
     ports = tuple((port.host, port.container) for port in (*of_site.ports, *own.ports))
-    return ContainerNeeds(mounts, ports, jobs.port_address, auth_file, is_of_site)
+    published = tuple(own_ports) if own_ports and launch.image and not jobs.allowance.shares_network else ()
+    return ContainerNeeds(mounts, ports, jobs.port_address, auth_file, is_of_site, published)
 
 
 def find_grace_ms(job: Job, config: Config) -> int:
@@ -77,7 +86,7 @@ def attempt_of(
     if not isinstance(launch, Launch):
         raise LaunchError("it was submitted without a command: submit it again")
     numbers = range(job.spec.members) if worker < 0 else (worker,)
-    extra = _session_variables(job, launch, ports) if ports else {}
+    extra = _session_variables(job, launch, ports, is_published=bool(needs.session_ports)) if ports else {}
     members = tuple(
         _member(job, launch, number, slices[at] if slices else None, node, is_simulated, extra, elastic=worker >= 0)
         for at, number in enumerate(numbers)
@@ -103,11 +112,13 @@ def attempt_of(
     )
 
 
-def _session_variables(job: Job, launch: Launch, ports: Ports) -> dict[str, str]:
+def _session_variables(job: Job, launch: Launch, ports: Ports, *, is_published: bool) -> dict[str, str]:
+    """`is_published`: the program has a network of its own, which the engine leads its ports to."""
     token = dict(launch.environment)[session.TOKEN]
     if launch.session == session.REPLICA:
         return {session.SERVICE_PORT: str(ports.own), session.SERVICE_TOKEN: token}
     found = {session.PORT: str(ports.own), session.BASE: session.base_path(job.job_id), session.TOKEN: token}
+    found[session.HOST] = session.ALL_ADDRESSES if is_published else session.LOOPBACK
     for name, port in ports.by_name:
         found |= {session.variable(session.PORT, name): str(port)}
         found |= {session.variable(session.BASE, name): session.base_path(job.job_id, name)}
@@ -142,6 +153,9 @@ def _member(
     submitted = {
         name: value for name, value in launch.environment if name not in _OURS and not name.startswith(session.PREFIX)
     }
+    if launch.session == session.BALANCER:  # no other program runs without a slice, whatever its submitter says
+        kept = {name: value for name, value in submitted.items() if not name.startswith(_LOADER)}
+        return Member((sys.executable, "-I", str(_BALANCER), launch.command[-1]), kept | own, log)
     if launch.image:
         return Member(launch.command, submitted | own, log, slice_address[0] if slice_address else "")
     if slice_address is None:

@@ -31,10 +31,18 @@ AGAIN_S = 1.0
 class SuspendController:
     """One operation at a time for each slice: the core refuses a second one while the driver works on the first."""
 
-    def __init__(self, machine: SliceMachine, events: EventRecorder, devices: Devices) -> None:
+    def __init__(
+        self,
+        machine: SliceMachine,
+        events: EventRecorder,
+        devices: Devices,
+        refuse_eviction: Callable[[Slice], Denied | None],
+    ) -> None:
+        """`refuse_eviction`: why the host has no RAM for a slice's memory."""
         self._machine = machine
         self._events = events
         self._devices = devices
+        self._refuse_eviction = refuse_eviction
         self._moving: dict[str, asyncio.Task[Slice | Denied]] = {}
         self._settling: dict[str, asyncio.Task[None]] = {}
 
@@ -63,6 +71,10 @@ class SuspendController:
 
     async def _suspend(self, name: str, evict: bool, job_id: int, deadline_s: float) -> Slice | Denied:
         before = self._machine.state.slices.get(name)
+        if evict and before is not None and before.suspended in ("", PAUSED):
+            refusal = self._refuse_eviction(before)
+            if refusal:
+                return refusal
         answer = await self._step(name, EVICTING if evict else PAUSED, job_id)
         if isinstance(answer, Denied) or not evict or answer.suspended == EVICTED:
             return answer

@@ -10,6 +10,7 @@ import asyncio
 import hmac
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 from http import HTTPStatus
 
 import h11
@@ -54,13 +55,23 @@ class _LostError(Exception):
     """The replica has gone before anything of its answer was passed on."""
 
 
+@dataclass(slots=True)
+class _Client:
+    """A connection. `is_known`: it has shown the service's token, or needs none."""
+
+    wire: Wire
+    who: int | str
+    is_known: bool = False
+
+
 class Address:
     """All clients of one service. `service`: as it is now."""
 
     def __init__(self, service: Callable[[], Service], replicas: Replicas) -> None:
         self._service, self._replicas = service, replicas
         self._places = listeners.Places(listeners.SERVICE)
-        self._clients: dict[asyncio.Task[None], Wire] = {}
+        self._unknown_places = listeners.Places(listeners.SERVICE_UNKNOWN)
+        self._clients: dict[asyncio.Task[None], _Client] = {}
         self._held_bytes = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -71,26 +82,38 @@ class Address:
         except OSError:
             writer.close()
             return
-        if not self._places.take(who):
+        if not self._unknown_places.take(who):
             writer.transport.abort()
             return
         task = asyncio.current_task()
         assert task
         wire = Wire(reader, writer, h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX))
-        self._clients[task] = wire
+        client = self._clients[task] = _Client(wire, who)
         try:
             await self._answer_all(wire)
         except (*_ENDS, h11.LocalProtocolError):
             wire.abort()
         finally:
             del self._clients[task]
-            self._places.give_back(who)
+            (self._places if client.is_known else self._unknown_places).give_back(who)
             wire.close()
+
+    def _admit(self) -> None:
+        """The client of this task has shown the token: its connection counts among those that have. Raises
+        RefusedError."""
+        task = asyncio.current_task()
+        client = self._clients[task] if task else None
+        if client is None or client.is_known:
+            return
+        if not self._places.take(client.who):
+            raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "too many connections are open: close some")
+        self._unknown_places.give_back(client.who)
+        client.is_known = True
 
     async def close(self) -> None:
         """Ends the connections of all clients."""
-        for wire in self._clients.values():
-            wire.abort()
+        for client in self._clients.values():
+            client.wire.abort()
         await asyncio.gather(*self._clients, return_exceptions=True)
 
     async def _answer_all(self, wire: Wire) -> None:
@@ -102,8 +125,10 @@ class Address:
             except h11.RemoteProtocolError as error:
                 await self._refuse(wire, RefusedError(HTTPStatus(error.error_status_hint), "this is no HTTP request"))
                 return
+            except BrokenError:
+                return  # it has closed the connection, and may still take its last answer
             if not isinstance(event, h11.Request):
-                return  # it has closed the connection
+                return
             try:
                 await self._answer(wire, event)
             except RefusedError as error:
@@ -136,6 +161,9 @@ class Address:
         if not service.is_public and not hmac.compare_digest(shown, b"Bearer " + service.token.encode()):
             text = f"show its token as `Authorization: Bearer TOKEN`: `vgpu service url {service.name} --token`"
             raise RefusedError(HTTPStatus.UNAUTHORIZED, text)
+        if not find_header(headers, b"host"):
+            raise RefusedError(HTTPStatus.BAD_REQUEST, "a request names its host: Host: NAME")
+        self._admit()
         if request.method == b"CONNECT":
             raise RefusedError(HTTPStatus.NOT_IMPLEMENTED, "a service is no proxy: CONNECT is not passed on")
         if find_header(headers, b"upgrade") and b"upgrade" in find_header(headers, b"connection").lower():
@@ -279,10 +307,13 @@ async def _pieces(upstream: Wire) -> AsyncIterator[bytes]:
 
 
 async def _wait_for_end(wire: Wire) -> None:
-    """Until the client closes its side. What it sends before, its next request, is kept for later, up to a bound."""
+    """Until the client has gone; one that has only closed its half still takes its answer. What it sends before, its
+    next request, is kept for later, up to a bound."""
     kept = 0
     while data := await wire.reader.read(PIECE_BYTES):
         wire.http.receive_data(data)
         kept += len(data)
         if kept > HEAD_BYTES_MAX:
             return
+    wire.probe()
+    await wire.wait_for_reset()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Iterable
 
 import h11
@@ -16,6 +17,9 @@ HEAD_BYTES_MAX = 64 * 1024
 STUCK_S = 60.0
 #: one that still sends when it has been refused
 LINGER_S = 2.0
+#: how often it is looked whether a connection has been reset; and where the kernel says so (tcp(7))
+LOOK_S = 0.5
+_TCP_STATE, _TCP_CLOSE = (socket.IPPROTO_TCP, socket.TCP_INFO), 7
 #: of one connection, not of a message (RFC 9110, 7.6.1)
 _HOP_BY_HOP = frozenset(
     (b"connection", b"keep-alive", b"proxy-connection", b"proxy-authenticate", b"proxy-authorization")
@@ -77,12 +81,27 @@ class Wire:
         finally:
             timer.cancel()
 
+    def probe(self) -> None:
+        """Of a client that has closed its half, and may have gone: what one that has gone is sent makes its machine
+        reset the connection. Not once an answer has begun, and not of HTTP/1.0, which does not know it."""
+        if self.http.our_state is h11.SEND_RESPONSE and self.http.their_http_version == b"1.1":
+            self.writer.write(self.http.send(h11.InformationalResponse(status_code=100, headers=[])) or b"")
+
+    async def wait_for_reset(self) -> None:
+        """Until the connection is there no more, though nothing is read from it."""
+        sock = self.writer.get_extra_info("socket")
+        while not self.writer.transport.is_closing() and sock.getsockopt(*_TCP_STATE, 1)[0] != _TCP_CLOSE:
+            await asyncio.sleep(LOOK_S)
+
     def _expire(self) -> None:
         self._has_expired = True
         self.abort()
 
     def close(self) -> None:
+        """What has been sent may still be taken, for a while."""
         self.writer.close()
+        if self.writer.transport.get_write_buffer_size():
+            asyncio.get_running_loop().call_later(STUCK_S, self.abort)
 
     def abort(self) -> None:
         self.writer.transport.abort()

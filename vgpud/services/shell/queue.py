@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 from google.protobuf import json_format
 
 from vgpud.client import calls
 from vgpud.client.async_connection import AsyncConnection
 from vgpud.core.jobs.session import REPLICA, TOKEN
-from vgpud.services.core.model import JobPhase, Service
+from vgpud.services.core.model import JobPhase, RecordError, Service
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 #: in the environment of a replica: of which generation it is
@@ -35,6 +36,14 @@ def generation_of(job: pb.Job) -> int:
     return int(word) if word.isascii() and word.isdigit() and len(word) < 10 else 0
 
 
+def parse_template(template: dict[str, Any]) -> pb.JobSpec:
+    """The job of a replica. Raises RecordError: a field is none of a job's, or has a value of another type."""
+    try:
+        return json_format.ParseDict(template, pb.JobSpec())
+    except json_format.ParseError as error:
+        raise RecordError(f"its template is no job: {str(error).splitlines()[0][:200]}") from error
+
+
 class Queue:
     """Methods raise ClientError."""
 
@@ -50,7 +59,7 @@ class Queue:
         return await self._daemon.send(calls.job(job_id))
 
     async def start(self, service: Service, log: str) -> int:
-        spec = json_format.ParseDict(service.template, pb.JobSpec())
+        spec = parse_template(service.template)
         spec.name, spec.session, spec.log = service.name, REPLICA, log
         spec.environment[GENERATION] = str(service.generation)
         return (await self._daemon.send(calls.submit(spec)))[0]

@@ -1,0 +1,89 @@
+"""The page of services: replicas and their health, addresses, changes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from vgpud.console.services import changes
+from vgpud.console.services.balancer import Balancer, find_balancer, list_balancers
+from vgpud.console.services.changes import Record
+from vgpud.console.web.site import Form, act, board_of, fragment, get, page, post, user_of
+from vgpud.errors import CliError
+from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.view.services import service_row
+
+#: services whose balancers are asked at once
+_ASKED_AT_ONCE = 8
+
+
+async def _rows(request: Request) -> dict[str, object]:
+    """Raises CliError."""
+    if request.state.node:
+        return {"rows": [], "is_elsewhere": True}
+    api, uid = board_of(request).api, user_of(request).uid
+    jobs = await list_balancers(api)
+    places = asyncio.Semaphore(_ASKED_AT_ONCE)
+
+    async def look(job: pb.Job) -> dict[str, Any]:
+        status: dict[str, Any] = {}
+        record: Record = {}
+        if job.uid == uid:
+            async with places:
+                try:
+                    balancer = Balancer(await api.job(job.job_id))
+                    status, record = await balancer.status(), await balancer.record()
+                except CliError:
+                    status = {}
+        return {**service_row(job, status, uid), "status": status, **_sizes(record)}
+
+    return {"rows": list(await asyncio.gather(*map(look, jobs))), "is_elsewhere": False}
+
+
+def _sizes(record: Record) -> dict[str, Any]:
+    """Of the forms: GPUs of a replica, in thousandths, and after which time it sleeps, in ns."""
+    sizes = record.get("template", {}).get("slice", {})
+    return {"gpus_milli": int(sizes.get("gpusMilli", 0)), "idle_ns": int(record.get("idle_s", 0.0) * 1e9)}
+
+
+async def services_page(request: Request) -> Response:
+    return page(request, "services.html", **await _rows(request))
+
+
+async def services_part(request: Request) -> Response:
+    return fragment(request, "live/services.html", **await _rows(request))
+
+
+Change = Callable[[Record, Form], Record]
+
+
+def _action(do: Change | None, done: str) -> Callable[[Request, Form], Any]:
+    """`do` None: the service is stopped."""
+
+    async def action(request: Request, form: Form) -> Response:
+        name = request.path_params["name"]
+
+        async def work() -> None:
+            balancer = await find_balancer(board_of(request).api, user_of(request).uid, name)
+            if do is None:
+                await balancer.stop()
+            else:
+                await balancer.change(do(await balancer.record(), form))
+
+        return await act(request, work(), f"Service {name} {done}.", "/services")
+
+    return action
+
+
+ROUTES = [
+    get("/services", services_page),
+    get("/services/part", services_part),
+    post("/services/{name}/scale", _action(changes.scale, "was scaled")),
+    post("/services/{name}/restart", _action(changes.restart, "replaces its replicas, one at a time")),
+    post("/services/{name}/update", _action(changes.update, "was changed")),
+    post("/services/{name}/stop", _action(None, "ends: its replicas answer what they have first")),
+]

@@ -1,0 +1,79 @@
+"""HTTP below /service/NAME/: one address for all services of a user on this node, by the console's log-in. The service
+gets the path without the part that names it."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import OrderedDict
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse
+
+from vgpud.console.live.data import Api
+from vgpud.console.services.balancer import find_balancer
+from vgpud.console.sessions.headers import is_within
+from vgpud.console.sessions.http import Passed, Sessions
+from vgpud.console.sessions.program import KNOWN_MAX, KNOWN_S, NotOpenError, Program
+from vgpud.console.web.security import SERVICE_PREFIX, Receive, Scope, Send
+from vgpud.console.web.site import board_of, enter, user_of
+from vgpud.errors import CliError, ExitCode
+
+_NAME = re.compile(rb"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
+#: at which a program of this machine reaches it on loopback
+_LOOPBACK = ("127.0.0.1", "0.0.0.0", "localhost", "::")
+
+
+class Services:
+    """The ASGI application below /service/."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+        self._known: OrderedDict[tuple[int, str], tuple[float, Program]] = OrderedDict()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        request = Request(scope, receive)
+        away = await enter(request)
+        raw_path: bytes = scope.get("raw_path") or b""
+        name, slash, _ = raw_path.removeprefix(SERVICE_PREFIX.encode()).partition(b"/")
+        base = SERVICE_PREFIX.encode() + name + b"/"
+        if away is None and not _NAME.fullmatch(name):
+            away = PlainTextResponse("There is no such service.", 404)
+        elif away is None and not slash:
+            away = RedirectResponse(base.decode(), 307)
+        elif away is None and not is_within(raw_path, base):
+            away = PlainTextResponse("There is no such service.", 404)
+        if away is None:
+            try:
+                program = await self._find(board_of(request).api, user_of(request).uid, name.decode(), base)
+                away = Passed(self._sessions, request, program, at_own_host=False)
+            except NotOpenError as error:
+                away = PlainTextResponse(str(error), error.status)
+        await away(scope, receive, send)
+
+    async def _find(self, api: Api, uid: int, name: str, base: bytes) -> Program:
+        """Where the user's service listens. Raises NotOpenError."""
+        at_s, known = self._known.get((uid, name), (0.0, None))
+        if known and time.monotonic() - at_s < KNOWN_S:
+            return known
+        try:
+            balancer = await find_balancer(api, uid, name)
+            status, record = await balancer.status(), await balancer.record()
+        except CliError as error:
+            if known and error.exit_code == ExitCode.UNREACHABLE:  # a service outlives the daemon
+                return known
+            missing = error.exit_code == ExitCode.NOT_FOUND
+            raise NotOpenError(error.message, 404 if missing else 503, is_awaited=not missing) from error
+        if not status["port"] or status["host"] not in _LOOPBACK:
+            why = status["trouble"] or f"it listens at {status['host']} only"
+            raise NotOpenError(f"service {name}: {why}", 503, is_awaited=True)
+        shown = ("authorization", f"Bearer {record['token']}")
+        job = balancer.job
+        found = Program(job.job_id, job.uid, status["port"], shown, base, inner_base=b"/", title=f"service {name}")
+        self._known[uid, name] = time.monotonic(), found
+        self._known.move_to_end((uid, name))
+        while len(self._known) > KNOWN_MAX:
+            self._known.popitem(last=False)
+        return found
