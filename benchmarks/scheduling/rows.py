@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.rows import Row
-from benchmarks.scheduling import live, openb, perturbed, plots, policies, slides, speed
+from benchmarks.scheduling import live, openb, openb_models, perturbed, plots, policies, slides, speed
 
 ROWS = {
     "slides": Row("three jobs on two GPUs, decided once in a unit of time; schedules are known", slides.figures),
@@ -12,6 +12,7 @@ ROWS = {
     "ratio": Row("every trace under every policy; FIFO over the best that knows no durations", policies.ratio),
     "perturbed": Row("two traces a little otherwise, 12 times: how much of the ratios is chance", perturbed.row),
     "openb": Row("fractions placed on 6,212 GPUs, 10 seeds; FGD's published curves", openb.row, openb.plot_row),
+    "openb-models": Row("the same, 5 to 50 % of the pods asking for GPU models; FGD as released", openb_models.row),
     "live": Row("200 jobs of two users on simulated devices, the daemon killed meanwhile; needs root", live.figures),
     "speed": Row("a trace of 9,953 jobs; a decision by GPUs and by jobs that wait", speed.figures, plots.decisions),
 }
