@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from vgpud.core.placement.base import Rank
 from vgpud.core.placement.best_fit import BestFit
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.placement.fgd import Fgd, Mix, mix_of
+from vgpud.core.placement.model_demand import sum_model_demand
 from vgpud.core.placement.ranking import Changes, Entry, Ranking
 from vgpud.core.placement.shape import Devices, Shape
 from vgpud.simulate import clusters, readers
@@ -29,11 +30,13 @@ LOADS = range(101)  # percent
 
 @dataclass(frozen=True)
 class Case:
-    """A placement rule, whether its score counts RAM, and how ties fall."""
+    """A placement rule, whether FGD's score is the published one (it counts neither RAM nor the demand for models),
+    and how ties fall."""
 
     placement: str
-    ram: bool = True
+    as_published: bool = False
     random_ties: bool = False
+    lowest_node: bool = False
 
 
 CASES = {
@@ -41,12 +44,20 @@ CASES = {
     "worst-fit": Case("worst-fit"),
     "fgd": Case("fgd"),
     "fgd, random ties": Case("fgd", random_ties=True),
-    "fgd as published": Case("fgd", ram=False),
-    "fgd as published, random ties": Case("fgd", ram=False, random_ties=True),
+    "fgd as published": Case("fgd", as_published=True),
+    "fgd as published, random ties": Case("fgd", as_published=True, random_ties=True),
+    "fgd as released": Case("fgd", as_published=True, lowest_node=True),
 }
 
 
-class AnyDevice(BestFit):
+class LowestNode(BestFit):
+    """Holds all nodes equal, so that the lowest is taken: the ties of FGD's released code."""
+
+    def node_rank(self, shape: Shape, node: Node, devices: Devices) -> Rank:
+        return ()
+
+
+class AnyDevice(LowestNode):
     """Holds all nodes equal, and draws the device."""
 
     def __init__(self, draw: random.Random) -> None:
@@ -55,17 +66,14 @@ class AnyDevice(BestFit):
     def device_ranks(self, shape: Shape, part: int, node: Node, devices: Sequence[int]) -> list[int]:
         return [self._draw.getrandbits(32) for _ in devices]
 
-    def node_rank(self, shape: Shape, node: Node, devices: Devices) -> Rank:
-        return ()
-
 
 class AtRandom:
     """The control: any of the nodes that have FGD's best score. It looks at all nodes each time."""
 
-    def __init__(self, cluster: Cluster, mix: Mix, seed: int) -> None:
+    def __init__(self, cluster: Cluster, mix: Mix, demand_milli: Mapping[str, int], seed: int) -> None:
         self._nodes = cluster.nodes
         self._draw = random.Random(seed)
-        self._rule = Fgd(AnyDevice(self._draw), mix)
+        self._rule = Fgd(AnyDevice(self._draw), mix, demand_milli)
         self._rankings: dict[Ask, Ranking] = {}
         self._entries: dict[Ask, list[tuple[int, Entry | None]]] = {}  # by node: its version, how it ranks
 
@@ -129,10 +137,13 @@ def run(asks: Sequence[Ask], nodes: Sequence[Node], name: str, seed: int) -> Run
     """
     case = CASES[name]
     published = mix_of(replace(ask, ram_bytes=0) for ask in asks)
-    mix = mix_of(asks) if case.ram else published
+    mix, known = (published, ()) if case.as_published else (mix_of(asks), nodes)
     fresh = [replace(node, free_milli=[], free_bytes=[], offered=[]) for node in nodes]
-    cluster = Cluster(fresh, rule=registry.make(case.placement, mix=mix))
-    place = AtRandom(cluster, mix, seed).place if case.random_ties else cluster.place
+    rule = Fgd(LowestNode(), mix) if case.lowest_node else registry.make(case.placement, mix=mix, nodes=known)
+    cluster = Cluster(fresh, rule=rule)
+    place = cluster.place
+    if case.random_ties:
+        place = AtRandom(cluster, mix, sum_model_demand(mix, known), seed).place
     made, meter, total_milli = Run(name, seed), Fgd(BestFit(), published), cluster.total_milli()
     scale = total_milli * meter.total_weight / 100
     arrived_milli, measuring = 0, 0.0

@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from benchmarks.rows import Row
-from benchmarks.scheduling import estimates, live, openb, perturbed, plots, policies, scale, slides, speed
+from benchmarks.scheduling import (
+    estimates,
+    live,
+    openb,
+    openb_models,
+    perturbed,
+    plots,
+    policies,
+    scale,
+    slides,
+    speed,
+)
 
 ROWS = {
     "slides": Row("three jobs on two GPUs, decided once in a unit of time; schedules are known", slides.figures),
@@ -13,6 +24,7 @@ ROWS = {
     "perturbed": Row("two traces a little otherwise, 12 times: how much of the ratios is chance", perturbed.row),
     "estimates": Row("srsf where durations are wrong, and where starting and suspending takes time", estimates.row),
     "openb": Row("fractions placed on 6,212 GPUs, 10 seeds; FGD's published curves", openb.row, openb.plot_row),
+    "openb-models": Row("the same, 5 to 50 % of the pods asking for GPU models; FGD as released", openb_models.row),
     "live": Row("200 jobs of two users on simulated devices, the daemon killed meanwhile; needs root", live.figures),
     "speed": Row("a trace of 9,953 jobs; a decision by GPUs and by jobs that wait", speed.figures, plots.decisions),
     "changing": Row("a decision at 10,000 jobs under srsf, srtf, fair, ftf, by GPUs", speed.changing),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from benchmarks.scheduling import openb
+from benchmarks.scheduling import openb, openb_models
 from benchmarks.scheduling.openb_runs import CASES, LOADS, NODES, PODS, Run, arrivals, run
-from vgpud.core.jobs.model import Ask, Node
+from vgpud.core.jobs.model import Ask, Job, JobSpec, Node
+from vgpud.core.placement.cluster import Cluster
 from vgpud.simulate import clusters, readers
 
 
@@ -77,6 +79,33 @@ def test_figures_and_plot(tmp_path: Path) -> None:
     assert found["allocated at 100 % arrived, %"].is_missed
     assert found["the same, worst seed, %"].value == 80
     assert not found["a run, median, s"].is_missed
-    assert not any(figure.goal for figure in openb.figures(runs, goals=False))
+    assert not any(figure.goal for figure in openb.figures(runs, goals={}))
     openb.plot_row(tmp_path / "openb.png", {"runs": [made.as_json() for made in runs]})
     assert (tmp_path / "openb.png").stat().st_size > 10_000
+
+
+def test_goals_of_pod_lists() -> None:
+    """The shipped list has them, and those of the same publication whose pods ask for models."""
+    assert openb.goals_of(PODS.name) == openb.GOALS
+    assert {case: str(goal) for case, goal in openb.goals_of("openb_pod_list_gpuspec33.csv").items()} == {
+        "fgd": ">= 87.64"
+    }
+    assert not openb.goals_of("pods.csv")
+
+
+def test_pods_ask_for_models_that_have_their_size(asks: list[Ask], nodes: list[Node]) -> None:
+    named = openb_models.name_models(asks, nodes, 20, 1)
+    assert named == openb_models.name_models(asks, nodes, 20, 1) != openb_models.name_models(asks, nodes, 20, 2)
+    assert [replace(ask, gpu_models=()) for ask in named] == asks
+    percent = 100 * sum(bool(ask.gpu_models) for ask in named) / sum(ask.spec.gpus_milli > 0 for ask in named)
+    assert percent == pytest.approx(20, abs=2)
+    cluster = Cluster([replace(node, free_milli=[], free_bytes=[], offered=[]) for node in nodes])
+    assert not any(cluster.never_fits_reason(Job(1, JobSpec(ask), 0)) for ask in set(named) if len(ask.gpu_models) == 1)
+
+
+def test_models_asked_for_by_name_are_kept(asks: list[Ask], nodes: list[Node]) -> None:
+    """On a tenth of the cluster, so that it is quick, with a copy in which scarce models are popular."""
+    few, some = nodes[::10], asks[::10]
+    named = openb_models.name_models(some, few, 33, 4)
+    ours, published = (run(named, few, case, 42) for case in ("fgd", "fgd as published"))
+    assert ours.allocated_percents[-1] >= published.allocated_percents[-1] + 1.5

@@ -42,8 +42,9 @@ class Cluster:
         self._rule: Rule = rule or BestFit()
         self._mix = mix
         self._pairs = Pairs()
-        self._made: dict[tuple[str, bool], Rule] = {}
+        self._made: dict[tuple[str, bool], Rule] = {}  # for these nodes
         self._rules: dict[str, Rule] = {}
+        self._rule_names: dict[str, tuple[str, bool]] = {}
         self._rankings: dict[tuple[int, Ask], Ranking] = {}
         self._counts: dict[tuple[int, Ask], Counts] = {}
         self._why: dict[tuple[int, Ask, int], str] = {}
@@ -242,13 +243,16 @@ class Cluster:
             forgotten.clear()
         fresh = [replace(node, free_milli=[], free_bytes=[], offered=[], residents=[]) for node in nodes]
         self._set_nodes(fresh, self._changes.clock + 1)  # a version new to all nodes: rules remember by version
+        self._made.clear()
+        self.rules(self._rule_names)
         return before
 
     def rules(self, by_queue: dict[str, tuple[str, bool]]) -> None:
         """The name of the placement rule of each queue's jobs, and whether they are spread (registry.make)."""
+        self._rule_names = by_queue
         for name, spread in by_queue.values():
             if (name, spread) not in self._made:
-                self._made[name, spread] = make(name, spread, self._mix, self._pairs)
+                self._made[name, spread] = make(name, spread, self._mix, self._pairs, self.nodes)
         self._rules = {queue: self._made[named] for queue, named in by_queue.items()}
 
     def _rule_of(self, spec: JobSpec) -> Rule:

@@ -8,17 +8,22 @@ sum over devices, free x weight of the jobs that a device cannot serve, from a t
 
 The score is coarse on purpose, floor(100 sigmoid(dF / 1000)), as published; ties go to best fit (worst fit for queues
 that spread), then to the lowest index. How ties fall is worth five points of allocation.
+
+Not as published: GPU that a job takes of a model counts as fragmented as far as other jobs ask for that model by name
+(model_demand.py). F alone sends jobs that can run anywhere to the models that the fewest jobs can use, however few GPUs
+there are of them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import exp
 
 from vgpud.core.jobs.model import Ask, JobSpec, Node
 from vgpud.core.model import Spec
 from vgpud.core.placement.base import Rank, Rule
+from vgpud.core.placement.model_demand import ModelCost
 from vgpud.core.placement.shape import Devices, Shape
 from vgpud.core.units import MILLI_PER_DEVICE
 
@@ -115,8 +120,10 @@ class Fgd:
     name = "fgd"
     sharing = None
 
-    def __init__(self, ties: Rule, mix: Mix = PLAIN_MIX) -> None:
+    def __init__(self, ties: Rule, mix: Mix = PLAIN_MIX, model_demand_milli: Mapping[str, int] | None = None) -> None:
+        """`model_demand_milli`: as sum_model_demand() has it for the cluster's nodes; none: as published."""
         self._ties = ties
+        self._cost = ModelCost(model_demand_milli or {})
         self._mix = mix = mix or PLAIN_MIX
         self.total_weight = sum(weight for _, weight in mix)
         self._scale = MILLI_PER_DEVICE * self.total_weight
@@ -138,17 +145,19 @@ class Fgd:
         return [tie - self._score(shape, node, ((part, i),)) * _TIES for i, tie in zip(devices, ties, strict=True)]
 
     def node_rank(self, shape: Shape, node: Node, devices: Devices) -> Rank:
-        return (-self._score(shape, node, enumerate(devices)), *self._ties.node_rank(shape, node, devices))
+        cost_milli = self._cost.cost_milli(shape.models, node.gpu_model) * sum(shape.takes) // MILLI_PER_DEVICE
+        score = self._score(shape, node, enumerate(devices), cost_milli)
+        return (-score, *self._ties.node_rank(shape, node, devices))
 
     def consolidates(self, spec: JobSpec) -> bool:
         return False
 
-    def _score(self, shape: Shape, node: Node, puts: Iterable[tuple[int, int]]) -> int:
+    def _score(self, shape: Shape, node: Node, puts: Iterable[tuple[int, int]], cost_milli: int = 0) -> int:
         """How much less is fragmented once these parts are placed on these devices, as 0 to SCORE_MAX."""
         ask, sums = shape.ask, self._sums_of(node)
         table = self._table(node, node.free_cpu_milli - ask.cpu_milli, node.free_ram_bytes - ask.ram_bytes)
         unserved, wider = table.unserved_weights, table.wider
-        after, whole = sums.devices(table), sums.whole_count
+        after, whole = sums.devices(table) + cost_milli * self.total_weight, sums.whole_count
         sizes, takes = shape.sizes(node), shape.takes
         for part, i in puts:
             milli = node.free_milli[i] - takes[part]
