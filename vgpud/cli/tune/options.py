@@ -150,7 +150,7 @@ def find_candidates(
     names = find_names([*command, *(text for _, text in variables)])
     for name in names:
         if name not in PLACEHOLDERS:
-            similar = hint(f"{{{one}}}" for one in resemble(name, PLACEHOLDERS))
+            similar = hint([f"{{{one}}}" for one in resemble(name, PLACEHOLDERS)])
             text = f"{{{name}}} is not a placeholder{similar or ': there are {batch} and {workers}.'}"
             raise click.UsageError(f"{text} Write {{{{{name}}}}} for the text itself")
     values = {name: option_values[name] for name in (BATCH, WORKERS) if option_values[name]}
@@ -165,9 +165,7 @@ def find_candidates(
     gpus, classes = option_values["gpus"] or _GPUS_MILLI, option_values["classes"] or (CLASSES[0],)
     count = len(gpus) * len(classes) * len(values.get(BATCH, "1")) * len(values.get(WORKERS, "1"))
     if count > CANDIDATES_MAX:
-        raise click.UsageError(
-            f"{count} candidates are too many, at most {CANDIDATES_MAX} are tried: give fewer"
-        )
+        raise click.UsageError(f"{count} candidates are too many, at most {CANDIDATES_MAX} are tried: give fewer")
     return make_candidates(gpus, classes, values)
 
 

@@ -39,11 +39,12 @@ class Candidate:
 def make_candidates(
     gpus_milli: Sequence[int], classes: Sequence[str], values: Mapping[str, Sequence[int]]
 ) -> tuple[Candidate, ...]:
-    """All combinations, small fractions first: these cost least, and are often the best per GPU."""
+    """All combinations, in the order in which they run. Small fractions and large values come first: these are often
+    the best per GPU, and the others then end at their first milestone."""
 
     def combine() -> Iterator[Candidate]:
         names = [name for name in PLACEHOLDERS if name in values]
-        axes = [sorted(set(values[name])) for name in names]
+        axes = [sorted(set(values[name]), reverse=True) for name in names]
         for milli, service_class, chosen in product(
             sorted(set(gpus_milli)), dict.fromkeys(classes), list(product(*axes))
         ):

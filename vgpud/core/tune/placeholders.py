@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 #: an escaped pair of braces, or a placeholder
-_PART = re.compile(r"(?<![${\w])\{(\{[a-z_]+\})\}|(?<![${\w])\{([a-z_]+)\}(?!\})")
+_PART = re.compile(r"(?<![${])\{(\{[a-z_]+\})\}|(?<![${])\{([a-z_]+)\}(?!\})")
 
 
 def find_names(words: Sequence[str]) -> list[str]:
