@@ -129,29 +129,30 @@ def main() -> int:
         parser.error("it is for the simulated device, whose kernels take what kernels.model says")
     if unknown := set(options.trainers) - {"tinygrad", "torch"}:
         parser.error(f"no trainer {min(unknown)!r}: choose from tinygrad, torch")
-    raw: dict[str, Any] = {}
+    trainers = find_trainers(options.trainers)
     with harness.system(harness.one_device(), ("job_grace_s = 2",)) as own:
         own.env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(harness.ROOT), os.environ.get("PYTHONPATH")]))
         site = Site(own, options.run_s)
-        for trainer in find_trainers(options.trainers):
-            raw[trainer.name] = measure(site, trainer)
-    return report(options, raw) if raw else CANNOT
+        good = [report(options, trainer.name, measure(site, trainer)) for trainer in trainers]
+    if len(good) < len(options.trainers):
+        return CANNOT
+    return 0 if all(good) else 1
 
 
-def report(options: Any, raw: dict[str, Any]) -> int:
-    good, figures, goals = [], {}, {}
-    for trainer, known in raw.items():
-        for aim in ("per_gpu", "deadline"):
-            one = known[aim]
-            print(f"{trainer}, {aim}: chose {one['choice']}; the grid's best: {one['best']}")
-            good.append(
-                judge(f"{trainer}, {aim}: of the grid's best", one["quality"], at_least(GOAL_QUALITY))
-            )
-            good.append(judge(f"{trainer}, {aim}: device time, of the grid's", one["cost"], at_most(GOAL_COST)))
-            figures |= {f"{trainer}_{aim}_{name}": one[name] for name in ("quality", "cost", "cost_granted")}
-            goals |= {f"{trainer}_{aim}_quality": GOAL_QUALITY, f"{trainer}_{aim}_cost": GOAL_COST}
+def report(options: Any, trainer: str, raw: dict[str, Any]) -> bool:
+    """Whether all goals are met; writes one result for each trainer."""
+    good: list[bool] = []
+    figures: dict[str, Any] = {}
+    goals: dict[str, float] = {}
+    for aim in ("per_gpu", "deadline"):
+        one = raw[aim]
+        print(f"{trainer}, {aim}: chose {one['choice']}; the grid's best: {one['best']}")
+        good.append(judge(f"{trainer}, {aim}: of the grid's best", one["quality"], at_least(GOAL_QUALITY)))
+        good.append(judge(f"{trainer}, {aim}: device time, of the grid's", one["cost"], at_most(GOAL_COST)))
+        figures |= {f"{aim}_{name}": one[name] for name in ("quality", "cost", "cost_granted")}
+        goals |= {f"{aim}_quality": GOAL_QUALITY, f"{aim}_cost": GOAL_COST}
     path = results.write(
-        "tune",
+        f"tune_{trainer}",
         is_simulated=True,
         device="SIMULATED H200",
         parameters={"gpus": GPUS, "batches": BATCHES, "run_s": options.run_s, "deadline_factor": DEADLINE_FACTOR},
@@ -160,8 +161,8 @@ def report(options: Any, raw: dict[str, Any]) -> int:
         raw=raw,
         folder=options.results,
     )
-    print(path)
-    return 0 if all(good) else 1
+    print(path, flush=True)
+    return all(good)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from vgpud.errors import CliError, ExitCode
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 from vgpud.view.rates import format_rate
 
-POLL_S = 0.25
+POLL_S = 0.1
 #: how long the last cancellations may take when this command is ended
 _FAREWELL_S = 10.0
 #: refusals of one size, which another may not have
