@@ -81,7 +81,7 @@ def tune(vgpu: Any, daemon: Any, programs: Programs) -> Any:
     return lambda *words: vgpu("tune", *words, host=daemon.host)
 
 
-def kept(tmp_path: Path) -> list[str]:
+def list_files(tmp_path: Path) -> list[str]:
     return [path.name for path in (tmp_path / "state/vgpud/tune").glob("*.json")]
 
 
@@ -96,11 +96,11 @@ def test_the_best_per_gpu_is_found_shown_and_kept(tune: Any, programs: Programs,
     (best,) = [one for one in shown["candidates"] if one["choice"]]
     assert (best["gpus_milli"], best["values"], round(best["rate_per_gpu"])) == (250, {"batch": 64}, 160)
     assert [one["gpus_milli"] for one in shown["candidates"] if one["frontier"]] == [250, 1000]
-    assert kept(tmp_path) == ["train.json"] and programs.states() == {"cancelled"}
+    assert list_files(tmp_path) == ["train.json"] and programs.states() == {"cancelled"}
     table = tune("show", "train")
     assert "160" in table.stdout and "best: --gpus 0.25, batch 64" in table.stderr
     assert tune("ls", "-o", "name").stdout == "train\n"
-    assert tune("rm", "train").code == 0 and kept(tmp_path) == []
+    assert tune("rm", "train").code == 0 and list_files(tmp_path) == []
 
 
 def test_runs_are_ordinary_jobs_with_a_time_limit(tune: Any, programs: Programs) -> None:
@@ -154,7 +154,7 @@ def test_out_of_memory_rules_out_and_is_no_error(tune: Any, programs: Programs) 
 def test_all_out_of_memory_is_one_line(tune: Any, programs: Programs, tmp_path: Path) -> None:
     programs.outcome = lambda milli, batch: "RESOURCE_EXHAUSTED: Out of memory while trying to allocate"
     done = tune(*BY_PATTERN, "--batch", "32,64", *TRAIN)
-    assert done.code == 6 and kept(tmp_path) == []
+    assert done.code == 6 and list_files(tmp_path) == []
     assert "every candidate is out of memory: give a smaller --batch" in done.stderr.splitlines()[-1]
 
 
@@ -200,7 +200,7 @@ def test_a_deadline_that_none_meets(tune: Any, programs: Programs, tmp_path: Pat
     assert done.code == 1
     line = done.stderr.splitlines()[-1]
     assert "no candidate meets the deadline: the fastest, --gpus 1, takes 10s instead of 5s; all are in " in line
-    assert kept(tmp_path) == ["train.json"]
+    assert list_files(tmp_path) == ["train.json"]
     assert "no candidate meets it" in tune("show", "train").stderr
     assert vgpu("submit", "--gpus", "auto", "--", "train", host=daemon.host).code == 4
 
@@ -233,7 +233,7 @@ def test_ctrl_c_cancels_the_runs(tune: Any, programs: Programs, daemon: Any, tmp
     programs.outcome = outcome
     done = tune(*BY_PATTERN, "--", "train")
     assert done.code == 130 and "its jobs were cancelled, and nothing is kept" in done.stderr
-    assert programs.states() == {"cancelled"} and kept(tmp_path) == []
+    assert programs.states() == {"cancelled"} and list_files(tmp_path) == []
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 

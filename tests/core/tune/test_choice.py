@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgpud.core.tune.choice import Measured, choose, find_frontier
+from vgpud.core.tune.choice import RatedCandidate, choose, find_frontier
 from vgpud.core.tune.model import Candidate, Work, make_candidates
 
-MEASURED = st.lists(
+PAIRS = st.lists(
     st.tuples(st.sampled_from([100, 250, 500, 1000, 2000]), st.integers(1, 512), st.floats(0.1, 1e6)),
     min_size=1,
     max_size=30,
@@ -25,27 +25,27 @@ def test_candidates_are_all_combinations_small_fractions_first() -> None:
     assert found[-1].describe() == "--gpus 0.5 --class latency, batch 32, workers 0"
 
 
-@given(MEASURED, WORK)
-def test_no_other_is_cheaper_and_in_time(measured: list[Measured], work: Work) -> None:
-    chosen = choose(measured, work)
-    in_time = [one for one in measured if work.is_met(*one)]
+@given(PAIRS, WORK)
+def test_no_other_is_cheaper_and_in_time(pairs: list[RatedCandidate], work: Work) -> None:
+    chosen = choose(pairs, work)
+    in_time = [one for one in pairs if work.is_met(*one)]
     assert (chosen is None) == (not in_time)
     if chosen:
         assert work.is_met(*chosen)
         assert all(work.gpu_seconds(*chosen) <= work.gpu_seconds(*one) for one in in_time)
 
 
-@given(MEASURED, WORK)
-def test_the_frontier_is_what_nothing_dominates(measured: list[Measured], work: Work) -> None:
-    def slowness(one: Measured) -> float:
+@given(PAIRS, WORK)
+def test_the_frontier_is_what_nothing_dominates(pairs: list[RatedCandidate], work: Work) -> None:
+    def slowness(one: RatedCandidate) -> float:
         return work.duration_s(*one) or 1 / one[1]
 
-    frontier = find_frontier(measured, work)
+    frontier = find_frontier(pairs, work)
     slow, cost = [slowness(one) for one in frontier], [work.gpu_seconds(*one) for one in frontier]
     assert slow == sorted(slow) and cost == sorted(cost, reverse=True)
-    for one in measured:
+    for one in pairs:
         assert any(slowness(f) <= slowness(one) and work.gpu_seconds(*f) <= work.gpu_seconds(*one) for f in frontier)
-    chosen = choose(measured, work)
+    chosen = choose(pairs, work)
     if chosen:  # the cheapest in time is one of them
         assert work.gpu_seconds(*chosen) in cost
 

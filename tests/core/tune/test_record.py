@@ -48,7 +48,7 @@ def test_a_record_is_read_as_it_was_written() -> None:
     assert read_record(replace(RECORD, choice=-1).to_json()).chosen_row is None
 
 
-def changed(**fields: Any) -> str:
+def change_fields(**fields: Any) -> str:
     return json.dumps({**json.loads(RECORD.to_json()), **fields})
 
 
@@ -59,18 +59,18 @@ def changed(**fields: Any) -> str:
         "[]",
         "{}",
         "[" * 100_000,
-        changed(version=2),
-        changed(rows=[]),
-        changed(choice=4),
-        changed(choice=-2),
-        changed(choice=2),
-        changed(command=[]),
-        changed(command=[1]),
-        changed(unknown=1),
-        changed(run_s="x"),
-        changed(run_s=-1),
-        changed(work={"samples": -1}),
-        changed(name=None),
+        change_fields(version=2),
+        change_fields(rows=[]),
+        change_fields(choice=4),
+        change_fields(choice=-2),
+        change_fields(choice=2),
+        change_fields(command=[]),
+        change_fields(command=[1]),
+        change_fields(unknown=1),
+        change_fields(run_s="x"),
+        change_fields(run_s=-1),
+        change_fields(work={"samples": -1}),
+        change_fields(name=None),
     ],
 )
 def test_what_is_no_record_is_refused_in_one_line(text: str) -> None:

@@ -266,7 +266,7 @@ class Race:
         return True
 
     def _cancel_all(self) -> None:
-        """What is left of the runs when this command ends early."""
+        """Ends the runs that there still are when this command ends early."""
         until_s = time.monotonic() + _FAREWELL_S
         for run in list(self._running):
             while not (is_cancelled := self._cancel(run)) and time.monotonic() < until_s:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
+import os
 import re
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -176,8 +177,6 @@ def _is_memory(why: str) -> bool:
 
 
 def _make_record(name: str, device: str, plan: Plan, halving: Halving, race: Race, work: Work) -> Record:
-    import os
-
     from vgpud.core.tune.choice import choose
     from vgpud.core.tune.placeholders import find_names
     from vgpud.core.tune.record import Record, Row
@@ -201,7 +200,7 @@ def _make_record(name: str, device: str, plan: Plan, halving: Halving, race: Rac
         tuple((variable, text) for variable, text in plan.variables if find_names([text])),
         os.getcwd(),
         device,
-        int(time.time()),
+        int(datetime.datetime.now(datetime.timezone.utc).timestamp()),
         race.unit,
         plan.milestones[-1],
         work,

@@ -86,11 +86,11 @@ def read_record(text: str) -> Record:
         if not isinstance(data, dict) or data.pop("version", None) != VERSION:
             raise RecordError("it is of another version of vgpu")
         rows = tuple(_read_row(row) for row in data.pop("rows"))
-        work = Work(**_checked(data.pop("work"), Work()))
-        command = tuple(map(_text, data.pop("command")))
-        variables = tuple((_text(name), _text(value)) for name, value in data.pop("variables"))
+        work = Work(**_check_fields(data.pop("work"), Work()))
+        command = tuple(map(_read_text, data.pop("command")))
+        variables = tuple((_read_text(name), _read_text(value)) for name, value in data.pop("variables"))
         empty = Record("", (), (), "", "", 0, "", 0.0, work, rows, -1, 0.0, 0.0)
-        record = replace(empty, **_checked(data, empty), command=command, variables=variables)
+        record = replace(empty, **_check_fields(data, empty), command=command, variables=variables)
     except RecordError:
         raise
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
@@ -105,36 +105,36 @@ def read_record(text: str) -> Record:
 def _read_row(data: dict[str, Any]) -> Row:
     given = dict(data)
     one = dict(given.pop("candidate"))
-    values = tuple((_text(name), _whole(value)) for name, value in one.pop("values"))
+    values = tuple((_read_text(name), _read_whole(value)) for name, value in one.pop("values"))
     if not {name for name, _ in values} <= set(PLACEHOLDERS):
         raise RecordError("it has a placeholder that is not known")
-    candidate = replace(Candidate(0), **_checked(one, Candidate(0)), values=values)
+    candidate = replace(Candidate(0), **_check_fields(one, Candidate(0)), values=values)
     if candidate.gpus_milli <= 0:
         raise RecordError("a candidate has no size")
     empty = Row(candidate)
-    return replace(empty, **_checked(given, empty))
+    return replace(empty, **_check_fields(given, empty))
 
 
-def _checked(data: Mapping[str, Any], like: Any) -> dict[str, Any]:
+def _check_fields(data: Mapping[str, Any], like: Any) -> dict[str, Any]:
     """The fields, each of the type that it has in `like`; numbers are not negative, but a choice may be -1."""
     for name, value in data.items():
         default = getattr(like, name)
         if isinstance(default, str):
-            _text(value)
+            _read_text(value)
         elif isinstance(default, int):
-            _whole(value, least=-1 if name == "choice" else 0)
+            _read_whole(value, minimum=-1 if name == "choice" else 0)
         elif isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
             raise RecordError(f"its field {name} is not a number")
     return dict(data)
 
 
-def _text(value: object) -> str:
+def _read_text(value: object) -> str:
     if not isinstance(value, str):
         raise RecordError("one of its texts is none")
     return value
 
 
-def _whole(value: object, least: int = 0) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+def _read_whole(value: object, minimum: int = 0) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
         raise RecordError("one of its numbers is not whole, or negative")
     return value
