@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import threading
 import time
@@ -211,10 +212,10 @@ def test_a_daemon_that_restarts_in_between(
     from vgpud.cli.common.client import Client
     from vgpud.errors import CliError, ExitCode
 
-    send, failures = Client.send, iter(range(4))
+    send, dice = Client.send, random.Random(1)
 
     def fail(self: Client, call: Any) -> Any:
-        if call.method in ("GetJob", "SubmitJob") and next(failures, None) is not None:
+        if call.method in ("GetJob", "SubmitJob", "CancelJob") and dice.random() < 0.6:
             raise CliError("the daemon does not answer", ExitCode.UNREACHABLE)
         return send(self, call)
 
@@ -222,6 +223,7 @@ def test_a_daemon_that_restarts_in_between(
     done = tune(*BY_PATTERN, "--", "train")
     assert done.code == 0 and done.stderr.count("the daemon does not answer; the run continues") >= 1
     assert len(daemon.queue.jobs) == 2  # none was submitted twice
+    assert programs.states() == {"cancelled"}
 
 
 def test_ctrl_c_cancels_the_runs(tune: Any, programs: Programs, daemon: Any, tmp_path: Path) -> None:
@@ -305,3 +307,41 @@ def test_a_file_that_is_no_record_is_one_line(tune: Any, tmp_path: Path, text: s
     listed = tune("ls")
     assert listed.code == 0 and listed.stderr.count("cannot read") == 1
     assert tune("rm", "bad").code == 0 and tune("show", "bad").code == 4
+
+
+def test_one_name_is_tuned_by_one_command_at_a_time(tune: Any, programs: Programs) -> None:
+    from vgpud.cli.common.kept_tunes import open_log_folder
+
+    with open_log_folder("train") as folder:
+        (folder / "1.log").write_text("x")
+        done = tune("--gpus", "1", "--", "train")
+        assert done.code == 8 and "tuning train runs already" in done.stderr and (folder / "1.log").exists()
+    assert programs.specs == []
+
+
+def test_the_memory_of_a_dry_run_is_what_a_run_gets(
+    tune: Any, programs: Programs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By batch: one does not fit on the device, one fails, one fits."""
+    asked: list[tuple[list[str], float]] = []
+
+    class Result:
+        def __init__(self, size_bytes: int) -> None:
+            self._size_bytes = size_bytes
+
+        def slice_bytes(self) -> int:
+            return self._size_bytes
+
+    def run_dry(command: list[str], *_: Any, limit_s: float) -> Any:
+        asked.append((command, limit_s))
+        sizes = {"8": [3 << 30], "16": [200 << 30], "32": []}[command[-1]]
+        return None, tuple(map(Result, sizes)), 1 if not sizes else 0
+
+    monkeypatch.setattr("vgpud.cli.predict.predict_run.run_dry", run_dry)
+    done = tune("-o", "json", *BY_PATTERN, "--predict-run", "--run-time", "7s", "--batch", "8..32", *TRAIN)
+    assert done.code == 0, done
+    assert {batch_of(spec) for spec in programs.specs} == {8}
+    assert {spec.slice.mem_max_bytes for spec in programs.specs} == {3 << 30}
+    assert len(asked) == 3 and {limit_s for _, limit_s in asked} == {7}
+    out = {one["values"]["batch"]: one["why_out"] for one in done.json["tune"]["candidates"]}
+    assert "out of memory: 200GiB by its dry run" in out[16] and "used no device" in out[32]

@@ -57,7 +57,7 @@ def tune(system: OwnSystem, vgpu: Any, tmp_path: Path, monkeypatch: pytest.Monke
     Path("train.py").write_text(PROGRAM)
 
     def call(*options: str, words: tuple[str, ...] = ()) -> Any:
-        command = ("--run-time", "4s", *options, "--", sys.executable, "train.py", "{batch}", *words)
+        command = ("--run-time", "3s", *options, "--", sys.executable, "train.py", "{batch}", *words)
         return vgpu("tune", "-o", "json", *command, host=system.host)
 
     yield call
@@ -92,3 +92,10 @@ def test_without_reports_launches_are_counted(tune: Any) -> None:
     assert done.code == 0, done
     shown = done.json["tune"]
     assert shown["unit"] == "launches" and 0 < shown["candidates"][0]["rate"] < 1.2 * 250
+
+
+def test_a_dry_run_of_a_program_without_end_finds_its_memory(tune: Any) -> None:
+    done = tune("--predict-run", "--gpus", "0.1", "--batch", "2", words=("report",))
+    assert done.code == 0, done
+    (row,) = done.json["tune"]["candidates"]  # more than a tenth of the memory
+    assert 2 * GIB < row["mem_bytes"] < 4 * GIB and row["mem_peak_bytes"] >= 2 * GIB and row["rate"] > 0

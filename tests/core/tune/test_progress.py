@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgpud.core.tune.progress import PatternError, Progress, RatePattern
+from vgpud.core.tune.progress import ENTRIES_MAX, PatternError, Progress, RatePattern
 
 SUMS = r'"samples": (?P<samples>\d+), "seconds": (?P<seconds>[\d.]+)'
 
@@ -67,3 +67,16 @@ def test_lines_without_a_number_are_no_progress(line: str) -> None:
     made = Progress()
     assert not RatePattern(r"rate (\S*)").read(line, 1.0, made)
     assert made.is_empty
+
+
+def test_a_program_that_prints_without_end_takes_little_memory() -> None:
+    made = Progress()
+    for number in range(3 * ENTRIES_MAX):
+        made.add_sum(float(number), 2.0 * number)
+        made.add_rate(float(number), 2.0)
+    assert len(made.sums) <= ENTRIES_MAX and len(made.rates) <= ENTRIES_MAX
+    assert made.rate() == 2 and made.elapsed_s == 3 * ENTRIES_MAX - 1
+
+
+def test_next_to_nothing_is_no_rate() -> None:
+    assert progress_of([(0, 0), (1e30, 1e-3)]).rate() == 0

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import os
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 from vgpud import paths
@@ -27,15 +30,25 @@ def _file_of(name: str) -> Path:
     return paths.tunes_dir() / f"{check_name(name)}.json"
 
 
-def make_log_folder(name: str) -> Path:
-    """An empty folder for the output of its runs; what earlier ones have written is removed. Raises CliError."""
+@contextlib.contextmanager
+def open_log_folder(name: str) -> Iterator[Path]:
+    """An empty folder for the output of its runs, for this process alone; what earlier ones have written is removed.
+    Raises CliError."""
     folder = paths.tunes_dir() / f"{check_name(name)}.runs"
+    paths.make_private_dir(folder.parent)
     try:
-        paths.make_private_dir(folder.parent)
-        shutil.rmtree(folder, ignore_errors=True)
-        return paths.make_private_dir(folder)
+        lock = os.open(folder.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise CliError(f"cannot write {folder}: {error.strerror}") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(folder, ignore_errors=True)
+        yield paths.make_private_dir(folder)
+    except BlockingIOError as error:
+        text = f"tuning {name} runs already: wait for its end, or give another --name"
+        raise CliError(text, ExitCode.CONFLICT) from error
+    finally:
+        os.close(lock)
 
 
 def save(record: Record) -> Path:
@@ -96,3 +109,5 @@ def remove(name: str) -> None:
         raise CliError(f"cannot remove {path}: {error.strerror}") from error
     with contextlib.suppress(OSError):
         shutil.rmtree(path.with_suffix(".runs"))
+    with contextlib.suppress(OSError):
+        path.with_suffix(".lock").unlink()

@@ -66,6 +66,7 @@ class Interrupt:
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
         if self.number:
+            say("ended at once: jobs that were not cancelled end at their time limit")
             os._exit(128 + number)
         self.number = number
 
@@ -151,7 +152,7 @@ class Race:
 
     def _attend(self, run: Run, is_over: bool) -> None:
         if not self._look(run):
-            if is_over and run.job is None and run in self._running:
+            if is_over and not run.is_submitted and run in self._running:
                 self._close(run)
             return
         self.peaks_bytes[run.candidate] = max(run.mem_peak_bytes, self.peaks_bytes.get(run.candidate, 0))
@@ -161,24 +162,25 @@ class Race:
                 self._conclude(run)
             return
         self._tell_waiting(run)
-        if run.is_stopping:
-            return
+        if not run.is_stopping:
+            run.is_stopping = self._is_done(run) or is_over
+        if run.is_stopping and not run.is_cancelled:
+            run.is_cancelled = self._try(run.cancel)
+
+    def _is_done(self, run: Run) -> bool:
+        """Whether it has run for long enough, as far as is known."""
         milestones = self._plan.milestones
         while run.measure.elapsed_s >= milestones[run.milestone] and (rate := run.measure.rate()):
             if not self._is_comparable(run):
-                break
+                return True
             continues = self._halving.reach(run.candidate, run.milestone, rate)
             self.progress_s[run.candidate] = run.measure.elapsed_s
             if not continues:
                 self._tell(run.candidate, rate, "")
-                break
+                return True
             self._tell(run.candidate, rate, ", continues")
             run.milestone += 1
-        else:
-            if not is_over:
-                return
-        self._try(run.cancel)
-        run.is_stopping = True
+        return False
 
     def _is_comparable(self, run: Run) -> bool:
         """Launches of one candidate say nothing beside samples of another."""
@@ -240,9 +242,8 @@ class Race:
         try:
             return self._try(run.look)
         except CliError as error:
-            if run.job is not None and error.exit_code != ExitCode.NOT_FOUND:
-                raise
-            if run.job is None and error.exit_code not in _OF_SIZE:
+            expected = (ExitCode.NOT_FOUND,) if run.is_submitted else _OF_SIZE
+            if error.exit_code not in expected:
                 raise
             message = error.message
         self._close(run)

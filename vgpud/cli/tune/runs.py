@@ -20,8 +20,8 @@ from vgpud.v1alpha1 import vgpud_pb2 as pb
 if TYPE_CHECKING:
     from typing import BinaryIO
 
-#: read of a file at once; more is left for the next look
-_CHUNK_BYTES = 1 << 20
+#: read of a file at once, and in one look: more is left for the next one
+_CHUNK_BYTES, _CHUNKS_MAX = 1 << 20, 16
 #: launches are counted for at least so long before they decide: the first report comes after a second
 LAUNCHES_S = 2.0
 #: what programs and libraries say where memory is not enough
@@ -44,7 +44,10 @@ class Tail:
                 self._file = open(self.path, "rb")  # noqa: SIM115 - kept until close()
             except OSError:
                 return
-        while chunk := self._file.read(_CHUNK_BYTES):
+        for _ in range(_CHUNKS_MAX):
+            chunk = self._file.read(_CHUNK_BYTES)
+            if not chunk:
+                return
             *lines, self._rest = (self._rest + chunk).replace(b"\r", b"\n").split(b"\n")
             self._rest = self._rest[-LINE_CHARS_MAX:]
             yield from (line.decode(errors="replace") for line in lines)
@@ -105,7 +108,8 @@ class Measure:
 
 
 class Run:
-    """milestone: at which it is looked at next. `request_id`: of its submission, which may be repeated."""
+    """milestone: at which it is looked at next. `request_id`: of its submission, which may be repeated. is_stopping: it
+    is to be cancelled; is_cancelled: the daemon knows."""
 
     def __init__(
         self,
@@ -120,14 +124,19 @@ class Run:
         self.milestone = milestone
         self.measure = Measure(pattern, candidate.value(BATCH))
         self.job: pb.Job | None = None
-        self.is_stopping = False
+        self.is_stopping = self.is_cancelled = False
         self.mem_peak_bytes = 0
         self.last_line = ""
         self._spec = spec
         self._request_id = request_id
+        self._job_id: int | None = None  # None: it is not known to be submitted
         self._mem_denied = 0
         self._reports = Tail(report_path)
         self._log: Tail | None = None
+
+    @property
+    def is_submitted(self) -> bool:
+        return self._job_id is not None
 
     @property
     def has_ended(self) -> bool:
@@ -135,11 +144,9 @@ class Run:
 
     def look(self, client: Client) -> None:
         """Submits the job, or reads what it has done. Raises CliError."""
-        if self.job is None:
-            (job_id,) = client.send(calls.submit(self._spec, self._request_id))
-        else:
-            job_id = self.job.job_id
-        self.job = client.send(calls.job(job_id))
+        if self._job_id is None:
+            (self._job_id,) = client.send(calls.submit(self._spec, self._request_id))
+        self.job = client.send(calls.job(self._job_id))
         self._log = self._log or Tail(Path(self.job.log))
         if self.job.state == pb.JOB_STATE_RUNNING:
             self._count(client)
@@ -165,10 +172,10 @@ class Run:
 
     def cancel(self, client: Client) -> None:
         """Raises CliError."""
-        if self.job is None or self.has_ended:
+        if self._job_id is None or self.has_ended:
             return
         try:
-            client.send(calls.cancel(self.job.job_id))
+            client.send(calls.cancel(self._job_id))
         except CliError as error:
             if error.exit_code not in (ExitCode.CONFLICT, ExitCode.NOT_FOUND):  # it has ended meanwhile
                 raise

@@ -16,6 +16,8 @@ from vgpud.cli.tune.options import SECTIONS, find_candidates, find_work, tune_op
 from vgpud.errors import CliError, ExitCode
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from vgpud.cli.tune.race import Plan, Race
     from vgpud.core.tune.halving import Halving
     from vgpud.core.tune.model import Candidate, Work
@@ -80,10 +82,11 @@ def tune(settings: Settings, /, name: str | None, command: tuple[str, ...], **op
     check_local(settings, "vgpu tune", "log in there and run it")
     name = kept_tunes.check_name(name or _name_of(program_name(command)))
     device = find_device_name(settings, option_values["devices"])
-    plan, left_out = _make_plan(settings, name, command, option_values, candidates, device)
-    halving, race = _race(settings, plan, candidates, left_out, work)
-    record = _make_record(name, device, plan, halving, race, work)
-    path = kept_tunes.save(record)
+    with kept_tunes.open_log_folder(name) as folder:
+        plan, left_out = _make_plan(settings, folder, f"tune-{name}", command, option_values, candidates, device)
+        halving, race = _race(settings, plan, candidates, left_out, work)
+        record = _make_record(name, device, plan, halving, race, work)
+        path = kept_tunes.save(record)
     return _show(settings, record, str(path), plan)
 
 
@@ -93,14 +96,14 @@ def _name_of(program: str) -> str:
 
 def _make_plan(
     settings: Settings,
-    name: str,
+    folder: Path,
+    job_name: str,
     command: Sequence[str],
     option_values: dict[str, Any],
     candidates: Sequence[Candidate],
     device: str,
 ) -> tuple[Plan, dict[Candidate, str]]:
     """How they are run, and why some are not. Raises UsageError, CliError."""
-    from vgpud.cli.common import kept_tunes
     from vgpud.cli.common.client import Client
     from vgpud.cli.jobs.submit import find_device_uuids, submit
     from vgpud.cli.tune.race import Plan
@@ -112,7 +115,7 @@ def _make_plan(
         raise click.UsageError("--run-limit has to be longer than --run-time: a run also starts")
     usual = submit.make_context("submit", [], resilient_parsing=True).params
     options = {**usual, "prediction": None, "mem": option_values["mem"], "queue": option_values["queue"]}
-    options |= {"time_limit": limit_ns, "no_preempt": True, "name": f"tune-{name}"[:63]}
+    options |= {"time_limit": limit_ns, "no_preempt": True, "name": job_name[:63]}
     with Client(settings) as client:
         uuids = find_device_uuids(client, option_values["devices"])
     plan = Plan(
@@ -120,7 +123,7 @@ def _make_plan(
         tuple(option_values["env"]),
         options,
         tuple(uuids),
-        kept_tunes.make_log_folder(name),
+        folder,
         option_values["rate_pattern"],
         make_milestones(run_ns / _NS),
         option_values["at_once"] or 1,

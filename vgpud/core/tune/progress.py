@@ -11,6 +11,10 @@ from dataclasses import dataclass, field
 
 #: longer lines are no line of progress
 LINE_CHARS_MAX = 1 << 14
+#: entries that are kept of a run: of more, every other one
+ENTRIES_MAX = 4096
+#: a slower run makes no progress
+RATE_MIN = 1e-9
 _NUMBER = re.compile(r"[-+]?[0-9][0-9,_]*(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|\.[0-9]+")
 
 
@@ -28,10 +32,12 @@ class Progress:
         if self.sums and at_s == self.sums[-1][0]:
             self.sums.pop()
         self.sums.append((at_s, samples))
+        _thin_out(self.sums)
 
     def add_rate(self, at_s: float, rate: float) -> None:
         """Samples a second, as the program says it."""
         self.rates.append((at_s, rate))
+        _thin_out(self.rates)
 
     @property
     def elapsed_s(self) -> float:
@@ -44,7 +50,11 @@ class Progress:
         return not (self.sums or self.rates)
 
     def rate(self) -> float:
-        """Samples a second; 0: not known yet."""
+        """Samples a second; 0: not known yet, or less than RATE_MIN."""
+        rate = self._compute_rate()
+        return rate if RATE_MIN <= rate < math.inf else 0.0
+
+    def _compute_rate(self) -> float:
         entries = self.sums or self.rates
         if not entries:
             return 0.0
@@ -55,6 +65,11 @@ class Progress:
             return (end[1] - begin[1]) / (end[0] - begin[0]) if end[0] > begin[0] else 0.0
         late = sorted(rate for at_s, rate in entries if at_s >= middle_s)
         return late[len(late) // 2]
+
+
+def _thin_out(entries: list[tuple[float, float]]) -> None:
+    if len(entries) > ENTRIES_MAX:
+        del entries[1:-1:2]
 
 
 class PatternError(ValueError):

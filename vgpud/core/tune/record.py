@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from vgpud.core.tune.model import PLACEHOLDERS, Candidate, Work
+from vgpud.core.tune.progress import RATE_MIN
 
 VERSION = 1
 CANDIDATES_MAX = 256
@@ -112,7 +113,10 @@ def _read_row(data: dict[str, Any]) -> Row:
     if candidate.gpus_milli <= 0:
         raise RecordError("a candidate has no size")
     empty = Row(candidate)
-    return replace(empty, **_check_fields(given, empty))
+    row = replace(empty, **_check_fields(given, empty))
+    if 0 < row.rate < RATE_MIN:
+        raise RecordError("a candidate has an impossible rate")
+    return row
 
 
 def _check_fields(data: Mapping[str, Any], like: Any) -> dict[str, Any]:
