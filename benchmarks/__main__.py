@@ -21,6 +21,7 @@ NAMES = (
     "daemon_stopped",
     "history",
     "services",
+    "tune",
     "container_lifecycle",
     "container_latency",
     "clients",

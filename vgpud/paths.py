@@ -59,6 +59,11 @@ def services_dir(env: Mapping[str, str] = os.environ) -> Path:
     return _xdg(env, "XDG_STATE_HOME", ".local/state") / "services"
 
 
+def tunes_dir(env: Mapping[str, str] = os.environ) -> Path:
+    """The directory of what `vgpu tune` keeps of a user, root too: $XDG_STATE_HOME/vgpud/tune."""
+    return _xdg(env, "XDG_STATE_HOME", ".local/state") / "tune"
+
+
 def cache_dir(env: Mapping[str, str] = os.environ, uid: int | None = None) -> Path:
     """Directory of everything that can be recreated at any time: /var/cache/vgpud or $XDG_CACHE_HOME/vgpud."""
     user = os.geteuid() if uid is None else uid

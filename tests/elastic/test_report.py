@@ -76,3 +76,22 @@ def test_forks_of_an_elastic_worker_are_silent_too(tmp_path: Path) -> None:
 def test_the_import_is_small() -> None:
     program = "import sys, vgpud.client\nprint({'torch', 'grpc', 'numpy'} & set(sys.modules))\n"
     assert run(program, {}).stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize("has_daemon", [True, False])
+def test_sums_are_also_written_to_the_file_that_a_tuning_names(tmp_path: Path, has_daemon: bool) -> None:
+    path = tmp_path / "reports"
+    with Coordinator(tmp_path, []) as peers:
+        env = peers.environment() | {"VGPU_PROGRESS_FILE": str(path)}
+        run(LOOP, env if has_daemon else env | {"VGPU_HOST": f"unix://{tmp_path}/nobody.sock"})
+    lines = [line.split() for line in path.read_text().splitlines()]
+    assert len({pid for pid, _, _ in lines}) == 1
+    sums = [(int(samples), float(seconds)) for _, samples, seconds in lines]
+    assert sums == sorted(sums) and sums[-1][0] == 29 * 64
+    assert sums[-1][1] == pytest.approx(29 * 0.05, rel=0.5)
+
+
+def test_a_file_that_cannot_be_written_is_no_trouble(tmp_path: Path) -> None:
+    with Coordinator(tmp_path, []) as peers:
+        done = run(LOOP, peers.environment() | {"VGPU_PROGRESS_FILE": str(tmp_path / "no/such")})
+        assert sum(r.samples for r in peers.reports) == 29 * 64 and not done.stderr

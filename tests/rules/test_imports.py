@@ -40,6 +40,7 @@ ALLOWED: dict[str, set[str]] = {
     "core.policy": {"core", "core.jobs"},
     "core.elastic": {"core", "core.jobs"},
     "core.history": {"core"},
+    "core.tune": {"core"},
     "core.colocate": {"core", "core.jobs"},
     "core.placement": {"core", "core.colocate", "core.devices", "core.jobs", "core.slices"},
     "core.queue": {"core", "core.elastic", "core.jobs", "core.placement", "core.policy", "core.slices"},
@@ -233,7 +234,7 @@ ALLOWED: dict[str, set[str]] = {
         "paths",
     },
     # the command line
-    "cli.common": {"client", "console.login", "core", "errors", "host", "paths", "view"},
+    "cli.common": {"client", "console.login", "core", "core.tune", "errors", "host", "paths", "view"},
     "cli": {"cli.common", "errors", "project"},
     "cli.cluster": {
         "cli.common",
@@ -278,6 +279,7 @@ ALLOWED: dict[str, set[str]] = {
         "core.placement",
         "core.policy",
         "core.slices",
+        "core.tune",
         "errors",
         "host",
         "paths",
@@ -285,6 +287,18 @@ ALLOWED: dict[str, set[str]] = {
         "simulate",
         "slurm",
         "userfiles",
+        "view",
+    },
+    "cli.tune": {
+        "cli.common",
+        "cli.jobs",
+        "cli.predict",
+        "client",
+        "core",
+        "core.jobs",
+        "core.tune",
+        "errors",
+        "predict",
         "view",
     },
     "cli.services": {

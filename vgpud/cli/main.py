@@ -50,6 +50,7 @@ SECTIONS = {
         "usage": ("vgpud.cli.jobs.usage:usage", "Show GPU time asked for, granted and used."),
         "reserve": ("vgpud.cli.jobs.reserve:reserve", "Reserve devices for a queue, or for maintenance."),
         "predict": ("vgpud.cli.predict.predict:predict", "Predict a model's use of a GPU before it runs."),
+        "tune": ("vgpud.cli.tune.tune:tune", "Find size, batch and workers of a command by short runs."),
         "whatif": ("vgpud.cli.jobs.whatif:whatif", "Replay a trace of jobs under another policy."),
         "cluster": ("vgpud.cli.cluster.cluster:cluster", "Run and show the queue over the nodes of a Slurm cluster."),
     },

@@ -41,6 +41,17 @@ class GpuBounds(AnyParam):
         return (least, most) if least < most else least
 
 
+#: the value of --gpus by which `vgpu submit` takes what `vgpu tune` has found
+AUTO = "auto"
+
+
+class GpuBoundsOrAuto(GpuBounds):
+    """The same, or the word auto, which becomes AUTO."""
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return AUTO if value == AUTO else super().convert(value, param, ctx)
+
+
 class Workers(AnyParam):
     """Minimum and maximum of workers, such as 1-8; one number is both."""
 
@@ -63,9 +74,9 @@ class Workers(AnyParam):
 _OPTIONS: tuple[tuple[str, Any, str, str], ...] = (
     (
         "--gpus",
-        GpuBounds(),
-        "F|F..F",
-        "SM time: 0.5 is half a device; 0.25..1: resized between these while the job runs.",
+        GpuBoundsOrAuto(),
+        "F|F..F|auto",
+        "SM time: 0.5 is half a device; 0.25..1: resized between these while the job runs; auto: as `vgpu tune` found.",
     ),
     (
         "--workers",

@@ -26,6 +26,7 @@ from vgpud.cli.jobs.notify_options import fill_notification, notify_options
 from vgpud.cli.jobs.predicted_options import fill, predict_options
 from vgpud.cli.jobs.predicted_run import fill_from_run, predict_run_option
 from vgpud.cli.jobs.quantities import Array, Cpus, RequestId, Variable, jobs_text
+from vgpud.cli.jobs.tuned_options import fill_from_tune, refuse_elsewhere
 from vgpud.client.arrays import set_array
 from vgpud.errors import CliError, ExitCode
 
@@ -193,6 +194,7 @@ def submit(
     vgpu submit --gpus 1 --workers 1-8 -- ./train.py     as many workers as pay off and fit
     vgpu submit --predict net:make -- ./train            derives --gpus and --mem from the model graph
     vgpu submit --predict-run -- python train.py         derives them from a run on a SIMULATED device
+    vgpu submit --gpus auto -- python train.py           the size that `vgpu tune` has found for it
     vgpu submit --gpus 1 --gang 4 -- ./train             four members: all start together or none does
     vgpu submit --gpus 0.25 --array 1-8 -- ./try.sh      eight jobs; VGPU_ARRAY_INDEX tells them apart
     vgpu submit --gpus 1 --after 12 -- ./evaluate        when job 12 has completed
@@ -216,6 +218,7 @@ def submit(
     if cluster_option.check(submit_cluster.INSTEAD, submit_cluster.ONLY):
         from vgpud.cli.cluster import sbatch
 
+        refuse_elsewhere(option_values)
         kept = [name for name in _KEPT if name in os.environ]
         job = submit_cluster.submission({**option_values, "wait": wait}, command, from_file.get("env", ()), kept)
         run = sbatch.Run(option_values["partition"], option_values["run_dir"], option_values["dry_run"], wait, quiet)
@@ -258,11 +261,12 @@ def _read_options(
     if not (command or image or environment):
         raise click.UsageError("specify a command: for example vgpu submit --gpus 0.5 -- python train.py")
     elastic_options.check({**option_values, "image": image})
-    predicted = fill(settings, option_values) + fill_from_run(settings, option_values, command)  # one is empty
-    if predicted and not quiet:
+    tuned, command = fill_from_tune(settings, option_values, command)
+    predicted = fill(settings, option_values) + fill_from_run(settings, option_values, command)
+    if (tuned or predicted) and not quiet:  # at most one of the three is not empty
         from vgpud.cli.common.output import say
 
-        say(predicted)
+        say(tuned or predicted)
     if option_values["gpus"] is None and not (environment and environment.defaults.slice.gpus_milli):
         raise click.UsageError("specify a size: for example --gpus 0.5")
     from vgpud.cli.common.target import find_daemon

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 _STEPS_MAX = 1 << 30
 _DEVICES_MAX = 16  # of a server of simulated devices
 _NS = 1_000_000_000
+#: what a program that was interrupted may take to end
+_INTERRUPTED_S = 10.0
 #: the file by which the simulated CUDA libraries report convolutions (shim/simcuda/common/work.c)
 _CONVOLUTION = "simcuda_convolution"
 
@@ -78,9 +82,15 @@ def run(settings: Settings, gpu: str, steps: int | None, devices: int, command: 
 
 
 def run_dry(
-    command: Sequence[str], device: DryDevice, steps: int, old_environment: Mapping[str, str], device_count: int = 1
+    command: Sequence[str],
+    device: DryDevice,
+    steps: int,
+    old_environment: Mapping[str, str],
+    device_count: int = 1,
+    limit_s: float = math.inf,
 ) -> tuple[Torch | None, tuple[DryRun, ...], int]:
-    """Runs the command; its PyTorch, what it has taken of each device that it has used, and its exit code."""
+    """Runs the command, for at most limit_s; its PyTorch, what it has taken of each device that it has used, and its
+    exit code."""
     from vgpud.cli.common import child_process
     from vgpud.libraries.environment import preload_simulated, remove_shim
     from vgpud.predict import dry_device, interpreter
@@ -97,7 +107,8 @@ def run_dry(
             try:
                 with _stdout_as_stderr():
                     environment = _environment(simulated.environment(preload_simulated(old_environment)), work)
-                    exit_code = child_process.wait_child(child_process.start_child(command, environment, mask))
+                    pid = child_process.start_child(command, environment, mask)
+                    exit_code = child_process.wait_child(pid, _limit(pid, limit_s))
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             page = state_page.read(simulated.directory / state_page.PAGE_NAME)
@@ -117,6 +128,24 @@ def run_dry(
             if shown.most_bytes
         )
         return torch, results, exit_code
+
+
+def _limit(pid: int, limit_s: float) -> Callable[[], None]:
+    """Called again and again: ends the program when its time is over, by Ctrl-C's signal at first, at whose end PyTorch
+    still tells its peak."""
+    end_s = time.monotonic() + limit_s
+    is_interrupted = False
+
+    def look() -> None:
+        nonlocal is_interrupted
+        late_s = time.monotonic() - end_s
+        if late_s >= 0 and not is_interrupted:
+            is_interrupted = True
+            os.kill(pid, signal.SIGINT)
+        elif late_s >= _INTERRUPTED_S:
+            os.kill(pid, signal.SIGKILL)
+
+    return look
 
 
 def _environment(base: Mapping[str, str], folder: Path) -> dict[str, str]:

@@ -1,0 +1,1 @@
+"""What `vgpu tune` finds, beside the full grid of what it tries."""
