@@ -52,7 +52,8 @@ def test_the_same_jobs_start_and_stop(
 ) -> None:
     preemptions = 0
     for seed in range(examples(12)):
-        monkeypatch.setattr(decide, "FEW", 2 if seed % 4 else 16)
+        monkeypatch.setattr(decide, "MANY", 3 if seed % 4 else 64)
+        monkeypatch.setattr(decide, "FEW", 2)
         counted, placed = make_pair(seed, policy, placement, hows)
         for _ in range(60):
             assert find_commands(counted) == find_commands(placed), seed

@@ -26,8 +26,8 @@ from vgpud.core.queue.waiting import JobQueue
 
 #: jobs looked at for backfill, at most
 BACKFILL_JOBS_MAX = 1000
-#: jobs behind that are tried before it is counted what all of them free
-FEW = 16
+#: of so many jobs behind, so few are tried before it is counted what all of them free
+MANY, FEW = 64, 16
 #: cost of finding no placement for a shape; the unit is the cost of putting one running job aside
 TRY_COST = 4
 
@@ -356,12 +356,12 @@ class Decision:
         return bool(victims)
 
     def _choose_victims(self, request: Request, vacancy: Vacancy, unfit: list[Vacancy]) -> tuple[int, list[Job]]:
-        """How many jobs behind have been looked at, and which of them must stop. Few do most of the time; before all
-        others are looked at one by one, what they free is counted at once."""
+        """How many jobs behind have been looked at, and which of them must stop. Where there are many, a few are enough
+        most of the time; before all are looked at one by one, what they free is counted at once."""
         line, entry = request.line, request.entry
         trial = VictimTrial(self.world, request.job, request.spec, line.account, vacancy)
-        few = self._search.list_running_behind(line, entry, FEW)
-        looked_at, victims = trial.choose(few, are_all=False) if len(few) == FEW else (0, [])
+        some = self._search.list_running_behind(line, entry, MANY)
+        looked_at, victims = trial.choose(some[:FEW], are_all=False) if len(some) == MANY else (0, [])
         if not victims:
             behind = self._list_behind(request)
             looked_at = len(behind)
