@@ -52,6 +52,7 @@ class MemberVacancy(Vacancy):
             self._stale[place.node] = None
 
     def fits_without(self, leaving: Leaving) -> bool:
+        self._recount()
         total = self._total
         for name, places in leaving.items():
             node = self._find_node(name)
@@ -81,6 +82,10 @@ class MemberVacancy(Vacancy):
         return is_spread_as_far and self._shape.covers(self._members, other._shape, other._members, self._kinds)
 
     def _has_members(self) -> bool:
+        self._recount()
+        return self._total >= self._members
+
+    def _recount(self) -> None:
         for name in self._stale:
             node = self._find_node(name)
             if node is not None:
@@ -90,4 +95,3 @@ class MemberVacancy(Vacancy):
                 count = self._counted[name] = count_fitting_members(self._shape, node, self._per_node)
                 self._total += count - before
         self._stale.clear()
-        return self._total >= self._members
