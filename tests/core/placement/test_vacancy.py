@@ -1,4 +1,4 @@
-"""Whether a job fits, by counting: as placing it says, whatever is taken; and which jobs certainly do not fit either."""
+"""Whether a job fits, by counting: as placing it says, whatever is taken; and which jobs do not fit either."""
 
 from __future__ import annotations
 
@@ -103,3 +103,14 @@ def test_a_job_that_needs_all_of_another_does_not_fit_where_that_does_not() -> N
                     covered += 1
                     assert not is_placed(cluster, spec), (spec, other_spec)
     assert covered > 100
+
+
+def test_members_on_different_nodes_need_as_many_nodes() -> None:
+    """Two nodes of three devices: three whole devices on each of two nodes fit, one on each of five does not."""
+    nodes = [Node(f"n{n}", tuple(make_small_device(i, uuid=f"{n}-{i}") for i in range(3))) for n in range(2)]
+    cluster = Cluster(nodes)
+    wide = cluster.ask_vacancy(JobSpec(Ask(Spec(3000)), 2, one_per_node=True), ())
+    many = cluster.ask_vacancy(JobSpec(Ask(Spec(1000)), 5, one_per_node=True), ())
+    assert wide is not None and many is not None
+    assert wide.fits() and not many.fits()
+    assert not wide.needs_all_of(many) and wide.needs_all_of(wide)

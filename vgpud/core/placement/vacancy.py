@@ -78,8 +78,9 @@ class MemberVacancy(Vacancy):
     def needs_all_of(self, other: Vacancy) -> bool:
         if not isinstance(other, MemberVacancy):
             return False
-        is_spread_as_far = self._is_one_per_node or not other._is_one_per_node
-        return is_spread_as_far and self._shape.covers(self._members, other._shape, other._members, self._kinds)
+        if other._is_one_per_node and not (self._is_one_per_node and self._members >= other._members):
+            return False
+        return self._shape.covers(self._members, other._shape, other._members, self._kinds)
 
     def _has_members(self) -> bool:
         self._recount()
