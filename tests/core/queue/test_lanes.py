@@ -61,7 +61,7 @@ def make_queue(policy: str, jobs: list[Job]) -> JobQueue:
     return line
 
 
-def sort_anew(policy: str, jobs: list[Job]) -> tuple[list[Entry], list[Entry]]:
+def sort_again(policy: str, jobs: list[Job]) -> tuple[list[Entry], list[Entry]]:
     """Those that wait, and those that run."""
     known = make(policy)
     for job in jobs:
@@ -72,12 +72,12 @@ def sort_anew(policy: str, jobs: list[Job]) -> tuple[list[Entry], list[Entry]]:
     return [one for one in entries if one[1] not in running], [one for one in entries if one[1] in running]
 
 
-def walk(line: JobQueue, every: int, taken: set[int]) -> Iterator[Entry]:
+def walk(line: JobQueue, every: int, starting_ids: set[int]) -> Iterator[Entry]:
     """As a decision does: some jobs start, and others' shapes are skipped from then on."""
     cursor, skip = None, 0
     while (cursor := line.waiting.next(cursor, skip)) is not None:
         yield cursor
-        if cursor[1] in taken:
+        if cursor[1] in starting_ids:
             line.dequeue(cursor[1])
         elif cursor[1] % every == 0:
             skip |= line.waiting.bit(cursor[1])
@@ -85,12 +85,14 @@ def walk(line: JobQueue, every: int, taken: set[int]) -> Iterator[Entry]:
 
 @pytest.mark.parametrize("policy", POLICIES)
 @settings(max_examples=examples(200), deadline=None)
-@given(rows=ROWS, every=st.integers(1, 50), taken=st.sets(st.integers(1, 60)))
-def test_the_next_job_is_that_of_all_sorted_anew(policy: str, rows: list[Row], every: int, taken: set[int]) -> None:
+@given(rows=ROWS, every=st.integers(1, 50), starting_ids=st.sets(st.integers(1, 60)))
+def test_the_next_job_is_that_of_all_sorted_again(
+    policy: str, rows: list[Row], every: int, starting_ids: set[int]
+) -> None:
     jobs = make_jobs(rows)
     line = make_queue(policy, jobs)
     assert isinstance(line.waiting, LanedOrder)
-    waiting, running = sort_anew(policy, jobs)
+    waiting, running = sort_again(policy, jobs)
     assert [line.waiting.entry(job_id) for job_id in line.waiting] == waiting
     assert [line.running.entry(job_id) for job_id in line.running] == running
     assert [line.waiting.rank(job_id) for _, job_id in waiting] == list(range(len(waiting)))
@@ -99,9 +101,9 @@ def test_the_next_job_is_that_of_all_sorted_anew(policy: str, rows: list[Row], e
         bit = line.waiting.bit(entry[1])
         if not bit & skip:
             expected.append(entry)
-            if entry[1] not in taken and entry[1] % every == 0:
+            if entry[1] not in starting_ids and entry[1] % every == 0:
                 skip |= bit
-    assert list(walk(line, every, taken)) == expected
+    assert list(walk(line, every, starting_ids)) == expected
 
 
 def test_a_job_behind_in_its_lane_may_be_before_those_of_other_lanes() -> None:
@@ -109,5 +111,5 @@ def test_a_job_behind_in_its_lane_may_be_before_those_of_other_lanes() -> None:
     draw = random.Random(1)
     rows = [(draw.randint(900, 1300), 0, draw.randint(0, 400), 1, 1.0, False) for _ in range(300)]
     jobs = make_jobs(rows)
-    waiting, _ = sort_anew("ftf", jobs)
+    waiting, _ = sort_again("ftf", jobs)
     assert list(walk(make_queue("ftf", jobs), 1000, set())) == waiting

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from vgpud.core.order import Entry, Order
 from vgpud.core import order
+from vgpud.core.order import Entry, Order
 
 OPERATIONS = st.lists(
     st.tuples(st.sampled_from(["add", "add", "add", "remove", "rekey"]), st.integers(0, 30), st.integers(0, 9)),

@@ -12,6 +12,7 @@ from vgpud.core.jobs.model import NEVER_NS, How
 from vgpud.core.order import Order
 from vgpud.core.policy.base import Policy
 from vgpud.core.policy.registry import make
+from vgpud.core.queue import decide
 from vgpud.core.queue.record import to_plain
 
 POLICIES = ["priority(preempt)", "srsf", "2d-las(20,60)", "fair", "ftf(lease=10)", "fair(half-life=0.01,1=2)", "srtf"]
@@ -46,9 +47,13 @@ def find_commands(world: World) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize(("policy", "placement", "hows"), combine_axes(POLICIES, PLACEMENTS, HOWS))
-def test_the_same_jobs_start_and_stop(policy: str, placement: str, hows: tuple[How, ...]) -> None:
+def test_the_same_jobs_start_and_stop(
+    policy: str, placement: str, hows: tuple[How, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     preemptions = 0
     for seed in range(examples(12)):
+        monkeypatch.setattr(decide, "MANY", 3 if seed % 4 else 64)
+        monkeypatch.setattr(decide, "FEW", 2)
         counted, placed = make_pair(seed, policy, placement, hows)
         for _ in range(60):
             assert find_commands(counted) == find_commands(placed), seed

@@ -78,7 +78,7 @@ class Vacancy:
         self._nodes = nodes
 
     def fits_without(self, leaving: Leaving) -> bool:
-        """Whether the job fits if all of these leave: a first question, before release()."""
+        """Whether the job fits if all of these leave, while all that has been released is back."""
         placement = flatten(places for name in self._nodes or leaving for places in leaving.get(name, {}).values())
         self._adjust(placement, 1)
         fits = self.fits()

@@ -52,6 +52,7 @@ class MemberVacancy(Vacancy):
             self._stale[place.node] = None
 
     def fits_without(self, leaving: Leaving) -> bool:
+        self._recount()
         total = self._total
         for name, places in leaving.items():
             node = self._find_node(name)
@@ -77,10 +78,15 @@ class MemberVacancy(Vacancy):
     def needs_all_of(self, other: Vacancy) -> bool:
         if not isinstance(other, MemberVacancy):
             return False
-        is_spread_as_far = self._is_one_per_node or not other._is_one_per_node
-        return is_spread_as_far and self._shape.covers(self._members, other._shape, other._members, self._kinds)
+        if other._is_one_per_node and not (self._is_one_per_node and self._members >= other._members):
+            return False
+        return self._shape.covers(self._members, other._shape, other._members, self._kinds)
 
     def _has_members(self) -> bool:
+        self._recount()
+        return self._total >= self._members
+
+    def _recount(self) -> None:
         for name in self._stale:
             node = self._find_node(name)
             if node is not None:
@@ -90,4 +96,3 @@ class MemberVacancy(Vacancy):
                 count = self._counted[name] = count_fitting_members(self._shape, node, self._per_node)
                 self._total += count - before
         self._stale.clear()
-        return self._total >= self._members

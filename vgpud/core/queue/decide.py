@@ -26,6 +26,8 @@ from vgpud.core.queue.waiting import JobQueue
 
 #: jobs looked at for backfill, at most
 BACKFILL_JOBS_MAX = 1000
+#: of so many jobs behind, so few are tried before it is counted what all of them free
+MANY, FEW = 64, 16
 #: cost of finding no placement for a shape; the unit is the cost of putting one running job aside
 TRY_COST = 4
 
@@ -336,30 +338,45 @@ class Decision:
 
     def _stop_behind(self, request: Request, vacancy: Vacancy) -> bool:
         """The same as _free_capacity() with the jobs behind, where counting tells which of them must stop."""
-        world, job, line, entry = self.world, request.job, request.line, request.entry
-        search, unfit = self._search, self._unfit.setdefault(line.spec.name, [])
-        behind = search.list_running_behind(line, entry)
-        running = len(behind)
-        if world.suspended_holders:
-            behind += search.find_suspended_behind(line, entry)
-        looked_at, victims = len(behind), []
-        if not any(vacancy.needs_all_of(other) for other in unfit):
-            if vacancy.fits_without(group_by_node(world, behind)):
-                trial = VictimTrial(world, job, request.spec, line.account, vacancy)
-                looked_at, victims = trial.choose(behind)
-            else:
-                unfit.append(vacancy)
-        search.note_running_behind(line, entry, looked_at if victims and looked_at <= running else running + 1)
+        job, unfit = request.job, self._unfit.setdefault(request.line.spec.name, [])
+        if any(vacancy.needs_all_of(other) for other in unfit):
+            if self.world.tries_max < NEVER_NS:
+                self._stopped += len(self._list_behind(request))
+            return False
+        looked_at, victims = self._choose_victims(request, vacancy, unfit)
         self._stopped += looked_at
         for victim in victims:
             self._displace(victim)
             self.victim_for[victim.job_id] = job.job_id
         if victims:
-            self._unfit = {line.spec.name: unfit}  # in other queues more may be free now
+            self._unfit = {request.line.spec.name: unfit}  # in other queues more may be free now
             placement = self._find(request)
             assert placement is not None, "it fits when these have left"
             self._give(job, request.spec, placement)
         return bool(victims)
+
+    def _choose_victims(self, request: Request, vacancy: Vacancy, unfit: list[Vacancy]) -> tuple[int, list[Job]]:
+        """How many jobs behind have been looked at, and which of them must stop. Where there are many, a few are enough
+        most of the time; before all are looked at one by one, what they free is counted at once."""
+        line, entry = request.line, request.entry
+        trial = VictimTrial(self.world, request.job, request.spec, line.account, vacancy)
+        some = self._search.list_running_behind(line, entry, MANY)
+        looked_at, victims = trial.choose(some[:FEW], are_all=False) if len(some) == MANY else (0, [])
+        if not victims:
+            behind = self._list_behind(request)
+            looked_at = len(behind)
+            if vacancy.fits_without(group_by_node(self.world, behind)):
+                looked_at, victims = trial.choose(behind, are_all=True)
+            else:
+                unfit.append(vacancy)
+        self._search.note_running_behind(line, entry, looked_at if victims else NEVER_NS)
+        return looked_at, victims
+
+    def _list_behind(self, request: Request) -> list[Job]:
+        """All jobs behind that may stop, or give up what they have kept."""
+        line, entry = request.line, request.entry
+        behind = self._search.list_running_behind(line, entry, NEVER_NS)
+        return [*behind, *self._search.find_suspended_behind(line, entry)] if self.world.suspended_holders else behind
 
     def _reclaim(self, request: Request) -> bool:
         """Takes capacity that jobs of queues above their guarantee have, for a queue below its own."""

@@ -25,7 +25,18 @@ class _Tail:
         self.next_entry = next(self.walk, None)
         self.entries: list[Entry] = []
         self.jobs: list[Job] = []
-        self.blocked: list[tuple[Entry, int]] = []
+        self.wait_entries: list[tuple[Entry, int]] = []
+
+    def count_behind(self, entry: Entry) -> int:
+        """How many of them are behind this entry."""
+        low, high = 0, len(self.entries)
+        while low < high:
+            middle = (low + high) // 2
+            if self.entries[middle] > entry:
+                low = middle + 1
+            else:
+                high = middle
+        return low
 
 
 class VictimSearch:
@@ -45,21 +56,19 @@ class VictimSearch:
                 yield victim
             at = line.running.find_last(at)
 
-    def list_running_behind(self, line: JobQueue, entry: Entry) -> list[Job]:
-        """The same while none of them stops. A decision asks for many jobs, each time with fewer behind."""
-        tail = self._walk_to(line, entry)
-        count = len(tail.entries)
-        while count and tail.entries[count - 1] <= entry:
-            count -= 1
-        return tail.jobs[:count]
+    def list_running_behind(self, line: JobQueue, entry: Entry, limit: int) -> list[Job]:
+        """The first `limit` of them, while none of them stops. A decision asks for many jobs, each time with fewer
+        behind."""
+        tail = self._walk_to(line, entry, limit)
+        return tail.jobs[: min(limit, tail.count_behind(entry))]
 
     def note_running_behind(self, line: JobQueue, entry: Entry, count: int) -> None:
-        """Notes when jobs may stop that list_running_behind() leaves out, if `count` in its list have been looked
-        at."""
-        tail = self._walk_to(line, entry)
+        """Notes when jobs may stop that list_running_behind() has left out: of all behind, or of those before the last
+        of the first `count` that may stop."""
+        tail = self._tails[line.spec.name]
         if count <= len(tail.entries):
             entry = max(entry, tail.entries[count - 1])
-        for at, may_stop_ns in tail.blocked:
+        for at, may_stop_ns in tail.wait_entries:
             if at <= entry:
                 break
             self.look_again_ns = min(self.look_again_ns, may_stop_ns)
@@ -79,20 +88,20 @@ class VictimSearch:
         if tail is not None and tail.version == line.running.version - 1:
             tail.version += 1
 
-    def _walk_to(self, line: JobQueue, entry: Entry) -> _Tail:
+    def _walk_to(self, line: JobQueue, entry: Entry, limit: int) -> _Tail:
         tail = self._tails.get(line.spec.name)
         if tail is None or tail.version != line.running.version:
             tail = self._tails[line.spec.name] = _Tail(line.running)
         if tail.walk_version != tail.version and tail.next_entry is not None and tail.next_entry > entry:
             tail.walk_version, tail.walk = tail.version, line.running.walk_back(tail.next_entry)
-        while (at := tail.next_entry) is not None and at > entry:
+        while len(tail.jobs) < limit and (at := tail.next_entry) is not None and at > entry:
             job = self.world.jobs[at[1]]
             may_stop_ns = self._may_stop_ns(job, line)
             if may_stop_ns <= self.now_ns:
                 tail.entries.append(at)
                 tail.jobs.append(job)
             elif may_stop_ns < NEVER_NS:
-                tail.blocked.append((at, may_stop_ns))
+                tail.wait_entries.append((at, may_stop_ns))
             tail.next_entry = next(tail.walk, None)
         return tail
 

@@ -35,9 +35,11 @@ class VictimTrial:
         self._vacancy = vacancy
         self._limited = [one for one in account.chain if has_limit(one.spec)]
 
-    def choose(self, candidates: Iterable[Job]) -> tuple[int, list[Job]]:
+    def choose(self, candidates: Iterable[Job], *, are_all: bool) -> tuple[int, list[Job]]:
         """How many candidates have been looked at; those of them, in their order, that must give what they hold, none
         if that is not enough.
+
+        `are_all`: there are no others that could be looked at.
 
         As many are asked for as the job needs, at least: then twice as many each time. Of these the last ones are given
         back first, if the job fits without.
@@ -53,7 +55,7 @@ class VictimTrial:
             if fits:
                 break
             ask_at = 2 * len(freed)
-        if not fits and freed and len(freed) < ask_at and self._may_fit():
+        if are_all and not fits and freed and len(freed) < ask_at and self._may_fit():
             fits = self._fits()
         victims: list[Job] = []
         for candidate in reversed(freed):

@@ -35,7 +35,7 @@ class Shapes:
             heappush(self._free, known[0])
 
 
-#: more changed keys than this part of all are sorted anew, instead of each being moved
+#: more changed keys than this part of all are sorted again, instead of each being moved
 REKEY_PARTS = 8
 
 
