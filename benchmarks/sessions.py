@@ -197,8 +197,11 @@ def throughput(own: OwnSystem, rounds: int, seconds: float) -> dict[str, Any]:
         pairs = []
         for _ in range(rounds):
             direct = asyncio.run(_echo_rate(f"ws://127.0.0.1:{port}{session.base}", {}, seconds))
+            before_s = sum(map(cpu_s, console.pids()))
             passed = asyncio.run(_echo_rate(proxied, headers, seconds))
-            pairs.append({"direct_bytes_per_s": round(direct), "console_bytes_per_s": round(passed)})
+            console_s = (sum(map(cpu_s, console.pids())) - before_s) / (passed * seconds / 1e9)
+            pair = {"direct_bytes_per_s": round(direct), "console_bytes_per_s": round(passed)}
+            pairs.append({**pair, "console_cpu_s_per_gbyte": round(console_s, 2)})
         session.stop()
         return {"pairs": pairs}
     finally:
@@ -284,6 +287,7 @@ def main() -> int:
         "websocket_mbytes_per_s": round(
             statistics.median(p["console_bytes_per_s"] for p in raw["websocket"]["pairs"]) / 1e6, 1
         ),
+        "websocket_cpu_s_per_gbyte": statistics.median(p["console_cpu_s_per_gbyte"] for p in raw["websocket"]["pairs"]),
         "idle_percent": round(raw["idle"]["sessions_percent"] - raw["idle"]["empty_percent"], 3),
         "idle_running": raw["idle"]["running"],
     }

@@ -15,7 +15,7 @@ from vgpud.api.forwards import Forwarding
 from vgpud.api.job_backend import JobBackend
 from vgpud.api.rpc import RefusedError
 from vgpud.core.jobs.facts import Facts, Launch
-from vgpud.core.jobs.model import Ask, Job, JobSpec, JobState
+from vgpud.core.jobs.model import Ask, Job, JobSpec, JobState, UserWait
 from vgpud.core.model import Spec
 from vgpud.host import listeners
 from vgpud.v1alpha1 import vgpud_pb2 as pb
@@ -117,7 +117,7 @@ def test_what_is_refused(fields: dict[str, Any], hello: dict[str, Any], sentence
 def test_a_connection_continues_a_session_that_was_paused() -> None:
     """Also one that had to start again, and has no port yet."""
     backend = FakeBackend(0)
-    backend.present.is_idle = True
+    backend.present.user_wait = UserWait.USE
 
     async def use() -> None:
         set_caller(Caller(OWNER, OWNER, (), 1, admin=False))
@@ -141,7 +141,7 @@ def test_a_program_of_another_user_gets_nothing(monkeypatch: pytest.MonkeyPatch)
     async def note(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         seen.append(await reader.read(100))
 
-    monkeypatch.setattr(listeners, "server_uid", lambda *_: 4242)
+    monkeypatch.setattr(listeners, "server_uid", lambda *_, **__: 4242)
     with pytest.raises(RefusedError) as refused:
         run(note, pb.ForwardSessionRequest(job_id=7, data=b"secret"))
     assert "a program of uid 4242 does" in refused.value.refusal.message and seen in ([], [b""])

@@ -16,7 +16,7 @@ from vgpud.api.job_backend import JobBackend
 from vgpud.api.rpc import RefusedError, refuse
 from vgpud.api.turns import charge_message
 from vgpud.core.jobs.facts import Launch
-from vgpud.core.jobs.model import Job
+from vgpud.core.jobs.model import Job, UserWait
 from vgpud.core.model import Denied, Reason
 from vgpud.host import listeners
 from vgpud.v1alpha1 import vgpud_pb2 as pb
@@ -73,7 +73,7 @@ class Forwarding:
         if name and name not in launch.session_ports:
             raise refuse(Reason.NOT_FOUND, f"{what} has no port {name[:40]!r}", "port")
         port = dict(facts.named_ports).get(name, 0) if name else facts.session_port
-        if job.is_idle:
+        if job.user_wait is UserWait.USE:
             await self._backend.requests.use_session(job.job_id)
         if not port:
             why = f": {job.reason}" if job.reason else ""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from tests.builders import make_small_device
 from tests.core.queue.world import Shell, gpus, make_policy, queue, shell
 from vgpud.core.jobs.events import Cancelled, Idled, Note, Requeued, StopJob, Used
-from vgpud.core.jobs.model import Ask, How, Node
+from vgpud.core.jobs.model import Ask, How, Node, UserWait
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.queue.machine import Machine
 
@@ -32,14 +32,14 @@ def test_an_idle_job_waits_for_its_use_and_not_for_capacity() -> None:
     at.send(Used(job))
     assert at.state(job) == "suspended" and "0.5 GPUs are free" in at.reason(job)
     at.end(other)
-    assert at.running == {job} and (at.job(job).attempt, at.job(job).is_idle) == (1, False)
+    assert at.running == {job} and (at.job(job).attempt, at.job(job).user_wait) == (1, None)
 
 
 def test_a_job_that_is_not_preempted_is_not_paused() -> None:
     at = shell(1, queue(guarantee_milli=1000), hows=HOWS, moves=False)
     job = at.submit(gpus(1, preemptible=False))
     at.send(Idled(job, WHY))
-    assert at.running == {job} and not at.job(job).is_idle
+    assert at.running == {job} and at.job(job).user_wait is None
 
 
 def test_its_use_while_it_is_being_paused_continues_it() -> None:
@@ -80,7 +80,7 @@ def test_its_memory_makes_way_for_jobs_that_are_used() -> None:
     idle = at.submit(large)
     at.send(Idled(idle, WHY))
     other = at.submit(large)
-    assert at.running == {other} and at.job(idle).suspended_how is How.EVICT and at.job(idle).is_idle
+    assert at.running == {other} and at.job(idle).suspended_how is How.EVICT and at.job(idle).user_wait is UserWait.USE
     at.send(Used(idle))
     assert at.state(idle) == "suspended"
     at.end(other)

@@ -25,7 +25,7 @@ from vgpud.core.jobs.events import (
     Submitted,
     Used,
 )
-from vgpud.core.jobs.model import SECOND_NS, Ask, How, Job, JobState, Node, Placement
+from vgpud.core.jobs.model import SECOND_NS, Ask, How, Job, JobState, Node, Placement, UserWait
 from vgpud.core.placement.base import ClusterCapacity
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.queue import sizes
@@ -223,7 +223,7 @@ def sound(driver: Driver) -> None:
             "is held": job.state is JobState.HELD,
             "backs off": not job.state.is_final and job.not_before_ns > at.now_ns and job.job_id not in world.unmet,
             "has ended": job.state.is_final,
-            "is idle": job.is_idle and job.state in WAITING and job.job_id not in world.stopping,
+            "is idle": job.user_wait is UserWait.USE and job.state in WAITING and job.job_id not in world.stopping,
         }
         where = [name for name, here in places.items() if here]
         assert len(where) == 1 or where in COMPATIBLE, (job, where)
@@ -279,7 +279,7 @@ def finish(driver: Driver) -> None:
     for _ in range(2_000):
         for job_id in [job.job_id for job in at.machine.jobs.values() if job.state is JobState.HELD]:
             at.send(Released(job_id))
-        for job_id in [job.job_id for job in at.machine.jobs.values() if job.is_idle]:
+        for job_id in [job.job_id for job in at.machine.jobs.values() if job.user_wait is UserWait.USE]:
             at.send(Used(job_id))
         if at.stops:
             driver.answer(at.stops[0].job_id)

@@ -9,7 +9,7 @@ import pytest
 from tests.builders import make_small_device
 from tests.core.queue.world import Shell, gpus, make_policy, queue, shell
 from vgpud.core.jobs.events import Cancelled, Event, JobSuspended, Note, Requeued, Resumed, StopJob, Suspended
-from vgpud.core.jobs.model import Ask, Elastic, How, JobSpec, JobState, Node
+from vgpud.core.jobs.model import Ask, Elastic, How, JobSpec, JobState, Node, UserWait
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.queue.machine import Machine
 
@@ -125,7 +125,7 @@ def test_a_daemon_that_was_killed_in_between_moves_its_memory_as_was_decided() -
     (stop,) = [c for c in after.restore([replace(before.job(first))]) if isinstance(c, StopJob)]
     assert stop.how is How.EVICT
     after.answer_stops()
-    assert after.state(first) == "suspended" and after.job(first).awaits_resume
+    assert after.state(first) == "suspended" and after.job(first).user_wait is UserWait.RESUME
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,13 @@ class JobState(Enum):
         return self in (JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED, JobState.TIMED_OUT)
 
 
+class UserWait(Enum):
+    """What a suspended job waits for, beside capacity."""
+
+    USE = "use"  # it was not used: its next use
+    RESUME = "resume"  # its user has suspended it: that is taken back
+
+
 class How(Enum):
     """How a running job gives up its placement, from the cheapest for its user; the policy knows the cost of each."""
 
@@ -202,14 +209,13 @@ class Job:
     expected_ns: int = 0  # how long jobs like it took, for backfill; 0 = not known
     median_ns: int = 0  # the same, as often longer as shorter: for estimated starts
     signal_attempt: int = 0  # the last attempt whose processes have got their signal
-    is_idle: bool = False  # it is paused, or about to be, because it was not used: it waits for its next use
-    awaits_resume: bool = False  # its user has suspended it: it does not continue before that is taken back
+    user_wait: UserWait | None = None  # it is suspended, or about to be, and does not continue before a user does this
     changed: bool = False  # its specification is no longer as it was submitted: a user has changed it
 
     @property
     def waits_for_user(self) -> bool:
         """It does not continue before a user asks for that: others may have what it keeps."""
-        return self.is_idle or self.awaits_resume
+        return self.user_wait is not None
 
     @property
     def width_milli(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from vgpud.core.jobs.events import Cancelled, Changed, Event, Held, Released, Requeued, Resumed, Suspended
-from vgpud.core.jobs.model import NEVER_NS, Job, JobSpec, JobState, QueueSpec
+from vgpud.core.jobs.model import NEVER_NS, Job, JobSpec, JobState, QueueSpec, UserWait
 from vgpud.core.model import Denied, Reason
 from vgpud.core.queue import elastic_bounds, quota, running_size
 from vgpud.core.queue.reasons import holders
@@ -148,7 +148,7 @@ def refusal(world: QueueState, event: Event) -> Denied | None:
         remedy = "only held jobs can be released"
     elif isinstance(event, Suspended):
         remedy = _why_not_suspended(job)
-    elif isinstance(event, Resumed) and not job.awaits_resume:
+    elif isinstance(event, Resumed) and job.user_wait is not UserWait.RESUME:
         remedy = "its user has not suspended it"
     elif isinstance(event, Resumed) and job.stop_to is not None:
         remedy = f"it is being stopped ({job.stopping}): try again"
@@ -162,7 +162,7 @@ def refusal(world: QueueState, event: Event) -> Denied | None:
 
 
 def _why_not_suspended(job: Job) -> str:
-    if job.awaits_resume:
+    if job.user_wait is UserWait.RESUME:
         return "its user has suspended it already"
     if job.state is not JobState.RUNNING:
         return "only running jobs can be suspended"

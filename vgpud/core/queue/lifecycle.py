@@ -22,7 +22,7 @@ from vgpud.core.jobs.events import (
     StopJob,
     Submitted,
 )
-from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, START, How, Job, JobSpec, JobState, Reservation
+from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, START, How, Job, JobSpec, JobState, Reservation, UserWait
 from vgpud.core.jobs.states import END_EVENTS, JobEvent, enter
 from vgpud.core.queue import estimate, reasons, running_size, sizes
 from vgpud.core.queue.deadlines import Due
@@ -179,7 +179,7 @@ class Lifecycle:
             if job.job_id in world.claims:
                 self._leave(job, now_ns)
                 self.admit(job, now_ns)
-            elif job.awaits_resume:
+            elif job.user_wait is UserWait.RESUME:
                 self._move_away(job, f"{reservation.what} has begun")
             elif job.stop_to in (None, JobState.SUSPENDED):
                 self.stop(job, None, JobState.PENDING, f"{reservation.what} has begun", now_ns)
@@ -208,36 +208,37 @@ class Lifecycle:
     def requeue(self, job: Job, now_ns: int) -> None:
         """One that has ended stays so: what it ran with is not kept any longer."""
         if job.state in (JobState.RUNNING, JobState.SUSPENDED):
-            job.is_idle = job.awaits_resume = False
+            job.user_wait = None
             self.stop(job, None, JobState.PENDING, "requeued by its user", now_ns)
 
     def pause_idle(self, job: Job, why: str, now_ns: int) -> None:
         """It keeps its memory, which other jobs may have it give up, and waits for its next use."""
         if job.state is JobState.RUNNING and job.job_id not in self._world.stopping and job.spec.preemptible:
-            job.is_idle = True
+            job.user_wait = UserWait.USE
             self.stop(job, self._world.hows[0], JobState.SUSPENDED, why, now_ns)
 
     def use(self, job: Job, now_ns: int) -> None:
-        if job.is_idle:
-            job.is_idle = False
-            job.waiting_since_ns = now_ns
-            self._save(job)
-            self.admit(job, now_ns)
+        if job.user_wait is UserWait.USE:
+            self._end_wait(job, now_ns)
+
+    def _end_wait(self, job: Job, now_ns: int) -> None:
+        """It waits for capacity alone, as a job that was preempted; one that is about to be suspended does so after
+        that."""
+        job.user_wait = None
+        job.waiting_since_ns = now_ns
+        self._save(job)
+        self.admit(job, now_ns)
 
     def suspend(self, job: Job, now_ns: int) -> None:
         """It gives up its GPUs, for its user: what it keeps is on the host."""
         if job.state is JobState.RUNNING and job.stop_to is None:
-            job.awaits_resume = True
+            job.user_wait = UserWait.RESUME
             self.stop(job, How.EVICT, JobState.SUSPENDED, "suspended by its user", now_ns)
             self._world.hold(job, self._world.kept_placement(job, How.PAUSE))  # until it is known that its memory moved
 
     def resume(self, job: Job, now_ns: int) -> None:
-        """It waits for capacity, as a job that was preempted; one that is about to be suspended does so after that."""
-        if job.awaits_resume:
-            job.awaits_resume = False
-            job.waiting_since_ns = now_ns
-            self._save(job)
-            self.admit(job, now_ns)
+        if job.user_wait is UserWait.RESUME:
+            self._end_wait(job, now_ns)
 
     def change(self, job: Job, spec: JobSpec, now_ns: int) -> None:
         """It keeps its place in the order of submission; in another queue, too."""
@@ -389,10 +390,8 @@ class Lifecycle:
         running = job.state is JobState.RUNNING
         self._release_capacity(job, now_ns, is_preempted=True)
         job.stop_to, job.stopping = None, ""
-        if running and job.is_idle:
-            self._note("job.paused", job, why)
-        elif running and job.awaits_resume:
-            self._note("job.suspended", job, why)
+        if running and job.user_wait:
+            self._note("job.paused" if job.user_wait is UserWait.USE else "job.suspended", job, why)
         elif running:
             job.preemptions += 1
             self._note("job.preempted", job, why)
@@ -472,7 +471,7 @@ class Lifecycle:
         world = self._world
         enter(job, END_EVENTS[state])
         job.reason, job.ended_ns = why, now_ns
-        job.placement, job.suspended_how, job.awaits_resume = (), None, False
+        job.placement, job.suspended_how, job.user_wait = (), None, None
         world.target_reasons.pop(job.job_id, None)
         for other_id in world.unmet.pop(job.job_id, ()):
             del world.dependents[other_id][job.job_id]
@@ -570,7 +569,7 @@ class Lifecycle:
         self._limit(job, now_ns)
         if job.stop_to is not None:
             how = world.hows[0] if job.stop_to is JobState.SUSPENDED else None
-            if how and job.awaits_resume:
+            if how and job.user_wait is UserWait.RESUME:
                 how = How.EVICT
             self.stop(job, how, job.stop_to, job.stopping, now_ns)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Job, JobSpec, JobState
+from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Job, JobSpec, JobState, UserWait
 from vgpud.core.queue import sizes, strict
 from vgpud.core.queue.estimate import expected_start_ns
 from vgpud.core.queue.quota import Account
@@ -63,7 +63,7 @@ def explain_preemption(world: QueueState, victim: Job, claimant: Job) -> str:
 def explain_eviction(world: QueueState, victim: Job, claimant: Job) -> str:
     """Why a suspended job gives up what it kept."""
     if victim.waits_for_user:
-        why = "it was not used" if victim.is_idle else "its user had suspended it"
+        why = "it was not used" if victim.user_wait is UserWait.USE else "its user had suspended it"
         return f"its memory was needed for job {claimant.job_id}, and {why}"
     return explain_preemption(world, victim, claimant)
 
@@ -125,9 +125,9 @@ def reason(world: QueueState, job: Job, now_ns: int) -> str:
         return ""
     if job.state is JobState.HELD:
         return f"it is held: release it with vgpu job release {job.job_id}"
-    if job.is_idle:
+    if job.user_wait is UserWait.USE:
         return "it was not used, and is paused until it is: opening its page continues it"
-    if job.awaits_resume:
+    if job.user_wait is UserWait.RESUME:
         return f"its user has suspended it: resume it with vgpu job resume {job.job_id}"
     if job.job_id in world.unmet:
         return f"it waits for {_dependencies(job, sorted(world.unmet[job.job_id]))}"

@@ -17,7 +17,7 @@ from vgpud.core.elastic.worker_group import has_workers
 from vgpud.core.jobs import events as qe
 from vgpud.core.jobs import session
 from vgpud.core.jobs.facts import Launch
-from vgpud.core.jobs.model import How, Job, JobState
+from vgpud.core.jobs.model import How, Job, JobState, UserWait
 from vgpud.core.model import Denied, Reason
 from vgpud.daemon.jobs.elastic import ElasticController
 from vgpud.daemon.jobs.launch import LaunchError, attempt_of, find_grace_ms, find_needs
@@ -228,7 +228,7 @@ class JobAttempts:
             return None
         if await self._jobs.slices.suspend(job, how is How.EVICT):
             return how
-        is_first = job.awaits_resume and job.state is JobState.RUNNING
+        is_first = job.user_wait is UserWait.RESUME and job.state is JobState.RUNNING
         return How.PAUSE if is_first and await self._jobs.slices.suspend(job, evict=False) else None
 
     async def signal(self, command: qe.SignalJob) -> None:

@@ -5,6 +5,7 @@ Part of the composition root, without a state of its own.
 
 from __future__ import annotations
 
+import importlib.util
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -154,6 +155,8 @@ def _member(
         name: value for name, value in launch.environment if name not in _OURS and not name.startswith(session.PREFIX)
     }
     if launch.session == session.BALANCER:  # no other program runs without a slice, whatever its submitter says
+        if importlib.util.find_spec("h11") is None:
+            raise LaunchError("services need the package h11 beside vgpud: pip install 'vgpud[service]'")
         kept = {name: value for name, value in submitted.items() if not name.startswith(_LOADER)}
         return Member((sys.executable, "-I", str(_BALANCER), launch.command[-1]), kept | own, log)
     if launch.image:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from vgpud.core.jobs.events import Cancelled, Changed, Event, Held, Released, Requeued, Resumed, Suspended, Used
-from vgpud.core.jobs.model import JobSpec
+from vgpud.core.jobs.model import JobSpec, UserWait
 from vgpud.core.model import Denied, Reason
 from vgpud.daemon.jobs.arrays import Arrays
 from vgpud.daemon.jobs.controller import JobController
@@ -65,7 +65,7 @@ class JobRequests:
         """It is used now; where it was paused because it was not, it waits for capacity."""
         self._jobs.idleness.use(job_id)
         job = self._jobs.machine.jobs.get(job_id)
-        return await self._request(Used(job_id)) if job and job.is_idle else None
+        return await self._request(Used(job_id)) if job and job.user_wait is UserWait.USE else None
 
     async def suspend_job(self, job_id: int) -> Denied | None:
         return await self._request(Suspended(job_id))
