@@ -199,6 +199,7 @@ SACCT = "|".join((*sacct.NEEDED, "Comment"))
     [
         (SACCT, "use --from-slurm .*trace instead of --trace"),
         ("apiVersion: v1\nitems: []\n", "write it with `kubectl get pods -A -o json > pods.json`"),
+        ('{"apiVersion": "v1", "kind": "Pod"}', "is no list of pods: write it with `kubectl get pods -A -o json"),
         ("NAMESPACE   NAME   READY\n", "write it with `kubectl get pods -A -o json > pods.json`"),
         (json.dumps({"kind": "List", "items": [{"kind": "Job"}]}), "pod 1 is no pod: write the file with `kubectl"),
         (json.dumps({"kind": "List", "items": [pod("cpu", 0, "00:01", "00:02")]}), "no job that ran: 1 had no GPU"),
