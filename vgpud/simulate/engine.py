@@ -256,9 +256,10 @@ class Simulation:
     def _obey(self, command: events.Command) -> None:
         if self._listener:
             self._listener(command)
+        if isinstance(command, events.SaveJob):  # half of all commands
+            self._save(command.job)
+            return
         match command:
-            case events.SaveJob(job):
-                self._save(job)
             case events.StartJob():
                 self._start(command)
             case events.StopJob(job_id, how):
