@@ -8,18 +8,8 @@ from collections.abc import Iterable, Iterator
 from .tree import components, imports, parse, source_files
 
 #: what the core may import of Python's own library: nothing with a clock, a file or a socket
-CORE_MODULES = {
-    "__future__",
-    "bisect",
-    "collections",
-    "dataclasses",
-    "difflib",
-    "enum",
-    "fractions",
-    "hashlib",
-    "heapq",
-}
-CORE_MODULES |= {"itertools", "json", "math", "operator", "re", "typing", "zlib"}
+CORE_MODULES = {"__future__", "bisect", "collections", "dataclasses", "enum", "fractions", "hashlib", "heapq"}
+CORE_MODULES |= {"difflib", "itertools", "json", "math", "operator", "re", "typing", "zlib"}
 
 #: package -> what it may import beside itself. A module that lies at the top is a package of its own here; the bare
 #: name vgpud (the version) and what protoc made (v1alpha1, k8s.kubelet_api) are every package's; who may import _shim,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections import Counter
@@ -9,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from tests.examples import examples
 from vgpud.core.jobs.model import DEFAULT_QUEUE, SECOND_NS
 from vgpud.simulate import fields, readers, sacct
 from vgpud.simulate.trace import LeftOut, Trace, TraceError
@@ -195,6 +199,7 @@ SACCT = "|".join((*sacct.NEEDED, "Comment"))
     [
         (SACCT, "use --from-slurm .*trace instead of --trace"),
         ("apiVersion: v1\nitems: []\n", "write it with `kubectl get pods -A -o json > pods.json`"),
+        ('{"apiVersion": "v1", "kind": "Pod"}', "is no list of pods: write it with `kubectl get pods -A -o json"),
         ("NAMESPACE   NAME   READY\n", "write it with `kubectl get pods -A -o json > pods.json`"),
         (json.dumps({"kind": "List", "items": [{"kind": "Job"}]}), "pod 1 is no pod: write the file with `kubectl"),
         (json.dumps({"kind": "List", "items": [pod("cpu", 0, "00:01", "00:02")]}), "no job that ran: 1 had no GPU"),
@@ -253,3 +258,27 @@ def test_columns_that_do_not_do(tmp_path: Path, columns: str, words: str) -> Non
 def test_sizes_that_no_cluster_has(tmp_path: Path, gpus: str) -> None:
     with pytest.raises(TraceError, match=f"trace:2: GPUs is {gpus}"):
         read(tmp_path, OTHER.replace("0.5", gpus), COLUMNS)
+
+
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 3) | st.sampled_from(["", "1", "2026-11-01T08:00:00Z", "x"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["kind", "state", "x"]), inner),
+    max_leaves=4,
+)
+
+
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_any_json_is_read_or_refused(tmp_path: Path, data: st.DataObject) -> None:
+    """A good file in which one value is another."""
+    whole: Any = json.loads(json.dumps(data.draw(st.sampled_from([PODS, PHILLY_LOG]))))
+    at = whole
+    while True:
+        keys: Any = list(at) if isinstance(at, dict) else range(len(at))
+        key = data.draw(st.sampled_from(keys))
+        if not isinstance(at[key], dict | list) or not at[key] or data.draw(st.booleans()):
+            at[key] = data.draw(ANY_JSON)
+            break
+        at = at[key]
+    with contextlib.suppress(TraceError):
+        read(tmp_path, json.dumps(whole), sort=True)

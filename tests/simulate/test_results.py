@@ -56,7 +56,7 @@ def test_means_of_spans_keep_the_whole(steps: list[tuple[int, int]], count: int)
         samples.append(Sample(at * SECOND_NS, held, 0, 0))
         at += gap
     samples.append(Sample(at * SECOND_NS, 0, 0, 0))
-    (whole,) = results.integrals(samples, at * SECOND_NS, [lambda sample: sample.held_milli])
+    whole, *_ = results.sum_over_time(samples, at * SECOND_NS, 1000)
     found = report.means(samples, count)
     assert sum(value for _, value in found) * at * SECOND_NS / count == pytest.approx(whole)
     assert len(found) == count

@@ -130,7 +130,7 @@ class Simulation:
         self._looks: dict[str, tuple[int, int]] = {}  # by device: its number, when it is looked at next
         self._listener = listener
         self._wakes = wakes
-        self._heap: list[tuple[int, int, int, int]] = []  # (time, kind, serial, job id or index in _told)
+        self._heap: list[tuple[int, int, int, int]] = []  # (time, kind, serial, job id or index in _sent_events)
         self._sent_events: list[events.Event] = []
         self._arrivals: Iterator[tuple[int, TraceJob]] = iter(())
         self._next_arrival: tuple[int, TraceJob] | None = None
@@ -139,6 +139,7 @@ class Simulation:
         self._now_ns = 0
         self._wake_ns = -1
         self._sampled_ns = -1
+        self._node_sets: dict[frozenset[str], frozenset[str]] = {}  # each once: many starts are on the same nodes
         self._runs: dict[int, _Run] = {}
         self._known: dict[int, Job] = {}
         self._on: dict[str, list[_Run]] = {}  # by device, which jobs run there: for the interference
@@ -259,9 +260,10 @@ class Simulation:
     def _obey(self, command: events.Command) -> None:
         if self._listener:
             self._listener(command)
+        if isinstance(command, events.SaveJob):  # half of all commands
+            self._save(command.job)
+            return
         match command:
-            case events.SaveJob(job):
-                self._save(job)
             case events.StartJob():
                 self._start(command)
             case events.StopJob(job_id, how):
@@ -290,7 +292,7 @@ class Simulation:
         run.started_ns = self._now_ns
         nodes = frozenset(place.node for place in command.placement)
         if len(nodes) > 1:
-            self.outcome.starts_on_several_nodes.append(nodes)
+            self.outcome.starts_on_several_nodes.append(self._node_sets.setdefault(nodes, nodes))
         if not command.resume:
             self._groups.begin(self._known[command.job_id], self._now_ns)
             run.remaining_work = run.job.attempt(command.attempt)[0] * FULL

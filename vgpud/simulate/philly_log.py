@@ -13,6 +13,7 @@ from typing import Any
 from vgpud.core.jobs.model import DEFAULT_QUEUE, Ask, JobSpec
 from vgpud.core.model import Spec
 from vgpud.core.units import MILLI_PER_DEVICE
+from vgpud.simulate.parts import get_list, get_objects
 from vgpud.simulate.trace import LeftOut, Row, Trace, TraceError, TraceJob, divide_among_nodes, order_jobs
 
 KEYS = frozenset({"jobid", "submitted_time", "attempts"})
@@ -38,7 +39,7 @@ def read(path: Path, data: Sequence[Any], sort: bool) -> Trace:
 
 
 def _job(where: str, item: Mapping[str, Any], uid: int) -> TraceJob | LeftOut:
-    attempts = [each for each in item["attempts"] or () if isinstance(each, dict) and each.get("start_time")]
+    attempts = [each for each in get_objects(item, "attempts") if each.get("start_time")]
     if not attempts:
         return LeftOut.NEVER_RAN
     if not all(each.get("end_time") for each in attempts):
@@ -47,7 +48,7 @@ def _job(where: str, item: Mapping[str, Any], uid: int) -> TraceJob | LeftOut:
     duration_ns = sum(row.date_ns("end_time") - row.date_ns("start_time") for row in rows)
     if duration_ns <= 0:
         return LeftOut.NEVER_RAN
-    parts = [len(part.get("gpus") or ()) for part in attempts[-1].get("detail") or () if isinstance(part, dict)]
+    parts = [len(get_list(part, "gpus")) for part in get_objects(attempts[-1], "detail")]
     nodes = [count for count in parts if count]
     if not nodes:
         return LeftOut.WITHOUT_GPUS

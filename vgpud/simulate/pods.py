@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from vgpud.core.jobs.model import Ask, JobSpec
 from vgpud.core.model import Spec
 from vgpud.core.units import MILLI_PER_DEVICE
+from vgpud.simulate.parts import get_object, get_objects
 from vgpud.simulate.trace import GPUS_MAX, LeftOut, Row, Trace, TraceError, TraceJob, order_jobs
 
 COMMAND = "kubectl get pods -A -o json > pods.json"
@@ -50,12 +51,12 @@ class _Pod:
         where = f"{path}: pod {number}"
         if not isinstance(item, dict) or item.get("kind", "Pod") != "Pod":
             raise TraceError(f"{where} is no pod: write the file with `{COMMAND}`")
-        metadata, self._spec, status = (_part(item, key) for key in ("metadata", "spec", "status"))
+        metadata, self._spec, status = (get_object(item, key) for key in ("metadata", "spec", "status"))
         self.namespace = str(metadata.get("namespace") or "default")
         self._name = f"{self.namespace}/{metadata.get('name')}"
         self._has_ended = status.get("phase") in ("Succeeded", "Failed")
-        states = [_part(each, "state") for each in _parts(status, "containerStatuses")]
-        ends = [str(_part(state, "terminated").get("finishedAt") or "") for state in states]
+        states = [get_object(each, "state") for each in get_objects(status, "containerStatuses")]
+        ends = [str(get_object(state, "terminated").get("finishedAt") or "") for state in states]
         times = {
             "metadata.creationTimestamp": str(metadata.get("creationTimestamp") or ""),
             "status.startTime": str(status.get("startTime") or ""),
@@ -87,23 +88,13 @@ class _Pod:
 
     def _milli(self) -> int:
         """Its containers run together, those that initialise it one after the other before."""
-        together = sum(map(self._limit_milli, _parts(self._spec, "containers")))
-        return max([together, *map(self._limit_milli, _parts(self._spec, "initContainers"))])
+        together = sum(map(self._limit_milli, get_objects(self._spec, "containers")))
+        return max([together, *map(self._limit_milli, get_objects(self._spec, "initContainers"))])
 
     def _limit_milli(self, container: Mapping[str, Any]) -> int:
         total = 0
-        for name, amount in _part(_part(container, "resources"), "limits").items():
+        for name, amount in get_object(get_object(container, "resources"), "limits").items():
             unit_milli = MILLI_PER_DEVICE if _GPU.fullmatch(name) else MILLI_PER_DEVICE // 10 if name == TENTH else 0
             if unit_milli:
                 total += unit_milli * Row(self._row.where, {name: str(amount)}).whole_number(name, GPUS_MAX)
         return total
-
-
-def _part(of: Mapping[str, Any], key: str) -> dict[str, Any]:
-    found = of.get(key)
-    return found if isinstance(found, dict) else {}
-
-
-def _parts(of: Mapping[str, Any], key: str) -> Sequence[Mapping[str, Any]]:
-    found = of.get(key)
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []

@@ -159,6 +159,8 @@ def _parse_json(path: Path, text: str) -> Any:
 def _rows_of_json(path: Path, data: Any) -> tuple[set[str], list[Row]]:
     """The columns and rows of a list of objects, alone or under "jobs" or "usage"; slices that are no jobs' are passed
     over."""
+    if isinstance(data, dict) and "apiVersion" in data:
+        raise TraceError(f"{path} is no list of pods: write it with `{pods.COMMAND}`")
     if isinstance(data, dict):
         data = next((data[key] for key in ("jobs", "usage") if key in data), None)
     if not isinstance(data, list) or not all(isinstance(item, dict) for item in data):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,11 +109,8 @@ def figures(outcome: Outcome) -> Figures:
         traced.duration_ns * traced.spec.width_milli for traced, job in done if job.state is JobState.COMPLETED
     )
 
-    def idle_milli(sample: Sample) -> int:
-        return outcome.capacity_milli - sample.held_milli if sample.waiting else 0
-
-    values = (lambda sample: sample.held_milli, lambda sample: sample.fragmented_milli, idle_milli)
-    over_time = [total / whole if whole else math.nan for total in integrals(outcome.samples, end_ns, values)]
+    areas = sum_over_time(outcome.samples, end_ns, outcome.capacity_milli)
+    held, fragmented, idle = (area / whole if whole else math.nan for area in areas)
     return Figures(
         jobs=len(done),
         refused=len(outcome.refused_jobs),
@@ -120,10 +118,10 @@ def figures(outcome: Outcome) -> Figures:
         jct_s=spread(jct),
         queueing_s=spread([seconds(job.ended_ns - job.submitted_ns - job.executed_ns) for _, job in done]),
         makespan_s=seconds(end_ns),
-        utilisation=over_time[0],
+        utilisation=held,
         working=worked / whole if whole else math.nan,
-        fragmentation=over_time[1],
-        idle_while_waiting=over_time[2],
+        fragmentation=fragmented,
+        idle_while_waiting=idle,
         preemptions=sum(job.preemptions for _, job in outcome.jobs),
         rho=spread(rho),
         jain=jain([1 / one for one in rho if one]),
@@ -132,16 +130,19 @@ def figures(outcome: Outcome) -> Figures:
     )
 
 
-def integrals(samples: Iterable[Sample], end_ns: int, values: Sequence[Callable[[Sample], int]]) -> list[int]:
-    """Of several figures over time, to end_ns."""
-    totals, before_ns, rates = [0] * len(values), 0, [0] * len(values)
-    for sample in samples:
-        span_ns = min(sample.at_ns, end_ns) - before_ns
+def sum_over_time(samples: Iterable[Sample], end_ns: int, capacity_milli: int) -> tuple[int, int, int]:
+    """milli x ns to end_ns: held, free on devices of which a part is taken, free while a job waited."""
+    held = fragmented = idle = 0
+    before_ns = held_milli = fragmented_milli = idle_milli = 0  # since the sample before
+    for at_ns, sampled_milli, waiting, free_milli in itertools.chain(samples, [Sample(end_ns, 0, 0, 0)]):
+        span_ns = min(at_ns, end_ns) - before_ns
         if span_ns > 0:
-            totals = [total + rate * span_ns for total, rate in zip(totals, rates, strict=True)]
-        before_ns, rates = sample.at_ns, [value(sample) for value in values]
-    span_ns = max(0, end_ns - before_ns)
-    return [total + rate * span_ns for total, rate in zip(totals, rates, strict=True)]
+            held += held_milli * span_ns
+            fragmented += fragmented_milli * span_ns
+            idle += idle_milli * span_ns
+        before_ns, held_milli, fragmented_milli = at_ns, sampled_milli, free_milli
+        idle_milli = capacity_milli - sampled_milli if waiting else 0
+    return held, fragmented, idle
 
 
 def seconds(ns: int) -> float:
