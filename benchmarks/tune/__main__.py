@@ -77,16 +77,16 @@ class Site:
 
 
 def judge_choice(record: Record, grid: dict[Candidate, Record]) -> dict[str, Any]:
-    """By the grid's rates: the choice beside the best, 1 = as good; 0: it misses the deadline by more than the
-    tolerance. And the cost as a part of the grid's."""
+    """By the grid's rates: the choice beside the best, 1 = as good, and what is late is
+    at most as good as it is in time. And the cost as a part of the grid's."""
     rates = {one: alone.rows[0].rate for one, alone in grid.items()}
     best = choose(list(rates.items()), record.work)
     chosen = record.chosen_row
     assert best and chosen
     rate, work = rates[chosen.candidate], record.work
     quality = work.gpu_seconds(*best) / work.gpu_seconds(chosen.candidate, rate)
-    if work.deadline_s and work.duration_s(chosen.candidate, rate) > work.deadline_s / GOAL_QUALITY:
-        quality = 0.0
+    if not work.is_met(chosen.candidate, rate):
+        quality = min(quality, work.deadline_s / work.duration_s(chosen.candidate, rate))
     return {
         "choice": chosen.candidate.describe(),
         "best": best[0].describe(),

@@ -345,3 +345,17 @@ def test_the_memory_of_a_dry_run_is_what_a_run_gets(
     assert len(asked) == 3 and {limit_s for _, limit_s in asked} == {7}
     out = {one["values"]["batch"]: one["why_out"] for one in done.json["tune"]["candidates"]}
     assert "out of memory: 200GiB by its dry run" in out[16] and "used no device" in out[32]
+
+
+def test_ctrl_c_in_a_dry_run_ends_the_tuning(
+    tune: Any, programs: Programs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[Any] = []
+
+    def run_dry(command: list[str], *_: Any, limit_s: float) -> Any:
+        asked.append(command)
+        return None, (), 130
+
+    monkeypatch.setattr("vgpud.cli.predict.predict_run.run_dry", run_dry)
+    assert tune("--predict-run", "--batch", "8,16", *TRAIN).code == 130
+    assert len(asked) == 1 and programs.specs == [] and list_files(tmp_path) == []

@@ -100,6 +100,12 @@ def test_a_command_with_values_gets_the_best_of_these() -> None:
     assert applied and applied.row == RECORD.rows[0] and applied.command[-1] == "64"
 
 
+def test_what_cannot_be_used_is_not_chosen() -> None:
+    rows = (replace(RECORD.rows[0], why_out="its job was cancelled"), *RECORD.rows[1:])
+    applied = apply_record(replace(RECORD, rows=rows), (*COMMAND[:-1], "64"))
+    assert applied and applied.row == RECORD.rows[1]
+
+
 @pytest.mark.parametrize("command", [(*COMMAND[:-1], "32"), ("python", "other.py", "--batch", "64"), COMMAND[:-1]])
 def test_no_other_command_gets_a_size(command: tuple[str, ...]) -> None:
     assert apply_record(RECORD, command) is None

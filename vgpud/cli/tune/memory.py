@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -14,12 +15,16 @@ from vgpud.core.units import format_bytes
 if TYPE_CHECKING:
     from vgpud.cli.tune.race import Plan
 
+#: exit codes of a program that Ctrl-C or SIGTERM has ended
+_INTERRUPTED = (130, 143)
+
 
 def find_memory(
     plan: Plan, candidates: Sequence[Candidate], device_name: str, limit_s: float
 ) -> tuple[dict[Candidate, int], dict[Candidate, str]]:
     """Bytes that each candidate's slice gets, and why some cannot be used: too large for the device, or the program
-    fails. A program that trains for longer than limit_s is ended. Raises VgpudError: this device is not known."""
+    fails. A program that trains for longer than limit_s is ended. Raises VgpudError: this device is not known;
+    KeyboardInterrupt."""
     from vgpud.cli.predict.predict_run import run_dry
     from vgpud.predict.dry_device import find_device
 
@@ -30,7 +35,10 @@ def find_memory(
         chosen = dict(values)
         environment = {**os.environ, **{name: fill(text, chosen) for name, text in plan.variables}}
         command = [fill(word, chosen) for word in plan.command]
+        begin_s = time.monotonic()
         _, results, code = run_dry(command, device, 0, environment, limit_s=limit_s)
+        if code in _INTERRUPTED and time.monotonic() - begin_s < limit_s:
+            raise KeyboardInterrupt
         size_bytes = sum(result.slice_bytes() for result in results)
         which = ", ".join(f"{name} {value}" for name, value in values) or "it"
         if not results:

@@ -23,6 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _BATCH_MAX, _WORKERS_MAX, _COUNT_MAX = 1 << 30, 1024, 1 << 53
 _AT_ONCE_MAX = 64
 _SECOND_NS = 10**9
+_RUN_NS, _LIMIT_NS = 60 * _SECOND_NS, 300 * _SECOND_NS
 _GPUS_MILLI = (250, 500, 1000)
 
 
@@ -179,3 +180,18 @@ def find_work(option_values: Mapping[str, Any]) -> Work:
     if deadline_ns and not (samples or steps):
         raise click.UsageError("--deadline needs the whole work: give --samples, or --steps with --batch")
     return Work(samples or 0, steps or 0, (deadline_ns or 0) / _SECOND_NS)
+
+
+def find_times(option_values: Mapping[str, Any]) -> tuple[int, int]:
+    """ns of a full measurement, and the time limit of each run."""
+    run_ns = int(option_values["run_time"] or _RUN_NS)
+    return run_ns, int(option_values["run_limit"] or _LIMIT_NS + run_ns)
+
+
+def check_options(option_values: Mapping[str, Any]) -> None:
+    """Raises UsageError if two of the options contradict each other."""
+    run_ns, limit_ns = find_times(option_values)
+    if limit_ns <= run_ns:
+        raise click.UsageError("--run-limit has to be longer than --run-time: a run also starts")
+    if option_values["mem"] and option_values["predict_run"]:
+        raise click.UsageError("--mem sets the memory and --predict-run finds it: give one of them")

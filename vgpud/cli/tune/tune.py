@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
-from vgpud.cli.tune.options import SECTIONS, find_candidates, find_work, tune_options
+from vgpud.cli.tune.options import (
+    SECTIONS,
+    check_options,
+    find_candidates,
+    find_times,
+    find_work,
+    tune_options,
+)
 from vgpud.errors import CliError, ExitCode
 
 if TYPE_CHECKING:
@@ -24,7 +31,6 @@ if TYPE_CHECKING:
     from vgpud.core.tune.record import Record
 
 _NS = 10**9
-_RUN_NS, _LIMIT_NS = 60 * _NS, 300 * _NS
 #: words that name a subcommand in the place of a command
 _SUBCOMMANDS = ("ls", "show", "rm")
 
@@ -74,6 +80,7 @@ def tune(settings: Settings, /, name: str | None, command: tuple[str, ...], **op
         raise click.UsageError("specify a command: for example vgpu tune -- python train.py")
     candidates = find_candidates(option_values, command, option_values["env"])
     work = find_work(option_values)
+    check_options(option_values)
     from vgpud.cli.common import kept_tunes
     from vgpud.cli.common.target import check_local
     from vgpud.cli.predict.run import find_device_name
@@ -103,16 +110,13 @@ def _make_plan(
     candidates: Sequence[Candidate],
     device: str,
 ) -> tuple[Plan, dict[Candidate, str]]:
-    """How they are run, and why some are not. Raises UsageError, CliError."""
+    """How they are run, and why some are not. Raises CliError."""
     from vgpud.cli.common.client import Client
     from vgpud.cli.jobs.submit import find_device_uuids, submit
     from vgpud.cli.tune.race import Plan
     from vgpud.core.tune.halving import make_milestones
 
-    run_ns = option_values["run_time"] or _RUN_NS
-    limit_ns = option_values["run_limit"] or _LIMIT_NS + run_ns
-    if limit_ns <= run_ns:
-        raise click.UsageError("--run-limit has to be longer than --run-time: a run also starts")
+    run_ns, limit_ns = find_times(option_values)
     usual = submit.make_context("submit", [], resilient_parsing=True).params
     options = {**usual, "prediction": None, "mem": option_values["mem"], "queue": option_values["queue"]}
     options |= {"time_limit": limit_ns, "no_preempt": True, "name": job_name[:63]}
@@ -131,8 +135,6 @@ def _make_plan(
     )
     if not option_values["predict_run"]:
         return plan, {}
-    if option_values["mem"]:
-        raise click.UsageError("--mem sets the memory and --predict-run finds it: give one of them")
     from vgpud.cli.tune.memory import find_memory
 
     memory, left_out = find_memory(plan, candidates, device, run_ns / _NS)

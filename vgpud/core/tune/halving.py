@@ -4,7 +4,8 @@ Hyperparameter Tuning", MLSys 2020). Pure.
 A run is looked at when it has made progress for as long as each milestone says. It continues if its rate is among the
 best 1/REDUCTION of all that have reached that milestone, and ends otherwise, so that most candidates cost only the
 first milestone. Unlike the published rule a run that continues is not started again: what a start costs (imports,
-compilation) is paid once. At the end the best candidate runs to the last milestone, if it has not.
+compilation) is paid once. To the last milestone runs only what is best of all when no other runs or waits. Without
+that, an order in which each candidate is better than those before would cost as much as running all in full.
 """
 
 from __future__ import annotations
@@ -99,7 +100,10 @@ class Halving:
         if milestone >= self._last:
             self._finish(trial)
             return False
-        if self._is_among_best(trial, milestone):
+        is_continued = (
+            self._is_best_of_all(trial) if milestone + 1 == self._last else self._is_among_best(trial, milestone)
+        )
+        if is_continued:
             return True
         trial.phase = Phase.MEASURED
         return False
@@ -142,6 +146,11 @@ class Halving:
         ranks = [self._work.rank(one.candidate, one.rates[milestone]) for one in there]
         own = self._work.rank(trial.candidate, trial.rates[milestone])
         return sum(other < own for other in ranks) < max(1, len(ranks) // REDUCTION)
+
+    def _is_best_of_all(self, trial: Trial) -> bool:
+        """And the only one whose rate can still change."""
+        others = [one for one in self.trials.values() if one is not trial]
+        return self.find_best() is trial and not any(one.phase in (Phase.WAITING, Phase.RUNNING) for one in others)
 
     def _needs_more(self, candidate: Candidate, other: Candidate) -> bool:
         """Whether it needs no less memory than the other, and has no more."""

@@ -41,7 +41,7 @@ def _choose_with(record: Record, values: dict[str, int]) -> Row | None:
     rows = {
         row.candidate: row
         for row in record.rows
-        if row.rate and all(row.candidate.value(name) == value for name, value in values.items())
+        if row.rate and not row.why_out and all(row.candidate.value(name) == value for name, value in values.items())
     }
     found = choose([(row.candidate, row.rate) for row in rows.values()], record.work)
     return rows[found[0]] if found else None
