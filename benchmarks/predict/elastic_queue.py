@@ -1,4 +1,4 @@
-"""Row elastic_queue: 400 jobs on 64 GPUs (Muri's cluster400), half of them elastic, by DRAGON's rules as they are set.
+"""Row elastic_queue: 400 jobs on 64 GPUs (Muri's cluster400), half of them elastic, by the queue's rules and defaults.
 
 Which half: 200 of the 400 rows of the trace, drawn by random.Random(1). What a user would write around what the trace
 asks for (DRAGON's jobs have minimum and maximum instances around their request): at least half of it, rounded up, at
@@ -15,13 +15,14 @@ figures are published. `elastic, fifo` is the elastic queue as it is set, in whi
 places. Letting pass alone, with no elastic job, meets the goal of the wait: so it has a figure of its own, and each
 elastic arm is also compared with the rigid one of its own policy.
 
-The trace asks for 1.47 times what the cluster has. Some job always waits, so by DRAGON's rules elastic jobs are near
-their least nearly all the time: others start earlier, and what runs takes longer. By no bounds that were tried did
-these rules shorten the run time by more than 1.4 %. An eager queue (--elastic-eager) turns them round: the first job in
+The trace asks for 1.47 times what the cluster has. Some job always waits, so elastic jobs are near their least much of
+the time: others start earlier, and what runs takes longer. Users care for both: `wait + run` is to be no longer than
+that of rigid jobs under the same policy, which is judged under 2D-LAS. Six draws of which half is elastic say how much
+of it is chance. An eager queue (--elastic-eager) turns them round: the first job in
 the policy's order gets all that it can use before the next one starts. Running jobs end sooner, and with 2D-LAS few
 jobs pay for that. Goals are judged of that arm, with jobs between what the trace asks for and four times of it: with
 twice of it at most, 21.6 % would be all that there is to be had. Both were chosen for that after DRAGON's rules had
-been seen to miss it; the other bounds, draws and policies stand beside it.
+been seen to miss it; the other bounds, draws and policies stand beside it. Its users wait longer than with rigid jobs.
 
 Elastic jobs take what fits. `autoscaled`: the targets of their autoscalers, the daemon's, which first measure; on this
 curve every worker is worth it. Further figures are the same with other bounds, another curve (each job at the slides'
@@ -35,11 +36,12 @@ import functools
 import random
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from statistics import fmean
 from typing import Any
 
 from benchmarks.scheduling.policies import FIFO, TIRESIAS
 from benchmarks.scheduling.traces import CLUSTER400, HOUR_S, load
-from benchmarks.table import Figure, at_least
+from benchmarks.table import Figure, at_least, at_most
 from vgpud.core.jobs.model import DEFAULT_QUEUE, SECOND_NS, Elastic, QueueSpec
 from vgpud.simulate import clusters, scenario
 from vgpud.simulate.engine import Costs
@@ -53,6 +55,8 @@ GPUS = 64
 HOUR_NS = HOUR_S * SECOND_NS
 #: which jobs pass one that does not fit, as DRAGON places; a queue's default
 PASSING = "fifo"
+SPENT = "wait + run, % above rigid jobs of the same policy"
+DRAWS = 6
 WAIT = "wait, % below rigid FIFO"
 RUN = "run time, % below rigid FIFO"
 
@@ -86,6 +90,11 @@ class Sums:
     makespan_h: float
     resizes: int
     preemptions: int
+
+    @property
+    def spent_h(self) -> float:
+        """From submission to end."""
+        return self.run_h + self.wait_h
 
 
 def elastic_trace(case: Case) -> list[TraceJob]:
@@ -152,6 +161,7 @@ def figures(raw: dict[str, Any]) -> Iterator[Figure]:
     for policy, base in ((FIFO, rigid), (PASSING, passing)):
         found = percent_below(sums(Case(), policy).wait_h, base.wait_h)
         yield Figure(ROW, f"elastic, {policy}", "wait, % below rigid jobs of the same policy", found)
+    yield from _spent()
     for most, words in (((2, 1), "always at their most"), ((4, 1), "always at four times")):
         possible = sums(Case(always_most=True, max_part=most), TIRESIAS)
         yield Figure(ROW, words, RUN, percent_below(possible.run_h, rigid.run_h))
@@ -165,6 +175,28 @@ def figures(raw: dict[str, Any]) -> Iterator[Figure]:
         yield from _other(raw, other, case, PASSING)
     for other, case in _other_eager().items():
         yield from _other(raw, f"eager, {other}", case, TIRESIAS)
+
+
+def _spent() -> Iterator[Figure]:
+    """Wait and run together, beside rigid jobs of the same policy."""
+    cases = {
+        "elastic": Case(),
+        "elastic, request to four times": replace(EAGER, eager=False),
+        "elastic, curve from each request": Case(relative=True),
+    }
+    for name, case in cases.items():
+        found = [_above_rigid(replace(case, seed=seed), TIRESIAS) for seed in range(1, DRAWS + 1)]
+        yield Figure(ROW, f"{name}, {TIRESIAS}", SPENT, found[0], at_most(0))
+        yield Figure(ROW, f"{name}, {TIRESIAS}, {DRAWS} draws", f"{SPENT}, mean", fmean(found), at_most(0))
+        yield Figure(ROW, f"{name}, {TIRESIAS}, {DRAWS} draws", f"{SPENT}, worst", max(found))
+    for policy in (FIFO, PASSING):
+        yield Figure(ROW, f"elastic, {policy}", SPENT, _above_rigid(Case(), policy), at_most(0))
+    yield Figure(ROW, f"eager, request to four times, {TIRESIAS}", SPENT, _above_rigid(EAGER, TIRESIAS))
+
+
+def _above_rigid(case: Case, policy: str) -> float:
+    """Percent."""
+    return -percent_below(sums(case, policy).spent_h, sums(Case(rigid=True, spacing=case.spacing), policy).spent_h)
 
 
 def _other(raw: dict[str, Any], name: str, case: Case, policy: str) -> Iterator[Figure]:

@@ -95,7 +95,7 @@ class Live:
                 queue=self.draw.choice(["default", "default", "team"]) if milli <= 500 else "default",
                 priority=self.draw.randrange(3),
                 retries=self.draw.randrange(2),
-                after=(job_id - 1,) if job_id % 7 == 0 else (),
+                after=(job_id - 1,) if job_id % 7 == 0 and not self.has_ended(job_id - 1) else (),
                 time_limit_ns=(20 if job_id % 5 == 0 else 1000) * SECOND_NS,
             )
             if self.elastic and job_id % 2:
@@ -116,6 +116,9 @@ class Live:
             members = Elastic(least_members=1, most_members=most)
             return replace(spec, ask=Ask(Spec(500)), members=1, elastic=members)
         return replace(spec, ask=Ask(Spec(250)), members=1, elastic=Elastic(250, self.draw.choice([500, 1000])))
+
+    def has_ended(self, job_id: int) -> bool:
+        return self.machine.jobs[job_id].state.is_final
 
     def catch_up(self, all_of_it: bool = False) -> None:
         until_ns = self.now_ns

@@ -238,7 +238,7 @@ def test_no_ping_pong() -> None:
 
 
 def test_a_job_that_is_about_to_be_helped_keeps_others_from_growing() -> None:
-    at = shell(8)
+    at = shell(8, queue(strict=True))
     job = at.submit(workers(1, 8))
     rigid = at.submit(gpus(4))
     at.sleep(60)
@@ -249,6 +249,61 @@ def test_a_job_that_is_about_to_be_helped_keeps_others_from_growing() -> None:
     assert size(at, job) == 4, "6 of 8 fit as soon as he has waited long enough"
     at.sleep(20)
     assert at.state(waiting) == "running" and size(at, job) == 2
+
+
+# ---- the narrower of two jobs ----
+
+
+def test_none_becomes_narrower_than_a_job_that_merely_waits() -> None:
+    at = shell(8)
+    job = at.submit(workers(1, 8))
+    at.sleep(60)
+    wide = at.submit(gpus(6))
+    at.sleep(24 * 3600)
+    assert at.state(wide) == "pending" and size(at, job) == 8
+    narrow = at.submit(gpus(4))
+    at.sleep(30)
+    assert at.state(narrow) == "running" and size(at, job) == 4
+
+
+def test_it_becomes_narrower_for_one_that_has_waited_four_times_as_long_as_it_ran() -> None:
+    at = shell(8)
+    first = at.submit(gpus(8))
+    at.sleep(1)
+    wide = at.submit(gpus(7))
+    job = at.submit(workers(1, 4))
+    at.sleep(300)
+    at.send(Requeued(wide))
+    at.end(first)
+    assert at.state(wide) == "running" and size(at, job) == 1
+    at.end(wide)
+    at.sleep(60)
+    assert size(at, job) == 4
+    late = at.submit(gpus(6))
+    at.sleep(4 * 61)
+    assert at.state(late) == "pending", "the elastic one runs on, and has run for longer than a quarter of that"
+
+
+def test_it_grows_before_a_wider_job_starts_until_it_is_as_wide() -> None:
+    at = shell(9)
+    job, rigid = at.submit(workers(1, 8)), at.submit(gpus(8))
+    at.submit(gpus(5))
+    at.sleep(60)
+    at.end(rigid)
+    assert size(at, job) == 5
+    assert notes(at, "job.resized")[-1] == (
+        "from 1 worker to 5 workers: 4 GPUs were free, and it is no wider with them than the first job that waits in"
+        " queue default: a GPU does more for the narrower of two jobs; it wants no more than 8 workers"
+    )
+
+
+def test_it_does_not_grow_before_a_job_that_its_policy_has_before_it() -> None:
+    at = shell(9, queue(policy="priority", min_run_ns=0))
+    job, rigid = at.submit(workers(1, 8, priority=1)), at.submit(gpus(8, priority=2))
+    waiting = at.submit(gpus(6, priority=2))
+    at.sleep(60)
+    at.end(rigid)
+    assert at.state(waiting) == "running" and size(at, job) == 1
 
 
 # ---- what the shell answers ----

@@ -118,10 +118,10 @@ def pids(queue: QueueNode) -> dict[int, set[str]]:
 
 
 def test_workers_come_and_go_and_those_who_stay_keep_their_process(queue: QueueNode) -> None:
-    job_id = submit(queue, 1, 4)
+    job_id = submit(queue, 1, 4, 250)
     wait_until(lambda: working(queue) == "0,1,2,3", f"four: {queue.read_file('log')}")
     assert sorted(queue.node.names()) == [f"j-{job_id}-{worker}" for worker in range(4)]
-    (other,) = queue.submit("while [ ! -e other ]; do sleep 0.02; done", 600)
+    (other,) = queue.submit("while [ ! -e other ]; do sleep 0.02; done", 500)
     queue.until(other, "running")
     wait_until(lambda: working(queue) == "0,1", "two of them left")
     assert queue.get(job_id).workers == 2

@@ -37,7 +37,7 @@ def advice(world: QueueState, job: Job, now_ns: int) -> list[str]:
 
 def _shrinking(world: QueueState, job: Job, line: JobQueue, now_ns: int) -> Iterator[str]:
     """Elastic jobs shrink for a job that has waited long enough."""
-    lent_milli = elasticity.lent_milli(world, now_ns)
+    lent_milli = elasticity.lent_to_milli(world, job, now_ns)
     left_ns = line.spec.lent_after_ns - job.waited_at(now_ns)
     if lent_milli and left_ns > 0 and line.spec.lent_after_ns < NEVER_NS and not line.account.limit_for(job.spec):
         bound = duration(line.spec.elastic_wait_ns)

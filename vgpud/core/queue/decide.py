@@ -28,6 +28,8 @@ from vgpud.core.queue.waiting import JobQueue
 BACKFILL_JOBS_MAX = 1000
 #: of so many jobs behind, so few are tried before it is counted what all of them free
 MANY, FEW = 64, 16
+#: a waiting job that has waited so many times as long as an elastic one has run may take what would make it narrower
+WAITS_PER_RUN = 4
 #: cost of finding no placement for a shape; the unit is the cost of putting one running job aside
 TRY_COST = 4
 
@@ -105,7 +107,7 @@ class Decision:
     def _advance(self, turn: Turn) -> bool:
         """The next job of this queue; False when its turn is over."""
         line = turn.line
-        if line.spec.elastic_eager and not turn.has_grown:
+        if self.world.elastic and not turn.has_grown:
             turn.has_grown = True
             self._grow_ahead(line)
             return True
@@ -198,20 +200,21 @@ class Decision:
             self.world.unwatch(job)
             self.placed_jobs.append(job)
 
-    # ---- eager queues: the first job gets all that it can use before the next one starts ----
+    # ---- elastic jobs grow before others start ----
 
     def _grow_ahead(self, line: JobQueue) -> None:
-        """Running elastic jobs that come before all waiting jobs grow into free capacity."""
+        """Running elastic jobs grow into free capacity: elastic workers to be as wide as the first waiting job, the
+        narrowest first, for which a GPU does most; in an eager queue those before all waiting jobs, to all that they
+        can use.
+        """
         world, first = self.world, line.waiting.next(None, 0)
         is_freeing_capacity = (
             world.stopping or world.shrinking or world.claims or self.victims or self.trims or self.evicted_jobs
         )
         if first is None or is_freeing_capacity:
             return  # what is free is not yet free
-        running = (job for job in world.elastic.values() if world.line(job) is line and job.job_id in line.running)
-        for job in sorted(running, key=lambda one: line.running.entry(one.job_id)):
-            if line.policy.preempts and line.running.entry(job.job_id) > first:
-                return
+        most_milli = NEVER_NS if line.spec.elastic_eager else world.jobs[first[1]].spec.width_milli
+        for job in self._find_growing(line, first):
             if sizes.size(job.spec) >= sizes.max_size(job) or not elasticity.may_change(world, job, self.now_ns):
                 continue
             due_ns = max(job.resized_ns, job.started_ns) + line.spec.elastic_idle_ns
@@ -219,12 +222,24 @@ class Decision:
                 self.look_again_ns = min(self.look_again_ns, due_ns)
                 continue
             before = job.spec
-            if elasticity.grow_to_most(world, job, self.now_ns):
+            if elasticity.grow_to_most(world, job, most_milli, self.now_ns):
                 self.specs_before_growth[job.job_id] = before
                 self._given += 1
                 key = line.running.entry(job.job_id)[0]
                 line.stop(job.job_id)
                 line.run(job, key)  # its width is what other jobs could take of it
+
+    def _find_growing(self, line: JobQueue, first: Entry) -> list[Job]:
+        """The elastic jobs that may grow before the first waiting job starts, in this order."""
+        running = line.running
+        jobs = [job for job in self.world.elastic.values() if self.world.line(job) is line and job.job_id in running]
+        if line.spec.elastic_eager:
+            jobs = [job for job in jobs if not line.policy.preempts or running.entry(job.job_id) <= first]
+            return sorted(jobs, key=lambda job: running.entry(job.job_id))
+        width_milli = self.world.jobs[first[1]].spec.width_milli
+        jobs = [job for job in jobs if sizes.by_members(job.spec) and job.spec.width_milli < width_milli]
+        jobs = [job for job in jobs if not _is_behind(line, job, first)]
+        return sorted(jobs, key=lambda job: (job.spec.width_milli, job.job_id))
 
     def _grow(self, job: Job) -> None:
         """An elastic job that starts takes free capacity, up to its maximum."""
@@ -290,7 +305,12 @@ class Decision:
         return elasticity.cuts(self.world, self.trims, self.now_ns, self._may_give(request))
 
     def _may_give(self, request: Request) -> Callable[[Job, int], bool]:
-        """Whether an elastic job gives so much to this one: which has waited, has a guarantee or comes before it."""
+        """Whether an elastic job gives so much to this one: which has waited, has a guarantee or comes before it.
+
+        Merely for waiting, none has fewer workers than make it as wide as the job that waits, unless that has waited
+        WAITS_PER_RUN times as long as it has run, or all others wait for it: a GPU does more for the narrower of two
+        jobs.
+        """
         line = request.line
         waited = self._has_waited(request.job, line)
         claimant = line.account.below_guarantee(request.spec.width_milli)
@@ -298,7 +318,11 @@ class Decision:
         def may_give(giver: Job, milli: int) -> bool:
             its = self.world.line(giver)
             if its is line:
-                return waited or (line.policy.preempts and line.running.entry(giver.job_id) > request.entry)
+                if line.spec.elastic_eager or _is_behind(line, giver, request.entry):
+                    return waited or (line.policy.preempts and line.running.entry(giver.job_id) > request.entry)
+                is_wider = elasticity.kept_milli(line, giver, request.spec) <= giver.spec.width_milli - milli
+                long_ns = WAITS_PER_RUN * giver.executed_at(self.now_ns)
+                return waited and (is_wider or request.job.waited_at(self.now_ns) >= long_ns)
             if not waited and (claimant is None or claimant in its.account.chain):
                 return False
             return its.account.excess_milli(line.account) >= milli
@@ -515,6 +539,11 @@ class Decision:
             job.placement = placement
         self.world.hold(job, placement)
         self.world.count(job, 1, self.now_ns)
+
+
+def _is_behind(line: JobQueue, job: Job, entry: Entry) -> bool:
+    """Whether its queue's policy, where it preempts, has a running job behind this entry, ties apart."""
+    return line.policy.preempts and line.running.entry(job.job_id)[0][0] > entry[0][0]
 
 
 def _by_turn(turns: list[Turn]) -> list[tuple[tuple[int, ...], Turn]]:

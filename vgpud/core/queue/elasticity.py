@@ -5,6 +5,11 @@ Kubernetes Cluster" (CLOSER 2019), the scheduler of Elastic-KubeFlow. When a job
 QueueSpec.elastic_wait_ns, running elastic jobs shrink, never below their minimum, step by step, until the job fits.
 When nothing has been started, stopped or resized for elastic_idle_ns, elastic jobs grow into free capacity.
 
+Unlike in that paper, a GPU goes to the narrower of two jobs, for which it does more (Smith's rule: the time that jobs
+of one age have left is alike, so a GPU shortens it by 1 / width): jobs with elastic workers grow before the first
+waiting job starts until they are as wide as that, and do not become narrower than a job merely because it waits
+(decide.py). By the paper's rules alone, wait and run together were longer than those of rigid jobs.
+
 Beyond that paper: what an elastic job has above its minimum is lent. A queue below its guarantee, or a job that may
 preempt the elastic one, takes it at once, before any job is stopped; and what is guaranteed to a queue is not taken
 from its elastic jobs for others.
@@ -19,6 +24,7 @@ from vgpud.core.jobs.model import NEVER_NS, Job, JobSpec, Place, Placement
 from vgpud.core.queue import sizes
 from vgpud.core.queue.sizes import Cut, Trim
 from vgpud.core.queue.state import QueueState
+from vgpud.core.queue.waiting import JobQueue
 
 
 def surplus_milli(job: Job) -> int:
@@ -39,8 +45,27 @@ def tried_again_ns(world: QueueState, now_ns: int) -> int:
 
 def lent_milli(world: QueueState, now_ns: int) -> int:
     """What all elastic jobs could give."""
-    lenders = ((job, surplus_milli(job)) for job in world.elastic.values())
-    return sum(milli for job, milli in lenders if milli and may_change(world, job, now_ns))
+    return sum(surplus_milli(job) for job in _find_lenders(world, now_ns))
+
+
+def lent_to_milli(world: QueueState, waiting: Job, now_ns: int) -> int:
+    """What they give to a job merely because it waits, in its own queue: none becomes narrower than it (decide.py)."""
+    line, given_milli = world.line(waiting), 0
+    for job in _find_lenders(world, now_ns):
+        kept = kept_milli(line, job, waiting.spec) if world.line(job) is line else 0
+        given_milli += max(0, min(surplus_milli(job), job.spec.width_milli - kept))
+    return given_milli
+
+
+def kept_milli(line: JobQueue, job: Job, waiting: JobSpec) -> int:
+    """What an elastic job has at least when one of its queue merely waits: with workers as much as that asks for. A
+    slice yields to its minimum, since it borrows what others of its device leave; so do all for the first job of a
+    strict queue, for which all others wait."""
+    return waiting.width_milli if sizes.by_members(job.spec) and not line.spec.strict else 0
+
+
+def _find_lenders(world: QueueState, now_ns: int) -> list[Job]:
+    return [job for job in world.elastic.values() if surplus_milli(job) and may_change(world, job, now_ns)]
 
 
 def cuts(world: QueueState, trims: dict[int, Trim], now_ns: int, may_give: Callable[[Job, int], bool]) -> Iterator[Cut]:
@@ -135,10 +160,14 @@ def _grow_once(world: QueueState, job: Job, now_ns: int) -> bool:
     return more is not None
 
 
-def grow_to_most(world: QueueState, job: Job, now_ns: int) -> bool:
-    """Grows it as far as capacity is free; returns whether it grew."""
-    before = job.spec
-    while sizes.size(job.spec) < sizes.max_size(job) and _grow_once(world, job, now_ns):
+def grow_to_most(world: QueueState, job: Job, most_milli: int, now_ns: int) -> bool:
+    """Grows it as far as capacity is free, to this width at most; returns whether it grew."""
+    before, milli = job.spec, sizes.growth_milli(job.spec)
+    while (
+        sizes.size(job.spec) < sizes.max_size(job)
+        and job.spec.width_milli + milli <= most_milli
+        and _grow_once(world, job, now_ns)
+    ):
         pass
     return job.spec is not before
 

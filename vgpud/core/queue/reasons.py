@@ -93,8 +93,12 @@ def explain_growth(world: QueueState, job: Job, old_spec: JobSpec, idle_ns: int)
 def grown_ahead(world: QueueState, job: Job, old_spec: JobSpec) -> str:
     """Why an elastic job takes more although others wait."""
     more, queue = format_gpus(job.width_milli - old_spec.width_milli), job.spec.queue
-    text = f"{more} GPUs were free, and elastic jobs of queue {queue} that come first take them before others start"
-    return f"{text} (elastic-eager); it wants no more than {sizes.words(job.spec, sizes.max_size(job))}"
+    text, wanted = f"{more} GPUs were free, and", sizes.words(job.spec, sizes.max_size(job))
+    if not world.line(job).spec.elastic_eager:
+        text += f" it is no wider with them than the first job that waits in queue {queue}: a GPU does more for the"
+        return f"{text} narrower of two jobs; it wants no more than {wanted}"
+    text += f" elastic jobs of queue {queue} that come first take them before others start (elastic-eager)"
+    return f"{text}; it wants no more than {wanted}"
 
 
 def explain_target(job: Job) -> str:

@@ -55,6 +55,11 @@ def step_milli(spec: JobSpec) -> int:
     return spec.ask.width_milli if by_members(spec) else min(STEP_MILLI, size(spec) - min_size(spec))
 
 
+def growth_milli(spec: JobSpec) -> int:
+    """GPUs that it takes at a time, at most."""
+    return spec.ask.width_milli if by_members(spec) else STEP_MILLI
+
+
 def with_size(spec: JobSpec, new_size: int) -> JobSpec:
     """The same job at this size."""
     if by_members(spec):
