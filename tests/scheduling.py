@@ -21,7 +21,7 @@ ONE_AT_A_TIME = ("tests/containers/", "tests/oci/", "tests/pytorch/")
 #: units of their own in such a folder, each named by its first file: a worker has engines, images and a daemon of its
 #: own, and the folder as a whole would be waited for by all others -> the further files of the unit
 APART: dict[str, tuple[str, ...]] = {
-    "tests/containers/test_images.py": ("tests/containers/test_libc.py",),
+    "tests/containers/test_images.py": (),
     "tests/containers/test_lifecycle.py": (
         "tests/containers/test_job_images.py",
         "tests/containers/test_restarts.py",

@@ -137,7 +137,7 @@ def test_a_unit_that_is_known_to_be_long_comes_before_many_short_tests(
 
 
 def test_a_folder_of_engines_has_units_that_need_not_wait_for_each_other(tmp_path: Path) -> None:
-    names = {"images": 0, "libc": 0, "lifecycle": 1, "restarts": 1, "bypass": 2, "cdi": 2}
+    names = {"images": 0, "lifecycle": 1, "restarts": 1, "bypass": 2, "cdi": 2}
     run = Run(tmp_path, 3, [f"tests/containers/test_{name}.py::test_0" for name in names])
     units = [run.scheduler._split_scope(nodeid) for nodeid in run.ids]
     parts = ["tests/containers/test_images.py", "tests/containers/test_lifecycle.py", "tests/containers/"]
