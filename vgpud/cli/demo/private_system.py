@@ -48,8 +48,10 @@ def last_line(path: Path) -> str:
 
 
 def wait_for(what: str, ready: Callable[[], bool], timeout_s: float = READY_TIMEOUT_S) -> None:
-    """Polls until ready() is true, for about half of the time: what is waited for needs processors too. Raises PartError
-    after timeout_s."""
+    """Polls until ready() is true, for about half of the time: what is waited for needs processors too.
+
+    Raises PartError after timeout_s.
+    """
     end_s = time.monotonic() + timeout_s
     while True:
         begin_s = time.monotonic()
