@@ -83,7 +83,7 @@ def python_base(plain_docker: engine.Docker) -> str:
 
 
 @pytest.fixture(scope="session")
-def built(plain_docker: engine.Docker, context: Path, python_base: str) -> dict[str, str]:
+def image_names(plain_docker: engine.Docker, context: Path, python_base: str) -> dict[str, str]:
     """The images by target. Built together: each is a pip that one processor is enough for."""
     with ThreadPoolExecutor(len(TARGETS)) as pool:
         names = pool.map(lambda target: images.build(plain_docker, context, target, python_base), TARGETS)
@@ -91,21 +91,21 @@ def built(plain_docker: engine.Docker, context: Path, python_base: str) -> dict[
 
 
 @pytest.fixture(scope="session")
-def trainer(built: dict[str, str]) -> str:
+def trainer(image_names: dict[str, str]) -> str:
     """The image cifar-bench."""
-    return built["cifar-bench"]
+    return image_names["cifar-bench"]
 
 
 @pytest.fixture(scope="session")
-def vgpud_image(built: dict[str, str]) -> str:
+def vgpud_image(image_names: dict[str, str]) -> str:
     """The image vgpud."""
-    return built["vgpud"]
+    return image_names["vgpud"]
 
 
 @pytest.fixture(scope="session")
-def k8s_image(built: dict[str, str]) -> str:
+def k8s_image(image_names: dict[str, str]) -> str:
     """The image vgpud-k8s."""
-    return built["vgpud-k8s"]
+    return image_names["vgpud-k8s"]
 
 
 @pytest.fixture
