@@ -18,6 +18,17 @@ from xdist.workermanage import WorkerController
 #: folders whose tests use what a machine has once: engines, their networks and images, the CDI directories; PyTorch,
 #: for which the other workers do not wait
 ONE_AT_A_TIME = ("tests/containers/", "tests/oci/", "tests/pytorch/")
+#: units of their own in such a folder, each named by its first file: a worker has engines, images and a daemon of its
+#: own, and the folder as a whole would be waited for by all others -> the further files of the unit
+APART: dict[str, tuple[str, ...]] = {
+    "tests/containers/test_images.py": (),
+    "tests/containers/test_lifecycle.py": (
+        "tests/containers/test_job_images.py",
+        "tests/containers/test_restarts.py",
+        "tests/containers/test_run.py",
+        "tests/containers/test_setup.py",
+    ),
+}
 #: folders whose tests read the same sources, which one worker then parses once
 READ_ONCE = ("tests/rules/",)
 #: the unit of work that is run last
@@ -27,7 +38,9 @@ SLOW = 50
 #: units that take longer than the number of their tests says, in tests of the usual length (half a second on two busy
 #: processors), by the list that CI prints. Begun at the end, such a unit is waited for by all other workers
 LONG = {
-    "tests/containers/": 1000,
+    "tests/containers/test_images.py": 1000,
+    "tests/containers/test_lifecycle.py": 600,
+    "tests/containers/": 500,
     "tests/console/test_browser.py": 400,
     "tests/rules/": 400,
     "tests/shim/test_ledger_sanitized.py": 300,
@@ -71,7 +84,8 @@ def _marked_functions(path: str, mark: str) -> frozenset[str]:
 
 
 class ByFile(LoadScopeScheduling):
-    """A unit of work is a file, a folder of ONE_AT_A_TIME or READ_ONCE, or all tests that are marked alone."""
+    """A unit of work is a file, a folder of ONE_AT_A_TIME without its files in APART, files of APART, a folder of
+    READ_ONCE, or all tests that are marked alone."""
 
     def __init__(self, config: pytest.Config, log: Any = None) -> None:
         super().__init__(config, log)
@@ -85,6 +99,8 @@ class ByFile(LoadScopeScheduling):
         if self._has_mark(nodeid, ALONE):
             return ALONE
         path = nodeid.partition("::")[0]
+        if unit := next((unit for unit, files in APART.items() if path in (unit, *files)), None):
+            return unit
         return next((folder for folder in (*ONE_AT_A_TIME, *READ_ONCE) if path.startswith(folder)), path)
 
     def _length(self, unit: str) -> int:

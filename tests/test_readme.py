@@ -26,6 +26,9 @@ def read_commands() -> tuple[str, str]:
     return text[begin : text.index("```", begin)], end
 
 
+#: for a shell's commands; they take ten seconds, and two of them wait for up to 90 on a busy host
+LIMIT_S = 200
+
 # A busy host may need longer for the daemon than `vgpu run` waits for it.
 UNTIL_UP = "until vgpu status >/dev/null 2>&1 || [ $SECONDS -gt 90 ]; do sleep 0.2; done"
 UNTIL_TWO = "until [ $(vgpu ps -o name 2>/dev/null | wc -l) = 2 ] || [ $SECONDS -gt 90 ]; do sleep 0.2; done"
@@ -46,16 +49,21 @@ def write_workstation(folder: Path, *settings: str) -> dict[str, str]:
 def type_commands(folder: Path, env: dict[str, str], option: str, script: str) -> tuple[str, str]:
     """Standard output and error of a shell with this script; all that it has started is ended."""
     command = ["bash", "--norc", option, script]
-    with subprocess.Popen(
-        command, env=env, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, start_new_session=True,
-    ) as shell:  # fmt: skip
-        try:
-            return shell.communicate(timeout=200)
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(shell.pid, signal.SIGKILL)
-            subprocess.run([folder / "vgpu", "sim", "stop", "--force"], env=env, capture_output=True, check=False)
+    output, errors = folder / "output", folder / "errors"  # no pipes: a program that is left would hold them open
+    with output.open("w") as out, errors.open("w") as err:
+        shell = subprocess.Popen(
+            command, env=env, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+        )
+    try:
+        shell.wait(LIMIT_S)
+    except subprocess.TimeoutExpired:
+        pytest.fail(f"the shell did not end in {LIMIT_S} s: {output.read_text()}\n{errors.read_text()}")
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(shell.pid, signal.SIGKILL)
+        shell.wait()
+        subprocess.run([folder / "vgpu", "sim", "stop", "--force"], env=env, capture_output=True, check=False)
+    return output.read_text(), errors.read_text()
 
 
 @pytest.mark.slow

@@ -42,8 +42,8 @@ class Worker:
 
 class Run:
     def __init__(self, rootpath: Path, workers: int, ids: list[str]) -> None:
-        (rootpath / "tests").mkdir()
         for name in {nodeid.split("::")[0] for nodeid in ids}:
+            (rootpath / name).parent.mkdir(parents=True, exist_ok=True)
             texts = {"measured": "[pytest.mark.alone, pytest.mark.root]", "long": "pytest.mark.slow"}
             marks = [text for word, text in texts.items() if word in name]
             (rootpath / name).write_text("".join(f"pytestmark = {mark}" for mark in marks))
@@ -134,6 +134,21 @@ def test_a_unit_that_is_known_to_be_long_comes_before_many_short_tests(
     run = Run(tmp_path, 1, [*(f"tests/test_a.py::test_{number}" for number in range(8)), "tests/test_c.py::test_0"])
     run.to_the_end()
     assert run.ran[0][1] == "tests/test_c.py::test_0"
+
+
+def test_a_folder_of_engines_has_units_that_need_not_wait_for_each_other(tmp_path: Path) -> None:
+    names = {"images": 0, "lifecycle": 1, "restarts": 1, "bypass": 2, "cdi": 2}
+    run = Run(tmp_path, 3, [f"tests/containers/test_{name}.py::test_0" for name in names])
+    units = [run.scheduler._split_scope(nodeid) for nodeid in run.ids]
+    parts = ["tests/containers/test_images.py", "tests/containers/test_lifecycle.py", "tests/containers/"]
+    assert units == [parts[number] for number in names.values()]
+
+
+@pytest.mark.parametrize("unit", scheduling.APART)
+def test_files_of_units_are_there_once(unit: str) -> None:
+    files = [file for first, others in scheduling.APART.items() for file in (first, *others)]
+    assert len(files) == len(set(files))
+    assert all((Path(__file__).parents[1] / file).exists() for file in (unit, *scheduling.APART[unit]))
 
 
 @pytest.mark.parametrize("unit", scheduling.LONG)

@@ -19,7 +19,9 @@ from tests.mandatory import unavailable
 T = TypeVar("T")
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 PATIENCE_S = 30.0
-WIDTHS = ((400, 900), (3840, 2160), (1280, 900))
+#: from a phone's to that of a large screen, which is drawn by a processor: no higher than the others
+WIDTHS = (400, 3840, 1280)
+HEIGHT = 900
 
 #: text is readable (WCAG AA: 4.5, large text 3), fields have labels, ids are unique, there is one heading of the page
 AUDIT = """
@@ -176,24 +178,27 @@ class Browser:
             self.driver.execute_script(f"document.documentElement.dataset.theme = '{theme}'")
             wrong = self.driver.execute_script(AUDIT)
             assert not wrong, (self.path(), theme, wrong)
-        for width, height in WIDTHS:
-            self.size(width, height)
+        for width in WIDTHS:
+            self.size(width, HEIGHT)
             needed = self.driver.execute_script("return document.documentElement.scrollWidth")
             assert needed <= width, f"{self.path()} is {needed} px wide on a screen of {width}"
-        self.size(1280, 900)
 
     def size(self, width: int, height: int) -> None:
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
 
+    @property
+    def takes_pictures(self) -> bool:
+        return bool(os.environ.get("CONSOLE_PICTURES"))
+
     def picture(self, name: str, width: int = 1280, height: int = 800, theme: str = "light") -> None:
         """A picture of the page, below $CONSOLE_PICTURES if that is set."""
-        folder = os.environ.get("CONSOLE_PICTURES")
-        if not folder:
+        if not self.takes_pictures:
             return
+        folder = os.environ["CONSOLE_PICTURES"]
         self.size(width, height)
         self.driver.execute_script(f"document.documentElement.dataset.theme = '{theme}'; scrollTo(0, 0)")
         time.sleep(1.5)
         Path(folder).mkdir(parents=True, exist_ok=True)
         self.driver.save_screenshot(str(Path(folder) / f"{name}.png"))
-        self.size(1280, 900)
+        self.size(1280, HEIGHT)

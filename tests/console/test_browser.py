@@ -374,6 +374,8 @@ def keys(browser: Browser) -> None:
 
 
 def pictures(browser: Browser, device: str, job: int) -> None:
+    if not browser.takes_pictures:
+        return
     for name, path, theme in (
         ("overview", "/", "light"),
         ("overview-dark", "/", "dark"),

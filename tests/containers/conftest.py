@@ -19,6 +19,7 @@ import pytest
 from benchmarks import engine
 from benchmarks.base_image import ImageError, base_tar
 from tests import mandatory
+from tests.daemon.forked import ForkedSystem
 from vgpud.cli.demo.private_system import OwnSystem, PartError
 from vgpud.client import calls
 
@@ -70,7 +71,7 @@ def shared_system(engines_dir: Path) -> Iterator[OwnSystem]:
     cdi = engines_dir / "cdi"
     cdi.mkdir()
     hooks = f'front = "{engines_dir}/sys/front/vgpu-runtime"'  # where the fixture of that name installs it
-    system = OwnSystem(engines_dir / "sys", SIM_CONFIG, [f'cdi_dir = "{cdi}"', "nvidia_cdi_dirs = []", hooks])
+    system = ForkedSystem(engines_dir / "sys", SIM_CONFIG, [f'cdi_dir = "{cdi}"', "nvidia_cdi_dirs = []", hooks])
     with system:
         yield system
 

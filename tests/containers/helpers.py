@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from benchmarks import engine
-from vgpud.cli.demo.private_system import OwnSystem, wait_for
+from tests.command_line import call
+from vgpud.cli.demo.private_system import OwnSystem, PartError, wait_for
 from vgpud.client import calls
 from vgpud.errors import CliError
 
@@ -85,4 +85,7 @@ def own_name(container: str) -> str:
 
 def vgpu(system: OwnSystem, *arguments: str) -> str:
     """What a `vgpu` command prints. Raises PartError with its message when it fails."""
-    return engine.call([sys.executable, "-m", "vgpud.cli.main", *arguments], system.env, True, WAIT_S).stdout
+    done = call(system, *arguments)
+    if done.returncode:
+        raise PartError(f"vgpu {' '.join(arguments)}: {done.stderr.strip()}")
+    return done.stdout

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -92,17 +93,28 @@ def is_held(facts: dict[str, Any]) -> None:
     assert (facts.get("count"), facts.get("total"), facts.get("info"), facts.get("alloc")) == (1, GIB, GIB, 2), facts
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_every_way_leads_to_the_slice(docker: engine.Docker, ways: Path, own_driver: str, way: str) -> None:
-    is_held(read_answer(docker.run(*HALF, *at(ways), own_driver, "/programs/way", *WAYS[way], TOO_MUCH)))
+def script_of(ways: Iterable[str], *start: str) -> str:
+    """Shell commands: the ways one after another, each in a process of its own, which `start` begins."""
+    lines = [shlex.join([*start, "/programs/way", *WAYS[way], TOO_MUCH]) for way in ways]
+    return "\n".join(["set -e", *lines])
+
+
+def check_all_held(done: subprocess.CompletedProcess[str], ways: Iterable[str]) -> None:
+    """What a script_of() these ways has printed."""
+    assert done.returncode == 0, done.stderr
+    for way, line in zip(ways, done.stdout.splitlines(), strict=True):
+        is_held({**json.loads(line), "way": way})
+
+
+def test_every_way_leads_to_the_slice(docker: engine.Docker, ways: Path, own_driver: str) -> None:
+    check_all_held(docker.run(*HALF, *at(ways), own_driver, "sh", "-c", script_of(WAYS)), WAYS)
 
 
 @pytest.mark.parametrize("start", STARTS)
 def test_the_environment_decides_nothing(docker: engine.Docker, ways: Path, own_driver: str, start: str) -> None:
-    for way in ("soname", "versioned-file", "namespace"):
-        is_held(
-            read_answer(docker.run(*HALF, *at(ways), own_driver, *STARTS[start], "/programs/way", *WAYS[way], TOO_MUCH))
-        )
+    names = ("soname", "versioned-file", "namespace")
+    script = script_of(names, *STARTS[start])
+    check_all_held(docker.run(*HALF, *at(ways), own_driver, "sh", "-c", script), names)
 
 
 @pytest.mark.parametrize("image", ["its own driver", "none"])

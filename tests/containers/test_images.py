@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from vgpud.host.container_checks import LOOKING
 from vgpud.oci.request import Limits, parse_request
 
 DOCKER = Path(__file__).resolve().parents[2] / "docker"
+TARGETS = ("cifar-bench", "vgpud", "vgpud-k8s")
 TRAINERS = {"a": 400, "b": 300, "c": 200, "d": 100}
 #: what a service of ours may say, and the option of `docker run` that says the same
 OPTIONS = {
@@ -50,9 +52,9 @@ TORCH = "2.13.0+cpu"
 
 
 @pytest.fixture(scope="session")
-def context(engines_dir: Path, no_torch: str) -> Path:
+def context(engines_dir: Path) -> Path:
     """A build context with the wheels of the trainers and of this project; complete, so that layers are made once."""
-    folder = engines_dir / "context"
+    folder = images.context(engines_dir / "context")
     try:
         images.add_wheels(folder, images.CIFAR)
         images.add_vgpud(folder)
@@ -62,14 +64,13 @@ def context(engines_dir: Path, no_torch: str) -> Path:
 
 
 @pytest.fixture(scope="session")
-def no_torch(engines_dir: Path) -> str:
-    """Why there is no PyTorch among the context's wheels; "" when there is."""
-    folder = images.context(engines_dir / "context")
+def torch_context(context: Path) -> Path:
+    """The same with PyTorch. Its layers are made again: nothing else is to carry these 200 MB."""
     try:
-        images.add_wheels(folder, ["numpy>=1.26", f"torch=={TORCH}"])
+        images.add_wheels(context, ["numpy>=1.26", f"torch=={TORCH}"])
     except images.BuildError as error:
-        return f"no CPU build of PyTorch in the package index here: {error}"
-    return ""
+        pytest.skip(f"no CPU build of PyTorch in the package index here: {error}")
+    return context
 
 
 @pytest.fixture(scope="session")
@@ -82,21 +83,29 @@ def python_base(plain_docker: engine.Docker) -> str:
 
 
 @pytest.fixture(scope="session")
-def trainer(plain_docker: engine.Docker, context: Path, python_base: str) -> str:
+def image_names(plain_docker: engine.Docker, context: Path, python_base: str) -> dict[str, str]:
+    """The images by target. Built together: each is a pip that one processor is enough for."""
+    with ThreadPoolExecutor(len(TARGETS)) as pool:
+        names = pool.map(lambda target: images.build(plain_docker, context, target, python_base), TARGETS)
+        return dict(zip(TARGETS, names, strict=True))
+
+
+@pytest.fixture(scope="session")
+def trainer(image_names: dict[str, str]) -> str:
     """The image cifar-bench."""
-    return images.build(plain_docker, context, "cifar-bench", python_base)
+    return image_names["cifar-bench"]
 
 
 @pytest.fixture(scope="session")
-def vgpud_image(plain_docker: engine.Docker, context: Path, trainer: str, python_base: str) -> str:
+def vgpud_image(image_names: dict[str, str]) -> str:
     """The image vgpud."""
-    return images.build(plain_docker, context, "vgpud", python_base)
+    return image_names["vgpud"]
 
 
 @pytest.fixture(scope="session")
-def k8s_image(plain_docker: engine.Docker, context: Path, vgpud_image: str, python_base: str) -> str:
+def k8s_image(image_names: dict[str, str]) -> str:
     """The image vgpud-k8s."""
-    return images.build(plain_docker, context, "vgpud-k8s", python_base)
+    return image_names["vgpud-k8s"]
 
 
 @pytest.fixture
@@ -159,15 +168,12 @@ def test_without_a_slice_the_trainer_finds_no_driver(docker: engine.Docker, trai
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not is_nightly(), reason="installs PyTorch in an image: make test-nightly")
 def test_the_pytorch_trainer_says_what_it_misses(
-    plain_docker: engine.Docker, vgpud_image: str, python_base: str, context: Path, no_torch: str
+    plain_docker: engine.Docker, python_base: str, torch_context: Path
 ) -> None:
     """Without a device one line that says what to do; on the CPU only on request."""
-    if no_torch:
-        pytest.skip(no_torch)
-    if not is_nightly():
-        pytest.skip("installs PyTorch in an image: make test-nightly")
-    image = images.build(plain_docker, context, "cifar-bench-torch", python_base, TORCH=TORCH)
+    image = images.build(plain_docker, torch_context, "cifar-bench-torch", python_base, TORCH=TORCH)
     refused = plain_docker.run(image, runtime="runc")
     assert (refused.returncode, refused.stdout.count("\n")) == (3, 1) and "--device cpu" in refused.stdout
     result = plain_docker.run(image, "--device", "cpu", "--steps", "4", "--batch", "16", runtime="runc")
@@ -320,7 +326,7 @@ class Composed:
         for name in TRAINERS:
             service = {**self.services[name], "runtime": "boxed"}
             words = run_words(f"boxed-{name}", service, {}, self.trainer)
-            self.docker.cli(*words[:2], *cache, *words[2:])
+            self.docker.cli(*words[:2], *cache, *words[2:], "--report-every", "2")  # not after 50 steps
 
     def serves(self) -> bool:
         """As the service's health check asks; a container that has ended fails with what it said."""
@@ -330,6 +336,9 @@ class Composed:
         check = self.services["vgpud"]["healthcheck"]["test"]
         assert check[0] == "CMD"
         return self.docker.cli("exec", "-e", host, "boxed", *check[1:], check=False).returncode == 0
+
+    def has_progress(self, name: str) -> bool:
+        return '"event": "progress"' in self.docker.cli("logs", f"boxed-{name}").stdout
 
     def client(self) -> Client:
         return Client(Settings(host=f"unix://{self.folder / 'run' / 'vgpud.sock'}"))
@@ -350,11 +359,8 @@ def composition(
 
 @pytest.mark.slow
 def test_four_trainers_share_what_a_daemon_in_a_container_has(composition: Composed) -> None:
-    def training() -> bool:
-        logs = [composition.docker.cli("logs", f"boxed-{name}").stdout for name in TRAINERS]
-        return all('"event": "progress"' in log for log in logs)
-
-    wait_for("the four trainers", training, 120)
+    for name in TRAINERS:
+        wait_for(f"training of {name}", lambda name=name: composition.has_progress(name), 120)
     with composition.client() as client:
         slices = {item.name: item for item in client.all(calls.slices())}
     assert {name: item.devices[0].min_milli for name, item in slices.items()} == TRAINERS
