@@ -79,9 +79,10 @@ def compute_features(reading: Read, query: Asked, gpu: Gpu) -> Features:
 
 def memory_bytes(reading: Read, gpu: Gpu) -> Estimate:
     """The whole process on this device, its context included."""
-    low, value, high = gpu.context_bytes()
+    low, value, high = gpu.context_bytes(any(op.kind == "convolution" for op in reading.counts.ops))
+    memory = reading.memory
     return Estimate(
-        reading.memory.low + low, reading.memory.value + value, reading.memory.high + high, reading.memory.kept_bytes
+        memory.low + low, memory.value + value, memory.high + high, memory.kept_bytes, memory.replayed_bytes
     )
 
 

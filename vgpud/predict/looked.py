@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from vgpud.predict import entry, hardware
+from vgpud.predict import analytic, entry, hardware
 from vgpud.predict import model as models
 from vgpud.predict.entry import Asked, Read
 from vgpud.predict.features import Features
 from vgpud.predict.hardware import Gpu
 from vgpud.predict.memory import Estimate
-from vgpud.predict.model import Predicted
+from vgpud.predict.model import Interval, Predicted
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,13 @@ class Looked:
         if self.read.counts.unknown:
             return f"out of range: the cost of {', '.join(self.read.counts.unknown)} is not known"
         return self.prediction.why
+
+    @property
+    def utilisation(self) -> Interval | None:
+        """Predicted if the model is in range, otherwise by roofline; None: an operation's cost is not known."""
+        if self.in_range:
+            return self.prediction.utilisation
+        return None if self.read.counts.unknown else analytic.predict_utilisation(self.features)
 
     def memory_range(self) -> tuple[float, float, float]:
         """Low, value, high: predicted if the model is in range, otherwise from the graph."""

@@ -5,12 +5,15 @@ Only ever imported in the child process that graph_reading starts: the function 
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
+from unittest import mock
 
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
+from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -34,7 +37,7 @@ def trace(entry: str, batch: int, training: bool) -> Graph:
                 entry, answer, [t.shape for t in pytree.tree_leaves((args, kwargs)) if _is_tensor(t)], batch
             )
             recorder = _Recorder(made, model, (args, kwargs))
-            with recorder, _Wholes(recorder):
+            with recorder, _Wholes(recorder), mock.patch("torch.jit.is_tracing", lambda: True):
                 model(*args, **kwargs)
         except GraphError:
             raise
@@ -116,7 +119,8 @@ class _Numbers(TorchDispatchMode):  # type: ignore[misc]  # torch is not typed h
 
 
 #: one kernel, or one library's call, on a device; on the CPU they fall apart into many operations
-_WHOLES = {"lstm", "gru", "rnn_tanh", "rnn_relu", "scaled_dot_product_attention"}
+_WHOLES = {"lstm", "gru", "rnn_tanh", "rnn_relu", "scaled_dot_product_attention", "dropout", "dropout_"}
+_REPLACED = ("scaled_dot_product_attention", "dropout")
 
 
 class _Recorder(TorchDispatchMode):  # type: ignore[misc]
@@ -165,22 +169,54 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc]
 
 
 class _Wholes(TorchFunctionMode):  # type: ignore[misc]
-    """Takes what is one kernel on a device for one operation."""
+    """Takes what is one kernel on a device for one operation.
+
+    Functions of torch.nn.functional that call others (attention of several heads) are asked for as a whole, and the mode
+    is off within them: so those that they call are replaced as well.
+    """
 
     def __init__(self, recorder: _Recorder) -> None:
         super().__init__()
         self.recorder = recorder
+        self.replaced: dict[str, Any] = {}
+
+    def __enter__(self) -> _Wholes:
+        self.replaced = {name: getattr(functional, name) for name in _REPLACED}
+        for name, function in self.replaced.items():
+            setattr(functional, name, functools.wraps(function)(functools.partial(self._call, function)))
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
+        for name, function in self.replaced.items():
+            setattr(functional, name, function)
 
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        name = getattr(func, "__name__", "")
+        return self._call(func, *args, **(kwargs or {}))
+
+    def _call(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        name = getattr(function, "__name__", "")
         if name not in _WHOLES or self.recorder.silent:
-            return func(*args, **(kwargs or {}))
+            return function(*args, **kwargs)
         self.recorder.silent = True
         try:
-            answer = func(*args, **(kwargs or {}))
+            answer = function(*args, **kwargs)
         finally:
             self.recorder.silent = False
-        self.recorder.write(f"aten.{name}.default", (args, kwargs), answer)
+        if not name.startswith("dropout"):
+            self.recorder.write(f"aten.{name}.default", (args, kwargs), answer)
+        elif _drops(args, kwargs):
+            data = [tensor for tensor in (*args, *kwargs.values()) if isinstance(tensor, torch.Tensor)]
+            target = "dropout_" if answer is data[0] else "dropout"
+            self.recorder.write(f"aten.{target}.default", data, answer)
         return answer
+
+
+def _drops(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a call of dropout does anything: not while answering, nor with a rate of 0."""
+    rate = kwargs.get("p", args[1] if len(args) > 1 else 0.5)
+    training = kwargs.get("training", kwargs.get("train", args[2] if len(args) > 2 else True))
+    return bool(training and rate)
