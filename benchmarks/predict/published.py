@@ -174,8 +174,10 @@ def main() -> int:
         ratios = sorted((row["measured"] - context) / row["replayed"] * MIB for row in large)
         low, high = ratios[math.ceil(len(ratios) * 0.06)], ratios[-1]
         print(table, len(ratios), f"low {low:.3f}, likely {statistics.median(ratios):.3f}, high {high:.3f}")
-        print("  small ones, MiB beyond the replay:", [round(r["measured"] - context - r["replayed"] / MIB) for r in rows
-                                                     if r not in large])
+        print(
+            "  small ones, MiB beyond the replay:",
+            [round(r["measured"] - context - r["replayed"] / MIB) for r in rows if r not in large],
+        )
     return 0
 
 

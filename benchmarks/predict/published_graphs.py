@@ -1,5 +1,5 @@
-"""Traces models of GPUMemNet's tables and writes what their graphs say. Run by published.py with an interpreter that has
-PyTorch, and for published models torchvision, timm and transformers.
+"""Traces models of GPUMemNet's tables and writes what their graphs say. Run by published.py with an interpreter that
+has PyTorch, and for published models torchvision, timm and transformers.
 
     python -m benchmarks.predict.published_graphs ROWS OUTPUT
 

@@ -1,9 +1,9 @@
-"""Utilisation of a model that no predictor covers, by arithmetic: a roofline of the device beside the host's part. Pure.
+"""Utilisation of a model that no predictor covers, by arithmetic: a roofline of the device beside the host's part.
 
 A step keeps the device busy for as long as its operations take by the roofline (features.py, `device_ns`), and idle
 while the host launches kernels and copies samples. Three constants of the host and the ends of the interval are from
 two thirds of GPUMemNet's perceptrons and networks that convolve; the others judge it (benchmarks/predict/analytic.py).
-No transformer's utilisation was at hand. Training that waits for its data uses less.
+No transformer's utilisation was at hand. Training that waits for its data uses less. Pure.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ HOST_BYTES_PER_S = 4_000_000_000
 #: a device that always has work is shown as so busy: least, likely, most (the counter samples, and a run has ends)
 _BUSY_LEAST, _BUSY, _BUSY_MOST = 0.87, 0.93, 0.97
 #: device over host time: how far measured ones are from computed ones, either way
-_RATIO_FACTOR = math.exp(1.25)
+_RATIO_FACTOR = math.exp(0.7)
 
 
 def predict_utilisation(job_features: Features) -> Interval | None:

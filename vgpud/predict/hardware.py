@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from vgpud.errors import ExitCode
 from vgpud.predict.graph import GraphError, label
+from vgpud.predict.names import list_names, suggest
 from vgpud.predict.ops import Hardware
 
 GIGA, TERA = 10**9, 10**12
@@ -130,5 +131,6 @@ def find_gpu(name: str) -> Gpu:
         gpu = next((one for one in GPUS if re.search(one.pattern, name, re.IGNORECASE)), None)
     if gpu is None:
         text = f"device {label(name)} is not in the table of devices"
-        raise GraphError(f"{text}: name one of {', '.join(BY_NAME)} with --gpu", ExitCode.NOT_FOUND)
+        near = suggest("-".join(name.lower().split()), BY_NAME)
+        raise GraphError(f"{text}{near or f': name one of {list_names(BY_NAME)} with --gpu'}", ExitCode.NOT_FOUND)
     return gpu

@@ -13,6 +13,7 @@ from vgpud.predict.features import Features
 from vgpud.predict.hardware import Gpu
 from vgpud.predict.memory import Estimate
 from vgpud.predict.model import Interval, Predicted
+from vgpud.predict.ops import list_ingredients
 
 
 @dataclass(frozen=True)
@@ -76,4 +77,5 @@ def look(
     asked = entry.Asked(model, batch, optimizer, precision, dims or {})
     found = entry.read(asked)
     known = entry.compute_features(found, asked, device)
-    return Looked(asked, device, found, known, entry.memory_bytes(found, device), chosen.predict(known))
+    prediction = chosen.predict(known, list_ingredients(found.counts.ops))
+    return Looked(asked, device, found, known, entry.memory_bytes(found, device), prediction)

@@ -2,8 +2,8 @@
 
 Some steps are walked tensor by tensor against PyTorch's caching allocator: weights, what the forward pass keeps for the
 backward pass, a loss, gradients as they come and go, the optimizer's states and temporaries, libraries' workspaces. A
-context comes on top. The interval is conformal, by groups of models (benchmarks/predict/published.py): it covers what no
-graph shows, such as the algorithms that cuDNN takes.
+context comes on top. The interval is conformal, by groups of models (benchmarks/predict/published.py): it covers what
+no graph shows, such as the algorithms that cuDNN takes.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _STEPS = 3
 _WORKSPACES, _OLD_ANSWER = "workspace", "old answer"
 #: the answer is a number, so it is the loss
 _LOSS_BYTES = 4
-#: what was measured over what was replayed: at least, likely and at most, for graphs with convolutions, for those with
-#: recurrences (never measured: the wider of the others), and for all others
+#: what was measured over what was replayed: at least (over the tensors alone), likely and at most, for graphs with
+#: convolutions, for those with recurrences (never measured: the wider of the others), and for all others
 _SPREADS = {graph.CONV: (0.89, 1.08, 1.4), graph.RNN: (0.89, 1.0, 1.4)}
 _SPREAD = (0.95, 1.01, 1.15)
 #: ... and at most for a graph with unknown operations
@@ -52,8 +52,14 @@ def estimate(model_graph: Graph, batch: int, optimizer: str, half: bool) -> Esti
     """The peak of training with this optimizer; `half`: as torch.autocast has it, weights in 32 bits."""
     walk = _Walk(model_graph, Sizes(model_graph, batch, half), optimizer)
     replayed_bytes = walk.run()
-    low, value, high = (int(replayed_bytes * factor) for factor in find_spread(op.kind for op in model_graph.ops))
-    return Estimate(low, value, high, walk.kept_bytes, replayed_bytes)
+    low, value, high = find_spread(op.kind for op in model_graph.ops)
+    return Estimate(
+        int(low * walk.peak),  # no program does with less than its tensors, whatever its allocator's cache is
+        int(value * replayed_bytes),
+        int(high * replayed_bytes),
+        walk.kept_bytes,
+        replayed_bytes,
+    )
 
 
 def find_spread(kinds: Iterable[Kind]) -> tuple[float, float, float]:
@@ -73,6 +79,8 @@ class _Walk:
         self.training = optimizer != "none"
         self.memory = Allocator()
         self.blocks: dict[str, Block] = {}
+        self.held = 0  # bytes in blocks
+        self.peak = 0
         self.kept_bytes = 0
         self.bytes: dict[str, int] = {}
         self.gradient_names = set(_find_gradient_names(model_graph)) if self.training else set()
@@ -99,11 +107,13 @@ class _Walk:
         if name not in self.blocks and size:
             self.blocks[name] = self.memory.take(size)
             self.bytes[name] = size
+            self.held += size
+            self.peak = max(self.peak, self.held)
 
     def _give(self, name: str) -> None:
         if name in self.blocks:
             self.memory.give(self.blocks.pop(name))
-            del self.bytes[name]
+            self.held -= self.bytes.pop(name)
 
     def _give_each(self, names: Iterable[str]) -> None:
         for name in names:

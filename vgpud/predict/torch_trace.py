@@ -8,8 +8,8 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from vgpud.predict import torch_ops
 from vgpud.predict.graph import ITEM_BYTES, Graph, GraphError, Role, Tensor, label
+from vgpud.predict.names import suggest, suggest_files
 
 
 def trace(entry: str, batch: int, training: bool) -> Graph:
@@ -37,7 +38,7 @@ def trace(entry: str, batch: int, training: bool) -> Graph:
                 entry, answer, [t.shape for t in pytree.tree_leaves((args, kwargs)) if _is_tensor(t)], batch
             )
             recorder = _Recorder(made, model, (args, kwargs))
-            with recorder, _Wholes(recorder), mock.patch("torch.jit.is_tracing", lambda: True):
+            with recorder, _Wholes(recorder):
                 model(*args, **kwargs)
         except GraphError:
             raise
@@ -48,12 +49,18 @@ def trace(entry: str, batch: int, training: bool) -> Graph:
 
 def _load_function(entry: str) -> Any:
     module_name, _, attribute = entry.partition(":")
+    found: Any = None
+    name = ""
     try:
-        found: Any = importlib.import_module(module_name)
+        found = importlib.import_module(module_name)
         for name in attribute.split("."):
             found = getattr(found, name)
+    except ModuleNotFoundError as error:
+        near = suggest_files(Path(f"{module_name}.py")) if error.name == module_name else ""
+        raise GraphError(f"entry point {entry} cannot be loaded: {_describe_error(error)}{near}") from error
     except (Exception, SystemExit) as error:
-        raise GraphError(f"entry point {entry} cannot be loaded: {_describe_error(error)}") from error
+        near = suggest(name, dir(found)) if isinstance(error, AttributeError) and found is not None else ""
+        raise GraphError(f"entry point {entry} cannot be loaded: {_describe_error(error)}{near}") from error
     if not callable(found):
         raise GraphError(f"entry point {entry} is not a function of the batch that returns (model, inputs)")
     return found
@@ -171,26 +178,32 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc]
 class _Wholes(TorchFunctionMode):  # type: ignore[misc]
     """Takes what is one kernel on a device for one operation.
 
-    Functions of torch.nn.functional that call others (attention of several heads) are asked for as a whole, and the mode
-    is off within them: so those that they call are replaced as well.
+    Functions of torch.nn.functional that call others (attention of several heads) are asked for as a whole, and the
+    mode is off within them, so those that they call are replaced. Models that ask whether they are traced are told so:
+    then they do not look at values.
     """
 
     def __init__(self, recorder: _Recorder) -> None:
         super().__init__()
         self.recorder = recorder
-        self.replaced: dict[str, Any] = {}
+        self.originals: list[tuple[Any, str, Any]] = []
 
     def __enter__(self) -> _Wholes:
-        self.replaced = {name: getattr(functional, name) for name in _REPLACED}
-        for name, function in self.replaced.items():
-            setattr(functional, name, functools.wraps(function)(functools.partial(self._call, function)))
+        for name in _REPLACED:
+            function = getattr(functional, name)
+            self._replace(functional, name, functools.wraps(function)(functools.partial(self._call, function)))
+        self._replace(torch.jit, "is_tracing", lambda: True)
         super().__enter__()
         return self
 
     def __exit__(self, *error: object) -> None:
         super().__exit__(*error)
-        for name, function in self.replaced.items():
-            setattr(functional, name, function)
+        for module, name, original in self.originals:
+            setattr(module, name, original)
+
+    def _replace(self, module: Any, name: str, function: Any) -> None:
+        self.originals.append((module, name, getattr(module, name)))
+        setattr(module, name, function)
 
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
