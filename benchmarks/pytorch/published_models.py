@@ -49,7 +49,7 @@ def make_block(row: Row, channels: int, width: int, stride: int = 1, activation:
     return nn.Sequential(*layers)
 
 
-class Residual(nn.Module):
+class Residual(nn.Module):  # type: ignore[misc]  # torch is not typed here
     """Two convolutions beside one of single pixels."""
 
     def __init__(self, row: Row, channels: int, width: int, stride: int) -> None:
@@ -67,7 +67,7 @@ class Residual(nn.Module):
         return made
 
 
-class Dense(nn.Module):
+class Dense(nn.Module):  # type: ignore[misc]  # torch is not typed here
     """Each convolution has all that was before it in its block."""
 
     def __init__(self, row: Row, channels: int) -> None:
@@ -126,7 +126,7 @@ def build_network(row: Row) -> nn.Module:
 # ---- encoders of the table of transformers ----
 
 
-class Encoder(nn.Module):
+class Encoder(nn.Module):  # type: ignore[misc]  # torch is not typed here
     """A class for the mean of a text."""
 
     def __init__(self, row: Row) -> None:

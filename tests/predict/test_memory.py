@@ -94,11 +94,11 @@ def test_utilisation_is_the_devices_part_of_a_step() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("h20O", "h200"), ("resnet5.onnx", ""), ("", "")], ids=["near", "far", "none"]
+    ("name", "words"), [("h20O", "h200"), ("resnet5.onnx", ""), ("", "")], ids=["near", "far", "none"]
 )
-def test_near_names(name: str, said: str) -> None:
+def test_near_names(name: str, words: str) -> None:
     found = names.suggest(name, hardware.BY_NAME)
-    assert (said in found and found.startswith(", did you mean ")) if said else found == ""
+    assert (words in found and found.startswith(", did you mean ")) if words else found == ""
 
 
 def test_names_are_listed_as_people_do() -> None:

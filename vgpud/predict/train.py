@@ -197,17 +197,17 @@ def cross_validate(
 
 def leave_out(
     rows: Table,
-    inside: NDArray[np.bool_],
+    mask: NDArray[np.bool_],
     inner: NDArray[np.int64],
     seed: int,
     query_rows: Table | None = None,
     kinds: Sequence[NDArray[np.bool_]] = (),
 ) -> Judged:
-    """The rows inside, as predicted from those outside: see cross_validate."""
+    """The rows of the mask, as predicted from the others: see cross_validate."""
     import numpy as np
 
-    chosen = tune_setting(rows.part(~inside), inner[~inside], seed, [kind[~inside] for kind in kinds])
-    logs = learn(rows.part(~inside), chosen.setting, seed).logs((query_rows or rows).part(inside))
+    chosen = tune_setting(rows.part(~mask), inner[~mask], seed, [kind[~mask] for kind in kinds])
+    logs = learn(rows.part(~mask), chosen.setting, seed).logs((query_rows or rows).part(mask))
     below, above = np.array([at(chosen.spread, x) for x in logs]).T
     return Judged(logs, logs - below, logs + above, [chosen.setting])
 
