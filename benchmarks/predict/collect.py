@@ -100,7 +100,9 @@ def read_measured(path: Path, label: str) -> set[tuple[str, float]]:
 def row(label: str, workload: Workload, answer: dict[str, Any]) -> dataset.Row:
     """A worker's report, as a row."""
     values = {name: answer[name] for name in dataset.MEASURED}
-    return dataset.Row(label, workload.family, workload.architecture, Features(answer["features"]), **values)
+    known = Features(answer["features"])
+    ingredients = tuple(answer.get("ingredients", ()))
+    return dataset.Row(label, workload.family, workload.architecture, known, ingredients=ingredients, **values)
 
 
 def collect(

@@ -21,6 +21,7 @@ from torch.utils import _pytree as pytree
 
 from benchmarks.predict import architectures
 from vgpud.predict import entry, graph_counts, hardware, memory, torch_trace
+from vgpud.predict.ops import list_ingredients
 
 OPTIMIZER = "adam"
 WARM_STEPS = 3
@@ -73,6 +74,7 @@ def _known_facts(request: Mapping[str, Any]) -> dict[str, Any]:
     estimate = entry.memory_bytes(read, gpu)
     return {
         "features": dict(entry.compute_features(read, question, gpu).values),
+        "ingredients": list_ingredients(read.counts.ops),
         "unknown": list(read.counts.unknown),
         "estimate_bytes": dataclasses.asdict(estimate),
     }

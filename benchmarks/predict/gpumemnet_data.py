@@ -14,7 +14,7 @@ from pathlib import Path
 
 from vgpud.predict.dataset import Row
 from vgpud.predict.features import features
-from vgpud.predict.ops import Hardware, Op, Step
+from vgpud.predict.ops import Hardware, Op, Step, list_ingredients
 
 CSV = Path(__file__).resolve().parents[1] / "data" / "gpumemnet" / "mlp_data_step1.csv"
 A100 = Hardware("NVIDIA A100 40GB", 108, 1_555_000_000_000, 19_500_000_000_000)
@@ -37,15 +37,17 @@ def row(cells: dict[str, str], samples: int = SAMPLES) -> Row:
         raise ValueError(f"{cells['Filename']!r} does not say what was run")
     inputs, outputs, batch = int(named[1]), int(named[2]), int(named[5])
     layers = [(kind, int(width)) for kind, width, _ in ast.literal_eval(cells["Activations-Params"])]
+    ops = list(operations(layers, inputs, batch))
     step = Step(batch, inputs, outputs, samples=samples)
     return Row(
         device=A100.name,
         family="mlp",
         architecture=named[4],
-        features=features(list(operations(layers, inputs, batch)), step, A100),
+        features=features(ops, step, A100),
         utilisation=float(cells["Avg GPUTL"]) / 100,
         sm_activity=float(cells["Avg SMACT"]),
         memory_bytes=float(cells["Max GPU Memory (MiB)"]) * MIB,
+        ingredients=list_ingredients(ops),
     )
 
 

@@ -12,6 +12,10 @@ from pathlib import Path
 from benchmarks.predict import gpumemnet_data
 from vgpud.predict import model, train_file
 
+WHAT = (
+    "3,000 training runs of multilayer perceptrons on one NVIDIA A100 (layers, parameters, batch; most memory by "
+    "nvidia-smi, mean utilisation and SM activity by DCGM)"
+)
 PATH = Path(model.__file__).with_name(model.SHIPPED)
 
 
@@ -22,14 +26,15 @@ def main() -> int:
     measured = gpumemnet_data.rows()
     rows = [row for row in measured if gpumemnet_data.ran(row)]
     card = {
-        "what": source["what"],
-        "data": [{"file": name, "sha256": digest} for name, digest in source["sha256"].items()],
+        "what": WHAT,
+        "data": [{"file": gpumemnet_data.CSV.name, "sha256": source["sha256"][gpumemnet_data.CSV.name]}],
         "source": f"{source['source']} at {source['commit']}",
         "licence": source["licence"],
         "attribution": "GPUMemNet: E. Yousefzadeh-Asl-Miandoab, R. Karimzadeh, D. Yorulmaz, B. Ibragimov, P. Tözün, "
         "EuroMLSys 2026, doi 10.1145/3805621.3807621",
         "left_out": f"{len(measured) - len(rows)} runs that ended at once (one output: the loss refused the labels)",
-        "not_for": "convolutions, attention, recurrence, other devices (wider intervals), input pipelines that wait",
+        "not_for": "convolutions, attention, recurrence, dropout, activations but ReLU, other devices (wider "
+        "intervals), input pipelines that wait",
     }
     made = train_file.train_model(rows, card, lambda text: print(text, file=sys.stderr))
     train_file.write(path, made.document)

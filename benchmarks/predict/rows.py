@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-from benchmarks.predict import autoscale, colocation, elastic_queue, estimates, gpumemnet, graph_memory, live
+from benchmarks.predict import (
+    autoscale,
+    colocation,
+    elastic_queue,
+    estimates,
+    gpumemnet,
+    gpumemnet_ingredients,
+    graph_memory,
+    live,
+    published,
+)
 from benchmarks.rows import Row
 
 ROWS = {
     "gpumemnet": Row("3,000 measured runs as predicted by who has not seen them, 10 seeds", gpumemnet.figures),
     "graph-memory": Row("the same runs' memory as their graphs alone say it, nothing learnt", graph_memory.figures),
+    "published-memory": Row(
+        "memory of published networks as their graphs say it, judged on others", published.memory_figures
+    ),
+    "analytic": Row("utilisation of networks that convolve, by roofline", published.utilisation_figures),
+    "ingredients": Row("runs with an ingredient, by who has seen only others", gpumemnet_ingredients.figures),
     "s_k": Row("scaling efficiency of a step from 4 to 5 workers, as the founding slides have it", autoscale.slides),
     "autoscale": Row("the search for a number of workers on seven known scaling curves, also noisy", autoscale.settles),
     "gpu-time": Row("jobs of four hours on these curves against fixed workers, beside the paper's", autoscale.costs),

@@ -2,7 +2,7 @@
 much memory PyTorch had reserved at most. Run by convolutions.py with an interpreter that has PyTorch, torchvision, timm
 and transformers; knows nothing of vgpud.
 
-    python convolution_rows.py ROWS OUTPUT
+    python -m benchmarks.pytorch.convolution_rows ROWS OUTPUT
 
 ROWS: JSON, a list of rows of GPUMemNet's two tables, as convolutions.py reads them. OUTPUT: JSON, for each row MiB
 reserved and the most that a convolution may work in (likely_mib, most_mib), or {"error": text}. Each training is what
@@ -19,59 +19,21 @@ import random
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import nn
 
-Row = dict[str, Any]
+from benchmarks.pytorch.published_models import TOKENS, Row, build_model, build_network, build_text_model
+
 Shape = tuple[int, int, int]
 MIB = 1 << 20
 FULL_BATCHES = 3
-FILTERS_MAX = 2048
 SAMPLES, TRAINED_IMAGES, TESTED_IMAGES = 4096, 1_281_167, 50_000
-CLASSES, TOKENS = 1000, 512
 #: texts have different lengths, which are not known here: enough batches that the allocator's cache has settled
 TEXT_BATCHES, SEED = 40, 1
 #: were measured on two devices, by DataParallel; here the first of them is looked at, which has the optimizer's state
 ON_TWO_DEVICES = ("xlnet_base", "xlnet_large", "gpt2_large")
-
-
-# ---- networks of the table of CNNs ----
-
-
-def widths(row: Row) -> Iterator[int]:
-    """Channels behind each convolution."""
-    depth, base = row["depth"], row["base_filters"]
-    kind, ratio = row["architecture"], FILTERS_MAX / base
-    for i in range(depth):
-        if kind == "pyramid":
-            yield min(int(base * ratio ** (i / depth)), FILTERS_MAX)
-        elif kind == "bottleneck":
-            growth = 2 if depth <= 2 else ratio ** (1 / (depth - 1))
-            yield base * 2 if i == 0 else min(int(base * growth ** (i - 1)), FILTERS_MAX)
-        elif kind == "hourglass" and i < depth // 2:
-            yield min(int(base * ratio ** (i / (depth // 2))), FILTERS_MAX)
-        elif kind == "hourglass":
-            yield max(int(base * ratio ** ((depth - i - 1) / (depth - depth // 2))), base)
-        else:  # uniform
-            yield base
-
-
-def build_network(row: Row) -> nn.Module:
-    layers: list[nn.Module] = []
-    channels = row["channels"]
-    for width in widths(row):
-        layers.append(nn.Conv2d(channels, width, 3, padding=1))
-        if row["batch_norm"]:
-            layers.append(nn.BatchNorm2d(width))
-        layers.append(getattr(nn, row["activation"])())
-        if row["dropout"]:
-            layers.append(nn.Dropout(0.3))
-        channels = width
-    head = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, row["classes"]), nn.Softmax(dim=1)]
-    return nn.Sequential(*layers, *head)
 
 
 def train_network(row: Row) -> None:
@@ -80,22 +42,6 @@ def train_network(row: Row) -> None:
     shown = torch.randn(batch, *shape).to("cuda")  # it lives as long as the program
     network(shown)
     train(network, shape, batch, SAMPLES)
-
-
-# ---- published models ----
-
-
-def build_model(name: str) -> tuple[nn.Module, int]:
-    import torchvision.models as published
-
-    if name == "Xception":
-        import timm
-
-        return timm.create_model("xception", pretrained=False, num_classes=CLASSES), 224
-    if name == "inception":
-        return published.inception_v3(weights=None, aux_logits=False, num_classes=CLASSES, init_weights=False), 299
-    names = {"mobilenetV2": "mobilenet_v2", "efficientnet": "efficientnet_b0"}
-    return getattr(published, names.get(name, name))(weights=None), 224
 
 
 def to_device(model: Any) -> Any:
@@ -117,21 +63,6 @@ def train_images(row: Row) -> None:
             outputs = model(inputs)
             nn.functional.cross_entropy(outputs, labels)
             torch.max(outputs, 1)
-
-
-def build_text_model(name: str) -> Any:
-    import transformers as published
-
-    large = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096}
-    if name.startswith("BERT"):
-        config = published.BertConfig(vocab_size=28996, **(large if name == "BERT_large" else {}))
-        return published.BertForMaskedLM(config)
-    if name.startswith("xlnet"):
-        base = {"d_model": 768, "n_layer": 12, "n_head": 12, "d_inner": 3072}
-        config = published.XLNetConfig(**(base if name == "xlnet_base" else {}))
-        return published.XLNetForSequenceClassification(config)
-    sizes = {"gpt2_large": (1280, 36, 20), "gpt2_xl": (1600, 48, 25)}[name]
-    return published.GPT2LMHeadModel(published.GPT2Config(n_embd=sizes[0], n_layer=sizes[1], n_head=sizes[2]))
 
 
 def draw_length(texts: int, rng: random.Random) -> int:

@@ -38,7 +38,7 @@ from vgpud.predict.dry_run import Counts, DryRun, Range, TorchPeak
 from vgpud.simdevice.process import SimulatedDevice
 
 PACKAGES = ("torch", "torchvision", "timm", "transformers")
-PROGRAM = Path(__file__).with_name("convolution_rows.py")
+PROGRAM = "benchmarks.pytorch.convolution_rows"
 DATA = harness.ROOT / "benchmarks" / "data" / "gpumemnet"
 OTHERS = {"FakeTensor": "faketensor_mib", "Horus": "horus_mib"}
 DEVICES = 2  # some models are trained on both
@@ -58,13 +58,13 @@ def read_rows() -> list[dict[str, Any]]:
 
 def train(python: str, rows: Sequence[Mapping[str, Any]], device: dry_device.DryDevice) -> list[Any]:
     """What the program says of each row."""
-    config = dry_device.make_config(device, dry_device.find_context_size(device, ""), DEVICES)
+    config = dry_device.make_config(device, dry_device.find_context_size(device), DEVICES)
     with tempfile.TemporaryDirectory(prefix="vgpu-bench-") as folder:
         asked, answer = Path(folder) / "rows.json", Path(folder) / "answer.json"
         asked.write_text(json.dumps(rows))
         with SimulatedDevice(Path(folder) / "sim", config) as simulated:
             env = simulated.environment(preload_simulated(os.environ))
-            subprocess.run([python, str(PROGRAM), str(asked), str(answer)], env=env, check=True)
+            subprocess.run([python, "-m", PROGRAM, str(asked), str(answer)], env=env, check=True, cwd=harness.ROOT)
         made: list[Any] = json.loads(answer.read_text())
         return made
 
@@ -73,7 +73,7 @@ def predict_memory(answer: Mapping[str, Any], device: dry_device.DryDevice) -> R
     """MiB, as `vgpu predict run` has it."""
     sizes = ("allocated_mib", "reserved_mib", "likely_mib", "most_mib")
     peak = TorchPeak(*(int(answer.get(size, 0) * MIB) for size in sizes))
-    context = dry_device.find_context_size(device, "")
+    context = dry_device.find_context_size(device)
     counts = Counts(
         **{**dict.fromkeys(Counts.__dataclass_fields__, 0), "most_bytes": context.value + peak.reserved_bytes}
     )
@@ -150,7 +150,7 @@ def main() -> int:
         is_simulated=True,
         device=f"SIMULATED {device.title}",
         parameters={
-            "context_mib": dry_device.find_context_size(device, "").value / MIB,
+            "context_mib": dry_device.find_context_size(device).value / MIB,
             "failed": failed,
             "packages": read_versions(python, PACKAGES),
         },

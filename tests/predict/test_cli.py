@@ -77,16 +77,62 @@ def test_json(capsys: pytest.CaptureFixture[str], mlp: Path) -> None:
     assert found["features"]["peak_flops"] == 989e12 and found["features"]["element_bytes"] == 2
 
 
-def test_out_of_range_has_no_figures_but_memory(capsys: pytest.CaptureFixture[str], cnn: Path) -> None:
+def test_out_of_range_utilisation_is_analytic_and_memory_from_the_graph(
+    capsys: pytest.CaptureFixture[str], cnn: Path
+) -> None:
     code, out, err = run_cli(capsys, "predict", cnn, "--gpu", "h200")
     assert code == 0
     rows = [line.split() for line in out.splitlines()[1:]]
-    assert rows[0] == ["utilisation", "-", "-", "-", "out", "of", "range"]
+    assert rows[0][0] == "utilisation" and rows[0][1].endswith("%") and rows[0][-1] == "analytic"
+    assert rows[1] == ["SM", "activity", "-", "-", "-", "out", "of", "range"]
     assert rows[2][0] == "memory" and rows[2][-1] == "graph"
     assert "out of range" in err and "convolutions" in err
     _code, out, _err = run_cli(capsys, "predict", cnn, "--gpu", "h200", "-o", "json")
     found = json.loads(out)
-    assert found["utilisation"] is None and found["in_range"] is False and found["memory_by"] == "graph"
+    assert found["in_range"] is False and found["memory_by"] == "graph" and found["utilisation_by"] == "analytic"
+    assert 0 < found["utilisation"]["low"] < found["utilisation"]["value"] < found["utilisation"]["high"] <= 1
+
+
+def test_the_first_example_of_the_help_answers_with_numbers(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _code, out, _err = run_cli(capsys, "predict", "--help")
+    example = next(line for line in out.splitlines() if line.strip().startswith("vgpu predict ")).split()[1:]
+    monkeypatch.chdir(tmp_path)
+    convolutional(tmp_path / example[1])
+    code, out, err = run_cli(capsys, *example)
+    assert code == 0, err
+    rows = [line.split() for line in out.splitlines()[1:]]
+    assert all(any(letter.isdigit() for letter in row[1]) for row in (rows[0], rows[-1]))
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["resnet5.onnx", "--gpu", "h200"], "there is no file 'resnet5.onnx', did you mean 'resnet50.onnx'?"),
+        (["resnet50.onnx", "--gpu", "h20O"], "is not in the table of devices, did you mean 'h20', 'h200' or 'gh200'?"),
+        (["net.py", "--gpu", "h200"], "name its function that returns the model, as in net:FUNCTION"),
+    ],
+)
+def test_near_names_are_suggested(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: list[str], words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("resnet50.onnx", "net.py"):
+        (tmp_path / name).touch()
+    code, out, err = run_cli(capsys, "predict", *args)
+    assert code != 0 and out == "" and words in err and err.count("\n") == 1
+
+
+def test_an_operation_that_training_never_saw_is_out_of_range(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The shipped predictor has seen linear layers and ReLU."""
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Elu", ["h"], ["g"])]
+    nodes.append(helper.make_node("MatMul", ["g", "v"], ["y"]))
+    path = file(tmp_path / "m.onnx", nodes, {"x": (64, 512)}, [weight("w", 512, 512), weight("v", 512, 512)])
+    code, out, err = run_cli(capsys, "predict", path, "--gpu", "a100-40g")
+    assert code == 0 and "out of range: the model has smooth activation" in err and "analytic" in out
 
 
 def test_unknown_operations_are_out_of_range_whatever_the_sizes(

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgpud.predict import model
+from vgpud.predict import model, ranges
 from vgpud.predict.features import FEATURES, Features
 
 STUMP = {"feature": [0, -1, -1], "number": [math.log1p(100), -1.0, 1.0], "right": [2, 0, 0]}
@@ -264,3 +264,17 @@ def test_a_file_that_was_damaged_is_refused_or_predicts(data: st.DataObject) -> 
         return
     for each in (predicted.utilisation, predicted.memory_bytes):
         assert 0 <= each.low <= each.value <= each.high < math.inf
+
+
+def test_an_ingredient_that_training_never_saw_is_out_of_range() -> None:
+    """Where the file says which there were: older ones do not."""
+    trained = ranges.Trained(("mlp",), ("A100",), {}, ("linear", "relu"))
+    unseen = trained.judge(Features({}), ("linear", "dropout", "gelu"))
+    assert not unseen.is_in_range and "the model has dropout, gelu" in unseen.why
+    assert trained.judge(Features({}), ("linear", "pointwise")).is_in_range
+    assert trained.judge(Features({})).is_in_range, "what is not known is not judged"
+    old = ranges.parse({"families": ["mlp"], "devices": ["A100"], "ranges": {}})
+    assert old.judge(Features({}), ("gelu",)).is_in_range
+    assert ranges.parse(ranges.as_json(trained)) == trained
+    with pytest.raises(ValueError, match="ingredients"):
+        ranges.parse({"families": ["mlp"], "devices": ["A100"], "ranges": {}, "ingredients": [3]})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import os
@@ -103,13 +104,35 @@ def test_nothing_is_tuned_by_what_is_judged(monkeypatch: pytest.MonkeyPatch) -> 
     seen: list[set[float]] = []
     tuned = train.tune_setting
 
-    def spy(part: train.Table, folds: Any, seed: int) -> train.Tuned:
+    def spy(part: train.Table, folds: Any, seed: int, groups: Any) -> train.Tuned:
         seen.append(set(part.values))
-        return tuned(part, folds, seed)
+        return tuned(part, folds, seed, groups)
 
     monkeypatch.setattr(train, "tune_setting", spy)
     train.cross_validate(table, groups, train.inner_folds(rows, 1), 1)
     assert seen == [set(table.values[groups != group]) for group in range(5)]
+
+
+def test_intervals_are_of_groups_that_were_not_seen() -> None:
+    """Architectures with batches of their own: what is learnt from some says little about another."""
+    in_order = sorted(jobs(400), key=lambda row: row.features["batch"])
+    rows = [dataclasses.replace(row, architecture=f"kind{n // 100}") for n, row in enumerate(in_order)]
+    table = train.table(rows, "utilisation", ["batch", "reserved_bytes"])
+    inner = train.inner_folds(rows, 1)
+    by_folds = train.tune_setting(table, inner, 1).spread
+    by_groups = train.tune_setting(table, inner, 1, train.list_groups(rows)).spread
+    widest = [max(below + above for _, below, above in spread) for spread in (by_folds, by_groups)]
+    assert widest[1] > 1.2 * widest[0]
+    assert train.tune_setting(table, inner, 1, train.list_groups(rows)[:1]).spread == by_folds, "one group says nothing"
+
+
+def test_groups_are_architectures_and_ingredients_that_some_have() -> None:
+    plain, other = jobs(2)
+    rows = [
+        dataclasses.replace(plain, architecture="a", ingredients=("linear",)),
+        dataclasses.replace(other, architecture="a", ingredients=("dropout", "linear")),
+    ]
+    assert [group.tolist() for group in train.list_groups(rows)] == [[False, True]]
 
 
 def test_tuning_takes_what_predicts_better(monkeypatch: pytest.MonkeyPatch) -> None:

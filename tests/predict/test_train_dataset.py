@@ -168,3 +168,11 @@ def test_the_columns_are_documented() -> None:
     document = (Path(__file__).resolve().parents[2] / "docs" / "predict.md").read_text()
     assert [name for name, words in FEATURES.items() if f"| `{name}` | {words} |" not in document] == []
     assert [name for name in (*dataset.TEXTS, *dataset.MEASURED) if f"`{name}`" not in document] == []
+
+
+def test_ingredients_are_read_again_and_need_not_be_there() -> None:
+    written = row(ingredients=("linear", "smooth activation"))
+    lines = dataset.lines([written])
+    assert dataset.parse(lines, "x")[0].ingredients == written.ingredients
+    without = "\n".join(line.rpartition(",")[0] for line in lines.splitlines())
+    assert dataset.parse(without, "x")[0].ingredients == ()

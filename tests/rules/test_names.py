@@ -52,6 +52,7 @@ FORMATS = frozenset(
     + [f"benchmarks/ledger.py: Found.{name}" for name in ("opened", "refused", "unsupported")]
     + ["benchmarks/cifar/train_torch.py: block.Block.forward"]
     + [f"benchmarks/predict/architectures.py: {name}.forward" for name in ("Recurrent", "UNet")]
+    + [f"benchmarks/pytorch/published_models.py: {name}.forward" for name in ("Dense", "Encoder", "Residual")]
     + [f"tests/pytorch/cudnn.py: {name}.forward" for name in ("Contracting", "Residual")]
     + [f"tests/pytorch/networks.py: {name}.forward" for name in ("Attending", "Encoder", "Gated", "Patches")]
     + [f"tests/pytorch/networks.py: {name}.forward" for name in ("Plus", "Recurrent", "Segmenting")]

@@ -211,7 +211,7 @@ def dry_run(peaks: tuple[TorchPeak, ...] = (), steps: int = 0, **counts: int) ->
     device = dry_device.find_device("a100-40g")
     names = Counts.__dataclass_fields__
     return DryRun(
-        device, dry_device.find_context_size(device, ""), Counts(**dict.fromkeys(names, 0) | counts), peaks, steps
+        device, dry_device.find_context_size(device), Counts(**dict.fromkeys(names, 0) | counts), peaks, steps
     )
 
 

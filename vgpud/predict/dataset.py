@@ -28,7 +28,9 @@ TEXTS = ("device", "family", "architecture")
 MEASURED = {"utilisation": 1.0, "sm_activity": 1.0, "memory_bytes": 2e15, "step_ns": 1e15}
 #: and what is never 0
 POSITIVE = ("memory_bytes", "step_ns")
-COLUMNS = (*TEXTS, *FEATURES, *MEASURED)
+#: the types of the model's operations, which a row need not say
+INGREDIENTS, SEPARATOR = "ingredients", ";"
+COLUMNS = (*TEXTS, *FEATURES, *MEASURED, INGREDIENTS)
 
 FILE_BYTES_MAX = 64 << 20
 ROWS_MAX = 100_000
@@ -57,6 +59,7 @@ class Row:
     sm_activity: float | None = None  # of its SMs' time, 0..1
     memory_bytes: float | None = None  # most that the process held, its context included
     step_ns: float | None = None
+    ingredients: tuple[str, ...] = ()  # types of operations; (): not known
 
     def fold(self, folds: int, seed: int) -> int:
         """Which fold it is in: a hash of what was known before, so that runs of one configuration stay together."""
@@ -103,7 +106,7 @@ def _check(header: list[str], name: str) -> None:
     twice = next((column for column, count in Counter(header).items() if count > 1), None)
     if twice is not None:
         raise DataError(f"{name}:1: column {twice!r} appears twice: remove one")
-    missing = [column for column in COLUMNS if column not in header]
+    missing = [column for column in COLUMNS if column not in header and column != INGREDIENTS]
     if missing:
         shown = ", ".join(missing[:6]) + (f" and {len(missing) - 6} more" if len(missing) > 6 else "")
         raise DataError(f"{name}: columns missing: {shown} (`vgpu docs predict` lists them all)")
@@ -125,7 +128,8 @@ def _row(where: str, cells: dict[str, str]) -> Row:
     if nothing is not None:
         found = cells[nothing].strip()[:40]
         raise DataError(f"{where}: {nothing} is {found}, which is impossible: leave it empty if it was not measured")
-    return Row(**texts, features=Features(known), **measured)  # type: ignore[arg-type]  # names are the fields'
+    ingredients = tuple(filter(None, (name.strip() for name in cells.get(INGREDIENTS, "").split(SEPARATOR))))
+    return Row(**texts, features=Features(known), ingredients=ingredients, **measured)  # type: ignore[arg-type]  # fields
 
 
 def _number(where: str, name: str, cell: str, maximum: float = VALUE_MAX) -> float | None:
@@ -158,6 +162,7 @@ def _cells(row: Row) -> Iterator[Any]:
     for name in (*FEATURES, *MEASURED):
         value = getattr(row, name) if name in MEASURED else row.features[name]
         yield "" if value is None else f"{value:.9g}"
+    yield SEPARATOR.join(_text(name) for name in row.ingredients)
 
 
 def _text(value: str) -> str:

@@ -52,15 +52,6 @@ class ContextSize:
     source: str
 
 
-_A100_BYTES = 1409 * _MIB, 1429 * _MIB, 1449 * _MIB
-_A100_SOURCE = "the median of measured less reserved in 40 trainings of GPUMemNet on an A100 of 40 GB"
-#: model of GPU, beginning of PyTorch's version ("": any) -> what was measured; the first that fits counts
-_MEASURED: tuple[tuple[str, str, ContextSize], ...] = (
-    ("a100-40g", "", ContextSize(*_A100_BYTES, source=_A100_SOURCE)),
-    ("a100", "", ContextSize(*_A100_BYTES, source=f"{_A100_SOURCE}, which has the same SMs")),
-)
-
-
 def find_device(name: str) -> DryDevice:
     """As a user or NVML writes it. Raises GraphError."""
     try:
@@ -75,13 +66,10 @@ def find_device(name: str) -> DryDevice:
     return found
 
 
-def find_context_size(device: DryDevice, torch_version: str) -> ContextSize:
-    """Measured for this device and PyTorch's version ("": not known), else estimated from its SMs."""
-    for name, version, size in _MEASURED:
-        if name == device.name and torch_version.startswith(version):
-            return size
-    least, likely, most = hardware.BY_NAME[device.name].context_bytes()
-    return ContextSize(least, likely, most, "an estimate from the number of SMs: not measured on this model")
+def find_context_size(device: DryDevice) -> ContextSize:
+    """Measured for this model of device, else estimated from its SMs."""
+    gpu = hardware.BY_NAME[device.name]
+    return ContextSize(*gpu.context_bytes(), source=gpu.context_source)
 
 
 def make_config(device: DryDevice, context: ContextSize, count: int = 1) -> Mapping[str, object]:

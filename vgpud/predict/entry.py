@@ -23,6 +23,7 @@ from vgpud.predict.graph import GraphError, label
 from vgpud.predict.graph_counts import Counts
 from vgpud.predict.hardware import Gpu
 from vgpud.predict.memory import STATES, Estimate
+from vgpud.predict.names import suggest_files
 from vgpud.predict.ops import Op, Step
 
 TIMEOUT_S = 120
@@ -79,9 +80,10 @@ def compute_features(reading: Read, query: Asked, gpu: Gpu) -> Features:
 
 def memory_bytes(reading: Read, gpu: Gpu) -> Estimate:
     """The whole process on this device, its context included."""
-    low, value, high = gpu.context_bytes()
+    low, value, high = gpu.context_bytes(any(op.kind == "convolution" for op in reading.counts.ops))
+    memory = reading.memory
     return Estimate(
-        reading.memory.low + low, reading.memory.value + value, reading.memory.high + high, reading.memory.kept_bytes
+        memory.low + low, memory.value + value, memory.high + high, memory.kept_bytes, memory.replayed_bytes
     )
 
 
@@ -90,10 +92,13 @@ def kind_of(model: str) -> str:
     suffix = Path(model).suffix.lower()
     if suffix in _SUFFIXES:
         if not Path(model).is_file():
-            raise GraphError(f"there is no file {label(model)}", ExitCode.NOT_FOUND)
+            raise GraphError(f"there is no file {label(model)}{suggest_files(Path(model))}", ExitCode.NOT_FOUND)
         return _SUFFIXES[suffix]
     if _ENTRY.fullmatch(model):
         return "entry"
+    if Path(model).is_file() and suffix == ".py":
+        example = f"{Path(model).stem}:FUNCTION"
+        raise GraphError(f"{label(model)} is a program: name its function that returns the model, as in {example}")
     what = "an ONNX file (.onnx), a program of torch.export (.pt2) or module:function"
     if suffix in (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".safetensors"):
         raise GraphError(f"{label(model)} has only weights, and loading it could run code: MODEL must be {what}")

@@ -12,13 +12,24 @@ from dataclasses import dataclass
 
 from vgpud.errors import ExitCode
 from vgpud.predict.graph import GraphError, label
+from vgpud.predict.names import list_names, suggest
 from vgpud.predict.ops import Hardware
 
 GIGA, TERA = 10**9, 10**12
+_MIB = 1 << 20
 #: a context of a process with PyTorch's kernels: so much for each SM (stacks and printf buffers are per SM) ...
 _CONTEXT_SM_BYTES = 4 << 20
-#: ... and what cuBLAS and cuDNN load when they are used (GPUMemNet's trainings on an A100: 1 GiB)
+#: ... and what cuBLAS and cuDNN load when they are used
 _LIBRARIES_BYTES, _LIBRARIES_BYTES_MOST = 256 << 20, 1 << 30
+#: where it was measured without cuDNN: at least, likely, at most, and how
+_A100_CONTEXT = (1409 * _MIB, 1429 * _MIB, 1449 * _MIB)
+_A100_SOURCE = "the median of measured less reserved in 40 trainings of GPUMemNet on an A100 of 40 GB"
+_MEASURED_CONTEXTS = {
+    "a100-40g": (_A100_CONTEXT, _A100_SOURCE),
+    "a100": (_A100_CONTEXT, f"{_A100_SOURCE}, which has the same SMs"),
+}
+#: of these devices, what cuDNN's code takes besides in a process that convolves (small ones of GPUMemNet's table)
+_CUDNN_BYTES = (240 * _MIB, 290 * _MIB, 440 * _MIB)
 PRECISIONS = ("fp32", "fp16", "bf16")
 
 
@@ -39,10 +50,22 @@ class Gpu:
         peak = self.fp32_tera if precision == "fp32" else self.half_tera
         return Hardware(self.name, self.sm_count, self.bandwidth_gb * GIGA, int(peak * TERA))
 
-    def context_bytes(self) -> tuple[int, int, int]:
-        """Of one process that trains: least, most likely, most."""
+    def context_bytes(self, has_convolutions: bool = False) -> tuple[int, int, int]:
+        """Of one process that trains: least, most likely, most. Measured where it could be, else from the SMs, and then
+        cuDNN is in what libraries take."""
+        if self.name in _MEASURED_CONTEXTS:
+            (low, value, high), _source = _MEASURED_CONTEXTS[self.name]
+            more = _CUDNN_BYTES if has_convolutions else (0, 0, 0)
+            return low + more[0], value + more[1], high + more[2]
         own = self.sm_count * _CONTEXT_SM_BYTES
         return own * 3 // 4, own + _LIBRARIES_BYTES, own + _LIBRARIES_BYTES_MOST
+
+    @property
+    def context_source(self) -> str:
+        """Where the context's size is from, as part of a sentence."""
+        if self.name in _MEASURED_CONTEXTS:
+            return _MEASURED_CONTEXTS[self.name][1]
+        return "an estimate from the number of SMs: not measured on this model"
 
 
 #: the first whose pattern is found is meant: the narrower ones come first
@@ -108,5 +131,6 @@ def find_gpu(name: str) -> Gpu:
         gpu = next((one for one in GPUS if re.search(one.pattern, name, re.IGNORECASE)), None)
     if gpu is None:
         text = f"device {label(name)} is not in the table of devices"
-        raise GraphError(f"{text}: name one of {', '.join(BY_NAME)} with --gpu", ExitCode.NOT_FOUND)
+        near = suggest("-".join(name.lower().split()), BY_NAME)
+        raise GraphError(f"{text}{near or f': name one of {list_names(BY_NAME)} with --gpu'}", ExitCode.NOT_FOUND)
     return gpu

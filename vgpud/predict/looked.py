@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from vgpud.predict import entry, hardware
+from vgpud.predict import analytic, entry, hardware
 from vgpud.predict import model as models
 from vgpud.predict.entry import Asked, Read
 from vgpud.predict.features import Features
 from vgpud.predict.hardware import Gpu
 from vgpud.predict.memory import Estimate
-from vgpud.predict.model import Predicted
+from vgpud.predict.model import Interval, Predicted
+from vgpud.predict.ops import list_ingredients
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,13 @@ class Looked:
             return f"out of range: the cost of {', '.join(self.read.counts.unknown)} is not known"
         return self.prediction.why
 
+    @property
+    def utilisation(self) -> Interval | None:
+        """Predicted if the model is in range, otherwise by roofline; None: an operation's cost is not known."""
+        if self.in_range:
+            return self.prediction.utilisation
+        return None if self.read.counts.unknown else analytic.predict_utilisation(self.features)
+
     def memory_range(self) -> tuple[float, float, float]:
         """Low, value, high: predicted if the model is in range, otherwise from the graph."""
         found = self.prediction.memory_bytes if self.in_range else self.memory
@@ -69,4 +77,5 @@ def look(
     asked = entry.Asked(model, batch, optimizer, precision, dims or {})
     found = entry.read(asked)
     known = entry.compute_features(found, asked, device)
-    return Looked(asked, device, found, known, entry.memory_bytes(found, device), chosen.predict(known))
+    prediction = chosen.predict(known, list_ingredients(found.counts.ops))
+    return Looked(asked, device, found, known, entry.memory_bytes(found, device), prediction)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
@@ -117,13 +117,14 @@ class Model:
     training_ranges: ranges.Trained
     card: Mapping[str, Any]
 
-    def predict(self, job_features: Features) -> Predicted:
-        """Raises ValueError when a feature that the model goes by is missing."""
+    def predict(self, job_features: Features, ingredients: Collection[str] = ()) -> Predicted:
+        """ingredients: the types of its operations; (): not known. Raises ValueError when a feature that the model goes
+        by is missing."""
         missing = [name for name in self.features if name not in job_features.values]
         if missing:
             raise ValueError(f"the model needs features that are missing: {', '.join(missing)}")
         point = coordinates([job_features[name] for name in self.features])
-        found = self.training_ranges.judge(job_features)
+        found = self.training_ranges.judge(job_features, ingredients)
         intervals = {name: target.predict(point, job_features, found.widen) for name, target in self.targets.items()}
         return Predicted(
             utilisation=intervals["utilisation"],

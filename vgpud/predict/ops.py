@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -16,6 +17,11 @@ class Op:
     parameters: tuple[int, ...] = ()  # elements of each tensor
     kernels: int = 1
     is_kept: bool = True  # what it writes is needed until its backward pass
+
+
+def list_ingredients(ops: Iterable[Op]) -> tuple[str, ...]:
+    """The types of operations, in order of their names."""
+    return tuple(sorted({op.kind for op in ops}))
 
 
 @dataclass(frozen=True, slots=True)

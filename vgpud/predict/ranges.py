@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,8 @@ DEVICE = ("sm_count", "bandwidth", "peak_flops")
 SLACK = 1.1
 #: intervals on a device that was never measured, in logarithms
 OTHER_DEVICE = 2.0
+#: operations that any model may have: they cost what their bytes cost, as an activation does
+PLAIN_OPERATIONS = ("copy", "pointwise", "product", "reduction")
 NAMES_MAX, NAME_MAX = 1_000, 100
 SHOWN_MAX = 3
 
@@ -48,8 +50,9 @@ class Trained:
     families: tuple[str, ...]
     devices: tuple[str, ...]
     ranges: Mapping[str, tuple[float, float]]  # by feature: least and most
+    ingredients: tuple[str, ...] = ()  # types of operations; (): not known
 
-    def judge(self, job_features: Features) -> Judged:
+    def judge(self, job_features: Features, ingredients: Collection[str] = ()) -> Judged:
         """The first thing that is outside decides the sentence: types of operations, then sizes, then the device."""
         seen = _join_names(self.families)
         for name, words in COUNTED_FEATURES.items():
@@ -61,6 +64,13 @@ class Trained:
                     f"and this predictor was trained on {seen} "
                     "without any; train one on measurements of your own (vgpu predict train)",
                 )
+        unseen = tuple(sorted(set(ingredients) - {*self.ingredients, *PLAIN_OPERATIONS})) if self.ingredients else ()
+        if unseen:
+            return Judged(
+                False,
+                OTHER_DEVICE,
+                f"out of range: the model has {_join_names(unseen)}, and this predictor was trained on {seen} without",
+            )
         outside = next((name for name in SIZES if not self._has(name, job_features)), None)
         if outside is not None:
             least, most = self.ranges[outside]
@@ -95,6 +105,7 @@ def as_json(training_ranges: Trained) -> dict[str, Any]:
         "families": list(training_ranges.families),
         "devices": list(training_ranges.devices),
         "ranges": {name: list(pair) for name, pair in training_ranges.ranges.items()},
+        "ingredients": list(training_ranges.ingredients),
     }
 
 
@@ -102,9 +113,9 @@ def parse(data: Any) -> Trained:
     """That of a model file. Raises ValueError."""
     if not isinstance(data, dict) or not isinstance(data["ranges"], dict):
         raise ValueError("the training ranges are not a table")
-    for key in ("families", "devices"):
-        names = data[key]
-        good = isinstance(names, list) and 0 < len(names) <= NAMES_MAX
+    ingredients = data.get("ingredients", [])  # files from before they were written have none
+    for key, names in (("families", data["families"]), ("devices", data["devices"]), ("ingredients", ingredients)):
+        good = isinstance(names, list) and len(names) <= NAMES_MAX and (names or key == "ingredients")
         if not good or not all(isinstance(name, str) and 0 < len(name) <= NAME_MAX for name in names):
             raise ValueError(f"{key} is not a list of names")
     found: dict[str, tuple[float, float]] = {}
@@ -113,4 +124,4 @@ def parse(data: Any) -> Trained:
         if name not in FEATURES or not numbers or not all(map(math.isfinite, pair)) or pair[0] > pair[1]:
             raise ValueError(f"range of {name[:40]!r} is invalid")
         found[name] = (float(pair[0]), float(pair[1]))
-    return Trained(tuple(data["families"]), tuple(data["devices"]), found)
+    return Trained(tuple(data["families"]), tuple(data["devices"]), found, tuple(ingredients))

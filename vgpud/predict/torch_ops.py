@@ -38,7 +38,8 @@ OP_KINDS: dict[str, Kind] = {
     ),
     **_map_names(graph.LAYER_NORM, "layer_norm native_layer_norm rms_norm _fused_rms_norm"),
     **_map_names(graph.SOFTMAX, "softmax _softmax log_softmax _log_softmax _safe_softmax"),
-    **_map_names(graph.ACTIVATION, "relu relu6 sigmoid tanh threshold hardtanh clamp clamp_min clamp_max hardsigmoid"),
+    **_map_names(graph.ACTIVATION, "relu sigmoid tanh"),
+    **_map_names(graph.CLIP, "relu6 threshold hardtanh clamp clamp_min clamp_max hardsigmoid"),
     **_map_names(graph.SMOOTH, "gelu silu leaky_relu hardswish elu selu celu mish softplus log_sigmoid_forward"),
     **_map_names(graph.SMOOTH, "log_sigmoid logsigmoid prelu _prelu_kernel glu softsign softshrink hardshrink"),
     **_map_names(graph.DROPOUT, "dropout native_dropout feature_dropout alpha_dropout bernoulli rand_like"),
@@ -90,6 +91,8 @@ OP_KINDS: dict[str, Kind] = {
     ),
     **_map_names(graph.SHAPE, "is_nonzero new_empty_strided sym_storage_offset sym_max sym_min empty_permuted"),
 }
+#: activations that keep what they read, but what they wrote where they work in place
+_BY_RESULT_IN_PLACE = ("leaky_relu", "elu", "selu", "celu")
 #: what is on sizes, not on tensors: Python's own operators in an exported graph, questions about tensors in a trace
 _SIZES = ("_operator", "operator", "math", "builtins", "torch._sym", "prim.")
 
@@ -108,7 +111,10 @@ def kind_of(target: str) -> tuple[Kind, bool]:
     plain = name.rstrip("_") if not name.endswith("__") else name
     if plain not in OP_KINDS and plain.endswith("_copy"):
         plain = plain.removesuffix("_copy")
-    return OP_KINDS.get(plain, graph.UNKNOWN), name.endswith("_") and plain in OP_KINDS
+    in_place = name.endswith("_") and plain in OP_KINDS
+    if in_place and plain in _BY_RESULT_IN_PLACE:
+        return graph.ACTIVATION, True
+    return OP_KINDS.get(plain, graph.UNKNOWN), in_place
 
 
 def add(model_graph: Graph, target: str, inputs: Sequence[str], outputs: Sequence[str]) -> None:

@@ -5,18 +5,22 @@ Only ever imported in the child process that graph_reading starts: the function 
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
+from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from vgpud.predict import torch_ops
 from vgpud.predict.graph import ITEM_BYTES, Graph, GraphError, Role, Tensor, label
+from vgpud.predict.names import suggest, suggest_files
 
 
 def trace(entry: str, batch: int, training: bool) -> Graph:
@@ -45,12 +49,18 @@ def trace(entry: str, batch: int, training: bool) -> Graph:
 
 def _load_function(entry: str) -> Any:
     module_name, _, attribute = entry.partition(":")
+    found: Any = None
+    name = ""
     try:
-        found: Any = importlib.import_module(module_name)
+        found = importlib.import_module(module_name)
         for name in attribute.split("."):
             found = getattr(found, name)
+    except ModuleNotFoundError as error:
+        near = suggest_files(Path(f"{module_name}.py")) if error.name == module_name else ""
+        raise GraphError(f"entry point {entry} cannot be loaded: {_describe_error(error)}{near}") from error
     except (Exception, SystemExit) as error:
-        raise GraphError(f"entry point {entry} cannot be loaded: {_describe_error(error)}") from error
+        near = suggest(name, dir(found)) if isinstance(error, AttributeError) and found is not None else ""
+        raise GraphError(f"entry point {entry} cannot be loaded: {_describe_error(error)}{near}") from error
     if not callable(found):
         raise GraphError(f"entry point {entry} is not a function of the batch that returns (model, inputs)")
     return found
@@ -116,7 +126,8 @@ class _Numbers(TorchDispatchMode):  # type: ignore[misc]  # torch is not typed h
 
 
 #: one kernel, or one library's call, on a device; on the CPU they fall apart into many operations
-_WHOLES = {"lstm", "gru", "rnn_tanh", "rnn_relu", "scaled_dot_product_attention"}
+_WHOLES = {"lstm", "gru", "rnn_tanh", "rnn_relu", "scaled_dot_product_attention", "dropout", "dropout_"}
+_REPLACED = ("scaled_dot_product_attention", "dropout")
 
 
 class _Recorder(TorchDispatchMode):  # type: ignore[misc]
@@ -165,22 +176,60 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc]
 
 
 class _Wholes(TorchFunctionMode):  # type: ignore[misc]
-    """Takes what is one kernel on a device for one operation."""
+    """Takes what is one kernel on a device for one operation.
+
+    Functions of torch.nn.functional that call others (attention of several heads) are asked for as a whole, and the
+    mode is off within them, so those that they call are replaced. Models that ask whether they are traced are told so:
+    then they do not look at values.
+    """
 
     def __init__(self, recorder: _Recorder) -> None:
         super().__init__()
         self.recorder = recorder
+        self.originals: list[tuple[Any, str, Any]] = []
+
+    def __enter__(self) -> _Wholes:
+        for name in _REPLACED:
+            function = getattr(functional, name)
+            self._replace(functional, name, functools.wraps(function)(functools.partial(self._call, function)))
+        self._replace(torch.jit, "is_tracing", lambda: True)
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
+        for module, name, original in self.originals:
+            setattr(module, name, original)
+
+    def _replace(self, module: Any, name: str, function: Any) -> None:
+        self.originals.append((module, name, getattr(module, name)))
+        setattr(module, name, function)
 
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        name = getattr(func, "__name__", "")
+        return self._call(func, *args, **(kwargs or {}))
+
+    def _call(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        name = getattr(function, "__name__", "")
         if name not in _WHOLES or self.recorder.silent:
-            return func(*args, **(kwargs or {}))
+            return function(*args, **kwargs)
         self.recorder.silent = True
         try:
-            answer = func(*args, **(kwargs or {}))
+            answer = function(*args, **kwargs)
         finally:
             self.recorder.silent = False
-        self.recorder.write(f"aten.{name}.default", (args, kwargs), answer)
+        if not name.startswith("dropout"):
+            self.recorder.write(f"aten.{name}.default", (args, kwargs), answer)
+        elif _drops(args, kwargs):
+            data = [tensor for tensor in (*args, *kwargs.values()) if isinstance(tensor, torch.Tensor)]
+            target = "dropout_" if answer is data[0] else "dropout"
+            self.recorder.write(f"aten.{target}.default", data, answer)
         return answer
+
+
+def _drops(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a call of dropout does anything: not while answering, nor with a rate of 0."""
+    rate = kwargs.get("p", args[1] if len(args) > 1 else 0.5)
+    training = kwargs.get("training", kwargs.get("train", args[2] if len(args) > 2 else True))
+    return bool(training and rate)

@@ -1,7 +1,9 @@
 """Learning a target from measured jobs, and judging that by jobs that were not seen.
 
 Settings are tuned by folds of the training rows alone. Intervals are conformal (Vovk et al., "Algorithmic learning in a
-random world", 2005): from how far measured values were from what boosters predicted that had not seen them.
+random world", 2005): from how far measured values were from what boosters predicted that had not seen them. A model
+that is asked about is like none that was measured, so where there are groups (architectures, models with an
+ingredient), the boosters had seen no row of the group.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 ROWS_MIN = 50
 FOLDS = 5
 INNER_FOLDS = 3
+#: fewer say nothing about a group that was not measured
+GROUPS_MIN = 3
 #: as often a measured value is to lie in its interval, in percent
 COVERAGE = 90
 #: parts by size of the prediction, each with an interval of its own: small utilisations are predicted less exactly
@@ -114,6 +118,17 @@ def learn(rows: Table, setting: Setting, seed: int) -> Learnt:
     return Learnt(base, Booster(setting, rows.points, rows.logs - rows.compute_baseline(base), seed))
 
 
+def list_groups(rows: Sequence[Row]) -> list[NDArray[np.bool_]]:
+    """Which rows are of each architecture, and which have each ingredient that some have and some have not."""
+    import numpy as np
+
+    architectures = sorted({row.architecture for row in rows})
+    groups = [np.array([row.architecture == name for row in rows]) for name in architectures]
+    ingredients = sorted({name for row in rows for name in row.ingredients})
+    groups += [np.array([name in row.ingredients for row in rows]) for name in ingredients]
+    return [group for group in groups if group.any() and not group.all()]
+
+
 @dataclass(frozen=True)
 class Tuned:
     """The setting that did best, and how far it was from rows that it had not seen."""
@@ -122,8 +137,9 @@ class Tuned:
     spread: Spread
 
 
-def tune_setting(rows: Table, folds: NDArray[np.int64], seed: int) -> Tuned:
-    """The best setting by folds of these rows alone."""
+def tune_setting(rows: Table, folds: NDArray[np.int64], seed: int, groups: Sequence[NDArray[np.bool_]] = ()) -> Tuned:
+    """The best setting by folds of these rows alone; its spread by leaving out each of the groups, where there are any
+    that leave enough to learn from."""
     import numpy as np
 
     best: tuple[float, Tuned] | None = None
@@ -136,7 +152,12 @@ def tune_setting(rows: Table, folds: NDArray[np.int64], seed: int) -> Tuned:
         if best is None or error < best[0]:
             best = error, Tuned(setting, spread(found, rows.logs))
     assert best is not None
-    return best[1]
+    usable = [group for group in groups if min(group.sum(), (~group).sum()) >= ROWS_MIN]
+    if len(usable) < GROUPS_MIN:
+        return best[1]
+    unseen = [learn(rows.part(~group), best[1].setting, seed).logs(rows.part(group)) for group in usable]
+    measured = [rows.logs[group] for group in usable]
+    return Tuned(best[1].setting, spread(np.concatenate(unseen), np.concatenate(measured)))
 
 
 @dataclass(frozen=True)
@@ -150,11 +171,17 @@ class Judged:
 
 
 def cross_validate(
-    rows: Table, groups: NDArray[Any], inner: NDArray[np.int64], seed: int, query_rows: Table | None = None
+    rows: Table,
+    groups: NDArray[Any],
+    inner: NDArray[np.int64],
+    seed: int,
+    query_rows: Table | None = None,
+    kinds: Sequence[NDArray[np.bool_]] = (),
 ) -> Judged:
     """Leaves out each group in turn; tuned, grown and given intervals without it.
 
-    `query_rows`: the same rows as the asking user knows them, if that is less.
+    `query_rows`: the same rows as the asking user knows them, if that is less. `kinds`: the groups of list_groups, by
+    which intervals are made.
     """
     import numpy as np
 
@@ -162,12 +189,27 @@ def cross_validate(
     settings = []
     for group in np.unique(groups):
         inside = groups == group
-        chosen = tune_setting(rows.part(~inside), inner[~inside], seed)
-        settings.append(chosen.setting)
-        logs = learn(rows.part(~inside), chosen.setting, seed).logs((query_rows or rows).part(inside))
-        below, above = np.array([at(chosen.spread, x) for x in logs]).T
-        found[:, inside] = logs, logs - below, logs + above
+        judged = leave_out(rows, inside, inner, seed, query_rows, kinds)
+        settings += judged.settings
+        found[:, inside] = judged.logs, judged.low, judged.high
     return Judged(found[0], found[1], found[2], settings)
+
+
+def leave_out(
+    rows: Table,
+    mask: NDArray[np.bool_],
+    inner: NDArray[np.int64],
+    seed: int,
+    query_rows: Table | None = None,
+    kinds: Sequence[NDArray[np.bool_]] = (),
+) -> Judged:
+    """The rows of the mask, as predicted from the others: see cross_validate."""
+    import numpy as np
+
+    chosen = tune_setting(rows.part(~mask), inner[~mask], seed, [kind[~mask] for kind in kinds])
+    logs = learn(rows.part(~mask), chosen.setting, seed).logs((query_rows or rows).part(mask))
+    below, above = np.array([at(chosen.spread, x) for x in logs]).T
+    return Judged(logs, logs - below, logs + above, [chosen.setting])
 
 
 def folds(rows: Sequence[Row], count: int, seed: int) -> NDArray[np.int64]:

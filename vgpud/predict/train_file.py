@@ -96,14 +96,22 @@ def compute_ranges(rows: Sequence[Row]) -> ranges.Trained:
         families=tuple(sorted({row.family for row in rows})),
         devices=tuple(sorted({row.device for row in rows})),
         ranges={name: (short(min(values)), short(max(values))) for name, values in seen.items()},
+        ingredients=_join_ingredients(rows),
     )
+
+
+def _join_ingredients(rows: Sequence[Row]) -> tuple[str, ...]:
+    """Of all rows; () where one does not say, as that could be any."""
+    if not all(row.ingredients for row in rows):
+        return ()
+    return tuple(sorted({name for row in rows for name in row.ingredients}))
 
 
 def _target(rows: Sequence[Row], target: str, names: Sequence[str]) -> tuple[dict[str, Any], tuple[int, float]]:
     kind, table = train.TARGET_KINDS[target], train.table(rows, target, names)
     inner = train.inner_folds(rows, SEED)
     unseen = train.cross_validate(table, train.folds(rows, train.FOLDS, SEED), inner, SEED)
-    chosen = train.tune_setting(table, inner, SEED)
+    chosen = train.tune_setting(table, inner, SEED, train.list_groups(rows))
     learnt = train.learn(table, chosen.setting, SEED)
     document = {
         "offset": kind.offset,

@@ -69,7 +69,7 @@ def view(result: Looked) -> dict[str, Any]:
     """The fields of `-o json`, whose names are stable. Shares are 0..1; null: no prediction, out of range."""
     counts = result.read.counts
     low, value, high = result.memory_range()
-    shares = {name: _part(getattr(result.prediction, name), result.in_range) for name in ("utilisation", "sm_activity")}
+    by = "predictor" if result.in_range else "analytic"
     return {
         "model": result.query.model,
         "gpu": result.gpu.name,
@@ -79,7 +79,9 @@ def view(result: Looked) -> dict[str, Any]:
         "family": counts.family,
         "in_range": result.in_range,
         "why": result.why or None,
-        **shares,
+        "utilisation": _part(result.utilisation),
+        "utilisation_by": by if result.utilisation else None,
+        "sm_activity": _part(result.prediction.sm_activity if result.in_range else None),
         "memory_bytes": {"value": int(value), "low": int(low), "high": int(high)},
         "memory_by": "predictor" if result.in_range else "graph",
         "memory_of_graph_bytes": {
@@ -93,25 +95,24 @@ def view(result: Looked) -> dict[str, Any]:
     }
 
 
-def _part(part: Interval | None, is_in_range: bool) -> dict[str, float] | None:
-    if part is None or not is_in_range:
+def _part(part: Interval | None) -> dict[str, float] | None:
+    if part is None:
         return None
     return {"value": round(part.value, 4), "low": round(part.low, 4), "high": round(part.high, 4)}
 
 
 def grid(result: Looked) -> Grid:
-    """The three figures; none for a model out of range."""
+    """The three figures, and how each was found."""
     from vgpud.core.units import format_bytes
     from vgpud.view.fit import Grid
 
     made = Grid(("WHAT", ">PREDICTED", ">FROM", ">TO", "BY"))
-    for title, name in (("utilisation", "utilisation"), ("SM activity", "sm_activity")):
-        part = getattr(result.prediction, name)
-        shown = ["-"] * 3
-        if result.in_range and part is not None:
-            shown = [f"{x:.1%}" for x in (part.value, part.low, part.high)]
-        by = "out of range" if not result.in_range else "not measured" if part is None else "predictor"
-        made.rows.append((title, *shown, by))
+    sm_activity = result.prediction.sm_activity if result.in_range else None
+    lacking = "not measured" if result.in_range else "out of range"
+    by = "predictor" if result.in_range else "analytic"
+    for title, part in (("utilisation", result.utilisation), ("SM activity", sm_activity)):
+        shown = ["-"] * 3 if part is None else [f"{x:.1%}" for x in (part.value, part.low, part.high)]
+        made.rows.append((title, *shown, lacking if part is None else by))
     low, value, high = (format_bytes(int(x)) for x in result.memory_range())
     made.rows.append(("memory", value, low, high, "predictor" if result.in_range else "graph"))
     return made

@@ -99,7 +99,7 @@ def run_dry(
     from vgpud.simdevice.process import SimulatedDevice
 
     torch = interpreter.find_torch(command, remove_shim(old_environment))
-    context = dry_device.find_context_size(device, torch.version if torch else "")
+    context = dry_device.find_context_size(device)
     with tempfile.TemporaryDirectory(prefix="vgpu-predict-") as folder:
         work = Path(folder)
         with SimulatedDevice(work / "sim", dry_device.make_config(device, context, device_count)) as simulated:
