@@ -21,8 +21,10 @@ class Policy(Protocol):
     dynamic: bool
     #: keys of running jobs depend on time (those of waiting ones do not): they are recomputed at every decision
     drifts: bool
-    #: grows when all keys may have changed, because the policy has learnt: the queue is sorted again once
+    #: grows when all keys may have changed, because the policy has learnt: they are computed again, part by part
     epoch: int
+    #: a job may be preempted that will have to start again. False: where jobs cannot be stopped otherwise, none is
+    restarts: bool
 
     def key(self, job: Job, now_ns: int) -> Key:
         """Least first. Between equals the machine goes by job_id. Not dynamic: holds until one of the calls below."""
@@ -44,6 +46,10 @@ class Policy(Protocol):
         """Of dynamic policies: what is the same for all keys of this decision."""
         ...
 
+    def describe(self, job: Job, now_ns: int) -> str:
+        """What its place follows from, in words that continue "job 7"; "" = no more than the policy's name."""
+        ...
+
 
 class Plain:
     """What most policies have in common: they preempt, keys hold until the job's state changes, nothing is learnt."""
@@ -53,6 +59,7 @@ class Plain:
     dynamic = False
     drifts = False
     epoch = 0
+    restarts = True
 
     def changes_at(self, job: Job, now_ns: int) -> int:
         return NEVER_NS
@@ -65,3 +72,6 @@ class Plain:
 
     def before_all(self, jobs: list[Job], now_ns: int) -> None:
         return
+
+    def describe(self, job: Job, now_ns: int) -> str:
+        return ""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from heapq import heapify, heappop
 
-from vgpud.core.jobs.model import NEVER_NS, How, Job, JobSpec, JobState, Placement
+from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, How, Job, JobSpec, JobState, Placement
 from vgpud.core.queue import elasticity, sizes, strict
 from vgpud.core.queue.estimate import ends_ns, reserved_start_ns
 from vgpud.core.queue.order import Entry
@@ -24,6 +24,8 @@ from vgpud.core.queue.waiting import JobQueue
 
 #: jobs looked at for backfill, at most
 BACKFILL_JOBS_MAX = 1000
+#: until the next decision, if nothing happens and keys are left to be computed again
+REKEY_PAUSE_NS = SECOND_NS // 10
 #: cost of finding no placement for a shape; the unit is the cost of putting one running job aside
 TRY_COST = 4
 
@@ -80,7 +82,8 @@ class Decision:
     def run(self) -> None:
         turns = [Turn(line) for line in self.world.lines.values() if len(line.waiting)]
         for turn in turns:
-            turn.line.refresh(self.world.jobs, self.now_ns)
+            if turn.line.refresh(self.world.jobs, self.now_ns):
+                self.look_again_ns = self.now_ns + REKEY_PAUSE_NS
         if len(self.world.lines) > 1 and turns:
             for line in self.world.lines.values():
                 line.account.learn(self.now_ns, self.world.half_life_ns)

@@ -77,6 +77,10 @@ class Order:
             for _, job_id in block.entries:
                 yield job_id
 
+    def ids(self) -> list[int]:
+        """In no particular order, but in the same one in equal runs."""
+        return list(self._of)
+
     def entry(self, job_id: int) -> Entry:
         return self._of[job_id][0]
 

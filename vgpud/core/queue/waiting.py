@@ -10,6 +10,9 @@ from vgpud.core.policy.base import Key, Policy
 from vgpud.core.queue.order import Order
 from vgpud.core.queue.quota import Account
 
+#: keys of a policy that has learnt which are computed again in one decision: a few milliseconds
+KEYS_AT_ONCE = 256
+
 
 class Shapes:
     """Bits for shapes: one for each shape that waits now, reused when no job of it waits any more."""
@@ -47,6 +50,7 @@ class JobQueue:
         self._width_of: dict[int, int] = {}  # of waiting jobs
         self._widths: Counter[int] = Counter()
         self._epoch = policy.epoch
+        self._stale: list[int] = []  # jobs whose keys are to be computed again, since the policy has learnt
 
     def enqueue(self, job: Job, key: Key, is_pinned: bool, shape_details: tuple[object, ...] = ()) -> None:
         """The job waits from now on. `is_pinned`: it can resume only where it was, so no other job has its shape;
@@ -99,14 +103,22 @@ class JobQueue:
                     order.remove(job.job_id)
                     order.add(job.job_id, key, bit, job.spec.width_milli)
 
-    def refresh(self, jobs: dict[int, Job], now_ns: int) -> None:
-        """Before a decision: recomputes keys that change by themselves."""
+    def refresh(self, jobs: dict[int, Job], now_ns: int) -> bool:
+        """Before a decision: recomputes keys that change by themselves. Whether some are left for the next one.
+
+        Of a policy that has learnt only so many: until it is their turn, jobs keep the keys that they had.
+        """
         policy = self.policy
-        every = policy.dynamic or policy.epoch != self._epoch
-        self._epoch = policy.epoch
         if policy.dynamic:
             policy.before_all([jobs[i] for i in (*self.waiting, *self.running)], now_ns)
-        if every:
             self.waiting.rekey((i, policy.key(jobs[i], now_ns)) for i in list(self.waiting))
-        if every or policy.drifts:
+        if policy.dynamic or policy.drifts:
             self.running.rekey((i, policy.key(jobs[i], now_ns)) for i in list(self.running))
+        if not self._stale and policy.epoch != self._epoch:
+            self._epoch = policy.epoch
+            self._stale = self.waiting.ids() + self.running.ids()  # taken from the end: running jobs are the fewest
+        for job_id in self._stale[-KEYS_AT_ONCE:]:
+            if job_id in self.waiting or job_id in self.running:
+                self.rekey(jobs[job_id], now_ns)
+        del self._stale[-KEYS_AT_ONCE:]
+        return bool(self._stale) or policy.epoch != self._epoch
