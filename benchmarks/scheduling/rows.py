@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.rows import Row
-from benchmarks.scheduling import live, openb, perturbed, plots, policies, slides, speed
+from benchmarks.scheduling import learnt, live, openb, perturbed, plots, policies, slides, speed
 
 ROWS = {
     "slides": Row("three jobs on two GPUs, decided once in a unit of time; schedules are known", slides.figures),
@@ -11,6 +11,7 @@ ROWS = {
     "muri": Row("400 jobs on 64 GPUs; starvation promotion", policies.muri, plots.completion),
     "ratio": Row("every trace under every policy; FIFO over the best that knows no durations", policies.ratio),
     "perturbed": Row("two traces a little otherwise, 12 times: how much of the ratios is chance", perturbed.row),
+    "learnt": Row("the order of new queues, its numbers chosen on other traces; hours", learnt.row),
     "openb": Row("fractions placed on 6,212 GPUs, 10 seeds; FGD's published curves", openb.row, openb.plot_row),
     "live": Row("200 jobs of two users on simulated devices, the daemon killed meanwhile; needs root", live.figures),
     "speed": Row("a trace of 9,953 jobs; a decision by GPUs and by jobs that wait", speed.figures, plots.decisions),

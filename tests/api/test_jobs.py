@@ -19,6 +19,7 @@ from vgpud.api import jobs as api_jobs
 from vgpud.api.caller import Caller, set_caller
 from vgpud.core.jobs.facts import Launch, UsageRow
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, JobState, QueueSpec
+from vgpud.core.policy.registry import NEW_QUEUE
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 from vgpud.v1alpha1 import words
 
