@@ -38,7 +38,7 @@ class SlidesGittins(Gittins):
 
     def __init__(self) -> None:
         super().__init__(SLIDES, by_width=True, table=[Fraction(needed) for needed in range(4, 13)])
-        self.all.costs = [1000 // 25, 1000 // 20, *range(49, 41, -1)]
+        self.costs = [1000 // 25, 1000 // 20, *range(49, 41, -1)]
 
 
 def make(text: str) -> Policy:

@@ -21,6 +21,7 @@ from benchmarks.table import Figure, at_most
 from vgpud.core.jobs.events import Event, JobEnded, JobSuspended, StartJob, StopJob, Submitted
 from vgpud.core.jobs.model import SECOND_NS, Ask, How, JobSpec
 from vgpud.core.model import Spec
+from vgpud.core.policy.registry import NEW_QUEUE
 from vgpud.core.queue.machine import Machine
 from vgpud.simulate import clusters, scenario
 
@@ -37,6 +38,8 @@ MEAN_JOB_S = 3600
 SEED = 1
 NODE_GPUS = {10: "2x5", 100: "12x8+1x4", 1_000: "125x8", 10_000: "1250x8"}
 EXPONENT_MAX = 1.15
+#: a decision of the order of new queues, which sorts all jobs again whenever it has learnt
+SLOWEST_MS_MAX = 20
 MILLISECONDS_MAX = 10
 #: policies whose keys change by themselves, and of how many users the jobs are
 CHANGING = (("srsf", 1), ("srtf", 1), ("fair", 1), ("fair", 100), ("ftf", 1))
@@ -127,6 +130,11 @@ def figures(raw: dict[str, Any]) -> Iterator[Figure]:
                 yield Figure("speed", f"{gpus:,} GPUs, {jobs:,} jobs wait, {policy}", "decision, ms", means[-1], goal)
             grows = exponent(JOBS, means)
             yield Figure("speed", f"{gpus:,} GPUs, {policy}", "exponent by jobs", grows, at_most(EXPONENT_MAX))
+    found = measure(GPUS[-1], JOBS[-1], NEW_QUEUE)
+    raw["decisions"].append(found)
+    case = f"{GPUS[-1]:,} GPUs, {JOBS[-1]:,} jobs wait, {NEW_QUEUE}"
+    yield Figure("speed", case, "decision, ms", found["mean_ms"])
+    yield Figure("speed", case, "slowest decision, ms", found["slowest_ms"], at_most(SLOWEST_MS_MAX))
 
 
 def changing(raw: dict[str, Any]) -> Iterator[Figure]:
@@ -152,6 +160,7 @@ def measure(gpus: int, jobs: int, policy: str, users: int = 1) -> dict[str, Any]
         "mean_ms": statistics.fmean(took_ms),
         "median_ms": statistics.median(took_ms),
         "p99_ms": took_ms[int(0.99 * (len(took_ms) - 1))],
+        "slowest_ms": took_ms[-1],
     }
 
 

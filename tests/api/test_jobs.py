@@ -20,6 +20,7 @@ from vgpud.api.caller import Caller, set_caller
 from vgpud.core.jobs import session
 from vgpud.core.jobs.facts import Launch, UsageRow
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, JobState, QueueSpec
+from vgpud.core.policy.registry import NEW_QUEUE
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 from vgpud.v1alpha1 import words
 
@@ -426,14 +427,14 @@ def set_queue(world: World, mask: Sequence[str] = (), **fields: Any) -> QueueSpe
 
 def test_a_queue_is_made_and_changed_field_by_field(world: World) -> None:
     made = set_queue(world, guarantee_milli=2000, limit_milli=4000, weight=3, members=["uid:1000", "gid:44"])
-    assert made == QueueSpec("team", guarantee_milli=2000, limit_milli=4000, weight=3)
+    assert made == QueueSpec("team", guarantee_milli=2000, limit_milli=4000, weight=3, policy=NEW_QUEUE)
     assert world.backend.members["team"] == ("uid:1000", "gid:44")
     made = set_queue(world, policy="2d-las(3250,7200)", strict=True, min_run=Duration())
     assert (made.policy, made.strict, made.min_run_ns, made.limit_milli) == ("2d-las(3250,7200)", True, 0, 4000)
     made = set_queue(world, mask=("limit_milli", "backfill"), backfill=False)
     assert (made.limit_milli, made.backfill, made.strict) == (NEVER_NS, False, True)
     made = set_queue(world, mask=["guarantee_milli", "members", "policy"])
-    assert (made.guarantee_milli, made.policy) == (0, "fifo")
+    assert (made.guarantee_milli, made.policy) == (0, NEW_QUEUE)
     assert not world.backend.members.get("team")
     child = set_queue(world, name="team-alice", parent="team")
     assert child.parent == "team"

@@ -15,11 +15,12 @@ from tests.older import Sources, older_sources, versions_of
 from tests.rules.tree import ROOT
 from tests.store.test_damaged_state import contents, fill_state
 from vgpud.core.events import SaveSlice
+from vgpud.core.jobs.model import QueueSpec
 from vgpud.errors import StoreError
 from vgpud.store import backups, manual_backup, restore
 from vgpud.store import database as stores
 from vgpud.store.database import MIGRATIONS, Store
-from vgpud.store.jobs import JobStore
+from vgpud.store.jobs import DEFAULT_QUEUE_AS_IT_WAS, JobStore
 
 WRITE = """
 from tests.store import test_damaged_state
@@ -147,3 +148,32 @@ def test_a_backup_of_a_newer_release_is_refused(tmp_path: Path) -> None:
     manual_backup.make(tmp_path, tmp_path / "by-an-older-vgpu")  # which cannot say which release reads it
     with pytest.raises(StoreError, match="install the vgpud that made it, then restore it"):
         restore.restore(tmp_path, tmp_path / "by-an-older-vgpu")
+
+
+@pytest.mark.parametrize("was_used", [True, False])
+def test_a_queue_whose_order_was_never_set_keeps_it(tmp_path: Path, was_used: bool) -> None:
+    """The queue default was first in, first out, until new databases began with another order."""
+    before = next(at for at, statements in enumerate(MIGRATIONS) if statements is DEFAULT_QUEUE_AS_IT_WAS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stores, "MIGRATIONS", MIGRATIONS[:before])
+        store = Store(tmp_path)
+        if was_used:
+            store.apply([SaveSlice(make_slice("one"))])
+        store.close()
+    store = Store(tmp_path)
+    kept = JobStore(store).load().queues
+    store.close()
+    assert kept == (((QueueSpec("default", policy="fifo"), ()),) if was_used else ())
+
+
+def test_a_set_order_is_kept(tmp_path: Path) -> None:
+    before = next(at for at, statements in enumerate(MIGRATIONS) if statements is DEFAULT_QUEUE_AS_IT_WAS)
+    chosen = QueueSpec("default", policy="srsf", limit_milli=500)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stores, "MIGRATIONS", MIGRATIONS[:before])
+        store = Store(tmp_path)
+        JobStore(store).save_queue(chosen, ("uid:7",))
+        store.close()
+    store = Store(tmp_path)
+    assert JobStore(store).load().queues == ((chosen, ("uid:7",)),)
+    store.close()

@@ -26,7 +26,10 @@ SPAN_MAX_NS = 366 * 86_400 * SECOND_NS
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,39})")
 #: fields of QueueSpec that are called otherwise in the API
 _TO_SPEC = {"min_run": "min_run_ns", "elastic_wait": "elastic_wait_ns", "elastic_idle": "elastic_idle_ns"}
-_DEFAULTS: dict[str, Any] = {f.name: f.default for f in fields(QueueSpec) if f.name != "name"}
+_DEFAULTS: dict[str, Any] = {
+    **{f.name: f.default for f in fields(QueueSpec) if f.name != "name"},
+    "policy": policies.NEW_QUEUE,
+}
 _NOT_SETTINGS = {"name", "used_milli", "running", "pending", "history_gpu_seconds"}
 SETTINGS = tuple(f.name for f in pb.Queue.DESCRIPTOR.fields if f.name not in _NOT_SETTINGS)
 
@@ -52,7 +55,7 @@ def queue_from(
     for name in sorted(changed - {"members"}):
         key = _TO_SPEC.get(name, name)
         changes[key] = _setting(asked, name) if name in given else _DEFAULTS[key]
-    spec = replace(queues.get(asked.name) or QueueSpec(asked.name), **changes)
+    spec = replace(queues.get(asked.name) or QueueSpec(asked.name, policy=policies.NEW_QUEUE), **changes)
     _check_whole(spec, queues)
     return spec, _members(asked.members) if "members" in changed else tuple(members)
 

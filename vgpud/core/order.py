@@ -83,6 +83,10 @@ class Order:
         for block in self._blocks:
             yield from zip(block.entries, block.weights, strict=True)
 
+    def ids(self) -> list[int]:
+        """In no particular order, but in the same one in equal runs."""
+        return list(self._of)
+
     def entry(self, job_id: int) -> Entry:
         return self._of[job_id][0]
 
@@ -172,6 +176,10 @@ class Order:
         if index:
             return self._blocks[at].entries[index - 1]
         return self._lasts[at - 1] if at else None
+
+    def find_neighbour(self, entry: Entry) -> Entry | None:
+        """The entry just before this one; of the first one the entry just behind it. None: there is no other."""
+        return self.find_last(entry) or self.next(entry, 0)
 
     def walk_back(self, cursor: Entry | None) -> Iterator[Entry]:
         """All entries before `cursor` (None: all), the last one first, while nothing changes."""

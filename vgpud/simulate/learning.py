@@ -26,6 +26,8 @@ def similarity_classes(spec: JobSpec) -> tuple[str, ...]:
     """Narrowest first, each once."""
     size = f"{spec.ask.spec.gpus_milli}x{spec.members}"
     user, model = f"user {spec.uid}" if spec.uid else "", f"model {spec.model}" if spec.model else ""
-    rows = ((user, model, size), (model, size), (user, size), (model,), (user,), (size,))
+    rows: tuple[tuple[str, ...], ...] = ((user, size), (user,), (size,))
+    if model:
+        rows = ((user, model, size), (model, size), (user, size), (model,), (user,), (size,))
     found = [" ".join(filter(None, row)) for row in rows]
     return tuple(dict.fromkeys(kind for kind in found if kind))

@@ -84,6 +84,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (),  # and the directory that docker has for them
     user_shares.TABLES,
     (),  # slices have their origin, which older versions would not read (slice_bodies.py reads theirs)
+    jobs.DEFAULT_QUEUE_AS_IT_WAS,
 )
 
 _Saved = SaveSlice | ForgetSlice | SaveContainer | ForgetContainer | SaveRequest | SaveDrain | ForgetDrain

@@ -51,6 +51,12 @@ TABLES = (
 
 #: later migrations
 USAGE_OF_PODS = tuple(f"ALTER TABLE usage ADD COLUMN {name} TEXT NOT NULL DEFAULT ''" for name in ("namespace", "pod"))
+#: the queue `default` was fifo until it was set. New databases begin with another order; those that were used keep it
+DEFAULT_QUEUE_AS_IT_WAS = (
+    "INSERT OR IGNORE INTO queues (name, spec, members)"
+    """ SELECT 'default', '{"name": "default", "policy": "fifo"}', '[]' FROM job_ids WHERE next > 1"""
+    " OR EXISTS (SELECT 1 FROM events) OR EXISTS (SELECT 1 FROM slices) OR EXISTS (SELECT 1 FROM queues)",
+)
 RESERVATIONS_TABLE = ("CREATE TABLE reservations (name TEXT PRIMARY KEY, body TEXT NOT NULL)",)
 #: the jobs of an array run the same, which its first has: the others have @ and its number instead
 _JOBS = (

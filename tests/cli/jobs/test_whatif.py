@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.examples import is_nightly
-from vgpud.core.policy.registry import NAMES
+from vgpud.core.policy.registry import NAMES, NEW_QUEUE
 from vgpud.simulate import readers
 
 DATA = Path(__file__).resolve().parents[3] / "benchmarks" / "data"
@@ -80,7 +80,7 @@ def test_jobs_are_a_trace_again(vgpu: Any, tmp_path: Path) -> None:
     assert result.code == 0, result
     with out.open() as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == 60 and {row["policy"] for row in rows} == {"fifo"}
+    assert len(rows) == 60 and {row["policy"] for row in rows} == {NEW_QUEUE}
     again, before = readers.read(out), readers.read(Path(SIXTY))
     facts = [[(job.submitted_ns, job.duration_ns, job.spec.width_milli) for job in jobs] for jobs in (again, before)]
     assert facts[0] == facts[1]
@@ -173,7 +173,7 @@ def test_switches(vgpu: Any, tmp_path: Path) -> None:
     }
     assert counts["tiresias"] == (1, 0)
     assert counts["worst-fit"][1] > 0
-    assert "fifo: 1 start was on several nodes, 0 of them not below one switch" in found["tiresias"].stderr
+    assert f"{NEW_QUEUE}: 1 start was on several nodes, 0 of them not below one switch" in found["tiresias"].stderr
     assert found["tiresias"].json["topology"] == "topology.conf"
     without = vgpu(*args[:5], "-o", "json").json
     assert without["topology"] is None and "starts_on_several_nodes" not in without["runs"][0]
@@ -262,8 +262,21 @@ def test_durations_are_learnt_where_no_user_states_them(vgpu: Any) -> None:
     learnt = vgpu(*base, "--policy", "strict:fifo", "--backfill", "--estimates").json["runs"][0]
     unknown = vgpu(*base, "--policy", "strict:fifo").json["runs"][0]
     assert known_run["jct_s"]["mean"] < learnt["jct_s"]["mean"] < unknown["jct_s"]["mean"]
-    classes = vgpu(*base, "--policy", "2d-gittins", "--estimates").json["runs"][0]
-    assert classes["jct_s"]["mean"] < vgpu(*base, "--policy", "2d-gittins").json["runs"][0]["jct_s"]["mean"]
+
+
+def test_the_order_of_new_queues_learns_whose_jobs_are_short(vgpu: Any, tmp_path: Path) -> None:
+    """One GPU, two users whose jobs come in pairs: the long one is submitted first."""
+    rows = [
+        f"{2 * n + uid},default,{1000 + uid},{4000 * n + uid},1000,1,{(3000, 300)[uid]}"
+        for n in range(12)
+        for uid in (0, 1)
+    ]
+    rows += [f"{100 + uid},default,{1000 + uid},{48000 + uid},1000,1,{(3000, 300)[uid]}" for uid in (0, 0, 0, 1, 1, 1)]
+    trace = tmp_path / "users.csv"
+    trace.write_text("\n".join(["job_id,queue,uid,submitted_s,gpus_milli,members,duration_s", *rows]) + "\n")
+    base = ("whatif", "--trace", str(trace), "--cluster", "1x1", "-o", "json")
+    learnt, plain = (vgpu(*base, *more).json["runs"][0]["jct_s"]["mean"] for more in (("--estimates",), ()))
+    assert learnt < plain
 
 
 @pytest.mark.parametrize("output", ["table", "json", "yaml"])
@@ -275,5 +288,5 @@ def test_jobs_that_never_fit_are_named_and_no_figure_is_made_up(vgpu: Any, tmp_p
     assert "nan" not in result.stdout.lower(), result.stdout
     said = result.stderr.splitlines()
     assert len([line for line in said if "never fits: " in line]) == 20
-    assert "fifo: 2 more jobs never fit" in result.stderr
-    assert "no job of large.csv ran on 1x8 under fifo" in said[-1]
+    assert f"{NEW_QUEUE}: 2 more jobs never fit" in result.stderr
+    assert f"no job of large.csv ran on 1x8 under {NEW_QUEUE}" in said[-1]

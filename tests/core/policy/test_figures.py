@@ -14,7 +14,7 @@ import pytest
 from tests.core.policy.world import World, make_job, mean_jct_s
 from vgpud.core.jobs.model import GPU_SECOND, SECOND_NS, Job
 from vgpud.core.policy.gittins import Gittins
-from vgpud.core.policy.registry import make
+from vgpud.core.policy.registry import NEW_QUEUE, make
 
 DATA = Path(__file__).resolve().parents[3] / "benchmarks" / "data"
 HOUR_S = 3600
@@ -41,7 +41,7 @@ class SlidesGittins(Gittins):
 
     def __init__(self) -> None:
         super().__init__("slides", by_width=True, table=[4, 5, 6, 7, 8, 9, 10, 11, 12])  # type: ignore[list-item]
-        self.all.costs = [1000 // 25, 1000 // 20, *range(49, 41, -1)]
+        self.costs = [1000 // 25, 1000 // 20, *range(49, 41, -1)]
 
 
 LAS = "J1 J2 J3 J2 J1 J2 J3 J2 J2 J3 J2 J2 J3 J2 J3 J3"
@@ -73,7 +73,7 @@ def test_true_index_of_the_slides_jobs() -> None:
     """0.125, 0.167 and 0.25 for jobs that need 4, 8 or 12 and have used 0, 4 or 8."""
     policy = make("2d-gittins(4,8,12)")
     assert isinstance(policy, Gittins)
-    assert [GPU_SECOND / cost for cost in policy.all.costs[:3]] == pytest.approx([1 / 8, 1 / 6, 1 / 4])
+    assert [GPU_SECOND / cost for cost in policy.costs[:3]] == pytest.approx([1 / 8, 1 / 6, 1 / 4])
 
 
 @pytest.mark.parametrize(
@@ -141,3 +141,15 @@ def test_gittins_with_the_traces_own_distribution_beats_2d_las(name: str) -> Non
     jobs = trace(name)
     World(policy, 64).run(jobs)
     assert mean_jct_s(jobs) < 0.95 * run(name, "2d-las", 64)[0]
+
+
+@pytest.mark.parametrize("name", ["muri/muri_cluster400_job.csv", "muri/muri_trace3_job.csv"])
+def test_the_order_of_new_queues_is_near_a_table_known_beforehand_and_preempts_little_more_than_2d_las(
+    name: str,
+) -> None:
+    needed = [Fraction(job.spec.duration_ns * job.width_milli, GPU_SECOND) for job in trace(name)]
+    known = trace(name)
+    World(make("2d-gittins(file=own)", lambda path: needed), 64).run(known)
+    mean, world = run(name, NEW_QUEUE, 64)
+    assert mean <= 1.1 * mean_jct_s(known)
+    assert world.preemptions <= 1.35 * run(name, "2d-las(3250,7200)", 64)[1].preemptions

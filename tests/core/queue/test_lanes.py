@@ -113,3 +113,14 @@ def test_a_job_behind_in_its_lane_may_be_before_those_of_other_lanes() -> None:
     jobs = make_jobs(rows)
     waiting, _ = sort_again("ftf", jobs)
     assert list(walk(make_queue("ftf", jobs), 1000, set())) == waiting
+
+
+@pytest.mark.parametrize("policy", [*POLICIES, "fifo"])
+@settings(max_examples=examples(30), deadline=None)
+@given(rows=ROWS)
+def test_neighbours_are_as_if_all_were_sorted(policy: str, rows: list[Row]) -> None:
+    line = make_queue(policy, make_jobs(rows))
+    entries = [line.waiting.entry(job_id) for job_id in line.waiting]
+    for index, entry in enumerate(entries):
+        behind = entries[1] if len(entries) > 1 else None
+        assert line.waiting.find_neighbour(entry) == (entries[index - 1] if index else behind)

@@ -154,6 +154,16 @@ def test_a_quota_and_who_is_before_it() -> None:
     assert texts(behind, "help") == ["with --time-limit 600s or less it would pass job 2 now"]
 
 
+def test_the_order_is_said_in_one_sentence_without_what_others_used() -> None:
+    explainer = Explainer(1, policy=registry.NEW_QUEUE)
+    explainer.submit(spec(1))
+    first, second = (explainer.submit(spec(1, uid=uid)) for uid in (BEN, ANN))
+    before = f"job {first} is before job {second} in queue default (2d-gittins): "
+    used = "has used 0 GPU-seconds of the 4200 that each job may use before others"
+    assert texts(explainer.ask(second, uid=ANN), "queue")[1] == f"{before}job {second} {used}"
+    assert texts(explainer.ask(second, uid=None), "queue")[1] == f"{before}job {first} {used}, and job {second} {used}"
+
+
 def test_a_held_one() -> None:
     explainer = Explainer()
     job_id = explainer.submit(spec(), held=True)

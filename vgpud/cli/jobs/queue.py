@@ -158,7 +158,7 @@ def _rules() -> str:
     metavar="N",
     help="Share of capacity beyond the guarantees (default: 1).",
 )
-@click.option("--policy", metavar="POLICY", help="Order of jobs: fifo, '2d-las(3250,7200)', ...")
+@click.option("--policy", metavar="POLICY", help="Order of jobs: fifo, '2d-las(3250,7200)', ... (default: 2d-gittins).")
 @click.option("--placement", metavar="RULE", help="Choice of devices: best-fit, fgd, 'colocate(120,2)', ...")
 @click.option("--parent", metavar="QUEUE", shell_complete=complete_queue, help="Parent queue (default: none).")
 @click.option(

@@ -90,7 +90,7 @@ def _span(name: str, text: str) -> Callable[[Any], Any]:
 @click.option(
     "--policy",
     metavar="POLICY",
-    help="As for a queue (default: fifo); strict:POLICY: no job overtakes.",
+    help="As for a queue (default: that of new queues, 2d-gittins); strict:POLICY: no job overtakes.",
 )
 @click.option("--compare", multiple=True, metavar="POLICY", help="A policy to compare with; may be repeated.")
 @click.option(
@@ -287,6 +287,7 @@ def _apply_options(
 
 
 def _scenarios(options: Mapping[str, Any]) -> dict[str, Scenario]:
+    from vgpud.core.policy.registry import NEW_QUEUE
     from vgpud.simulate import quotas
     from vgpud.simulate.engine import Costs
     from vgpud.simulate.scenario import Scenario
@@ -303,7 +304,7 @@ def _scenarios(options: Mapping[str, Any]) -> dict[str, Scenario]:
         "costs": Costs(*(options[f"{what}_cost"] for what in ("start", "suspend", "resume", "resize"))),
         "interference": _interference(options),
     }
-    own = options["policy"] or ("" if options["queues"] else "fifo")
+    own = options["policy"] or ("" if options["queues"] else NEW_QUEUE)
     return {policy or AS_CONFIGURED: Scenario(policy, **rest) for policy in (own, *options["compare"])}
 
 

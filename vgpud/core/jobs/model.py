@@ -261,7 +261,9 @@ class QueueSpec:
     guarantee_milli: int = 0  # guaranteed GPUs: preemptible jobs of other queues are preempted for it
     limit_milli: int = NEVER_NS
     weight: int = 1  # of what is shared beyond the guarantees
-    policy: str = "fifo"  # a name of policy.registry, with its parameters: "2d-las(3250,7200)"
+    #: a name of policy.registry, with its parameters: "2d-las(3250,7200)". New queues have policy.registry.NEW_QUEUE; a
+    #: file that does not name one means fifo
+    policy: str = "fifo"
     placement: str = "best-fit"
     spread: bool = False  # between nodes and devices instead of packing
     strict: bool = False  # the first that does not fit keeps the others waiting

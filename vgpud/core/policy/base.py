@@ -24,8 +24,10 @@ class Policy(Protocol):
     drifts: bool
     #: dynamic, and its waiting jobs are in lanes (queue/lanes.py)
     has_lanes: bool
-    #: grows when all keys may have changed, because the policy has learnt: the queue is sorted again once
+    #: grows when all keys may have changed, because the policy has learnt: they are computed again, part by part
     epoch: int
+    #: a job may be preempted that will have to start again. False: where jobs cannot be stopped otherwise, none is
+    restarts: bool
 
     def key(self, job: Job, now_ns: int) -> Key:
         """Least first. Between equals the machine goes by job_id. Not dynamic: holds until one of the calls below."""
@@ -65,6 +67,10 @@ class Policy(Protocol):
         """Where it has lanes: no job behind this place has a smaller key. `key`: of the job at this place."""
         ...
 
+    def describe(self, job: Job, now_ns: int) -> str:
+        """What its place follows from, in words that continue "job 7"; "" = no more than the policy's name."""
+        ...
+
 
 class Plain:
     """What most policies have in common: they preempt, keys hold until the job's state changes, nothing is learnt."""
@@ -75,6 +81,7 @@ class Plain:
     drifts = False
     has_lanes = False
     epoch = 0
+    restarts = True
 
     def pace(self, job: Job) -> int:
         return 0
@@ -99,3 +106,6 @@ class Plain:
 
     def bound(self, lane: Hashable, place: Key, key: Key, now_ns: int) -> Key:
         return ()
+
+    def describe(self, job: Job, now_ns: int) -> str:
+        return ""

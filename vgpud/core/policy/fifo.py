@@ -6,7 +6,7 @@ The baseline of every paper, and the default that users expect.
 
 from __future__ import annotations
 
-from vgpud.core.jobs.model import Job
+from vgpud.core.jobs.model import SECOND_NS, Job
 from vgpud.core.policy.base import Key, Plain
 
 
@@ -17,3 +17,6 @@ class Fifo(Plain):
 
     def key(self, job: Job, now_ns: int) -> Key:
         return (job.submitted_ns,)
+
+    def describe(self, job: Job, now_ns: int) -> str:
+        return f"was submitted {max(0, now_ns - job.submitted_ns) // SECOND_NS} s ago"

@@ -13,6 +13,7 @@ from vgpud.core.policy.fifo import Fifo
 from vgpud.core.policy.finish_time import FinishTimeFairness
 from vgpud.core.policy.gittins import Gittins
 from vgpud.core.policy.las import ContinuousLas, Las
+from vgpud.core.policy.learnt_gittins import LearntGittins
 from vgpud.core.policy.priority import Priority
 from vgpud.core.policy.remaining import ShortestRemaining
 
@@ -45,6 +46,8 @@ def _las(name: str, arguments: Arguments, *, by_width: bool) -> Policy:
 def _gittins(name: str, arguments: Arguments, *, by_width: bool) -> Policy:
     if arguments.numbers and max(arguments.numbers) * SECOND_NS < 1:
         raise PolicyError(f"{name}: none of the jobs in the table needed anything: write what they needed in seconds")
+    if not arguments.numbers:
+        return LearntGittins(name, by_width=by_width)
     return Gittins(name, by_width=by_width, table=arguments.numbers)
 
 
@@ -66,6 +69,8 @@ def _fair(name: str, arguments: Arguments) -> Policy:
     )
 
 
+#: the order of queues that are created without one
+NEW_QUEUE = "2d-gittins"
 #: the defaults of Tiresias' simulator
 DEFAULT_THRESHOLDS = (Fraction(3250), Fraction(7200))
 DEFAULT_QUANTUM_S = Fraction(14400)
@@ -113,7 +118,7 @@ CHOICES: dict[str, Choice[Policy]] = {
         table=True,
     ),
     "2d-gittins": Choice(
-        "the same, learnt from GPUs x time (Tiresias)",
+        "the same, learnt from GPUs x time (Tiresias): the order of new queues",
         lambda name, arguments: _gittins(name, arguments, by_width=True),
         numbers="GPU-seconds that jobs needed, instead of learning",
         table=True,

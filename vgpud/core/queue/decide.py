@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from heapq import heapify, heappop
 
-from vgpud.core.jobs.model import NEVER_NS, How, Job, JobSpec, JobState, Placement
+from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, How, Job, JobSpec, JobState, Placement
 from vgpud.core.order import Entry
 from vgpud.core.placement.base import Vacancy
 from vgpud.core.queue import elasticity, sizes, strict
@@ -30,6 +30,8 @@ BACKFILL_JOBS_MAX = 1000
 MANY, FEW = 64, 16
 #: a waiting job that has waited so many times as long as an elastic one has run may take what would make it narrower
 WAITS_PER_RUN = 4
+#: until the next decision, if nothing happens and keys are left to be computed again
+REKEY_PAUSE_NS = SECOND_NS // 10
 #: cost of finding no placement for a shape; the unit is the cost of putting one running job aside
 TRY_COST = 4
 
@@ -88,7 +90,9 @@ class Decision:
     def run(self) -> None:
         turns = [Turn(line) for line in self.world.lines.values() if len(line.waiting)]
         for line in self.world.lines.values():
-            line.refresh(self.world.jobs, self.now_ns)
+            is_stale = line.refresh(self.world.jobs, self.now_ns)
+            if is_stale and len(line.waiting):
+                self.look_again_ns = self.now_ns + REKEY_PAUSE_NS
         if len(self.world.lines) > 1 and turns:
             for line in self.world.lines.values():
                 line.account.learn(self.now_ns, self.world.half_life_ns)

@@ -32,6 +32,10 @@ class DriftingOrder:
         """Job ids, best first."""
         return (job_id for _, job_id in merge(*(self._walk(pace) for pace in self._by_pace)))
 
+    def ids(self) -> list[int]:
+        """In no particular order, but in the same one in equal runs."""
+        return list(self._pace_of)
+
     def _walk(self, pace: int) -> Iterator[Entry]:
         order = self._by_pace[pace]
         return (_shift(order.entry(job_id), -pace * self.now_ns) for job_id in order)

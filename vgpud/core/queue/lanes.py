@@ -88,6 +88,12 @@ class LanedOrder:
         """How many are before it."""
         return bisect_left(self._sort(), self.entry(job_id))
 
+    def find_neighbour(self, entry: Entry) -> Entry | None:
+        """The entry just before this one; of the first one the entry just behind it. None: there is no other."""
+        entries = self._sort()
+        index = bisect_left(entries, entry)
+        return entries[index - 1] if index else entries[1] if len(entries) > 1 else None
+
     # ---- the next one ----
 
     def next(self, cursor: Entry | None, skip: int) -> Entry | None:

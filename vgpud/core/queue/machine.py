@@ -401,6 +401,11 @@ class Machine:
         job = self.jobs[job_id]
         return self._world.line(job).waiting.rank(job_id) + 1 if self._world.waits(job) else 0
 
+    def explain_order(self, job_id: int, now_ns: int, viewer_uid: int | None) -> str:
+        """Why it is behind the waiting job before it, or before the next: one sentence; "" = there is no other.
+        `viewer_uid`: None = an admin."""
+        return reasons.explain_order(self._world, self.jobs[job_id], now_ns, viewer_uid)
+
     def advice(self, job_id: int, now_ns: int) -> list[str]:
         """What would let it start now or sooner, a sentence each."""
         self._world.now_ns = now_ns

@@ -60,6 +60,24 @@ def explain_preemption(world: QueueState, victim: Job, claimant: Job) -> str:
     )
 
 
+def explain_order(world: QueueState, job: Job, now_ns: int, viewer_uid: int | None) -> str:
+    """Why the job just before a waiting one is before it; of the first one, why it is before the next. "" = it does not
+    wait, or alone. What the other job used is only for those who may see it: its user, and admins (None)."""
+    if not world.waits(job):
+        return ""
+    line = world.line(job)
+    entry = line.waiting.entry(job.job_id)
+    neighbour = line.waiting.find_neighbour(entry)
+    if neighbour is None:
+        return ""
+    other = world.jobs[neighbour[1]]
+    first, second = (other, job) if neighbour < entry else (job, other)
+    text = f"job {first.job_id} is before job {second.job_id} in queue {line.spec.name} ({line.policy.name})"
+    shown = [one for one in (first, second) if one is job or viewer_uid in (None, one.spec.uid)]
+    why = [f"job {one.job_id} {words}" for one in shown if (words := line.policy.describe(one, now_ns))]
+    return f"{text}: {', and '.join(why)}" if why else text
+
+
 def explain_eviction(world: QueueState, victim: Job, claimant: Job) -> str:
     """Why a suspended job gives up what it kept."""
     if victim.waits_for_user:

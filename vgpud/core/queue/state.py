@@ -93,18 +93,24 @@ class QueueState:
     def _line(self, spec: QueueSpec, old: JobQueue | None, account: Account, now_ns: int) -> JobQueue:
         if old is None:
             account.history_at_ns = now_ns
-            return JobQueue(spec, self.make_policy(spec.policy), account)
+            return JobQueue(spec, self._make_policy(spec), account)
         old.account.learn(now_ns, self.half_life_ns)
         same_parent = old.spec.parent == spec.parent
         account.adopt(old.account)
         assert same_parent or not account.used.milli, "a queue in use has moved"  # check_queues() refuses it
         old.account = account
         if old.spec.policy != spec.policy:
-            old.set_policy(self.make_policy(spec.policy), self.jobs)
+            old.set_policy(self._make_policy(spec), self.jobs)
             for job_id in (*old.waiting, *old.running):
                 self.touch(self.jobs[job_id], now_ns, line=old)
         old.spec = spec
         return old
+
+    def _make_policy(self, spec: QueueSpec) -> Policy:
+        policy = self.make_policy(spec.policy)
+        if self.hows == (How.REQUEUE,) and not policy.restarts:
+            policy.preempts = False
+        return policy
 
     def line(self, job: Job) -> JobQueue:
         return self.lines[job.spec.queue]

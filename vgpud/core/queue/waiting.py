@@ -12,6 +12,9 @@ from vgpud.core.queue.drifting import DriftingOrder
 from vgpud.core.queue.lanes import LanedOrder
 from vgpud.core.queue.quota import Account
 
+#: keys of a policy that has learnt which are computed again in one decision: a few milliseconds
+KEYS_AT_ONCE = 256
+
 
 class Shapes:
     """Bits for shapes: one for each shape that waits now, reused when no job of it waits any more."""
@@ -53,12 +56,14 @@ class JobQueue:
         self._width_of: dict[int, int] = {}  # of waiting jobs
         self._widths: Counter[int] = Counter()
         self._epoch = policy.epoch
+        self._stale: list[int] = []  # jobs whose keys are to be computed again, since the policy has learnt
         self._changed: dict[int, None] = {}  # jobs that came, went, or run and wait otherwise since the last refresh()
 
     def set_policy(self, policy: Policy, jobs: dict[int, Job]) -> None:
         """Another one from now on: rekey() all jobs then."""
         before = self.waiting
         self.policy = policy
+        self._epoch, self._stale = policy.epoch, []
         self.waiting = LanedOrder(policy) if policy.has_lanes else Order()
         for job_id in before:
             self._wait(jobs[job_id], before.entry(job_id)[0], before.bit(job_id))
@@ -158,8 +163,11 @@ class JobQueue:
         for job_id, key in keys.items():
             running.rekey_one(job_id, key)
 
-    def refresh(self, jobs: dict[int, Job], now_ns: int) -> None:
-        """Before a decision: recomputes keys that change by themselves."""
+    def refresh(self, jobs: dict[int, Job], now_ns: int) -> bool:
+        """Before a decision: recomputes keys that change by themselves. Whether some are left for the next one.
+
+        Of a policy that has learnt only so many: until it is their turn, jobs keep the keys that they had.
+        """
         policy = self.policy
         self.set_time(now_ns)
         changed, self._changed = self._changed, {}
@@ -169,11 +177,16 @@ class JobQueue:
             keys = dict(policy.update([jobs[i] for i in present], gone, now_ns))
             self._rekey_some(keys)
             self.waiting.begin(now_ns)
-            return
-        every = policy.dynamic or policy.epoch != self._epoch
-        self._epoch = policy.epoch
+            return False
         if policy.dynamic:
             policy.before_all([jobs[i] for i in (*self.waiting, *self.running)], now_ns)
-        if every:
             self.waiting.rekey((i, policy.key(jobs[i], now_ns)) for i in list(self.waiting))
             self.running.rekey((i, policy.key(jobs[i], now_ns), self._pace(jobs[i])) for i in list(self.running))
+        if not self._stale and policy.epoch != self._epoch:
+            self._epoch = policy.epoch
+            self._stale = self.waiting.ids() + self.running.ids()  # taken from the end: running jobs are the fewest
+        for job_id in self._stale[-KEYS_AT_ONCE:]:
+            if job_id in self.waiting or job_id in self.running:
+                self.rekey(jobs[job_id], now_ns)
+        del self._stale[-KEYS_AT_ONCE:]
+        return bool(self._stale) or policy.epoch != self._epoch

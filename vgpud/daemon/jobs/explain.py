@@ -82,6 +82,8 @@ def explain(machine: Machine, state: State, job: Job, context: Known) -> list[Fa
 def _waits(machine: Machine, job: Job, context: Known) -> Iterator[Fact]:
     place = f"; place {context.facts.position} in queue {job.spec.queue}" if context.facts.position else ""
     yield Fact(_NOW, "queue", (job.reason or "it waits") + place)
+    if order := machine.explain_order(job.job_id, context.now_ns, context.viewer_uid):
+        yield Fact(_NOW, "queue", order)
     starts_ns = context.facts.estimated_start_ns
     if starts_ns < NEVER_NS:
         when = f"in about {duration(starts_ns - context.now_ns)}" if starts_ns > context.now_ns else "soon"

@@ -14,6 +14,7 @@ from vgpud.core.history.sampling import QueueBounds
 from vgpud.core.jobs.facts import UsageRow
 from vgpud.core.jobs.model import NEVER_NS, Job, JobState, QueueSpec
 from vgpud.core.model import DEFAULT_QUEUE, Asker, Denied, Quota, Reason, Slice
+from vgpud.core.policy.registry import NEW_QUEUE
 from vgpud.core.queue.accounting import Ledger, Row, Sums, make_waiting_row
 from vgpud.core.slices import queue_quota
 from vgpud.core.slices.queue_quota import name_queues
@@ -48,7 +49,8 @@ class QueueRegistry:
         given = {spec.name: (spec, members) for spec, members in saved_state.queues}
         # one that was removed before the end of its last job was kept: without it no daemon would ever start
         lost = {job.spec.queue for job in saved_state.jobs if not job.state.is_final}
-        self._queues = {name: (QueueSpec(name), ()) for name in (DEFAULT_QUEUE, *sorted(lost))} | given
+        default = QueueSpec(DEFAULT_QUEUE, policy=NEW_QUEUE)
+        self._queues = {DEFAULT_QUEUE: (default, ())} | {name: (QueueSpec(name), ()) for name in sorted(lost)} | given
         self._ledger = Ledger()
         self._unsaved: dict[tuple[str, int], Row] = {}
         # copies: the machine changes its jobs
