@@ -343,7 +343,7 @@ def all_pages(browser: Browser, job: int) -> None:
     """No complaint of the browser, labels, contrast in both themes, 400 px, keys."""
     browser.open("/")
     device = browser.one(".device h3 a").get_attribute("href").removeprefix(browser.base)  # type: ignore[union-attr]
-    pages = ["/", "/queue", "/submit", "/quotas", "/usage", "/whatif", "/events", "/nodes"]
+    pages = ["/", "/queue", "/services", "/submit", "/quotas", "/usage", "/whatif", "/events", "/nodes"]
     pages += [device, "/slice/train", f"/job/{job}", f"/submit?like={job}"]
     for path in pages:
         browser.open(path)
