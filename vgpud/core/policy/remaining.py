@@ -4,8 +4,9 @@ Schrage, "A proof of the optimality of the shortest remaining processing time di
 service: the oracle that Tiresias (NSDI 2019) compares itself with. Durations are users' estimates. Jobs without one
 come last.
 
-A job that outlasts its duration is expected to need another half of the time that it has run, and so whenever it outlasts
-that: one that was a little wrong has little left and ends soon, one that was very wrong goes further and further back.
+A job that outlasts its duration is expected to need another half of the time that it has run, and so whenever it
+outlasts that: one that was a little wrong has little left and ends soon, one that was very wrong goes further and
+further back.
 
 Only progress counts, not the time that starting and resuming a job takes (Job.progress_at). Of a running job that time
 is subtracted from what it still needs: whoever stops it pays it again.
