@@ -15,6 +15,7 @@ from vgpud.core.jobs.model import DEFAULT_QUEUE, Ask, Job, JobSpec, Node, Place,
 from vgpud.core.model import Denied, SiteLimits, Slice, Spec, State
 from vgpud.core.origins import User
 from vgpud.core.placement import ranking, registry
+from vgpud.core.placement import shape as shape_module
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.placement.shape import Shape
 from vgpud.core.slices import admission
@@ -329,6 +330,15 @@ def test_many_shapes_are_not_remembered_for_ever() -> None:
     for ram_bytes in range(2000):
         assert cluster.place(job(ask(100, ram_bytes=ram_bytes))) is not None
     assert len(cluster._rankings) <= 512
+
+
+def test_shares_of_few_devices_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shape_module, "SHARES_MAX", 4)
+    cluster, one = Cluster([node("a", 8)]), Shape(ask(1000), SiteLimits())
+    for device in (*range(8), 0):
+        (share,) = one.place(cluster.nodes[0], (device,)).shares
+        assert share == one.parts[0].compute_share(cluster.nodes[0].devices[device])
+    assert len(one._shares) <= 4
 
 
 def test_many_states_of_nodes_are_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vgpud.core.jobs.model import Ask, Node, Place, Resident
-from vgpud.core.model import Denied, Device, SiteLimits
+from vgpud.core.model import Denied, Device, Share, SiteLimits
 from vgpud.core.slices.admission import Part, parts_of, smallest_limit_bytes
 from vgpud.core.units import MILLI_PER_DEVICE
 
 #: of a part that a device could never give, however empty
 NEVER_BYTES = 1 << 62
+#: devices whose shares a shape remembers
+SHARES_MAX = 4096
 
 Devices = tuple[int, ...]  # indices in a node, one for each part, in the order of the parts
 
 
 class Shape:
-    """Immutable but for a memo. `parts` go on different devices, `takes` is the milli-GPU of each, `residents` how they
+    """Immutable but for memos. `parts` go on different devices, `takes` is the milli-GPU of each, `residents` how they
     appear on their devices.
 
     The largest part comes first: a device where it fits also fits every later one, so choosing part by part never takes
@@ -25,6 +27,7 @@ class Shape:
 
     __slots__ = (
         "_misnamed",
+        "_shares",
         "_sizes",
         "ask",
         "denial",
@@ -51,6 +54,7 @@ class Shape:
         self._sizes: dict[int, tuple[tuple[int, ...], ...]] = {}
         #: wherever its members go, one takes the place of one: on one device each, or on whole ones
         self.is_countable = len(set(self.parts)) == 1 and (len(self.parts) == 1 or self.takes[0] == MILLI_PER_DEVICE)
+        self._shares: dict[tuple[int, str], tuple[Device, Share]] = {}  # by part and device
 
     def sizes(self, node: Node) -> tuple[tuple[int, ...], ...]:
         """Bytes of each part on each device of the node; the same for all nodes of a kind."""
@@ -130,8 +134,16 @@ class Shape:
     def place(self, node: Node, devices: Devices) -> Place:
         """The four numbers on each device, by device index, as admission gives them."""
         chosen = sorted(zip(devices, range(len(devices)), strict=True))
-        shares = tuple(self.parts[part].compute_share(node.devices[i]) for i, part in chosen)
+        shares = tuple(self._share(part, node.devices[i]) for i, part in chosen)
         return Place(node.name, shares, self.ask.cpu_milli, self.ask.ram_bytes)
+
+    def _share(self, part: int, device: Device) -> Share:
+        known = self._shares.get((part, device.uuid))
+        if known is None or known[0] is not device:
+            if len(self._shares) >= SHARES_MAX:
+                self._shares.clear()
+            known = self._shares[part, device.uuid] = (device, self.parts[part].compute_share(device))
+        return known[1]
 
 
 def resident(utilisation_milli: int, class_name: str, max_milli: int) -> Resident:
