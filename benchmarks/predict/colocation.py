@@ -271,11 +271,12 @@ def _bound(case: Case, base: Result) -> Figure:
 
 
 def _rules(raw: dict[str, Any]) -> Iterator[Figure]:
-    """Other limits of the sum, three jobs on a device, no predictions at all."""
+    """Other limits of the sum, more jobs on a device, no predictions at all."""
     case = Case()
     base = slots(case, "fifo")
     arms = [(f"colocate({percent},2)", ERROR) for percent in (80, 100, 140, 160)]
-    for rule, rmsle in (*arms, ("colocate(120,3)", ERROR), (RULE, 0.0), (RULE, None)):
+    arms += [(rule, ERROR) for rule in ("colocate(120,3)", "colocate(140,3)", "colocate(160,4)")]
+    for rule, rmsle in (*arms, (RULE, 0.0), (RULE, None)):
         error_text = "no predictions" if rmsle is None else f"RMSLE {rmsle:g}"
         arm = f"{rule}, {error_text}"
         one = _keep(raw, case, arm, shared(case, rmsle, rule))

@@ -63,8 +63,8 @@ def test_without_nodes_there_is_no_demand() -> None:
         max_size=5,
     )
 )
-def test_demand_never_exceeds_what_is_asked_for_or_a_gpu(drawn: list[tuple[int, list[str], int]]) -> None:
-    mix = tuple((ask(milli, models=tuple(models)), weight) for milli, models, weight in drawn)
+def test_demand_never_exceeds_what_is_asked_for_or_a_gpu(asks: list[tuple[int, list[str], int]]) -> None:
+    mix = tuple((ask(milli, models=tuple(models)), weight) for milli, models, weight in asks)
     demand = sum_model_demand(mix, NODES)
     assert all(0 <= milli <= 1000 for milli in demand.values())
     asked = sum(weight * a.spec.gpus_milli for a, weight in mix)

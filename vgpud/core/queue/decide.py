@@ -322,11 +322,13 @@ class Decision:
         def may_give(giver: Job, milli: int) -> bool:
             its = self.world.line(giver)
             if its is line:
+                if not (waited or (line.policy.preempts and line.running.entry(giver.job_id) > request.entry)):
+                    return False
                 if line.spec.elastic_eager or _is_behind(line, giver, request.entry):
-                    return waited or (line.policy.preempts and line.running.entry(giver.job_id) > request.entry)
+                    return True
                 is_wider = elasticity.kept_milli(line, giver, request.spec) <= giver.spec.width_milli - milli
                 long_ns = WAITS_PER_RUN * giver.executed_at(self.now_ns)
-                return waited and (is_wider or request.job.waited_at(self.now_ns) >= long_ns)
+                return is_wider or (waited and request.job.waited_at(self.now_ns) >= long_ns)
             if not waited and (claimant is None or claimant in its.account.chain):
                 return False
             return its.account.excess_milli(line.account) >= milli
