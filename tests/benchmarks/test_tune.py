@@ -15,7 +15,7 @@ from vgpud.core.tune.record import Record, Row
 HALF, WHOLE = candidate(500, 64), candidate(1000, 64)
 
 
-def alone(one: Candidate, rate: float) -> Record:
+def make_record(one: Candidate, rate: float) -> Record:
     return replace(RECORD, rows=(Row(one, rate=rate),), choice=0, gpu_seconds_used=20.0, gpu_seconds_granted=40.0)
 
 
@@ -31,7 +31,7 @@ def alone(one: Candidate, rate: float) -> Record:
 def test_a_choice_is_judged_by_the_grids_rates(
     rates: tuple[float, float], work: Work, choice: int, quality: float
 ) -> None:
-    grid = {HALF: alone(HALF, rates[0]), WHOLE: alone(WHOLE, rates[1])}
+    grid = {HALF: make_record(HALF, rates[0]), WHOLE: make_record(WHOLE, rates[1])}
     rows = (Row(HALF, rate=1.0), Row(WHOLE, rate=1.0))
     record = replace(RECORD, rows=rows, choice=choice, work=work, gpu_seconds_used=8.0, gpu_seconds_granted=20.0)
     found = judge_choice(record, grid)
