@@ -113,6 +113,15 @@ def test_what_is_kept_is_what_autograd_saves(name: str) -> None:
     assert memory.estimate(made, 64, "sgd", False).kept_bytes == pytest.approx(on_device, rel=0.12)
 
 
+def test_attention_and_dropout_within_a_layer_are_one_operation_each() -> None:
+    """As on a device, although torch's layer calls them from within a function that is asked for as a whole."""
+    dropout = torch.nn.functional.dropout
+    names = {op.name for model in ("encoder", "perceptron") for op in trace_model(model).ops}
+    assert {"scaled_dot_product_attention", "dropout"} <= names
+    assert not names & {"bernoulli_", "_softmax", "bmm", "baddbmm"}
+    assert torch.nn.functional.dropout is dropout and not torch.jit.is_tracing()
+
+
 @pytest.mark.parametrize("name", ["convolutional", "perceptron", "encoder"])
 def test_a_program_is_counted_as_its_trace(name: str, programs: dict[str, Path]) -> None:
     at_64 = [torch_pt2.read(programs[f"{name} {kind}"], 64, {}) for kind in ("static", "free")]

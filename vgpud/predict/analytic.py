@@ -2,8 +2,9 @@
 
 A step keeps the device busy for as long as its operations take by the roofline (features.py, `device_ns`), and idle
 while the host launches kernels and copies samples. Three constants of the host and the ends of the interval are from
-two thirds of GPUMemNet's perceptrons and networks that convolve; the others judge it (benchmarks/predict/analytic.py).
-No transformer's utilisation was at hand. Training that waits for its data uses less. Pure.
+two thirds of GPUMemNet's perceptrons and half of its networks that convolve; the others judge it
+(benchmarks/predict/published.py). No transformer's utilisation was at hand. Training that waits for its data uses less.
+Pure.
 """
 
 from __future__ import annotations

@@ -179,8 +179,8 @@ class _Wholes(TorchFunctionMode):  # type: ignore[misc]
     """Takes what is one kernel on a device for one operation.
 
     Functions of torch.nn.functional that call others (attention of several heads) are asked for as a whole, and the
-    mode is off within them, so those that they call are replaced. Models that ask whether they are traced are told so:
-    then they do not look at values.
+    mode is off within them, so those that they call are replaced. A model that asks whether it is traced gets
+    yes as its answer: then it does not look at values.
     """
 
     def __init__(self, recorder: _Recorder) -> None:
