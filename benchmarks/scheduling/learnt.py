@@ -51,7 +51,7 @@ class Result:
     """Of one run."""
 
     mean_s: float
-    preemptions: int
+    preemptions: float
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,6 @@ class Case:
 
     def jobs(self) -> Sequence[TraceJob]:
         return load(self.trace) if self.seed is None else perturbed.copy(self.trace, self.seed)
-
-    def __str__(self) -> str:
-        return f"{self.trace.name}, {'as it is' if self.seed is None else f'copy {self.seed}'}, {self.resume_s} s"
 
 
 def row(raw: dict[str, Any]) -> Iterator[Figure]:
@@ -125,9 +122,9 @@ def _judge(choices: dict[Trace, Tuning], resume_s: int, raw: dict[str, Any]) -> 
     yield Figure("learnt", case_name, f"preemptions, times those of {TIRESIAS}", times, at_most(PREEMPTIONS_MAX))
 
 
-def _preemptions(found: Iterable[Result], las: Iterable[Result]) -> float:
+def _preemptions(results: Iterable[Result], las: Iterable[Result]) -> float:
     """Of all runs together: on some traces 2D-LAS preempts no job."""
-    return sum(one.preemptions for one in found) / max(1, sum(one.preemptions for one in las))
+    return sum(one.preemptions for one in results) / max(1, sum(one.preemptions for one in las))
 
 
 @functools.cache
