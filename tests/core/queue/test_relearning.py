@@ -72,17 +72,17 @@ def test_a_small_queue_has_its_new_order_at_once() -> None:
     assert world.wake_ns is None
 
 
-@pytest.mark.parametrize(("hows", "preempted"), [((How.REQUEUE,), False), ((How.EVICT, How.REQUEUE), True)])
+@pytest.mark.parametrize(("hows", "has_preempted"), [((How.REQUEUE,), False), ((How.EVICT, How.REQUEUE), True)])
 def test_where_jobs_would_have_to_start_again_the_order_of_new_queues_preempts_none(
-    hows: tuple[How, ...], preempted: bool
+    hows: tuple[How, ...], has_preempted: bool
 ) -> None:
     machine = Machine((queue(policy=registry.NEW_QUEUE),), CountedCluster(1000), registry.make, hows=hows, moves=True)
     world = Shell(machine)
     old = world.submit(gpus(1))
     world.sleep(5 * 3600)
     new = world.submit(gpus(1))
-    assert world.running == ({new} if preempted else {old})
-    assert world.machine.jobs[old].attained == (5 * 3600 * GPU_SECOND if preempted else 0)
+    assert world.running == ({new} if has_preempted else {old})
+    assert world.machine.jobs[old].attained == (5 * 3600 * GPU_SECOND if has_preempted else 0)
 
 
 def test_it_says_why_one_job_is_before_another() -> None:

@@ -214,7 +214,7 @@ class LearntGittins(ServiceLevels):
 
 
 def _size(job: Job) -> str:
-    """Its class by GPUs: the last one of its kinds, which is the widest."""
+    """Its class by GPUs: the last one of JobSpec.kinds, the widest."""
     return job.spec.kinds[-1] if job.spec.kinds else f"gpus {job.spec.least_width_milli}"
 
 
