@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
 from benchmarks import harness
-from vgpud.cli.demo.private_system import OwnSystem
+from vgpud.cli.demo.private_system import OwnSystem, PartError, wait_for
 from vgpud.console.login import agent
 from vgpud.console.login.broker import link
 from vgpud.console.main import link_socket_path
@@ -100,6 +100,9 @@ class Scene:
         if self.console:
             self.console.terminate()
             self.console.wait(20)
+        with suppress(PartError):  # no job runs; those that do survive the daemon
+            self.system.vgpu("job", "cancel", "--state", "running,suspended", "--yes")
+            wait_for("jobs to end", lambda: "running" not in self.system.vgpu("job", "ls"))
         self.system.stop()
 
 
