@@ -228,12 +228,13 @@ class OwnSystem:
         with self.client() as client:
             return client.all(calls.devices())[0].name
 
-    def vgpu(self, *arguments: str) -> None:
-        """Runs a `vgpu` command to its end. Raises PartError with its message when it fails."""
+    def vgpu(self, *arguments: str) -> str:
+        """What a `vgpu` command has printed at its end. Raises PartError with its message when it fails."""
         command = [sys.executable, "-m", "vgpud.cli.main", *arguments]
         done = subprocess.run(command, env=self.env, cwd=self.folder, capture_output=True, text=True, check=False)
         if done.returncode:
             raise PartError(f"vgpu {' '.join(arguments)}: {done.stderr.strip()}")
+        return done.stdout
 
     def run(
         self,
