@@ -116,10 +116,11 @@ class ForkedSystem(OwnSystem):
         self.daemon = ForkedPart(["serve", "--config", str(self.folder / "vgpud.toml")], self.env, self.folder)
         wait_for("the daemon", lambda: self._alive(self.daemon) and self._answers())
 
-    def vgpu(self, *arguments: str) -> None:
+    def vgpu(self, *arguments: str) -> str:
         done = call(self, *arguments)
         if done.returncode:
             raise PartError(f"vgpu {' '.join(arguments)}: {done.stderr.strip()}")
+        return done.stdout
 
 
 @functools.cache
