@@ -187,11 +187,11 @@ bool vg_answer(struct vg_attach_server *server, uint32_t listener, int socket_fd
     memcpy(news.program, request.program, sizeof news.program);
     result = admit(server, entry, &news);
   }
+  pthread_mutex_unlock(&server->mutex);
   if (result && known) vg_prim_close(peer.pidfd);
   if (result == -EPIPE)
     vg_prim_close(socket_fd);
   else if (result)
     vg_waiting_add_for_python(server, listener, socket_fd);
-  pthread_mutex_unlock(&server->mutex);
   return true;
 }

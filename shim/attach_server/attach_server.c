@@ -39,16 +39,8 @@ static int watch(int epoll_fd, int operation, int fd, uint32_t events, uint64_t 
   return epoll_ctl(epoll_fd, operation, fd, &event) ? -errno : 0;
 }
 
-static struct vg_listener *find_listener(struct vg_attach_server *server, uint32_t name) {
-  struct vg_listener *listener = &server->listeners[name % VG_LISTENERS_MAX];
-  return listener->fd >= 0 && listener->name == name ? listener : NULL;
-}
-
 static void answer_or_await(struct vg_attach_server *server, uint32_t listener, int fd) {
-  if (vg_answer(server, listener, fd)) return;
-  vg_attach_server_lock(server);
-  vg_waiting_add_silent(server, listener, fd);
-  vg_attach_server_unlock(server);
+  if (!vg_answer(server, listener, fd)) vg_waiting_add_silent(server, listener, fd);
 }
 
 static void answer_silent(struct vg_attach_server *server, uint64_t index) {
@@ -61,16 +53,16 @@ static void answer_silent(struct vg_attach_server *server, uint64_t index) {
 
 /* ---- listeners ---- */
 
-/* Nothing more can be told or kept. */
+/* Python can be told nothing more. */
 static bool is_full(const struct vg_attach_server *server) {
-  return !vg_queue_has_space(&server->queue, VG_QUEUE_HANDED_MAX) || vg_waiting_is_full(&server->waiting);
+  return !vg_queue_has_space(&server->queue, VG_QUEUE_HANDED_MAX);
 }
 
 static void rest(struct vg_attach_server *server, struct vg_listener *listener, int error) {
   struct vg_attach_server_news news = {
       .kind = VG_ATTACH_SERVER_FAULT, .listener = listener->name, .socket_fd = -1, .error = error};
   listener->resume_ns = vg_prim_now_ns() + REST_NS;
-  watch(server->listen_epoll_fd, EPOLL_CTL_MOD, listener->fd, 0, listener->name);
+  vg_listeners_watch(server, listener);
   vg_news_tell(server, &news);
 }
 
@@ -85,7 +77,7 @@ static uint64_t end_rests(struct vg_attach_server *server, uint64_t now_ns) {
       continue;
     }
     listener->resume_ns = 0;
-    watch(server->listen_epoll_fd, EPOLL_CTL_MOD, listener->fd, EPOLLIN, listener->name);
+    vg_listeners_watch(server, listener);
   }
   return deadline_ns;
 }
@@ -93,7 +85,7 @@ static uint64_t end_rests(struct vg_attach_server *server, uint64_t now_ns) {
 /* -1: there is none. */
 static int accept_one(struct vg_attach_server *server, uint32_t name) {
   vg_attach_server_lock(server);
-  struct vg_listener *listener = find_listener(server, name);
+  struct vg_listener *listener = vg_listeners_find(server, name);
   int fd = -1;
   if (listener) {
     do fd = accept4(listener->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -267,7 +259,7 @@ void vg_attach_server_free(struct vg_attach_server *server) {
   }
   vg_waiting_free(&server->waiting);
   vg_spare_pages_stop(&server->spare);
-  vg_rules_free(server->rules);
+  vg_rules_free(server->known_rules);
   vg_prim_close(server->epoll_fd);
   vg_prim_close(server->listen_epoll_fd);
   vg_prim_close(server->wake_fd);
@@ -310,10 +302,12 @@ int vg_attach_server_listen(struct vg_attach_server *server, int fd, uint32_t *r
 
 void vg_attach_server_unlisten(struct vg_attach_server *server, uint32_t name) {
   vg_attach_server_lock(server);
-  struct vg_listener *listener = find_listener(server, name);
+  struct vg_listener *listener = vg_listeners_find(server, name);
   if (listener) {
     watch(server->listen_epoll_fd, EPOLL_CTL_DEL, listener->fd, 0, 0);
     listener->fd = -1;
+    server->paused_count -= listener->is_paused;
+    listener->is_paused = false;
   }
   vg_attach_server_unlock(server);
 }
@@ -330,10 +324,13 @@ static void count_untaken(struct vg_attach_server *server) {
 
 int vg_attach_server_load(struct vg_attach_server *server, const struct vg_attach_server_rules *rules) {
   int error = 0;
-  struct vg_rules *made = rules ? vg_rules_copy(rules, &error) : NULL, *old;
+  struct vg_rules *made = rules ? vg_rules_copy(rules, &error) : NULL, *old = NULL;
   vg_attach_server_lock(server);
-  old = server->rules;
   server->rules = made;
+  if (made) {
+    old = server->known_rules;
+    server->known_rules = made;
+  }
   if (made) count_untaken(server);
   if (made && made->slice_count && !server->spare.device_count)
     vg_spare_pages_refill(&server->spare, made->slices[0].reply.device_count);

@@ -90,9 +90,9 @@ struct vg_attach_server_rules {
 /* ---- news for Python ---- */
 
 #define VG_ATTACH_SERVER_ATTACHED 1 /* the process has its answer and its pages */
-#define VG_ATTACH_SERVER_HANDED 2   /* Python decides: only listener, socket_fd and uid are set */
+#define VG_ATTACH_SERVER_HANDED 2   /* Python decides: only listener, socket_fd and account are set */
 #define VG_ATTACH_SERVER_FAULT 3    /* accept() failed with this error; tried again a moment later */
-#define VG_ATTACH_SERVER_CLOSED 4   /* one of a user's connections (count) that had sent nothing was closed */
+#define VG_ATTACH_SERVER_CLOSED 4   /* one of an account's connections (count) that had sent nothing was closed */
 struct vg_attach_server_news {
   uint32_t kind;
   uint32_t listener;

@@ -17,8 +17,8 @@ void vg_news_tell(struct vg_attach_server *server, const struct vg_attach_server
   vg_news_wake_python(server);
 }
 
-void vg_news_hand_over(struct vg_attach_server *server, uint32_t listener, int socket_fd, uint32_t uid) {
+void vg_news_hand_over(struct vg_attach_server *server, uint32_t listener, int socket_fd, uint64_t account) {
   struct vg_attach_server_news news = {
-      .kind = VG_ATTACH_SERVER_HANDED, .listener = listener, .socket_fd = socket_fd, .uid = uid};
+      .kind = VG_ATTACH_SERVER_HANDED, .listener = listener, .socket_fd = socket_fd, .account = account};
   vg_news_tell(server, &news);
 }

@@ -15,7 +15,10 @@
 #include "base/prim.h"
 
 #define GET_USER_NAMESPACE _IO(0xFF, 9) /* PIDFD_GET_USER_NAMESPACE: Linux 6.11 */
-#define PEER_PIDFD 77                   /* SO_PEERPIDFD: Linux 6.5; older kernels answer ENOPROTOOPT */
+#define GET_PARENT _IO(0xB7, 2)         /* of a namespace */
+#define GET_OWNER_UID _IO(0xB7, 4)
+#define DEPTH_MAX 33  /* the kernel nests no deeper */
+#define PEER_PIDFD 77 /* SO_PEERPIDFD: Linux 6.5; older kernels answer ENOPROTOOPT */
 
 static int pidfd_of(int socket_fd, pid_t pid) {
   int pidfd = -1;
@@ -31,31 +34,54 @@ static bool has_ended(int pidfd) {
 }
 
 /* Of the process behind the pidfd itself, for less than half the time of a look into /proc. */
-static int stat_users(int pidfd, struct stat *ret_status) {
+static int open_users(int pidfd) {
   int namespace = ioctl(pidfd, GET_USER_NAMESPACE, 0);
-  if (namespace < 0) return -errno;
-  int result = vg_prim_fstat(namespace, ret_status);
-  close(namespace);
-  return result;
+  return namespace < 0 ? -errno : namespace;
 }
 
-static int stat_users_of(pid_t pid, struct stat *ret_status) {
+static int open_users_of(pid_t pid) {
   char path[64];
   snprintf(path, sizeof path, "/proc/%d/ns/user", (int)pid);
-  return vg_prim_stat(path, ret_status);
+  int namespace = open(path, O_RDONLY | O_CLOEXEC);
+  return namespace < 0 ? -errno : namespace;
 }
 
-/* *ret_by_pid: what was read is of the process that has this pid now. */
-static int has_own_users(int pidfd, pid_t pid, bool *ret_own, bool *ret_by_pid) {
+/* 1: it is the daemon's, 0: another; -errno. */
+static int is_ours(int namespace) {
   static struct stat ours; /* a process keeps its user namespace: threads cannot leave it */
   static int known = -1;
   struct stat theirs;
   if (known) known = vg_prim_stat("/proc/self/ns/user", &ours);
-  *ret_by_pid = stat_users(pidfd, &theirs) != 0;
-  int result = *ret_by_pid ? stat_users_of(pid, &theirs) : 0;
-  if (result == 0) result = known;
-  if (result == 0) *ret_own = ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
-  return result;
+  if (known) return known;
+  int result = vg_prim_fstat(namespace, &theirs);
+  return result ? result : ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
+}
+
+/* *ret_by_pid: what was read is of the process that has this pid now. */
+static int has_own_users(int pidfd, pid_t pid, bool *ret_own, bool *ret_by_pid) {
+  int namespace = open_users(pidfd);
+  *ret_by_pid = namespace < 0;
+  if (*ret_by_pid) namespace = open_users_of(pid);
+  if (namespace < 0) return namespace;
+  int result = is_ours(namespace);
+  close(namespace);
+  *ret_own = result == 1;
+  return result < 0 ? result : 0;
+}
+
+uint32_t vg_peer_responsible_uid(const struct vg_peer *peer) {
+  uint32_t uid = peer->uid;
+  if (peer->own_users) return uid;
+  int namespace = open_users(peer->pidfd);
+  if (namespace < 0) namespace = open_users_of(peer->pid);
+  for (int depth = 0; depth < DEPTH_MAX && namespace >= 0 && is_ours(namespace) == 0; depth++) {
+    if (ioctl(namespace, GET_OWNER_UID, &uid)) break;
+    int parent = ioctl(namespace, GET_PARENT);
+    close(namespace);
+    namespace = parent;
+  }
+  if (namespace >= 0) close(namespace);
+  return uid;
 }
 
 static int read_cgroups(pid_t pid, char *ret_text) {

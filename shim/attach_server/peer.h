@@ -20,6 +20,9 @@ struct vg_peer {
 /* 0 with ret_peer->pidfd open, or -errno: it has ended, or cannot be identified from here. What was read by its pid was
  * read while it lived. */
 int vg_peer_identify(int socket_fd, bool with_cgroups, struct vg_peer *ret_peer);
+/* The user who is responsible for it: in a user namespace, where a user has many uids, the one who made the outermost
+ * below ours. Its uid where that cannot be known. As vgpud/host/user_namespaces.py. */
+uint32_t vg_peer_responsible_uid(const struct vg_peer *peer);
 /*
  * The n-th cgroup path in the text of a /proc/PID/cgroup, in the order of vgpud/host/cgroups.py: version 2 first,
  * hierarchies without a controller last; "/" is left out, and " (deleted)" at the end. False: there are no more.

@@ -5,21 +5,21 @@ bool vg_queue_has_space(const struct vg_queue *queue, uint32_t more) {
   return queue->count + more <= VG_QUEUE_MAX;
 }
 
-bool vg_queue_has_share(const struct vg_queue *queue, uint32_t uid) {
-  uint32_t of_user = 0;
-  for (uint32_t i = 0; i < queue->handed; i++) of_user += queue->handed_uids[i] == uid;
-  return queue->handed < VG_QUEUE_HANDED_MAX && of_user < VG_QUEUE_SHARE_MAX;
+bool vg_queue_has_share(const struct vg_queue *queue, uint64_t account) {
+  uint32_t own = 0;
+  for (uint32_t i = 0; i < queue->handed; i++) own += queue->handed_accounts[i] == account;
+  return queue->handed < VG_QUEUE_HANDED_MAX && own < VG_QUEUE_SHARE_MAX;
 }
 
 void vg_queue_put(struct vg_queue *queue, const struct vg_attach_server_news *news) {
   queue->news[(queue->begin + queue->count++) % VG_QUEUE_MAX] = *news;
-  if (news->kind == VG_ATTACH_SERVER_HANDED) queue->handed_uids[queue->handed++] = news->uid;
+  if (news->kind == VG_ATTACH_SERVER_HANDED) queue->handed_accounts[queue->handed++] = news->account;
 }
 
-static void forget_handed(struct vg_queue *queue, uint32_t uid) {
+static void forget_handed(struct vg_queue *queue, uint64_t account) {
   uint32_t i = 0;
-  while (queue->handed_uids[i] != uid) i++;
-  queue->handed_uids[i] = queue->handed_uids[--queue->handed];
+  while (queue->handed_accounts[i] != account) i++;
+  queue->handed_accounts[i] = queue->handed_accounts[--queue->handed];
 }
 
 bool vg_queue_take(struct vg_queue *queue, struct vg_attach_server_news *ret_news) {
@@ -27,7 +27,7 @@ bool vg_queue_take(struct vg_queue *queue, struct vg_attach_server_news *ret_new
   *ret_news = queue->news[queue->begin];
   queue->begin = (queue->begin + 1) % VG_QUEUE_MAX;
   queue->count--;
-  if (ret_news->kind == VG_ATTACH_SERVER_HANDED) forget_handed(queue, ret_news->uid);
+  if (ret_news->kind == VG_ATTACH_SERVER_HANDED) forget_handed(queue, ret_news->account);
   return true;
 }
 

@@ -20,6 +20,7 @@ struct vg_listener {
   int fd; /* -1: free */
   uint32_t name;
   uint64_t resume_ns; /* not 0: accept() failed, and is tried again then */
+  bool is_paused;     /* who may attach here has enough connections that wait: see waiting.h */
 };
 
 struct vg_attach_server {
@@ -30,9 +31,10 @@ struct vg_attach_server {
   bool full; /* the listeners are not looked at before Python has taken news */
   int epoll_fd, listen_epoll_fd, wake_fd, news_fd;
   uint64_t next_id;
-  struct vg_rules *rules; /* NULL: none */
+  struct vg_rules *rules;       /* NULL: none, Python decides */
+  struct vg_rules *known_rules; /* the last ones: whose a process is they still say. NULL: there were none yet */
   struct vg_listener listeners[VG_LISTENERS_MAX];
-  uint32_t listener_names;
+  uint32_t listener_names, paused_count;
   struct vg_waiting waiting;
   struct vg_spare_pages spare;
   uint32_t refill_devices; /* spare pages for so many devices are to be made; 0: none were taken */
@@ -51,9 +53,15 @@ bool vg_answer(struct vg_attach_server *server, uint32_t listener, int socket_fd
 /* Locked, as all below. */
 void vg_answer_wake_arbiters(struct vg_attach_server *server);
 
+/* listeners.c; pause: none is accepted there before resume(), which all that are paused continue by */
+struct vg_listener *vg_listeners_find(struct vg_attach_server *server, uint32_t name);
+void vg_listeners_watch(struct vg_attach_server *server, const struct vg_listener *listener);
+void vg_listeners_pause(struct vg_attach_server *server, uint32_t name);
+void vg_listeners_resume(struct vg_attach_server *server);
+
 /* news.c */
 void vg_news_tell(struct vg_attach_server *server, const struct vg_attach_server_news *news);
-void vg_news_hand_over(struct vg_attach_server *server, uint32_t listener, int socket_fd, uint32_t uid);
+void vg_news_hand_over(struct vg_attach_server *server, uint32_t listener, int socket_fd, uint64_t account);
 void vg_news_wake_python(struct vg_attach_server *server);
 
 #endif

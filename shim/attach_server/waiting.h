@@ -1,8 +1,11 @@
 /*
  * waiting.h - accepted connections that wait: for their message, until they are closed, or for Python, which answers
- * what the thread does not. Python takes about a millisecond for each and more on a busy host, so that a user's may
- * fill neither its queue nor the places here, and programs that the thread can answer do not wait behind them. Not
- * locked: all under attach_server.c's mutex.
+ * what the thread does not. Python takes about a millisecond for each and more on a busy host, so that an account's may
+ * fill neither its queue nor the places here, and programs that the thread can answer do not wait behind them.
+ *
+ * An account is a container, a user, or the user who made a user namespace. One that may attach through a listener may
+ * have many programs that start at once: where it has enough that wait, the others stay in the listener's backlog.
+ * Others' connections beyond their share are closed.
  */
 #ifndef VG_ATTACH_SERVER_WAITING_H
 #define VG_ATTACH_SERVER_WAITING_H
@@ -16,8 +19,8 @@ struct vg_attach_server;
 struct vg_waiting_connection {
   int fd; /* -1: free */
   uint32_t listener;
-  uint32_t uid;
-  bool has_message;  /* for Python */
+  bool has_message; /* for Python */
+  uint64_t account;
   uint64_t since_ns; /* when it was accepted, or had its message */
 };
 
@@ -31,12 +34,11 @@ struct vg_waiting {
 
 void vg_waiting_init(struct vg_waiting *waiting);
 void vg_waiting_free(struct vg_waiting *waiting); /* closes them */
-bool vg_waiting_is_full(const struct vg_waiting *waiting);
-/* Takes the descriptor, of a connection without a message. */
+/* Take the descriptor, of a connection without a message, or of one whose message is for Python. Lock by themselves. */
 void vg_waiting_add_silent(struct vg_attach_server *server, uint32_t listener, int fd);
-/* Takes the descriptor, of one whose message is for Python. */
 void vg_waiting_add_for_python(struct vg_attach_server *server, uint32_t listener, int fd);
-/* Takes a silent one out, which may have its message now: its descriptor, which is the caller's. -1: there is none. */
+/* The rest is locked, under attach_server.c's mutex. Takes a silent one out, which may have its message now: its
+ * descriptor, which is the caller's. -1: there is none. */
 int vg_waiting_take_silent(struct vg_attach_server *server, uint32_t index, uint32_t *ret_listener);
 /* Gives Python those that it may have now, and closes those that have been silent for too long. Returns when to call
  * again; UINT64_MAX: when Python has taken news. */

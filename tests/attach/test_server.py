@@ -227,6 +227,41 @@ def test_a_stranger_cannot_keep_the_owner_out_with_silent_connections(node: Node
         sock.close()
 
 
+IN_NAMESPACE = """
+import ctypes, os, socket, sys
+os.setgid(4711); os.setuid(4711)
+assert ctypes.CDLL(None).unshare(0x10000000) == 0  # CLONE_NEWUSER
+print(flush=True)
+sys.stdin.readline()
+os.setuid(1)
+socks = []
+for _ in range(300):
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    s.connect(sys.argv[1])
+    socks.append(s)
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.root
+def test_a_user_has_one_share_for_all_uids_of_a_namespace(node: Node) -> None:
+    node.start()
+    node.create(owner_uid=0)
+    node.directory.chmod(0o755)
+    command = [sys.executable, "-I", "-S", "-c", IN_NAMESPACE, node.socket()]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as user:
+        assert user.stdin and user.stdout
+        if not user.stdout.readline():
+            pytest.skip("users can make no user namespaces here")
+        Path(f"/proc/{user.pid}/uid_map").write_text("0 4711 1\n1 165536 10\n")
+        user.stdin.write(b"\n")
+        user.stdin.flush()
+        assert user.stdout.readline()
+        wait_until(lambda: any("uid 4711 has" in text for text in node.messages("attach.refused")), "the event")
+        user.communicate()
+
+
 def hung_up(sock: socket.socket) -> bool:
     sock.setblocking(False)
     try:

@@ -164,7 +164,7 @@ static void a_silent_peer_delays_no_other(void) {
 static void what_python_does_not_take_waits_in_the_thread(void) {
   struct node node;
   open_node(&node);
-  enum { CROWD = 3 * VG_QUEUE_HANDED_MAX };
+  enum { CROWD = 2 * VG_QUEUE_SHARE_MAX };
   int peers[CROWD];
   vg_attach_server_lock(node.server);                       /* none is accepted before its message is there */
   for (int i = 0; i < CROWD; i++) peers[i] = attach(&node); /* no rules: all are handed over */

@@ -66,11 +66,55 @@ static void silent_connections_take_a_part_of_the_descriptors(void) {
   for (int i = 0; i < SILENT; i++) peers[i] = call(&node);
   vg_prim_sleep_until_ns(vg_prim_now_ns() + 50 * VG_NS_PER_MS);
   vg_attach_server_lock(node.server);
-  CHECK(node.server->waiting.count == PART / 2); /* of one user */
+  CHECK(node.server->waiting.count == PART / 4); /* of one user */
   vg_attach_server_unlock(node.server);
   struct vg_attach_server_news news = next_news(&node);
-  CHECK(news.kind == VG_ATTACH_SERVER_CLOSED && news.uid == geteuid() && news.count == PART / 2);
+  CHECK(news.kind == VG_ATTACH_SERVER_CLOSED && news.account == geteuid() && news.count == PART / 4);
   for (int i = 0; i < SILENT; i++) close(peers[i]);
+  close_node(&node);
+}
+
+static int ask(const struct node *node) {
+  struct vg_attach_request request = first_attach();
+  request.resume = VG_ATTACH_QUERY; /* for Python */
+  int fd = call(node);
+  CHECK(send(fd, &request, sizeof request, 0) == sizeof request);
+  return fd;
+}
+
+/* A silent one beside each message made way for it, so that messages took all places. */
+static void a_stranger_has_its_share_whatever_it_sends(void) {
+  struct node node;
+  open_node(&node);
+  enum { PAIRS = 2 * PART };
+  int peers[2 * PAIRS];
+  for (int i = 0; i < PAIRS; i++) {
+    peers[2 * i] = call(&node);
+    peers[2 * i + 1] = ask(&node);
+  }
+  vg_prim_sleep_until_ns(vg_prim_now_ns() + 50 * VG_NS_PER_MS);
+  vg_attach_server_lock(node.server);
+  CHECK(node.server->waiting.count_with_message <= PART / 4);
+  vg_attach_server_unlock(node.server);
+  for (int i = 0; i < 2 * PAIRS; i++) close(peers[i]);
+  close_node(&node);
+}
+
+/* Where Python takes each of them, rules are cleared again and again. */
+static void a_crowd_that_may_attach_waits_and_is_heard(void) {
+  struct node node;
+  open_node(&node);
+  load(&node, geteuid(), MANY);
+  CHECK(vg_attach_server_load(node.server, NULL) == 0);
+  enum { CROWD = 6 * PART };
+  int peers[CROWD];
+  for (int i = 0; i < CROWD; i++) peers[i] = ask(&node);
+  for (int i = 0; i < CROWD; i++) {
+    struct vg_attach_server_news news = next_news(&node);
+    CHECK(news.kind == VG_ATTACH_SERVER_HANDED && news.account == geteuid());
+    drop(&node, &news);
+  }
+  for (int i = 0; i < CROWD; i++) close(peers[i]);
   close_node(&node);
 }
 
@@ -122,6 +166,8 @@ int main(void) {
   set_limit(FEW);
   RUN(spare_pages_take_a_part_of_the_descriptors);
   RUN(silent_connections_take_a_part_of_the_descriptors);
+  RUN(a_stranger_has_its_share_whatever_it_sends);
+  RUN(a_crowd_that_may_attach_waits_and_is_heard);
   RUN(spare_pages_are_given_up_for_a_process);
   return 0;
 }

@@ -41,6 +41,7 @@ from vgpud.attach.messages import (
 from vgpud.attach.thread import AttachThread
 from vgpud.core.model import Denied, Device, Process, Slice
 from vgpud.core.slices.attach_rules import Rules
+from vgpud.core.slices.bounds import format_account
 from vgpud.host import cgroups
 from vgpud.host import processes as host_processes
 from vgpud.host.user_namespaces import account_uid
@@ -311,13 +312,20 @@ class Tenants:
             text = f"cannot accept: {os.strerror(news.error)}; raise LimitNOFILE"
             self._backend.note_refusal(slice_name, 0, text)
         elif news.kind == lib.VG_ATTACH_SERVER_CLOSED:
-            text = f"uid {news.uid} has {news.count} connections that have sent nothing: one was closed"
+            text = f"{self._describe_account(news.account)} has {news.count} connections that have sent nothing"
+            text += ": one was closed"
             self._backend.note_refusal(slice_name, 0, text)
         elif listener:
             self._greet(socket.socket(fileno=news.socket_fd), slice_name)
         else:
             os.close(news.socket_fd)  # the slice has ended meanwhile
         return False
+
+    def _describe_account(self, number: int) -> str:
+        try:
+            return format_account(self._thread.account(number)[0])
+        except KeyError:  # of a container that has ended, or of processes that could not be identified
+            return "a program that has ended or cannot be seen from here"
 
     def _register_admitted(self, news: Any) -> None:
         """A process that has its answer. It is revoked when the core refuses it after all."""
