@@ -123,3 +123,10 @@ def test_an_old_rserver_is_not_started(tmp_path: Path) -> None:
     said = process.communicate()[1]
     assert process.returncode and "is too old: without --www-socket every user" in said
     assert [path.name for path in tmp_path.iterdir()] == ["rserver"], "its own folder is removed"
+
+
+def test_connections_without_the_token_keep_the_owner_out_for_no_moment(port: int) -> None:
+    silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(session_gate.HEADS_MAX + 20)]
+    assert ask(port, "/session/7/", **TOKEN)[0] == 200
+    for sock in silent:
+        sock.close()

@@ -362,6 +362,13 @@ def test_a_queue_that_has_gone_before_its_last_job_is_there_again(tmp_path: Path
     assert [spec.name for spec in registry.specs] == [DEFAULT_QUEUE]
 
 
+def test_the_default_queue_keeps_its_order_over_a_restart_with_jobs(tmp_path: Path) -> None:
+    jobs = JobStore(Store(tmp_path))
+    before = QueueRegistry(NoSlices(), NoCounters(), jobs, jobs.load(), lambda: S).specs[0]
+    jobs.save([job(1)])
+    assert QueueRegistry(NoSlices(), NoCounters(), jobs, jobs.load(), lambda: S).specs[0] == before
+
+
 def test_the_accounting_sees_of_ended_jobs_what_it_needs(tmp_path: Path) -> None:
     """And decodes no more of them: a month may have a hundred thousand."""
     jobs = JobStore(Store(tmp_path))

@@ -25,9 +25,11 @@ from urllib.parse import parse_qsl, urlencode
 
 #: where its packages put it, which is on no PATH
 USUAL_DIR = "/usr/lib/rstudio-server/bin"
-HEAD_BYTES_MAX, PIECE_BYTES, CONNECTIONS_MAX = 64 * 1024, 64 * 1024, 256
+HEAD_BYTES_MAX, PIECE_BYTES = 64 * 1024, 64 * 1024
+#: connections that have shown the token; those that have not, of which the oldest is closed for one more
+CONNECTIONS_MAX, HEADS_MAX = 256, 256
 #: by then a request's head has come; and a side that takes nothing of what is passed on
-HEAD_S, STUCK_S = 30, 60
+HEAD_S, STUCK_S = 5, 60
 COOKIE = "vgpu-gate"
 #: not passed on: the token, what is the connection's own, what only this program says; cookies are by themselves
 HIDDEN = ("authorization", "connection", "cookie", "keep-alive", "proxy-connection", "x-rstudio-root-path")
@@ -98,31 +100,50 @@ class Gate:
     def __init__(self, base: str, token: str, target: str) -> None:
         self.base, self.token, self.target = base, token, target
         self.places = threading.BoundedSemaphore(CONNECTIONS_MAX)
+        self.lock = threading.Lock()
+        self.unknown: dict[socket.socket, None] = {}  # have not shown the token, the oldest first
 
     def serve(self, listener: socket.socket) -> None:
         """For ever."""
         while True:
             client, _ = listener.accept()
-            if not self.places.acquire(blocking=False):
-                client.close()
-                continue
+            with self.lock:
+                if len(self.unknown) >= HEADS_MAX:
+                    oldest = next(iter(self.unknown))
+                    del self.unknown[oldest]
+                    with contextlib.suppress(OSError):
+                        oldest.shutdown(socket.SHUT_RDWR)  # ends its thread's wait
+                self.unknown[client] = None
             threading.Thread(target=self.answer, args=(client,), daemon=True).start()
 
     def answer(self, client: socket.socket) -> None:
         try:
             with client:
                 try:
-                    head, rest = read_head(client)
-                    passed_head = self.check(head)
-                    server = self.connect()
+                    passed_head, rest = self.hear(client)
+                    self.pass_request(client, passed_head + rest)
                 except RefusedError as refusal:
                     refuse(client, refusal)
-                    return
-                with server:
-                    server.sendall(passed_head + rest)
-                    pass_both(client, server)
         except OSError:
             pass  # one of the two has gone
+
+    def hear(self, client: socket.socket) -> tuple[bytes, bytes]:
+        """The head for RStudio Server, and what has come behind it. Raises OSError, RefusedError."""
+        try:
+            head, rest = read_head(client)
+            return self.check(head), rest
+        finally:
+            with self.lock:
+                self.unknown.pop(client, None)
+
+    def pass_request(self, client: socket.socket, data: bytes) -> None:
+        """Raises OSError, RefusedError."""
+        if not self.places.acquire(blocking=False):
+            raise RefusedError("503 Service Unavailable", f"{CONNECTIONS_MAX} requests are under way", "Retry-After: 2")
+        try:
+            with self.connect() as server:
+                server.sendall(data)
+                pass_both(client, server)
         finally:
             self.places.release()
 

@@ -221,7 +221,7 @@ def test_a_job_that_had_to_start_again_is_not_preempted_again() -> None:
     job, new = make_job(1, 1, 1e6), make_job(2, 1, 1)
     start(policy, job, 1e5)
     assert policy.key(new, 0) < policy.key(job, 0)
-    job.preemptions, job.attempt = 1, 2
+    job.preemptions, job.lost_runs = 1, 1
     assert policy.key(job, 0) < policy.key(new, 0)
     assert "start again" in policy.describe(job, 0)
 

@@ -193,6 +193,7 @@ class Job:
     attained: int = 0  # service (width x executed) in earlier runs
     attempt: int = 0  # starts from the beginning
     preemptions: int = 0
+    lost_runs: int = 0  # of these: those after which it had to start from the beginning
     not_before_ns: int = 0  # backoff, or JobSpec.begin_ns
     level: int = 0  # for policies with levels
     level_since_ns: int = 0

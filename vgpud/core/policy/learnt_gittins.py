@@ -219,4 +219,4 @@ def _size(job: Job) -> str:
 
 
 def _has_restarted(job: Job) -> bool:
-    return bool(job.preemptions) and job.attempt > 1
+    return bool(job.lost_runs)

@@ -394,6 +394,7 @@ class Lifecycle:
             self._note("job.paused" if job.user_wait is UserWait.USE else "job.suspended", job, why)
         elif running:
             job.preemptions += 1
+            job.lost_runs += how is How.REQUEUE
             self._note("job.preempted", job, why)
         if stop_to in (JobState.CANCELLED, JobState.TIMED_OUT):
             self._finish(job, stop_to, why, now_ns)

@@ -50,7 +50,8 @@ class QueueRegistry:
         # one that was removed before the end of its last job was kept: without it no daemon would ever start
         lost = {job.spec.queue for job in saved_state.jobs if not job.state.is_final}
         default = QueueSpec(DEFAULT_QUEUE, policy=NEW_QUEUE)
-        self._queues = {name: (QueueSpec(name), ()) for name in sorted(lost)} | {DEFAULT_QUEUE: (default, ())} | given
+        missing = {name: (QueueSpec(name), ()) for name in sorted(lost - {DEFAULT_QUEUE})}
+        self._queues = {DEFAULT_QUEUE: (default, ())} | missing | given
         self._ledger = Ledger()
         self._unsaved: dict[tuple[str, int], Row] = {}
         # copies: the machine changes its jobs
