@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from vgpud.core.jobs.model import DEFAULT_QUEUE, SECOND_NS
-from vgpud.simulate import fields, readers, sacct
+from vgpud.simulate import clusters, fields, readers, sacct
+from vgpud.simulate.scenario import Scenario, run
 from vgpud.simulate.trace import LeftOut, Trace, TraceError
 
 HELIOS = """job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue
@@ -252,6 +253,25 @@ def test_columns_that_do_not_do(tmp_path: Path, columns: str, words: str) -> Non
     with pytest.raises(TraceError) as refused:
         read(tmp_path, OTHER, columns)
     assert words in str(refused.value)
+
+
+FAR_APART = """gpus,sent,secs
+1,2020-01-01 00:00:00,60
+1,9999-01-01 00:00:00,60
+"""
+
+
+def test_times_that_no_simulation_has(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="trace:3: [0-9]+ s after the first job, .* are out of range"):
+        read(tmp_path, FAR_APART, "num_gpu=gpus,submit_time=sent,duration=secs")
+
+
+def test_a_simulation_of_centuries(tmp_path: Path) -> None:
+    """Each of the jobs is as long as one may be."""
+    lines = ["num_gpu,submit_time,duration", *["1,0,3162240000"] * 4]
+    trace = read(tmp_path, "\n".join(lines) + "\n")
+    with pytest.raises(TraceError, match="the simulation lasts more than 292 years: leave the longest jobs out"):
+        run(trace.jobs, clusters.parse("1x1"), Scenario("fifo", "count"))
 
 
 @pytest.mark.parametrize("gpus", ["0.0001", "2.5"])

@@ -16,6 +16,7 @@ from typing import Any
 
 from vgpud.core.jobs import events
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, How, Job, JobSpec, Node, Placement, QueueSpec
+from vgpud.core.jobs.past_fields import rename_fields
 from vgpud.core.model import SiteLimits
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.policy import registry as policies
@@ -102,7 +103,7 @@ def _header(header: Plain) -> Recording:
         queues,
         decode(tuple[Node, ...], header["nodes"]),
         decode(SiteLimits, header.get("policy", {})),
-        decode(tuple[Job, ...], header.get("jobs", [])),
+        decode(tuple[Job, ...], [rename_fields(job) for job in header.get("jobs", [])]),
         options=_options(header),
         restored_ns=decode(int, header.get("at_ns", -1)),
         histories={name: decode(int, value) for name, value in header.get("histories", {}).items()},

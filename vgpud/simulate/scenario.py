@@ -102,8 +102,12 @@ def run(
     )
     is_one_queue = not (scenario.by_queue or scenario.queues)
     simulation.submit_all((job_id, _in_one_queue(job) if is_one_queue else job) for job_id, job in _in_order(trace))
-    with _collect_rarely():
-        return simulation.run(progress)
+    try:
+        with _collect_rarely():
+            return simulation.run(progress)
+    except OverflowError as error:  # of ns in 64 bits
+        text = "the simulation lasts more than 292 years"
+        raise TraceError(f"{text}: leave the longest jobs out, or give the cluster more GPUs") from error
 
 
 @contextlib.contextmanager

@@ -190,6 +190,11 @@ def order_jobs(jobs: Iterable[TraceJob], sort: bool) -> list[TraceJob]:
                 "sort the rows by time, or use --sort"
             )
     first_ns = found[0].submitted_ns if found else 0
+    for job in found:
+        longest_ns = max(job.submitted_ns - first_ns, job.duration_ns)
+        if longest_ns > SECONDS_MAX * SECOND_NS:
+            text = f"{job.where}: {_s(longest_ns)} s after the first job, or as its duration, are out of range"
+            raise TraceError(f"{text}: at most {SECONDS_MAX} s")
     return [replace(job, submitted_ns=job.submitted_ns - first_ns) for job in found] if first_ns else found
 
 

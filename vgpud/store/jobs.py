@@ -17,7 +17,8 @@ from typing import Any
 from vgpud.core.checksums import checksum, seal, unseal
 from vgpud.core.jobs.events import JobDuration
 from vgpud.core.jobs.facts import JobFilter, Launch
-from vgpud.core.jobs.model import Ask, Job, JobSpec, JobState, QueueSpec, Reservation, UserWait
+from vgpud.core.jobs.model import Ask, Job, JobSpec, JobState, QueueSpec, Reservation
+from vgpud.core.jobs.past_fields import rename_fields
 from vgpud.core.model import Spec
 from vgpud.core.queue.accounting import Row
 from vgpud.core.queue.record import decode, encode
@@ -99,18 +100,11 @@ def job_of(spec: str, launch: str | None, state: str) -> Job:
     body = unseal(state)
     run = _launch(launch) if launch else None
     made: JobSpec = replace(decode(JobSpec, unseal(spec)), run=run)
-    job: Job = decode(Job, _rename_waits(body) | {"spec": encode(JobSpec(made.ask))})
+    job: Job = decode(Job, rename_fields(body) | {"spec": encode(JobSpec(made.ask))})
     job.spec = made
     if job.state.is_final:
         forget_environment(job)  # its array may still need it
     return job
-
-
-def _rename_waits(body: dict[str, Any]) -> dict[str, Any]:
-    """Databases of before December 2026 have two fields for what a job waits for."""
-    waits = {name: body.pop(name, False) for name in ("is_idle", "awaits_resume")}
-    word = UserWait.USE if waits["is_idle"] else UserWait.RESUME if waits["awaits_resume"] else None
-    return body | {"user_wait": word.value} if word else body
 
 
 def forget_environment(job: Job) -> None:

@@ -70,15 +70,15 @@ class Balancer:
         program = Program(job.job_id, job.uid, job.session_port, shown, b"/", title=f"the balancer of service {name}")
         try:
             status, answer = await asyncio.wait_for(_exchange(program, method, target, body), ASK_S)
-            data = json.loads(answer)
+            data = dict(json.loads(answer))
         except NotOpenError as error:
             raise CliError(str(error), ExitCode.UNREACHABLE) from error
-        except (OSError, ValueError, asyncio.TimeoutError, h11.ProtocolError) as error:
+        except (OSError, ValueError, TypeError, asyncio.TimeoutError, h11.ProtocolError) as error:
             text = f"the balancer of service {name}, job {job.job_id}, does not answer: its job has its output"
             raise CliError(text, ExitCode.UNREACHABLE) from error
         if status != 200:
             raise CliError(str(data.get("error", "it refuses")), ExitCode.USAGE if status == 400 else ExitCode.OTHER)
-        return dict(data)
+        return data
 
 
 async def _exchange(program: Program, method: str, target: str, body: bytes) -> tuple[int, bytes]:

@@ -66,12 +66,16 @@ class Services:
                 return known
             missing = error.exit_code == ExitCode.NOT_FOUND
             raise NotOpenError(error.message, 404 if missing else 503, is_awaited=not missing) from error
-        if not status["port"] or status["host"] not in _LOOPBACK:
-            why = status["trouble"] or f"it listens at {status['host']} only"
+        try:
+            is_reachable = bool(status["port"]) and status["host"] in _LOOPBACK
+            why = "" if is_reachable else status["trouble"] or f"it listens at {status['host']} only"
+            shown, port = ("authorization", f"Bearer {record['token']}"), int(status["port"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise NotOpenError(f"service {name}: its balancer answers something else", 503) from error
+        if why:
             raise NotOpenError(f"service {name}: {why}", 503, is_awaited=True)
-        shown = ("authorization", f"Bearer {record['token']}")
         job = balancer.job
-        found = Program(job.job_id, job.uid, status["port"], shown, base, inner_base=b"/", title=f"service {name}")
+        found = Program(job.job_id, job.uid, port, shown, base, inner_base=b"/", title=f"service {name}")
         self._known[uid, name] = time.monotonic(), found
         self._known.move_to_end((uid, name))
         while len(self._known) > KNOWN_MAX:
