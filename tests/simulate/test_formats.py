@@ -262,7 +262,7 @@ FAR_APART = """gpus,sent,secs
 
 
 def test_times_that_no_simulation_has(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="trace:3: [0-9]+ s after the first job, .* are out of range"):
+    with pytest.raises(TraceError, match=r"trace:3: [0-9]+ s after the first job, .* are out of range"):
         read(tmp_path, FAR_APART, "num_gpu=gpus,submit_time=sent,duration=secs")
 
 
