@@ -98,8 +98,8 @@ class RatePattern:
             )
 
     def read(self, line: str, at_s: float, progress: Progress) -> bool:
-        """Adds what the line says; at_s: when it was written. Returns whether it matches. Raises PatternError if a group
-        takes only a part of a number."""
+        """Adds what the line says; at_s: when it was written. Returns whether it matches. Raises PatternError where a
+        group takes only a part of a number."""
         found = self._pattern.search(line[:LINE_CHARS_MAX])
         if found is None:
             return False
