@@ -32,6 +32,12 @@ def test_links_and_file_names_lead_somewhere(name: str) -> None:
     assert not [str(path) for path in (*linked, *named) if not path.exists()]
 
 
+def test_no_figure_is_left_to_be_filled_in() -> None:
+    """PART_INSIDE % where a number belongs."""
+    left = [(name, word) for name in DOCUMENTS for word in re.findall(r"[A-Z]+_[A-Z]+ %", (ROOT / name).read_text())]
+    assert not left
+
+
 def headings(path: Path) -> set[str]:
     """The anchors of a document's headings."""
     titles = re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)

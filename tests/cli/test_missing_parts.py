@@ -107,6 +107,14 @@ def test_elastic_workers_say_what_to_install(tmp_path: Path) -> None:
     assert done.stderr.splitlines()[-1].endswith("vgpud.elastic needs torch: run pip install 'vgpud[elastic]'")
 
 
+def test_the_predictor_s_pytorch_is_one_that_the_simulated_device_runs() -> None:
+    """`vgpu predict run` and `vgpu sim run` take the PyTorch that the extra brings: it has no newer names."""
+    text = (ROOT / "pyproject.toml").read_text()
+    (newest,) = re.findall(r'^predict = .*"torch>=[\d.]+,<=([\d.]+)"', text, re.MULTILINE)
+    listed = [path.stem.removeprefix("torch-") for path in (ROOT / "shim/simcuda/names").glob("torch-*.txt")]
+    assert newest == max(listed, key=lambda version: [int(part) for part in version.split(".")])
+
+
 def test_each_part_is_named_wherever_it_is_missed() -> None:
     """The one place for commands that do not look first."""
     text = (ROOT / "pyproject.toml").read_text().split("[project.optional-dependencies]")[1].split("\n[project.")[0]

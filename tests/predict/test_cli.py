@@ -111,6 +111,8 @@ def test_the_first_example_of_the_help_answers_with_numbers(
     [
         (["resnet5.onnx", "--gpu", "h200"], "there is no file 'resnet5.onnx', did you mean 'resnet50.onnx'?"),
         (["resnet50.onnx", "--gpu", "h20O"], "is not in the table of devices, did you mean 'h20', 'h200' or 'gh200'?"),
+        (["resnet50.onnx", "--gpu", "a100-40"], "is not in the table of devices, did you mean 'a100-40g'?"),
+        (["resnet50.onnx", "--gpu", "RTX 2080 t"], "is not in the table of devices, did you mean 'rtx-2080-ti'?"),
         (["net.py", "--gpu", "h200"], "name its function that returns the model, as in net:FUNCTION"),
     ],
 )

@@ -207,6 +207,21 @@ def test_devices_are_found_by_their_names(name: str, gpu_name: str) -> None:
     assert hardware.find_gpu(name).name == gpu_name
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("a100-40", "'a100-40g'"),
+        ("NVIDIA A100-40", "'a100-40g'"),
+        ("v100-32", "'v100-32g'"),
+        ("H100 PCI", "'h100-pcie'"),
+    ],
+)
+def test_a_name_that_is_cut_off_is_no_other_device(name: str, meant: str) -> None:
+    """Of the A100 with 40 GB not the one with 80."""
+    with pytest.raises(GraphError, match=re.escape(f"did you mean {meant}?")):
+        hardware.find_gpu(name)
+
+
 def test_an_unknown_device_names_those_that_are_known() -> None:
     with pytest.raises(GraphError, match=re.escape("'banana' is not in the table of devices: name one of b200,")):
         hardware.find_gpu("banana")

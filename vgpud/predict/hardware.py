@@ -125,12 +125,15 @@ BY_NAME = {gpu.name: gpu for gpu in GPUS}
 
 
 def find_gpu(name: str) -> Gpu:
-    """As a user or NVML writes it: "h200", "H100-PCIe", "NVIDIA A100-SXM4-40GB". Raises GraphError."""
-    gpu = BY_NAME.get("-".join(name.lower().split()))
-    if gpu is None:
-        gpu = next((one for one in GPUS if re.search(one.pattern, name, re.IGNORECASE)), None)
-    if gpu is None:
+    """As a user or NVML writes it: "h200", "H100-PCIe", "NVIDIA A100-SXM4-40GB". A name that is cut off ("a100-40") is
+    refused: the rest of it may tell one device from another. Raises GraphError."""
+    typed = "-".join(name.lower().split()).removeprefix("nvidia-")
+    if typed in BY_NAME:
+        return BY_NAME[typed]
+    longer = [each for each in BY_NAME if typed and each.startswith(typed)]
+    gpu = next((one for one in GPUS if re.search(one.pattern, name, re.IGNORECASE)), None)
+    if gpu is None or longer:
         text = f"device {label(name)} is not in the table of devices"
-        near = suggest("-".join(name.lower().split()), BY_NAME)
+        near = suggest(typed, longer) or suggest(typed, BY_NAME)
         raise GraphError(f"{text}{near or f': name one of {list_names(BY_NAME)} with --gpu'}", ExitCode.NOT_FOUND)
     return gpu

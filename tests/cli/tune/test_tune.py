@@ -159,6 +159,13 @@ def test_all_out_of_memory_is_one_line(tune: Any, programs: Programs, tmp_path: 
     assert "every candidate is out of memory: give a smaller --batch" in done.stderr.splitlines()[-1]
 
 
+def test_a_pattern_that_takes_a_part_of_a_number_ends_the_tuning(tune: Any, programs: Programs) -> None:
+    programs.outcome = lambda milli, batch: "3,214.0 samples/s"
+    done = tune("--rate-pattern", "([0-9.]+) samples/s", "--gpus", "0.25,1", "--", "train")
+    assert done.code == 2 and "takes only '214.0' of a number with separators" in done.stderr.splitlines()[-1]
+    assert len(programs.specs) == 1
+
+
 def test_a_program_that_prints_no_rate_is_one_line(tune: Any, programs: Programs) -> None:
     programs.outcome = lambda milli, batch: None
     done = tune(*BY_PATTERN, "--batch", "32,64", *TRAIN)

@@ -46,6 +46,39 @@ def test_rates_that_a_program_prints_are_its_median() -> None:
     assert (made.rate(), made.elapsed_s) == (1000.5, 4)
 
 
+@pytest.mark.parametrize(
+    ("pattern", "line"),
+    [
+        ("([0-9.]+) samples/s", "3,214.0 samples/s"),
+        ("(?P<rate>[0-9.]+) samples/s", "at 12_345_678 samples/s"),
+        (".*?([0-9]+) img/s", "rate 1,000 img/s"),
+        ("rate: ([0-9.]+)", "rate: 3,214.0"),
+        ("(?P<samples>[0-9]+) samples in (?P<seconds>[0-9]+)", "51,200 samples in 7 s"),
+    ],
+)
+def test_a_part_of_a_number_is_refused(pattern: str, line: str) -> None:
+    made = Progress()
+    with pytest.raises(PatternError, match=r"takes only .* of a number with separators: write \[0-9\.,_\]\+"):
+        RatePattern(pattern).read(line, 1.0, made)
+    assert made.is_empty
+
+
+@pytest.mark.parametrize(
+    ("pattern", "line", "rate"),
+    [
+        ("([0-9.,]+) samples/s", "3,214.0 samples/s", 3214.0),
+        ("^[0-9]+,([0-9.]+)$", "7,214.0", 214.0),  # columns: the pattern has their comma
+        ("^([0-9.]+),", "31,400", 31.0),
+        ("([0-9.]+) img/s", "step 5, 214 img/s", 214.0),
+        ("([0-9.]+) img/s", "5,21 img/s", 21.0),
+    ],
+)
+def test_whole_numbers_and_columns_are_read(pattern: str, line: str, rate: float) -> None:
+    made = Progress()
+    assert RatePattern(pattern).read(line, 1.0, made)
+    assert made.rate() == rate
+
+
 def test_samples_and_seconds_are_both_so_far() -> None:
     made, pattern = Progress(), RatePattern(SUMS)
     assert not pattern.read('{"event": "start"}', 0, made)

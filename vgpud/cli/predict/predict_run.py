@@ -206,7 +206,8 @@ def refuse_unused(torch: Torch | None, exit_code: int) -> None:
     ended = f"COMMAND ended with {exit_code} and" if exit_code else "COMMAND"
     if torch and not torch.cuda:
         text = f"{ended} used no device: this torch ({torch.version}) has no CUDA"
-        raise CliError(f"{text}; install PyPI's for Linux (`pip install torch`), not one of the index for CPUs")
+        remedy = "install PyPI's for Linux (`pip install --no-deps torch===2.13.0`), not one of the index for CPUs"
+        raise CliError(f"{text}; {remedy}")
     raise CliError(f"{ended} used no device: its output says why, or it does not use CUDA", ExitCode.OTHER)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from vgpud.cli.common.client import Client
 from vgpud.client import calls
 from vgpud.core.tune.model import BATCH, Candidate
-from vgpud.core.tune.progress import LINE_CHARS_MAX, Progress, RatePattern
+from vgpud.core.tune.progress import LINE_CHARS_MAX, PatternError, Progress, RatePattern
 from vgpud.core.tune.record import LAUNCHES, SAMPLES
 from vgpud.errors import CliError, ExitCode
 from vgpud.v1alpha1 import vgpud_pb2 as pb
@@ -153,9 +153,15 @@ class Run:
         now_s = time.monotonic()
         for line in self._log.read_lines():
             self.last_line = line.strip() or self.last_line
-            self.measure.add_line(line, now_s)
+            self._add_line(line, now_s)
         for line in self._reports.read_lines():
             self.measure.add_report(line)
+
+    def _add_line(self, line: str, at_s: float) -> None:
+        try:
+            self.measure.add_line(line, at_s)
+        except PatternError as error:
+            raise CliError(str(error), ExitCode.USAGE) from error
 
     def _count(self, client: Client) -> None:
         """What its slices have done."""

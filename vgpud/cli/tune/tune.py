@@ -68,7 +68,7 @@ def tune(settings: Settings, /, name: str | None, command: tuple[str, ...], **op
     vgpu tune --batch 32..512 -- python train.py --batch {batch}
     vgpu tune --workers 0,2,4 -- python train.py --loaders {workers}
     vgpu tune --samples 5000000 --deadline 2h -- python train.py
-    vgpu tune --rate-pattern '([0-9.]+) img/s' -- ./train the rate as it prints it
+    vgpu tune --rate-pattern '([0-9.,]+) img/s' -- ./train the rate as it prints it
     vgpu tune ls                                          also show NAME, rm NAME
     vgpu submit --gpus auto -- python train.py            as it was found
 

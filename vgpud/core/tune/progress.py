@@ -15,6 +15,9 @@ LINE_CHARS_MAX = 1 << 14
 ENTRIES_MAX = 4096
 #: a slower run makes no progress
 RATE_MIN = 1e-9
+#: a group of thousands after its separator: what follows a digit, or goes on after one
+_THOUSANDS_BEFORE, _THOUSANDS_AFTER = re.compile(r"[0-9][,_]$"), re.compile(r"[,_][0-9]{3}(?![0-9])")
+_THREE_DIGITS = re.compile(r"[0-9]{3}(?![0-9])")
 _NUMBER = re.compile(r"[-+]?[0-9][0-9,_]*(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|\.[0-9]+")
 
 
@@ -91,14 +94,17 @@ class RatePattern:
         if not self._is_sum and not (self._rate == "rate" or (self._pattern.groups == 1 and not names)):
             raise PatternError(
                 f"{text!r} has to have one group, the samples a second, or the groups (?P<samples>...) and "
-                "(?P<seconds>...), both so far: for example '([0-9.]+) samples/s'"
+                "(?P<seconds>...), both so far: for example '([0-9.,]+) samples/s'"
             )
 
     def read(self, line: str, at_s: float, progress: Progress) -> bool:
-        """Adds what the line says; at_s: when it was written. Returns whether it matches."""
+        """Adds what the line says; at_s: when it was written. Returns whether it matches. Raises PatternError where a
+        group takes only a part of a number."""
         found = self._pattern.search(line[:LINE_CHARS_MAX])
         if found is None:
             return False
+        for group in ("samples", "seconds") if self._is_sum else (self._rate,):
+            self._refuse_part(found, group)
         if self._is_sum:
             samples, seconds = _number(found["samples"]), _number(found["seconds"])
             if samples is not None and seconds is not None:
@@ -108,6 +114,20 @@ class RatePattern:
         if rate:
             progress.add_rate(at_s, rate)
         return bool(rate)
+
+    def _refuse_part(self, found: re.Match[str], group: str | int) -> None:
+        """A comma or underscore that the pattern itself has beside a group separates columns."""
+        begin, end = found.span(group)
+        if begin < 0:
+            return
+        line, text = found.string, self._pattern.pattern
+        is_tail = _THOUSANDS_BEFORE.search(line[max(0, begin - 2) : begin]) and _THREE_DIGITS.match(found[group])
+        is_head = found[group].isdigit() and _THOUSANDS_AFTER.match(line, end)
+        if (is_tail and not re.search(r"[,_]\(", text)) or (is_head and not re.search(r"\)[,_]", text)):
+            raise PatternError(
+                f"--rate-pattern {text!r} takes only {found[group]!r} of a number with separators: write [0-9.,_]+ in "
+                f"its group; the line: {line[:200]!a}"
+            )
 
 
 def _number(text: str | None) -> float | None:
