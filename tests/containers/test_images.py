@@ -360,7 +360,7 @@ def composition(
 @pytest.mark.slow
 def test_four_trainers_share_what_a_daemon_in_a_container_has(composition: Composed) -> None:
     for name in TRAINERS:
-        wait_for(f"training of {name}", lambda name=name: composition.has_progress(name), 120)
+        wait_for(f"training of {name}", lambda name=name: composition.has_progress(name), 400)
     with composition.client() as client:
         slices = {item.name: item for item in client.all(calls.slices())}
     assert {name: item.devices[0].min_milli for name, item in slices.items()} == TRAINERS

@@ -243,7 +243,7 @@ SERVE = """
 exec perl -MIO::Socket::INET -e '
   my $port = IO::Socket::INET->new(LocalAddr => $ENV{VGPU_SESSION_HOST}, LocalPort => $ENV{VGPU_SESSION_PORT},
                                    Listen => 1, ReuseAddr => 1) or die "listen: $!";
-  my $client = $port->accept; print $client "$ENV{VGPU_SESSION_BASE_TB} $ENV{VGPU_SESSION_TOKEN}"; close $client;'
+  my $client = $port->accept; <$client>; print $client "$ENV{VGPU_SESSION_BASE_TB} $ENV{VGPU_SESSION_TOKEN}"; close $client;'
 """
 
 
@@ -258,6 +258,7 @@ async def test_a_session_serves_at_its_port(place: Place, site: Engine) -> None:
         await until("its port", lambda: listeners.listener_uid(port) is not None)
         with socket.create_connection(("127.0.0.1", port)) as sock:
             assert listeners.server_uid(port, sock.getsockname(), is_published=True) == USER
+            sock.sendall(b"\n")
             assert sock.recv(4096) == b"/session/1-tb/ secret"
         assert (await ends.next())[2].exit_code == 0, place.read("log")
 

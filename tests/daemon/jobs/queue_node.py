@@ -47,10 +47,11 @@ class QueueNode:
         return stubs.QueueServiceStub(self.node.channel())
 
     def spec(self, script: str, milli: int = 500, **fields: Any) -> pb.JobSpec:
-        given = {"directory": str(self.work), "umask": 0o22, "log": str(self.work / "%j.log")}
+        given: dict[str, Any] = {"directory": str(self.work), "umask": 0o22, "log": str(self.work / "%j.log")}
+        given["command"] = ["sh", "-c", script]
         environment = {"PATH": os.environ["PATH"]}
         made = pb.SliceSpec(gpus_milli=milli, **fields.pop("slice", {}))
-        return pb.JobSpec(slice=made, command=["sh", "-c", script], environment=environment, **(given | fields))
+        return pb.JobSpec(slice=made, environment=environment, **(given | fields))
 
     def submit(self, script: str, milli: int = 500, request_id: str = "", **fields: Any) -> list[int]:
         request = pb.SubmitJobRequest(spec=self.spec(script, milli, **fields), request_id=request_id)

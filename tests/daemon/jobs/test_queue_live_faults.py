@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import sqlite3
+import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,7 @@ from tests.daemon.jobs.test_queue_live import catch_refusal
 from tests.daemon.node import Node, wait_until
 from vgpud.core import events as ev
 from vgpud.core import origins
+from vgpud.core.jobs import session
 from vgpud.core.jobs.model import Ask, Job, JobSpec, JobState, QueueSpec
 from vgpud.core.model import EVICTED, PAUSED, Denied, Drain, Reason, Slice, Spec, State
 from vgpud.daemon.jobs import attempts, controller
@@ -148,9 +150,10 @@ def test_no_user_fills_the_daemons_memory(node: Node) -> None:
 
 
 def test_no_user_has_any_number_of_jobs_without_gpus(queue: QueueNode) -> None:
+    balancer = {"session": session.BALANCER, "command": session.balancer_command(sys.executable, str(queue.work))}
     for _ in range(FREE_OF_GPUS_MAX):
-        queue.submit("true", 0, session="balancer", hold=True)
-    code, text = catch_refusal(lambda: queue.submit("true", 0, session="balancer"))
+        queue.submit("", 0, hold=True, **balancer)
+    code, text = catch_refusal(lambda: queue.submit("", 0, **balancer))
     assert code is grpc.StatusCode.RESOURCE_EXHAUSTED and f"{FREE_OF_GPUS_MAX} jobs without GPUs" in text
     queue.submit("true", 100)
 
