@@ -159,9 +159,9 @@ def test_the_order_is_said_in_one_sentence_without_what_others_used() -> None:
     explainer.submit(spec(1))
     first, second = (explainer.submit(spec(1, uid=uid)) for uid in (BEN, ANN))
     before = f"job {first} is before job {second} in queue default (2d-gittins): "
-    used = "has used 0 GPU-seconds of the 4200 that each job may use before others"
+    used = "is in its trial (0 of 4200 GPU-seconds used)"
     assert texts(explainer.ask(second, uid=ANN), "queue")[1] == f"{before}job {second} {used}"
-    assert texts(explainer.ask(second, uid=None), "queue")[1] == f"{before}job {first} {used}, and job {second} {used}"
+    assert texts(explainer.ask(second, uid=None), "queue")[1] == f"{before}job {first} {used}; job {second} {used}"
 
 
 def test_a_held_one() -> None:
@@ -309,4 +309,4 @@ def test_a_job_that_waits_for_memory_starts_when_another_ends() -> None:
     unknown = Explainer(1)
     unknown.submit(spec(0.25, 60 * GIB))
     (first, *_) = texts(unknown.ask(unknown.submit(spec(0.25, 30 * GIB))), "estimate")
-    assert first == "its start is not known, because the durations of the jobs before it are not"
+    assert first == "its start is not known, because the durations of the jobs that must end first are not"

@@ -89,7 +89,8 @@ def _waits(machine: Machine, job: Job, context: Known) -> Iterator[Fact]:
         when = f"in about {duration(starts_ns - context.now_ns)}" if starts_ns > context.now_ns else "soon"
         yield Fact(_NOW, "estimate", f"it is expected to start {when}")
     elif context.facts.position:
-        yield Fact(_NOW, "estimate", "its start is not known, because the durations of the jobs before it are not")
+        text = "its start is not known, because the durations of the jobs that must end first are not"
+        yield Fact(_NOW, "estimate", text)
     yield from (Fact(_NOW, "help", text) for text in machine.advice(job.job_id, context.now_ns))
 
 
