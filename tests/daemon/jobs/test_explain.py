@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from tests.core.placement.world import GIB, ask, node
 from tests.core.queue.world import Shell, queue
 from tests.examples import examples
-from vgpud.core.jobs.events import Measured, Note
+from vgpud.core.jobs.events import Measured, Note, RoomChanged
 from vgpud.core.jobs.facts import Fact, Facts, Launch, Predicted
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Elastic, Job, JobSpec
 from vgpud.core.jobs.similarity import classes
-from vgpud.core.model import Share, Slice, Spec, State
+from vgpud.core.model import Drain, Share, Slice, Spec, State
 from vgpud.core.origins import User
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.policy import registry
@@ -91,6 +91,15 @@ def test_one_that_waits_reads_why_and_what_would_help() -> None:
         "with --gpus 0.5 it would start now"
     ]
     assert [kind for kind, _ in facts] == ["queue", "estimate", "size", "estimate"]
+
+
+def test_a_drained_device_is_named_with_the_reason() -> None:
+    explainer = Explainer()
+    uuid = explainer.node.devices[0].uuid
+    explainer.node_state.drains[uuid] = Drain(uuid, "cables")
+    explainer.send(RoomChanged("n1", (), ()))
+    job_id = explainer.submit(spec())
+    assert texts(explainer.ask(job_id), "device") == ["device 0 is drained: cables"]
 
 
 def test_what_helps_is_true() -> None:
