@@ -146,6 +146,14 @@ def test_acme(tmp_path: Path) -> None:
     assert (job.duration_ns, job.spec.members, job.spec.width_milli) == (60 * SECOND_NS, 4, 32_000)
 
 
+def test_the_name_of_a_file_tells_that_it_is_swf(tmp_path: Path) -> None:
+    """Where its first line does not."""
+    path = tmp_path / "short.swf"
+    path.write_text("1 0 0 20 4 -1 -1 -1 60\n")
+    with pytest.raises(TraceError, match=r"short\.swf:1: 9 values where a line of SWF has 18"):
+        readers.read_trace(path)
+
+
 def test_swf(tmp_path: Path) -> None:
     trace = read(tmp_path, SWF)
     assert shapes(trace) == [("1", 0, 600, 1000, 4), ("2", 5.5, 30, 1000, 2)]
@@ -246,7 +254,10 @@ def test_columns_are_checked(columns: str, words: str) -> None:
         ("num_gpu=GPUs,submit_time=sent", "no column for duration or end_time: add duration=COLUMN or end_time=COLUMN"),
         ("num_gpu=GPUs,submit_time=sent,duration=owner", "trace:2: owner is 'ann': it must be a number"),
         ("num_gpu=secs,submit_time=sent,duration=owner", "trace:2: owner is 'ann': it must be a number"),
-        ("num_gpu=GPUs,submit_time=net,duration=secs", "trace:2: net is 'vgg16': it must be a number"),
+        (
+            "num_gpu=GPUs,submit_time=net,duration=secs",
+            "trace:2: net is 'vgg16': it must be seconds, or a date such as 20",
+        ),
     ],
 )
 def test_columns_that_do_not_do(tmp_path: Path, columns: str, words: str) -> None:

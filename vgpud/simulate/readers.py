@@ -79,7 +79,7 @@ def _read(path: Path, first: str, lines: Iterable[str], sort: bool, columns: Map
             return philly_log.read(path, data, sort)
         header, rows = _rows_of_json(path, data)
         return _collect(_find_format(path, header), lambda _renames: rows, sort)
-    if columns is None and swf.is_header(first):
+    if columns is None and (swf.is_header(first) or path.suffix == swf.SUFFIX):
         return swf.read(path, lines, sort)
     reader = csv.reader(lines)
     names = _read_header(path, reader)

@@ -21,6 +21,8 @@ COLUMNS = (
     *("queue", "partition", "preceding job", "think time"),
 )
 COMMENT = ";"
+#: of a file that is in that format whatever its first line
+SUFFIX = ".swf"
 #: of a job that was swapped out: it has a line for each part beside its own
 _PARTS = ("2", "3", "4")
 _UNKNOWN = re.compile(r"-1(\.0*)?")

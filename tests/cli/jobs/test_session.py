@@ -15,6 +15,18 @@ from vgpud.console.login import broker
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 
+@pytest.fixture(autouse=True)
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory on PATH with the programs of sessions."""
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    for name in ("jupyter", "serve"):
+        (folder / name).write_text("#!/bin/sh\n")
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    return folder
+
+
 def test_start_queues_a_job_that_is_a_session(vgpu: Any, daemon: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET", "x")
     words = ("--gpus", ".25", "--mem", "20G", "--time-limit", "8h", "--no-env", "--env", "A=1", "--queue", "default")
@@ -28,12 +40,29 @@ def test_start_queues_a_job_that_is_a_session(vgpu: Any, daemon: Any, monkeypatc
     assert sent.environment["A"] == "1" and "SECRET" not in sent.environment
 
 
-def test_start_of_another_program(vgpu: Any, daemon: Any) -> None:
-    result = vgpu("session", "start", "-q", "--gpus", "1", "--preemptible", "--", "/opt/serve", "-p", host=daemon.host)
+def test_start_of_another_program(vgpu: Any, daemon: Any, programs: Path) -> None:
+    words = ("-q", "--gpus", "1", "--preemptible", "-C", str(programs), "--", "./serve", "-p")
+    result = vgpu("session", "start", *words, host=daemon.host)
     assert (result.code, result.stdout, result.stderr) == (0, "1\n", "")
     sent = daemon.queue.requests[0].spec
     assert (sent.session, sent.name, sent.not_preemptible) == ("web", "serve", False)
-    assert list(sent.command) == ["/opt/serve", "-p"]
+    assert list(sent.command) == ["./serve", "-p"]
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("code",), "vgpu: code is not installed (not on the session's PATH)"),
+        (("jupiter",), "vgpu: jupiter is not installed (not on the session's PATH)"),
+        (("--env", "PATH=/nowhere", "jupyter"), "vgpu: jupyter is not installed (not on the session's PATH)"),
+        (("--", "./absent"), "vgpu: ./absent is no program that can be run"),
+    ],
+)
+def test_what_is_not_installed_is_not_queued(vgpu: Any, daemon: Any, words: tuple[str, ...], text: str) -> None:
+    result = vgpu("session", "start", "-q", "--gpus", ".25", *words, host=daemon.host)
+    assert result.code == 4 and result.stderr.startswith(text), result
+    assert not daemon.queue.requests
+    assert vgpu("session", "start", "-q", "--gpus", ".25", "--image", "i:1", *words, host=daemon.host).code == 0
 
 
 @pytest.mark.parametrize("words", [("--gpus", "1"), ("jupyter",), ("--gpus", "0.5", "--gang", "2", "jupyter")])
@@ -127,7 +156,7 @@ def test_a_terminal_has_no_address(vgpu: Any, daemon: Any) -> None:
     ("fields", "words", "code", "sentence"),
     [
         ({"variables": {}, "uid": 12345}, (), 5, "uid 12345's: only they may open it"),
-        ({"state": "failed", "reason": "exit code 1"}, (), 8, "has failed"),
+        ({"state": "failed", "reason": "exit code 1"}, (), 8, "`vgpu session logs 7` says why"),
         ({}, ("--port", "tb"), 4, "has no port 'tb'"),
     ],
 )

@@ -205,9 +205,10 @@ def test_queues_of_a_node(vgpu: Any, tmp_path: Path) -> None:
 def test_who_can_never_run_is_named(vgpu: Any) -> None:
     result = vgpu("whatif", "--trace", SIXTY, "--cluster", "1x4")
     assert result.code == 0
-    assert "jobs are left out, the first of" in result.stderr and "60_job.csv:3" in result.stderr
+    assert "jobs never fit and are left out, the first of" in result.stderr and "60_job.csv:3" in result.stderr
+    assert "which would be told: " in result.stderr
     both = vgpu("whatif", "--trace", SIXTY, "--cluster", "1x4", "--compare", "srtf")
-    assert both.stderr.count("jobs are left out, the first of") == 1, "the same line under every policy"
+    assert both.stderr.count("jobs never fit and are left out, the first of") == 1, "the same line under every policy"
 
 
 def test_columns_of_any_file(vgpu: Any, tmp_path: Path) -> None:

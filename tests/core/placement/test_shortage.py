@@ -79,10 +79,12 @@ def test_devices_that_are_not_offered_are_said() -> None:
     cluster.change("a", (), ())
     assert cluster.why_not(job(700)) == (
         "no device has 0.7 GPU and 56GiB free: device 1 of b has the most free: 0.6 GPU and 48GiB"
-        " (2 device(s) are not offered)"
+        " (2 devices are not offered: `vgpu gpu ls` says why)"
     )
     cluster.change("b", (), ())
-    assert cluster.why_not(job(100)) == "no device that it may use is offered (4 device(s) are not offered)"
+    assert cluster.why_not(job(100)) == (
+        "no device that it may use is offered (4 devices are not offered: `vgpu gpu ls` says why)"
+    )
     assert cluster.never_fits_reason(job(1000)) == ""
 
 

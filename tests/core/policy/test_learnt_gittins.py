@@ -241,13 +241,10 @@ def test_it_says_what_a_place_follows_from() -> None:
     for job_id in range(40):
         end(policy, job_id, 5000, "user-x", "size-y", gpus=2)
     new, old = (make_job(job_id, 2, 1, kinds=("user-x", "size-y")) for job_id in (100, 101))
-    assert policy.describe(make_job(99, 1, 1), 0) == (
-        "has used 0 GPU-seconds of the 4200 that each job may use before others"
-    )
+    assert policy.describe(make_job(99, 1, 1), 0) == "is in its trial (0 of 4200 GPU-seconds used)"
     assert policy.describe(new, 0).startswith(
-        "has used 0 GPU-seconds of the 4200 that each job may use before others, and from there jobs with the same user"
-        " and size take about "
+        "is in its trial (0 of 4200 GPU-seconds used), and jobs with the same user and size take about "
     )
     start(policy, old, 4800)
-    assert policy.describe(old, 0).startswith("has used 9600 GPU-seconds, and from there jobs with the same user")
-    assert policy.describe(old, 0).endswith(" more GPU-seconds for each that ends")
+    assert policy.describe(old, 0).startswith("has used 9600 GPU-seconds, and jobs with the same user")
+    assert policy.describe(old, 0).endswith(" more each")

@@ -91,9 +91,9 @@ def test_it_says_why_one_job_is_before_another() -> None:
     world.submit(gpus(1, uid=1))
     second, third = (world.submit(gpus(1, uid=uid)) for uid in (1, 2))
     said = world.machine.explain_order(third, world.now_ns, None)
-    used = "has used 0 GPU-seconds of the 4200 that each job may use before others"
+    used = "is in its trial (0 of 4200 GPU-seconds used)"
     assert said == (
-        f"job {second} is before job {third} in queue default (2d-gittins): job {second} {used}, and job {third} {used}"
+        f"job {second} is before job {third} in queue default (2d-gittins): job {second} {used}; job {third} {used}"
     )
     assert world.machine.explain_order(second, world.now_ns, None) == said
     own = world.machine.explain_order(third, world.now_ns, 2)

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from tests.core.placement.world import GIB, ask, node
 from tests.core.queue.world import Shell, queue
 from tests.examples import examples
-from vgpud.core.jobs.events import Measured, Note
+from vgpud.core.jobs.events import Measured, Note, RoomChanged
 from vgpud.core.jobs.facts import Fact, Facts, Launch, Predicted
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Elastic, Job, JobSpec
 from vgpud.core.jobs.similarity import classes
-from vgpud.core.model import Share, Slice, Spec, State
+from vgpud.core.model import Drain, Share, Slice, Spec, State
 from vgpud.core.origins import User
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.policy import registry
@@ -93,6 +93,15 @@ def test_one_that_waits_reads_why_and_what_would_help() -> None:
     assert [kind for kind, _ in facts] == ["queue", "estimate", "size", "estimate"]
 
 
+def test_a_drained_device_is_named_with_the_reason() -> None:
+    explainer = Explainer()
+    uuid = explainer.node.devices[0].uuid
+    explainer.node_state.drains[uuid] = Drain(uuid, "cables")
+    explainer.send(RoomChanged("n1", (), ()))
+    job_id = explainer.submit(spec())
+    assert texts(explainer.ask(job_id), "device") == ["device 0 is drained: cables"]
+
+
 def test_what_helps_is_true() -> None:
     """Each piece of advice, followed, starts the job."""
     explainer = Explainer(2)
@@ -159,9 +168,9 @@ def test_the_order_is_said_in_one_sentence_without_what_others_used() -> None:
     explainer.submit(spec(1))
     first, second = (explainer.submit(spec(1, uid=uid)) for uid in (BEN, ANN))
     before = f"job {first} is before job {second} in queue default (2d-gittins): "
-    used = "has used 0 GPU-seconds of the 4200 that each job may use before others"
+    used = "is in its trial (0 of 4200 GPU-seconds used)"
     assert texts(explainer.ask(second, uid=ANN), "queue")[1] == f"{before}job {second} {used}"
-    assert texts(explainer.ask(second, uid=None), "queue")[1] == f"{before}job {first} {used}, and job {second} {used}"
+    assert texts(explainer.ask(second, uid=None), "queue")[1] == f"{before}job {first} {used}; job {second} {used}"
 
 
 def test_a_held_one() -> None:
@@ -309,4 +318,4 @@ def test_a_job_that_waits_for_memory_starts_when_another_ends() -> None:
     unknown = Explainer(1)
     unknown.submit(spec(0.25, 60 * GIB))
     (first, *_) = texts(unknown.ask(unknown.submit(spec(0.25, 30 * GIB))), "estimate")
-    assert first == "its start is not known, because the durations of the jobs before it are not"
+    assert first == "its start is not known, because the durations of the jobs that must end first are not"

@@ -48,7 +48,20 @@ def user_option(text: str) -> Callable[[Command], Command]:
 def state_option(state_names: Sequence[str], text: str) -> Callable[[Command], Command]:
     """--state: the keyword `states`, (): any."""
     said = f"{text}: {', '.join(state_names)}; several are separated by commas."
-    return click.option("--state", "states", type=States(state_names), default=(), metavar="STATE", help=said)
+    return click.option(
+        "--state",
+        "states",
+        type=States(state_names),
+        multiple=True,
+        callback=_join,
+        metavar="STATE",
+        help=said,
+    )
+
+
+def _join(ctx: click.Context, param: click.Parameter, given: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """An option that is given again adds its states."""
+    return tuple(dict.fromkeys(state for states in given for state in states))
 
 
 def since_option(text: str) -> Callable[[Command], Command]:

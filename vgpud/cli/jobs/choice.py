@@ -39,31 +39,39 @@ class FilterText(AnyParam):
 
 @dataclass(frozen=True)
 class Filters:
-    """What a job must be to be chosen; None and (): anything."""
+    """What a job must be to be chosen: one of each tuple; (): anything."""
 
     mine: bool = False
     states: tuple[str, ...] = ()
-    job_name: str | None = None
-    queue_name: str | None = None
+    job_names: tuple[str, ...] = ()
+    queue_names: tuple[str, ...] = ()
     yes: bool = False
 
     @property
     def is_empty(self) -> bool:
-        return not (self.mine or self.states or self.job_name or self.queue_name)
+        return not (self.mine or self.states or self.job_names or self.queue_names)
 
 
 def filter_options(with_state: bool = False) -> Callable[[Command], Command]:
     """--mine, --name, --queue, --yes, and with_state --state: the keywords of Filters."""
     options: list[Callable[[Command], Command]] = [
         click.option("--mine", is_flag=True, help="Choose your own jobs (admins see those of all users)."),
-        click.option("--name", "job_name", type=FilterText(), metavar="NAME", help="Choose jobs of this name."),
+        click.option(
+            "--name",
+            "job_names",
+            type=FilterText(),
+            multiple=True,
+            metavar="NAME",
+            help="Choose jobs of this name. May be given again: of one of these names.",
+        ),
         click.option(
             "--queue",
-            "queue_name",
+            "queue_names",
             type=FilterText(),
+            multiple=True,
             metavar="NAME",
             shell_complete=complete_queue,
-            help="Choose jobs of this queue.",
+            help="Choose jobs of this queue. May be given again: of one of these queues.",
         ),
         click.option("-y", "--yes", is_flag=True, help="Do not ask on a terminal."),
     ]
@@ -116,8 +124,10 @@ def _find(settings: Settings, job_filters: Filters, states: Sequence[str]) -> tu
 
     with Client(settings) as client:
         uid = client.own_uid if job_filters.mine else None
-        jobs = client.all(calls.jobs(False, job_filters.queue_name or "", uid, states))
-        return [job for job in jobs if job_filters.job_name in (None, job.spec.name)], client.own_uid
+        names, queues = job_filters.job_names, job_filters.queue_names
+        jobs = client.all(calls.jobs(False, queues[0] if len(queues) == 1 else "", uid, states))
+        jobs = [job for job in jobs if job.spec.name in (names or (job.spec.name,))]
+        return [job for job in jobs if job.spec.queue in (queues or (job.spec.queue,))], client.own_uid
 
 
 def _describe(jobs: Sequence[pb.Job]) -> str:

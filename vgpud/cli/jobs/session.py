@@ -124,8 +124,6 @@ def start(
         raise click.UsageError("specify a program: for example vgpu session start --gpus 0.25 jupyter")
     image = option_values["image"] or (environment.defaults.image if environment else "")
     is_elsewhere = find_daemon(settings)[1] is not None
-    if not image and not is_elsewhere:
-        _check_installed(command)
     usual = submit.make_context("submit", [], resilient_parsing=True).params
     chosen = {**usual, **_UNUSED, **option_values, "no_preempt": not preemptible}
     chosen["name"] = option_values["name"] or command[0].rpartition("/")[2]
@@ -133,6 +131,8 @@ def start(
     inherited = {} if image else inherit_variables(bool(option_values["no_env"]) or is_elsewhere, environment)
     spec = build_job_spec(chosen, sessions.complete_command(command, _read_gate(command)), inherited)
     spec.session = sessions.program_of(command)
+    if not (image or is_elsewhere or environment):
+        _check_installed(command, spec.environment.get("PATH", ""), spec.directory)
     spec.session_ports.extend(port_names)
     spec.terminal = spec.session == sessions.SHELL
     if idle_after is not None:
@@ -146,13 +146,24 @@ def start(
             say(f"{_describe(client.send(calls.job(job_id)))}; `vgpu session {then} {job_id}` {does}")
 
 
-def _check_installed(command: Sequence[str]) -> None:
-    """Raises CliError: the program is neither here nor in an image."""
-    from vgpud.core.jobs.session import RSTUDIO
+def _check_installed(command: Sequence[str], path: str, directory: str) -> None:
+    """Raises CliError: the program is neither here nor in an image. `path`: the session's PATH."""
+    import os
+    import shutil
+
+    from vgpud.core.jobs.session import RSTUDIO, SHELL
     from vgpud.host import session_gate
 
-    if command[0] == RSTUDIO and not session_gate.find_rserver():
-        raise CliError(session_gate.MISSING.format(session_gate.USUAL_DIR), ExitCode.NOT_FOUND)
+    program = command[0]
+    if program == RSTUDIO:
+        if not session_gate.find_rserver():
+            raise CliError(session_gate.MISSING.format(session_gate.USUAL_DIR), ExitCode.NOT_FOUND)
+    elif "/" in program:
+        if not shutil.which(os.path.join(directory, program)):
+            raise CliError(f"{program} is no program that can be run: name one that is", ExitCode.NOT_FOUND)
+    elif program != SHELL and not shutil.which(program, path=path):
+        text = f"{program} is not installed (not on the session's PATH): install it, or name an image that has it"
+        raise CliError(f"{text} with --image", ExitCode.NOT_FOUND)
 
 
 def _read_gate(command: Sequence[str]) -> str:
@@ -247,9 +258,11 @@ def _check_page(job: pb.Job, port_name: str) -> None:
     """Raises CliError where it has no page, or will not have one again."""
     from vgpud.client import calls
     from vgpud.core.jobs import session as sessions
+    from vgpud.v1alpha1 import words
 
     if job.state in calls.ENDED:
-        raise CliError(f"{_describe(job)}: start another one", ExitCode.CONFLICT)
+        why = f"`vgpu session logs {job.job_id}` says why; " if job.state == words.JOB_STATE.to_number("failed") else ""
+        raise CliError(f"{_describe(job)}: {why}start another one", ExitCode.CONFLICT)
     if job.spec.session == sessions.SHELL:
         raise CliError(f"session {job.job_id} is a terminal: `vgpu session open {job.job_id}` joins it", ExitCode.USAGE)
     if port_name and port_name not in job.spec.session_ports:

@@ -123,16 +123,16 @@ def _span(name: str, text: str) -> Callable[[Any], Any]:
     help="Quotas, policies and placement from `vgpu queue ls -o json` (default: all jobs are in one queue).",
 )
 @click.option("--by-queue", is_flag=True, help="A queue of equal weight for each queue in the trace.")
-@_span("--start-cost", "Time from the decision to start a job until it makes progress (30s).")
-@_span("--suspend-cost", "Time to preempt a job (checkpoint).")
-@_span("--resume-cost", "Time until a resumed job makes progress.")
-@_span("--resize-cost", "Time until a resized elastic job makes progress (30s).")
+@_span("--start-cost", "Time from the decision to start a job until it makes progress (for example 30s; default: 0).")
+@_span("--suspend-cost", "Time to preempt a job, for its checkpoint (default: 0).")
+@_span("--resume-cost", "Time until a resumed job makes progress (default: 0).")
+@_span("--resize-cost", "Time until a resized elastic job makes progress (for example 30s; default: 0).")
 @click.option(
     "--scaling",
     metavar="N:RATE,...",
     help="Throughput of elastic jobs with N workers: 16:2200,32:4000,64:5000 (default: N times that of one).",
 )
-@_span("--min-run", "No job is preempted earlier.")
+@_span("--min-run", "No job is preempted earlier (default: 0).")
 @click.option(
     "--interference",
     type=click.Choice(("none", "summed", "gavel")),

@@ -50,7 +50,13 @@ def _describe(outcome: Outcome) -> Iterator[str]:
             yield f"{len(outcome.refused_jobs) - NAMED_MAX} more jobs never fit"
     elif outcome.refused_jobs:
         traced, why = outcome.refused_jobs[0]
-        yield f"{len(outcome.refused_jobs)} jobs are left out, the first of {traced.where}: {why}"
+        count = len(outcome.refused_jobs)
+        some = (
+            f"{count} jobs never fit and are left out, the first of"
+            if count > 1
+            else "1 job never fits: it is left out,"
+        )
+        yield f"{some} {traced.where}, which would be told: {why}"
     waiting = [traced for traced, job in outcome.jobs if not job.state.is_final]
     if waiting:
         yield f"{len(waiting)} jobs never ended, the first of {waiting[0].where}"

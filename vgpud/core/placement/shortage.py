@@ -158,7 +158,7 @@ def _missing(shape: Shape, nodes: Sequence[Node]) -> str:
         fitting = [node for node in nodes if _devices_fit(shape, node)]
         if not fitting:
             text = _too_few(shape, nodes)
-            return text + (f" ({withheld} device(s) are not offered)" if withheld else "")
+            return text + (f" ({_describe_withheld(withheld)})" if withheld else "")
         nodes = fitting
     on = " where the GPUs are free" if shape.parts else ""
     if all(node.free_cpu_milli < ask.cpu_milli for node in nodes):
@@ -168,6 +168,10 @@ def _missing(shape: Shape, nodes: Sequence[Node]) -> str:
         most = max(node.free_ram_bytes for node in nodes)
         return f"no node{on} has {format_bytes(ask.ram_bytes)} of RAM free: at most {format_bytes(max(most, 0))}"
     return f"no node has {describe(ask)} free together"
+
+
+def _describe_withheld(devices: int) -> str:
+    return f"{devices} device{' is' if devices == 1 else 's are'} not offered: `vgpu gpu ls` says why"
 
 
 def _fitting(shape: Shape, node: Node, part: int) -> int:

@@ -8,7 +8,8 @@ Association 1958). Five rules keep it from going wrong while it knows little, or
   half as likely to live four times as long (Lomax). Then the index falls with service, and the order is that of LAS.
 - Trial. Jobs in the first levels go before all others, and none is preempted for another one of them. Otherwise, if the
   first jobs to end are long, new ones are taken for long too, wait behind the old ones, and nothing new is learnt.
-  Among themselves they go in the order of arrival, but for what is known of their users' earlier jobs.
+  Among themselves the one whose narrowest class takes least for each job that ends goes first, and equals in the order
+  of arrival; what is known of a class by GPUs alone does not count there.
 - Oblivion. With each job that ends, what earlier ones have shown counts a little less.
 - Hysteresis. A running job's cost counts with a part of itself, so that it is preempted only by much better ones.
 - Classes. A job goes by its narrowest class of which a job has ended. The widest is its GPUs, others are in
@@ -135,16 +136,16 @@ class LearntGittins(ServiceLevels):
             return "was preempted and had to start again, and is not preempted again"
         unit = "GPU-seconds" if self.by_width else "seconds"
         served = self._count_service(job, now_ns) // self.unit
-        text = f"has used {served} {unit}"
         class_name, table = self._table(job)
+        text = f"has used {served} {unit}"
         if job.level < self.trial_levels:
-            text += f" of the {self.edges[self.trial_levels] // self.unit} that each job may use before others"
+            text = f"is in its trial ({served} of {self.edges[self.trial_levels] // self.unit} {unit} used)"
             if job.state is JobState.RUNNING or class_name in ("", _size(job)):
                 return text
         cost = table.costs[job.level]
         whose = f"jobs with {WORDS.get(word_of(class_name), 'as many GPUs')}" if class_name else "jobs"
-        likely = f"about {cost // self.unit} more {unit}" if cost < UNKNOWN else "more than is known"
-        return f"{text}, and from there {whose} take {likely} for each that ends"
+        likely = f"about {cost // self.unit} more each" if cost < UNKNOWN else "more than is known"
+        return f"{text}, and {whose} take {likely}"
 
     def touch(self, job: Job, now_ns: int) -> None:
         super().touch(job, now_ns)

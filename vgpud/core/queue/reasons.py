@@ -75,7 +75,7 @@ def explain_order(world: QueueState, job: Job, now_ns: int, viewer_uid: int | No
     text = f"job {first.job_id} is before job {second.job_id} in queue {line.spec.name} ({line.policy.name})"
     shown = [one for one in (first, second) if one is job or viewer_uid in (None, one.spec.uid)]
     why = [f"job {one.job_id} {words}" for one in shown if (words := line.policy.describe(one, now_ns))]
-    return f"{text}: {', and '.join(why)}" if why else text
+    return f"{text}: {'; '.join(why)}" if why else text
 
 
 def explain_eviction(world: QueueState, victim: Job, claimant: Job) -> str:

@@ -20,6 +20,7 @@ from vgpud.core.jobs.facts import Launch
 from vgpud.core.jobs.model import How, Job, JobState, UserWait
 from vgpud.core.model import Denied, Reason
 from vgpud.daemon.jobs.elastic import ElasticController
+from vgpud.daemon.jobs.host_warnings import HostWarnings
 from vgpud.daemon.jobs.launch import LaunchError, attempt_of, find_grace_ms, find_needs
 from vgpud.daemon.jobs.locks import JobLocks
 from vgpud.daemon.jobs.ports import JobPort
@@ -71,6 +72,7 @@ class JobAttempts:
         self._jobs = jobs
         self._locks = JobLocks()
         self._ports = SessionPorts()
+        self._host_warnings = HostWarnings()
         self._joined: dict[int, Terminal] = {}  # the terminal that was joined last, by job
         config = jobs.host.config.current
         engine = find_engine(config.jobs.engine, config.jobs.runtime, config.jobs.network)
@@ -184,8 +186,9 @@ class JobAttempts:
             needs = find_needs(launch, host.environments.catalog, host.config.current.jobs, ports)
         attempt = attempt_of(job, slices, node, node.simulated, grace_ms, worker, ports, needs)
         started = await self.runner.start(attempt)
-        if started.note:
-            self._jobs.note("job.warning", job, f"it runs, but {started.note}")
+        if started.note and self._host_warnings.is_new(job.spec.uid, started.note):
+            text = f"it runs, but {started.note} (later jobs of this user do not say so again)"
+            self._jobs.note("job.warning", job, text)
 
     def _find_ports(self, job: Job) -> Ports:
         """Where this attempt of a session listens: saved before it begins, so that a restarted daemon knows it. Raises

@@ -33,7 +33,7 @@ _ABOUT = {
 }
 #: of each of these the last ones
 _LAST = {"device": 1, "queue": 3, "resize": 5, "anomaly": 5}
-NEIGHBOURS_MAX = 8
+NEIGHBOURS_MAX = CLOSED_MAX = 8
 _NOW = -1
 
 
@@ -59,6 +59,7 @@ def explain(machine: Machine, state: State, job: Job, context: Known) -> list[Fa
     found: list[Fact] = []
     if lives and job.state is not JobState.RUNNING:
         found += _waits(machine, job, context)
+        found += _describe_closed(state)
     elif job.reason:
         found.append(Fact(_NOW, "queue", job.reason))
     found += (Fact(_NOW, "anomaly", text) for text in context.anomalies)
@@ -89,8 +90,16 @@ def _waits(machine: Machine, job: Job, context: Known) -> Iterator[Fact]:
         when = f"in about {duration(starts_ns - context.now_ns)}" if starts_ns > context.now_ns else "soon"
         yield Fact(_NOW, "estimate", f"it is expected to start {when}")
     elif context.facts.position:
-        yield Fact(_NOW, "estimate", "its start is not known, because the durations of the jobs before it are not")
+        text = "its start is not known, because the durations of the jobs that must end first are not"
+        yield Fact(_NOW, "estimate", text)
     yield from (Fact(_NOW, "help", text) for text in machine.advice(job.job_id, context.now_ns))
+
+
+def _describe_closed(state: State) -> Iterator[Fact]:
+    """Devices of this node on which nothing new is placed, each with the operator's reason or the fault."""
+    for device in sorted(state.devices.values(), key=lambda one: one.index)[:CLOSED_MAX]:
+        if why := state.closed(device.uuid):
+            yield Fact(_NOW, "device", f"device {device.index} is {why}")
 
 
 # ---- neighbours ----
