@@ -243,7 +243,9 @@ SERVE = """
 exec perl -MIO::Socket::INET -e '
   my $port = IO::Socket::INET->new(LocalAddr => $ENV{VGPU_SESSION_HOST}, LocalPort => $ENV{VGPU_SESSION_PORT},
                                    Listen => 1, ReuseAddr => 1) or die "listen: $!";
-  my $client = $port->accept; <$client>; print $client "$ENV{VGPU_SESSION_BASE_TB} $ENV{VGPU_SESSION_TOKEN}"; close $client;'
+  my $client = $port->accept;
+  <$client>;
+  print $client "$ENV{VGPU_SESSION_BASE_TB} $ENV{VGPU_SESSION_TOKEN}"; close $client;'
 """
 
 
