@@ -113,6 +113,10 @@ def test_the_first_example_of_the_help_answers_with_numbers(
         (["resnet50.onnx", "--gpu", "h20O"], "is not in the table of devices, did you mean 'h20', 'h200' or 'gh200'?"),
         (["resnet50.onnx", "--gpu", "a100-40"], "is not in the table of devices, did you mean 'a100-40g'?"),
         (["resnet50.onnx", "--gpu", "RTX 2080 t"], "is not in the table of devices, did you mean 'rtx-2080-ti'?"),
+        (["nett:make", "--gpu", "h200"], "there is no module 'nett', did you mean 'net:make'?"),
+        (["net:mak", "--gpu", "h200"], "module 'net' has no 'mak', did you mean 'net:make'?"),
+        (["net.py:make", "--gpu", "h200"], "write the module without .py, as in net:make"),
+        (["net", "--gpu", "h200"], "name its function that returns the model, as in net:FUNCTION"),
         (["net.py", "--gpu", "h200"], "name its function that returns the model, as in net:FUNCTION"),
     ],
 )
@@ -120,8 +124,8 @@ def test_near_names_are_suggested(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: list[str], words: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("resnet50.onnx", "net.py"):
-        (tmp_path / name).touch()
+    (tmp_path / "resnet50.onnx").touch()
+    (tmp_path / "net.py").write_text("raise SystemExit\n\n\ndef make(batch): ...\n")  # which is not run
     code, out, err = run_cli(capsys, "predict", *args)
     assert code != 0 and out == "" and words in err and err.count("\n") == 1
 
