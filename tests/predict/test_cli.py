@@ -130,6 +130,22 @@ def test_near_names_are_suggested(
     assert code != 0 and out == "" and words in err and err.count("\n") == 1
 
 
+def test_a_terminal_is_told_what_takes_long(
+    capsys: pytest.CaptureFixture[str], mlp: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model in Python, of which PyTorch is imported; a script that reads stderr gets errors alone."""
+    monkeypatch.chdir(tmp_path)
+    said = "vgpu: net:make is traced by PyTorch"
+    _code, _out, err = run_cli(capsys, "predict", "net:make", "--gpu", "h200")
+    assert said not in err
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    for model, is_said in (("net:make", True), (str(mlp), False)):
+        _code, _out, err = run_cli(capsys, "predict", model, "--gpu", "h200")
+        assert err.startswith(said) == is_said
+    _code, _out, err = run_cli(capsys, "predict", "net:make", "--gpu", "h200", "-o", "json")
+    assert said not in err
+
+
 def test_an_operation_that_training_never_saw_is_out_of_range(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -253,6 +269,8 @@ def test_gpus_and_memory_are_filled_in_and_said(mlp: Path) -> None:
     assert given["mem"] % (64 << 20) == 0 and 0 <= given["mem"] - found.mem_bytes.high < 64 << 20
     assert f"--gpus {given['gpus'] / 1000:g}; memory" in line and f"--mem {given['mem'] >> 20}M" in line
     assert "of one h100" in line and "\n" not in line
+    shown = f"{found.utilisation.value:.1%}"  # with the digit by which --gpus may be the next twentieth
+    assert f"uses {shown} of one" in line and f"({found.utilisation.low:.1%} to {found.utilisation.high:.1%})" in line
     assert found.features["batch"] == 512 and found.device == "h100"
 
 

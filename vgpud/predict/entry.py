@@ -87,6 +87,11 @@ def memory_bytes(reading: Read, gpu: Gpu) -> Estimate:
     )
 
 
+def is_entry_point(model: str) -> bool:
+    """Whether it is written as module:function."""
+    return Path(model).suffix.lower() not in _SUFFIXES and _ENTRY.fullmatch(model) is not None
+
+
 def kind_of(model: str) -> str:
     """onnx, pt2 or entry. Raises GraphError."""
     suffix = Path(model).suffix.lower()
@@ -98,7 +103,7 @@ def kind_of(model: str) -> str:
     if module.endswith(".py") and colon and Path(module).is_file():
         remedy = f"write the module without .py, as in {Path(module).stem}:{function or 'FUNCTION'}"
         raise GraphError(f"{label(model)} names a file: {remedy}")
-    if _ENTRY.fullmatch(model):
+    if is_entry_point(model):
         return "entry"
     if (suffix == ".py" and Path(model).is_file()) or (model.isidentifier() and Path(f"{model}.py").is_file()):
         example = f"{Path(model).stem}:FUNCTION"
