@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import click
 import pytest
 
 from tests.predict.test_onnx import convolutional, file, helper, perceptron, weight
+from tests.rules.tree import ROOT
 from vgpud.api import elastic_messages
 from vgpud.cli.common.options import Settings
 from vgpud.cli.jobs import predicted_options
@@ -99,8 +101,11 @@ def test_the_first_example_of_the_help_answers_with_numbers(
     _code, out, _err = run_cli(capsys, "predict", "--help")
     example = next(line for line in out.splitlines() if line.strip().startswith("vgpu predict ")).split()[1:]
     monkeypatch.chdir(tmp_path)
-    convolutional(tmp_path / example[1])
-    code, out, err = run_cli(capsys, *example)
+    (source,) = re.findall(
+        r"```python\n(import torch +# net\.py.*?)```", (ROOT / "docs/predict.md").read_text(), re.DOTALL
+    )
+    (tmp_path / "net.py").write_text(source)
+    code, out, err = run_cli(capsys, *example[: example.index("function")])
     assert code == 0, err
     rows = [line.split() for line in out.splitlines()[1:]]
     assert all(any(letter.isdigit() for letter in row[1]) for row in (rows[0], rows[-1]))
