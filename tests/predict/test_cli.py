@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import click
 import pytest
 
 from tests.predict.test_onnx import convolutional, file, helper, perceptron, weight
+from tests.rules.tree import ROOT
 from vgpud.api import elastic_messages
 from vgpud.cli.common.options import Settings
 from vgpud.cli.jobs import predicted_options
@@ -99,8 +101,11 @@ def test_the_first_example_of_the_help_answers_with_numbers(
     _code, out, _err = run_cli(capsys, "predict", "--help")
     example = next(line for line in out.splitlines() if line.strip().startswith("vgpu predict ")).split()[1:]
     monkeypatch.chdir(tmp_path)
-    convolutional(tmp_path / example[1])
-    code, out, err = run_cli(capsys, *example)
+    (source,) = re.findall(
+        r"```python\n(import torch +# net\.py.*?)```", (ROOT / "docs/predict.md").read_text(), re.DOTALL
+    )
+    (tmp_path / "net.py").write_text(source)
+    code, out, err = run_cli(capsys, *example[: example.index("function")])
     assert code == 0, err
     rows = [line.split() for line in out.splitlines()[1:]]
     assert all(any(letter.isdigit() for letter in row[1]) for row in (rows[0], rows[-1]))
@@ -113,6 +118,10 @@ def test_the_first_example_of_the_help_answers_with_numbers(
         (["resnet50.onnx", "--gpu", "h20O"], "is not in the table of devices, did you mean 'h20', 'h200' or 'gh200'?"),
         (["resnet50.onnx", "--gpu", "a100-40"], "is not in the table of devices, did you mean 'a100-40g'?"),
         (["resnet50.onnx", "--gpu", "RTX 2080 t"], "is not in the table of devices, did you mean 'rtx-2080-ti'?"),
+        (["nett:make", "--gpu", "h200"], "there is no module 'nett', did you mean 'net:make'?"),
+        (["net:mak", "--gpu", "h200"], "module 'net' has no 'mak', did you mean 'net:make'?"),
+        (["net.py:make", "--gpu", "h200"], "write the module without .py, as in net:make"),
+        (["net", "--gpu", "h200"], "name its function that returns the model, as in net:FUNCTION"),
         (["net.py", "--gpu", "h200"], "name its function that returns the model, as in net:FUNCTION"),
     ],
 )
@@ -120,10 +129,26 @@ def test_near_names_are_suggested(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: list[str], words: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("resnet50.onnx", "net.py"):
-        (tmp_path / name).touch()
+    (tmp_path / "resnet50.onnx").touch()
+    (tmp_path / "net.py").write_text("raise SystemExit\n\n\ndef make(batch): ...\n")  # which is not run
     code, out, err = run_cli(capsys, "predict", *args)
     assert code != 0 and out == "" and words in err and err.count("\n") == 1
+
+
+def test_a_terminal_is_told_what_takes_long(
+    capsys: pytest.CaptureFixture[str], mlp: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model in Python, of which PyTorch is imported; a script that reads stderr gets errors alone."""
+    monkeypatch.chdir(tmp_path)
+    said = "vgpu: net:make is traced by PyTorch"
+    _code, _out, err = run_cli(capsys, "predict", "net:make", "--gpu", "h200")
+    assert said not in err
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    for model, is_said in (("net:make", True), (str(mlp), False)):
+        _code, _out, err = run_cli(capsys, "predict", model, "--gpu", "h200")
+        assert err.startswith(said) == is_said
+    _code, _out, err = run_cli(capsys, "predict", "net:make", "--gpu", "h200", "-o", "json")
+    assert said not in err
 
 
 def test_an_operation_that_training_never_saw_is_out_of_range(
@@ -249,6 +274,8 @@ def test_gpus_and_memory_are_filled_in_and_said(mlp: Path) -> None:
     assert given["mem"] % (64 << 20) == 0 and 0 <= given["mem"] - found.mem_bytes.high < 64 << 20
     assert f"--gpus {given['gpus'] / 1000:g}; memory" in line and f"--mem {given['mem'] >> 20}M" in line
     assert "of one h100" in line and "\n" not in line
+    shown = f"{found.utilisation.value:.1%}"  # with the digit by which --gpus may be the next twentieth
+    assert f"uses {shown} of one" in line and f"({found.utilisation.low:.1%} to {found.utilisation.high:.1%})" in line
     assert found.features["batch"] == 512 and found.device == "h100"
 
 

@@ -411,7 +411,7 @@ def test_an_entry_point_that_takes_too_much_memory_is_refused(monkeypatch: pytes
         ("notes.txt", "is not a readable model: MODEL must be an ONNX file"),
         ("a b:c", "is not a readable model"),
         ("os:system;x", "is not a readable model"),
-        ("no_such_module:f", "cannot be loaded: ModuleNotFoundError"),
+        ("no_such_module:f", "there is no module 'no_such_module'"),
     ],
 )
 def test_models_that_are_none(model: str, words: str) -> None:

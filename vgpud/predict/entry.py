@@ -87,6 +87,11 @@ def memory_bytes(reading: Read, gpu: Gpu) -> Estimate:
     )
 
 
+def is_entry_point(model: str) -> bool:
+    """Whether it is written as module:function."""
+    return Path(model).suffix.lower() not in _SUFFIXES and _ENTRY.fullmatch(model) is not None
+
+
 def kind_of(model: str) -> str:
     """onnx, pt2 or entry. Raises GraphError."""
     suffix = Path(model).suffix.lower()
@@ -94,9 +99,13 @@ def kind_of(model: str) -> str:
         if not Path(model).is_file():
             raise GraphError(f"there is no file {label(model)}{suggest_files(Path(model))}", ExitCode.NOT_FOUND)
         return _SUFFIXES[suffix]
-    if _ENTRY.fullmatch(model):
+    module, colon, function = model.partition(":")
+    if module.endswith(".py") and colon and Path(module).is_file():
+        remedy = f"write the module without .py, as in {Path(module).stem}:{function or 'FUNCTION'}"
+        raise GraphError(f"{label(model)} names a file: {remedy}")
+    if is_entry_point(model):
         return "entry"
-    if Path(model).is_file() and suffix == ".py":
+    if (suffix == ".py" and Path(model).is_file()) or (model.isidentifier() and Path(f"{model}.py").is_file()):
         example = f"{Path(model).stem}:FUNCTION"
         raise GraphError(f"{label(model)} is a program: name its function that returns the model, as in {example}")
     what = "an ONNX file (.onnx), a program of torch.export (.pt2) or module:function"

@@ -79,7 +79,10 @@ def _graph(request: dict[str, Any]) -> Graph:
     kind, model, dims = request["kind"], request["model"], request["dims"]
     batch = request["batch"] or request["free_batch"]
     if kind == "entry":
-        from vgpud.predict import torch_trace
+        from vgpud.predict.entry_point import check_entry_point
+
+        check_entry_point(model)
+        from vgpud.predict import torch_trace  # imports PyTorch
 
         refuse_unused(model, set(dims))
         return torch_trace.trace(model, batch, request["optimizer"] != "none")

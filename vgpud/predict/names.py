@@ -16,20 +16,24 @@ _SUGGESTIONS_MAX = 3
 _FILES_MAX = 10_000
 
 
-def suggest(name: str, valid_names: Iterable[str]) -> str:
-    """The end of a message; "" where no valid name is like it."""
+def suggest(name: str, valid_names: Iterable[str], before: str = "", after: str = "") -> str:
+    """The end of a message; "" where no valid name is like it. before, after: of each suggestion."""
     near = difflib.get_close_matches(name, list(valid_names), _SUGGESTIONS_MAX, _LIKENESS)
-    return f", did you mean {list_names(map(label, near), 'or')}?" if near else ""
+    return f", did you mean {list_names([label(before + each + after) for each in near], 'or')}?" if near else ""
 
 
 def suggest_files(path: Path) -> str:
     """The same for files beside it, of its suffix."""
+    return suggest(path.name, [name for name in list_files(path.parent) if name.endswith(path.suffix)])
+
+
+def list_files(directory: Path) -> list[str]:
+    """Names in it, not all where there are very many; none if it cannot be read."""
     try:
-        with os.scandir(path.parent) as entries:
-            found = [entry.name for _, entry in zip(range(_FILES_MAX), entries, strict=False)]
+        with os.scandir(directory) as entries:
+            return [entry.name for _, entry in zip(range(_FILES_MAX), entries, strict=False)]
     except OSError:
-        return ""
-    return suggest(path.name, [name for name in found if name.endswith(path.suffix)])
+        return []
 
 
 def list_names(names: Iterable[str], conjunction: str = "") -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from vgpud.predict import torch_ops
 from vgpud.predict.graph import ITEM_BYTES, Graph, GraphError, Role, Tensor, label
-from vgpud.predict.names import suggest, suggest_files
+from vgpud.predict.names import suggest
 
 
 def trace(entry: str, batch: int, training: bool) -> Graph:
@@ -55,9 +54,6 @@ def _load_function(entry: str) -> Any:
         found = importlib.import_module(module_name)
         for name in attribute.split("."):
             found = getattr(found, name)
-    except ModuleNotFoundError as error:
-        near = suggest_files(Path(f"{module_name}.py")) if error.name == module_name else ""
-        raise GraphError(f"entry point {entry} cannot be loaded: {_describe_error(error)}{near}") from error
     except (Exception, SystemExit) as error:
         near = suggest(name, dir(found)) if isinstance(error, AttributeError) and found is not None else ""
         raise GraphError(f"entry point {entry} cannot be loaded: {_describe_error(error)}{near}") from error

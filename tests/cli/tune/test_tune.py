@@ -170,9 +170,10 @@ def test_a_program_that_prints_no_rate_is_one_line(tune: Any, programs: Programs
     programs.outcome = lambda milli, batch: None
     done = tune(*BY_PATTERN, "--batch", "32,64", *TRAIN)
     assert done.code == 1
-    assert "no rate is known of each of 4 candidates: two lines of its output have to match" in done.stderr
+    assert "all 4 candidates failed, the first: two lines of its output have to match" in done.stderr
     done = tune("--gpus", "1", "--", "true")
-    assert done.code == 1 and "it has not called vgpud.client.report" in done.stderr.splitlines()[-1]
+    last_line = done.stderr.splitlines()[-1]
+    assert done.code == 1 and "the only candidate failed: " in last_line and "vgpud.client.report" in last_line
 
 
 def test_a_program_that_fails_says_how(tune: Any, programs: Programs) -> None:

@@ -87,6 +87,17 @@ def test_reports_are_the_rate_and_memory_rules_out(tune: Any, system: OwnSystem,
     assert vgpu("job", "cancel", str(job["job_id"]), host=system.host).code == 0
 
 
+def test_the_first_example_of_the_help_finds_a_fraction(tune: Any, system: OwnSystem, vgpu: Any) -> None:
+    """The test load that everybody has."""
+    shown = vgpu("tune", "--help").stdout
+    example = next(line for line in shown.splitlines() if line.strip().startswith("vgpu tune "))
+    assert example.split()[2:7] == ["--", "vgpu", "sim", "load", "trainer"]
+    program = (sys.executable, "-m", "vgpud.cli.main", "sim", "load", "trainer")
+    done = vgpu("tune", "-o", "json", "--run-time", "1s", "--gpus", "0.25,1", "--", *program, host=system.host)
+    assert done.code == 0, done
+    assert all(one["rate"] for one in done.json["tune"]["candidates"])
+
+
 def test_without_reports_launches_are_counted(tune: Any) -> None:
     done = tune("--gpus", "0.5", "--batch", "1", "--at-once", "2")
     assert done.code == 0, done

@@ -67,7 +67,7 @@ def _share(result: Looked, option_values: dict[str, Any]) -> str:
         rest = "give --gpus" if option_values["gpus"] is None else "--gpus stays as given"
         return f"{result.why}: {rest}"
     part = result.prediction.utilisation
-    said = f"{result.description}, uses {part.value:.0%} of one {result.gpu.name} ({part.low:.0%} to {part.high:.0%})"
+    said = f"{result.description}, uses {part.value:.1%} of one {result.gpu.name} ({part.low:.1%} to {part.high:.1%})"
     if option_values["gpus"] is not None:
         return f"{said}, --gpus stays as given"
     milli = math.ceil(part.value * _MILLI / STEP_MILLI) * STEP_MILLI

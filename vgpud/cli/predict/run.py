@@ -5,6 +5,7 @@ Shared by `vgpu predict` and `vgpu submit --predict`; vgpud.predict is imported 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -69,9 +70,12 @@ def model_options(function: F) -> F:
 
 def look(settings: Settings, model: str, option_values: Mapping[str, Any]) -> Looked:
     """Reads the model and predicts. option_values: model_options', batch, gpu or devices. Raises errors of one line."""
-    from vgpud.predict import looked
+    from vgpud.cli.common.output import say
+    from vgpud.predict import entry, looked
 
     gpu = option_values.get("gpu") or find_device_name(settings, option_values.get("devices"))
+    if settings.output == "table" and sys.stderr.isatty() and entry.is_entry_point(model):
+        say(f"{model} is traced by PyTorch, whose import takes a while")
     return looked.look(
         model,
         gpu,

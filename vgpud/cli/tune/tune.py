@@ -64,6 +64,7 @@ def tune(settings: Settings, /, name: str | None, command: tuple[str, ...], **op
     meets a deadline, by short runs of it as jobs of the queue.
 
     \b
+    vgpu tune -- vgpu sim load trainer                    a test load, to try it
     vgpu tune -- python train.py                          the part of a GPU
     vgpu tune --batch 32..512 -- python train.py --batch {batch}
     vgpu tune --workers 0,2,4 -- python train.py --loaders {workers}
@@ -173,8 +174,9 @@ def _explain_nothing(halving: Halving) -> CliError:
         text = f"every candidate is out of memory: give a smaller --batch, more --gpus or --mem; {reasons[0]}"
         return CliError(text, ExitCode.NO_CAPACITY)
     first = next(why for why in reasons if not _is_memory(why))
-    which = "the candidate" if len(reasons) == 1 else f"each of {len(reasons)} candidates"
-    return CliError(f"no rate is known of {which}: {first}", ExitCode.OTHER)
+    if len(reasons) == 1:
+        return CliError(f"the only candidate failed: {first}", ExitCode.OTHER)
+    return CliError(f"all {len(reasons)} candidates failed, the first: {first}", ExitCode.OTHER)
 
 
 def _is_memory(why: str) -> bool:
