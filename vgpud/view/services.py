@@ -29,6 +29,12 @@ def service_row(job: pb.Job, status: View, own_uid: int) -> dict[str, Any]:
     }
 
 
+def health_text(row: View) -> str:
+    """How many of the replicas that are wanted are healthy."""
+    verb = "replica is" if row["replicas"] == 1 else "replicas are"
+    return f"{row['healthy']} of {row['replicas']} {verb} healthy"
+
+
 def _describe(job: pb.Job, status: View, own_uid: int) -> str:
     """What there is to know beside the numbers, in words."""
     if not status:

@@ -194,6 +194,13 @@ def test_the_demo_fails_only_where_the_host_was_not_the_cause(tmp_path: Path, mo
     assert json.loads((tmp_path / "demo.json").read_text())["rows"][0]["denied_part"] == 0.34
 
 
+def test_the_report_says_what_cpu_denied_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_report([denied_row(0.25, 0.34)], tmp_path, monkeypatch)
+    assert "CPU-DENIED: processor time that other programs" in capsys.readouterr().out
+
+
 def test_threads_are_followed_to_their_end(tmp_path: Path) -> None:
     def thread(pid: int, tid: int, run_ns: int, wait_ns: int) -> Path:
         folder = tmp_path / str(pid) / "task" / str(tid)

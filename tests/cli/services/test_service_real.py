@@ -166,13 +166,17 @@ def test_a_service_from_its_start_to_its_end(site: Site) -> None:
     taken = site("service", "start", *SMALL, "--name", "web", "--", "true")
     assert taken.code == ExitCode.CONFLICT and "runs already" in taken.stderr
 
-    assert site("service", "scale", "web", "1").code == 0
+    scaled = site("service", "scale", "web", "1")
+    assert scaled.code == 0 and "service web: replicas 2 -> 1; `vgpu service show web`" in scaled.stderr
     site.wait_until_healthy("web", 1)
+    shown = site("service", "show", "web").stdout
+    assert "1 of 1 replica is healthy" in shown and "UNDER-WAY" in shown
     before = site.url("web")
     assert site("service", "update", "web", "--", sys.executable, "program.py", "two").code == 0
     site.wait_until_healthy("web", 1, generation=2)
     assert site.ask("web")[1].split()[1] == "two"
-    assert site("service", "restart", "web").code == 0
+    restarted = site("service", "restart", "web")
+    assert restarted.code == 0 and "its replicas are replaced" in restarted.stderr
     site.wait_until_healthy("web", 1, generation=3)
     nothing = site("service", "update", "web")
     assert nothing.code == ExitCode.USAGE and "nothing is changed" in nothing.stderr

@@ -30,7 +30,7 @@ def test_a_service_is_reached_and_shown(
     wait_until(lambda: owner.get("/service/web/")[0] == 200)
     assert owner.get("/service/web/")[1].endswith(b" one True"), "the replica was shown its own token"
     status, page = owner.get("/services")
-    assert status == 200 and b"1</b> of 1 replicas are healthy" in page
+    assert status == 200 and b"1</b> of 1 replica is healthy" in page
     other = console.log_in(OTHER_UID)
     assert other.get("/service/web/")[0] == 404
     _, head = owner.open_socket("/service/web/")

@@ -298,7 +298,7 @@ class _Demo:
     def _report(self) -> bool:
         """Shows the results. Returns whether every share is within its limits, but for what the host took."""
         from vgpud.cli.common.output import print_grid, print_lines
-        from vgpud.cli.demo.demo_view import final_grid
+        from vgpud.cli.demo.demo_view import DENIED_NOTE, final_grid
 
         self._plot()
         self._write_figures()
@@ -309,7 +309,7 @@ class _Demo:
             if self.is_simulated
             else "completed work relative to the trainer alone"
         )
-        print_lines([f"Shares are from {source}. Results: {', '.join(self._files())}"])
+        print_lines([DENIED_NOTE, f"Shares are from {source}. Results: {', '.join(self._files())}"])
         off = [row for row in self.rows if row.is_off]
         for row in off:
             text = f"{row.off_pp():.1f} points outside (at most {row.target.tolerance_pp:g})"

@@ -62,6 +62,12 @@ def live_frame(
     return Group(Text(title, style="bold"), table, progress, Text(note, style="dim"))
 
 
+#: below final_grid()
+DENIED_NOTE = (
+    "CPU-DENIED: processor time that other programs of this machine took from the demo; 100% is one processor."
+)
+
+
 def final_grid(rows: Sequence[Row]) -> Grid:
     """The result, a line per phase and tenant; a share outside its limits is red, or yellow: by the host's doing."""
     titles = (

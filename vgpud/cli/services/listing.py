@@ -75,9 +75,10 @@ def ls(settings: Settings) -> None:
 @click.argument("name", metavar="NAME")
 @pass_settings
 def show(settings: Settings, name: str) -> None:
-    """Show service NAME: its address, and what each replica does."""
+    """Show service NAME: its address, and what each replica does. UNDER-WAY: the requests that it is answering now."""
     from vgpud.cli.common.output import dump, print_grid, print_lines
     from vgpud.cli.services.balancer import need_balancer
+    from vgpud.view.services import health_text
 
     balancer = need_balancer(settings, name)
     status = balancer.status()
@@ -88,13 +89,13 @@ def show(settings: Settings, name: str) -> None:
     if settings.output != "table":
         dump(settings, {"service": {**row, **status}})
         return
-    lines = [f"{name}  {row['url'] or 'no address yet'}  {row['healthy']} of {row['replicas']} replicas are healthy"]
+    lines = [f"{name}  {row['url'] or 'no address yet'}  {health_text(row)}"]
     if row["state"]:
         lines.append(f"  {row['state']}")
     if status["waiting"]:
         lines.append(f"  requests that wait for a replica: {status['waiting']}")
     print_lines(lines)
-    titles = (">JOB", ">GENERATION", "STATE", ">REQUESTS", "WHY")
+    titles = (">JOB", ">GENERATION", "STATE", ">UNDER-WAY", "WHY")
     cells = [
         (
             str(one["job_id"]),

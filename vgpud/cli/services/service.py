@@ -306,8 +306,16 @@ def update(settings: Settings, /, name: str, command: tuple[str, ...], **option_
         after = replace(after, generation=before.generation + 1)
     check_record(after)
     balancer.change(after)
-    if after.generation != before.generation:
-        say(f"service {name}: its replicas are replaced; `vgpu service show {name}` shows how far it is")
+    if after.generation == before.generation:
+        say(f"service {name} is changed, and its replicas stay")
+    else:
+        _say_replaced(name)
+
+
+def _say_replaced(name: str) -> None:
+    from vgpud.cli.common.output import say
+
+    say(f"service {name}: its replicas are replaced; `vgpu service show {name}` shows how far it is")
 
 
 @service_group.command("scale", short_help="Change the number of replicas.")
@@ -316,10 +324,14 @@ def update(settings: Settings, /, name: str, command: tuple[str, ...], **option_
 @pass_settings
 def scale(settings: Settings, name: str, replicas: int) -> None:
     """Give service NAME N replicas. Those that are too many answer what they have, and end."""
+    from vgpud.cli.common.output import say
     from vgpud.cli.services.balancer import need_balancer
 
     balancer = need_balancer(settings, name)
-    balancer.change(replace(balancer.record(), replicas=replicas))
+    before = balancer.record()
+    balancer.change(replace(before, replicas=replicas))
+    text = f"service {name}: replicas {before.replicas} -> {replicas}"
+    say(f"{text}; `vgpu service show {name}` shows how far it is")
 
 
 @service_group.command("restart", short_help="Replace all replicas, one at a time.")
@@ -332,6 +344,7 @@ def restart(settings: Settings, name: str) -> None:
     balancer = need_balancer(settings, name)
     record = balancer.record()
     balancer.change(replace(record, generation=record.generation + 1))
+    _say_replaced(name)
 
 
 @service_group.command("stop", short_help="End services.")
