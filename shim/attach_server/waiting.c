@@ -31,15 +31,15 @@ void vg_waiting_free(struct vg_waiting *waiting) {
 /* Locks by itself: the process is looked at without the mutex. */
 static uint64_t find_account(struct vg_attach_server *server, int fd) {
   struct vg_peer peer;
-  vg_attach_server_lock(server);
+  pthread_mutex_lock(&server->mutex);
   bool with_cgroups = server->known_rules && server->known_rules->container_count;
-  vg_attach_server_unlock(server);
+  pthread_mutex_unlock(&server->mutex);
   if (vg_peer_identify(fd, with_cgroups, &peer)) return NO_ACCOUNT;
   uint64_t account = vg_peer_responsible_uid(&peer), container;
   vg_prim_close(peer.pidfd);
-  vg_attach_server_lock(server);
+  pthread_mutex_lock(&server->mutex);
   if (with_cgroups && vg_rules_find_container(server->known_rules, &peer, &container)) account = container;
-  vg_attach_server_unlock(server);
+  pthread_mutex_unlock(&server->mutex);
   return account;
 }
 
@@ -132,9 +132,9 @@ static void add_silent(struct vg_attach_server *server, struct vg_waiting_connec
 
 void vg_waiting_add_silent(struct vg_attach_server *server, uint32_t listener, int fd) {
   uint64_t account = find_account(server, fd);
-  vg_attach_server_lock(server);
+  pthread_mutex_lock(&server->mutex);
   add_silent(server, (struct vg_waiting_connection){.fd = fd, .listener = listener, .account = account});
-  vg_attach_server_unlock(server);
+  pthread_mutex_unlock(&server->mutex);
 }
 
 static bool is_entitled(const struct vg_attach_server *server, uint32_t listener, uint64_t account) {
@@ -172,9 +172,9 @@ static void add_for_python(struct vg_attach_server *server, struct vg_waiting_co
 
 void vg_waiting_add_for_python(struct vg_attach_server *server, uint32_t listener, int fd) {
   uint64_t account = find_account(server, fd);
-  vg_attach_server_lock(server);
+  pthread_mutex_lock(&server->mutex);
   add_for_python(server, (struct vg_waiting_connection){.fd = fd, .listener = listener, .account = account});
-  vg_attach_server_unlock(server);
+  pthread_mutex_unlock(&server->mutex);
 }
 
 int vg_waiting_take_silent(struct vg_attach_server *server, uint32_t index, uint32_t *ret_listener) {

@@ -208,7 +208,7 @@ def test_devices_are_found_by_their_names(name: str, gpu_name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "meant"),
+    ("name", "device"),
     [
         ("a100-40", "'a100-40g'"),
         ("NVIDIA A100-40", "'a100-40g'"),
@@ -216,9 +216,9 @@ def test_devices_are_found_by_their_names(name: str, gpu_name: str) -> None:
         ("H100 PCI", "'h100-pcie'"),
     ],
 )
-def test_a_name_that_is_cut_off_is_no_other_device(name: str, meant: str) -> None:
+def test_a_name_that_is_cut_off_is_no_other_device(name: str, device: str) -> None:
     """Of the A100 with 40 GB not the one with 80."""
-    with pytest.raises(GraphError, match=re.escape(f"did you mean {meant}?")):
+    with pytest.raises(GraphError, match=re.escape(f"did you mean {device}?")):
         hardware.find_gpu(name)
 
 

@@ -24,14 +24,14 @@ def check_entry_point(entry: str) -> None:
         return
     if spec is None:
         modules = [name.removesuffix(".py") for name in list_files(Path()) if name.endswith(".py")]
-        near = suggest(package, modules, after=entry[len(package) :])
+        near = suggest(package, modules, suffix=entry[len(package) :])
         raise GraphError(f"{label(entry)}: there is no module {label(package)}{near}")
     if inner_module or spec.submodule_search_locations is not None or not (spec.origin or "").endswith(".py"):
         return  # only its import can tell
     name = attribute.partition(".")[0]
     functions = _list_functions(Path(spec.origin or ""), name)
     if functions is not None:
-        near = suggest(name, functions, before=f"{module}:")
+        near = suggest(name, functions, prefix=f"{module}:")
         raise GraphError(f"{label(entry)}: module {label(module)} has no {label(name)}{near}")
 
 

@@ -16,10 +16,10 @@ _SUGGESTIONS_MAX = 3
 _FILES_MAX = 10_000
 
 
-def suggest(name: str, valid_names: Iterable[str], before: str = "", after: str = "") -> str:
-    """The end of a message; "" where no valid name is like it. before, after: of each suggestion."""
+def suggest(name: str, valid_names: Iterable[str], prefix: str = "", suffix: str = "") -> str:
+    """The end of a message; "" where no valid name is like it. prefix, suffix: of each suggestion."""
     near = difflib.get_close_matches(name, list(valid_names), _SUGGESTIONS_MAX, _LIKENESS)
-    return f", did you mean {list_names([label(before + each + after) for each in near], 'or')}?" if near else ""
+    return f", did you mean {list_names([label(prefix + each + suffix) for each in near], 'or')}?" if near else ""
 
 
 def suggest_files(path: Path) -> str:

@@ -88,7 +88,7 @@ def test_reports_are_the_rate_and_memory_rules_out(tune: Any, system: OwnSystem,
 
 
 def test_the_first_example_of_the_help_finds_a_fraction(tune: Any, system: OwnSystem, vgpu: Any) -> None:
-    """The test load that everybody has."""
+    """The test load that each installation has."""
     shown = vgpu("tune", "--help").stdout
     example = next(line for line in shown.splitlines() if line.strip().startswith("vgpu tune "))
     assert example.split()[2:7] == ["--", "vgpu", "sim", "load", "trainer"]

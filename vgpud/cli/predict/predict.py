@@ -45,7 +45,7 @@ def predict(settings: Settings, /, model: str, **option_values: Any) -> None:
     """Predict utilisation, SM activity and peak memory of training MODEL, each with an interval. Nothing is run.
 
     \b
-    vgpu predict net:make --batch 512 --gpu h200          function make(batch) of net.py, as `vgpu docs predict` has it
+    vgpu predict net:make --batch 512 --gpu h200          function make(batch) of your file, as in `vgpu docs predict`
     vgpu predict resnet50.onnx --batch 128 --precision fp16 --gpu h200
     vgpu predict exported.pt2 --optimizer none            inference
     vgpu predict run --gpu a100 -- python train.py        run a program without a GPU (see its --help)

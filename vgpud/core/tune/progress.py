@@ -15,7 +15,7 @@ LINE_CHARS_MAX = 1 << 14
 ENTRIES_MAX = 4096
 #: a slower run makes no progress
 RATE_MIN = 1e-9
-#: a group of thousands after its separator: what follows a digit, or goes on after one
+#: a group of thousands after its separator: what follows a digit, or has more behind one
 _THOUSANDS_BEFORE, _THOUSANDS_AFTER = re.compile(r"[0-9][,_]$"), re.compile(r"[,_][0-9]{3}(?![0-9])")
 _THREE_DIGITS = re.compile(r"[0-9]{3}(?![0-9])")
 _NUMBER = re.compile(r"[-+]?[0-9][0-9,_]*(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|\.[0-9]+")
@@ -115,17 +115,17 @@ class RatePattern:
             progress.add_rate(at_s, rate)
         return bool(rate)
 
-    def _refuse_part(self, found: re.Match[str], group: str | int) -> None:
+    def _refuse_part(self, match: re.Match[str], group: str | int) -> None:
         """A comma or underscore that the pattern itself has beside a group separates columns."""
-        begin, end = found.span(group)
+        begin, end = match.span(group)
         if begin < 0:
             return
-        line, text = found.string, self._pattern.pattern
-        is_tail = _THOUSANDS_BEFORE.search(line[max(0, begin - 2) : begin]) and _THREE_DIGITS.match(found[group])
-        is_head = found[group].isdigit() and _THOUSANDS_AFTER.match(line, end)
+        line, text = match.string, self._pattern.pattern
+        is_tail = _THOUSANDS_BEFORE.search(line[max(0, begin - 2) : begin]) and _THREE_DIGITS.match(match[group])
+        is_head = match[group].isdigit() and _THOUSANDS_AFTER.match(line, end)
         if (is_tail and not re.search(r"[,_]\(", text)) or (is_head and not re.search(r"\)[,_]", text)):
             raise PatternError(
-                f"--rate-pattern {text!r} takes only {found[group]!r} of a number with separators: write [0-9.,_]+ in "
+                f"--rate-pattern {text!r} takes only {match[group]!r} of a number with separators: write [0-9.,_]+ in "
                 f"its group; the line: {line[:200]!a}"
             )
 
