@@ -59,9 +59,9 @@ def state_option(state_names: Sequence[str], text: str) -> Callable[[Command], C
     )
 
 
-def _join(ctx: click.Context, param: click.Parameter, given: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+def _join(ctx: click.Context, param: click.Parameter, values: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     """An option that is given again adds its states."""
-    return tuple(dict.fromkeys(state for states in given for state in states))
+    return tuple(dict.fromkeys(state for states in values for state in states))
 
 
 def since_option(text: str) -> Callable[[Command], Command]:
