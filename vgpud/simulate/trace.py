@@ -96,7 +96,7 @@ class Row:
         name = self.name(column)
         return (self.values.get(name) or "").strip() if name else ""
 
-    def number(self, column: str, maximum: int = SECONDS_MAX, expectation: str = "a number") -> Decimal:
+    def number(self, column: str, maximum: int = SECONDS_MAX, syntax: str = "a number") -> Decimal:
         """A number from 0 to `maximum`."""
         text = self.text(column)
         try:
@@ -104,22 +104,22 @@ class Row:
         except InvalidOperation:
             value = Decimal("NaN")
         if not value.is_finite():
-            raise TraceError(f"{self.where}: {self.name(column)} is {text!r}: it must be {expectation}")
+            raise TraceError(f"{self.where}: {self.name(column)} is {text!r}: it must be {syntax}")
         if value < 0:
             raise TraceError(f"{self.where}: {self.name(column)} is {text}: it must not be negative")
         if value > maximum:
             raise TraceError(f"{self.where}: {self.name(column)} is {text}: it must be at most {maximum}")
         return value
 
-    def ns(self, column: str, expectation: str = "a number") -> int:
-        """Seconds as ns; `expectation`: what another text is refused for."""
+    def ns(self, column: str, syntax: str = "a number") -> int:
+        """Seconds as ns; `syntax`: what a text must be, for the refusal of another."""
         whole, _, part = self.text(column).partition(".")
         if _is_plain(whole, _PLAIN_DIGITS) and int(whole) < SECONDS_MAX:  # as nearly all are: faster than decimals
             if not part:
                 return int(whole) * SECOND_NS
             if _is_plain(part, _NS_DIGITS):
                 return int(whole) * SECOND_NS + int(part.ljust(_NS_DIGITS, "0"))
-        return int(self.number(column, expectation=expectation) * SECOND_NS)
+        return int(self.number(column, syntax=syntax) * SECOND_NS)
 
     def whole_number(self, column: str, maximum: int = GPUS_MAX) -> int:
         """A whole number from 0 to `maximum`."""
@@ -155,7 +155,7 @@ class Row:
         """ns of a date and a time, or of seconds since whatever the trace counts from."""
         if "-" in self.text(column)[1:]:
             return self.date_ns(column)
-        return self.ns(column, expectation="seconds, or a date such as 2026-11-01 08:00")
+        return self.ns(column, syntax="seconds, or a date such as 2026-11-01 08:00")
 
 
 def _is_plain(text: str, digits_max: int) -> bool:

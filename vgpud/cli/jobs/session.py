@@ -132,7 +132,7 @@ def start(
     spec = build_job_spec(chosen, sessions.complete_command(command, _read_gate(command)), inherited)
     spec.session = sessions.program_of(command)
     if not (image or is_elsewhere or environment):
-        _check_installed(command, spec.environment.get("PATH", ""), spec.directory)
+        _check_installed(command, spec.environment.get("PATH"), spec.directory)
     spec.session_ports.extend(port_names)
     spec.terminal = spec.session == sessions.SHELL
     if idle_after is not None:
@@ -146,8 +146,8 @@ def start(
             say(f"{_describe(client.send(calls.job(job_id)))}; `vgpu session {then} {job_id}` {does}")
 
 
-def _check_installed(command: Sequence[str], path: str, directory: str) -> None:
-    """Raises CliError: the program is neither here nor in an image. `path`: the session's PATH."""
+def _check_installed(command: Sequence[str], path: str | None, directory: str) -> None:
+    """Raises CliError: the program is neither here nor in an image. `path`: the session's PATH, None: the usual one."""
     import os
     import shutil
 
