@@ -241,10 +241,11 @@ def test_ctrl_c_cancels_the_runs(tune: Any, programs: Programs, daemon: Any, tmp
         return float(0)  # no progress
 
     programs.outcome = outcome
+    handler = signal.getsignal(signal.SIGINT)
     done = tune(*BY_PATTERN, "--", "train")
     assert done.code == 130 and "its jobs were cancelled, and nothing is kept" in done.stderr
     assert programs.states() == {"cancelled"} and list_files(tmp_path) == []
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is handler
 
 
 def test_the_budget_ends_it_with_what_is_known(tune: Any, programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
