@@ -111,15 +111,27 @@ static bool make_place(struct vg_attach_server *server, uint64_t account) {
   return oldest != NULL;
 }
 
+static bool is_entitled(const struct vg_attach_server *server, uint32_t listener, uint64_t account) {
+  return server->known_rules && vg_rules_find(server->known_rules, listener, account);
+}
+
+/* Beyond its share: a user's own listener can be paused, the one that containers share cannot. */
+static bool may_pause(const struct vg_attach_server *server, uint32_t listener, uint64_t account) {
+  return account <= UINT32_MAX && is_entitled(server, listener, account);
+}
+
 static uint32_t lesser(uint32_t a, uint32_t b) {
   return a < b ? a : b;
 }
 
+/* Of many programs that start at once on a busy host some have connected and wait for a processor: those of who may
+ * attach there are not closed before their time, and no more are accepted meanwhile. */
 static void add_silent(struct vg_attach_server *server, struct vg_waiting_connection connection) {
   struct vg_waiting *waiting = &server->waiting;
   uint32_t share = lesser(waiting->max / SHARE_PART, VG_WAITING_SILENT_SHARE_MAX);
-  if (count_of(waiting, connection.account, false) >= share)
-    close_silent(server, find_oldest_silent(waiting, connection.account));
+  bool over_share = count_of(waiting, connection.account, false) >= share;
+  bool pauses = over_share && may_pause(server, connection.listener, connection.account);
+  if (over_share && !pauses) close_silent(server, find_oldest_silent(waiting, connection.account));
   if (!make_place(server, connection.account)) {
     vg_prim_close(connection.fd);
     return;
@@ -128,6 +140,8 @@ static void add_silent(struct vg_attach_server *server, struct vg_waiting_connec
   struct epoll_event event = {.events = EPOLLIN, .data.u64 = index};
   if (epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, connection.fd, &event))
     vg_prim_close(take(server, &waiting->connections[index]));
+  else if (pauses)
+    vg_listeners_pause(server, connection.listener);
 }
 
 void vg_waiting_add_silent(struct vg_attach_server *server, uint32_t listener, int fd) {
@@ -135,15 +149,6 @@ void vg_waiting_add_silent(struct vg_attach_server *server, uint32_t listener, i
   pthread_mutex_lock(&server->mutex);
   add_silent(server, (struct vg_waiting_connection){.fd = fd, .listener = listener, .account = account});
   pthread_mutex_unlock(&server->mutex);
-}
-
-static bool is_entitled(const struct vg_attach_server *server, uint32_t listener, uint64_t account) {
-  return server->known_rules && vg_rules_find(server->known_rules, listener, account);
-}
-
-/* Beyond its share: a user's own listener can be paused, the one that containers share cannot. */
-static bool may_pause(const struct vg_attach_server *server, uint32_t listener, uint64_t account) {
-  return account <= UINT32_MAX && is_entitled(server, listener, account);
 }
 
 static bool has_share(const struct vg_attach_server *server, uint32_t listener, uint64_t account) {
@@ -181,6 +186,7 @@ int vg_waiting_take_silent(struct vg_attach_server *server, uint32_t index, uint
   struct vg_waiting_connection *connection = &server->waiting.connections[index];
   if (connection->fd < 0 || connection->has_message) return -1;
   *ret_listener = connection->listener;
+  vg_listeners_resume(server);
   return take(server, connection);
 }
 
@@ -220,10 +226,12 @@ static uint64_t end_silences(struct vg_attach_server *server, uint64_t now_ns) {
     struct vg_waiting_connection *each = &server->waiting.connections[i];
     if (each->fd < 0 || each->has_message) continue;
     uint64_t deadline_ns = each->since_ns + VG_WAITING_SILENT_NS;
-    if (deadline_ns <= now_ns)
+    if (deadline_ns <= now_ns) {
       vg_prim_close(take(server, each));
-    else if (deadline_ns < next_ns)
+      vg_listeners_resume(server);
+    } else if (deadline_ns < next_ns) {
       next_ns = deadline_ns;
+    }
   }
   return next_ns;
 }

@@ -118,6 +118,27 @@ static void a_crowd_that_may_attach_waits_and_is_heard(void) {
   close_node(&node);
 }
 
+/* On a busy host programs have connected and wait for a processor to send their message. */
+static void a_crowd_that_may_attach_is_not_closed_while_it_is_silent(void) {
+  struct node node;
+  open_node(&node);
+  load(&node, geteuid(), MANY);
+  enum { CROWD = 3 * PART };
+  int peers[CROWD];
+  struct vg_attach_request request = first_attach();
+  request.resume = VG_ATTACH_QUERY;
+  for (int i = 0; i < CROWD; i++) peers[i] = call(&node);
+  vg_prim_sleep_until_ns(vg_prim_now_ns() + 50 * VG_NS_PER_MS);
+  for (int i = 0; i < CROWD; i++) CHECK(send(peers[i], &request, sizeof request, MSG_NOSIGNAL) == sizeof request);
+  for (int i = 0; i < CROWD; i++) {
+    struct vg_attach_server_news news = next_news(&node);
+    CHECK(news.kind == VG_ATTACH_SERVER_HANDED);
+    drop(&node, &news);
+  }
+  for (int i = 0; i < CROWD; i++) close(peers[i]);
+  close_node(&node);
+}
+
 /* Not one is free for the connection itself. */
 static void spare_pages_are_given_up_for_a_process(void) {
   struct node node;
@@ -168,6 +189,7 @@ int main(void) {
   RUN(silent_connections_take_a_part_of_the_descriptors);
   RUN(a_stranger_has_its_share_whatever_it_sends);
   RUN(a_crowd_that_may_attach_waits_and_is_heard);
+  RUN(a_crowd_that_may_attach_is_not_closed_while_it_is_silent);
   RUN(spare_pages_are_given_up_for_a_process);
   return 0;
 }
