@@ -162,36 +162,49 @@ static int identify(struct vg_attach_server *server, int socket_fd, bool with_cg
   return result;
 }
 
-bool vg_answer(struct vg_attach_server *server, uint32_t listener, int socket_fd) {
+/* What is left for Python, or has no message yet. peer: NULL where it cannot be identified. */
+static void let_wait(struct vg_attach_server *server, uint32_t listener, int socket_fd, bool silent,
+                     const struct vg_peer *peer) {
+  if (silent)
+    vg_waiting_add_silent(server, listener, socket_fd, peer);
+  else
+    vg_waiting_add_for_python(server, listener, socket_fd, peer);
+}
+
+static int decide(struct vg_attach_server *server, const struct vg_attach_request *request, const struct vg_peer *peer,
+                  struct vg_attach_server_news *news) {
+  const struct vg_attach_server_entry *entry = entry_of(server, news->listener, peer, &news->account);
+  if (!entry) return -ENOENT;
+  news->pid = peer->pid;
+  news->uid = peer->uid;
+  news->pidfd = peer->pidfd;
+  news->library_copy = request->library_copy;
+  memcpy(news->program, request->program, sizeof news->program);
+  return admit(server, entry, news);
+}
+
+void vg_answer(struct vg_attach_server *server, uint32_t listener, int socket_fd) {
   struct vg_attach_request request;
   struct vg_peer peer;
   ssize_t length = look_at_message(socket_fd, &request);
-  if (length < 0 && errno == EAGAIN) return false;
+  bool silent = length < 0 && errno == EAGAIN;
   if (length == 0 || (is_foreign(&request, length) && are_many_handed(server))) {
     vg_prim_close(socket_fd);
-    return true;
+    return;
   }
   pthread_mutex_lock(&server->mutex);
-  bool with_cgroups = server->rules && server->rules->container_count;
+  bool with_cgroups = server->known_rules && server->known_rules->container_count;
   pthread_mutex_unlock(&server->mutex);
-  bool known = is_first_attach(&request, length) && identify(server, socket_fd, with_cgroups, &peer) == 0;
-  pthread_mutex_lock(&server->mutex);
+  bool known = identify(server, socket_fd, with_cgroups, &peer) == 0;
   struct vg_attach_server_news news = {.kind = VG_ATTACH_SERVER_ATTACHED, .listener = listener, .socket_fd = socket_fd};
-  const struct vg_attach_server_entry *entry = known ? entry_of(server, listener, &peer, &news.account) : NULL;
   int result = -ENOENT;
-  if (entry) {
-    news.pid = peer.pid;
-    news.uid = peer.uid;
-    news.pidfd = peer.pidfd;
-    news.library_copy = request.library_copy;
-    memcpy(news.program, request.program, sizeof news.program);
-    result = admit(server, entry, &news);
-  }
+  pthread_mutex_lock(&server->mutex);
+  if (known && is_first_attach(&request, length)) result = decide(server, &request, &peer, &news);
   pthread_mutex_unlock(&server->mutex);
-  if (result && known) vg_prim_close(peer.pidfd);
+  if (result == 0) return; /* the descriptors are Python's */
   if (result == -EPIPE)
     vg_prim_close(socket_fd);
-  else if (result)
-    vg_waiting_add_for_python(server, listener, socket_fd);
-  return true;
+  else
+    let_wait(server, listener, socket_fd, silent, known ? &peer : NULL);
+  if (known) vg_prim_close(peer.pidfd);
 }

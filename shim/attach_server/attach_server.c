@@ -39,16 +39,12 @@ static int watch(int epoll_fd, int operation, int fd, uint32_t events, uint64_t 
   return epoll_ctl(epoll_fd, operation, fd, &event) ? -errno : 0;
 }
 
-static void answer_or_await(struct vg_attach_server *server, uint32_t listener, int fd) {
-  if (!vg_answer(server, listener, fd)) vg_waiting_add_silent(server, listener, fd);
-}
-
 static void answer_silent(struct vg_attach_server *server, uint64_t index) {
   uint32_t listener;
   vg_attach_server_lock(server);
   int fd = vg_waiting_take_silent(server, (uint32_t)index, &listener);
   vg_attach_server_unlock(server);
-  if (fd >= 0) answer_or_await(server, listener, fd);
+  if (fd >= 0) vg_answer(server, listener, fd);
 }
 
 /* ---- listeners ---- */
@@ -107,7 +103,7 @@ static bool accept_next(struct vg_attach_server *server) {
   if (full || epoll_wait(server->listen_epoll_fd, &event, 1, 0) <= 0) return false;
   uint32_t name = (uint32_t)event.data.u64;
   int fd = accept_one(server, name);
-  if (fd >= 0) answer_or_await(server, name, fd);
+  if (fd >= 0) vg_answer(server, name, fd);
   return true;
 }
 

@@ -107,12 +107,6 @@ bool vg_rules_account(const struct vg_rules *rules, const struct vg_peer *peer, 
   return container || peer->own_users;
 }
 
-bool vg_rules_find_container(const struct vg_rules *rules, const struct vg_peer *peer, uint64_t *ret_account) {
-  const struct vg_attach_server_container *container = container_of(rules, peer->cgroups);
-  if (container) *ret_account = container->account;
-  return container;
-}
-
 /* ---- places ---- */
 
 const struct vg_attach_server_entry *vg_rules_find(const struct vg_rules *rules, uint32_t listener, uint64_t account) {

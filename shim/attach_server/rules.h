@@ -23,8 +23,6 @@ struct vg_rules *vg_rules_copy(const struct vg_attach_server_rules *given, int *
 void vg_rules_free(struct vg_rules *rules);
 /* The user that this process's places count for; false: only Python can say. */
 bool vg_rules_account(const struct vg_rules *rules, const struct vg_peer *peer, uint64_t *ret_account);
-/* The container that a process is in; false: none that is known. */
-bool vg_rules_find_container(const struct vg_rules *rules, const struct vg_peer *peer, uint64_t *ret_account);
 /* NULL: no such account may attach through this listener without Python. */
 const struct vg_attach_server_entry *vg_rules_find(const struct vg_rules *rules, uint32_t listener, uint64_t account);
 const struct vg_attach_server_entry *vg_rules_find_slice(const struct vg_rules *rules, uint64_t slice_id,

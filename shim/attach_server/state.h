@@ -47,9 +47,8 @@ struct vg_attach_server {
   uint32_t joined_count;
 };
 
-/* answer.c: answers the message that waits at a connection, or hands it over: socket_fd is taken. False: there is no
- * message yet. Locks by itself. */
-bool vg_answer(struct vg_attach_server *server, uint32_t listener, int socket_fd);
+/* answer.c: answers the message at a connection, or lets it wait: socket_fd is taken. Locks by itself. */
+void vg_answer(struct vg_attach_server *server, uint32_t listener, int socket_fd);
 /* Locked, as all below. */
 void vg_answer_wake_arbiters(struct vg_attach_server *server);
 

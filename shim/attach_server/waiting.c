@@ -2,7 +2,6 @@
 #define _GNU_SOURCE
 #include "attach_server/waiting.h"
 
-#include <errno.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 
@@ -21,6 +20,8 @@ void vg_waiting_init(struct vg_waiting *waiting) {
   if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur / DESCRIPTORS_PART < VG_WAITING_MAX)
     waiting->max = (uint32_t)(limit.rlim_cur / DESCRIPTORS_PART);
   if (waiting->max < PLACES_LEAST) waiting->max = PLACES_LEAST;
+  waiting->share = waiting->silent_share = waiting->max / SHARE_PART;
+  if (waiting->silent_share > VG_WAITING_SILENT_SHARE_MAX) waiting->silent_share = VG_WAITING_SILENT_SHARE_MAX;
   for (int i = 0; i < VG_WAITING_MAX; i++) waiting->connections[i].fd = -1;
 }
 
@@ -28,19 +29,11 @@ void vg_waiting_free(struct vg_waiting *waiting) {
   for (uint32_t i = 0; i < waiting->end; i++) vg_prim_close(waiting->connections[i].fd);
 }
 
-/* Locks by itself: the process is looked at without the mutex. */
-static uint64_t find_account(struct vg_attach_server *server, int fd) {
-  struct vg_peer peer;
-  pthread_mutex_lock(&server->mutex);
-  bool with_cgroups = server->known_rules && server->known_rules->container_count;
-  pthread_mutex_unlock(&server->mutex);
-  if (vg_peer_identify(fd, with_cgroups, &peer)) return NO_ACCOUNT;
-  uint64_t account = vg_peer_responsible_uid(&peer), container;
-  vg_prim_close(peer.pidfd);
-  pthread_mutex_lock(&server->mutex);
-  if (with_cgroups && vg_rules_find_container(server->known_rules, &peer, &container)) account = container;
-  pthread_mutex_unlock(&server->mutex);
-  return account;
+/* Of a process that has been looked at. Locked. */
+static uint64_t find_account(const struct vg_attach_server *server, const struct vg_peer *peer) {
+  uint64_t account;
+  if (server->known_rules && vg_rules_account(server->known_rules, peer, &account)) return account;
+  return vg_peer_responsible_uid(peer);
 }
 
 /* Takes the connection out of the table. Returns its descriptor. */
@@ -120,16 +113,11 @@ static bool may_pause(const struct vg_attach_server *server, uint32_t listener, 
   return account <= UINT32_MAX && is_entitled(server, listener, account);
 }
 
-static uint32_t lesser(uint32_t a, uint32_t b) {
-  return a < b ? a : b;
-}
-
 /* Of many programs that start at once on a busy host some have connected and wait for a processor: those of who may
  * attach there are not closed before their time, and no more are accepted meanwhile. */
 static void add_silent(struct vg_attach_server *server, struct vg_waiting_connection connection) {
   struct vg_waiting *waiting = &server->waiting;
-  uint32_t share = lesser(waiting->max / SHARE_PART, VG_WAITING_SILENT_SHARE_MAX);
-  bool over_share = count_of(waiting, connection.account, false) >= share;
+  bool over_share = count_of(waiting, connection.account, false) >= waiting->silent_share;
   bool pauses = over_share && may_pause(server, connection.listener, connection.account);
   if (over_share && !pauses) close_silent(server, find_oldest_silent(waiting, connection.account));
   if (!make_place(server, connection.account)) {
@@ -144,9 +132,9 @@ static void add_silent(struct vg_attach_server *server, struct vg_waiting_connec
     vg_listeners_pause(server, connection.listener);
 }
 
-void vg_waiting_add_silent(struct vg_attach_server *server, uint32_t listener, int fd) {
-  uint64_t account = find_account(server, fd);
+void vg_waiting_add_silent(struct vg_attach_server *server, uint32_t listener, int fd, const struct vg_peer *peer) {
   pthread_mutex_lock(&server->mutex);
+  uint64_t account = peer ? find_account(server, peer) : NO_ACCOUNT;
   add_silent(server, (struct vg_waiting_connection){.fd = fd, .listener = listener, .account = account});
   pthread_mutex_unlock(&server->mutex);
 }
@@ -155,7 +143,7 @@ static bool has_share(const struct vg_attach_server *server, uint32_t listener, 
   const struct vg_waiting *waiting = &server->waiting;
   bool is_stranger = !is_entitled(server, listener, account);
   if (is_stranger && waiting->count_with_message >= waiting->max - waiting->max / STRANGERS_LEAVE_PART) return false;
-  return count_of(waiting, account, true) < waiting->max / SHARE_PART;
+  return count_of(waiting, account, true) < waiting->share;
 }
 
 static void add_for_python(struct vg_attach_server *server, struct vg_waiting_connection connection) {
@@ -175,9 +163,9 @@ static void add_for_python(struct vg_attach_server *server, struct vg_waiting_co
   if (pauses) vg_listeners_pause(server, listener);
 }
 
-void vg_waiting_add_for_python(struct vg_attach_server *server, uint32_t listener, int fd) {
-  uint64_t account = find_account(server, fd);
+void vg_waiting_add_for_python(struct vg_attach_server *server, uint32_t listener, int fd, const struct vg_peer *peer) {
   pthread_mutex_lock(&server->mutex);
+  uint64_t account = peer ? find_account(server, peer) : NO_ACCOUNT;
   add_for_python(server, (struct vg_waiting_connection){.fd = fd, .listener = listener, .account = account});
   pthread_mutex_unlock(&server->mutex);
 }

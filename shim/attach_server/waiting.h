@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "attach_server/attach_server.h"
+#include "attach_server/peer.h"
 
 struct vg_attach_server;
 
@@ -27,6 +28,7 @@ struct vg_waiting_connection {
 struct vg_waiting {
   struct vg_waiting_connection connections[VG_WAITING_MAX];
   uint32_t count, count_with_message, max; /* at most VG_WAITING_MAX */
+  uint32_t share, silent_share;            /* of max, for one account: with a message, and without */
   uint32_t end;                            /* behind the last that is taken */
   uint32_t last_listener;                  /* of the last one that was handed over */
   uint64_t news_ns;                        /* when Python heard of a user who has too many */
@@ -34,9 +36,10 @@ struct vg_waiting {
 
 void vg_waiting_init(struct vg_waiting *waiting);
 void vg_waiting_free(struct vg_waiting *waiting); /* closes them */
-/* Take the descriptor, of a connection without a message, or of one whose message is for Python. Lock by themselves. */
-void vg_waiting_add_silent(struct vg_attach_server *server, uint32_t listener, int fd);
-void vg_waiting_add_for_python(struct vg_attach_server *server, uint32_t listener, int fd);
+/* Take the descriptor, of a connection without a message, or of one whose message is for Python. peer: NULL where the
+ * process cannot be identified. Lock by themselves. */
+void vg_waiting_add_silent(struct vg_attach_server *server, uint32_t listener, int fd, const struct vg_peer *peer);
+void vg_waiting_add_for_python(struct vg_attach_server *server, uint32_t listener, int fd, const struct vg_peer *peer);
 /* The rest is locked, under attach_server.c's mutex. Takes a silent one out, which may have its message now: its
  * descriptor, which is the caller's. -1: there is none. */
 int vg_waiting_take_silent(struct vg_attach_server *server, uint32_t index, uint32_t *ret_listener);
