@@ -196,17 +196,23 @@ def test_silent_peers_are_dropped_and_bounded(node: Node) -> None:
         sock.close()
 
 
-STRANGER = """
-import os, socket, sys
-os.setgid(65534); os.setuid(65534)
-socks = []
-for _ in range(1000):
-    s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    s.connect(sys.argv[1])
-    socks.append(s)
-print(flush=True)
-sys.stdin.read()
+#: a function that connects, prints a line, and lives until the input ends
+CONNECT = """
+import ctypes, os, socket, sys
+def connect(path, count):
+    socks = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(count)]
+    for s in socks:
+        s.connect(path)
+    print(flush=True)
+    sys.stdin.read()
 """
+STRANGER = (
+    CONNECT
+    + """
+os.setgid(65534); os.setuid(65534)
+connect(sys.argv[1], 1000)
+"""
+)
 
 
 @pytest.mark.root
@@ -227,21 +233,17 @@ def test_a_stranger_cannot_keep_the_owner_out_with_silent_connections(node: Node
         sock.close()
 
 
-IN_NAMESPACE = """
-import ctypes, os, socket, sys
+IN_NAMESPACE = (
+    CONNECT
+    + """
 os.setgid(4711); os.setuid(4711)
 assert ctypes.CDLL(None).unshare(0x10000000) == 0  # CLONE_NEWUSER
 print(flush=True)
 sys.stdin.readline()
 os.setuid(1)
-socks = []
-for _ in range(300):
-    s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    s.connect(sys.argv[1])
-    socks.append(s)
-print(flush=True)
-sys.stdin.read()
+connect(sys.argv[1], 300)
 """
+)
 
 
 @pytest.mark.root
