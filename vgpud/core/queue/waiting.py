@@ -14,6 +14,8 @@ from vgpud.core.queue.quota import Account
 
 #: keys of a policy that has learnt which are computed again in one decision: a few milliseconds
 KEYS_AT_ONCE = 256
+#: more changed keys than this part of all are sorted again, instead of each being moved
+REKEY_PARTS = 8
 
 
 class Shapes:
@@ -36,10 +38,6 @@ class Shapes:
         if not known[1]:
             del self._bits[shape]
             heappush(self._free, known[0])
-
-
-#: more changed keys than this part of all are sorted again, instead of each being moved
-REKEY_PARTS = 8
 
 
 class JobQueue:
