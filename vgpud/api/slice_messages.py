@@ -44,6 +44,8 @@ def spec_from(message: pb.SliceSpec) -> Spec:
         device_uuids=tuple(message.device_uuids),
         service_class=words.SERVICE_CLASS.to_word(message.service_class) or BATCH,
         spread=message.spread,
+        mem_swap=message.mem_swap,
+        idle_after_ns=read_optional("idle_after_ns"),
     )
 
 
@@ -59,6 +61,8 @@ def spec_view(spec: Spec) -> pb.SliceSpec:
         device_uuids=spec.device_uuids,
         service_class=words.SERVICE_CLASS.to_number(spec.service_class),
         spread=spec.spread,
+        mem_swap=spec.mem_swap,
+        idle_after_ns=spec.idle_after_ns,
     )
 
 
