@@ -187,6 +187,7 @@ class Arbiters:
         params.latency = slice_.spec.service_class == LATENCY
         params.paused = bool(slice_.suspended or slice_.residency)
         params.away = slice_.suspended == EVICTED or slice_.residency == AWAY
+        params.rotates, params.leaves = slice_.rotates, bool(slice_.residency)
         params.gang = self._roles[slice_.serial, share.device_uuid].value
         _check(lib.vg_arbiter_slice_set(self._native[share.device_uuid], slice_.serial, params), "slice")
 
@@ -300,6 +301,9 @@ class Arbiters:
             mem_peak_bytes=raw.mem_peak_bytes,
             mem_denied=raw.mem_denied,
             processes=raw.processes,
+            last_work_ns=raw.last_work_ns,
+            wishes=raw.wishes,
+            processes_in_driver=raw.processes_in_driver,
             gate=_GATES.get(raw.gate, "") if raw.processes else "",
             regime=_REGIMES.get(raw.regime, ""),
         )
