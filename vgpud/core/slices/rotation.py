@@ -287,6 +287,16 @@ class Cost:
     host_bytes: int = 0  # RAM that they need when the largest one is resident
 
 
+@dataclass(frozen=True, slots=True)
+class RotationStats:
+    """The cost on a slice's device, and how often the slice was moved since the daemon started."""
+
+    cost: Cost
+    bytes_per_s: int  # of the last move
+    moves: int = 0
+    moved_bytes: int = 0
+
+
 def estimate_cost(sizes_bytes: Sequence[int], capacity_bytes: int, bytes_per_s: int) -> Cost:
     """For slices with these claims."""
     claims = sum(sizes_bytes)
