@@ -50,8 +50,6 @@ class _Record:
     returns_until_ns: int = 0  # it was away when the daemon started: its program may not have attached again yet
     stays_until_ns: int = 0  # it is not asked to move again before
     refusals: set[str] = field(default_factory=set)  # that were said
-    moves: int = 0
-    moved_bytes: int = 0
 
 
 class RotationController:
@@ -182,10 +180,11 @@ class RotationController:
         """What its turns cost; None: its memory is never moved."""
         if not made.rotates or not made.shares:
             return None
-        uuid, record = made.shares[0].device_uuid, self._record(made)
+        uuid = made.shares[0].device_uuid
         sizes = [member.claim_bytes for member in self._members(uuid, time.monotonic_ns()) if member.mem_swap]
         cost = estimate_cost(sizes, self._capacity_bytes(uuid), self._rate(uuid))
-        return RotationStats(cost, self._rate(uuid), record.moves, record.moved_bytes)
+        now = self._arbiters.slice_stats(made.serial, uuid)
+        return RotationStats(cost, self._rate(uuid), now.moves, now.moved_bytes)
 
     # ---- moves ----
 
@@ -318,8 +317,7 @@ class RotationController:
         if self._program(made.name) != program and moved.state not in (checkpoint_runner.AWAY, checkpoint_runner.RUNS):
             return Moved(checkpoint_runner.RUNS)  # it has ended meanwhile, and its memory with it
         if moved.state == done:
-            record.moves += 1
-            record.moved_bytes += size
+            self._arbiters.count_move(made.serial, uuid, size)
             record.refusals.clear()
             passed_ns = max(1, time.monotonic_ns() - begun_ns)
             if size >= MEASURED_BYTES:
