@@ -3,22 +3,30 @@ each kind of slice that has a cgroup of its own."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.attach import client
+from tests.builders import make_device, make_slice
 from tests.daemon.engine import Engine, end
+from tests.daemon.jobs.queue_node import QueueNode, end_jobs
 from tests.daemon.node import Node, wait_until
 from tests.own_cgroup import enter, find_mount, own_cgroup
 from vgpud import paths
 from vgpud.core.devices.fence import reserve_bytes
-from vgpud.core.model import Device
+from vgpud.core.events import Log
+from vgpud.core.model import Process, State
+from vgpud.core.origins import User
+from vgpud.daemon.memory_fence import MemoryFence
 from vgpud.host import cgroup_tree
 from vgpud.simdevice.process import SimulatedDevice
 from vgpud.v1alpha1 import vgpud_pb2 as pb
@@ -28,7 +36,7 @@ pytestmark = pytest.mark.skipif(
 )
 MIB, GIB = 1 << 20, 1 << 30
 CONTEXT_BYTES = 256 * MIB
-RESERVE_BYTES = reserve_bytes(Device("", 0, "", "", 0, 0, True, CONTEXT_BYTES, 2 * MIB), 0)
+RESERVE_BYTES = reserve_bytes(make_device(context_bytes=CONTEXT_BYTES), 0)
 LIMITED = Path(__file__).parents[1] / "sim" / "limited.py"
 OUT_OF_MEMORY = "2"
 
@@ -104,10 +112,11 @@ def hard_mib(max_bytes: int) -> int:
     return (max_bytes + RESERVE_BYTES) // MIB
 
 
-def run_vgpu(node: Node, device: SimulatedDevice) -> Bypass:
-    """`vgpu run` of that program, with half a device and 4 GiB, past the hook."""
+def run_vgpu(node: Node, device: SimulatedDevice, *begin: str) -> Bypass:
+    """`vgpu run` of that program, with half a device and 4 GiB. `begin`: how its command begins, by default past the
+    hook."""
     words = [sys.executable, "-m", "vgpud.cli.main", "run", "--gpus", "0.5", "--mem", "4GiB", "-q", "--"]
-    words += ["env", "-u", "LD_PRELOAD"]
+    words += begin or ("env", "-u", "LD_PRELOAD")
     return Bypass(device, *words, VGPU_HOST=f"unix:{node.runtime / 'vgpud.sock'}")
 
 
@@ -131,6 +140,23 @@ def test_vgpu_run_has_a_group_with_the_slices_maximum(node: Node, device: Simula
         assert made.name == f"vgpu-run-{node.get(name).uid}"
     wait_until(lambda: not made.exists(), "the end of the group")
     assert node.messages("fence.none") == []
+
+
+def test_a_program_with_the_hook_sees_its_slice_and_nothing_twice(node: Node, device: SimulatedDevice) -> None:
+    """The driver's numbers are those of the fence there, which is looser than the slice."""
+    serve_with_fence(node, device)
+    with run_vgpu(node, device, "env") as honest:
+        folder = find_mount() / cgroup_tree.unified_path(honest.process.pid).lstrip("/")
+        assert wait_until(lambda: list(cgroup_tree.own_folders(folder.parent)), "its group")
+        folder = find_mount() / cgroup_tree.unified_path(honest.process.pid).lstrip("/")
+        with Bypass(device, group=folder) as stranger:
+            wait_until(lambda: stranger.total_mib() == hard_mib(4 * GIB), "the limit")
+            assert honest.ask("alloc 1024") == ["0"]
+            used = GIB + CONTEXT_BYTES
+            assert honest.ask("info") == ["0", str(4 * GIB - used), str(4 * GIB)]
+            assert honest.ask("nvml") == [str(4 * GIB), str(used), str(4 * GIB - used)]
+            assert honest.ask("alloc 3072") == [OUT_OF_MEMORY], "by the ledger"
+            assert honest.ask("alloc 2560") == ["0"]
 
 
 def test_limits_are_set_again_after_a_restart(node: Node, device: SimulatedDevice) -> None:
@@ -166,6 +192,78 @@ def test_a_container_is_held_from_its_first_program_on(node: Node, device: Simul
             wait_until(lambda: node.names() == [], "the end of the slice")
             wait_until(lambda: program.total_mib() == 32 << 10, "the end of the limit")
         engine.close()
+
+
+def test_each_member_of_a_job_has_its_own(node: Node, device: SimulatedDevice) -> None:
+    """In the leaf that its supervisor has made; those of a job share nothing."""
+    serve_with_fence(node, device)
+    queue = QueueNode(node, device)
+    (job_id,) = queue.submit("sleep 600", 250, members=2, slice={"mem_max_bytes": 4 * GIB})
+    try:
+        queue.until(job_id, "running")
+        (begun,) = wait_until(lambda: list((node.state / "jobs").glob("[!.]*/begun")), "the attempt")
+        lines = dict(line.partition(" ")[::2] for line in begun.read_text().splitlines())
+        leaves = [Path(lines["cgroup"]) / member for member in "01"]
+        if not leaves[0].is_relative_to(find_mount()):
+            pytest.skip("jobs have cgroups of version 1 here")
+        with Bypass(device, group=leaves[0]) as first, Bypass(device, group=leaves[1]) as second:
+            wait_until(lambda: first.total_mib() == second.total_mib() == hard_mib(4 * GIB), "the limits")
+            assert first.ask("alloc 4096") == second.ask("alloc 4096") == ["0"]
+            assert first.ask("alloc 2048") == [OUT_OF_MEMORY]
+    finally:
+        node.stop(signal.SIGKILL)
+        end_jobs(node.state / "jobs")
+
+
+class FakeDaemon:
+    """What a MemoryFence asks of the daemon: one `vgpu run` with a slice of its own, and where events go."""
+
+    def __init__(self, pid: int) -> None:
+        made = replace(make_slice(), origin=User("a", ephemeral=True))
+        holder = Process(1, "a", pid, os.getuid(), "vgpu run", 0, False, holder=True)
+        self.state = State(slices={"a": made}, processes={1: holder}, devices={"GPU-0": make_device()})
+        self.events: list[str] = []
+
+    def note_bounded(self, _key: str, entry: Log) -> None:
+        self.events.append(entry.message)
+
+
+def test_a_program_without_a_group_stays_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where the kernel's controller cannot be handed down to a group of its own: it is said once."""
+    asyncio.run(place_twice(monkeypatch))
+
+
+async def place_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    mount = find_mount()
+
+    def refuse(_mount: Path, folder: Path) -> None:
+        raise cgroup_tree.CgroupError(f"cgroup {folder.parent} cannot hand the controller dmem down: busy")
+
+    monkeypatch.setattr(cgroup_tree, "hand_down_dmem", refuse)
+    with own_cgroup() as group:
+        script = "sleep 600 & echo $!; wait"
+        program = subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, text=True, preexec_fn=enter(group))
+        assert program.stdout
+        child = int(program.stdout.readline())
+        fake: Any = FakeDaemon(program.pid)
+        fence = MemoryFence("auto", fake, fake, fake, fake)
+        fence._mount = mount
+        for _ in range(2):
+            await fence._place_runs()
+        (said,) = fake.events
+        assert said.startswith(f"slice a has no memory limit of the driver: cgroup {group} cannot hand")
+        assert said.endswith("start it by `systemd-run --user --scope vgpu run ...`") and fence.why == said
+        assert set(cgroup_tree.pids_in(group)) == {program.pid, child} and not list(cgroup_tree.own_folders(group))
+        monkeypatch.undo()
+        fence._run_cgroups.clear()
+        await fence._place_runs()
+        assert cgroup_tree.pids_in(group) == [], "it was moved with all that it had started"
+        (folder,) = cgroup_tree.own_folders(group)
+        assert set(cgroup_tree.pids_in(folder)) == {program.pid, child}
+        os.kill(child, signal.SIGKILL)
+        program.communicate()
+        await fence.stop()
+        assert cgroup_tree.remove_all([folder]) == []
 
 
 def test_off_says_so_and_clears(node: Node, device: SimulatedDevice) -> None:

@@ -41,6 +41,7 @@ def handle(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[SimulatedDevic
     def find(device: SimulatedDevice, index: int = 0) -> object:
         nonlocal opened
         monkeypatch.setenv("VGPU_SIM_DIR", str(device.directory))
+        monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})  # of another library
         monkeypatch.setattr(pynvml, "nvmlLib", ctypes.CDLL(str(paths.sim_lib_dir() / "libnvidia-ml.so.1")))
         pynvml.nvmlInit()
         opened += 1
