@@ -180,6 +180,7 @@ void report_page(void) {
     VG_STORE_RELAXED(&shown->sequence, shown->sequence + 1);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     VG_STORE_RELAXED(&shown->used_bytes, device->used_bytes);
+    shown->time_slice = device->time_slice;
     shown->busy_ns = device->busy_ns;
     shown->copy_busy_ns = device->copy_busy_ns;
     shown->most_bytes = device->most_bytes;
