@@ -33,6 +33,7 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "test_arbiter_memory": (("shim/arbiter/memory.c",), (ADDRESS,)),
     "test_arbiter_overlap": (ARBITER, (ADDRESS,)),
     "test_arbiter_pages": (ARBITER, (ADDRESS,)),
+    "test_arbiter_residence": (ARBITER, (ADDRESS,)),
     "test_arbiter_turns": (ARBITER, (ADDRESS,)),
     "test_arbiter_thread_priority": (("shim/arbiter/thread_priority.c", "shim/base/prim.c"), (ADDRESS,)),
     "test_arbiter_threads": (ARBITER, (ADDRESS, THREAD)),
