@@ -154,7 +154,7 @@ class RotationController:
             is_empty=not running and now_ns >= record.returns_until_ns,
             idle_after_ns=made.spec.idle_after_ns or 0,
             last_work_ns=max(now.last_work_ns, record.program_since_ns),
-            resident_since_ns=record.resident_since_ns,
+            resident_since_ns=max(record.resident_since_ns, record.program_since_ns),
         )
 
     def _members(self, uuid: str, now_ns: int) -> list[Member]:
