@@ -135,8 +135,11 @@ class RotationController:
         record, now = self._record(made), self._arbiters.slice_stats(made.serial, uuid)
         running = self._machine.state.processes_of(made.name)
         program = running[0] if running else None
-        if program and program != record.program:
-            record.program, record.program_since_ns, record.returns_until_ns = program, now_ns, 0
+        if program != record.program:
+            record.program, record.stays_until_ns = program, 0
+            record.refusals.clear()
+            if program:
+                record.program_since_ns, record.returns_until_ns = now_ns, 0
         is_away = made.residency == AWAY
         stays = now_ns < record.stays_until_ns
         asks = now.wishes or now.processes_in_driver or not (made.spec.mem_swap or made.spec.idle_after_ns)
