@@ -212,7 +212,7 @@ class _Device:
 
 @dataclass(frozen=True, slots=True)
 class _Leavers:
-    chosen: tuple[Member, ...]
+    members: tuple[Member, ...]
     ready_ns: int | None  # None: however long it waits, those that may leave are not enough
     at_work: Sequence[Member] = ()
 
@@ -247,13 +247,13 @@ def _serve(device: _Device, waiters: Sequence[Member]) -> Move | None:
         return Move(first.name, COMING)
     leavers = device.choose_leavers(first, waiters)
     if leavers.ready_ns is not None and leavers.ready_ns <= device.now_ns:
-        leaver = leavers.chosen[0]
+        leaver = leavers.members[0]
         return Move(leaver.name, LEAVING, first.name, is_turn=leaver in leavers.at_work)
     for later in waiters[1:]:
         free = device.free_for(later)
         if later.claim_bytes > free:
             continue
-        made = sum(m.claim_bytes for m in leavers.chosen)
+        made = sum(m.claim_bytes for m in leavers.members)
         arrival_ns = device.now_ns + _move_ns(later.used_bytes, device.bytes_per_s)
         delays = first.claim_bytes > device.free_for(first) + made - later.claim_bytes
         if leavers.ready_ns is None or not (delays or arrival_ns > leavers.ready_ns):
