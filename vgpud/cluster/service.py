@@ -91,7 +91,7 @@ class Service:
         machine.remember(kept.histories, kept.history_at_ns)
         for name, knowledge in kept.orders.items():
             if not machine.remember_order(name, knowledge):
-                log.info("queue %s begins to learn its order again: it is another one, or of another version", name)
+                log.info("queue %s learns its order again: it is another one, or of another version", name)
         self._saved_orders = machine.knowledge_versions()
         now_ns = self._clock.now_ns()
         self._recorder = Recorder(options.record)

@@ -150,9 +150,7 @@ class JobController:
         are_written = True
         for order in saved_state.orders:
             if not self.machine.remember_order(order.queue, order.knowledge, order.ended_jobs):
-                log.info(
-                    "queue %s begins to learn its order again: it is another one, or of another version", order.queue
-                )
+                log.info("queue %s learns its order again: it is another one, or of another version", order.queue)
             are_written = are_written and not order.ended_jobs
         self._saved_orders = self.machine.knowledge_versions() if are_written else {}
 
