@@ -128,4 +128,4 @@ def test_a_model_in_python_is_run_for_its_memory(torch_python: str, tmp_path: Pa
     assert found["memory_by"] == "dry_run"
     parameters_bytes = 4 * (1024 * 1024 + 1024) * 4
     tensors_bytes = found["memory_bytes"]["low"] - (1409 << 20)
-    assert 4 * parameters_bytes < tensors_bytes < 6 * parameters_bytes, "weights, gradients, two states of Adam"
+    assert 4 * parameters_bytes < tensors_bytes < 8 * parameters_bytes, "weights, gradients, Adam's states and more"
