@@ -102,7 +102,7 @@ class Search:
         there = tuple(job for job, _ in device)
         if there not in self._speeds:
             jobs = [self._jobs[job] for job in there]
-            others = [[other for other in jobs if other is not job] for job in jobs]
+            others = [[*jobs[:at], *jobs[at + 1 :]] for at in range(len(jobs))]
             speeds = [self._truth.speed(job, beside) / FULL for job, beside in zip(jobs, others, strict=True)]
             self._speeds[there] = speeds
         return self._speeds[there]
