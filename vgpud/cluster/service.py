@@ -89,9 +89,14 @@ class Service:
         queues = (*options.queues, *former)
         machine = _machine(queues)
         machine.remember(kept.histories, kept.history_at_ns)
+        for name, knowledge in kept.orders.items():
+            if not machine.remember_order(name, knowledge):
+                log.info("queue %s learns its order again: it is another one, or of another version", name)
+        self._saved_orders = machine.knowledge_versions()
         now_ns = self._clock.now_ns()
         self._recorder = Recorder(options.record)
-        self._recorder.begin(queues, (), SITE, HOWS, kept.jobs, {"at_ns": now_ns, **kept.past})
+        orders = {queue.name: machine.knowledge(queue.name) for queue in queues}
+        self._recorder.begin(queues, (), SITE, HOWS, kept.jobs, {"at_ns": now_ns, "orders": orders, **kept.past})
         names = {queue.name for queue in options.queues}
         self.controller = Controller(machine, names, options.settings, self._recorder.add, former)
         self.controller.restore(
@@ -183,11 +188,20 @@ class Service:
                 log.info("%s: job %s: %s", note.kind, name, with_slurms_numbers(note.text, names))
         if decisions.jobs or decisions.bindings:
             bindings = {key: _row(one) if one else None for key, one in decisions.bindings.items()}
-            self._store.save(decisions.jobs.values(), bindings, decisions.ended_jobs, self.controller.next_id)
+            orders = self._changed_orders()
+            self._store.save(
+                decisions.jobs.values(), bindings, decisions.ended_jobs, self.controller.next_id, orders, now_ns
+            )
         if time.monotonic() - self._history_at_s >= HISTORY_S:
             self._history_at_s = time.monotonic()
             queues = [queue.name for queue in self.queues]
             self._store.save_history({name: self.controller.machine.history(name, now_ns) for name in queues}, now_ns)
+
+    def _changed_orders(self) -> dict[str, dict[str, Any] | None]:
+        """What orders have learnt since they were saved."""
+        machine, before = self.controller.machine, self._saved_orders
+        self._saved_orders = machine.knowledge_versions()
+        return {name: machine.knowledge(name) for name, one in self._saved_orders.items() if before.get(name) != one}
 
     def _complain(self, fault: str) -> None:
         """Once for each fault."""
