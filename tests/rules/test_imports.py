@@ -203,12 +203,18 @@ ALLOWED: dict[str, set[str]] = {
         "view",
     },
     "console.services": {
+        "cli.common",
         "console.live",
+        "console.login",
+        "console.pages",
         "console.sessions",
         "console.web",
         "core",
         "core.jobs",
         "errors",
+        "paths",
+        "services.core",
+        "services.shell",
         "view",
     },
     "console": {

@@ -18,6 +18,7 @@ from vgpud.console.login.client import Broker
 from vgpud.console.login.provider_client import ProviderClient
 from vgpud.console.pages import jobs, login, nodes, overview, queue, quotas, slices, submit, terminal
 from vgpud.console.services import page as services_page
+from vgpud.console.services import start as service_start
 from vgpud.console.services.passing import Services
 from vgpud.console.sessions.entry import Entrance
 from vgpud.console.sessions.http import Sessions
@@ -87,6 +88,7 @@ def make(broker: Broker, options: Options) -> Starlette:
             *submit.ROUTES,
             *terminal.ROUTES,
             *quotas.ROUTES,
+            *service_start.ROUTES,
             *services_page.ROUTES,
             Route("/share/{secret}", entrance.open_share, methods=["GET"]),
             Mount("/session", app=sessions),

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse
 
 from vgpud.console.live.data import Api
-from vgpud.console.services.balancer import find_balancer
+from vgpud.console.services.balancer import need_balancer
 from vgpud.console.sessions.headers import is_within
 from vgpud.console.sessions.http import Passed, Sessions
 from vgpud.console.sessions.program import KNOWN_MAX, KNOWN_S, NotOpenError, Program
@@ -59,7 +59,7 @@ class Services:
         if known and time.monotonic() - at_s < KNOWN_S:
             return known
         try:
-            balancer = await find_balancer(api, uid, name)
+            balancer = await need_balancer(api, uid, name)
             status, record = await balancer.status(), await balancer.record()
         except CliError as error:
             if known and error.exit_code == ExitCode.UNREACHABLE:  # a service outlives the daemon
@@ -69,7 +69,7 @@ class Services:
         try:
             is_reachable = bool(status["port"]) and status["host"] in _LOOPBACK
             why = "" if is_reachable else status["trouble"] or f"it listens at {status['host']} only"
-            shown, port = ("authorization", f"Bearer {record['token']}"), int(status["port"])
+            shown, port = ("authorization", f"Bearer {record.token}"), int(status["port"])
         except (KeyError, TypeError, ValueError) as error:
             raise NotOpenError(f"service {name}: its balancer answers something else", 503) from error
         if why:

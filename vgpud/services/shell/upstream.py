@@ -43,7 +43,7 @@ class Upstreams:
         while True:
             wire, is_used = await self._take(replica)
             try:
-                return wire, await _exchange(wire, request, answer_s)
+                return wire, await exchange(wire, request, answer_s)
             except BaseException as error:
                 wire.abort()
                 if isinstance(error, BrokenError) and is_used:
@@ -57,7 +57,7 @@ class Upstreams:
             if time.monotonic() - at_s < KEPT_S and not wire.reader.at_eof():
                 return wire, True
             wire.abort()
-        return await connect(replica.port), False
+        return await connect(replica.port, is_published=replica.is_published), False
 
     def give_back(self, replica: Replica, wire: Wire) -> None:
         """The exchange is over: the connection may be used again, if both sides have left it so."""
@@ -74,8 +74,9 @@ class Upstreams:
                 wire.abort()
 
 
-async def connect(port: int) -> Wire:
-    """A connection to a program of this user. Raises BrokenError, also where another user's listens at the port."""
+async def connect(port: int, owner: int | None = None, *, is_published: bool = False) -> Wire:
+    """A connection to a program of this user, or of `owner`; `is_published`: a container engine leads the port to it,
+    as root. Raises BrokenError, also where another user's listens at the port."""
     try:
         reader, writer = await asyncio.wait_for(
             asyncio.open_connection("127.0.0.1", port, limit=PIECE_BYTES), CONNECT_S
@@ -83,15 +84,15 @@ async def connect(port: int) -> Wire:
     except (OSError, asyncio.TimeoutError) as error:
         raise BrokenError(f"nothing listens at port {port}") from error
     own = writer.get_extra_info("sockname")
-    uid = listeners.server_uid(port, own[:2]) if own else None
-    if uid != os.geteuid():
+    uid = listeners.server_uid(port, own[:2], is_published=is_published) if own else None
+    if not listeners.may_serve(uid, os.geteuid() if owner is None else owner, is_published=is_published):
         writer.transport.abort()
         raise BrokenError(f"nothing of it listens at port {port}" + ("" if uid is None else f", uid {uid} does"))
     return Wire(reader, writer, h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES_MAX))
 
 
-async def _exchange(wire: Wire, request: Request, answer_s: float) -> h11.Response:
-    """Raises BrokenError, TimeoutError."""
+async def exchange(wire: Wire, request: Request, answer_s: float) -> h11.Response:
+    """Sends the request; the head of its answer. Raises BrokenError, TimeoutError."""
     try:
         head = h11.Request(method=request.method, target=request.target, headers=request.headers)
         await wire.send(head, *((h11.Data(data=request.body),) if request.body else ()), h11.EndOfMessage())
@@ -103,3 +104,17 @@ async def _exchange(wire: Wire, request: Request, answer_s: float) -> h11.Respon
     if not isinstance(event, h11.Response) or event.status_code > 599:
         raise BrokenError("it has closed the connection")
     return event
+
+
+async def read_body(wire: Wire, piece_s: float, bytes_max: int) -> bytes:
+    """The body of an answer. Raises BrokenError, TimeoutError, h11.RemoteProtocolError; ValueError: it is too long."""
+    parts: list[bytes] = []
+    size = 0
+    while isinstance(event := await wire.next(piece_s), h11.Data):
+        parts.append(bytes(event.data))
+        size += len(event.data)
+        if size > bytes_max:
+            raise ValueError(f"its answer has more than {bytes_max} bytes")
+    if not isinstance(event, h11.EndOfMessage):
+        raise BrokenError("it has closed the connection")
+    return b"".join(parts)
