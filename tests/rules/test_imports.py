@@ -147,7 +147,7 @@ ALLOWED: dict[str, set[str]] = {
     "ray": {"api", "client", "core", "core.slices", "errors", "libraries"},
     # the balancer of a service: a process of its own, as its user, over the API
     "services.core": {"core.jobs"},
-    "services.shell": {"client", "core.jobs", "errors", "host", "paths", "services.core"},
+    "services.shell": {"client", "core.jobs", "errors", "host", "paths", "services.core", "tunnels"},
     "services": {"client", "core.jobs", "errors", "host", "services.core", "services.shell"},
     # the queue over many nodes: a process of its own, beside slurmctld
     "cluster.core": {"core", "core.devices", "core.jobs", "core.queue", "slurm"},
@@ -173,6 +173,8 @@ ALLOWED: dict[str, set[str]] = {
     "k8s": {"core", "errors", "k8s.core", "k8s.shell", "paths"},
     # `kubectl vgpu`, by kubectl
     "kubectl": {"cli.common", "core", "errors", "k8s.core", "view"},
+    # connections that the console and balancers pass on
+    "tunnels": set(),
     # the console in the browser: processes of its own, over the API
     "console.login": {"client", "errors", "host"},
     "console.live": {"client", "console.login", "errors", "host", "view"},
@@ -200,6 +202,7 @@ ALLOWED: dict[str, set[str]] = {
         "core.jobs",
         "errors",
         "host",
+        "tunnels",
         "view",
     },
     "console.services": {

@@ -71,6 +71,7 @@ def make(broker: Broker, options: Options) -> Starlette:
     boards = Boards(broker, options.folder)
     entrance = Entrance(options.domain)
     sessions = Sessions(entrance)
+    services = Services(sessions)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -92,7 +93,7 @@ def make(broker: Broker, options: Options) -> Starlette:
             *services_page.ROUTES,
             Route("/share/{secret}", entrance.open_share, methods=["GET"]),
             Mount("/session", app=sessions),
-            Mount("/service", app=Services(sessions)),
+            Mount("/service", app=services),
         ],
         lifespan=lifespan,
         exception_handlers={HTTPException: _show_error, TooLargeError: _show_error},
@@ -112,5 +113,5 @@ def make(broker: Broker, options: Options) -> Starlette:
     )
     app.state.sessions = sessions
     app.state.viewers = terminal.Viewers()
-    app.state.tunnels = Tunnels(app, sessions, options.hosts)
+    app.state.tunnels = Tunnels(app, sessions, options.hosts, services.find)
     return app

@@ -230,6 +230,8 @@ class Balancer:
         if order is type(action) and now_s < until_s:
             return
         if isinstance(action, End):
+            if self.address.sockets.end(action.job_id):
+                return  # they are closed first; it is said again
             log.info("replica %d is ended: %s", action.job_id, action.why)
         carry_out = {End: self._queue.cancel, Suspend: self._queue.suspend, Resume: self._queue.resume}[type(action)]
         self._orders[action.job_id] = type(action), now_s + (END_S if isinstance(action, End) else ORDER_S)

@@ -165,9 +165,8 @@ def _new_service(
     from vgpud.services.core.model import Health, Service
 
     health = changed_health(Health(http_path=health_path), option_values)
-    fields = {"host": listen[0], "port": listen[1], "health": health}
-    service = Service(name, json_format.MessageToDict(template), secrets.token_hex(_TOKEN_BYTES), **fields)
-    service = replace(service, **changed_fields(option_values))
+    service = Service(name, json_format.MessageToDict(template), secrets.token_hex(_TOKEN_BYTES), health=health)
+    service = replace(service, host=listen[0], port=listen[1], **changed_fields(option_values))
     check_record(service)
     return service
 

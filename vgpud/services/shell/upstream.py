@@ -21,6 +21,11 @@ KEPT_MAX, KEPT_S = 64, 2.0
 ANSWER_S, STREAM_S = 600.0, 600.0
 
 
+Head = h11.Response | h11.InformationalResponse
+#: the status of an answer after which the connection has another protocol
+SWITCHED = 101
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """A request as a replica gets it."""
@@ -37,9 +42,9 @@ class Upstreams:
     def __init__(self) -> None:
         self._kept: dict[tuple[int, int], deque[tuple[float, Wire]]] = {}
 
-    async def ask(self, replica: Replica, request: Request, answer_s: float = ANSWER_S) -> tuple[Wire, h11.Response]:
-        """The head of the replica's answer; the body follows on the wire. Raises BrokenError: no byte of an answer has
-        come. Raises TimeoutError."""
+    async def ask(self, replica: Replica, request: Request, answer_s: float = ANSWER_S) -> tuple[Wire, Head]:
+        """The head of the replica's answer; the body, or another protocol, follows on the wire. Raises BrokenError: no
+        byte of an answer has come. Raises TimeoutError."""
         while True:
             wire, is_used = await self._take(replica)
             try:
@@ -91,17 +96,18 @@ async def connect(port: int, owner: int | None = None, *, is_published: bool = F
     return Wire(reader, writer, h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES_MAX))
 
 
-async def exchange(wire: Wire, request: Request, answer_s: float) -> h11.Response:
-    """Sends the request; the head of its answer. Raises BrokenError, TimeoutError."""
+async def exchange(wire: Wire, request: Request, answer_s: float) -> Head:
+    """Sends the request; the head of its answer, which changes the protocol only where the request has asked for that.
+    Raises BrokenError, TimeoutError."""
     try:
         head = h11.Request(method=request.method, target=request.target, headers=request.headers)
         await wire.send(head, *((h11.Data(data=request.body),) if request.body else ()), h11.EndOfMessage())
         event = await wire.next(answer_s)
-        while isinstance(event, h11.InformationalResponse):
+        while isinstance(event, h11.InformationalResponse) and event.status_code != SWITCHED:
             event = await wire.next(answer_s)
     except h11.RemoteProtocolError as error:
         raise BrokenError(f"it does not speak HTTP: {error}") from error
-    if not isinstance(event, h11.Response) or event.status_code > 599:
+    if not isinstance(event, h11.Response | h11.InformationalResponse) or event.status_code > 599:
         raise BrokenError("it has closed the connection")
     return event
 
