@@ -13,12 +13,14 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.http11 import Request, Response
+from websockets.typing import Subprotocol
 
 from tests.services.programs import ANSWER, Balanced, Program, serve_balanced
 from vgpud.services.core.model import Service
 from vgpud.services.shell.sockets import upgrade_of
 from vgpud.tunnels import passing
 
+V2 = Subprotocol("v2")
 KEY = {"Authorization": "Bearer secret"}
 
 
@@ -55,7 +57,7 @@ async def serve_echoes(count: int, **fields: Any) -> AsyncIterator[tuple[Balance
     async with contextlib.AsyncExitStack() as stack:
         for at, one in enumerate(echoes, 1):
             server = await stack.enter_async_context(
-                serve(one.echo, "127.0.0.1", 0, process_request=one.look, subprotocols=["v2"], max_size=8 << 20)
+                serve(one.echo, "127.0.0.1", 0, process_request=one.look, subprotocols=[V2], max_size=8 << 20)
             )
             one.port = server.sockets[0].getsockname()[1]
             made.add(at)
@@ -69,7 +71,7 @@ async def serve_echoes(count: int, **fields: Any) -> AsyncIterator[tuple[Balance
 
 
 def socket_to(service: Balanced, path: str = "/", **options: Any) -> connect:
-    options = {"additional_headers": KEY, "max_size": 8 << 20, "subprotocols": ["v2"], **options}
+    options = {"additional_headers": KEY, "max_size": 8 << 20, "subprotocols": [V2], **options}
     return connect(f"ws://127.0.0.1:{service.port}{path}", **options)
 
 

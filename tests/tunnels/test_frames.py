@@ -59,11 +59,11 @@ def test_the_rest_of_a_message_is_no_second_one() -> None:
     assert not watch.has_message(whole[100:])
 
 
-@pytest.mark.parametrize("begun", [1, 2, 5, 300, 70_000])
-def test_a_close_frame_stands_between_two_frames(begun: int) -> None:
+@pytest.mark.parametrize("size", [1, 2, 5, 300, 70_000])
+def test_a_close_frame_stands_between_two_frames(size: int) -> None:
     """What had begun is passed on to its end, whatever pieces it comes in, and nothing behind it."""
     whole = message(69_986)
-    data = whole[:begun], whole[begun:] + message(9) + CLOSE
+    data = whole[:size], whole[size:] + message(9) + CLOSE
 
     async def use() -> None:
         (sender, ours), (its, receiver) = socket.socketpair(), socket.socketpair()
@@ -82,7 +82,7 @@ def test_a_close_frame_stands_between_two_frames(begun: int) -> None:
         found = b""
         while piece := await loop.sock_recv(receiver, 65536):
             found += piece
-        rest = whole[:begun] if begun == len(whole) else whole
+        rest = whole[:size] if size == len(whole) else whole
         assert found == rest + b"\x88\x05\x03\xe9bye"
         far.transport.close()
         sender.close()

@@ -44,9 +44,11 @@ def stack() -> Iterator[ExitStack]:
         yield made
 
 
-def open_socket(site: Site, name: str) -> connect:
-    host, port, token = site.url(name)
-    return connect(f"ws://{host}:{port}/", additional_headers={"Authorization": f"Bearer {token}"})
+def open_socket(site: Site, stack: ExitStack) -> ClientConnection:
+    host, port, token = site.url("live")
+    headers = {"Authorization": f"Bearer {token}"}
+    opened: ClientConnection = stack.enter_context(connect(f"ws://{host}:{port}/", additional_headers=headers))
+    return opened
 
 
 def ask(connection: ClientConnection) -> int:
@@ -69,13 +71,13 @@ def test_a_rolling_replacement_closes_each_with_a_close_frame(site: Site, stack:
     result = site("service", "start", *SMALL, "--name", "live", *more, "--", sys.executable, "sockets.py")
     assert result.code == 0, result
     before = {one["job_id"] for one in site.wait_until_healthy("live", 3)["replicas"]}
-    connections = [stack.enter_context(open_socket(site, "live")) for _ in range(6)]
+    connections = [open_socket(site, stack) for _ in range(6)]
     assert sorted(ask(one) for one in connections) == sorted([*before, *before])
     assert {one["outstanding"] for one in site.show("live")["replicas"]} == {2}
     assert site("service", "restart", "live").code == 0
     assert [closing_of(one) for one in connections] == [1001] * 6
     after = {one["job_id"] for one in site.wait_until_healthy("live", 3, generation=2)["replicas"]}
-    again = [stack.enter_context(open_socket(site, "live")) for _ in range(3)]
+    again = [open_socket(site, stack) for _ in range(3)]
     assert {ask(one) for one in again} == after and not before & after
     assert site("service", "stop", "live").code == 0
     assert [closing_of(one) for one in again] == [1001] * 3
