@@ -177,7 +177,7 @@ ALLOWED: dict[str, set[str]] = {
     "tunnels": set(),
     # the console in the browser: processes of its own, over the API
     "console.login": {"client", "errors", "host"},
-    "console.live": {"client", "console.login", "errors", "host", "view"},
+    "console.live": {"client", "cluster.shell", "console.login", "errors", "host", "view"},
     "console.web": {"console.live", "console.login", "core", "errors", "view"},
     "console.pages": {
         "cli.common",

@@ -42,6 +42,7 @@ class Options:
     has_tls: bool = False  # browsers reach it by https, perhaps by a proxy in front of it
     nodes: Sequence[tuple[str, str]] = ()  # name and URL of other nodes' consoles
     provider: ProviderClient | None = None  # for log-ins with an OpenID provider
+    cluster_dir: Path | None = None  # where `vgpu cluster run` publishes
 
 
 class OwnHosts:
@@ -110,6 +111,7 @@ def make(broker: Broker, options: Options) -> Starlette:
         has_tls=options.has_tls,
         nodes=options.nodes,
         provider=options.provider,
+        cluster_dir=options.cluster_dir,
     )
     app.state.sessions = sessions
     app.state.viewers = terminal.Viewers()
