@@ -160,7 +160,7 @@ def test_a_program_with_the_hook_sees_its_slice_and_nothing_twice(node: Node, de
 
 
 def test_limits_are_set_again_after_a_restart(node: Node, device: SimulatedDevice) -> None:
-    """By a daemon that was killed: one slice goes on, another has ended meanwhile."""
+    """By a daemon that was killed: one slice stays, another has ended meanwhile."""
     node.settings["grace_s"] = "5"
     serve_with_fence(node, device)
     mount = find_mount()
