@@ -6,6 +6,7 @@
 
 #include "arbiter/coast.h"
 #include "arbiter/overlap.h"
+#include "arbiter/residence.h"
 #include "arbiter/turns.h"
 #include "base/prim.h"
 
@@ -202,6 +203,7 @@ static void read_page(struct vg_arbiter *arbiter, struct vg_process *process, ui
   read_span(&process->active, &report->active_ns, &report->active_since_ns);
   worked |= process->reported.outstanding || process->busy.total_ns > busy_ns;
   process->reported.waiting = believed_waiting(process, waiting, worked, now_ns);
+  vg_residence_note_work(process, worked, now_ns);
   count_time(arbiter, process, before.outstanding, now_ns);
   read_done(process, now_ns);
   bool late = !is_open(process->word) && !process->answers && process->reported.outstanding && process->contexts;
@@ -320,11 +322,13 @@ static void publish_lane(struct vg_arbiter *arbiter, const struct vg_core_slice 
   bool word = lane->word != slice->out.word;
   bool drains = lane->neighbour_waits != slice->out.neighbour_waits || (word && !is_open(slice->out.word));
   bool changes = lane->watch != slice->out.watch;
+  bool rotates = (lane->watch ^ slice->out.watch) & VG_WATCH_CALLS; /* or does no longer: who rests knows it, too */
   bool waits = false;
   const struct vg_process *alone = vg_turn_give(&arbiter->core, slice, lane);
   for (struct vg_process *process = lane->first; process; process = process->next) {
+    bool moves = vg_residence_publish(lane, process);
     publish_to(arbiter, slice, process, !alone || process == alone);
-    if (is_helper_needed(process, drains, changes)) ring_helper(process);
+    if (moves || rotates || is_helper_needed(process, drains, changes)) ring_helper(process);
     waits |= !process->reported.quiet;
   }
   arbiter->hurry |= word && !is_open(slice->out.word) && !waits;
@@ -333,6 +337,7 @@ static void publish_lane(struct vg_arbiter *arbiter, const struct vg_core_slice 
   lane->word = slice->out.word;
   lane->neighbour_waits = slice->out.neighbour_waits;
   lane->watch = slice->out.watch;
+  lane->residence_shown = lane->residence;
   lane->min_milli = slice->params.min_milli;
   lane->max_milli = slice->params.max_milli;
   lane->bound_ns = slice->out.bound_ns;
@@ -342,7 +347,7 @@ static bool is_published(const struct vg_core *core, const struct vg_core_slice 
   return lane->word == slice->out.word && lane->neighbour_waits == slice->out.neighbour_waits &&
          lane->watch == slice->out.watch && lane->min_milli == slice->params.min_milli &&
          lane->max_milli == slice->params.max_milli && lane->bound_ns == slice->out.bound_ns &&
-         !vg_turn_is_over(core, slice, lane);
+         lane->residence_shown == lane->residence && !vg_turn_is_over(core, slice, lane);
 }
 
 static void publish_others(const struct vg_arbiter *arbiter, struct vg_process *process, uint64_t now_ns) {
@@ -578,5 +583,6 @@ void vg_pages_begin(struct vg_arbiter *arbiter, struct vg_process *process, uint
   else
     begin_memory(arbiter, process, now_ns);
   VG_STORE(&process->control->heartbeat_ns, now_ns);
+  vg_residence_publish(vg_lane_of(arbiter, process->slice), process);
   publish_to(arbiter, process->slice, process, true); /* the slice's others have theirs, or get it in the next round */
 }

@@ -22,7 +22,10 @@
 #define SIM_EVENTS_MAX (1u << 18) /* of one process */
 #define SIM_RING_COMMANDS (1u << 15)
 #define SIM_COPY_DIRECTIONS 3
+#define SIM_LINKS 2            /* between host and device: one for each direction, the first two of sim_engine */
 #define SIM_STREAM_TIMES 4096u /* completion times kept per stream; a process has fewer outstanding */
+
+enum sim_engine { SIM_ENGINE_TO_DEVICE, SIM_ENGINE_FROM_DEVICE, SIM_ENGINE_ON_DEVICE };
 
 /* ---- the command ring: struct sim_ring in a memfd ---- */
 
@@ -30,7 +33,7 @@ enum sim_op {
   SIM_OP_OPEN = 1, /* bind stream slot to context `target` with `priority`; takes no place in the stream */
   SIM_OP_MARKER,   /* done when everything before it is */
   SIM_OP_KERNEL,   /* cost_ns of SM time; with meet: while all of its meeting run, see server/meet.c */
-  SIM_OP_COPY,     /* cost_ns of copy engine `engine` */
+  SIM_OP_COPY,     /* cost_ns of copy engine `engine`: what it takes alone */
   SIM_OP_RECORD,   /* writes its time into event slot `target`, generation `value` */
   SIM_OP_WAIT,     /* until stream slot `target` has completed sequence number `value` */
   SIM_OP_HOLD,     /* until a RELEASE for this stream arrives: the process does something in between */
@@ -50,7 +53,8 @@ struct sim_command {
   uint16_t op;
   uint16_t engine;
   uint16_t meet;       /* of a kernel: how many kernels of different devices meet; 0 = it runs by itself */
-  uint8_t reserved[6]; /* one command = one cache line */
+  uint8_t pageable;    /* of a copy: 1 = its host memory is not pinned */
+  uint8_t reserved[5]; /* one command = one cache line */
 };
 
 struct sim_ring {
@@ -150,6 +154,7 @@ struct sim_page {
   uint64_t launch_cost_ns;
   uint64_t slice_ns;
   uint64_t switch_ns;
+  uint64_t link_bytes_per_us;                   /* of each link between host and device */
   char model[256];                              /* path of the kernel model file, or empty */
   struct sim_page_fault faults[SIM_FAULTS_MAX]; /* the n-th is at n modulo their number */
   struct sim_page_device devices[SIM_DEVICES_MAX];
@@ -162,6 +167,17 @@ struct sim_busy {
   uint64_t end_ns; /* work that is less than 1 ms apart may be pushed together: end - begin is always exact */
   int32_t pid;
   uint32_t context;
+};
+
+/* ---- the log of links: D/links-<index>.log is a row of these ---- */
+
+struct sim_link_use {
+  uint64_t begin_ns;
+  uint64_t end_ns;
+  double link_ns; /* how long the whole link would have taken for it: at most end - begin */
+  uint64_t bytes;
+  int32_t pid;
+  uint32_t direction; /* enum sim_engine */
 };
 
 /* ---- the socket: one request, one reply (but for WAKE); its end is the end of the process ---- */
@@ -192,6 +208,7 @@ enum sim_request_kind {
   SIM_REQUEST_LIMITS_GET, /* carries one as well; -ENOENT: neither it nor one above it has limits */
   SIM_REQUEST_LIMITS_OWN, /* the same for the cgroup that the process is in */
   SIM_REQUEST_TIME_SLICE, /* time slices of device are of enum sim_time_slice `bytes`; of root's alone */
+  SIM_REQUEST_CHECKPOINT_MOVED, /* -EAGAIN: its memory is on the way; the reply's bytes: for so many ns at least */
 };
 
 enum sim_share_kind { SIM_SHARE_MEMORY = 1, SIM_SHARE_PHYSICAL, SIM_SHARE_EVENT, SIM_SHARE_POOL, SIM_SHARE_MULTICAST };

@@ -18,8 +18,8 @@ MAGIC, VERSION = 0x4D495356, 8
 DEVICES_MAX = 16
 PROCESSES_MAX = 256
 #: magic, version, server_pid, device_count, fault_count (and modes, limit_count), started_ns, launch_cost_ns, slice_ns,
-#: switch_ns, model, faults
-HEADER = struct.Struct("<IIiII12xQQQQ256s512x")
+#: switch_ns, link_bytes_per_us, model, faults
+HEADER = struct.Struct("<IIiII12xQQQQQ256s512x")
 #: sequence, sm_count, name, uuid, pci_bus, process_count, memory, context, used, busy, copy_busy, decided, most,
 #: most_launches, launches, launch_ns, copy_ns, copy_bytes (3), flops, parent, number, slices, nvlink_group, compute
 #: capability (2), time_slice; processes

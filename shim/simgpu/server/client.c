@@ -231,7 +231,8 @@ static bool handle_share(struct process *process, const struct sim_request *requ
 }
 
 static bool handle_checkpoint(struct process *process, const struct sim_request *request) {
-  if (request->kind < SIM_REQUEST_CHECKPOINT_STATE || request->kind > SIM_REQUEST_CHECKPOINT_UNLOCK) return false;
+  bool is_change = request->kind >= SIM_REQUEST_CHECKPOINT_STATE && request->kind <= SIM_REQUEST_CHECKPOINT_UNLOCK;
+  if (!is_change && request->kind != SIM_REQUEST_CHECKPOINT_MOVED) return false;
   struct sim_reply reply = {0};
   reply.status = checkpoint_request(process, request, &reply.bytes);
   report_page();
@@ -335,6 +336,7 @@ void client_died(struct process *process) {
   }
   share_process_died(process);
   checkpoint_process_died(process);
+  for (uint32_t i = 0; i < server.config.device_count; i++) link_remove(&process->moves[i], vg_prim_now_ns());
   for (uint32_t i = 0; i < server.config.device_count; i++) refund(process, &server.devices[i], process->used_bytes[i]);
   host_memory_set(process, 0);
   close(process->socket);

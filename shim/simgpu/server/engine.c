@@ -152,7 +152,8 @@ static struct stream *pick_copy(const struct copy_engine *engine) {
   return best;
 }
 
-static void run_copies(struct device *device, struct copy_engine *engine, uint64_t now_ns) {
+static void run_copies(struct device *device, uint64_t now_ns) {
+  struct copy_engine *engine = &device->engine;
   struct stream *stream;
   while ((stream = pick_copy(engine))) {
     uint64_t begin_ns = stream->ready_ns > engine->free_ns ? stream->ready_ns : engine->free_ns;
@@ -175,7 +176,8 @@ static void run_device(struct device *device, uint64_t now_ns) {
   do {
     before = engine_decisions;
     run_sm(device, now_ns);
-    for (uint32_t i = 0; i < SIM_COPY_ENGINES; i++) run_copies(device, &device->engines[i], now_ns);
+    run_copies(device, now_ns);
+    for (uint32_t i = 0; i < SIM_LINKS; i++) link_run(&device->own_links[i], now_ns);
   } while (engine_decisions != before);
 }
 
@@ -193,7 +195,11 @@ void engine_round(uint64_t now_ns) {
 
 uint64_t engine_next_ns(void) {
   uint64_t next_ns = NEVER;
-  for (uint32_t i = 0; i < server.config.device_count; i++)
-    if (server.devices[i].next_decision_ns < next_ns) next_ns = server.devices[i].next_decision_ns;
+  for (uint32_t i = 0; i < server.config.device_count; i++) {
+    const struct device *device = &server.devices[i];
+    if (device->next_decision_ns < next_ns) next_ns = device->next_decision_ns;
+    for (uint32_t j = 0; j < SIM_LINKS; j++)
+      if (device->own_links[j].next_decision_ns < next_ns) next_ns = device->own_links[j].next_decision_ns;
+  }
   return next_ns;
 }
