@@ -49,15 +49,12 @@ class Mover:
     """Moves the memory of the one slice of a daemon, whose last program is the one that is locked."""
 
     def __init__(self, daemon: FakeDaemon, made: SimulatedDevice, checkpoint: Path) -> None:
-        self._daemon, self._device, self._checkpoint = daemon, made, checkpoint
+        self.daemon, self._device, self._checkpoint = daemon, made, checkpoint
+        self.pid = 0  # of the program that is locked, or was last
         daemon.rotate(leaves=False)
 
-    @property
-    def pid(self) -> int:
-        return peer_pid(self._daemon.processes[-1].sock)
-
     def wishes(self) -> int:
-        return sum(stats.wishes for stats in self._daemon.stats())
+        return sum(stats.wishes for stats in self.daemon.stats())
 
     def act(self, *words: str) -> list[int]:
         """What the driver answers, from outside."""
@@ -67,14 +64,15 @@ class Mover:
 
     def leave(self, seconds: float = 20.0) -> bool:
         """Whether its processes have left the driver. If they have not, it is as before."""
-        self._daemon.rotate(leaves=True)
-        if wait_until(lambda: not any(stats.processes_in_driver for stats in self._daemon.stats()), seconds):
+        self.daemon.rotate(leaves=True)
+        if wait_until(lambda: not any(stats.processes_in_driver for stats in self.daemon.stats()), seconds):
             return True
-        self._daemon.rotate(leaves=False)
+        self.daemon.rotate(leaves=False)
         return False
 
     def out(self) -> bool:
         """Whether its memory is on the host. If it is not, it is as before."""
+        self.pid = peer_pid(self.daemon.processes[-1].sock)
         if not self.leave():
             return False
         codes = self.act("lock", "save")
@@ -83,12 +81,12 @@ class Mover:
         if codes:
             assert codes == [DONE, NOT_SUPPORTED]
             assert self.act("unlock") == [DONE]
-        self._daemon.rotate(leaves=False)  # without an answer: the program has ended
+        self.daemon.rotate(leaves=False)  # without an answer: the program has ended
         return False
 
     def back(self) -> None:
         assert self.act("restore", "unlock") in ([DONE, DONE], [])
-        self._daemon.rotate(leaves=False)
+        self.daemon.rotate(leaves=False)
 
 
 @pytest.fixture
@@ -157,7 +155,7 @@ def test_a_program_that_is_killed_while_it_waits_leaves_no_wish(bench: Bench, st
     assert wait_until(lambda: mover.wishes() == 1)
     os.kill(mover.pid, signal.SIGKILL)
     one.process.wait()
-    mover._daemon.dead(mover._daemon.processes[0])
+    mover.daemon.dead(mover.daemon.processes[0])
     assert mover.wishes() == 0
 
 
@@ -165,9 +163,10 @@ def test_a_stopped_program_is_not_locked(bench: Bench, start: Start) -> None:
     mover, made, hooked = bench
     one = start(made, "away", "launch", **hooked)
     one.line()
-    os.kill(mover.pid, signal.SIGSTOP)
+    pid = peer_pid(mover.daemon.processes[0].sock)
+    os.kill(pid, signal.SIGSTOP)
     assert not mover.leave(1.0)
-    os.kill(mover.pid, signal.SIGCONT)
+    os.kill(pid, signal.SIGCONT)
     one.go()
     assert one.line()["code"] == 0
     assert mover.out()
@@ -178,7 +177,7 @@ def test_a_stopped_program_is_not_locked(bench: Bench, start: Start) -> None:
 def test_calls_wait_on_while_the_daemon_is_gone(bench: Bench, start: Start) -> None:
     """And a new daemon that knows that the slice is away finds the wish again."""
     mover, made, hooked = bench
-    daemon = mover._daemon
+    daemon = mover.daemon
     one = start(made, "away", "launch", **hooked)
     one.line()
     assert mover.out()
@@ -198,8 +197,8 @@ def test_calls_wait_on_while_the_daemon_is_gone(bench: Bench, start: Start) -> N
 class RandomMoves:
     """Moves the slice at random, until the program ends."""
 
-    def __init__(self, mover: Mover, daemon: FakeDaemon, seed: int) -> None:
-        self._mover, self._daemon, self._draw = mover, daemon, random.Random(seed)
+    def __init__(self, mover: Mover, seed: int) -> None:
+        self._mover, self._draw = mover, random.Random(seed)
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._move)
         self.moves, self.failure = 0, ""
@@ -216,14 +215,14 @@ class RandomMoves:
     def _move(self) -> None:
         while not self._end.wait(self._draw.choice((0.0, 0.001, 0.01, 0.05))):
             try:
-                if self._daemon.processes and self._mover.out():
+                if self._mover.daemon.processes and self._mover.out():
                     self.moves += 1
                     if self._draw.random() < 0.7:  # it is brought back by a wish, else for no reason
                         wait_until(lambda: self._mover.wishes() > 0 or self._end.is_set(), 5.0)
                     self._mover.back()
             except AssertionError as error:
                 self.failure = f"after {self.moves} moves: {error}"
-                self._daemon.rotate(leaves=False)
+                self._mover.daemon.rotate(leaves=False)
                 return
 
 
@@ -236,6 +235,6 @@ def test_programs_find_the_same_whenever_they_are_moved(
     with FakeDaemon(short_dir / "attach.sock", [FakeDevice(uuid, 1024 * MIB, CONTEXT) for uuid in UUIDS]) as fake:
         hooked = {"LD_PRELOAD": str(shim), "VGPU_SOCKET": str(fake.path)}
         hooked["VGPU_DRIVER"] = str(made.lib_dir / "libcuda.so.1")
-        with RandomMoves(Mover(fake, made, program("checkpoint")), fake, PROGRAMS.index(name)):
+        with RandomMoves(Mover(fake, made, program("checkpoint")), PROGRAMS.index(name)):
             assert run(program(name), made, **hooked, MAKER_LAST="1") == "ok\n"
         assert fake.processes
