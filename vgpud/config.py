@@ -302,6 +302,8 @@ class Config:
     state_bytes_max: int = key(2 << 30, check_range(16 << 20, 1 << 44, " bytes"), live=True)
     #: of host RAM, for the device memory of evicted slices; 0 = what is available, but a tenth of all
     suspended_bytes_max: int = key(0, check_range(0, 1 << 50, " bytes"), live=True)
+    #: slices that do not say otherwise give their memory back after this time without work; 0 = never
+    idle_after_s: int = key(0, check_range(0, 365 * 86_400, " seconds"), live=True)
     #: whether the use of devices, slices, jobs, queues and users is recorded (docs/watching.md)
     history: bool = key(True)
     #: file to which all events and commands of the queue are written, for replay; "" = none

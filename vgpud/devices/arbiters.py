@@ -145,6 +145,8 @@ class Arbiters:
         self._index = {d.uuid: d.index for d in known}
         self._slices: dict[int, Slice] = {}
         self._roles: dict[tuple[int, str], Role] = {}
+        #: (moves, bytes) of a slice's memory to the host or back
+        self._moves: dict[tuple[int, str], tuple[int, int]] = {}
         #: processes that closed their connections: (slice, last counters) by (process_id, device)
         self._disconnected: dict[tuple[int, str], tuple[int, Any]] = {}
         for uuid in self._memory_bytes:
@@ -207,7 +209,13 @@ class Arbiters:
             self._forget(slice_.serial, share.device_uuid)
         self._give_roles()
 
+    def count_move(self, serial: int, uuid: str, size_bytes: int) -> None:
+        """The slice's memory was moved to the host or back."""
+        moves, moved_bytes = self._moves.get((serial, uuid), (0, 0))
+        self._moves[serial, uuid] = moves + 1, moved_bytes + size_bytes
+
     def _forget(self, serial: int, uuid: str) -> None:
+        self._moves.pop((serial, uuid), None)
         if self._usage.pop((serial, uuid), None) is not None:
             _check(lib.vg_arbiter_slice_remove(self._native[uuid], serial), "slice")
 
@@ -278,6 +286,7 @@ class Arbiters:
         if usage is None:
             return SliceStats()
         raw = self._read(serial, uuid)
+        moves, moved_bytes = self._moves.get((serial, uuid), (0, 0))
         return SliceStats(
             share_ratio=usage.share(1),
             share_10s_ratio=usage.share(10),
@@ -304,6 +313,8 @@ class Arbiters:
             last_work_ns=raw.last_work_ns,
             wishes=raw.wishes,
             processes_in_driver=raw.processes_in_driver,
+            moves=moves,
+            moved_bytes=moved_bytes,
             gate=_GATES.get(raw.gate, "") if raw.processes else "",
             regime=_REGIMES.get(raw.regime, ""),
         )

@@ -97,7 +97,7 @@ def service_options(function: F) -> F:
 
 
 def size_options(function: F) -> F:
-    return partial(spec_options, excluded_names=("priority",))(function)
+    return partial(spec_options, excluded_names=("priority", "mem_swap", "idle_after_ns"))(function)
 
 
 _JOB = (
