@@ -242,9 +242,7 @@ def test_what_leaves_the_device_closes_its_gate_and_is_wished_for(
     assert arbiters.slice_stats(SERIAL, UUID).wishes == 0
 
 
-def test_memory_that_is_away_is_lent_and_that_which_leaves_or_comes_is_not(
-    arbiters: Arbiters, tenant: Tenant
-) -> None:
+def test_memory_that_is_away_is_lent_and_that_which_leaves_or_comes_is_not(arbiters: Arbiters, tenant: Tenant) -> None:
     """The device has less than both maxima together."""
     total = make_device(0).memory_bytes
     made = make_slice("a", Share(UUID, 500, 1000, 0, total), serial=SERIAL)

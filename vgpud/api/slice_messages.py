@@ -44,6 +44,8 @@ def spec_from(message: pb.SliceSpec) -> Spec:
         device_uuids=tuple(message.device_uuids),
         service_class=words.SERVICE_CLASS.to_word(message.service_class) or BATCH,
         spread=message.spread,
+        copy_min_milli=message.copy_min_milli,
+        copy_max_milli=message.copy_max_milli,
     )
 
 
@@ -59,6 +61,8 @@ def spec_view(spec: Spec) -> pb.SliceSpec:
         device_uuids=spec.device_uuids,
         service_class=words.SERVICE_CLASS.to_number(spec.service_class),
         spread=spec.spread,
+        copy_min_milli=spec.copy_min_milli,
+        copy_max_milli=spec.copy_max_milli,
     )
 
 
@@ -166,6 +170,11 @@ def slice_view(
             launches=now.launches,
             mem_denied=now.mem_denied,
             mem_unattributed_bytes=now.mem_unattributed_bytes,
+            copy_to_device_bytes=now.copy_to_device_bytes,
+            copy_from_device_bytes=now.copy_from_device_bytes,
+            copy_to_device_bytes_per_s=now.copy_to_device_bytes_per_s,
+            copy_from_device_bytes_per_s=now.copy_from_device_bytes_per_s,
+            pinned_bytes=now.pinned_bytes,
         )
     return view
 
@@ -209,6 +218,7 @@ def device_view(device: Device, node: str, state: State, now: Reading) -> pb.Dev
         nvlink_group=device.nvlink_group,
         parent_uuid=device.parent_uuid,
         profile=device.profile,
+        link_bytes_per_s=device.link_bytes_per_s,
         utilization_ratio=now.utilization_ratio,
         drained=drain.reason if drain else "",
         drained_by_fault=bool(drain and drain.by_fault),

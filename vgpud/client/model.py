@@ -113,6 +113,8 @@ class Device:
     parent_uuid: str = ""
     #: size of a MIG instance as NVIDIA names it, "1g.18gb"; empty = the device is a GPU
     profile: str = ""
+    #: rate of its link to the host, in each direction; 0 = not known
+    link_bytes_per_s: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,6 +235,16 @@ class SliceDevice:
     mem_denied: int = 0
     #: part of mem_used_bytes that the driver counts beyond the ledger
     mem_unattributed_bytes: int = 0
+    #: copied from the host to the device since creation
+    copy_to_device_bytes: int = 0
+    #: copied from the device to the host since creation
+    copy_from_device_bytes: int = 0
+    #: what it may copy to the device now; 0 = that is not paced
+    copy_to_device_bytes_per_s: int = 0
+    #: what it may copy from the device now; 0 = that is not paced
+    copy_from_device_bytes_per_s: int = 0
+    #: host memory that its programs have pinned
+    pinned_bytes: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,6 +272,10 @@ class SliceSpec:
     service_class: ServiceClass = ""
     #: divide equally over this many devices; 0 = whole devices and the rest: 2500 is 1000, 1000, 500
     spread: int = 0
+    #: guaranteed part of each device's link to the host, in each direction: 300 = .3
+    copy_min_milli: int = 0
+    #: limit of it; 0 = the whole link
+    copy_max_milli: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
