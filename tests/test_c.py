@@ -50,6 +50,7 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "test_run_time": (("shim/base/run_time.c",), (ADDRESS,)),
     "test_gate_lock": (("shim/base/lock.c", "shim/base/prim.c"), (ADDRESS, THREAD)),
     "test_gate_report": ((*GATE, "shim/base/prim.c"), (ADDRESS, THREAD)),
+    "test_gate_residence": ((*GATE, "shim/base/prim.c"), (ADDRESS, THREAD)),
     "test_gate_row": ((*GATE, "shim/base/prim.c"), (ADDRESS,)),
     "test_gate_short": ((*GATE, "shim/base/prim.c"), (ADDRESS, THREAD)),
     "test_gate_sync": ((*GATE, "shim/base/prim.c"), (ADDRESS, THREAD)),

@@ -7,6 +7,7 @@ import re
 
 from cudaspec import EntryPoint, Surface
 from emit import NOTICE
+from emit_hooks import ENTER, LEAVE
 from hookdef import Row, family
 
 TO_DEVICE, FROM_DEVICE = "VG_COPY_TO_DEVICE", "VG_COPY_FROM_DEVICE"
@@ -60,7 +61,7 @@ def _count(entry: EntryPoint, place: str) -> tuple[str, str]:
 
 
 def _linear(entry: EntryPoint, place: str) -> list[str]:
-    """The driver's call, in pieces where the copy is cut."""
+    """In pieces, where the copy is cut. Between them the thread is not in the driver, so the slice's memory may leave."""
     host, direction = ("srcHost", TO_DEVICE) if "HtoD" in entry.name else ("dstHost", FROM_DEVICE)
     to, source, _bytes, *rest = [p.name for p in entry.parameters]
     arguments = ", ".join([f"{to} + vg_at", f"{source} + vg_at", "vg_piece", *rest])
@@ -69,40 +70,39 @@ def _linear(entry: EntryPoint, place: str) -> list[str]:
         "  size_t vg_at = 0, vg_piece;",
         "  do {",
         f"    vg_piece = vg_copy_next({place}, {direction}, {host} + vg_at, ByteCount - vg_at);",
+        f"    {ENTER}",
+        f"    if (!vg_at) vg_gate_wait_before({place});",
         f"    vg_result = REAL({entry.name})({arguments});",
         f"    if (vg_result == CUDA_SUCCESS) vg_copy_count({place}, {direction}, vg_piece);",
+        f"    if (vg_result == CUDA_SUCCESS) vg_gate_wait_behind({place});",
+        f"    {LEAVE}",
         "    vg_at += vg_piece;",
         "  } while (vg_result == CUDA_SUCCESS && vg_at < ByteCount);",
     ]
 
 
-def _body(entry: EntryPoint) -> list[str]:
-    place = _place(entry)
-    is_async = "VG_GATE_ALL_STREAMS" not in place
-    waits = family(entry.name) in WAITING
-    out = [f"  vg_gate_wait_before({place});"] if is_async else []
-    if waits:
-        out.append("  uint64_t vg_begin = vg_gate_sync_begin();")
-    if LINEAR.match(entry.name):
-        out += _linear(entry, place)
-    else:
-        before, after = _count(entry, place)
-        out += [f"  {before}"] if before else []
-        out.append(f"  CUresult vg_result = REAL({entry.name})({entry.argument_list});")
-        out.append(f"  if (vg_result == CUDA_SUCCESS) {after}")
+def _plain(entry: EntryPoint, place: str) -> list[str]:
+    is_async, waits = "VG_GATE_ALL_STREAMS" not in place, family(entry.name) in WAITING
+    before, after = _count(entry, place)
+    out = [f"  {before}"] if before else []
+    out.append(f"  {ENTER}")
+    out += [f"  vg_gate_wait_before({place});"] if is_async else []
+    out += ["  uint64_t vg_begin = vg_gate_sync_begin();"] if waits else []
+    out += [f"  CUresult vg_result = REAL({entry.name})({entry.argument_list});"]
+    out += [f"  if (vg_result == CUDA_SUCCESS) {after}"]
     if waits:
         flag = "true" if entry.per_thread else "false"
         out.append(f"  if (vg_result == CUDA_SUCCESS) vg_gate_synced(vg_begin, NULL, {flag}, false);")
-    if is_async:
-        out.append(f"  if (vg_result == CUDA_SUCCESS) vg_gate_wait_behind({place});")
-    return [*out, "  return vg_result;"]
+    out += [f"  if (vg_result == CUDA_SUCCESS) vg_gate_wait_behind({place});"] if is_async else []
+    return [*out, f"  {LEAVE}"]
 
 
 def copying(surface: Surface, rows: dict[str, Row]) -> str:
     """gen/hooks/hook_copy.c"""
     out = [NOTICE.format(what="Copies between host and device, counted and paced.")]
-    out += ['#include "gate/copies.h"', '#include "gen/abi/real.h"', ""]
+    out += ['#include "gate/copies.h"', '#include "gate/residence.h"', '#include "gen/abi/real.h"', ""]
     for entry in surface.entries:
         if rows[entry.name].behaviour == "copy":
-            out += [f"{entry.prototype} {{", *_body(entry), "}"]
+            body = (_linear if LINEAR.match(entry.name) else _plain)(entry, _place(entry))
+            out += [f"{entry.prototype} {{", *body, "  return vg_result;", "}"]
     return "\n".join(out) + "\n"

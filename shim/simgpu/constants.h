@@ -24,7 +24,10 @@
 #define SIM_PCI_BUS_FIRST 0x1b             /* [assumed] any number; devices follow one after the other */
 
 /* ---- time on the device ---- */
-#define SIM_SLICE_NS 1024000ull /* [kernel module] default channel-group timeslice since Volta: 1024 us */
+#define SIM_SLICE_NS 1024000ull  /* [kernel module] default channel-group timeslice since Volta: 1024 us */
+#define SIM_SLICE_SHORT_PART 2   /* [assumed] "short" is this part of the default one; no length is published */
+#define SIM_SLICE_MEDIUM_TIMES 2 /* [assumed] "medium" is so many default ones */
+#define SIM_SLICE_LONG_TIMES 4   /* [assumed] "long" is so many */
 #define SIM_SLICE_DRIFT 32     /* [assumed] by such a part of a slice those of each device are longer than the last's */
 #define SIM_SWITCH_NS 20000ull /* [assumed] change of context; preemption alone is published as 32-40 us at worst */
 #define SIM_COPY_ENGINES 3     /* [published] H100/H200 asyncEngineCount; here: to device, from device, on device */

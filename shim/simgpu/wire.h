@@ -125,6 +125,7 @@ struct sim_page_device {
   uint32_t nvlink_group;  /* NVLink joins GPUs with the same one; 0: it joins none with this one */
   uint32_t compute_major; /* its compute capability */
   uint32_t compute_minor;
+  uint32_t time_slice; /* enum sim_time_slice */
   struct sim_page_process processes[SIM_PROCESSES_MAX];
 };
 
@@ -134,6 +135,9 @@ struct sim_page_fault {
   uint32_t xid;
 };
 #define SIM_FAULTS_MAX 64u
+
+/* The length of its time slices, as `nvidia-smi compute-policy --set-timeslice` counts them. */
+enum sim_time_slice { SIM_TIME_SLICE_DEFAULT, SIM_TIME_SLICE_SHORT, SIM_TIME_SLICE_MEDIUM, SIM_TIME_SLICE_LONG };
 
 /* What NVML says has a whole device; programs on it do not notice. */
 enum sim_mode { SIM_MODE_SHARED, SIM_MODE_EXCLUSIVE, SIM_MODE_MIG, SIM_MODE_MPS };
@@ -145,6 +149,7 @@ struct sim_page {
   uint32_t device_count;
   uint32_t fault_count; /* ever; a futex */
   uint32_t modes;       /* two bits for each device: enum sim_mode */
+  uint32_t limit_count; /* cgroups with limits on device memory: while there are none, no process asks for its own */
   uint64_t started_ns;
   uint64_t launch_cost_ns;
   uint64_t slice_ns;
@@ -198,7 +203,12 @@ enum sim_request_kind {
   SIM_REQUEST_CHECKPOINT_UNLOCK, /* also ends one's own LOCK that does not complete */
   SIM_REQUEST_MODE,              /* device is in sim_mode `bytes` from now on; needs no HELLO */
   SIM_REQUEST_HOST_MEMORY,       /* this process may back its device memory with `bytes` in all; -ENOMEM: it may not */
-  SIM_REQUEST_CHECKPOINT_MOVED,  /* -EAGAIN: its memory is on the way; the reply's bytes: for so many ns at least */
+  SIM_REQUEST_LIMITS_SET, /* carries a cgroup's directory; its limits on device, of root's alone. This and the next
+                             three need no HELLO; -EOPNOTSUPP: a device, or a driver, without such limits */
+  SIM_REQUEST_LIMITS_GET, /* carries one as well; -ENOENT: neither it nor one above it has limits */
+  SIM_REQUEST_LIMITS_OWN, /* the same for the cgroup that the process is in */
+  SIM_REQUEST_TIME_SLICE, /* time slices of device are of enum sim_time_slice `bytes`; of root's alone */
+  SIM_REQUEST_CHECKPOINT_MOVED, /* -EAGAIN: its memory is on the way; the reply's bytes: for so many ns at least */
 };
 
 enum sim_share_kind { SIM_SHARE_MEMORY = 1, SIM_SHARE_PHYSICAL, SIM_SHARE_EVENT, SIM_SHARE_POOL, SIM_SHARE_MULTICAST };
@@ -210,6 +220,14 @@ struct sim_wire_share {
   uint32_t kind;
   uint32_t charged;
 };
+
+/* Of a cgroup on a device, in bytes. SIM_NO_LIMIT: it may have all of the device. */
+struct sim_wire_limits {
+  uint64_t soft;
+  uint64_t hard;
+  uint64_t used;
+};
+#define SIM_NO_LIMIT UINT64_MAX
 
 /* Waits in a ticket, and stays there: a holder of the descriptor looks at it with MSG_PEEK. */
 struct sim_ticket {
@@ -229,6 +247,7 @@ struct sim_request {
   union {
     char program[32]; /* of HELLO */
     struct sim_wire_share share;
+    struct sim_wire_limits limits;
   };
 };
 
@@ -239,7 +258,10 @@ struct sim_reply {
   uint64_t bytes;      /* of what is shared */
   uint32_t device;
   uint32_t reserved;
-  struct sim_wire_share share;
+  union {
+    struct sim_wire_share share;
+    struct sim_wire_limits limits;
+  };
 };
 
 #endif

@@ -95,8 +95,11 @@ static void run_portion(struct device *device, struct stream *stream) {
 
 /* Timers of two devices are never alike: else contexts whose slices meet on both would meet for ever, or never. */
 static uint64_t slice_of(const struct device *device) {
-  uint64_t drift_ns = server.config.slice_ns / SIM_SLICE_DRIFT;
-  return server.config.slice_ns + drift_ns * (uint64_t)(device - server.devices);
+  uint64_t slice_ns = server.config.slice_ns;
+  if (device->time_slice == SIM_TIME_SLICE_SHORT) slice_ns /= SIM_SLICE_SHORT_PART;
+  if (device->time_slice == SIM_TIME_SLICE_MEDIUM) slice_ns *= SIM_SLICE_MEDIUM_TIMES;
+  if (device->time_slice == SIM_TIME_SLICE_LONG) slice_ns *= SIM_SLICE_LONG_TIMES;
+  return slice_ns + slice_ns / SIM_SLICE_DRIFT * (uint64_t)(device - server.devices);
 }
 
 static void run_sm(struct device *device, uint64_t now_ns) {

@@ -154,6 +154,7 @@ void report_page(void) {
     VG_STORE_RELAXED(&shown->sequence, shown->sequence + 1);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     VG_STORE_RELAXED(&shown->used_bytes, device->used_bytes);
+    shown->time_slice = device->time_slice;
     shown->busy_ns = device->busy_ns;
     shown->copy_busy_ns = device->copy_busy_ns +
                           (uint64_t)(device->link_ns[SIM_ENGINE_TO_DEVICE] + device->link_ns[SIM_ENGINE_FROM_DEVICE]);

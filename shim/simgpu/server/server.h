@@ -4,9 +4,9 @@
  * requests, death; places.c: bounds of connections; checkpoint.c: processes that are moved off; fault.c: kernels that
  * fault; engine.c: a round over SMs and copy engines; links.c: links between host and devices; meet.c: kernels that run
  * only together; sm.c: decided SM time; queue.c: streams; ready.c: heads that are with an engine; meeting.c: lists of
- * kernels that meet; share.c: memory of several processes; config.c: configuration; instances.c: GPUs in MIG mode;
- * report.c: busy log and state page; link_log.c: use of links; log.c: files of records; state.c: the structure that all
- * of them work on.
+ * kernels that meet; share.c: memory of several processes; memory_limits.c: limits of cgroups; config.c: configuration;
+ * instances.c: GPUs in MIG mode; report.c: busy log and state page; link_log.c: use of links; log.c: files of records;
+ * state.c: the structure that all of them work on.
  */
 #ifndef VG_SIM_SERVER_H
 #define VG_SIM_SERVER_H
@@ -52,6 +52,7 @@ struct config {
   uint64_t link_bytes_per_us;
   uint64_t context_bytes;
   uint64_t host_memory_bytes; /* most that may lie behind the device memory of all processes */
+  bool memory_limits;         /* the driver has limits per cgroup, as r615 */
   uint64_t speed;             /* kernels and copies take such a part of their time; 1 = all of it */
   char model[256];
   struct config_device devices[SIM_DEVICES_MAX];
@@ -202,6 +203,7 @@ struct device {
   uint64_t sm_ns;       /* decided up to here */
   uint64_t slice_begin_ns;
   uint64_t slice_end_ns;
+  enum sim_time_slice time_slice;
   uint64_t next_decision_ns; /* when there is something to decide again, or NEVER */
   struct stream *meets;      /* at sm_ns it runs the SMs and is of a meeting, else NULL */
   struct copy_engine engine;
@@ -247,6 +249,8 @@ struct process {
   struct context *contexts[SIM_CONTEXTS_MAX];
   uint64_t used_bytes[SIM_DEVICES_MAX];
   enum checkpoint checkpoint;
+  struct memory_limit *limit;             /* the innermost one that it is under; NULL: none, or not looked up */
+  uint64_t limits_generation;             /* of the limits, when it was looked up */
   struct process *locker;                 /* is about to lock it, once its work is done; else NULL */
   uint64_t parked_bytes[SIM_DEVICES_MAX]; /* used_bytes before it was saved, and again when it is restored */
   struct transfer moves[SIM_DEVICES_MAX]; /* of its memory to the host or back */
@@ -286,10 +290,16 @@ void client_reap(void);
 int host_memory_set(struct process *process, uint64_t bytes); /* its grant from now on; -ENOMEM: beyond the budget */
 uint64_t host_memory_default(void); /* half of what the host, or the cgroup that this runs in, has available */
 
+/* memory_limits.c: 0 or -errno */
+int memory_limits_request(struct process *process, const struct sim_request *request, int fd,
+                          struct sim_wire_limits *ret_limits);
+bool memory_limits_allow(struct process *process, const struct device *device, uint64_t bytes);
+
 /* fault.c: 0 or -errno */
 int fault_context(struct process *process, uint32_t id, uint64_t code); /* code: the CUresult of a kernel's fault */
 int fault_tell(const struct device *device, uint64_t xid);
 int mode_tell(const struct device *device, uint64_t mode);
+int time_slice_tell(const struct process *process, struct device *device, uint64_t length);
 
 /* checkpoint.c: 0 or -errno */
 int checkpoint_request(struct process *caller, const struct sim_request *request, uint64_t *ret_bytes);
