@@ -37,15 +37,21 @@ def _shape(entry: EntryPoint) -> tuple[str, str]:
     return f"vg_copy_direction({ends})", f"(uint64_t)pCopy->WidthInBytes * pCopy->Height{depth}"
 
 
+def _wait(place: str, direction: str, given: str = "") -> str:
+    """Asks for a direction that only the driver knows where copies are paced; given: an argument that must be there."""
+    asks = f"if (VG_UNLIKELY(vg_copy_is_paced()){f' && {given}' if given else ''}) " if "(" in direction else ""
+    return f"{asks}vg_copy_wait({place}, {direction});"
+
+
 def _count(entry: EntryPoint, place: str) -> tuple[str, str]:
     """The wait before the call and the count after it, as C statements; "": none."""
     names = [p.name for p in entry.parameters]
     if "ByteCount" in names:
         direction = _direction(entry)
-        return f"vg_copy_wait({place}, {direction});", f"vg_copy_count({place}, {direction}, ByteCount);"
+        return _wait(place, direction), f"vg_copy_count({place}, {direction}, ByteCount);"
     if "pCopy" in names:
         direction, size = _shape(entry)
-        return f"if (pCopy) vg_copy_wait({place}, {direction});", f"vg_copy_count({place}, {direction}, {size});"
+        return _wait(place, direction, "pCopy"), f"vg_copy_count({place}, {direction}, {size});"
     both = f"vg_copy_wait({place}, {TO_DEVICE}); vg_copy_wait({place}, {FROM_DEVICE});"
     if "opList" in names:
         return both, f"vg_copy_count_operations({place}, opList, numOps);"
@@ -89,7 +95,9 @@ def _plain(entry: EntryPoint, place: str) -> list[str]:
     out += [f"  vg_gate_wait_before({place});"] if is_async else []
     out += ["  uint64_t vg_begin = vg_gate_sync_begin();"] if waits else []
     out += [f"  CUresult vg_result = REAL({entry.name})({entry.argument_list});"]
-    out += [f"  if (vg_result == CUDA_SUCCESS) {after}"]
+    is_plain = after.startswith("vg_copy_count(") and after.count("(") == 1
+    asks = "" if is_plain else " && vg_copy_counts()"  # arguments are read, or the driver is asked
+    out += [f"  if (vg_result == CUDA_SUCCESS{asks}) {after}"]
     if waits:
         flag = "true" if entry.per_thread else "false"
         out.append(f"  if (vg_result == CUDA_SUCCESS) vg_gate_synced(vg_begin, NULL, {flag}, false);")

@@ -81,7 +81,9 @@ def _body(entry: EntryPoint) -> str:
 def body_header(surface: Surface, rows: dict[str, Row]) -> str:
     """gen/hooks/bodies.h: the files of hooks/ write cuX for the body of a hook that is generated around it."""
     bodies = [entry for entry in surface.entries if rows[entry.name].has_body]
-    out = [NOTICE.format(what="What is hand-written of hooks that wait while the slice's memory is away: cuX is its body.")]
+    out = [
+        NOTICE.format(what="What is hand-written of hooks that wait while the slice's memory is away: cuX is its body.")
+    ]
     out += ["#ifndef VG_BODIES_H\n#define VG_BODIES_H", '#include "gen/abi/cuda_abi.h"', ""]
     out += [f"CUresult {_body(entry)}({entry.declaration_list});" for entry in bodies]
     out += [f"#define {entry.name} {_body(entry)}" for entry in bodies]
@@ -105,7 +107,9 @@ def waiting(surface: Surface, rows: dict[str, Row]) -> str:
     """gen/hooks/hook_waits.c: what passes, or is hand-written, and waits while the slice's memory is away."""
     out = [NOTICE.format(what="Entry points that wait while the slice's memory is away, and do nothing else here.")]
     out += ['#include "gate/residence.h"', '#include "gen/abi/real.h"', ""]
-    out += [f"CUresult {_body(entry)}({entry.declaration_list});" for entry in surface.entries if rows[entry.name].has_body]
+    out += [
+        f"CUresult {_body(entry)}({entry.declaration_list});" for entry in surface.entries if rows[entry.name].has_body
+    ]
     for entry in surface.entries:
         row = rows[entry.name]
         if row.has_body:

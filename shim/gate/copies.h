@@ -17,6 +17,9 @@ struct vg_copy_bucket {
   uint64_t filled_ns;
 };
 
+static inline bool vg_copy_counts(void) { /* without a slice nothing is looked at */
+  return VG_LOAD_RELAXED(&vg_session.attached);
+}
 /* A copy went to the driver. VG_GATE_ALL_STREAMS: it has completed. What a stream captures is not counted. */
 void vg_copy_count(CUstream stream, bool per_thread, enum vg_copy_direction direction, uint64_t bytes);
 /* Before a copy of so many bytes, from or to that host memory: waits while the slice is beyond its part of the link.
