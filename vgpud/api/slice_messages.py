@@ -47,6 +47,8 @@ def spec_from(message: pb.SliceSpec) -> Spec:
         spread=message.spread,
         mem_swap=message.mem_swap,
         idle_after_ns=read_optional("idle_after_ns"),
+        copy_min_milli=message.copy_min_milli,
+        copy_max_milli=message.copy_max_milli,
     )
 
 
@@ -64,6 +66,8 @@ def spec_view(spec: Spec) -> pb.SliceSpec:
         spread=spec.spread,
         mem_swap=spec.mem_swap,
         idle_after_ns=spec.idle_after_ns,
+        copy_min_milli=spec.copy_min_milli,
+        copy_max_milli=spec.copy_max_milli,
     )
 
 
@@ -175,6 +179,11 @@ def slice_view(
             launches=now.launches,
             mem_denied=now.mem_denied,
             mem_unattributed_bytes=now.mem_unattributed_bytes,
+            copy_to_device_bytes=now.copy_to_device_bytes,
+            copy_from_device_bytes=now.copy_from_device_bytes,
+            copy_to_device_bytes_per_s=now.copy_to_device_bytes_per_s,
+            copy_from_device_bytes_per_s=now.copy_from_device_bytes_per_s,
+            pinned_bytes=now.pinned_bytes,
         )
     return view
 
@@ -231,6 +240,7 @@ def device_view(device: Device, node: str, state: State, now: Reading) -> pb.Dev
         nvlink_group=device.nvlink_group,
         parent_uuid=device.parent_uuid,
         profile=device.profile,
+        link_bytes_per_s=device.link_bytes_per_s,
         utilization_ratio=now.utilization_ratio,
         drained=drain.reason if drain else "",
         drained_by_fault=bool(drain and drain.by_fault),

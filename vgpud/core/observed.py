@@ -49,6 +49,12 @@ class SliceStats:
     processes_in_driver: int = 0  # of processes: threads of theirs may be in the driver, so it cannot be locked yet
     moves: int = 0  # of its memory, to the host or back
     moved_bytes: int = 0
+    # copied between host and device, and what it may copy now of each, in bytes per second; 0 = that is not paced
+    copy_to_device_bytes: int = 0
+    copy_from_device_bytes: int = 0
+    copy_to_device_bytes_per_s: int = 0
+    copy_from_device_bytes_per_s: int = 0
+    pinned_bytes: int = 0  # of host memory
     gate: str = ""  # closed, count, solo; "" when no process is attached
     regime: str = ""  # of the device: one of REGIMES
 

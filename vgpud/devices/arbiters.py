@@ -136,6 +136,7 @@ class Arbiters:
         self._heartbeat_ns = heartbeat_ns
         known = list(devices)
         self._memory_bytes = {d.uuid: d.memory_bytes for d in known}
+        self._link_bytes_per_s = {d.uuid: d.link_bytes_per_s for d in known}
         self._native: dict[str, Any] = {}
         self._scratch = ffi.new("struct vg_process_stats *")
         self._readings = ffi.new("struct vg_slice_usage[]", lib.VG_SLICES_MAX)
@@ -162,6 +163,7 @@ class Arbiters:
             setattr(params, name, value_ns)
         params.heartbeat_ns = self._heartbeat_ns
         params.memory_total_bytes = self._memory_bytes[uuid]
+        params.link_bytes_per_ms = self._link_bytes_per_s[uuid] // 1000
         return params
 
     def set_times(self, changes: Mapping[str, int]) -> None:
@@ -185,6 +187,7 @@ class Arbiters:
         params = ffi.new("struct vg_slice_params *")
         params.min_milli, params.max_milli = share.min_milli, share.max_milli
         params.mem_min_bytes, params.mem_max_bytes = share.mem_min_bytes, share.mem_max_bytes
+        params.copy_min_milli, params.copy_max_milli = slice_.spec.copy_min_milli, slice_.spec.copy_max_milli
         params.weight, params.priority = slice_.spec.weight, slice_.spec.priority
         params.latency = slice_.spec.service_class == LATENCY
         params.paused = bool(slice_.suspended or slice_.residency)
@@ -310,6 +313,11 @@ class Arbiters:
             mem_peak_bytes=raw.mem_peak_bytes,
             mem_denied=raw.mem_denied,
             processes=raw.processes,
+            copy_to_device_bytes=raw.copy_bytes[0],
+            copy_from_device_bytes=raw.copy_bytes[1],
+            copy_to_device_bytes_per_s=raw.copy_bytes_per_ms[0] * 1000,
+            copy_from_device_bytes_per_s=raw.copy_bytes_per_ms[1] * 1000,
+            pinned_bytes=raw.pinned_bytes,
             last_work_ns=raw.last_work_ns,
             wishes=raw.wishes,
             processes_in_driver=raw.processes_in_driver,

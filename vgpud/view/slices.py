@@ -70,6 +70,7 @@ def device_view(device: pb.Device) -> View:
         "last_xid": device.last_xid if device.HasField("last_xid") else None,
         "parent_uuid": device.parent_uuid or None,
         "profile": device.profile or None,
+        "link_bytes_per_s": device.link_bytes_per_s or None,
         "nvlink_group": device.nvlink_group if device.HasField("nvlink_group") else None,
     }
 
@@ -106,6 +107,11 @@ def slice_device_view(device: pb.SliceDevice, is_simulated: bool) -> View:
         "drains": device.drains,
         "drain_total_ns": device.drain_total_ns,
         "drain_max_ns": device.drain_max_ns,
+        "copy_to_device_bytes": device.copy_to_device_bytes,
+        "copy_from_device_bytes": device.copy_from_device_bytes,
+        "copy_to_device_bytes_per_s": device.copy_to_device_bytes_per_s,
+        "copy_from_device_bytes_per_s": device.copy_from_device_bytes_per_s,
+        "pinned_bytes": device.pinned_bytes,
         "gate": words.GATE.to_word(device.gate) or None,
         "regime": words.REGIME.to_word(device.regime) or None,
     }
@@ -152,6 +158,8 @@ def slice_view(item: pb.Slice, simulated_device_uuids: frozenset[str]) -> View:
         "owner": find_user_name(find_owner_uid(item)),
         "gpus_milli": item.spec.gpus_milli,
         "weight": item.spec.weight,
+        "copy_min_milli": item.spec.copy_min_milli,
+        "copy_max_milli": item.spec.copy_max_milli,
         "priority": item.spec.priority,
         "class": words.SERVICE_CLASS.to_word(item.spec.service_class) or "batch",
         "processes": item.processes,
