@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #define VG_ABI_MAGIC 0x55504756
-#define VG_ABI_VERSION 3
+#define VG_ABI_VERSION 4
 #define VG_DEVICES_MAX 16
 #define VG_PAGE_BYTES 4096
 #define VG_UUID_BYTES 16
@@ -181,6 +181,12 @@ struct vg_control_device {
    * others_since_ns, from which on some have (0: none has) */
   uint64_t others_busy_ns;
   uint64_t others_since_ns;
+  uint64_t want_deadline_ns; /* the present want waits for memory that other slices are asked to give back; 0: not */
+  /* what the programs of this slice together are asked to give back; 0: nothing. The serial grows when a request begins
+   * or asks for more, and is written last */
+  uint64_t reclaim_bytes;
+  uint64_t reclaim_deadline_ns;
+  uint32_t reclaim_serial;
 };
 
 /* ---- report page: written by the tenant, never trusted ---- */
@@ -225,6 +231,8 @@ struct vg_report_device {
   uint64_t run_count;     /* so many runs have been shown; a process that shows none leaves it 0 */
   struct vg_run_shown
       runs[VG_RUNS_SHOWN]; /* the last ones: number i is at i % VG_RUNS_SHOWN, each later than the one before */
+  uint64_t want_least_bytes; /* of want_bytes: what the allocation needs, without credit for later ones; 0: all of it */
+  uint32_t watchers; /* parts of the program that are told what the slice is asked to give back (reclaim_bytes) */
 };
 
 #endif

@@ -164,7 +164,10 @@ static void ring_helper(struct vg_process *process) {
 static bool read_memory(struct vg_process *process, uint64_t now_ns) {
   const struct vg_report_device *report = process->report;
   uint32_t want_seq = VG_LOAD(&report->want_seq); /* before want_bytes, which the tenant writes first */
-  return vg_memory_row_update(&process->memory, VG_LOAD(&report->returned_bytes), VG_LOAD(&report->used_bytes),
+  uint32_t watchers = VG_LOAD(&report->watchers), before = process->memory.watchers;
+  process->memory.want_least_bytes = VG_LOAD_RELAXED(&report->want_least_bytes);
+  process->memory.watchers = watchers;
+  return (watchers != before) | vg_memory_row_update(&process->memory, VG_LOAD(&report->returned_bytes), VG_LOAD(&report->used_bytes),
                               VG_LOAD(&report->want_bytes), want_seq, now_ns);
 }
 
@@ -492,18 +495,27 @@ static void publish_memory(struct vg_process *process, const struct vg_memory_sl
                                                               .coast_bytes = row->coast_bytes,
                                                               .want_answered = row->want_answered,
                                                               .pressure = row->pressure,
+                                                              .want_deadline_ns = row->want_deadline_ns,
+                                                              .reclaim_bytes = slice->reclaim.remaining_bytes,
+                                                              .reclaim_deadline_ns = slice->reclaim.deadline_ns,
+                                                              .reclaim_serial = slice->reclaim.serial,
                                                           };
   if (memcmp(shown, &next, sizeof next) == 0) return;
   VG_STORE_RELAXED(&control->limit_bytes, next.limit_bytes);
   VG_STORE_RELAXED(&control->slice_used_bytes, next.slice_used_bytes);
   VG_STORE_RELAXED(&control->coast_bytes, next.coast_bytes);
   VG_STORE(&control->granted_bytes, next.granted_bytes);
+  VG_STORE(&control->want_deadline_ns, next.want_deadline_ns);
+  VG_STORE(&control->reclaim_bytes, next.reclaim_bytes);
+  VG_STORE_RELAXED(&control->reclaim_deadline_ns, next.reclaim_deadline_ns);
+  VG_STORE(&control->reclaim_serial, (uint32_t)next.reclaim_serial);
   if (shown->want_answered != next.want_answered) {
     VG_STORE(&control->want_answered, next.want_answered);
     vg_prim_futex_wake(&control->want_answered, INT_MAX);
   }
   VG_STORE(&control->memory_pressure, next.pressure);
-  if (next.pressure && !shown->pressure) ring_helper(process);
+  bool asks = next.reclaim_bytes && next.reclaim_serial != shown->reclaim_serial;
+  if (asks || (next.pressure && !shown->pressure)) ring_helper(process);
   *shown = next;
 }
 
@@ -514,6 +526,7 @@ void vg_pages_memory(struct vg_arbiter *arbiter, uint64_t now_ns) {
       .slices = arbiter->memory_slices,
       .slice_count = arbiter->core.slice_count,
       .rows = rows,
+      .grace_ns = arbiter->core.params.memory_grace_ns,
       .stale = true,
   };
   for (int i = 0; i < arbiter->process_end; i++)

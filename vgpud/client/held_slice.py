@@ -15,7 +15,7 @@ import threading
 from vgpud.client.failures import make_error
 from vgpud.errors import CliError, ExitCode
 
-ABI_VERSION = 3
+ABI_VERSION = 4
 _MAGIC = 0x55504756
 _HOLD = 3  # VG_ATTACH_HOLD
 _OK = 0  # VG_ATTACH_OK
