@@ -39,7 +39,7 @@ def reclaim_entries(
 
 def _end_entry(name: str, device_uuid: str, now: Reclaim) -> ev.Log:
     came, asked = format_bytes(now.last_returned_bytes), format_bytes(now.last_asked_bytes)
-    text = f"slice {name} gave back {came} of {asked} of device memory in {now.last_took_ns / 1e9:.1f} s"
+    text = f"slice {name} was asked for {asked} of device memory and gave back {came} in {now.last_took_ns / 1e9:.2f} s"
     if not now.was_late:
         return ev.Log("memory.returned", text, name, device_uuid)
     return ev.Log("memory.kept", f"{text}: its time is up, and it keeps the rest", name, device_uuid)
