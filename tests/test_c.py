@@ -66,7 +66,14 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "test_job_terminal": (("shim/job/terminal.c", "shim/job/ring.c", "shim/job/user.c", "shim/job/file.c"), (ADDRESS,)),
     "test_job_cgroup": (("shim/job/file.c",), (ADDRESS,)),
     "test_ledger": (
-        ("shim/ledger/credit.c", "shim/ledger/reclaim_watch.c", "shim/ledger/stock.c", "shim/base/lock.c", "shim/session/helper_wake.c", *ARBITER),
+        (
+            "shim/ledger/credit.c",
+            "shim/ledger/reclaim_watch.c",
+            "shim/ledger/stock.c",
+            "shim/base/lock.c",
+            "shim/session/helper_wake.c",
+            *ARBITER,
+        ),
         (ADDRESS, THREAD),
     ),
     "test_ledger_handles": (

@@ -241,8 +241,7 @@ class Config:
     on_stranger: str = key("log", one_of(*VERBS), live=True)
     #: the same for a program through which its slice uses more memory than its limit, past the ledger
     on_excess: str = key("log", one_of(*VERBS), live=True)
-    #: how long a slice has to give back memory that it uses beyond its minimum and another one is guaranteed; 0: none is
-    #: asked
+    #: how long a slice has to give back memory beyond its minimum that another one is guaranteed; 0: none is asked
     memory_grace_s: int = key(10, check_range(0, 3600, " seconds"), live=True)
     #: memory that one context takes; 0 = as measured (devices.CONTEXT_BYTES)
     context_bytes: int = key(0, _context_bytes)

@@ -230,9 +230,9 @@ struct vg_report_device {
   uint32_t passed_serial; /* the last pass_serial with which a launch passed the closed gate */
   uint64_t run_count;     /* so many runs have been shown; a process that shows none leaves it 0 */
   struct vg_run_shown
-      runs[VG_RUNS_SHOWN]; /* the last ones: number i is at i % VG_RUNS_SHOWN, each later than the one before */
+      runs[VG_RUNS_SHOWN];   /* the last ones: number i is at i % VG_RUNS_SHOWN, each later than the one before */
   uint64_t want_least_bytes; /* of want_bytes: what the allocation needs, without credit for later ones; 0: all of it */
-  uint32_t watchers; /* parts of the program that are told what the slice is asked to give back (reclaim_bytes) */
+  uint32_t watchers; /* parts of the program that wait for requests to give memory back (reclaim_bytes) */
 };
 
 #endif

@@ -25,7 +25,7 @@ struct vg_arbiter_params {
   uint64_t cap_depth_ns;       /* depth of the cap bucket, times max (15 ms) */
   uint64_t heartbeat_ns;       /* period of the heartbeat (20 ms) */
   uint64_t memory_total_bytes; /* what the device has for tenants */
-  uint64_t memory_grace_ns; /* how long a slice has to give back memory that it is asked for; 0: none is asked */
+  uint64_t memory_grace_ns;    /* how long a slice has to give back memory that it is asked for; 0: none is asked */
 };
 
 struct vg_slice_params {
@@ -60,7 +60,7 @@ struct vg_slice_reclaim {
   uint64_t slice_id;
   uint64_t last_short_bytes; /* of its minimum, held by others when it was granted the last time */
   uint32_t shortages;        /* how often */
-  uint64_t remaining_bytes; /* of the open request: what has not come back yet; 0: none is open */
+  uint64_t remaining_bytes;  /* of the open request: what has not come back yet; 0: none is open */
   uint64_t asked_bytes;
   uint64_t begin_ns;
   uint64_t deadline_ns;
@@ -69,7 +69,7 @@ struct vg_slice_reclaim {
   uint64_t last_asked_bytes;
   uint64_t last_returned_bytes;
   uint64_t last_took_ns;
-  uint32_t watchers; /* processes that are told of requests */
+  uint32_t watchers; /* processes that receive requests */
 };
 
 struct vg_slice_stats {

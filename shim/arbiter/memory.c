@@ -134,7 +134,7 @@ static uint64_t wait_for_others(struct vg_memory_table *table, struct vg_memory_
 /* Of what slices use beyond their minima, in equal parts; and of one whose maximum is below what it uses, the rest. */
 static void ask_back(struct vg_memory_table *table, uint64_t now_ns) {
   uint64_t missing_bytes = table->waiting_bytes ? minus(table->waiting_bytes, unheld(table)) : 0;
-  for (int i = 0; i < table->slice_count; i++) { /* credit that nobody uses is pressed for, not asked for */
+  for (int i = 0; i < table->slice_count; i++) { /* unused credit is pressed for, not asked for */
     const struct vg_memory_slice *slice = &table->slices[i];
     if (!slice->away)
       missing_bytes = minus(missing_bytes, minus(slice->held_bytes, at_least(slice->min_bytes, slice->used_bytes)));

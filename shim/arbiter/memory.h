@@ -31,7 +31,7 @@ struct vg_memory_slice {
   uint64_t held_bytes; /* computed */
   uint64_t used_bytes; /* computed */
   uint32_t rows;       /* computed */
-  uint32_t watchers;   /* computed: of its programs, that are told what to give back */
+  uint32_t watchers;   /* computed: of its programs, that receive such requests */
 };
 
 struct vg_memory_row { /* one process on one device */
@@ -59,9 +59,9 @@ struct vg_memory_table {
   int slice_count;
   struct vg_memory_row **rows;
   int row_count;
-  uint64_t grace_ns; /* how long a slice has to give back what it is asked for; 0: none is asked */
-  bool stale; /* the rows were read a while ago: no want is refused, and no process pressed, by them */
-  uint64_t waiting_bytes;       /* computed: of guaranteed wants that wait for others' memory */
+  uint64_t grace_ns;      /* how long a slice has to give back what it is asked for; 0: none is asked */
+  bool stale;             /* the rows were read a while ago: no want is refused, and no process pressed, by them */
+  uint64_t waiting_bytes; /* computed: of guaranteed wants that wait for others' memory */
   uint64_t waiting_deadline_ns; /* computed: of the last of them */
 };
 

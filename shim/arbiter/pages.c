@@ -167,8 +167,9 @@ static bool read_memory(struct vg_process *process, uint64_t now_ns) {
   uint32_t watchers = VG_LOAD(&report->watchers), before = process->memory.watchers;
   process->memory.want_least_bytes = VG_LOAD_RELAXED(&report->want_least_bytes);
   process->memory.watchers = watchers;
-  return (watchers != before) | vg_memory_row_update(&process->memory, VG_LOAD(&report->returned_bytes), VG_LOAD(&report->used_bytes),
-                              VG_LOAD(&report->want_bytes), want_seq, now_ns);
+  return (watchers != before) | vg_memory_row_update(&process->memory, VG_LOAD(&report->returned_bytes),
+                                                     VG_LOAD(&report->used_bytes), VG_LOAD(&report->want_bytes),
+                                                     want_seq, now_ns);
 }
 
 void vg_pages_read_memory(struct vg_arbiter *arbiter, struct vg_process *process, uint64_t now_ns) {

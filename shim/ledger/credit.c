@@ -169,8 +169,8 @@ static uint32_t post_want(struct vg_device *device, uint64_t bytes, uint64_t lea
   return seq;
 }
 
-/* Until when the daemon may take for its answer. Where it asks other slices to give memory back, it says how long, for as
- * long as it runs. */
+/* Until when the daemon may take for its answer. Where it asks other slices to give memory back, it says how long, for
+ * as long as it runs. */
 static uint64_t answer_due_ns(struct vg_device *device, const struct vg_control_device *control, uint64_t begin_ns,
                               uint64_t now_ns) {
   bool running = VG_LOAD_RELAXED(&control->heartbeat_ns) >= begin_ns; /* since it was asked */

@@ -37,7 +37,7 @@ static void ring(int fd) {
 
 void vg_reclaim_bind(struct vg_device *device) {
   pthread_mutex_lock(&lock);
-  notified[device - vg_session.devices] = 0; /* another daemon counts anew */
+  notified[device - vg_session.devices] = 0; /* another daemon counts from 0 */
   publish(device);
   pthread_mutex_unlock(&lock);
 }

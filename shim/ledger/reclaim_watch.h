@@ -1,7 +1,8 @@
 /*
- * reclaim_watch.h - tells the program what its slice is asked to give back of a device's memory. A part of the program that
- * wants to know has an eventfd, which becomes readable when a request begins or asks for more (vgpud/client/memory.py
- * calls the exported functions through ctypes). A program in which nobody watches is never asked.
+ * reclaim_watch.h - passes on to the program what its slice is asked to give back of a device's memory. A part of the
+ * program that wants to know has an eventfd, which becomes readable when a request begins or asks for more
+ * (vgpud/client/memory.py calls the exported functions through ctypes). A program without one is never
+ * asked.
  */
 #ifndef VG_LEDGER_RECLAIM_WATCH_H
 #define VG_LEDGER_RECLAIM_WATCH_H

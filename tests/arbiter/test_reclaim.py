@@ -100,7 +100,7 @@ def test_unused_credit_that_does_not_come_is_waited_for_as_ever() -> None:
     assert row.want_answered == row.want_seq and world.held(OWNER) == 4 * GIB
 
 
-def test_beyond_its_minimum_nobody_is_asked_for_memory() -> None:
+def test_beyond_its_minimum_no_other_slice_is_asked() -> None:
     world = Promise()
     world.slices[1].min_bytes = 3 * GIB
     assert world.want(OWNER, 4 * GIB, now_ns=100).denied
@@ -173,13 +173,15 @@ def test_requests_are_decided_by_rows_as_of_now() -> None:
     assert world.reclaim.remaining_bytes == 3 * GIB
 
 
-MOVE = st.tuples(st.integers(0, 3), st.sampled_from(["want", "give", "use", "watch", "wait", "max"]), st.integers(0, 10))
+MOVE = st.tuples(
+    st.integers(0, 3), st.sampled_from(["want", "give", "use", "watch", "wait", "max"]), st.integers(0, 10)
+)
 
 
 @settings(max_examples=examples(300), deadline=None)
 @given(st.lists(MOVE, max_size=60))
 def test_requests_hold_under_any_sequence(moves: list[tuple[int, str, int]]) -> None:
-    """Nobody is asked for a byte of its minimum, or without a watcher; every want ends within the grace."""
+    """No slice is asked for a byte of its minimum, or without a watcher; every want ends within the grace."""
     mib = 1 << 20
     table = Table(20 * mib, [(1, 6 * mib, 20 * mib), (2, 8 * mib, 20 * mib), (3, 6 * mib, 12 * mib)], [1, 1, 2, 3])
     table.table.grace_ns = grace_ns = 100_000_000

@@ -1,4 +1,4 @@
-"""A neighbour's guaranteed memory is in use: the borrower that watches is told, gives back, and runs on; one that does
+"""A neighbour's guaranteed memory is in use: the borrower that watches is asked, gives back, and runs on; one that does
 not watch, or keeps what it has, gains nothing over before.
 """
 
@@ -86,10 +86,10 @@ def test_a_borrower_that_watches_gives_back_and_runs_on(make_system: Callable[..
     owner = world.owner()
     got = owner.ask("a", 2048 * MIB)
     assert got["code"] == 0
-    (told,) = borrower.ask("r")["told"]
-    assert told["device"] == 0 and told["uuid"].startswith("GPU-")
+    (request,) = borrower.ask("r")["requests"]
+    assert request["device"] == 0 and request["uuid"].startswith("GPU-")
     assert borrower.ask("i")["total"] == 4096 * MIB, "it sees its slice as ever"
-    blocks = -(-told["bytes"] // (256 * MIB))
+    blocks = -(-request["bytes"] // (256 * MIB))
     assert world.show("lender").mem_used_bytes == (14 - blocks) * 256 * MIB + 64 * MIB, "not more than is needed"
     (returned,) = world.wait_for_event("memory.returned")
     assert returned.startswith("slice lender was asked for 1")
@@ -97,7 +97,7 @@ def test_a_borrower_that_watches_gives_back_and_runs_on(make_system: Callable[..
     assert world.events("memory.kept") == world.events("memory.short") == []
     reclaim = world.show("lender").reclaim
     assert reclaim.remaining_bytes == 0 and not reclaim.late
-    assert reclaim.returned_bytes >= reclaim.asked_bytes >= told["bytes"]
+    assert reclaim.returned_bytes >= reclaim.asked_bytes >= request["bytes"]
     assert "asked back" in world.system.vgpu("slice", "show", "lender")
 
 
@@ -107,7 +107,7 @@ def test_a_borrower_that_does_not_watch_is_not_waited_for(make_system: Callable[
     owner = world.owner()
     assert owner.ask("a", 2048 * MIB)["code"] == OUT_OF_MEMORY, "as from a device that is full"
     (short,) = world.wait_for_event("memory.short")
-    assert short.startswith("slice owner lacks ") and "lender (" in short
+    assert short.startswith("slice owner misses ") and "lender (" in short
     assert world.events("memory.asked") == []
     assert not world.show("lender").HasField("reclaim")
     assert borrower.ask("f")["code"] == 0
@@ -124,12 +124,12 @@ def test_a_borrower_that_keeps_all_delays_once(make_system: Callable[..., OwnSys
     assert kept.endswith("its time is up, and it keeps the rest")
     second = owner.ask("a", 2048 * MIB)
     assert second["code"] == OUT_OF_MEMORY and second["seconds"] < first["seconds"]
-    assert len(borrower.ask("r")["told"]) == 1
+    assert len(borrower.ask("r")["requests"]) == 1
     assert borrower.ask("f")["code"] == 0, "it lives"
     assert world.show("lender").reclaim.late
 
 
-def test_a_maximum_below_what_is_used_is_told(make_system: Callable[..., OwnSystem]) -> None:
+def test_a_maximum_below_what_is_used_is_asked_for(make_system: Callable[..., OwnSystem]) -> None:
     world = World(make_system, grace_s=60)
     borrower = world.borrower(8, "give")
     world.system.vgpu("slice", "set", "lender", "--mem-max", "1G")
@@ -137,7 +137,7 @@ def test_a_maximum_below_what_is_used_is_told(make_system: Callable[..., OwnSyst
     seen = borrower.ask("i")
     assert seen["total"] == 1024 * MIB and seen["free"] >= 0
     assert world.show("lender").mem_used_bytes <= 1024 * MIB
-    assert len(borrower.ask("r")["told"]) == 1
+    assert len(borrower.ask("r")["requests"]) == 1
 
 
 @pytest.mark.parametrize("ends", ["borrower", "owner"])

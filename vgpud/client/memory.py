@@ -1,7 +1,7 @@
-"""Memory pressure: a program in a slice is told what its slice has to give back, and by when.
+"""Memory pressure: a program in a slice learns what its slice has to give back, and by when.
 
-A slice may use more memory than it is guaranteed as long as nobody else needs it. When another slice asks for its
-guarantee, or an admin lowers the maximum, programs that watch are told; nothing is taken from them. The daemon's hook
+A slice may use more memory than it is guaranteed as long as no other slice needs it. When another slice asks for its
+guarantee, or an admin lowers the maximum, programs that watch are asked; nothing is taken from them. The daemon's hook
 in this process (libvgpu.so) brings the request: no connection and no other library is needed.
 
     with watch_memory_pressure(empty_torch_cache):
@@ -11,6 +11,7 @@ in this process (libvgpu.so) brings the request: no connection and no other libr
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import os
 import select
@@ -120,17 +121,15 @@ class MemoryWatch:
 
     def take_requests(self) -> list[MemoryRequest]:
         """Those that are new since the last call. Does not wait: wait until fileno() is readable."""
-        try:
+        with contextlib.suppress(OSError):
             os.read(self._fd, 8)
-        except (BlockingIOError, OSError):
-            pass
         news = [request for request in self.open_requests() if self._seen.get(request.device) != request.serial]
         self._seen.update({request.device: request.serial for request in news})
         return news
 
 
 class MemoryWatcher:
-    """Calls `callback` with each request, in a thread of its own. An exception of it is printed, and the watch goes on.
+    """Calls `callback` with each request, in a thread of its own. An exception of it is printed, and the watch continues.
 
     Use it in a `with`, or call close().
     """
@@ -149,7 +148,7 @@ class MemoryWatcher:
         self.close()
 
     def close(self) -> None:
-        """Ends the thread, after a call of the callback that is going on."""
+        """Ends the thread, after a call of the callback that has begun."""
         if self._wake_write < 0:
             return
         os.close(self._wake_write)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import sys
-import urllib.request
 from collections.abc import Callable
 
 from vgpud.client.memory import MemoryRequest
@@ -20,14 +21,15 @@ def empty_torch_cache(request: MemoryRequest) -> None:
 
 
 def sleep_vllm(address: str, level: int = 1) -> Callable[[MemoryRequest], None]:
-    """Sends a vLLM server to sleep: level 1 keeps its weights on the host, level 2 discards them.
+    """Sends the vLLM server at HOST:PORT to sleep: level 1 keeps its weights on the host, level 2 discards them.
 
     The server needs VLLM_SERVER_DEV_MODE=1 and --enable-sleep-mode. `POST /wake_up` wakes it.
     """
 
     def sleep(request: MemoryRequest) -> None:
-        ask = urllib.request.Request(f"{address}/sleep?level={level}", method="POST")
-        with urllib.request.urlopen(ask, timeout=_ANSWER_S):
-            pass
+        host = http.client.HTTPConnection(address, timeout=_ANSWER_S)
+        with contextlib.closing(host):
+            host.request("POST", f"/sleep?level={level}")
+            host.getresponse().read()
 
     return sleep

@@ -1,8 +1,8 @@
-"""A program that holds memory and does what it is told on standard input, a line each; it answers with a line of JSON.
+"""A program that holds memory and carries out orders from standard input, a line each; it answers with a line of JSON.
 
-    a BYTES    allocates            f    frees the last block            i    cuMemGetInfo
-    w MODE     watches for memory pressure: `give` frees as many blocks as it is asked for, `keep` does nothing
-    r          the requests that it was told of
+a BYTES    allocates            f    frees the last block            i    cuMemGetInfo
+w MODE     watches for memory pressure: `give` frees as many blocks as it is asked for, `keep` does nothing
+r          the requests that it has received
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ cuda = ctypes.CDLL("libcuda.so.1")
 BLOCK_BYTES = 256 << 20
 blocks: list[int] = []
 lock = threading.Lock()
-told: list[dict[str, Any]] = []
+received: list[dict[str, Any]] = []
 context = ctypes.c_void_p()
 
 
@@ -46,14 +46,14 @@ def info() -> dict[str, Any]:
 
 
 def give_back(request: MemoryRequest) -> None:
-    told.append({"bytes": request.remaining_bytes, "device": request.device, "uuid": request.device_uuid})
+    received.append({"bytes": request.remaining_bytes, "device": request.device, "uuid": request.device_uuid})
     assert cuda.cuCtxSetCurrent(context) == 0
     for _ in range(-(-request.remaining_bytes // BLOCK_BYTES)):
         free()
 
 
 def keep(request: MemoryRequest) -> None:
-    told.append({"bytes": request.remaining_bytes, "seconds": request.remaining_s})
+    received.append({"bytes": request.remaining_bytes, "seconds": request.remaining_s})
 
 
 def main() -> None:
@@ -72,7 +72,7 @@ def main() -> None:
         elif word == "w":
             watch_memory_pressure({"give": give_back, "keep": keep}[rest[0]])
         elif word == "r":
-            answer = {"told": told}
+            answer = {"requests": received}
         print(json.dumps(answer), flush=True)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from vgpud.core.devices.reclaims import Holder, reclaim_entries
 from vgpud.core.observed import Reclaim
+from vgpud.core.slices.reclaims import Holder, reclaim_entries
 from vgpud.daemon.slices.events import EventRecorder
 from vgpud.daemon.slices.machine import SliceMachine
 from vgpud.devices.arbiters import Arbiters

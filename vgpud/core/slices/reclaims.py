@@ -1,4 +1,4 @@
-"""Pure: what users are told of requests to give memory back, and of slices that lack a part of their minimum."""
+"""Pure: events about requests to give memory back, and about slices that cannot have all of their minimum."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from vgpud.core import events as ev
 from vgpud.core.model import Slice
 from vgpud.core.observed import ADMINS, Reclaim
 from vgpud.core.units import format_bytes
-
 
 #: slices that an entry names
 _NAMED_MAX = 3
@@ -24,16 +23,16 @@ class Holder(NamedTuple):
 
 
 def reclaim_entries(
-    slice_: Slice, device_uuid: str, before: Reclaim, now: Reclaim, holders: Sequence[Holder]
+    slice_: Slice, device_uuid: str, past: Reclaim, now: Reclaim, holders: Sequence[Holder]
 ) -> Iterator[ev.Log]:
     """What has happened between two readings."""
-    if now.end_count != before.end_count:
+    if now.end_count != past.end_count:
         yield _end_entry(slice_.name, device_uuid, now)
-    if now.remaining_bytes and (now.begin_ns, now.asked_bytes) != (before.begin_ns, before.asked_bytes):
+    if now.remaining_bytes and (now.begin_ns, now.asked_bytes) != (past.begin_ns, past.asked_bytes):
         grace_s = (now.deadline_ns - now.begin_ns) / 1e9
         text = f"slice {slice_.name} is asked to give back {format_bytes(now.asked_bytes)} of device memory"
         yield ev.Log("memory.asked", f"{text} within {grace_s:.0f} s", slice_.name, device_uuid)
-    if now.shortages != before.shortages:
+    if now.shortages != past.shortages:
         yield from _shortage_entries(slice_, device_uuid, now, holders)
 
 
@@ -47,7 +46,9 @@ def _end_entry(name: str, device_uuid: str, now: Reclaim) -> ev.Log:
 
 def _shortage_entries(slice_: Slice, device_uuid: str, now: Reclaim, holders: Sequence[Holder]) -> Iterator[ev.Log]:
     """One for the owner, who is not told other users' slices by name; and one for admins if there are such."""
-    text = f"slice {slice_.name} lacks {format_bytes(now.last_short_bytes)} of its guaranteed memory, which is in use by "
+    text = (
+        f"slice {slice_.name} misses {format_bytes(now.last_short_bytes)} of its guaranteed memory, which is in use by "
+    )
     others = [h for h in holders if h.name != slice_.name]
     own = [h for h in others if h.owner_uid == slice_.owner_uid]
     foreign_bytes = sum(h.beyond_bytes for h in others) - sum(h.beyond_bytes for h in own)
