@@ -129,7 +129,7 @@ class MemoryWatch:
 
 
 class MemoryWatcher:
-    """Calls `callback` with each request, in a thread of its own. An exception of it is printed, and the watch continues.
+    """Calls `callback` with each request, in a thread of its own. If it raises an exception, that is printed.
 
     Use it in a `with`, or call close().
     """
