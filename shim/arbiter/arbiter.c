@@ -18,9 +18,11 @@
 
 #include "arbiter/gang.h"
 #include "arbiter/gaps.h"
+#include "arbiter/memory_pages.h"
 #include "arbiter/overlap.h"
 #include "arbiter/pages.h"
 #include "arbiter/policy.h"
+#include "arbiter/residence.h"
 #include "arbiter/state.h"
 #include "base/prim.h"
 
@@ -265,14 +267,16 @@ int vg_arbiter_set_params(struct vg_arbiter *arbiter, const struct vg_arbiter_pa
 
 int vg_arbiter_slice_set(struct vg_arbiter *arbiter, uint64_t slice_id, const struct vg_slice_params *params) {
   if (params->min_milli > params->max_milli || params->max_milli > 1000 || !params->max_milli ||
-      params->mem_min_bytes > params->mem_max_bytes || params->gang > VG_GANG_OPEN)
+      params->mem_min_bytes > params->mem_max_bytes || params->gang > VG_GANG_OPEN || params->leaves > 1)
     return -EINVAL;
   pthread_mutex_lock(&arbiter->mutex);
   vg_record_inputs(&arbiter->recorder,
                    &arbiter->core); /* a new slice's gate depends on which slices have processes by now */
-  const struct vg_core_slice *slice = vg_core_set(&arbiter->core, slice_id, params);
+  struct vg_core_slice *slice = vg_core_set(&arbiter->core, slice_id, params);
   if (!slice) return leave(arbiter, -ENOSPC);
+  if (!slice->stats.last_work_ns) slice->stats.last_work_ns = vg_prim_now_ns();
   vg_record_set(&arbiter->recorder, slice_id, params);
+  vg_residence_set(arbiter, slice);
   vg_lane_of(arbiter, slice)->stale = true;
   arbiter->memory_stale = true;
   arbiter->coast_version++;
@@ -491,6 +495,7 @@ int vg_arbiter_slice_stats(struct vg_arbiter *arbiter, uint64_t slice_id, struct
     ret_stats->regime = arbiter->core.regime;
     ret_stats->entitlement_milli = slice->out.shown_ppm / 1000;
     ret_stats->lag_ns = slice->out.lag_ns;
+    if (slice->in.outstanding) ret_stats->last_work_ns = vg_prim_now_ns();
     uint64_t unattributed_bytes = memory_of(arbiter, slice)->unattributed_bytes;
     ret_stats->mem_unattributed_bytes = unattributed_bytes;
     ret_stats->reclaim = reclaim_of(slice_id, memory_of(arbiter, slice));
@@ -500,6 +505,7 @@ int vg_arbiter_slice_stats(struct vg_arbiter *arbiter, uint64_t slice_id, struct
       ret_stats->mem_held_bytes += held_bytes(process);
       ret_stats->mem_used_bytes += process->memory.used_bytes;
       ret_stats->processes++;
+      vg_residence_add(process, ret_stats);
     }
   }
   pthread_mutex_unlock(&arbiter->mutex);

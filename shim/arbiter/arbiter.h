@@ -37,6 +37,8 @@ struct vg_slice_params {
   uint32_t gang;     /* VG_GANG_*: part of a slice with several shared devices */
   uint32_t paused;   /* 1: its gate stays closed, and it accrues nothing */
   uint32_t away;     /* 1: its memory is on the host (checkpointed): others may use the device's meanwhile */
+  uint32_t rotates;  /* 1: its memory may leave the device: its launches are counted, and its calls noticed, always */
+  uint32_t leaves;   /* 1: its memory leaves the device, is away or comes back: calls that need the device wait */
   uint64_t mem_min_bytes;
   uint64_t mem_max_bytes;
 };
@@ -94,6 +96,11 @@ struct vg_slice_stats {
   uint64_t drain_total_ns; /* from the gate's closing to the last completion */
   uint64_t drain_max_ns;
   uint64_t wait_counts[VG_WAIT_BUCKETS]; /* as in vg_report_device */
+  /* of a slice that rotates */
+  uint64_t last_work_ns; /* CLOCK_MONOTONIC: when its launches, outstanding work or calls were last seen to change */
+  uint32_t wishes;       /* since it leaves: threads that wait for its memory */
+  uint32_t processes_in_driver; /* of processes: since it leaves, not all threads have left the driver, and one that is
+                                 * there would block while the process is locked; else all */
   struct vg_slice_reclaim reclaim;
 };
 

@@ -98,6 +98,8 @@ struct vg_process {
   uint64_t revived_ns;  /* when its doorbell alone ended that */
   bool locked;          /* its pages are kept in RAM */
   bool answers;         /* at work when its gate was closed: the drain waits for its answer */
+  uint32_t residence;   /* in its control page */
+  uint64_t calls;       /* as last read */
   bool has_turn;        /* the lane is apart, and the lease is this one's: see turns.h */
   uint64_t turns_ns;    /* leases that it had to itself */
   uint64_t own_busy_ns; /* its part of the arbiter's busy_ns */
@@ -132,8 +134,9 @@ struct vg_lane { /* the arbiter's state beside each slice of the core */
   uint64_t let_work_ns;        /* so much was let through at once, the last time */
   bool others_idle_wants;      /* threads wait at the gate of another one, which has no work */
   bool own_wants, own_outstanding;
+  uint32_t residence; /* not 0: the number of its present departure */
   /* as published in the control pages */
-  uint32_t word, neighbour_waits, watch, min_milli, max_milli;
+  uint32_t word, neighbour_waits, watch, min_milli, max_milli, residence_shown;
   uint64_t bound_ns;
 };
 
@@ -163,7 +166,8 @@ struct vg_arbiter {
   bool beat_all; /* those that rest are served as well: timetables have changed, or it is time to look at them */
   uint64_t beat_due_ns;
   uint64_t round_due_ns;
-  bool hurry; /* a closed gate needs no answer: the next round is due at once */
+  uint32_t departures; /* of slices, so far */
+  bool hurry;          /* a closed gate needs no answer: the next round is due at once */
   bool memory_stale;
   uint64_t memory_due_ns;
   uint32_t coast_version; /* grows when slices or attachments change: timetables must be rewritten */

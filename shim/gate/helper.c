@@ -38,7 +38,7 @@ static void relax_capture_mode(void) {
 }
 
 /* Does nothing while some stream captures. */
-static bool start_probe(struct vg_device *device) {
+bool vg_gate_start_probe(struct vg_device *device) {
   pthread_mutex_lock(&vg_gate_capture_mutex);
   bool allowed = !VG_LOAD(&vg_gate_captures);
   if (allowed) {
@@ -125,7 +125,7 @@ static uint64_t drain_step(struct vg_device *device, uint64_t now_ns) {
     }
   }
   vg_gate_mark_tails(device, gate->drain_begun_ns, now_ns);
-  if (gate->drain != VG_DRAIN_PROBED) gate->drain = start_probe(device) ? VG_DRAIN_PROBED : VG_DRAIN_MARKERS;
+  if (gate->drain != VG_DRAIN_PROBED) gate->drain = vg_gate_start_probe(device) ? VG_DRAIN_PROBED : VG_DRAIN_MARKERS;
   uint64_t done_ns = now_ns;
   if (!is_done(device, gate->drain == VG_DRAIN_PROBED, gate->drain_begun_ns, &done_ns)) {
     uint64_t due_ns = next_poll(device, now_ns);
@@ -242,7 +242,7 @@ static uint64_t service_busy(struct vg_device *device, uint64_t now_ns) {
   vg_gate_mark_tails(device, gate->launched_ns, now_ns);
   if (!gate->idle_probe || gate->idle_probe_launched != gate->launched) {
     gate->idle_probe_launched = gate->launched;
-    gate->idle_probe = start_probe(device);
+    gate->idle_probe = vg_gate_start_probe(device);
   }
   bool unknown = !gate->idle_probe && VG_LOAD_RELAXED(&gate->solo_dirty); /* only a probe covers those launches */
   if (unknown || !is_done(device, gate->idle_probe, gate->launched_ns, &done_ns)) return now_ns + pause_ns;
@@ -279,15 +279,18 @@ static bool may_rest(const struct vg_device *device, uint32_t word, uint64_t now
 
 uint64_t vg_gate_service(uint64_t now_ns) {
   uint64_t deadline_ns = FOREVER;
+  vg_residence_review();
   for (uint32_t i = 0; i < vg_session.device_count; i++) {
     struct vg_device *device = &vg_session.devices[i];
     struct vg_gate_state *gate = device->gate;
     const uint32_t *word_at = VG_LOAD(&device->gate_word);
-    if (!gate || word_at == &device->private_word) continue;
+    if (!gate || word_at == &device->private_word || vg_departure_is_over(device)) continue;
     uint32_t word = VG_LOAD(word_at);
     pthread_mutex_lock(&gate->mutex);
     bool closed = (word & VG_GATE_STATE_MASK) == VG_GATE_CLOSED;
     uint64_t due_ns = closed ? service_closed(device, word, now_ns) : service_open(device, now_ns);
+    uint64_t departure_ns = closed ? vg_departure_step(device, word, now_ns) : FOREVER;
+    if (departure_ns < due_ns) due_ns = departure_ns;
     gate->helper_rests = due_ns == FOREVER && may_rest(device, word, now_ns);
     bool naps = due_ns == FOREVER && !gate->helper_rests;
     if (naps) due_ns = now_ns + LOOK_AROUND_NS;
@@ -320,6 +323,7 @@ void vg_gate_daemon_gone(struct vg_device *device) {
   uint32_t state = VG_GATE_CLOSED;
   bool coast = vg_session.mode == VG_MODE_COAST;
   if (vg_session.mode == VG_MODE_OPEN || (coast && has_whole_device(control))) state = VG_GATE_SOLO;
+  if (VG_LOAD_RELAXED(&control->residence)) state = VG_GATE_CLOSED; /* the driver may have locked the process */
   VG_STORE(&device->gate->coasting, coast && state == VG_GATE_CLOSED);
   VG_STORE(&device->private_word, epoch << VG_GATE_EPOCH_SHIFT | state);
   turn_to(device, &device->private_word);
@@ -336,4 +340,5 @@ void vg_gate_daemon_back(struct vg_device *device) {
   VG_STORE(&VG_LOAD(&device->report)->drained_word, VG_GATE_NO_WORD);
   turn_to(device, &VG_LOAD(&device->control)->gate);
   pthread_mutex_unlock(&gate->mutex);
+  vg_residence_review();
 }

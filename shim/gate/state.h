@@ -6,6 +6,7 @@
 
 #include "gate/gate.h"
 #include "gate/idle_probe.h"
+#include "gate/residence.h"
 #include "gate/thread_line.h"
 #include "gate/thread_work.h"
 
@@ -51,6 +52,9 @@ struct vg_gate_state {
   uint64_t look_due_ns;                   /* when it meant to look at outstanding work again; 0: it did not */
   uint64_t probed_ns;                     /* when the last probe was recorded */
   uint64_t launched, launched_ns;         /* how many launches, and when the helper first saw this number */
+  uint32_t quiet_residence;               /* of a departure: no thread was within a call of the driver any more */
+  bool departure_probed;                  /* then a probe was put behind all that had been submitted */
+  uint32_t completed_residence;           /* of a departure: all of that has completed; read by all threads */
   bool waits;                             /* some outstanding work waits for something else, see stream_wait.c */
   uint64_t waiting_ns;                    /* such work that counts as outstanding */
   uint64_t waits_since_ns, waits_seen_ns; /* while only such work is left: since when, and when it was last looked at */
@@ -103,6 +107,16 @@ uint64_t vg_gate_wait_for_bound(struct vg_device *device, struct vg_work *work, 
                                 uint64_t bound_ns);
 /* Of the function's first launch; for a second at most. */
 void vg_gate_wait_for_first_timing(struct vg_device *device, struct vg_work *work, const struct vg_estimate *estimate);
+
+/* ---- when the slice's memory leaves the device (residence.c, departure.c) ---- */
+
+void vg_residence_review(void); /* by the helper, and at attach: may it leave? */
+/* By the helper, under the mutex: the next step of leaving the driver, while the gate is closed by this word. Returns
+ * when the next one is due; UINT64_MAX: none, or with the drain. */
+uint64_t vg_departure_step(struct vg_device *device, uint32_t word, uint64_t now_ns);
+/* The helper calls the driver no more until the memory is back. */
+bool vg_departure_is_over(const struct vg_device *device);
+bool vg_gate_start_probe(struct vg_device *device); /* helper.c; false: a stream captures */
 
 /* ---- launches that pass uncounted (solo.c) ---- */
 

@@ -4,7 +4,9 @@
  * stream that is to wait for an event that has completed already does not wait.
  */
 #include "gate/gate.h"
+#include "gate/residence.h"
 #include "gen/abi/real.h"
+#include "gen/hooks/bodies.h"
 
 CUresult cuEventRecord(CUevent hEvent, CUstream hStream) {
   uint64_t begin = vg_gate_epoch_begin();
@@ -44,9 +46,13 @@ CUresult cuEventSynchronize(CUevent hEvent) {
 
 CUresult cuEventQuery(CUevent hEvent) {
   struct vg_gate_point point;
+  struct vg_gate_line *here;
+  CUresult answer;
+  if (VG_UNLIKELY(!vg_residence_poll(&here, &answer))) return answer;
   vg_gate_event_begin(hEvent, &point);
   CUresult result = REAL(cuEventQuery)(hEvent);
   if (result == CUDA_SUCCESS) vg_gate_event_reached(&point);
+  vg_residence_leave(here);
   return result;
 }
 

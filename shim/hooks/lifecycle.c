@@ -4,6 +4,7 @@
  */
 #include "hooks/lifecycle.h"
 
+#include "gate/residence.h"
 #include "hooks/array.h"
 #include "hooks/capture.h"
 #include "hooks/charge.h"
@@ -34,9 +35,13 @@ void vg_lifecycle_context_gone(struct vg_device *device, CUcontext context) {
   vg_lifecycle_refresh(device);
 }
 
+/* Nothing changes while the memory is away, and the driver does not answer. */
 void vg_lifecycle_refresh(struct vg_device *device) {
+  struct vg_gate_line *here;
+  if (!vg_residence_try(&here)) return;
   vg_pool_refresh(device);
   vg_graph_refresh(device);
+  vg_residence_leave(here);
 }
 
 void vg_lifecycle_forked_child(void) {

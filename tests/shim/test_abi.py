@@ -9,7 +9,7 @@ import pytest
 
 from vgpud import _shim
 
-VERSION = 4
+VERSION, OLDEST_VERSION = 4, 3
 #: structure -> size in bytes, then every field with its offset
 LAYOUT = {
     "vg_attach_device": "24 uuid@0 held_bytes@16",
@@ -38,18 +38,21 @@ LAYOUT = {
         "coast_bytes@64 coast_seq@72 coast_period_us@76 coast_slot_count@80 watch@84 coast_slots@88 "
         "pass_collectives@152 unread@156 pass_serial@160 pass_work_ns@168 "
         # of a daemon from before these both are 0: it is not known how long others used the device
-        "others_busy_ns@176 others_since_ns@184 want_deadline_ns@192 reclaim_bytes@200 reclaim_deadline_ns@208 "
-        "reclaim_serial@216"
+        "others_busy_ns@176 others_since_ns@184 "
+        # since version 4; a process of version 3 does not look at it
+        "residence@192 reclaim_serial@196 reclaim_bytes@200 reclaim_deadline_ns@208 want_deadline_ns@216"
     ),
     "vg_report_header": "8 magic@0 abi_version@4",
     "vg_run_shown": "16 begin_ns@0 end_ns@8",
     "vg_report_device": (
         # a process from before overdue_ns leaves it 0: its work is never overdue; one from before run_count shows none
-        "1272 waiting@0 outstanding@4 given_up_word@8 drained_word@12 drained_ns@16 busy_ns@24 "
+        "1288 waiting@0 outstanding@4 given_up_word@8 drained_word@12 drained_ns@16 busy_ns@24 "
         "busy_since_ns@32 launches@40 waited_ns@48 used_bytes@56 peak_bytes@64 returned_bytes@72 "
         "want_bytes@80 want_seq@88 contexts@92 denied@96 noticed_word@104 collectives@108 drain_expected_ns@112 "
         "done_ns@120 active_ns@128 active_since_ns@136 wait_counts@144 overdue_ns@208 passed_serial@216 "
-        "run_count@224 runs@232 want_least_bytes@1256 watchers@1264"
+        "run_count@224 runs@232 "
+        # since version 4; a process of version 3 leaves them 0: it never says that it has left the driver
+        "wishes@1256 left_word@1260 calls@1264 want_least_bytes@1272 watchers@1280"
     ),
 }
 
@@ -62,7 +65,7 @@ def test_layout_is_frozen(name: str) -> None:
 
 
 def test_version() -> None:
-    assert _shim.lib.VG_ABI_VERSION == VERSION
+    assert (_shim.lib.VG_ABI_VERSION, _shim.lib.VG_ABI_VERSION_OLDEST) == (VERSION, OLDEST_VERSION)
 
 
 def test_pages_hold_their_structures() -> None:

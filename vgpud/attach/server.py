@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from vgpud.attach.messages import (
+    ABI_VERSION,
     MODES,
     REQUEST_BYTES,
     Pages,
@@ -134,6 +135,7 @@ class Peer:
     process_id: int = 0
     serial: int = 0  # of its slice
     library_copy: int = 0
+    abi_version: int = ABI_VERSION  # that it speaks
     holder: bool = False
     pages: Pages | None = None
     devices: tuple[str, ...] = ()
@@ -389,20 +391,21 @@ class Tenants:
             return
         try:
             request = parse_request(raw)
+            peer.abi_version = request.abi_version
             if request.resume == lib.VG_ATTACH_QUERY:
                 self._answer_query(peer, named_of(request))
             else:
                 self._admit(peer, request)
         except Refusal as refusal:
             self._backend.note_refusal(peer.slice_name, peer.pid, str(refusal))
-            self._send(peer, reply_bytes(self._node, self.mode, refusal.status, str(refusal)), [])
+            self._send(peer, self._no(peer, refusal.status, str(refusal)), [])
             self._close_peer(peer)
 
     def _answer_query(self, peer: Peer, raw_uuids: tuple[bytes, ...]) -> None:
         found = self._backend.look(peer.slice_name, peer.uid, peer.cgroups, raw_uuids)
         if isinstance(found, Denied):
             raise Refusal.of(found)
-        self._send(peer, self._yes(found), [])
+        self._send(peer, self._yes(peer, found), [])
         self._send(peer, self._usage(peer, found), [])
         self._close_peer(peer)
 
@@ -436,10 +439,10 @@ class Tenants:
         except OSError as error:
             text = f"attach: the daemon is out of resources ({error.strerror}): see its log and LimitNOFILE"
             self._backend.note_refusal(peer.slice_name, peer.pid, text)
-            self._send(peer, reply_bytes(self._node, self.mode, lib.VG_ATTACH_FULL, text), [])
+            self._send(peer, self._no(peer, lib.VG_ATTACH_FULL, text), [])
             self._backend.remove_process(peer.process_id)
             return
-        if not self._send(peer, self._yes(answer), fds):
+        if not self._send(peer, self._yes(peer, answer), fds):
             self._backend.remove_process(peer.process_id)
             return
         if peer.pages:
@@ -475,7 +478,7 @@ class Tenants:
 
     def _give_pages(self, peer: Peer, answer: Attachment) -> list[int]:
         shares = answer.slice.shares
-        peer.pages = pages = Pages(len(shares), MODES[self.mode])
+        peer.pages = pages = Pages(len(shares), MODES[self.mode], peer.abi_version)
         for index, share in enumerate(shares):
             device = share.device_uuid
             held = answer.held.get(device, 0)
@@ -483,8 +486,12 @@ class Tenants:
             peer.devices += (device,)
         return [*pages.fds, *pages.bells]
 
-    def _yes(self, answer: Attachment) -> bytes:
-        return slice_reply_bytes(self._node, self.mode, answer.process.process_id, answer.slice, answer.devices)
+    def _yes(self, peer: Peer, answer: Attachment) -> bytes:
+        process_id = answer.process.process_id
+        return slice_reply_bytes(self._node, self.mode, process_id, answer.slice, answer.devices, peer.abi_version)
+
+    def _no(self, peer: Peer, status: int, text: str) -> bytes:
+        return reply_bytes(self._node, self.mode, status, text, peer.abi_version)
 
     def _send(self, peer: Peer, message: bytes, fds: list[int]) -> bool:
         try:

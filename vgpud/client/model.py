@@ -149,6 +149,24 @@ class Node:
     unwatched: bool = False
     #: one per device
     arbiters: tuple[ArbiterThread, ...] = ()
+    #: the driver's memory limits stand behind the ledger, on the cgroups of slices
+    memory_fence: bool = False
+    #: why they do not, or which slice has none; empty = all is well
+    memory_fence_problem: str = ""
+    #: devices that are to have other time slices than the driver's default ones
+    time_slices: tuple[TimeSlice, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeSlice:
+    """The length of a device's time slices, as the driver's own scheduler has them."""
+
+    #: UUID of the device
+    device_uuid: str = ""
+    #: "short", "medium" or "long", as configured
+    length: str = ""
+    #: why it has the default ones; empty = it has these
+    problem: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,6 +23,8 @@ DEFAULT_QUEUE = "default"
 NO_LIMIT = 1 << 62
 #: Slice.suspended; the last two while the driver is at it
 PAUSED, EVICTED, EVICTING, RESTORING = "paused", "evicted", "evicting", "restoring"
+#: Slice.residency: its memory is moved to the host, is there, or is moved back
+LEAVING, AWAY, COMING = "leaving", "away", "coming"
 #: what becomes of slices that are made otherwise than for jobs: counted, held to their queue's limit, or refused
 ALLOW, QUOTA, DENY = "allow", "quota", "deny"
 DIRECTS = (ALLOW, QUOTA, DENY)
@@ -201,6 +203,7 @@ class Slice:
     revision: int = 1
     queue: str = DEFAULT_QUEUE  # queue whose quota it counts against
     suspended: str = ""  # PAUSED: its gates are shut; EVICTED: its device memory is on the host, too
+    residency: str = ""  # one of LEAVING, AWAY, COMING; "": its memory is on its devices
     name: str = field(init=False)  # its origin's
 
     def __post_init__(self) -> None:
@@ -218,6 +221,11 @@ class Slice:
         """The share whose minima are kept free for it."""
         kept = self.origin.find_reserved_shares(self.shares)
         return next((s for s in kept if s.device_uuid == device_uuid), None)
+
+    @property
+    def rotates(self) -> bool:
+        """Whether its memory may leave its devices while its programs run."""
+        return False
 
     @property
     def keeps_time(self) -> bool:

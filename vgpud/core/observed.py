@@ -61,6 +61,10 @@ class SliceStats:
     mem_denied: int = 0
     reclaim: Reclaim = Reclaim()
     processes: int = 0
+    # of a slice that rotates
+    last_work_ns: int = 0  # monotonic: when its launches, outstanding work or calls were last seen to change
+    wishes: int = 0  # since it leaves: threads that wait for its memory
+    processes_in_driver: int = 0  # of processes: threads of theirs may be in the driver, so it cannot be locked yet
     gate: str = ""  # closed, count, solo; "" when no process is attached
     regime: str = ""  # of the device: one of REGIMES
 

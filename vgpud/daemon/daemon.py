@@ -24,10 +24,12 @@ from vgpud.core.units import format_bytes
 from vgpud.daemon.attach_backend import AttachBackend
 from vgpud.daemon.cdi import DeviceFiles
 from vgpud.daemon.containers import ContainerBackend
+from vgpud.daemon.driver_settings import DriverSettings
 from vgpud.daemon.effects import Effects
 from vgpud.daemon.history import HistoryRecorder
 from vgpud.daemon.housekeeping import Housekeeping
 from vgpud.daemon.jobs.arrays import Arrays
+from vgpud.daemon.jobs.cgroups import JobCgroups
 from vgpud.daemon.jobs.controller import JobController
 from vgpud.daemon.jobs.environments import EnvironmentList
 from vgpud.daemon.jobs.host import Host
@@ -35,6 +37,7 @@ from vgpud.daemon.jobs.job_reader import JobReader
 from vgpud.daemon.jobs.queue_requests import QueueRequests
 from vgpud.daemon.jobs.requests import JobRequests
 from vgpud.daemon.jobs.submissions import JobSubmissions
+from vgpud.daemon.memory_fence import MemoryFence
 from vgpud.daemon.metrics_endpoint import MetricsEndpoint
 from vgpud.daemon.monitor import UsageMonitor
 from vgpud.daemon.policy import policy_of
@@ -75,7 +78,9 @@ class Daemon:
         self._machine = machine = SliceMachine(store, arbiters)
         self.events = events = EventRecorder(event_log, store, changes, machine.owner)
         counters = Counters(machine, arbiters, readings)
-        containers = ContainerBackend(live, machine, events, counters, changes, devices)
+        fence = MemoryFence(config.memory_fence, machine, devices, events, changes)
+        self._driver = DriverSettings(live, machine, devices, events, fence)
+        containers = ContainerBackend(live, machine, events, counters, changes, devices, fence)
         self._attach = AttachBackend(machine, events, counters, arbiters, devices, containers)
         slices_dir, shared_dir = paths.slices_dir(config.runtime), paths.shared_attach_dir(config.runtime)
         self._tenants = Tenants(slices_dir, shared_dir, config.node_name, config.mode, self._attach)
@@ -86,7 +91,7 @@ class Daemon:
         effects = Effects(machine, events, changes, arbiters, self._tenants, self._containers, self._files)
         attached = AttachedProcesses(machine, self._tenants)
         self._monitor = UsageMonitor(machine, effects, events, changes, arbiters, devices, attached, readings)
-        node = NodeInfo(live, machine, devices, arbiters, self._files.directory)
+        node = NodeInfo(live, machine, devices, arbiters, self._files.directory, self._driver)
         kept = loaded.slices, loaded.requests, loaded.containers, loaded.drains
         machine.begin(effects, self._tenants, ev.Started(policy_of(config), inventory, *kept))
         self._tell_of_state()
@@ -198,6 +203,9 @@ class Daemon:
         await self._files.refresh()
         await self._environments.refresh()
         await self._queue.start()
+        runner = self._queue.attempts.runner
+        self._driver.fence.begin(JobCgroups(lambda: runner.running, runner.read_cgroup))
+        await self._driver.start()
         await self._api.start(paths.grpc_socket(config.runtime), config.socket_mode, gid, admin_gid)
         front = paths.runtime_socket(config.runtime)
         # it serves root and the daemon: socket_mode may admit every user to the API, and none of them here
@@ -222,6 +230,7 @@ class Daemon:
         await self._queue.stop()
         self._metrics.close()
         self._tenants.close_all()
+        await self._driver.stop()
         await self._monitor.stop()
         self._arbiters.close()
         await self._machine.save_rest()

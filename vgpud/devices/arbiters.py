@@ -15,7 +15,7 @@ from operator import itemgetter
 from typing import Any
 
 import vgpud._shim as _shim
-from vgpud.core.model import EVICTED, LATENCY, Device, Share, Slice
+from vgpud.core.model import AWAY, EVICTED, LATENCY, Device, Share, Slice
 from vgpud.core.observed import SCHEDULING, Credit, ProcessStats, Reclaim, SliceStats, Standing, TraceEvent
 from vgpud.core.slices.gangs import Role, roles
 from vgpud.core.units import MILLI_PER_DEVICE
@@ -218,7 +218,9 @@ class Arbiters:
         params.mem_min_bytes, params.mem_max_bytes = share.mem_min_bytes, share.mem_max_bytes
         params.weight, params.priority = slice_.spec.weight, slice_.spec.priority
         params.latency = slice_.spec.service_class == LATENCY
-        params.paused, params.away = bool(slice_.suspended), slice_.suspended == EVICTED
+        params.paused = bool(slice_.suspended or slice_.residency)
+        params.away = slice_.suspended == EVICTED or slice_.residency == AWAY
+        params.rotates, params.leaves = slice_.rotates, bool(slice_.residency)
         params.gang = self._roles[slice_.serial, share.device_uuid].value
         _check(lib.vg_arbiter_slice_set(self._native[share.device_uuid], slice_.serial, params), "slice")
 
@@ -333,6 +335,9 @@ class Arbiters:
             mem_denied=raw.mem_denied,
             reclaim=_reclaim(raw.reclaim),
             processes=raw.processes,
+            last_work_ns=raw.last_work_ns,
+            wishes=raw.wishes,
+            processes_in_driver=raw.processes_in_driver,
             gate=_GATES.get(raw.gate, "") if raw.processes else "",
             regime=_REGIMES.get(raw.regime, ""),
         )

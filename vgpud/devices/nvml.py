@@ -238,6 +238,10 @@ class Devices:
             return Holder(f"MPS (pid {pid})", so, "echo quit | nvidia-cuda-mps-control")
         return None
 
+    def handle(self, uuid: str) -> Any:
+        """NVML's, for calls that other modules have; of a device of inventory()."""
+        return self._handles[uuid]
+
     def read(self, uuid: str) -> Reading:
         """Present usage of the device; fields are None when NVML does not report them or is lost. A MIG instance has
         temperature and power of its GPU."""

@@ -14,16 +14,16 @@ from vgpud.errors import DriverError
 
 PAGE_NAME = "state"
 SOCKET_NAME = "sock"
-MAGIC, VERSION = 0x4D495356, 7
+MAGIC, VERSION = 0x4D495356, 8
 DEVICES_MAX = 16
 PROCESSES_MAX = 256
-#: magic, version, server_pid, device_count, fault_count (and modes), started_ns, launch_cost_ns, slice_ns, switch_ns,
-#: model, faults
-HEADER = struct.Struct("<IIiII4xQQQQ256s512x")
+#: magic, version, server_pid, device_count, fault_count (and modes, limit_count), started_ns, launch_cost_ns, slice_ns,
+#: switch_ns, link_bytes_per_us, model, faults
+HEADER = struct.Struct("<IIiII12xQQQQQ256s512x")
 #: sequence, sm_count, name, uuid, pci_bus, process_count, memory, context, used, busy, copy_busy, decided, most,
 #: most_launches, launches, launch_ns, copy_ns, copy_bytes (3), flops, parent, number, slices, nvlink_group, compute
-#: capability (2); processes
-DEVICE = struct.Struct("<II64s16sII14Qd6I")
+#: capability (2), time_slice; processes
+DEVICE = struct.Struct("<II64s16sII14Qd7I4x")
 #: pid, contexts, used_bytes, busy_ns, program
 PROCESS = struct.Struct("<iIQQ32s")
 
@@ -50,6 +50,7 @@ class PageDevice:
     from_device_bytes: int
     on_device_bytes: int
     flops: float  # operations of the kernels whose number is known
+    time_slice: int  # 0 to 3: default, short, medium, long
     sequence: int  # odd: the server was writing
 
 
@@ -77,7 +78,7 @@ def read(page: Path) -> Page:
 
 def _device(raw: bytes, offset: int) -> PageDevice:
     sequence, sm_count, name, raw_uuid, _, processes, *numbers = DEVICE.unpack_from(raw, offset)
-    memory, context, used, busy, _, _, *work, parent, _, _, _, _, _ = numbers
+    memory, context, used, busy, _, _, *work, parent, _, _, _, _, _, time_slice = numbers
     most, most_launches, launches, launch_ns, copy_ns, to_device, from_device, on_device, flops = work
     first = offset + DEVICE.size
     rows = [PROCESS.unpack_from(raw, first + index * PROCESS.size) for index in range(PROCESSES_MAX)]
@@ -100,5 +101,6 @@ def _device(raw: bytes, offset: int) -> PageDevice:
         from_device_bytes=from_device,
         on_device_bytes=on_device,
         flops=flops,
+        time_slice=time_slice,
         sequence=sequence,
     )

@@ -252,7 +252,7 @@ class Device(_message.Message):
     def __init__(self, node: _Optional[str] = ..., index: _Optional[int] = ..., uuid: _Optional[str] = ..., name: _Optional[str] = ..., pci_bus_id: _Optional[str] = ..., mem_total_bytes: _Optional[int] = ..., mem_used_bytes: _Optional[int] = ..., mem_reserved_bytes: _Optional[int] = ..., reserved_milli: _Optional[int] = ..., sm_count: _Optional[int] = ..., simulated: bool = ..., context_bytes: _Optional[int] = ..., granule_bytes: _Optional[int] = ..., utilization_ratio: _Optional[float] = ..., drained: _Optional[str] = ..., drained_by_fault: bool = ..., taken_by: _Optional[str] = ..., offered: bool = ..., kubernetes: bool = ..., temperature_celsius: _Optional[int] = ..., power_milliwatts: _Optional[int] = ..., power_limit_milliwatts: _Optional[int] = ..., xids: _Optional[int] = ..., last_xid: _Optional[int] = ..., compute_capability: _Optional[str] = ..., nvlink_group: _Optional[int] = ..., parent_uuid: _Optional[str] = ..., profile: _Optional[str] = ...) -> None: ...
 
 class Node(_message.Message):
-    __slots__ = ("name", "version", "driver_version", "simulated", "abi_version", "mode", "start_time", "runtime_dir", "sim_dir", "driver", "nvml", "runtime_socket", "cdi_dir", "unwatched", "arbiters")
+    __slots__ = ("name", "version", "driver_version", "simulated", "abi_version", "mode", "start_time", "runtime_dir", "sim_dir", "driver", "nvml", "runtime_socket", "cdi_dir", "unwatched", "arbiters", "memory_fence", "memory_fence_problem", "time_slices")
     NAME_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     DRIVER_VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -268,6 +268,9 @@ class Node(_message.Message):
     CDI_DIR_FIELD_NUMBER: _ClassVar[int]
     UNWATCHED_FIELD_NUMBER: _ClassVar[int]
     ARBITERS_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_FENCE_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_FENCE_PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    TIME_SLICES_FIELD_NUMBER: _ClassVar[int]
     name: str
     version: str
     driver_version: str
@@ -283,7 +286,20 @@ class Node(_message.Message):
     cdi_dir: str
     unwatched: bool
     arbiters: _containers.RepeatedCompositeFieldContainer[ArbiterThread]
-    def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., driver_version: _Optional[str] = ..., simulated: bool = ..., abi_version: _Optional[int] = ..., mode: _Optional[_Union[TenantMode, str]] = ..., start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., runtime_dir: _Optional[str] = ..., sim_dir: _Optional[str] = ..., driver: _Optional[str] = ..., nvml: _Optional[str] = ..., runtime_socket: _Optional[str] = ..., cdi_dir: _Optional[str] = ..., unwatched: bool = ..., arbiters: _Optional[_Iterable[_Union[ArbiterThread, _Mapping]]] = ...) -> None: ...
+    memory_fence: bool
+    memory_fence_problem: str
+    time_slices: _containers.RepeatedCompositeFieldContainer[TimeSlice]
+    def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., driver_version: _Optional[str] = ..., simulated: bool = ..., abi_version: _Optional[int] = ..., mode: _Optional[_Union[TenantMode, str]] = ..., start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., runtime_dir: _Optional[str] = ..., sim_dir: _Optional[str] = ..., driver: _Optional[str] = ..., nvml: _Optional[str] = ..., runtime_socket: _Optional[str] = ..., cdi_dir: _Optional[str] = ..., unwatched: bool = ..., arbiters: _Optional[_Iterable[_Union[ArbiterThread, _Mapping]]] = ..., memory_fence: bool = ..., memory_fence_problem: _Optional[str] = ..., time_slices: _Optional[_Iterable[_Union[TimeSlice, _Mapping]]] = ...) -> None: ...
+
+class TimeSlice(_message.Message):
+    __slots__ = ("device_uuid", "length", "problem")
+    DEVICE_UUID_FIELD_NUMBER: _ClassVar[int]
+    LENGTH_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    device_uuid: str
+    length: str
+    problem: str
+    def __init__(self, device_uuid: _Optional[str] = ..., length: _Optional[str] = ..., problem: _Optional[str] = ...) -> None: ...
 
 class ArbiterThread(_message.Message):
     __slots__ = ("device_uuid", "scheduling", "locked_bytes", "unlocked_bytes", "late", "late_max_ns", "steps_down")

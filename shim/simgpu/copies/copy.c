@@ -15,12 +15,16 @@
 #include "simgpu/streams/stream.h"
 #include <string.h>
 
-static enum sim_copy copy_kind(CUdeviceptr destination, CUdeviceptr source) {
+static struct sim_copy_way way_of(CUdeviceptr destination, CUdeviceptr source) {
   struct sim_allocation to, from;
-  bool to_device = sim_memory_find(destination, &to) && to.kind == CU_MEMORYTYPE_DEVICE;
-  bool from_device = sim_memory_find(source, &from) && from.kind == CU_MEMORYTYPE_DEVICE;
-  if (to_device && from_device) return to.device == from.device ? SIM_COPY_ON_DEVICE : SIM_COPY_PEER;
-  return to_device ? SIM_COPY_TO_DEVICE : from_device ? SIM_COPY_FROM_DEVICE : SIM_COPY_ON_HOST;
+  bool is_to_known = sim_memory_find(destination, &to), is_from_known = sim_memory_find(source, &from);
+  bool to_device = is_to_known && to.kind == CU_MEMORYTYPE_DEVICE;
+  bool from_device = is_from_known && from.kind == CU_MEMORYTYPE_DEVICE;
+  if (to_device && from_device)
+    return (struct sim_copy_way){.kind = to.device == from.device ? SIM_COPY_ON_DEVICE : SIM_COPY_PEER};
+  if (to_device) return (struct sim_copy_way){SIM_COPY_TO_DEVICE, !is_from_known};
+  if (from_device) return (struct sim_copy_way){SIM_COPY_FROM_DEVICE, !is_to_known};
+  return (struct sim_copy_way){.kind = SIM_COPY_ON_HOST};
 }
 
 enum side { SIDE_ANY, SIDE_DEVICE, SIDE_HOST };
@@ -80,11 +84,11 @@ static CUresult linear(CUstream handle, bool is_per_thread, const struct linear 
   result = waits ? sim_capture_unsafe() : CUDA_SUCCESS;
   if (result == CUDA_SUCCESS) result = sim_capture_implicit(stream);
   if (result != CUDA_SUCCESS) return result;
-  enum sim_copy kind = copy_kind(copy->to, copy->from);
-  result = move(copy, kind);
+  struct sim_copy_way way = way_of(copy->to, copy->from);
+  result = move(copy, way.kind);
   if (result != CUDA_SUCCESS) return result;
-  result = sim_submit_copy(stream, kind, copy->bytes);
-  if (result != CUDA_SUCCESS || !waits || kind == SIM_COPY_ON_DEVICE) return result;
+  result = sim_submit_copy(stream, way, copy->bytes);
+  if (result != CUDA_SUCCESS || !waits || way.kind == SIM_COPY_ON_DEVICE) return result;
   sim_stream_wait(stream);
   return sim_context_waited(stream->context);
 }

@@ -135,6 +135,7 @@ def daemon(look: Look) -> Iterator[Finding]:
         yield Finding("pids", "warn", text, "run vgpud in the host's pid namespace (docker run --pid=host)")
     for arbiter in node.arbiters:
         yield from _arbiter(arbiter, {device.uuid: device.index for device in devices})
+    yield from driver_fences(node, {device.uuid: device.index for device in devices})
     if not devices:
         yield Finding("devices", "fail", "the daemon has no device", "see its log")
     for device in devices:
@@ -152,6 +153,24 @@ def daemon(look: Look) -> Iterator[Finding]:
         if is_ours and not os.access(item.attach_socket, os.W_OK):
             text = f"slice {item.name}: you cannot use {item.attach_socket}"
             yield Finding("attach-socket", "fail", text, "restart vgpud; it recreates the socket")
+
+
+def driver_fences(node: pb.Node, indices: Mapping[str, int]) -> Iterator[Finding]:
+    """What the driver itself holds slices to: limits on memory, and its own time slices."""
+    problem = node.memory_fence_problem
+    if node.memory_fence and problem:
+        yield Finding("memory-fence", "warn", problem, "programs that bypass the hook are detected there, not stopped")
+    elif node.memory_fence:
+        yield Finding("memory-fence", "ok", "the driver's memory limits stand behind those of the slices")
+    elif problem:
+        yield Finding("memory-fence", "ok", f"no memory limits of the driver: {problem}")
+    for one in node.time_slices:
+        whose = f"device {indices.get(one.device_uuid, one.device_uuid)}"
+        if one.problem:
+            text = f"{whose} has the driver's default time slices instead of {one.length}: {one.problem}"
+            yield Finding("time-slice", "warn", text, "change devices.time_slice, then restart vgpud")
+        else:
+            yield Finding("time-slice", "ok", f"{whose} has {one.length} time slices of the driver")
 
 
 def environments(look: Look) -> Iterator[Finding]:
