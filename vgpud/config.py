@@ -271,6 +271,8 @@ class Config:
     on_excess: str = key("log", one_of(*VERBS), live=True)
     #: the driver's memory limits per cgroup as a second fence behind the ledger: "auto", where there are any, or "off"
     memory_fence: str = key("auto", one_of(*FENCES))
+    #: how long a slice has to give back memory beyond its minimum that another one is guaranteed; 0: none is asked
+    memory_grace_s: int = key(10, check_range(0, 3600, " seconds"), live=True)
     #: memory that one context takes; 0 = as measured (devices.CONTEXT_BYTES)
     context_bytes: int = key(0, _context_bytes)
     #: rate of the link between host and device, in each direction, of which slices have parts; 0 = by NVML

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import binascii
+import time
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from vgpud.core.model import BATCH, Container, Device, Process, Share, Slice, Spec, State
-from vgpud.core.observed import ADMINS, Entry, ProcessStats, Reading, SliceStats, Standing, TraceEvent
+from vgpud.core.observed import ADMINS, Entry, ProcessStats, Reading, Reclaim, SliceStats, Standing, TraceEvent
 from vgpud.core.origins import Allocation, Claim, KubernetesOrigin
 from vgpud.core.slices.rotation import RotationStats
 from vgpud.v1alpha1 import vgpud_pb2 as pb
@@ -184,6 +185,7 @@ def slice_view(
             copy_to_device_bytes_per_s=now.copy_to_device_bytes_per_s,
             copy_from_device_bytes_per_s=now.copy_from_device_bytes_per_s,
             pinned_bytes=now.pinned_bytes,
+            reclaim=_reclaim_view(now.reclaim),
         )
     return view
 
@@ -198,6 +200,22 @@ def _rotation_view(now: RotationStats) -> pb.Rotation:
         bytes_per_second=now.bytes_per_s,
         moves=now.moves,
         moved_bytes=now.moved_bytes,
+    )
+
+
+def _reclaim_view(now: Reclaim) -> pb.MemoryReclaim | None:
+    if now.remaining_bytes:
+        spent_ns = time.monotonic_ns() - now.begin_ns
+        return pb.MemoryReclaim(
+            asked_bytes=now.asked_bytes, remaining_bytes=now.remaining_bytes, duration_ns=max(0, spent_ns)
+        )
+    if not now.end_count:
+        return None
+    return pb.MemoryReclaim(
+        asked_bytes=now.last_asked_bytes,
+        returned_bytes=now.last_returned_bytes,
+        duration_ns=now.last_took_ns,
+        late=now.was_late,
     )
 
 

@@ -196,6 +196,22 @@ class ArbiterThread:
 
 
 @dataclass(frozen=True, kw_only=True)
+class MemoryReclaim:
+    """The last request to a slice to give back memory that it uses beyond its minimum."""
+
+    #: that all its programs together are to give back
+    asked_bytes: int = 0
+    #: of it: what has not come back yet; 0 = the request has ended
+    remaining_bytes: int = 0
+    #: what came back, once the request has ended
+    returned_bytes: int = 0
+    #: since it was made, or until it ended
+    duration_ns: int = 0
+    #: its time was up before all had come back
+    late: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class SliceDevice:
     """The four resolved numbers on one device."""
 
@@ -267,6 +283,8 @@ class SliceDevice:
     copy_from_device_bytes_per_s: int = 0
     #: host memory that its programs have pinned
     pinned_bytes: int = 0
+    #: the last request to give memory back; unset = there was none
+    reclaim: MemoryReclaim | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -75,6 +75,16 @@ def device_view(device: pb.Device) -> View:
     }
 
 
+def _reclaim_view(reclaim: pb.MemoryReclaim) -> View:
+    return {
+        "asked_bytes": reclaim.asked_bytes,
+        "remaining_bytes": reclaim.remaining_bytes,
+        "returned_bytes": reclaim.returned_bytes,
+        "duration_ns": reclaim.duration_ns,
+        "late": reclaim.late,
+    }
+
+
 def slice_device_view(device: pb.SliceDevice, is_simulated: bool) -> View:
     return {
         "node": device.node,
@@ -90,6 +100,7 @@ def slice_device_view(device: pb.SliceDevice, is_simulated: bool) -> View:
         "mem_over_limit_bytes": max(0, device.mem_used_bytes - device.mem_max_bytes),
         "mem_peak_bytes": device.mem_peak_bytes,
         "mem_denied": device.mem_denied,
+        "reclaim": _reclaim_view(device.reclaim) if device.HasField("reclaim") else None,
         "entitlement_milli": device.entitlement_milli,
         "share_ratio": round(device.share_ratio, 4),
         "share_10s_ratio": round(device.share_10s_ratio, 4),

@@ -128,11 +128,21 @@ def _limits(device: View) -> Pairs:
         over = format_bytes(device["mem_over_limit_bytes"])
         text = f"{over}: allocated memory stays, and no more is granted until it is below the limit"
         pairs.append(("OVER LIMIT", text))
+    if device["reclaim"]:
+        pairs.append(("asked back", _describe_reclaim(device["reclaim"])))
     if device["mem_unattributed_bytes"]:
         beyond = format_bytes(device["mem_unattributed_bytes"])
         text = f"{beyond} of it counted by the driver beyond the ledger: see `vgpu events`"
         pairs.append(("past ledger", text))
     return pairs
+
+
+def _describe_reclaim(reclaim: View) -> str:
+    asked, duration = format_bytes(reclaim["asked_bytes"]), _seconds(reclaim["duration_ns"])
+    if reclaim["remaining_bytes"]:
+        return f"{asked}, {duration} ago: {format_bytes(reclaim['remaining_bytes'])} have not come back yet"
+    came = f"{asked}: {format_bytes(reclaim['returned_bytes'])} came back in {duration}"
+    return f"{came}, when its time was up" if reclaim["late"] else came
 
 
 def _describe_usage(device: View) -> Pairs:
