@@ -39,7 +39,7 @@ TWINS = {
 _OF_JOBS = (
     *("JOB_ID", "JOB_ATTEMPT", "ARRAY_ID", "ARRAY_INDEX", "MEMBER", "MEMBERS", "WORKER"),
     *("SESSION_PORT", "SESSION_BASE", "SESSION_TOKEN", "SESSION_HOST"),
-    *("SERVICE_PORT", "SERVICE_TOKEN", "SERVICE_GENERATION"),
+    *("SERVICE_PORT", "SERVICE_TOKEN", "SERVICE_HOST", "SERVICE_GENERATION"),
 )
 OF_JOBS = frozenset(f"VGPU_{name}" for name in _OF_JOBS)
 #: of a session's further ports

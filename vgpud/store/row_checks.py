@@ -169,6 +169,17 @@ def _reservation(row: Row) -> None:
         raise ValueError("its column is not the name of the reservation in it")
 
 
+def _queue_order(row: Row) -> None:
+    """Its numbers are the order's own to check: it learns again where it does not know them."""
+    body = unseal(row["body"])
+    if body.get("queue") != row["queue"]:
+        raise ValueError("its column is not the name of the queue in it")
+    if type(body.get("at_ns")) is not int or not 0 <= body["at_ns"] <= INTEGER_MAX:
+        raise ValueError("its time is no time")
+    if not isinstance(body.get("knowledge"), dict):
+        raise ValueError("it does not say what the order has learnt")
+
+
 def _worker_group(row: Row) -> None:
     body = _body(row["body"])
     if body.get("job_id") != row["job_id"]:
@@ -253,6 +264,7 @@ CHECKS: dict[str, tuple[dict[str, str], Callable[[Row], None]]] = {
         _job_request,
     ),
     "reservations": ({"name": "text", "body": "text"}, _reservation),
+    "queue_orders": ({"queue": "text", "body": "text"}, _queue_order),
     "job_crews": ({"job_id": "integer", "body": "text"}, _worker_group),
 }
 

@@ -330,8 +330,22 @@ class ArbiterThread(_message.Message):
     steps_down: int
     def __init__(self, device_uuid: _Optional[str] = ..., scheduling: _Optional[_Union[Scheduling, str]] = ..., locked_bytes: _Optional[int] = ..., unlocked_bytes: _Optional[int] = ..., late: _Optional[int] = ..., late_max_ns: _Optional[int] = ..., steps_down: _Optional[int] = ...) -> None: ...
 
+class MemoryReclaim(_message.Message):
+    __slots__ = ("asked_bytes", "remaining_bytes", "returned_bytes", "duration_ns", "late")
+    ASKED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    REMAINING_BYTES_FIELD_NUMBER: _ClassVar[int]
+    RETURNED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DURATION_NS_FIELD_NUMBER: _ClassVar[int]
+    LATE_FIELD_NUMBER: _ClassVar[int]
+    asked_bytes: int
+    remaining_bytes: int
+    returned_bytes: int
+    duration_ns: int
+    late: bool
+    def __init__(self, asked_bytes: _Optional[int] = ..., remaining_bytes: _Optional[int] = ..., returned_bytes: _Optional[int] = ..., duration_ns: _Optional[int] = ..., late: bool = ...) -> None: ...
+
 class SliceDevice(_message.Message):
-    __slots__ = ("node", "device_uuid", "device_index", "min_milli", "max_milli", "mem_min_bytes", "mem_max_bytes", "mem_used_bytes", "mem_peak_bytes", "share_ratio", "charged_ns", "throttled_ns", "grants", "overruns", "gate", "regime", "entitlement_milli", "share_10s_ratio", "share_60s_ratio", "lag_ns", "borrowed_ns", "early_releases", "drains", "drain_total_ns", "drain_max_ns", "wait_counts", "launches", "mem_denied", "mem_unattributed_bytes")
+    __slots__ = ("node", "device_uuid", "device_index", "min_milli", "max_milli", "mem_min_bytes", "mem_max_bytes", "mem_used_bytes", "mem_peak_bytes", "share_ratio", "charged_ns", "throttled_ns", "grants", "overruns", "gate", "regime", "entitlement_milli", "share_10s_ratio", "share_60s_ratio", "lag_ns", "borrowed_ns", "early_releases", "drains", "drain_total_ns", "drain_max_ns", "wait_counts", "launches", "mem_denied", "mem_unattributed_bytes", "reclaim")
     NODE_FIELD_NUMBER: _ClassVar[int]
     DEVICE_UUID_FIELD_NUMBER: _ClassVar[int]
     DEVICE_INDEX_FIELD_NUMBER: _ClassVar[int]
@@ -361,6 +375,7 @@ class SliceDevice(_message.Message):
     LAUNCHES_FIELD_NUMBER: _ClassVar[int]
     MEM_DENIED_FIELD_NUMBER: _ClassVar[int]
     MEM_UNATTRIBUTED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    RECLAIM_FIELD_NUMBER: _ClassVar[int]
     node: str
     device_uuid: str
     device_index: int
@@ -390,7 +405,8 @@ class SliceDevice(_message.Message):
     launches: int
     mem_denied: int
     mem_unattributed_bytes: int
-    def __init__(self, node: _Optional[str] = ..., device_uuid: _Optional[str] = ..., device_index: _Optional[int] = ..., min_milli: _Optional[int] = ..., max_milli: _Optional[int] = ..., mem_min_bytes: _Optional[int] = ..., mem_max_bytes: _Optional[int] = ..., mem_used_bytes: _Optional[int] = ..., mem_peak_bytes: _Optional[int] = ..., share_ratio: _Optional[float] = ..., charged_ns: _Optional[int] = ..., throttled_ns: _Optional[int] = ..., grants: _Optional[int] = ..., overruns: _Optional[int] = ..., gate: _Optional[_Union[Gate, str]] = ..., regime: _Optional[_Union[Regime, str]] = ..., entitlement_milli: _Optional[int] = ..., share_10s_ratio: _Optional[float] = ..., share_60s_ratio: _Optional[float] = ..., lag_ns: _Optional[int] = ..., borrowed_ns: _Optional[int] = ..., early_releases: _Optional[int] = ..., drains: _Optional[int] = ..., drain_total_ns: _Optional[int] = ..., drain_max_ns: _Optional[int] = ..., wait_counts: _Optional[_Iterable[int]] = ..., launches: _Optional[int] = ..., mem_denied: _Optional[int] = ..., mem_unattributed_bytes: _Optional[int] = ...) -> None: ...
+    reclaim: MemoryReclaim
+    def __init__(self, node: _Optional[str] = ..., device_uuid: _Optional[str] = ..., device_index: _Optional[int] = ..., min_milli: _Optional[int] = ..., max_milli: _Optional[int] = ..., mem_min_bytes: _Optional[int] = ..., mem_max_bytes: _Optional[int] = ..., mem_used_bytes: _Optional[int] = ..., mem_peak_bytes: _Optional[int] = ..., share_ratio: _Optional[float] = ..., charged_ns: _Optional[int] = ..., throttled_ns: _Optional[int] = ..., grants: _Optional[int] = ..., overruns: _Optional[int] = ..., gate: _Optional[_Union[Gate, str]] = ..., regime: _Optional[_Union[Regime, str]] = ..., entitlement_milli: _Optional[int] = ..., share_10s_ratio: _Optional[float] = ..., share_60s_ratio: _Optional[float] = ..., lag_ns: _Optional[int] = ..., borrowed_ns: _Optional[int] = ..., early_releases: _Optional[int] = ..., drains: _Optional[int] = ..., drain_total_ns: _Optional[int] = ..., drain_max_ns: _Optional[int] = ..., wait_counts: _Optional[_Iterable[int]] = ..., launches: _Optional[int] = ..., mem_denied: _Optional[int] = ..., mem_unattributed_bytes: _Optional[int] = ..., reclaim: _Optional[_Union[MemoryReclaim, _Mapping]] = ...) -> None: ...
 
 class SliceSpec(_message.Message):
     __slots__ = ("gpus_milli", "min_milli", "max_milli", "mem_min_bytes", "mem_max_bytes", "weight", "priority", "device_uuids", "service_class", "spread", "mem_swap", "idle_after_ns")
