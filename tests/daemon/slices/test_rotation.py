@@ -158,7 +158,7 @@ async def test_a_turn_is_saved_before_each_thing_that_the_driver_is_asked(monkey
 
 
 @on_a_loop
-async def test_nobody_is_watched_where_nothing_rotates(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_device_is_watched_where_nothing_rotates(monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node(monkeypatch, swap("a", 10, mem_swap=False))
     controller = node.controller()
     controller.start()
@@ -328,7 +328,7 @@ async def test_a_slice_with_several_programs_stays(monkeypatch: pytest.MonkeyPat
 
 
 @on_a_loop
-async def test_a_paused_slice_does_not_come_back_by_its_wishes(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_paused_slice_does_not_come_back_by_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     node = two(monkeypatch)
     node.run(ev.SuspendSlice("b", "paused"))
     assert not await run_until(node, node.controller(), lambda: bool(node.calls), 90)
@@ -347,7 +347,7 @@ async def test_who_is_idle_sleeps_and_wakes(monkeypatch: pytest.MonkeyPatch) -> 
 
 @on_a_loop
 async def test_a_sleeper_with_a_thread_in_the_driver_does_not_leave(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That thread would wait in the driver, where nobody sees that it waits."""
+    """That thread would wait in the driver, where its wait is not seen."""
     node = Node(monkeypatch, swap("a", 10, mem_swap=False, idle_after_ns=60 * S))
     node.set("a", processes_in_driver=1)
     assert await run_until(node, node.controller(), lambda: bool(node.entries))

@@ -28,8 +28,8 @@ log = logging.getLogger("vgpud.rotation")
 Step = tuple[str, str]
 
 _SECOND_NS = 1_000_000_000
-#: how often wishes are looked for, and idleness
-WISH_S, IDLE_S = 0.05, 0.25
+#: how often it looks for waiting threads, and for idleness
+WAITING_S, IDLE_S = 0.05, 0.25
 #: assumed before the first move; a first move of fewer bytes measures the helper's start, not the link
 RATE_BYTES_PER_S, MEASURED_BYTES = 8 << 30, 64 << 20
 #: time limit of a move, beside four times as long as it should take
@@ -211,7 +211,7 @@ class RotationController:
                 await self._take_turn(uuid, turns)
             except OSError as error:
                 log.error("device %s: %s", uuid, error)
-                await asyncio.sleep(WISH_S)
+                await asyncio.sleep(WAITING_S)
 
     async def _take_turn(self, uuid: str, turns: Turns) -> None:
         now_ns = time.monotonic_ns()
@@ -219,7 +219,7 @@ class RotationController:
         turns.update(members, now_ns)
         move = None if self._is_lost(uuid) else self._choose(uuid, members, turns, now_ns)
         if move is None:
-            await asyncio.sleep(WISH_S if any(member.residency for member in members) else IDLE_S)
+            await asyncio.sleep(WAITING_S if any(member.residency for member in members) else IDLE_S)
         elif move.to == LEAVING:
             await self._make_leave(move, uuid, turns)
         elif await self._step((move.name, COMING)):
