@@ -191,6 +191,12 @@ struct vg_control_device {
   uint32_t residence;
   /* what this process may copy over the device's link, by direction; 0 = copies are not paced */
   uint64_t copy_bytes_per_ms[VG_COPY_DIRECTIONS];
+  /* what the programs of this slice together are asked to give back; 0: nothing. The serial grows when a request begins
+   * or asks for more, and is written last */
+  uint32_t reclaim_serial;
+  uint64_t reclaim_bytes;
+  uint64_t reclaim_deadline_ns;
+  uint64_t want_deadline_ns; /* the present want waits for memory that other slices are asked to give back; 0: not */
 };
 
 /* ---- report page: written by the tenant, never trusted ---- */
@@ -241,6 +247,8 @@ struct vg_report_device {
   uint64_t copy_bytes[VG_COPY_DIRECTIONS];     /* copied between host and device */
   uint32_t copies_delayed[VG_COPY_DIRECTIONS]; /* how often a thread has waited, up to 10 ms each */
   uint64_t pinned_bytes;                       /* host memory pinned in contexts of this device */
+  uint64_t want_least_bytes; /* of want_bytes: what the allocation needs, without credit for later ones; 0: all of it */
+  uint32_t watchers;         /* parts of the program that wait for requests to give memory back (reclaim_bytes) */
 };
 
 #endif

@@ -19,6 +19,7 @@
 #include "arbiter/gang.h"
 #include "arbiter/gaps.h"
 #include "arbiter/links.h"
+#include "arbiter/memory_pages.h"
 #include "arbiter/overlap.h"
 #include "arbiter/pages.h"
 #include "arbiter/policy.h"
@@ -307,6 +308,8 @@ int vg_arbiter_slice_remove(struct vg_arbiter *arbiter, uint64_t slice_id) {
   if (vg_lane_of(arbiter, slice)->first) return leave(arbiter, -EBUSY);
   vg_lane_of(arbiter, slice)->draining = false;
   memory_of(arbiter, slice)->unattributed_bytes = memory_of(arbiter, slice)->disconnected_bytes = 0;
+  memory_of(arbiter, slice)->reclaim = (struct vg_reclaim){0};
+  memory_of(arbiter, slice)->shortages = 0;
   vg_core_remove(&arbiter->core, slice_id);
   vg_record_remove(&arbiter->recorder, slice_id);
   arbiter->memory_stale = true;
@@ -466,6 +469,25 @@ int vg_arbiter_slice_release(struct vg_arbiter *arbiter, uint64_t slice_id, uint
   return leave(arbiter, 0);
 }
 
+static struct vg_slice_reclaim reclaim_of(uint64_t slice_id, const struct vg_memory_slice *memory) {
+  const struct vg_reclaim *reclaim = &memory->reclaim;
+  return (struct vg_slice_reclaim){
+      .slice_id = slice_id,
+      .last_short_bytes = memory->last_short_bytes,
+      .shortages = memory->shortages,
+      .remaining_bytes = reclaim->remaining_bytes,
+      .asked_bytes = reclaim->asked_bytes,
+      .begin_ns = reclaim->begin_ns,
+      .deadline_ns = reclaim->deadline_ns,
+      .end_count = reclaim->end_count,
+      .was_late = reclaim->last_was_late,
+      .last_asked_bytes = reclaim->last_asked_bytes,
+      .last_returned_bytes = reclaim->last_returned_bytes,
+      .last_took_ns = reclaim->last_took_ns,
+      .watchers = memory->watchers,
+  };
+}
+
 int vg_arbiter_slice_stats(struct vg_arbiter *arbiter, uint64_t slice_id, struct vg_slice_stats *ret_stats) {
   pthread_mutex_lock(&arbiter->mutex);
   const struct vg_core_slice *slice = vg_core_find(&arbiter->core, slice_id);
@@ -483,6 +505,7 @@ int vg_arbiter_slice_stats(struct vg_arbiter *arbiter, uint64_t slice_id, struct
     if (slice->in.outstanding) ret_stats->last_work_ns = vg_prim_now_ns();
     uint64_t unattributed_bytes = memory_of(arbiter, slice)->unattributed_bytes;
     ret_stats->mem_unattributed_bytes = unattributed_bytes;
+    ret_stats->reclaim = reclaim_of(slice_id, memory_of(arbiter, slice));
     ret_stats->mem_held_bytes = ret_stats->mem_used_bytes =
         unattributed_bytes + memory_of(arbiter, slice)->disconnected_bytes;
     for (const struct vg_process *process = vg_lane_of(arbiter, slice)->first; process; process = process->next) {
@@ -505,6 +528,19 @@ int vg_arbiter_usage(struct vg_arbiter *arbiter, struct vg_slice_usage *ret_usag
     if (!slice->present) continue;
     bool solo = (slice->out.word & VG_GATE_STATE_MASK) == VG_GATE_SOLO && vg_lane_of(arbiter, slice)->first;
     ret_usage[count++] = (struct vg_slice_usage){slice->id, slice->stats.charged_ns, solo};
+  }
+  pthread_mutex_unlock(&arbiter->mutex);
+  return count;
+}
+
+int vg_arbiter_reclaims(struct vg_arbiter *arbiter, struct vg_slice_reclaim *ret_reclaims, int capacity) {
+  int count = 0;
+  pthread_mutex_lock(&arbiter->mutex);
+  for (int i = 0; i < arbiter->core.slice_count && count < capacity; i++) {
+    const struct vg_core_slice *slice = &arbiter->core.slices[i];
+    const struct vg_memory_slice *memory = &arbiter->memory_slices[i];
+    if (slice->present && (memory->reclaim.serial || memory->shortages))
+      ret_reclaims[count++] = reclaim_of(slice->id, memory);
   }
   pthread_mutex_unlock(&arbiter->mutex);
   return count;

@@ -57,6 +57,7 @@ static inline bool vg_span_is_late(const struct vg_span *span) {
 
 struct vg_memory_shown { /* as published in the control page */
   uint64_t limit_bytes, slice_used_bytes, granted_bytes, coast_bytes;
+  uint64_t want_deadline_ns, reclaim_bytes, reclaim_deadline_ns, reclaim_serial;
   uint32_t want_answered, pressure;
 };
 

@@ -32,6 +32,8 @@ CONTEXT_BYTES = 560 << 20
 #: what the driver hands out memory in (cuMemGetAllocationGranularity; 2 MiB on every device since Pascal)
 GRANULE_BYTES = 2 << 20
 PROBE_S = 60
+#: the first version with cuCheckpointProcess*
+CHECKPOINT_DRIVER = 570
 NO_GPU = "try without a GPU: `vgpu sim start && vgpud serve --device sim`"
 #: how the name of every simulated device begins
 SIMULATED = "SIMULATED"
@@ -305,6 +307,14 @@ class Devices:
                 if one.uuid not in self._listed:
                     found[one.uuid] = f"the MIG instance {one.uuid} ({one.profile}) of GPU {index}"
         return found
+
+    def why_not_swap(self) -> str:
+        """Why the driver moves no memory to the host (cuCheckpointProcess*); "" = it does, or its version is not
+        known."""
+        major = self.version.partition(".")[0]
+        if self.sim_dir or not major.isdecimal() or int(major) >= CHECKPOINT_DRIVER:
+            return ""
+        return f"driver {self.version} cannot move memory to the host ({CHECKPOINT_DRIVER} and later can)"
 
     def find_lost_devices(self) -> dict[str, str]:
         """Why devices are missing, by UUID: those that NVML calls lost, or those of a simulator that has ended. Finds

@@ -75,6 +75,16 @@ def device_view(device: pb.Device) -> View:
     }
 
 
+def _reclaim_view(reclaim: pb.MemoryReclaim) -> View:
+    return {
+        "asked_bytes": reclaim.asked_bytes,
+        "remaining_bytes": reclaim.remaining_bytes,
+        "returned_bytes": reclaim.returned_bytes,
+        "duration_ns": reclaim.duration_ns,
+        "late": reclaim.late,
+    }
+
+
 def slice_device_view(device: pb.SliceDevice, is_simulated: bool) -> View:
     return {
         "node": device.node,
@@ -90,6 +100,7 @@ def slice_device_view(device: pb.SliceDevice, is_simulated: bool) -> View:
         "mem_over_limit_bytes": max(0, device.mem_used_bytes - device.mem_max_bytes),
         "mem_peak_bytes": device.mem_peak_bytes,
         "mem_denied": device.mem_denied,
+        "reclaim": _reclaim_view(device.reclaim) if device.HasField("reclaim") else None,
         "entitlement_milli": device.entitlement_milli,
         "share_ratio": round(device.share_ratio, 4),
         "share_10s_ratio": round(device.share_10s_ratio, 4),
@@ -133,6 +144,20 @@ def claim_view(claim: pb.Claim) -> View:
     return {"namespace": claim.namespace, "name": claim.name, "uid": claim.uid, "pods": list(claim.pod_uids)}
 
 
+def rotation_view(now: pb.Rotation) -> View:
+    """What it costs that slices of a device take turns, and how often this one was moved."""
+    return {
+        "claims_bytes": now.claims_bytes,
+        "capacity_bytes": now.capacity_bytes,
+        "quantum_ns": now.quantum_ns,
+        "lost_ratio": round(now.lost_ratio, 4),
+        "host_bytes": now.host_bytes,
+        "bytes_per_second": now.bytes_per_second,
+        "moves": now.moves,
+        "moved_bytes": now.moved_bytes,
+    }
+
+
 def slice_view(item: pb.Slice, simulated_device_uuids: frozenset[str]) -> View:
     """simulated_device_uuids: of the simulated devices."""
     return {
@@ -157,6 +182,11 @@ def slice_view(item: pb.Slice, simulated_device_uuids: frozenset[str]) -> View:
         "job_id": item.job_id if item.HasField("job_id") else None,
         "job_name": item.job_name or None,
         "suspended": words.SUSPENSION.to_word(item.suspended) or None,
+        "mem_swap": item.spec.mem_swap,
+        "idle_after_ns": item.spec.idle_after_ns,
+        "residency": words.RESIDENCY.to_word(item.residency) or None,
+        "asleep_time": _time(item.asleep_time) if item.HasField("asleep_time") else None,
+        "rotation": rotation_view(item.rotation) if item.HasField("rotation") else None,
         "claim": claim_view(item.claim) if item.HasField("claim") else None,
         "containers": [container_view(c) for c in item.containers],
         "devices": [slice_device_view(d, d.device_uuid in simulated_device_uuids) for d in item.devices],

@@ -9,6 +9,7 @@ import click
 
 from vgpud.cli.common.completions import complete_queue
 from vgpud.cli.common.quantities import DEFAULT, Bytes, Gpus, OrDefault, Whole
+from vgpud.cli.common.times import Span
 from vgpud.core.model import CLASSES, PRIORITY_MAX, WEIGHT_MAX
 from vgpud.core.units import GPUS_MAX
 
@@ -66,6 +67,18 @@ _OPTIONS: dict[str, tuple[str, Any, str | None, str]] = {
         "N",
         "Divide equally over N devices (default: as few as possible).",
     ),
+    "mem_swap": (
+        "--mem-swap/--no-mem-swap",
+        click.BOOL,
+        None,
+        "Its memory may be on the host while others' is on the device: they take turns (default: no).",
+    ),
+    "idle_after_ns": (
+        "--idle-after",
+        Span(zero=True),
+        "TIME",
+        "Without work for this time, give the memory back; the next call waits for it. 0: never (default: the site's).",
+    ),
 }
 #: options -> fields of the API's spec
 _FIELDS = {
@@ -82,8 +95,9 @@ def spec_options(function: F, *, excluded_names: Collection[str] = ()) -> F:
 
 
 def change_options(function: F) -> F:
-    """The same for an existing slice: each except --gpus also takes "default"."""
-    rows = {name: row if name == "gpus" else (row[0], OrDefault(row[1]), *row[2:]) for name, row in _OPTIONS.items()}
+    """The same for an existing slice: each except --gpus and --mem-swap also takes "default"."""
+    plain = ("gpus", "mem_swap")
+    rows = {name: row if name in plain else (row[0], OrDefault(row[1]), *row[2:]) for name, row in _OPTIONS.items()}
     return _add(function, rows)
 
 

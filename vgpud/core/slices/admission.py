@@ -23,7 +23,7 @@ from vgpud.core.model import (
     Spec,
     State,
 )
-from vgpud.core.slices import drains
+from vgpud.core.slices import drains, swap_rules
 from vgpud.core.units import GPUS_MAX, MILLI_PER_DEVICE, format_bytes, format_gpus
 
 #: slices that one refusal names
@@ -159,7 +159,7 @@ def check_numbers(spec: Spec) -> Denied | None:
         return _invalid(f"priority {spec.priority} is out of range: write 0 to {PRIORITY_MAX}", "priority")
     if spec.service_class not in CLASSES:
         return _invalid(f"no class {spec.service_class!r}: write {' or '.join(CLASSES)}", "service_class")
-    return None
+    return swap_rules.spec_refusal(spec)
 
 
 def _check_link(spec: Spec) -> Denied | None:
@@ -222,7 +222,8 @@ def place(
         return candidates
     taken: dict[str, Share] = {}
     for part in parts:
-        chosen = _best_fit(part, [d for d in candidates if d.uuid not in taken], state, excluded_slice)
+        free = [d for d in candidates if d.uuid not in taken]
+        chosen = _best_fit(part, free, state, excluded_slice, spec.mem_swap)
         if isinstance(chosen, Denied):
             if len(parts) == 1:
                 return chosen
@@ -255,10 +256,12 @@ def check_shares(
     *,
     claim: bool = False,
     tolerates_drain: bool = False,
+    mem_swap: bool = False,
 ) -> tuple[Share, ...] | Denied:
     """Checks shares that were chosen elsewhere, ordered by device index, against the free capacity.
 
-    claim: the shares are those of a claim of Kubernetes. tolerates_drain: devices may be drained.
+    claim: the shares are those of a claim of Kubernetes. tolerates_drain: devices may be drained. mem_swap: the slice
+    has it.
 
     `old`: the slice that is being resized. On a device where it has as much already, it needs no free capacity, and the
     device need not be offered.
@@ -274,12 +277,13 @@ def check_shares(
         if wrong:
             return wrong
         had = old.share(share.device_uuid) if old else None
-        if had and share.min_milli <= had.min_milli and share.mem_min_bytes <= had.mem_min_bytes:
+        keeps = old is None or mem_swap or not old.spec.mem_swap  # without it its memory is its own again
+        if had and keeps and share.min_milli <= had.min_milli and share.mem_min_bytes <= had.mem_min_bytes:
             continue
         closed = None if had else drains.refusal([device], state, claim=claim, tolerates_drain=tolerates_drain)
         if closed:
             return closed
-        milli, size = state.reserved(share.device_uuid, excluded_slice=old.name if old else "")
+        milli, size = state.reserved(share.device_uuid, excluded_slice=old.name if old else "", mem_swap=mem_swap)
         size += 0 if had and share.mem_min_bytes <= had.mem_min_bytes else state.foreign_bytes(share.device_uuid)
         if not _fits(share, milli, size, device):
             text = f"device {device.index} has {format_gpus(MILLI_PER_DEVICE - milli)} GPU and"
@@ -366,7 +370,7 @@ def _with_free_link(
     return Denied(Reason.NO_CAPACITY, f"{text} ask for less, or lower the minimum of another slice", best.uuid)
 
 
-def _best_fit(part: Part, devices: list[Device], state: State, excluded_slice: str) -> Share | Denied:
+def _best_fit(part: Part, devices: list[Device], state: State, excluded_slice: str, mem_swap: bool) -> Share | Denied:
     """The fullest device where the part fits (for a whole device the emptiest), lowest index among equals."""
     fits: list[tuple[tuple[int, int], Share]] = []
     refusals: list[Denied] = []
@@ -376,7 +380,7 @@ def _best_fit(part: Part, devices: list[Device], state: State, excluded_slice: s
         if wrong:
             refusals.append(wrong)
             continue
-        milli, size = state.reserved(device.uuid, excluded_slice)
+        milli, size = state.reserved(device.uuid, excluded_slice, mem_swap=mem_swap)
         size += _foreign(share, state, excluded_slice)
         if not _fits(share, milli, size, device):
             continue
@@ -387,7 +391,7 @@ def _best_fit(part: Part, devices: list[Device], state: State, excluded_slice: s
         return min(fits, key=lambda fit: fit[0])[1]
     if refusals and len(refusals) == len(devices):
         return refusals[0]
-    return _no_capacity(part, devices, state, excluded_slice)
+    return _no_capacity(part, devices, state, excluded_slice, mem_swap)
 
 
 def _fits(share: Share, milli: int, size: int, device: Device) -> bool:
@@ -402,11 +406,11 @@ def _foreign(share: Share, state: State, excluded_slice: str) -> int:
     return state.foreign_bytes(share.device_uuid) if share.mem_min_bytes > (had.mem_min_bytes if had else 0) else 0
 
 
-def _no_capacity(part: Part, devices: list[Device], state: State, excluded_slice: str) -> Denied:
+def _no_capacity(part: Part, devices: list[Device], state: State, excluded_slice: str, mem_swap: bool) -> Denied:
     """Names the device with the most left, so that the user knows what would work."""
 
     def find_free_capacity(device: Device) -> tuple[int, int]:
-        milli, size = state.reserved(device.uuid, excluded_slice)
+        milli, size = state.reserved(device.uuid, excluded_slice, mem_swap=mem_swap)
         return MILLI_PER_DEVICE - milli, max(0, device.memory_bytes - size - state.foreign_bytes(device.uuid))
 
     best = max(devices, key=lambda d: (find_free_capacity(d), -d.index))
