@@ -30,6 +30,7 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "test_attach_server_descriptors": ((*folder("attach_server"), *ARBITER), (ADDRESS, THREAD)),
     "test_arbiter_gang": (ARBITER, (ADDRESS, THREAD)),
     "test_arbiter_heartbeat": (ARBITER, (ADDRESS,)),
+    "test_arbiter_links": (ARBITER, (ADDRESS,)),
     "test_arbiter_memory": (("shim/arbiter/memory.c", "shim/arbiter/reclaim.c"), (ADDRESS,)),
     "test_arbiter_overlap": (ARBITER, (ADDRESS,)),
     "test_arbiter_pages": (ARBITER, (ADDRESS,)),
