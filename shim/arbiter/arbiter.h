@@ -79,8 +79,8 @@ struct vg_slice_stats {
   uint64_t drain_max_ns;
   uint64_t wait_counts[VG_WAIT_BUCKETS]; /* as in vg_report_device */
   /* of a slice that rotates */
-  uint64_t last_work_ns; /* CLOCK_MONOTONIC: when its launches, outstanding work or calls were last seen to change */
-  uint32_t wishes;       /* since it leaves: threads that wait for its memory */
+  uint64_t last_work_ns;  /* CLOCK_MONOTONIC: when its launches, outstanding work or calls were last seen to change */
+  uint32_t waiting_calls; /* since it leaves: threads that wait for its memory */
   uint32_t processes_in_driver; /* of processes: since it leaves, not all threads have left the driver, and one that is
                                  * there would block while the process is locked; else all */
 };

@@ -31,6 +31,7 @@ ONLY_IN_C = {
     "memory": "credit of memory",
     "overlap": "times of processes become that of their slice",
     "pages": "the shared memory",
+    "residence": "what processes see and report of memory that leaves",
     "record": "recordings",
     "state": "what the thread and its parts share",
     "thread_priority": "the kernel's scheduler",

@@ -311,7 +311,7 @@ class Arbiters:
             mem_denied=raw.mem_denied,
             processes=raw.processes,
             last_work_ns=raw.last_work_ns,
-            wishes=raw.wishes,
+            waiting_calls=raw.waiting_calls,
             processes_in_driver=raw.processes_in_driver,
             moves=moves,
             moved_bytes=moved_bytes,
