@@ -93,23 +93,6 @@ def test_attach_gives_pages_and_numbers(node: Node) -> None:
     tenant.close()
 
 
-@pytest.mark.parametrize("kind", [client.FRESH, client.RESUME, client.QUERY])
-def test_a_program_with_an_older_library_is_answered_in_its_version(shared: Node, kind: int) -> None:
-    """A running program keeps its library when the daemon is upgraded, and the library checks the version."""
-    name = f"older-{kind}"
-    shared.create(name, 10, spec={"mem_min_bytes": 0, "mem_max_bytes": GIB})
-    oldest = lib.VG_ABI_VERSION_OLDEST
-    with client.connect(shared.socket(name)) as sock:
-        sock.send(client.request(kind, abi_version=oldest))
-        raw, fds, _flags, _address = socket.recv_fds(sock, client.REPLY_BYTES + 1, 64)
-        assert struct.unpack_from("<4I", raw) == (client.MAGIC, oldest, client.REPLY_BYTES, client.OK)
-        if kind != client.QUERY:
-            with mmap.mmap(fds[0], 2 * client.PAGE, mmap.MAP_SHARED, mmap.PROT_READ) as control:
-                assert struct.unpack_from("<2I", control) == (client.MAGIC, oldest)
-        for fd in fds:
-            os.close(fd)
-
-
 def client_devices() -> object:
     from vgpud.v1alpha1 import vgpud_pb2 as pb
 

@@ -25,8 +25,8 @@ from vgpud.devices.nvml import Devices
 log = logging.getLogger("vgpud.rotation")
 
 _SECOND_NS = 1_000_000_000
-#: how often wishes are looked for, and idleness
-WISH_S, IDLE_S = 0.05, 0.25
+#: how often waiting calls are looked for, and idleness
+LOOK_S, IDLE_S = 0.05, 0.25
 #: assumed before the first move; a first move of fewer bytes measures the helper's start, not the link
 RATE_BYTES_PER_S, MEASURED_BYTES = 8 << 30, 64 << 20
 #: time limit of a move, beside four times as long as it should take
@@ -142,7 +142,7 @@ class RotationController:
                 record.program_since_ns, record.returns_until_ns = now_ns, 0
         is_away = made.residency == AWAY
         stays = now_ns < record.stays_until_ns
-        asks = now.wishes or now.processes_in_driver or not (made.spec.mem_swap or made.spec.idle_after_ns)
+        asks = now.waiting_calls or now.processes_in_driver or not (made.spec.mem_swap or made.spec.idle_after_ns)
         return Member(
             name=made.name,
             mem_min_bytes=share.mem_min_bytes,
@@ -200,7 +200,7 @@ class RotationController:
                 await self._take_turn(uuid, turns)
             except OSError as error:
                 log.error("device %s: %s", uuid, error)
-                await asyncio.sleep(WISH_S)
+                await asyncio.sleep(LOOK_S)
 
     async def _take_turn(self, uuid: str, turns: Turns) -> None:
         now_ns = time.monotonic_ns()
@@ -208,7 +208,7 @@ class RotationController:
         turns.update(members, now_ns)
         move = None if self._is_lost(uuid) else self._choose(uuid, members, turns, now_ns)
         if move is None:
-            await asyncio.sleep(WISH_S if any(member.residency for member in members) else IDLE_S)
+            await asyncio.sleep(LOOK_S if any(member.residency for member in members) else IDLE_S)
         elif move.to == LEAVING:
             await self._make_leave(move, uuid, turns)
         elif await self._step((move.name, COMING)):
