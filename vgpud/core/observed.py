@@ -194,11 +194,11 @@ class SliceSample:
     memory_limit_bytes: int
     now: SliceStats
     owner_uid: int = -1
-    is_resident: bool = True  # its memory is on the device
     queue: str = ""
     service_class: str = ""
     #: of a Kubernetes claim's slice its namespace, pod and container: as many as there is only one of
     pod_labels: tuple[str, ...] = ()
+    is_resident: bool = True  # its memory is on the device
 
 
 #: upper ends of the histogram of jobs' waits, in seconds: from a free device to days of a full queue
