@@ -159,9 +159,10 @@ def test_root_alone_sets_limits(device: MakeDevice, group: Path) -> None:
     started.directory.parent.chmod(0o711)
     code = (
         "import ctypes, os, sys, pynvml\n"
-        "os.setuid(65534)\n"
-        "pynvml.nvmlLib = ctypes.CDLL(sys.argv[1]); pynvml.nvmlInit()\n"
         "from vgpud.devices import memory_limits\n"
+        "pynvml.nvmlLib = ctypes.CDLL(sys.argv[1])\n"
+        "os.setuid(65534)\n"
+        "pynvml.nvmlInit()\n"
         "try: memory_limits.set_limit(pynvml.nvmlDeviceGetHandleByIndex(0), sys.argv[2], 1 << 30)\n"
         "except memory_limits.LimitError as error: print(error)\n"
     )
