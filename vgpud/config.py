@@ -275,6 +275,8 @@ class Config:
     memory_grace_s: int = key(10, check_range(0, 3600, " seconds"), live=True)
     #: memory that one context takes; 0 = as measured (devices.CONTEXT_BYTES)
     context_bytes: int = key(0, _context_bytes)
+    #: rate of the link between host and device, in each direction, of which slices have parts; 0 = by NVML
+    link_bytes_per_s: int = key(0, check_range(0, 1 << 50, " bytes"))
     #: what a container may ask for by environment variables: an image's ENV cannot be distinguished from -e
     container_gpus_max: str = key("4", _gpus, live=True)
     #: highest priority of containers, and of slices of users who are no admins
@@ -304,6 +306,8 @@ class Config:
     state_bytes_max: int = key(2 << 30, check_range(16 << 20, 1 << 44, " bytes"), live=True)
     #: of host RAM, for the device memory of evicted slices; 0 = what is available, but a tenth of all
     suspended_bytes_max: int = key(0, check_range(0, 1 << 50, " bytes"), live=True)
+    #: slices that do not say otherwise give their memory back after this time without work; 0 = never
+    idle_after_s: int = key(0, check_range(0, 365 * 86_400, " seconds"), live=True)
     #: whether the use of devices, slices, jobs, queues and users is recorded (docs/watching.md)
     history: bool = key(True)
     #: file to which all events and commands of the queue are written, for replay; "" = none

@@ -99,7 +99,7 @@ def open_devices(config: Config) -> tuple[Any, tuple[Device, ...]]:
         sim_dir = config.sim_dir or os.environ.get("VGPU_SIM_DIR", "") or str(config.runtime / "sim")
         driver, nvml = str(paths.sim_lib_dir() / "libcuda.so.1"), str(paths.sim_lib_dir() / "libnvidia-ml.so.1")
     driver_version(driver, sim_dir)
-    devices = Devices(driver, nvml, sim_dir, config.context_bytes)
+    devices = Devices(driver, nvml, sim_dir, config.context_bytes, config.link_bytes_per_s)
     inventory = devices.inventory(config.device if isinstance(config.device, tuple) else (), config.devices.exclude)
     _check_names(config, inventory)
     devices.refuse_unshareable(inventory)

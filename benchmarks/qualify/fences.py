@@ -66,6 +66,6 @@ def time_slice(own: OwnSystem) -> Found:
     return Found({"lengths": len(taken)})
 
 
-def _device(shown: Any) -> Device:
+def _device(view: Any) -> Device:
     """What the checks here ask of a device."""
-    return Device(shown.uuid, shown.index, "", "", 0, 0, shown.simulated, shown.context_bytes, 0)
+    return Device(view.uuid, view.index, "", "", 0, 0, view.simulated, view.context_bytes, 0)

@@ -25,6 +25,7 @@ struct vg_arbiter_params {
   uint64_t cap_depth_ns;       /* depth of the cap bucket, times max (15 ms) */
   uint64_t heartbeat_ns;       /* period of the heartbeat (20 ms) */
   uint64_t memory_total_bytes; /* what the device has for tenants */
+  uint64_t link_bytes_per_ms;  /* between host and device, in each direction; 0 = not known: copies are not paced */
   uint64_t memory_grace_ns;    /* how long a slice has to give back memory that it is asked for; 0: none is asked */
 };
 
@@ -39,6 +40,8 @@ struct vg_slice_params {
   uint32_t away;     /* 1: its memory is on the host (checkpointed): others may use the device's meanwhile */
   uint32_t rotates;  /* 1: its memory may leave the device: its launches are counted, and its calls noticed, always */
   uint32_t leaves;   /* 1: its memory leaves the device, is away or comes back: calls that need the device wait */
+  uint32_t copy_min_milli; /* of the link between host and device, in each direction */
+  uint32_t copy_max_milli; /* 0 = all of it */
   uint64_t mem_min_bytes;
   uint64_t mem_max_bytes;
 };
@@ -95,7 +98,10 @@ struct vg_slice_stats {
   uint64_t drains;
   uint64_t drain_total_ns; /* from the gate's closing to the last completion */
   uint64_t drain_max_ns;
-  uint64_t wait_counts[VG_WAIT_BUCKETS]; /* as in vg_report_device */
+  uint64_t wait_counts[VG_WAIT_BUCKETS];          /* as in vg_report_device */
+  uint64_t copy_bytes[VG_COPY_DIRECTIONS];        /* copied between host and device */
+  uint64_t copy_bytes_per_ms[VG_COPY_DIRECTIONS]; /* that it may copy now; 0 = its copies are not paced */
+  uint64_t pinned_bytes;                          /* host memory that its processes have pinned */
   /* of a slice that rotates */
   uint64_t last_work_ns; /* CLOCK_MONOTONIC: when its launches, outstanding work or calls were last seen to change */
   uint32_t wishes;       /* since it leaves: threads that wait for its memory */

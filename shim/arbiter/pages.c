@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "arbiter/coast.h"
+#include "arbiter/links.h"
 #include "arbiter/memory_pages.h"
 #include "arbiter/overlap.h"
 #include "arbiter/residence.h"
@@ -106,10 +107,11 @@ static void read_done(struct vg_process *process, uint64_t now_ns) {
 }
 
 /* Returns whether the process has launched anything. */
-static bool read_counters(struct vg_process *process) {
+static bool read_counters(struct vg_arbiter *arbiter, struct vg_process *process) {
   const struct vg_report_device *report = process->report;
   struct vg_slice_stats *stats = &process->slice->stats;
   uint64_t launched = raise_counter(&process->launches, &report->launches);
+  vg_links_read(arbiter, process);
   add_counter(&stats->launches, launched);
   if (VG_LOAD_RELAXED(&report->waited_ns) > process->waited_ns) read_wait_counts(process);
   add_counter(&stats->throttled_ns, raise_counter(&process->waited_ns, &report->waited_ns));
@@ -180,7 +182,7 @@ static void read_page(struct vg_arbiter *arbiter, struct vg_process *process, ui
   const struct vg_report_device *report = process->report;
   struct vg_reported before = process->reported;
   uint64_t busy_ns = process->busy.total_ns;
-  bool worked = read_counters(process);
+  bool worked = read_counters(arbiter, process);
   bool had_context = process->contexts > 0;
   process->contexts = VG_LOAD_RELAXED(&report->contexts);
   process->reported.passed_serial = VG_LOAD(&report->passed_serial); /* first: what passes is outstanding before */
@@ -481,6 +483,7 @@ void vg_pages_begin(struct vg_arbiter *arbiter, struct vg_process *process, uint
     vg_pages_memory(arbiter, now_ns);
   else
     vg_pages_begin_memory(arbiter, process, now_ns);
+  arbiter->links_due_ns = 0; /* it has no rate yet */
   VG_STORE(&process->control->heartbeat_ns, now_ns);
   vg_residence_publish(vg_lane_of(arbiter, process->slice), process);
   publish_to(arbiter, process->slice, process, true); /* the slice's others have theirs, or get it in the next round */

@@ -81,7 +81,9 @@ def _body(entry: EntryPoint) -> str:
 def body_header(surface: Surface, rows: dict[str, Row]) -> str:
     """gen/hooks/bodies.h: the files of hooks/ write cuX for the body of a hook that is generated around it."""
     bodies = [entry for entry in surface.entries if rows[entry.name].has_body]
-    out = [NOTICE.format(what="What is hand-written of hooks that wait while the slice's memory is away: cuX is its body.")]
+    out = [
+        NOTICE.format(what="What is hand-written of hooks that wait while the slice's memory is away: cuX is its body.")
+    ]
     out += ["#ifndef VG_BODIES_H\n#define VG_BODIES_H", '#include "gen/abi/cuda_abi.h"', ""]
     out += [f"CUresult {_body(entry)}({entry.declaration_list});" for entry in bodies]
     out += [f"#define {entry.name} {_body(entry)}" for entry in bodies]
@@ -101,11 +103,25 @@ def _waiting(entry: EntryPoint, function: str) -> list[str]:
     ]
 
 
+def _polling(entry: EntryPoint, function: str) -> list[str]:
+    return [
+        f"{entry.prototype} {{",
+        f"  if (VG_LIKELY(!vg_residence_is_watched())) return {function}({entry.argument_list});",
+        "  if (vg_residence_poll_watched() == VG_POLL_COMPLETED) return CUDA_SUCCESS;",
+        f"  CUresult vg_result = {function}({entry.argument_list});",
+        "  vg_residence_end_poll();",
+        "  return vg_result;",
+        "}",
+    ]
+
+
 def waiting(surface: Surface, rows: dict[str, Row]) -> str:
     """gen/hooks/hook_waits.c: what passes, or is hand-written, and waits while the slice's memory is away."""
     out = [NOTICE.format(what="Entry points that wait while the slice's memory is away, and do nothing else here.")]
     out += ['#include "gate/residence.h"', '#include "gen/abi/real.h"', ""]
-    out += [f"CUresult {_body(entry)}({entry.declaration_list});" for entry in surface.entries if rows[entry.name].has_body]
+    out += [
+        f"CUresult {_body(entry)}({entry.declaration_list});" for entry in surface.entries if rows[entry.name].has_body
+    ]
     for entry in surface.entries:
         row = rows[entry.name]
         if row.has_body:
@@ -180,21 +196,19 @@ def synchronising(surface: Surface, rows: dict[str, Row]) -> str:
             continue
         stream = _parameter_of_type(entry, "CUstream", "NULL")
         whole = "true" if not entry.parameters else "false"
-        polls = [
-            "struct vg_gate_line *vg_here;",
-            "CUresult vg_answer;",
-            "if (VG_UNLIKELY(!vg_residence_poll(&vg_here, &vg_answer))) return vg_answer;",
-        ]
+        polls = rows[entry.name].away == "polls"
         out += [
-            f"{entry.prototype} {{",
-            *(f"  {line}" for line in (polls if rows[entry.name].away == "polls" else [ENTER])),
+            f"static CUresult vg_poll_{entry.name}({entry.declaration_list}) {{" if polls else f"{entry.prototype} {{",
+            *([] if polls else [f"  {ENTER}"]),
             "  uint64_t vg_begin = vg_gate_sync_begin();",
             f"  CUresult vg_result = REAL({entry.name})({entry.argument_list});",
             f"  if (vg_result == CUDA_SUCCESS) vg_gate_synced(vg_begin, {stream}, {_flag(entry)}, {whole});",
-            f"  {LEAVE}",
+            *([] if polls else [f"  {LEAVE}"]),
             "  return vg_result;",
             "}",
         ]
+        if polls:
+            out += _polling(entry, f"vg_poll_{entry.name}")
     return "\n".join(out) + "\n"
 
 

@@ -58,15 +58,21 @@ static struct vg_gate_line *line_here(void) {
   return VG_LIKELY(vg_gate_own_line != NULL) ? vg_gate_own_line : vg_gate_make_line();
 }
 
-/* False: away, and not marked. */
+/* Mark before look; the helper's membarrier does the rest. */
+static void fence(void) {
+  __atomic_signal_fence(__ATOMIC_SEQ_CST);
+  if (VG_UNLIKELY(VG_LOAD_RELAXED(&vg_prim_membarrier_refused))) __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+/* False: away, and not marked. The first look keeps threads that try in a loop from looking like calls. */
 static bool mark(struct vg_gate_line *line) {
   if (line->calls) {
     VG_STORE_RELAXED(&line->calls, line->calls + 1);
     return true;
   }
+  if (VG_UNLIKELY(is_away())) return false;
   VG_STORE_RELAXED(&line->calls, 1);
-  __atomic_signal_fence(__ATOMIC_SEQ_CST); /* mark before look; the helper's membarrier does the rest */
-  if (VG_UNLIKELY(VG_LOAD_RELAXED(&vg_prim_membarrier_refused))) __atomic_thread_fence(__ATOMIC_SEQ_CST);
+  fence();
   if (VG_LIKELY(!is_away())) return true;
   VG_STORE(&line->calls, 0);
   return false;
@@ -96,24 +102,29 @@ bool vg_residence_try(struct vg_gate_line **ret_line) {
   return false;
 }
 
-/* While the process leaves, work may be outstanding. Once it has left, all has completed, as the driver would say;
- * where the helper could not find that out, this is a call as any other. */
-bool vg_residence_poll_watched(struct vg_gate_line **ret_line, CUresult *ret_answer) {
-  uint32_t residence;
-  while (!vg_residence_try(ret_line)) {
+static bool is_quiet(const struct vg_device *device, uint32_t residence) {
+  return !device->gate || VG_LOAD(&device->gate->quiet_residence) == residence;
+}
+
+/* While the process leaves, the driver is asked as ever: a poll submits nothing. Once the process is quiet, all that it
+ * has submitted has completed; where the helper could not find that out, this is a call as any other. */
+enum vg_poll vg_residence_poll_watched(void) {
+  struct vg_gate_line *line = line_here();
+  for (;;) {
+    uint32_t residence;
+    if (line) VG_STORE_RELAXED(&line->polls, 1);
+    fence();
     const struct vg_device *device = find_away(&residence);
-    if (!device || !device->gate) continue;
-    if (VG_LOAD(&VG_LOAD(&device->report)->left_word) != residence) {
-      *ret_answer = CUDA_ERROR_NOT_READY;
-      return false;
-    }
-    if (vg_session.device_count == 1 && VG_LOAD(&device->gate->completed_residence) == residence) {
-      *ret_answer = CUDA_SUCCESS;
-      return false;
-    }
+    if (!device || !is_quiet(device, residence)) return VG_POLL_ASK;
+    vg_residence_end_poll();
+    if (vg_session.device_count == 1 && device->gate && VG_LOAD(&device->gate->completed_residence) == residence)
+      return VG_POLL_COMPLETED;
     wait_until_back();
   }
-  return true;
+}
+
+void vg_residence_end_poll(void) {
+  if (vg_gate_own_line) VG_STORE(&vg_gate_own_line->polls, 0);
 }
 
 void vg_residence_review(void) {

@@ -15,7 +15,6 @@
 #ifndef VG_GATE_RESIDENCE_H
 #define VG_GATE_RESIDENCE_H
 #include "base/prim.h"
-#include "gen/abi/cuda_abi.h"
 
 struct vg_gate_line;
 
@@ -39,12 +38,12 @@ static inline void vg_residence_leave(struct vg_gate_line *line) {
 
 /* As vg_residence_enter(), but instead of waiting, false. */
 bool vg_residence_try(struct vg_gate_line **ret_line);
-/* For a call that asks whether work has completed. False: *ret_answer is the answer, and the driver is not asked. */
-bool vg_residence_poll_watched(struct vg_gate_line **ret_line, CUresult *ret_answer);
-
-static inline bool vg_residence_poll(struct vg_gate_line **ret_line, CUresult *ret_answer) {
-  *ret_line = NULL;
-  return VG_LIKELY(!vg_residence_is_watched()) || vg_residence_poll_watched(ret_line, ret_answer);
-}
+/* For a call that only asks whether work has completed, and so does not make the slice come back. */
+enum vg_poll {
+  VG_POLL_ASK,       /* the driver is to be asked; vg_residence_end_poll() follows */
+  VG_POLL_COMPLETED, /* all that the process has submitted has completed */
+};
+enum vg_poll vg_residence_poll_watched(void);
+void vg_residence_end_poll(void);
 
 #endif

@@ -208,7 +208,7 @@ static CUresult memory_info(size_t *free, size_t *total) {
   return result;
 }
 
-CUresult cuMemGetInfo_v2(size_t *free, size_t *total) {
+static __attribute__((noinline)) CUresult memory_info_watched(size_t *free, size_t *total) {
   struct vg_gate_line *here;
   uint64_t free_bytes, total_bytes;
   if (VG_LIKELY(enter_to_ask(&here, &free_bytes, &total_bytes))) {
@@ -219,6 +219,10 @@ CUresult cuMemGetInfo_v2(size_t *free, size_t *total) {
   if (free) *free = free_bytes;
   if (total) *total = total_bytes;
   return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetInfo_v2(size_t *free, size_t *total) {
+  return VG_UNLIKELY(vg_residence_is_watched()) ? memory_info_watched(free, total) : memory_info(free, total);
 }
 
 static unsigned int clamped(uint64_t bytes) {

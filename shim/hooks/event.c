@@ -44,16 +44,23 @@ CUresult cuEventSynchronize(CUevent hEvent) {
   return result;
 }
 
-CUresult cuEventQuery(CUevent hEvent) {
+static CUresult query(CUevent event) {
   struct vg_gate_point point;
-  struct vg_gate_line *here;
-  CUresult answer;
-  if (VG_UNLIKELY(!vg_residence_poll(&here, &answer))) return answer;
-  vg_gate_event_begin(hEvent, &point);
-  CUresult result = REAL(cuEventQuery)(hEvent);
+  vg_gate_event_begin(event, &point);
+  CUresult result = REAL(cuEventQuery)(event);
   if (result == CUDA_SUCCESS) vg_gate_event_reached(&point);
-  vg_residence_leave(here);
   return result;
+}
+
+static __attribute__((noinline)) CUresult query_watched(CUevent event) {
+  if (vg_residence_poll_watched() == VG_POLL_COMPLETED) return CUDA_SUCCESS;
+  CUresult result = query(event);
+  vg_residence_end_poll();
+  return result;
+}
+
+CUresult cuEventQuery(CUevent hEvent) {
+  return VG_UNLIKELY(vg_residence_is_watched()) ? query_watched(hEvent) : query(hEvent);
 }
 
 static CUresult wait_event(CUstream stream, CUevent event, unsigned int flags, bool per_thread) {

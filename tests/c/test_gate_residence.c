@@ -81,20 +81,19 @@ static void wait_until(const uint32_t *word, uint32_t value) {
 static void nothing_is_marked_where_memory_never_leaves(void) {
   begin(VG_WATCH_USAGE);
   CHECK(!vg_residence_is_watched() && !vg_residence_enter());
-  CHECK(!vg_gate_calls_under_way() && !report()->calls);
+  CHECK(!vg_gate_calls_under_way(true) && !report()->calls);
   struct vg_gate_line *here;
-  CUresult answer;
-  CHECK(vg_residence_poll(&here, &answer) && !here && vg_residence_try(&here) && !here);
+  CHECK(vg_residence_try(&here) && !here);
   VG_STORE(&control.watch, VG_WATCH_CALLS);
   vg_gate_service(vg_prim_now_ns());
   here = vg_residence_enter();
-  CHECK(here && vg_gate_calls_under_way() && report()->calls == 1);
+  CHECK(here && vg_gate_calls_under_way(true) && report()->calls == 1);
   struct vg_gate_line *again = vg_residence_enter();
   CHECK(again == here && report()->calls == 1);
   vg_residence_leave(again);
-  CHECK(vg_gate_calls_under_way());
+  CHECK(vg_gate_calls_under_way(true));
   vg_residence_leave(here);
-  CHECK(!vg_gate_calls_under_way());
+  CHECK(!vg_gate_calls_under_way(true));
   end();
 }
 
@@ -196,31 +195,32 @@ static void the_helper_keeps_out_of_the_driver_until_it_is_back(void) {
   end();
 }
 
-/* A loop that polls would never end, if work that has completed were said not to have. */
+/* A program that has waited for its work asks whether it has completed, and a loop that polls is to end. */
 static void polls_are_answered_and_are_no_wishes(void) {
   begin_watched();
-  struct vg_gate_line *here;
-  CUresult answer = CUDA_ERROR_UNKNOWN;
-  CHECK(vg_residence_poll(&here, &answer) && here);
-  vg_residence_leave(here);
+  CHECK(vg_residence_poll_watched() == VG_POLL_ASK && vg_gate_calls_under_way(true) && !vg_gate_calls_under_way(false));
+  vg_residence_end_poll();
+  CHECK(!vg_gate_calls_under_way(true));
   uint64_t calls = report()->calls;
   leave(1);
-  CHECK(!vg_residence_poll(&here, &answer) && answer == CUDA_ERROR_NOT_READY);
+  CHECK(vg_residence_poll_watched() == VG_POLL_ASK); /* it leaves */
+  serve(20 * VG_NS_PER_MS);
+  CHECK(!has_left());
+  vg_residence_end_poll();
   serve_until_left();
-  CHECK(!vg_residence_poll(&here, &answer) && answer == CUDA_SUCCESS);
+  CHECK(vg_residence_poll_watched() == VG_POLL_COMPLETED && !vg_gate_calls_under_way(true));
+  struct vg_gate_line *here;
   CHECK(!vg_residence_try(&here) && report()->wishes == 0 && report()->calls == calls);
   come_back();
-  CHECK(vg_residence_poll(&here, &answer) && here);
-  vg_residence_leave(here);
+  CHECK(vg_residence_poll_watched() == VG_POLL_ASK);
+  vg_residence_end_poll();
   end();
 }
 
 static void *poll_once(void *unused) {
   (void)unused;
-  struct vg_gate_line *here;
-  CUresult answer;
-  CHECK(vg_residence_poll(&here, &answer) && here);
-  vg_residence_leave(here);
+  CHECK(vg_residence_poll_watched() == VG_POLL_ASK);
+  vg_residence_end_poll();
   VG_STORE(&calls_done, 1);
   return NULL;
 }
@@ -265,9 +265,10 @@ static void *call_on(void *argument) {
   uintptr_t number = (uintptr_t)argument;
   while (!VG_LOAD(&stop)) {
     if (number == 0) {
-      struct vg_gate_line *here;
-      CUresult answer;
-      if (vg_residence_poll(&here, &answer)) vg_residence_leave(here);
+      if (vg_residence_poll_watched() == VG_POLL_COMPLETED) continue;
+      __atomic_add_fetch(&inside, 1, __ATOMIC_SEQ_CST);
+      __atomic_sub_fetch(&inside, 1, __ATOMIC_SEQ_CST);
+      vg_residence_end_poll();
       continue;
     }
     if (number == 1) {

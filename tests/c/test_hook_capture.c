@@ -6,6 +6,7 @@
 #include "gate/state.h"
 #include "gen/hooks/bodies.h"
 #include "hooks/capture.h"
+#include "own_clock.h"
 
 #define STREAMS 4 /* stream i has the handle i + 16 */
 

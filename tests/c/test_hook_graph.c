@@ -9,6 +9,7 @@
 #include "gen/hooks/bodies.h"
 #include "hooks/graph_memory.h"
 #include "ledger/credit.h"
+#include "own_clock.h"
 
 #define NODES 4
 

@@ -39,7 +39,7 @@ def test_a_slice_that_waits_or_has_an_instance_has_none() -> None:
 
 
 def test_the_reserve_grows_in_steps_and_is_never_short() -> None:
-    """What the ledger does not count is up to 128 MiB for each process, and a context more is room for a stranger."""
+    """What the ledger does not count is up to 128 MiB for each process, and a context more is free for a stranger."""
     device = make_device(0)
     sizes = [reserve_bytes(device, count) for count in range(300)]
     assert sizes == sorted(sizes) and len(set(sizes)) < 9

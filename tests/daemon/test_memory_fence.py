@@ -160,7 +160,7 @@ def test_a_program_with_the_hook_sees_its_slice_and_nothing_twice(node: Node, de
 
 
 def test_limits_are_set_again_after_a_restart(node: Node, device: SimulatedDevice) -> None:
-    """By a daemon that was killed: one slice goes on, another has ended meanwhile."""
+    """By a daemon that was killed: one slice stays, another has ended meanwhile."""
     node.settings["grace_s"] = "5"
     serve_with_fence(node, device)
     mount = find_mount()
@@ -285,3 +285,18 @@ def test_a_driver_without_limits_is_said(node: Node) -> None:
         assert not read_node(node).memory_fence
         node.create()
         assert client.attach(node.socket()).status == client.OK
+
+
+def test_a_driver_that_comes_back_gets_them_again(node: Node, device: SimulatedDevice) -> None:
+    """As after a reset of the device: it has forgotten its limits."""
+    serve_with_fence(node, device)
+    engine = Engine(str(node.runtime / "runtime.sock"), node.directory / "bundles")
+    with own_cgroup() as group:
+        engine.start_container(group, "VGPU=0.5", "VGPU_MEM=4g")
+        device.stop()
+        taken = "its simulator has ended"
+        wait_until(lambda: taken in node.nodes.ListDevices(pb.ListDevicesRequest()).devices[0].taken_by, "the loss")
+        device.start()
+        with Bypass(device, group=group) as program:
+            wait_until(lambda: program.total_mib() == hard_mib(4 * GIB), "the limit")
+        engine.close()

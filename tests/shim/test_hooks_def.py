@@ -44,7 +44,9 @@ def test_a_row_serves_versions_and_twins(tmp_path: Path) -> None:
 
 
 def test_a_row_with_a_version_takes_it_out(tmp_path: Path) -> None:
-    found = hookdef.assign(ENTRIES, rows_of(tmp_path, "# comment\n\ncuA gate gate x\ncuA_v2 custom waits x\ncu{Ab,B} pass asks x\n"))
+    found = hookdef.assign(
+        ENTRIES, rows_of(tmp_path, "# comment\n\ncuA gate gate x\ncuA_v2 custom waits x\ncu{Ab,B} pass asks x\n")
+    )
     assert [found[e.name].behaviour for e in ENTRIES] == ["gate", "custom", "custom", "pass", "pass"]
 
 

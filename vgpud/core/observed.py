@@ -65,6 +65,14 @@ class SliceStats:
     last_work_ns: int = 0  # monotonic: when its launches, outstanding work or calls were last seen to change
     wishes: int = 0  # since it leaves: threads that wait for its memory
     processes_in_driver: int = 0  # of processes: threads of theirs may be in the driver, so it cannot be locked yet
+    moves: int = 0  # of its memory, to the host or back
+    moved_bytes: int = 0
+    # copied between host and device, and what it may copy now of each, in bytes per second; 0 = that is not paced
+    copy_to_device_bytes: int = 0
+    copy_from_device_bytes: int = 0
+    copy_to_device_bytes_per_s: int = 0
+    copy_from_device_bytes_per_s: int = 0
+    pinned_bytes: int = 0  # of host memory
     gate: str = ""  # closed, count, solo; "" when no process is attached
     regime: str = ""  # of the device: one of REGIMES
 
@@ -186,6 +194,7 @@ class SliceSample:
     memory_limit_bytes: int
     now: SliceStats
     owner_uid: int = -1
+    is_resident: bool = True  # its memory is on the device
     queue: str = ""
     service_class: str = ""
     #: of a Kubernetes claim's slice its namespace, pod and container: as many as there is only one of

@@ -51,6 +51,7 @@ from vgpud.daemon.slices.evicted_memory import EvictedMemory
 from vgpud.daemon.slices.machine import SliceMachine
 from vgpud.daemon.slices.node import NodeInfo
 from vgpud.daemon.slices.reclaims import ReclaimWatch
+from vgpud.daemon.slices.rotation import RotationController
 from vgpud.daemon.slices.suspend import SuspendController
 from vgpud.devices.arbiters import Arbiters
 from vgpud.devices.nvml import Devices
@@ -87,13 +88,15 @@ class Daemon:
         self._containers = Containers(containers)
         evicted = EvictedMemory(machine, arbiters, lambda: live.current.suspended_bytes_max)
         self._suspension = SuspendController(machine, events, devices, evicted.refuse)
+        self._rotation = RotationController(machine, events, arbiters, devices, evicted.refuse)
+        self._swap_fault = devices.why_not_swap()
         self._files = DeviceFiles(config.cdi, containers.facts, events.note)
         effects = Effects(machine, events, changes, arbiters, self._tenants, self._containers, self._files)
         attached = AttachedProcesses(machine, self._tenants)
         self._monitor = UsageMonitor(machine, effects, events, changes, arbiters, devices, attached, readings)
         node = NodeInfo(live, machine, devices, arbiters, self._files.directory, self._driver)
         kept = loaded.slices, loaded.requests, loaded.containers, loaded.drains
-        machine.begin(effects, self._tenants, ev.Started(policy_of(config), inventory, *kept))
+        machine.begin(effects, self._tenants, ev.Started(policy_of(config, self._swap_fault), inventory, *kept))
         self._tell_of_state()
         self._tenants.open(SHARED)
         self._containers.adopt(list(machine.state.containers.values()))
@@ -103,7 +106,7 @@ class Daemon:
         self._environments = environments = EnvironmentList(*files, allowance, events.note)
         host = Host(live, node, machine, counters, events, self._suspension, devices, environments)
         self._queue = JobController(host, JobStore(store))
-        effects.observers.append(self._queue)
+        effects.observers += [self._queue, self._rotation]
         self._monitor.on_fault = self._queue.progress.note_fault
         self._metrics = MetricsEndpoint(node.name, machine, arbiters, readings, self._queue.samples)
         queue, reader, arrays = self._queue, JobReader(host, self._queue), Arrays(self._queue)
@@ -123,6 +126,7 @@ class Daemon:
             node=node,
             machine=machine,
             suspension=self._suspension,
+            rotation=self._rotation,
             counters=counters,
             changes=changes,
             events=event_log,
@@ -199,6 +203,7 @@ class Daemon:
             locked = format_bytes(now.locked_bytes)
             log.info("device %d: its arbiter runs with %s scheduling, %s in RAM", device.index, now.scheduling, locked)
         self._suspension.settle()
+        self._rotation.start()
         self._metrics.put_snapshot()
         await self._files.refresh()
         await self._environments.refresh()
@@ -222,6 +227,7 @@ class Daemon:
         await self.housekeeping.stop()
         if self._is_simulated:
             self._files.remove()  # a real GPU's stay: it is there when the daemon starts again
+        await self._rotation.stop()
         await self._suspension.stop()
         await self._attach.stop()
         await self._containers.stop()
@@ -246,5 +252,5 @@ class Daemon:
             self._arbiters.set_times(dict(arbiter_items(config.arbiter)))
         if "memory_grace_s" in changed:
             self._arbiters.set_memory_grace(config.memory_grace_s * 1_000_000_000)
-        self._machine.run(ev.PolicyChanged(policy_of(self._config.current)))
+        self._machine.run(ev.PolicyChanged(policy_of(self._config.current, self._swap_fault)))
         return [name for name in changed if name not in LIVE_KEYS]

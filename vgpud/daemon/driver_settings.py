@@ -52,5 +52,7 @@ class DriverSettings:
         try:
             undo = asyncio.to_thread(self._slices.undo, dict(self._machine.state.devices))
             await asyncio.wait_for(undo, END_S)
-        except (OSError, asyncio.TimeoutError) as error:
-            log.warning("the time slices were not undone (%s): the next start of vgpud does it", error or "timeout")
+        except asyncio.TimeoutError:
+            log.warning("nvidia-smi takes long to undo the time slices: the next start of vgpud does it again")
+        except OSError as error:
+            log.warning("the time slices were not undone (%s): the next start of vgpud does it", error)

@@ -158,6 +158,10 @@ class MemoryFence:
         async with self._busy:
             await self._place_runs()
             wanted = await self._find_fences()
+            lost = {uuid for uuid, taken in self._machine.state.taken_devices.items() if taken.is_lost}
+            for known in (wanted, self._set):  # its driver has forgotten them when it comes back
+                for key in [key for key in known if key[1] in lost]:
+                    del known[key]
             to_set = {key: limit for key, limit in wanted.items() if self._set.get(key) != limit}
             to_clear = {key: 0 for key in self._set if key not in wanted}
             if to_set or to_clear or self._old_folders:
@@ -197,12 +201,14 @@ class MemoryFence:
         done.cleared_fences = self._clear(to_clear)
         for (cgroup, uuid), limit in to_set.items():
             folder = self._folder(cgroup)
+            if not folder.is_dir():
+                continue  # it has ended, or is of version 1
             try:
                 cgroup_tree.hand_down_dmem(self._mount, folder)
                 memory_limits.set_limit(self._devices.handle(uuid), folder, limit)
                 done.set_fences[cgroup, uuid] = limit
             except (CgroupError, LimitError) as error:
-                if folder.is_dir():  # else it has ended meanwhile
+                if folder.is_dir():
                     done.problems[cgroup] = f"cgroup {cgroup} has no memory limit of the driver: {error}"
         self._old_folders = cgroup_tree.remove_all(self._old_folders)
         return done
@@ -251,7 +257,11 @@ class MemoryFence:
         folder = parent / name
         cgroup_tree.make(folder)
         try:
-            cgroup_tree.move_tree(holder.pid, folder)
+            try:
+                cgroup_tree.move_tree(holder.pid, folder)
+            except CgroupError:
+                cgroup_tree.make(folder)  # another daemon has removed it, as it was empty
+                cgroup_tree.move_tree(holder.pid, folder)
             cgroup_tree.hand_down_dmem(self._mount, folder)
         except CgroupError:
             with contextlib.suppress(CgroupError):

@@ -159,6 +159,7 @@ class Arbiters:
         self._memory_grace_ns = memory_grace_ns
         known = list(devices)
         self._memory_bytes = {d.uuid: d.memory_bytes for d in known}
+        self._link_bytes_per_s = {d.uuid: d.link_bytes_per_s for d in known}
         self._native: dict[str, Any] = {}
         self._scratch = ffi.new("struct vg_process_stats *")
         self._readings = ffi.new("struct vg_slice_usage[]", lib.VG_SLICES_MAX)
@@ -169,6 +170,8 @@ class Arbiters:
         self._index = {d.uuid: d.index for d in known}
         self._slices: dict[int, Slice] = {}
         self._roles: dict[tuple[int, str], Role] = {}
+        #: (moves, bytes) of a slice's memory to the host or back
+        self._moves: dict[tuple[int, str], tuple[int, int]] = {}
         #: processes that closed their connections: (slice, last counters) by (process_id, device)
         self._disconnected: dict[tuple[int, str], tuple[int, Any]] = {}
         for uuid in self._memory_bytes:
@@ -184,6 +187,7 @@ class Arbiters:
             setattr(params, name, value_ns)
         params.heartbeat_ns = self._heartbeat_ns
         params.memory_total_bytes = self._memory_bytes[uuid]
+        params.link_bytes_per_ms = self._link_bytes_per_s[uuid] // 1000
         params.memory_grace_ns = self._memory_grace_ns
         return params
 
@@ -216,6 +220,7 @@ class Arbiters:
         params = ffi.new("struct vg_slice_params *")
         params.min_milli, params.max_milli = share.min_milli, share.max_milli
         params.mem_min_bytes, params.mem_max_bytes = share.mem_min_bytes, share.mem_max_bytes
+        params.copy_min_milli, params.copy_max_milli = slice_.spec.copy_min_milli, slice_.spec.copy_max_milli
         params.weight, params.priority = slice_.spec.weight, slice_.spec.priority
         params.latency = slice_.spec.service_class == LATENCY
         params.paused = bool(slice_.suspended or slice_.residency)
@@ -240,7 +245,13 @@ class Arbiters:
             self._forget(slice_.serial, share.device_uuid)
         self._give_roles()
 
+    def count_move(self, serial: int, uuid: str, size_bytes: int) -> None:
+        """The slice's memory was moved to the host or back."""
+        moves, moved_bytes = self._moves.get((serial, uuid), (0, 0))
+        self._moves[serial, uuid] = moves + 1, moved_bytes + size_bytes
+
     def _forget(self, serial: int, uuid: str) -> None:
+        self._moves.pop((serial, uuid), None)
         if self._usage.pop((serial, uuid), None) is not None:
             _check(lib.vg_arbiter_slice_remove(self._native[uuid], serial), "slice")
 
@@ -311,6 +322,7 @@ class Arbiters:
         if usage is None:
             return SliceStats()
         raw = self._read(serial, uuid)
+        moves, moved_bytes = self._moves.get((serial, uuid), (0, 0))
         return SliceStats(
             share_ratio=usage.share(1),
             share_10s_ratio=usage.share(10),
@@ -335,9 +347,16 @@ class Arbiters:
             mem_denied=raw.mem_denied,
             reclaim=_reclaim(raw.reclaim),
             processes=raw.processes,
+            copy_to_device_bytes=raw.copy_bytes[0],
+            copy_from_device_bytes=raw.copy_bytes[1],
+            copy_to_device_bytes_per_s=raw.copy_bytes_per_ms[0] * 1000,
+            copy_from_device_bytes_per_s=raw.copy_bytes_per_ms[1] * 1000,
+            pinned_bytes=raw.pinned_bytes,
             last_work_ns=raw.last_work_ns,
             wishes=raw.wishes,
             processes_in_driver=raw.processes_in_driver,
+            moves=moves,
+            moved_bytes=moved_bytes,
             gate=_GATES.get(raw.gate, "") if raw.processes else "",
             regime=_REGIMES.get(raw.regime, ""),
         )

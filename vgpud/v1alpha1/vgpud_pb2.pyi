@@ -45,6 +45,13 @@ class ServiceClass(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     SERVICE_CLASS_BATCH: _ClassVar[ServiceClass]
     SERVICE_CLASS_LATENCY: _ClassVar[ServiceClass]
 
+class Residency(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    RESIDENCY_UNSPECIFIED: _ClassVar[Residency]
+    RESIDENCY_LEAVING: _ClassVar[Residency]
+    RESIDENCY_AWAY: _ClassVar[Residency]
+    RESIDENCY_COMING: _ClassVar[Residency]
+
 class Suspension(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     SUSPENSION_UNSPECIFIED: _ClassVar[Suspension]
@@ -138,6 +145,10 @@ REGIME_ARBITRATED: Regime
 SERVICE_CLASS_UNSPECIFIED: ServiceClass
 SERVICE_CLASS_BATCH: ServiceClass
 SERVICE_CLASS_LATENCY: ServiceClass
+RESIDENCY_UNSPECIFIED: Residency
+RESIDENCY_LEAVING: Residency
+RESIDENCY_AWAY: Residency
+RESIDENCY_COMING: Residency
 SUSPENSION_UNSPECIFIED: Suspension
 SUSPENSION_PAUSED: Suspension
 SUSPENSION_EVICTING: Suspension
@@ -398,7 +409,7 @@ class SliceDevice(_message.Message):
     def __init__(self, node: _Optional[str] = ..., device_uuid: _Optional[str] = ..., device_index: _Optional[int] = ..., min_milli: _Optional[int] = ..., max_milli: _Optional[int] = ..., mem_min_bytes: _Optional[int] = ..., mem_max_bytes: _Optional[int] = ..., mem_used_bytes: _Optional[int] = ..., mem_peak_bytes: _Optional[int] = ..., share_ratio: _Optional[float] = ..., charged_ns: _Optional[int] = ..., throttled_ns: _Optional[int] = ..., grants: _Optional[int] = ..., overruns: _Optional[int] = ..., gate: _Optional[_Union[Gate, str]] = ..., regime: _Optional[_Union[Regime, str]] = ..., entitlement_milli: _Optional[int] = ..., share_10s_ratio: _Optional[float] = ..., share_60s_ratio: _Optional[float] = ..., lag_ns: _Optional[int] = ..., borrowed_ns: _Optional[int] = ..., early_releases: _Optional[int] = ..., drains: _Optional[int] = ..., drain_total_ns: _Optional[int] = ..., drain_max_ns: _Optional[int] = ..., wait_counts: _Optional[_Iterable[int]] = ..., launches: _Optional[int] = ..., mem_denied: _Optional[int] = ..., mem_unattributed_bytes: _Optional[int] = ..., reclaim: _Optional[_Union[MemoryReclaim, _Mapping]] = ...) -> None: ...
 
 class SliceSpec(_message.Message):
-    __slots__ = ("gpus_milli", "min_milli", "max_milli", "mem_min_bytes", "mem_max_bytes", "weight", "priority", "device_uuids", "service_class", "spread")
+    __slots__ = ("gpus_milli", "min_milli", "max_milli", "mem_min_bytes", "mem_max_bytes", "weight", "priority", "device_uuids", "service_class", "spread", "mem_swap", "idle_after_ns")
     GPUS_MILLI_FIELD_NUMBER: _ClassVar[int]
     MIN_MILLI_FIELD_NUMBER: _ClassVar[int]
     MAX_MILLI_FIELD_NUMBER: _ClassVar[int]
@@ -409,6 +420,8 @@ class SliceSpec(_message.Message):
     DEVICE_UUIDS_FIELD_NUMBER: _ClassVar[int]
     SERVICE_CLASS_FIELD_NUMBER: _ClassVar[int]
     SPREAD_FIELD_NUMBER: _ClassVar[int]
+    MEM_SWAP_FIELD_NUMBER: _ClassVar[int]
+    IDLE_AFTER_NS_FIELD_NUMBER: _ClassVar[int]
     gpus_milli: int
     min_milli: int
     max_milli: int
@@ -419,10 +432,32 @@ class SliceSpec(_message.Message):
     device_uuids: _containers.RepeatedScalarFieldContainer[str]
     service_class: ServiceClass
     spread: int
-    def __init__(self, gpus_milli: _Optional[int] = ..., min_milli: _Optional[int] = ..., max_milli: _Optional[int] = ..., mem_min_bytes: _Optional[int] = ..., mem_max_bytes: _Optional[int] = ..., weight: _Optional[int] = ..., priority: _Optional[int] = ..., device_uuids: _Optional[_Iterable[str]] = ..., service_class: _Optional[_Union[ServiceClass, str]] = ..., spread: _Optional[int] = ...) -> None: ...
+    mem_swap: bool
+    idle_after_ns: int
+    def __init__(self, gpus_milli: _Optional[int] = ..., min_milli: _Optional[int] = ..., max_milli: _Optional[int] = ..., mem_min_bytes: _Optional[int] = ..., mem_max_bytes: _Optional[int] = ..., weight: _Optional[int] = ..., priority: _Optional[int] = ..., device_uuids: _Optional[_Iterable[str]] = ..., service_class: _Optional[_Union[ServiceClass, str]] = ..., spread: _Optional[int] = ..., mem_swap: bool = ..., idle_after_ns: _Optional[int] = ...) -> None: ...
+
+class Rotation(_message.Message):
+    __slots__ = ("claims_bytes", "capacity_bytes", "quantum_ns", "lost_ratio", "host_bytes", "bytes_per_second", "moves", "moved_bytes")
+    CLAIMS_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CAPACITY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    QUANTUM_NS_FIELD_NUMBER: _ClassVar[int]
+    LOST_RATIO_FIELD_NUMBER: _ClassVar[int]
+    HOST_BYTES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    MOVES_FIELD_NUMBER: _ClassVar[int]
+    MOVED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    claims_bytes: int
+    capacity_bytes: int
+    quantum_ns: int
+    lost_ratio: float
+    host_bytes: int
+    bytes_per_second: int
+    moves: int
+    moved_bytes: int
+    def __init__(self, claims_bytes: _Optional[int] = ..., capacity_bytes: _Optional[int] = ..., quantum_ns: _Optional[int] = ..., lost_ratio: _Optional[float] = ..., host_bytes: _Optional[int] = ..., bytes_per_second: _Optional[int] = ..., moves: _Optional[int] = ..., moved_bytes: _Optional[int] = ...) -> None: ...
 
 class Slice(_message.Message):
-    __slots__ = ("node", "name", "uid", "spec", "devices", "ephemeral", "owner_uid", "attach_socket", "processes", "create_time", "revision", "containers", "cdi_device", "queue", "job_id", "suspended", "claim", "job_name")
+    __slots__ = ("node", "name", "uid", "spec", "devices", "ephemeral", "owner_uid", "attach_socket", "processes", "create_time", "revision", "containers", "cdi_device", "queue", "job_id", "suspended", "claim", "job_name", "residency", "asleep_time", "rotation")
     NODE_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
@@ -441,6 +476,9 @@ class Slice(_message.Message):
     SUSPENDED_FIELD_NUMBER: _ClassVar[int]
     CLAIM_FIELD_NUMBER: _ClassVar[int]
     JOB_NAME_FIELD_NUMBER: _ClassVar[int]
+    RESIDENCY_FIELD_NUMBER: _ClassVar[int]
+    ASLEEP_TIME_FIELD_NUMBER: _ClassVar[int]
+    ROTATION_FIELD_NUMBER: _ClassVar[int]
     node: str
     name: str
     uid: str
@@ -459,7 +497,10 @@ class Slice(_message.Message):
     suspended: Suspension
     claim: Claim
     job_name: str
-    def __init__(self, node: _Optional[str] = ..., name: _Optional[str] = ..., uid: _Optional[str] = ..., spec: _Optional[_Union[SliceSpec, _Mapping]] = ..., devices: _Optional[_Iterable[_Union[SliceDevice, _Mapping]]] = ..., ephemeral: bool = ..., owner_uid: _Optional[int] = ..., attach_socket: _Optional[str] = ..., processes: _Optional[int] = ..., create_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., revision: _Optional[int] = ..., containers: _Optional[_Iterable[_Union[Container, _Mapping]]] = ..., cdi_device: _Optional[str] = ..., queue: _Optional[str] = ..., job_id: _Optional[int] = ..., suspended: _Optional[_Union[Suspension, str]] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ..., job_name: _Optional[str] = ...) -> None: ...
+    residency: Residency
+    asleep_time: _timestamp_pb2.Timestamp
+    rotation: Rotation
+    def __init__(self, node: _Optional[str] = ..., name: _Optional[str] = ..., uid: _Optional[str] = ..., spec: _Optional[_Union[SliceSpec, _Mapping]] = ..., devices: _Optional[_Iterable[_Union[SliceDevice, _Mapping]]] = ..., ephemeral: bool = ..., owner_uid: _Optional[int] = ..., attach_socket: _Optional[str] = ..., processes: _Optional[int] = ..., create_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., revision: _Optional[int] = ..., containers: _Optional[_Iterable[_Union[Container, _Mapping]]] = ..., cdi_device: _Optional[str] = ..., queue: _Optional[str] = ..., job_id: _Optional[int] = ..., suspended: _Optional[_Union[Suspension, str]] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ..., job_name: _Optional[str] = ..., residency: _Optional[_Union[Residency, str]] = ..., asleep_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., rotation: _Optional[_Union[Rotation, _Mapping]] = ...) -> None: ...
 
 class Claim(_message.Message):
     __slots__ = ("uid", "namespace", "name", "pod_uids", "granted", "boot_id", "device_ids", "pod_names")

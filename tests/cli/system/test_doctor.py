@@ -118,6 +118,12 @@ def test_what_the_driver_holds_slices_to() -> None:
     assert short.text == "device 1 has the driver's default time slices instead of short: vgpud is not root"
 
 
+def test_drivers_that_hang_a_machine_are_known() -> None:
+    (found,) = checks.driver_fences(pb.Node(driver_version="595.71.05"), {})
+    assert (found.check, found.level) == ("driver-fault", "warn") and "issue 53" in found.remedy
+    assert not list(checks.driver_fences(pb.Node(driver_version="595.71.06"), {}))
+
+
 def test_a_slice_without_its_socket_is_found(vgpu: Any, daemon: Any) -> None:
     vgpu("slice", "create", "a", "--gpus", "0.5", host=daemon.host)
     found = by_check(checks.daemon(look(daemon)))["attach-socket"]

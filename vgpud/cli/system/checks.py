@@ -15,6 +15,7 @@ from vgpud import paths
 from vgpud.cli.common.findings import Check, Finding, Look
 from vgpud.cli.common.options import Settings
 from vgpud.cli.system import checks_containers, checks_engines
+from vgpud.core.driver_faults import hangs_at_kill
 from vgpud.errors import CliError, VgpudError
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 from vgpud.v1alpha1 import words
@@ -164,6 +165,12 @@ def driver_fences(node: pb.Node, indices: Mapping[str, int]) -> Iterator[Finding
         yield Finding("memory-fence", "ok", "the driver's memory limits stand behind those of the slices")
     elif problem:
         yield Finding("memory-fence", "ok", f"no memory limits of the driver: {problem}")
+    if hangs_at_kill(node.driver_version):
+        text = (
+            f"driver {node.driver_version} may hang this machine when a program is killed that was evicted and resumed"
+        )
+        remedy = "install another driver, or evict nothing (NVIDIA/cuda-checkpoint issue 53)"
+        yield Finding("driver-fault", "warn", text, remedy)
     for one in node.time_slices:
         whose = f"device {indices.get(one.device_uuid, one.device_uuid)}"
         if one.problem:

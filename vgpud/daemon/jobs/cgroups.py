@@ -34,10 +34,11 @@ class JobCgroups:
         self._known = {key: path for key, path in self._known.items() if key in set(running.values())}
         found: dict[str, Leaf] = {}
         for name, origin in of_jobs.items():
-            if key := running.get((origin.job_id, origin.member)):
-                found[name] = key, 0
-            elif key := running.get((origin.job_id, None)):
-                found[name] = key, origin.member or 0
+            own, whole_job = running.get((origin.job_id, origin.member)), running.get((origin.job_id, None))
+            if own:
+                found[name] = own, 0
+            elif whole_job:
+                found[name] = whole_job, origin.member or 0
         return found
 
     def folders(self, leaves: dict[str, Leaf]) -> dict[str, str]:
