@@ -245,7 +245,7 @@ struct vg_report_device {
   uint32_t left_word;      /* the residence under which no thread of the process is in the driver, nor will be */
   uint64_t calls;          /* with VG_WATCH_CALLS: changes when the program calls the driver */
   uint64_t copy_bytes[VG_COPY_DIRECTIONS];     /* copied between host and device */
-  uint32_t copies_delayed[VG_COPY_DIRECTIONS]; /* how often a thread began to wait for its part of the link */
+  uint32_t copies_delayed[VG_COPY_DIRECTIONS]; /* how often a thread has waited, up to 10 ms each */
   uint64_t pinned_bytes;                       /* host memory pinned in contexts of this device */
   uint64_t want_least_bytes; /* of want_bytes: what the allocation needs, without credit for later ones; 0: all of it */
   uint32_t watchers;         /* parts of the program that wait for requests to give memory back (reclaim_bytes) */
