@@ -23,9 +23,10 @@ from benchmarks.table import Figure
 
 ROW = "colocation-limits"
 COUNT = 600
+#: not `other_day` with Gavel's pairs: it meets one that never ran together, which stands still for years then
 CASES = (
     *(Case(jobs=jobs, mean=mean, count=COUNT) for jobs in ("day", "other_day") for mean in MEANS),
-    *(Case(jobs=jobs, truth="v100", count=COUNT) for jobs in ("day", "other_day")),
+    Case(truth="v100", count=COUNT),
 )
 RULES = tuple(f"colocate({limits})" for limits in ("120,2", "160,2", "120,3", "140,3", "160,3", "160,4"))
 SLOTS = "slots"
