@@ -7,7 +7,7 @@ with the fewest preemptions is taken. The trace and copies of it are then run wi
 resuming: twelve copies, or in the row `learnt-short` two. A trial of 0 is not among the settings: without one the order
 can lock up, whatever the traces say.
 
-Runs are kept in build/bench as they end (kept_runs.py): the row continues where it was interrupted, and goes on from
+Runs are kept in build/bench as they end (kept_runs.py): the row continues where it was interrupted, and from
 what the short one has run.
 """
 
