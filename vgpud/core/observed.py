@@ -63,7 +63,7 @@ class SliceStats:
     processes: int = 0
     # of a slice that rotates
     last_work_ns: int = 0  # monotonic: when its launches, outstanding work or calls were last seen to change
-    wishes: int = 0  # since it leaves: threads that wait for its memory
+    waiting_calls: int = 0  # since it leaves: threads that wait for its memory
     processes_in_driver: int = 0  # of processes: threads of theirs may be in the driver, so it cannot be locked yet
     moves: int = 0  # of its memory, to the host or back
     moved_bytes: int = 0

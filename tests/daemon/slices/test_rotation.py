@@ -140,7 +140,7 @@ async def run_until(
 def two(monkeypatch: pytest.MonkeyPatch) -> Node:
     """b is away and waits, a works."""
     node = Node(monkeypatch, swap("a"), swap("b"))
-    node.set("b", wishes=1)
+    node.set("b", waiting_calls=1)
     node.where[102] = checkpoint_runner.AWAY
     return node
 
@@ -256,7 +256,7 @@ async def test_a_program_that_is_killed_meanwhile_takes_its_memory_with_it(
 async def test_a_program_that_is_killed_while_away_leaves_a_slice_with_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     node = two(monkeypatch)
     del node.state.processes[2]
-    node.set("b", wishes=0, mem_held_bytes=0, mem_used_bytes=0)
+    node.set("b", waiting_calls=0, mem_held_bytes=0, mem_used_bytes=0)
     assert not await run_until(node, node.controller(), lambda: not node.now("b"), 200)
     del node.state.processes[1], node.state.slices["a"]
     assert await run_until(node, node.controller(), lambda: not node.now("b"))
@@ -340,7 +340,7 @@ async def test_who_is_idle_sleeps_and_wakes(monkeypatch: pytest.MonkeyPatch) -> 
     begun_ns = node.clock_ns
     assert await run_until(node, node.controller(), lambda: node.now("a") == AWAY)
     assert node.clock_ns - begun_ns >= 60 * S and node.state.slices["a"].asleep_wall_ns == 7
-    node.set("a", wishes=1)
+    node.set("a", waiting_calls=1)
     assert await run_until(node, node.controller(), lambda: not node.now("a"))
     assert node.calls == [("evict", 101), ("restore", 101)]
 
@@ -361,7 +361,7 @@ async def test_one_that_comes_waits_until_others_have_given_back_what_they_borro
     node = Node(monkeypatch, swap("a", 50, mem_swap=False, idle_after_ns=60 * S), swap("c", 10, mem_swap=False))
     assert await run_until(node, node.controller(), lambda: node.now("a") == AWAY)
     node.set("c", mem_held_bytes=60 * GIB)
-    node.set("a", wishes=1)
+    node.set("a", waiting_calls=1)
     assert not await run_until(node, node.controller(), lambda: not node.now("a"), 60)
     node.set("c", mem_held_bytes=10 * GIB)
     assert await run_until(node, node.controller(), lambda: not node.now("a"))

@@ -148,7 +148,7 @@ class RotationController:
                 record.program_since_ns, record.returns_until_ns = now_ns, 0
         is_away = slice_.residency == AWAY
         stays = now_ns < record.stays_until_ns
-        asks = now.wishes or now.processes_in_driver or not (slice_.spec.mem_swap or slice_.spec.idle_after_ns)
+        asks = now.waiting_calls or now.processes_in_driver or not (slice_.spec.mem_swap or slice_.spec.idle_after_ns)
         return Member(
             name=slice_.name,
             mem_min_bytes=share.mem_min_bytes,
