@@ -203,3 +203,12 @@ def test_what_the_driver_cannot_move_stays_and_the_others_wait(
     assert bench.show("b")["residency"] == "away" and not bench.last("b")
     bench.parts["a"].stop(signal.SIGKILL)
     wait_for("the other one's turn", lambda: bench.rounds("b") > 0, 60)
+
+
+def test_the_queue_counts_what_slices_have_in_turn_once(make_system: Callable[..., OwnSystem], programs: Path) -> None:
+    bench = Bench(make_system, programs, 2 * DEVICE)
+    for name in "ab":
+        bench.create(name, "--mem-swap")
+    size = ("--gpus", "0.25", "--mem", f"{DEVICE - 8}M")
+    done = call(bench.system, "submit", *size, "--wait", "--log", str(bench.system.folder / "log"), "--", "true")
+    assert done.returncode == 0, done.stderr
