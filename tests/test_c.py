@@ -30,7 +30,9 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "test_attach_server_descriptors": ((*folder("attach_server"), *ARBITER), (ADDRESS, THREAD)),
     "test_arbiter_gang": (ARBITER, (ADDRESS, THREAD)),
     "test_arbiter_heartbeat": (ARBITER, (ADDRESS,)),
-    "test_arbiter_memory": (("shim/arbiter/memory.c",), (ADDRESS,)),
+    "test_arbiter_links": (ARBITER, (ADDRESS,)),
+    "test_arbiter_memory": (("shim/arbiter/memory.c", "shim/arbiter/reclaim.c"), (ADDRESS,)),
+    "test_arbiter_links": (ARBITER, (ADDRESS,)),
     "test_arbiter_overlap": (ARBITER, (ADDRESS,)),
     "test_arbiter_pages": (ARBITER, (ADDRESS,)),
     "test_arbiter_residence": (ARBITER, (ADDRESS,)),
@@ -68,7 +70,14 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "test_job_terminal": (("shim/job/terminal.c", "shim/job/ring.c", "shim/job/user.c", "shim/job/file.c"), (ADDRESS,)),
     "test_job_cgroup": (("shim/job/file.c",), (ADDRESS,)),
     "test_ledger": (
-        ("shim/ledger/credit.c", "shim/ledger/stock.c", "shim/base/lock.c", "shim/session/helper_wake.c", *ARBITER),
+        (
+            "shim/ledger/credit.c",
+            "shim/ledger/reclaim_watch.c",
+            "shim/ledger/stock.c",
+            "shim/base/lock.c",
+            "shim/session/helper_wake.c",
+            *ARBITER,
+        ),
         (ADDRESS, THREAD),
     ),
     "test_ledger_handles": (

@@ -271,8 +271,12 @@ class Config:
     on_excess: str = key("log", one_of(*VERBS), live=True)
     #: the driver's memory limits per cgroup as a second fence behind the ledger: "auto", where there are any, or "off"
     memory_fence: str = key("auto", one_of(*FENCES))
+    #: how long a slice has to give back memory beyond its minimum that another one is guaranteed; 0: none is asked
+    memory_grace_s: int = key(10, check_range(0, 3600, " seconds"), live=True)
     #: memory that one context takes; 0 = as measured (devices.CONTEXT_BYTES)
     context_bytes: int = key(0, _context_bytes)
+    #: rate of the link between host and device, in each direction, of which slices have parts; 0 = by NVML
+    link_bytes_per_s: int = key(0, check_range(0, 1 << 50, " bytes"))
     #: what a container may ask for by environment variables: an image's ENV cannot be distinguished from -e
     container_gpus_max: str = key("4", _gpus, live=True)
     #: highest priority of containers, and of slices of users who are no admins

@@ -28,7 +28,7 @@ from vgpud.core.events import Log
 from vgpud.core.model import ALL_DEVICES, Device
 from vgpud.core.user_text import name_users
 from vgpud.errors import ConfigError, ExitCode, VgpudError
-from vgpud.host import descriptors
+from vgpud.host import descriptors, thread_priority
 from vgpud.host.beat import write_beat
 from vgpud.host.container_checks import check as in_container_check
 from vgpud.host.device_lock import DeviceLocks
@@ -99,7 +99,7 @@ def open_devices(config: Config) -> tuple[Any, tuple[Device, ...]]:
         sim_dir = config.sim_dir or os.environ.get("VGPU_SIM_DIR", "") or str(config.runtime / "sim")
         driver, nvml = str(paths.sim_lib_dir() / "libcuda.so.1"), str(paths.sim_lib_dir() / "libnvidia-ml.so.1")
     driver_version(driver, sim_dir)
-    devices = Devices(driver, nvml, sim_dir, config.context_bytes)
+    devices = Devices(driver, nvml, sim_dir, config.context_bytes, config.link_bytes_per_s)
     inventory = devices.inventory(config.device if isinstance(config.device, tuple) else (), config.devices.exclude)
     _check_names(config, inventory)
     devices.refuse_unshareable(inventory)
@@ -203,6 +203,7 @@ def serve(config: Config, config_path: Path | None, overrides: dict[str, Any]) -
         store = Store(state)
         notify("STATUS=")
         store.notes[:0] = changed
+        thread_priority.raise_own()
         asyncio.run(run(config, config_path, overrides, (devices, inventory), store, owned, locks[0]))
     except OSError as error:
         raise VgpudError(f"cannot serve: {error}; see the daemon's configuration (metrics, runtime_dir)") from error

@@ -24,6 +24,7 @@
 #define VG_COAST_SLOTS_MAX 8
 #define VG_WAIT_BUCKETS 16
 #define VG_RUNS_SHOWN 64
+#define VG_COPY_DIRECTIONS 2 /* between host and device: to the device, from it */
 
 /* What a device is, which its 16 bytes of UUID do not say: how CUDA_VISIBLE_DEVICES and NVML name it. */
 #define VG_DEVICE_GPU 0 /* GPU-... */
@@ -188,6 +189,14 @@ struct vg_control_device {
   /* futex of threads whose calls need the device: not 0 while the slice's memory is not there, or leaves it; another
    * number each time */
   uint32_t residence;
+  /* what this process may copy over the device's link, by direction; 0 = copies are not paced */
+  uint64_t copy_bytes_per_ms[VG_COPY_DIRECTIONS];
+  /* what the programs of this slice together are asked to give back; 0: nothing. The serial grows when a request begins
+   * or asks for more, and is written last */
+  uint32_t reclaim_serial;
+  uint64_t reclaim_bytes;
+  uint64_t reclaim_deadline_ns;
+  uint64_t want_deadline_ns; /* the present want waits for memory that other slices are asked to give back; 0: not */
 };
 
 /* ---- report page: written by the tenant, never trusted ---- */
@@ -235,6 +244,11 @@ struct vg_report_device {
   uint32_t waiting_calls;  /* threads that wait for residence; those at the gate are in waiting */
   uint32_t left_word;      /* the residence under which no thread of the process is in the driver, nor will be */
   uint64_t calls;          /* with VG_WATCH_CALLS: changes when the program calls the driver */
+  uint64_t copy_bytes[VG_COPY_DIRECTIONS];     /* copied between host and device */
+  uint32_t copies_delayed[VG_COPY_DIRECTIONS]; /* how often a thread has waited, up to 10 ms each */
+  uint64_t pinned_bytes;                       /* host memory pinned in contexts of this device */
+  uint64_t want_least_bytes; /* of want_bytes: what the allocation needs, without credit for later ones; 0: all of it */
+  uint32_t watchers;         /* parts of the program that wait for requests to give memory back (reclaim_bytes) */
 };
 
 #endif

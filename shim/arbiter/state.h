@@ -57,6 +57,7 @@ static inline bool vg_span_is_late(const struct vg_span *span) {
 
 struct vg_memory_shown { /* as published in the control page */
   uint64_t limit_bytes, slice_used_bytes, granted_bytes, coast_bytes;
+  uint64_t want_deadline_ns, reclaim_bytes, reclaim_deadline_ns, reclaim_serial;
   uint32_t want_answered, pressure;
 };
 
@@ -103,6 +104,10 @@ struct vg_process {
   uint64_t turns_ns;    /* leases that it had to itself */
   uint64_t own_busy_ns; /* its part of the arbiter's busy_ns */
   uint64_t let_ns;      /* when launches were last let through its closed gate, see gang.c */
+  /* see links.h */
+  uint64_t copy_bytes[VG_COPY_DIRECTIONS];
+  uint32_t copies_delayed[VG_COPY_DIRECTIONS];
+  bool copies_now[VG_COPY_DIRECTIONS]; /* in the present window */
 };
 
 struct vg_lane { /* the arbiter's state beside each slice of the core */
@@ -124,6 +129,10 @@ struct vg_lane { /* the arbiter's state beside each slice of the core */
   uint64_t ring_window_ns;
   uint32_t arms; /* of its processes' doorbells, in the present window */
   int arm_index; /* the process whose doorbell is armed first in the next window */
+  /* see links.h: in the present window */
+  uint64_t copied_bytes[VG_COPY_DIRECTIONS];
+  bool delays_copies[VG_COPY_DIRECTIONS];
+  uint64_t copy_demand[VG_COPY_DIRECTIONS]; /* as of the last window, in bytes per ms */
   /* of a gang, see gang.c */
   bool in_gang;
   uint64_t gang_id;            /* of the slice, as on the board */
@@ -164,6 +173,8 @@ struct vg_arbiter {
   uint32_t busy_count;
   bool beat_all; /* those that rest are served as well: timetables have changed, or it is time to look at them */
   uint64_t beat_due_ns;
+  uint64_t links_ns, links_due_ns; /* when the links were last divided, and are again */
+  bool paces_copies;
   uint64_t round_due_ns;
   uint32_t departures; /* of slices, so far */
   bool hurry;          /* a closed gate needs no answer: the next round is due at once */

@@ -9,6 +9,7 @@ from cudaspec import EntryPoint, Surface
 
 MARKER = "vg_shim_marker"  # exported by libvgpu.so alone: how the shim knows itself
 OWN_MEMORY = "vg_shim_memory"  # exported by libvgpu.so for libvgpu-ml.so in the same process
+RECLAIM = ("vg_shim_reclaim_watch", "vg_shim_reclaim_unwatch", "vg_shim_reclaim_read")  # for vgpud/client/memory.py
 #: what a locked process is answered by the simulated driver, as by a real one: what launches no work, manages no
 #: resources and does not change the state of the device (NVIDIA/cuda-checkpoint, README)
 ASKS = re.compile(r"Get(?!Info)|Is[A-Z]|Current|Exchange|CanAccess|TensorMap|Occupancy")

@@ -4,7 +4,7 @@ away, the table of hooks, its exports."""
 from __future__ import annotations
 
 from cudaspec import EntryPoint, Surface
-from emit import MARKER, NOTICE, OWN_MEMORY, version_script
+from emit import MARKER, NOTICE, OWN_MEMORY, RECLAIM, version_script
 from hookdef import BEHAVIOURS, HAND_WRITTEN, Row
 
 SPARES = 256
@@ -238,4 +238,4 @@ def ordering(surface: Surface, rows: dict[str, Row]) -> str:
 
 def library_script(surface: Surface) -> str:
     """gen/hooks/libvgpu.map: what libvgpu.so exports."""
-    return version_script(surface.entries, ["dlopen", "dlmopen", MARKER, OWN_MEMORY, *spare_names()])
+    return version_script(surface.entries, ["dlopen", "dlmopen", MARKER, OWN_MEMORY, *RECLAIM, *spare_names()])

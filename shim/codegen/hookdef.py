@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cudaspec import EntryPoint, SpecError
 
-BEHAVIOURS = ("pass", "gate", "sync", "order", "memory", "custom")
+BEHAVIOURS = ("pass", "gate", "sync", "order", "copy", "memory", "custom")
 HAND_WRITTEN = ("memory", "custom")
 AWAY = ("waits", "gate", "polls", "asks")
 

@@ -4,6 +4,7 @@
 #define VG_GATE_STATE_H
 #include <pthread.h>
 
+#include "gate/copies.h"
 #include "gate/gate.h"
 #include "gate/idle_probe.h"
 #include "gate/residence.h"
@@ -66,8 +67,9 @@ struct vg_gate_state {
   struct vg_context_clock clock;
   struct vg_runs runs; /* not settled */
   struct vg_graph_runs graphs;
-  uint64_t settled_ns;                                /* up to here the time in which work ran is in busy.total_ns */
-  uint64_t ran_ns;                                    /* when the last of it ended */
+  uint64_t settled_ns; /* up to here the time in which work ran is in busy.total_ns */
+  uint64_t ran_ns;     /* when the last of it ended */
+  struct vg_copy_bucket copies[VG_COPY_DIRECTIONS];
   uint64_t published_ns __attribute__((aligned(64))); /* see vg_gate_publish(): written by all launching threads */
   /* read by launching threads; apart from fields that are written often */
   struct vg_work *works __attribute__((aligned(64))); /* of all threads that have ever launched; never freed */

@@ -1,7 +1,7 @@
 /*
- * link_copies to|from pinned|pageable BYTES COUNT STREAMS: says that it is ready; for the next line on stdin it makes
- * COUNT copies between host and device, over its streams in turn, waits for them and says how long they took on the
- * device, and whether the bytes are as they should be.
+ * link_copies to|from pinned|pageable BYTES COUNT STREAMS: says its pid when it is ready; for the next line on stdin it
+ * makes COUNT copies between host and device, over its streams in turn, waits for them and says how long they took on
+ * the device, and whether the bytes are as they should be.
  */
 #include "program.h"
 
@@ -25,7 +25,7 @@ int main(int argc, char **argv) {
   for (size_t at = 0; at < bytes; at++) host[at] = (unsigned char)(at * 131 + at / 4096);
   CHECK(cuMemcpyHtoD_v2(device, host, bytes));
   for (int i = 0; i < stream_count; i++) CHECK(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
-  printf("{\"ready\": 1}\n");
+  printf("{\"ready\": %d}\n", (int)getpid());
   fflush(stdout);
   if (getchar() == EOF) return 1;
   unsigned long long begin_ns = now_ns();

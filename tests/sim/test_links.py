@@ -36,7 +36,7 @@ def sim_device(device: MakeDevice) -> SimulatedDevice:
 
 def run_all(*programs: Running) -> list[dict[str, int]]:
     for program in programs:
-        assert program.line() == {"ready": 1}
+        assert program.line() == {"ready": program.process.pid}
     for program in programs:
         program.go()
     return [program.line() for program in programs]
@@ -117,7 +117,7 @@ def test_a_killed_process_leaves_the_link(sim_device: SimulatedDevice, start: St
     victim = start(sim_device, "link_copies", "to", "pinned", 8 * MIB, 100, 1)
     other = start(sim_device, "link_copies", "to", "pinned", COPY, 100, 1)
     for program in (victim, other):
-        assert program.line() == {"ready": 1}
+        assert program.line() == {"ready": program.process.pid}
     victim.go()
     time.sleep(30 * COPY_NS / 1e9)  # its bytes take the host some time
     other.go()
@@ -139,7 +139,7 @@ def test_a_checkpoint_moves_beside_copies(sim_device: SimulatedDevice, start: St
     target = start(sim_device, "checkpoint_target")
     assert target.line() == {"same": 1}
     neighbour = start(sim_device, "link_copies", "from", "pinned", COPY, 600, 1)
-    assert neighbour.line() == {"ready": 1}
+    assert neighbour.line() == {"ready": neighbour.process.pid}
 
     def control(*words: str) -> None:
         command = [str(program("checkpoint")), str(target.process.pid), *words]

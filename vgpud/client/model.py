@@ -117,6 +117,8 @@ class Device:
     parent_uuid: str = ""
     #: size of a MIG instance as NVIDIA names it, "1g.18gb"; empty = the device is a GPU
     profile: str = ""
+    #: rate of its link to the host, in each direction; 0 = not known
+    link_bytes_per_s: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,6 +196,22 @@ class ArbiterThread:
 
 
 @dataclass(frozen=True, kw_only=True)
+class MemoryReclaim:
+    """The last request to a slice to give back memory that it uses beyond its minimum."""
+
+    #: that all its programs together are to give back
+    asked_bytes: int = 0
+    #: of it: what has not come back yet; 0 = the request has ended
+    remaining_bytes: int = 0
+    #: what came back, once the request has ended
+    returned_bytes: int = 0
+    #: since it was made, or until it ended
+    duration_ns: int = 0
+    #: its time was up before all had come back
+    late: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class SliceDevice:
     """The four resolved numbers on one device."""
 
@@ -255,6 +273,18 @@ class SliceDevice:
     mem_denied: int = 0
     #: part of mem_used_bytes that the driver counts beyond the ledger
     mem_unattributed_bytes: int = 0
+    #: copied from the host to the device since creation
+    copy_to_device_bytes: int = 0
+    #: copied from the device to the host since creation
+    copy_from_device_bytes: int = 0
+    #: what it may copy to the device now; 0 = that is not paced
+    copy_to_device_bytes_per_s: int = 0
+    #: what it may copy from the device now; 0 = that is not paced
+    copy_from_device_bytes_per_s: int = 0
+    #: host memory that its programs have pinned
+    pinned_bytes: int = 0
+    #: the last request to give memory back; unset = there was none
+    reclaim: MemoryReclaim | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -286,6 +316,10 @@ class SliceSpec:
     mem_swap: bool = False
     #: without work for so long it gives its memory back; 0 = never, unset = the site's
     idle_after_ns: int | None = None
+    #: guaranteed part of each device's link to the host, in each direction: 300 = .3
+    copy_min_milli: int = 0
+    #: limit of it; 0 = the whole link
+    copy_max_milli: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -70,6 +70,7 @@ class Device:
     is_simulated: bool
     context_bytes: int  # what one context of one process costs
     granule_bytes: int
+    link_bytes_per_s: int = 0  # between host and device, in each direction; 0 = not known
     compute_capability: str = ""  # CUDA's, "9.0"; "" = not known
     #: lowest index among the devices that NVLink joins with it, also through others; None: it joins none here
     nvlink_group: int | None = None
@@ -114,6 +115,8 @@ class Spec:
     spread: int = 0  # number of devices to divide it over equally; 0 = as few as possible
     mem_swap: bool = False  # its memory may be moved to the host while others' is on the device (rotation.py)
     idle_after_ns: int | None = None  # without work for so long it gives its memory back; 0 = never, None = the site's
+    copy_min_milli: int = 0  # of each device's link to the host, in each direction
+    copy_max_milli: int = 0  # 0 = all of it
 
     @property
     def pieces(self) -> list[int]:
@@ -456,6 +459,11 @@ class State:
         kept = [(made.spec.mem_swap, share.mem_min_bytes) for made, share in held if made.keeps_memory]
         in_turn = 0 if mem_swap else max((size for swaps, size in kept if swaps), default=0)
         return milli, in_turn + sum(size for swaps, size in kept if not swaps)
+
+    def reserved_link_milli(self, device_uuid: str, excluded_slice: str = "") -> int:
+        """All minima of a device's link to the host, without `excluded_slice` and waiting slices."""
+        counted = [s for s in self.slices.values() if s.name != excluded_slice and s.name not in self.waiting]
+        return sum(s.spec.copy_min_milli for s in counted if s.share(device_uuid))
 
     def processes_of(self, slice_name: str, *, holders: bool = False) -> list[Process]:
         """The processes of a slice; with `holders` also those that only keep it open."""

@@ -50,6 +50,7 @@ from vgpud.daemon.slices.events import EventRecorder
 from vgpud.daemon.slices.evicted_memory import EvictedMemory
 from vgpud.daemon.slices.machine import SliceMachine
 from vgpud.daemon.slices.node import NodeInfo
+from vgpud.daemon.slices.reclaims import ReclaimWatch
 from vgpud.daemon.slices.rotation import RotationController
 from vgpud.daemon.slices.suspend import SuspendController
 from vgpud.devices.arbiters import Arbiters
@@ -72,7 +73,9 @@ class Daemon:
         self._store, self._is_simulated = store, bool(devices.sim_dir)
         loaded = store.load(config.events_max)
         changes, readings, event_log = ChangeSignal(), Readings(), EventLog(loaded.events, config.events_max)
-        self._arbiters = arbiters = Arbiters(inventory, dict(arbiter_items(config.arbiter)))
+        self._arbiters = arbiters = Arbiters(
+            inventory, dict(arbiter_items(config.arbiter)), memory_grace_ns=config.memory_grace_s * 1_000_000_000
+        )
         self._machine = machine = SliceMachine(store, arbiters)
         self.events = events = EventRecorder(event_log, store, changes, machine.owner)
         counters = Counters(machine, arbiters, readings)
@@ -143,7 +146,15 @@ class Daemon:
         queues = QueueRequests(node.name, machine, queue)
         self._api = Server(backend, site, jobs, queues, queue.elastic.streams, self._private / paths.SOCKET_NAME)
         self.housekeeping = Housekeeping(
-            directory, self._tenants, self._api, self._containers, self._files, events, arbiters, readings
+            directory,
+            self._tenants,
+            self._api,
+            self._containers,
+            self._files,
+            events,
+            arbiters,
+            readings,
+            ReclaimWatch(machine, arbiters, events),
         )
         self.housekeeping.chores += self._chores()
 
@@ -239,5 +250,7 @@ class Daemon:
             self._tenants.set_mode(config.mode)
         if "arbiter" in changed:
             self._arbiters.set_times(dict(arbiter_items(config.arbiter)))
+        if "memory_grace_s" in changed:
+            self._arbiters.set_memory_grace(config.memory_grace_s * 1_000_000_000)
         self._machine.run(ev.PolicyChanged(policy_of(self._config.current, self._swap_fault)))
         return [name for name in changed if name not in LIVE_KEYS]

@@ -40,6 +40,9 @@ SIMULATED = "SIMULATED"
 #: has a folder for each GPU, named by its PCI address
 GPUS_OF_KERNEL = Path("/proc/driver/nvidia/gpus")
 _MPS_NAMES = ("nvidia-cuda-mps-control", "nvidia-cuda-mps-server")
+#: by generation of PCIe; copies of pinned memory reach about such a part (50 of 63 GB/s of generation 5 by 16)
+PCIE_LANE_BYTES_PER_S = {1: 250e6, 2: 500e6, 3: 985e6, 4: 1969e6, 5: 3938e6, 6: 7563e6}
+PCIE_REACHED = 0.8
 #: faults that are taken in one go
 FAULTS_MAX = 16
 _COMM_MAX = 15  # the kernel cuts process names
@@ -103,9 +106,11 @@ class Holder:
 class Devices:
     """NVML of this node. `driver`, `nvml`: libraries in use; `sim_dir`: of the simulated device, "" for real ones."""
 
-    def __init__(self, driver: str, nvml: str, sim_dir: str = "", context_bytes: int = 0) -> None:
+    def __init__(
+        self, driver: str, nvml: str, sim_dir: str = "", context_bytes: int = 0, link_bytes_per_s: int = 0
+    ) -> None:
         self.driver, self.nvml, self.sim_dir = driver, nvml, sim_dir
-        self._context_bytes = context_bytes
+        self._context_bytes, self._link_bytes_per_s = context_bytes, link_bytes_per_s
         self._handles: dict[str, Any] = {}
         #: by the GPU's UUID its MIG instances, and by an instance's UUID the GPU's handle
         self._instances: dict[str, list[Instance]] = {}
@@ -204,8 +209,15 @@ class Devices:
             is_simulated=bool(self.sim_dir),
             context_bytes=self._context_bytes or self._context_cost(index),
             granule_bytes=GRANULE_BYTES,
+            link_bytes_per_s=self._link_rate(handle),
             compute_capability=_compute_capability(handle),
         )
+
+    def _link_rate(self, handle: Any) -> int:
+        """Of the link to the host, in each direction: as the site says, else of its PCIe; 0 = not known."""
+        if self._link_bytes_per_s or not self.sim_dir:
+            return self._link_bytes_per_s or _pcie_rate(handle)
+        return state_page.read(Path(self.sim_dir) / "state").link_bytes_per_us * 1_000_000
 
     def _context_cost(self, index: int) -> int:
         if not self.sim_dir:
@@ -415,6 +427,15 @@ def _or_zero(ask: Any) -> int:
 def _compute_capability(handle: Any) -> str:
     major, minor = or_none(lambda: pynvml.nvmlDeviceGetCudaComputeCapability(handle)) or (0, 0)
     return f"{major}.{minor}" if major else ""
+
+
+def _pcie_rate(handle: Any) -> int:
+    """What copies reach of it: a part of the generation's rate times the width, both as they are at full power."""
+    generation = or_none(lambda: pynvml.nvmlDeviceGetMaxPcieLinkGeneration(handle))
+    width = or_none(lambda: pynvml.nvmlDeviceGetMaxPcieLinkWidth(handle))
+    if generation is None or width is None:
+        return 0
+    return int(PCIE_LANE_BYTES_PER_S.get(int(generation), 0) * int(width) * PCIE_REACHED)
 
 
 def _usable_bytes(handle: Any) -> int:

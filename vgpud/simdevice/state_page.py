@@ -59,6 +59,7 @@ class Page:
     """The server's pid and its devices, by index."""
 
     server_pid: int
+    link_bytes_per_us: int  # of each link between host and device
     devices: tuple[PageDevice, ...]
 
 
@@ -66,12 +67,13 @@ def read(page: Path) -> Page:
     """Reads a state page. Raises DriverError when it cannot be read or is of another version."""
     try:
         raw = page.read_bytes()
-        magic, version, pid, count, *_rest = HEADER.unpack_from(raw)
+        magic, version, pid, count, _, _, _, _, _, link_bytes_per_us, *_rest = HEADER.unpack_from(raw)
         stride, left = divmod(len(raw) - HEADER.size, DEVICES_MAX)
         if (magic, version, left) != (MAGIC, VERSION, 0) or count > DEVICES_MAX:
             text = "is of another version of the simulated device: start it with this release's vgpu"
             raise DriverError(f"{page} {text}")
-        return Page(pid, tuple(_device(raw, HEADER.size + index * stride) for index in range(count)))
+        devices = (_device(raw, HEADER.size + index * stride) for index in range(count))
+        return Page(pid, link_bytes_per_us, tuple(devices))
     except (OSError, struct.error) as error:
         raise DriverError(f"cannot read the simulated device's page {page}: {error}") from error
 

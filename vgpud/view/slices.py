@@ -70,7 +70,18 @@ def device_view(device: pb.Device) -> View:
         "last_xid": device.last_xid if device.HasField("last_xid") else None,
         "parent_uuid": device.parent_uuid or None,
         "profile": device.profile or None,
+        "link_bytes_per_s": device.link_bytes_per_s or None,
         "nvlink_group": device.nvlink_group if device.HasField("nvlink_group") else None,
+    }
+
+
+def _reclaim_view(reclaim: pb.MemoryReclaim) -> View:
+    return {
+        "asked_bytes": reclaim.asked_bytes,
+        "remaining_bytes": reclaim.remaining_bytes,
+        "returned_bytes": reclaim.returned_bytes,
+        "duration_ns": reclaim.duration_ns,
+        "late": reclaim.late,
     }
 
 
@@ -89,6 +100,7 @@ def slice_device_view(device: pb.SliceDevice, is_simulated: bool) -> View:
         "mem_over_limit_bytes": max(0, device.mem_used_bytes - device.mem_max_bytes),
         "mem_peak_bytes": device.mem_peak_bytes,
         "mem_denied": device.mem_denied,
+        "reclaim": _reclaim_view(device.reclaim) if device.HasField("reclaim") else None,
         "entitlement_milli": device.entitlement_milli,
         "share_ratio": round(device.share_ratio, 4),
         "share_10s_ratio": round(device.share_10s_ratio, 4),
@@ -106,6 +118,11 @@ def slice_device_view(device: pb.SliceDevice, is_simulated: bool) -> View:
         "drains": device.drains,
         "drain_total_ns": device.drain_total_ns,
         "drain_max_ns": device.drain_max_ns,
+        "copy_to_device_bytes": device.copy_to_device_bytes,
+        "copy_from_device_bytes": device.copy_from_device_bytes,
+        "copy_to_device_bytes_per_s": device.copy_to_device_bytes_per_s,
+        "copy_from_device_bytes_per_s": device.copy_from_device_bytes_per_s,
+        "pinned_bytes": device.pinned_bytes,
         "gate": words.GATE.to_word(device.gate) or None,
         "regime": words.REGIME.to_word(device.regime) or None,
     }
@@ -152,6 +169,8 @@ def slice_view(item: pb.Slice, simulated_device_uuids: frozenset[str]) -> View:
         "owner": find_user_name(find_owner_uid(item)),
         "gpus_milli": item.spec.gpus_milli,
         "weight": item.spec.weight,
+        "copy_min_milli": item.spec.copy_min_milli,
+        "copy_max_milli": item.spec.copy_max_milli,
         "priority": item.spec.priority,
         "class": words.SERVICE_CLASS.to_word(item.spec.service_class) or "batch",
         "processes": item.processes,

@@ -54,6 +54,13 @@ _OPTIONS: dict[str, tuple[str, Any, str | None, str]] = {
         f"0..{WEIGHT_MAX}",
         "Share of borrowed time among equal priorities (default: by the minimum).",
     ),
+    "copy_min_milli": (
+        "--copy-min",
+        Gpus(zero=True),
+        "F",
+        "Guaranteed part of each device's link to the host: 0.3 of it (default: 0).",
+    ),
+    "copy_max_milli": ("--copy-max", Gpus(), "F", "Maximum part of that link (default: the whole link)."),
     "spread": (
         "--spread",
         Whole(1, GPUS_MAX),

@@ -65,6 +65,7 @@ def _general(item: View, now: datetime.datetime) -> Pairs:
             f"{slice_tables.age(item['create_time'], now)} ago for {user_name(item['owner_uid'])}, ends {ends}",
         ),
         ("class", f"{item['class']}, priority {item['priority']}, weight {item['weight'] or 'by the minimum'}"),
+        *_link(item),
         ("queue", item["queue"] + (f", for job {slice_tables.job_label(item)}" if item["job_id"] else "")),
         ("programs", str(item["processes"])),
     ]
@@ -109,6 +110,15 @@ def _rotation(item: View, now: datetime.datetime) -> Pairs:
     return [*pairs, ("rotation", f"{sizes}: {text}")]
 
 
+def _link(item: View) -> Pairs:
+    low, high = item["copy_min_milli"], item["copy_max_milli"]
+    if not low and not high:
+        return []
+    return [
+        ("link", f"minimum {slice_tables.percent(low / 1000)}, maximum {slice_tables.percent((high or 1000) / 1000)}")
+    ]
+
+
 def _limits(device: View) -> Pairs:
     low, high, mem_min, mem_max = slice_tables.four_numbers(device)
     used, peak = format_bytes(device["mem_used_bytes"]), format_bytes(device["mem_peak_bytes"])
@@ -118,11 +128,21 @@ def _limits(device: View) -> Pairs:
         over = format_bytes(device["mem_over_limit_bytes"])
         text = f"{over}: allocated memory stays, and no more is granted until it is below the limit"
         pairs.append(("OVER LIMIT", text))
+    if device["reclaim"]:
+        pairs.append(("asked back", _describe_reclaim(device["reclaim"])))
     if device["mem_unattributed_bytes"]:
         beyond = format_bytes(device["mem_unattributed_bytes"])
         text = f"{beyond} of it counted by the driver beyond the ledger: see `vgpu events`"
         pairs.append(("past ledger", text))
     return pairs
+
+
+def _describe_reclaim(reclaim: View) -> str:
+    asked, duration = format_bytes(reclaim["asked_bytes"]), _seconds(reclaim["duration_ns"])
+    if reclaim["remaining_bytes"]:
+        return f"{asked}, {duration} ago: {format_bytes(reclaim['remaining_bytes'])} have not come back yet"
+    came = f"{asked}: {format_bytes(reclaim['returned_bytes'])} came back in {duration}"
+    return f"{came}, when its time was up" if reclaim["late"] else came
 
 
 def _describe_usage(device: View) -> Pairs:
@@ -140,7 +160,18 @@ def _describe_usage(device: View) -> Pairs:
         ("balance", figures.short_time(abs(lag_ns)) + whose if device["gate"] else NO_PROGRAM),
         ("device time", f"{_seconds(charged_ns)}, of which {borrowed}"),
         ("launches", str(device["launches"])),
+        ("copied", _copies(device)),
     ]
+
+
+def _copies(device: View) -> str:
+    """Between host and device, each way with the rate that it is held to, and host memory that is pinned."""
+    ways = []
+    for name, words in (("to", "to the device"), ("from", "from it")):
+        most = device[f"copy_{name}_device_bytes_per_s"]
+        held = f" (now at most {format_bytes(most)}/s)" if most else ""
+        ways.append(f"{format_bytes(device[f'copy_{name}_device_bytes'])} {words}{held}")
+    return f"{', '.join(ways)}; {format_bytes(device['pinned_bytes'])} pinned"
 
 
 def _seconds(span_ns: int) -> str:

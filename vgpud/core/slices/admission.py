@@ -150,6 +150,9 @@ def check_numbers(spec: Spec) -> Denied | None:
             f"mem-min {format_bytes(low)} is above mem-max {format_bytes(high)}: lower the one or raise the other",
             "mem_min_bytes",
         )
+    wrong = _check_link(spec)
+    if wrong:
+        return wrong
     if not 0 <= spec.weight <= WEIGHT_MAX:
         return _invalid(f"weight {spec.weight} is out of range: write 0 (by the minimum) to {WEIGHT_MAX}", "weight")
     if not 0 <= spec.priority <= PRIORITY_MAX:
@@ -157,6 +160,17 @@ def check_numbers(spec: Spec) -> Denied | None:
     if spec.service_class not in CLASSES:
         return _invalid(f"no class {spec.service_class!r}: write {' or '.join(CLASSES)}", "service_class")
     return swap_rules.spec_refusal(spec)
+
+
+def _check_link(spec: Spec) -> Denied | None:
+    low, high = spec.copy_min_milli, spec.copy_max_milli
+    for name, value in (("copy_min_milli", low), ("copy_max_milli", high)):
+        if not 0 <= value <= MILLI_PER_DEVICE:
+            return _invalid(f"{name} {value} is no part of a link: write 0 to {MILLI_PER_DEVICE}", name)
+    if high and low > high:
+        text = f"copy-min {format_gpus(low)} is above copy-max {format_gpus(high)}: lower the one or raise the other"
+        return _invalid(text, "copy_min_milli")
+    return None
 
 
 def _check_spread(spec: Spec) -> Denied | None:
@@ -202,6 +216,8 @@ def place(
     if isinstance(parts, Denied):
         return parts
     candidates = _candidates(spec, parts, state, allowed_devices)
+    if not isinstance(candidates, Denied):
+        candidates = _with_free_link(spec, candidates, len(parts), state, excluded_slice)
     if isinstance(candidates, Denied):
         return candidates
     taken: dict[str, Share] = {}
@@ -336,6 +352,22 @@ def _find_offered_devices(
     if not found:
         return closed
     return replace(closed, message=f"{count} devices are needed, {len(found)} offered: {closed.message}")
+
+
+def _with_free_link(
+    spec: Spec, devices: list[Device], count: int, state: State, excluded_slice: str
+) -> list[Device] | Denied:
+    """Those whose link to the host has the minimum left; Denied if they are fewer than `count`."""
+    if not spec.copy_min_milli:
+        return devices
+    left = {d.uuid: MILLI_PER_DEVICE - state.reserved_link_milli(d.uuid, excluded_slice) for d in devices}
+    found = [device for device in devices if left[device.uuid] >= spec.copy_min_milli]
+    if len(found) >= count:
+        return found
+    best = max(devices, key=lambda device: left[device.uuid])
+    asked, free = format_gpus(spec.copy_min_milli), format_gpus(left[best.uuid])
+    text = f"copy-min {asked} is more than other slices leave of a link: device {best.index} has {free} left;"
+    return Denied(Reason.NO_CAPACITY, f"{text} ask for less, or lower the minimum of another slice", best.uuid)
 
 
 def _best_fit(part: Part, devices: list[Device], state: State, excluded_slice: str, mem_swap: bool) -> Share | Denied:

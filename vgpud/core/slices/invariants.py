@@ -27,6 +27,8 @@ def _check_devices(state: State) -> None:
     for device in state.devices.values():
         milli, size = state.reserved(device.uuid)
         _require(0 <= milli <= MILLI_PER_DEVICE, f"minima on {device.uuid} add up to {milli} milli-GPU")
+        link_milli = state.reserved_link_milli(device.uuid)
+        _require(link_milli <= MILLI_PER_DEVICE, f"minima of the link of {device.uuid} add up to {link_milli}")
         _require(0 <= size <= device.memory_bytes, f"memory minima on {device.uuid} add up to {size} bytes")
 
 

@@ -203,6 +203,7 @@ def short(container_id: str) -> str:
 def changes(old: Spec, new: Spec) -> str:
     """What describe() leaves out: "; weight 0 -> 5", empty when nothing of it changed."""
     words = {"weight": "weight", "priority": "priority", "service_class": "class"}
+    words |= {"copy_min_milli": "copy-min (milli)", "copy_max_milli": "copy-max (milli)"}
     values = ((word, getattr(old, name), getattr(new, name)) for name, word in words.items())
     return "".join(f"; {word} {before} -> {now}" for word, before, now in values if before != now)
 
