@@ -203,7 +203,7 @@ HISTORY_KIND_USER: HistoryKind
 HISTORY_KIND_NODE: HistoryKind
 
 class Device(_message.Message):
-    __slots__ = ("node", "index", "uuid", "name", "pci_bus_id", "mem_total_bytes", "mem_used_bytes", "mem_reserved_bytes", "reserved_milli", "sm_count", "simulated", "context_bytes", "granule_bytes", "utilization_ratio", "drained", "drained_by_fault", "taken_by", "offered", "kubernetes", "temperature_celsius", "power_milliwatts", "power_limit_milliwatts", "xids", "last_xid", "compute_capability", "nvlink_group", "parent_uuid", "profile")
+    __slots__ = ("node", "index", "uuid", "name", "pci_bus_id", "mem_total_bytes", "mem_used_bytes", "mem_reserved_bytes", "reserved_milli", "sm_count", "simulated", "context_bytes", "granule_bytes", "utilization_ratio", "drained", "drained_by_fault", "taken_by", "offered", "kubernetes", "temperature_celsius", "power_milliwatts", "power_limit_milliwatts", "xids", "last_xid", "compute_capability", "nvlink_group", "parent_uuid", "profile", "link_bytes_per_s")
     NODE_FIELD_NUMBER: _ClassVar[int]
     INDEX_FIELD_NUMBER: _ClassVar[int]
     UUID_FIELD_NUMBER: _ClassVar[int]
@@ -232,6 +232,7 @@ class Device(_message.Message):
     NVLINK_GROUP_FIELD_NUMBER: _ClassVar[int]
     PARENT_UUID_FIELD_NUMBER: _ClassVar[int]
     PROFILE_FIELD_NUMBER: _ClassVar[int]
+    LINK_BYTES_PER_S_FIELD_NUMBER: _ClassVar[int]
     node: str
     index: int
     uuid: str
@@ -260,7 +261,8 @@ class Device(_message.Message):
     nvlink_group: int
     parent_uuid: str
     profile: str
-    def __init__(self, node: _Optional[str] = ..., index: _Optional[int] = ..., uuid: _Optional[str] = ..., name: _Optional[str] = ..., pci_bus_id: _Optional[str] = ..., mem_total_bytes: _Optional[int] = ..., mem_used_bytes: _Optional[int] = ..., mem_reserved_bytes: _Optional[int] = ..., reserved_milli: _Optional[int] = ..., sm_count: _Optional[int] = ..., simulated: bool = ..., context_bytes: _Optional[int] = ..., granule_bytes: _Optional[int] = ..., utilization_ratio: _Optional[float] = ..., drained: _Optional[str] = ..., drained_by_fault: bool = ..., taken_by: _Optional[str] = ..., offered: bool = ..., kubernetes: bool = ..., temperature_celsius: _Optional[int] = ..., power_milliwatts: _Optional[int] = ..., power_limit_milliwatts: _Optional[int] = ..., xids: _Optional[int] = ..., last_xid: _Optional[int] = ..., compute_capability: _Optional[str] = ..., nvlink_group: _Optional[int] = ..., parent_uuid: _Optional[str] = ..., profile: _Optional[str] = ...) -> None: ...
+    link_bytes_per_s: int
+    def __init__(self, node: _Optional[str] = ..., index: _Optional[int] = ..., uuid: _Optional[str] = ..., name: _Optional[str] = ..., pci_bus_id: _Optional[str] = ..., mem_total_bytes: _Optional[int] = ..., mem_used_bytes: _Optional[int] = ..., mem_reserved_bytes: _Optional[int] = ..., reserved_milli: _Optional[int] = ..., sm_count: _Optional[int] = ..., simulated: bool = ..., context_bytes: _Optional[int] = ..., granule_bytes: _Optional[int] = ..., utilization_ratio: _Optional[float] = ..., drained: _Optional[str] = ..., drained_by_fault: bool = ..., taken_by: _Optional[str] = ..., offered: bool = ..., kubernetes: bool = ..., temperature_celsius: _Optional[int] = ..., power_milliwatts: _Optional[int] = ..., power_limit_milliwatts: _Optional[int] = ..., xids: _Optional[int] = ..., last_xid: _Optional[int] = ..., compute_capability: _Optional[str] = ..., nvlink_group: _Optional[int] = ..., parent_uuid: _Optional[str] = ..., profile: _Optional[str] = ..., link_bytes_per_s: _Optional[int] = ...) -> None: ...
 
 class Node(_message.Message):
     __slots__ = ("name", "version", "driver_version", "simulated", "abi_version", "mode", "start_time", "runtime_dir", "sim_dir", "driver", "nvml", "runtime_socket", "cdi_dir", "unwatched", "arbiters", "memory_fence", "memory_fence_problem", "time_slices")
@@ -345,7 +347,7 @@ class MemoryReclaim(_message.Message):
     def __init__(self, asked_bytes: _Optional[int] = ..., remaining_bytes: _Optional[int] = ..., returned_bytes: _Optional[int] = ..., duration_ns: _Optional[int] = ..., late: bool = ...) -> None: ...
 
 class SliceDevice(_message.Message):
-    __slots__ = ("node", "device_uuid", "device_index", "min_milli", "max_milli", "mem_min_bytes", "mem_max_bytes", "mem_used_bytes", "mem_peak_bytes", "share_ratio", "charged_ns", "throttled_ns", "grants", "overruns", "gate", "regime", "entitlement_milli", "share_10s_ratio", "share_60s_ratio", "lag_ns", "borrowed_ns", "early_releases", "drains", "drain_total_ns", "drain_max_ns", "wait_counts", "launches", "mem_denied", "mem_unattributed_bytes", "reclaim")
+    __slots__ = ("node", "device_uuid", "device_index", "min_milli", "max_milli", "mem_min_bytes", "mem_max_bytes", "mem_used_bytes", "mem_peak_bytes", "share_ratio", "charged_ns", "throttled_ns", "grants", "overruns", "gate", "regime", "entitlement_milli", "share_10s_ratio", "share_60s_ratio", "lag_ns", "borrowed_ns", "early_releases", "drains", "drain_total_ns", "drain_max_ns", "wait_counts", "launches", "mem_denied", "mem_unattributed_bytes", "copy_to_device_bytes", "copy_from_device_bytes", "copy_to_device_bytes_per_s", "copy_from_device_bytes_per_s", "pinned_bytes", "reclaim")
     NODE_FIELD_NUMBER: _ClassVar[int]
     DEVICE_UUID_FIELD_NUMBER: _ClassVar[int]
     DEVICE_INDEX_FIELD_NUMBER: _ClassVar[int]
@@ -375,6 +377,11 @@ class SliceDevice(_message.Message):
     LAUNCHES_FIELD_NUMBER: _ClassVar[int]
     MEM_DENIED_FIELD_NUMBER: _ClassVar[int]
     MEM_UNATTRIBUTED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    COPY_TO_DEVICE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    COPY_FROM_DEVICE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    COPY_TO_DEVICE_BYTES_PER_S_FIELD_NUMBER: _ClassVar[int]
+    COPY_FROM_DEVICE_BYTES_PER_S_FIELD_NUMBER: _ClassVar[int]
+    PINNED_BYTES_FIELD_NUMBER: _ClassVar[int]
     RECLAIM_FIELD_NUMBER: _ClassVar[int]
     node: str
     device_uuid: str
@@ -405,11 +412,16 @@ class SliceDevice(_message.Message):
     launches: int
     mem_denied: int
     mem_unattributed_bytes: int
+    copy_to_device_bytes: int
+    copy_from_device_bytes: int
+    copy_to_device_bytes_per_s: int
+    copy_from_device_bytes_per_s: int
+    pinned_bytes: int
     reclaim: MemoryReclaim
-    def __init__(self, node: _Optional[str] = ..., device_uuid: _Optional[str] = ..., device_index: _Optional[int] = ..., min_milli: _Optional[int] = ..., max_milli: _Optional[int] = ..., mem_min_bytes: _Optional[int] = ..., mem_max_bytes: _Optional[int] = ..., mem_used_bytes: _Optional[int] = ..., mem_peak_bytes: _Optional[int] = ..., share_ratio: _Optional[float] = ..., charged_ns: _Optional[int] = ..., throttled_ns: _Optional[int] = ..., grants: _Optional[int] = ..., overruns: _Optional[int] = ..., gate: _Optional[_Union[Gate, str]] = ..., regime: _Optional[_Union[Regime, str]] = ..., entitlement_milli: _Optional[int] = ..., share_10s_ratio: _Optional[float] = ..., share_60s_ratio: _Optional[float] = ..., lag_ns: _Optional[int] = ..., borrowed_ns: _Optional[int] = ..., early_releases: _Optional[int] = ..., drains: _Optional[int] = ..., drain_total_ns: _Optional[int] = ..., drain_max_ns: _Optional[int] = ..., wait_counts: _Optional[_Iterable[int]] = ..., launches: _Optional[int] = ..., mem_denied: _Optional[int] = ..., mem_unattributed_bytes: _Optional[int] = ..., reclaim: _Optional[_Union[MemoryReclaim, _Mapping]] = ...) -> None: ...
+    def __init__(self, node: _Optional[str] = ..., device_uuid: _Optional[str] = ..., device_index: _Optional[int] = ..., min_milli: _Optional[int] = ..., max_milli: _Optional[int] = ..., mem_min_bytes: _Optional[int] = ..., mem_max_bytes: _Optional[int] = ..., mem_used_bytes: _Optional[int] = ..., mem_peak_bytes: _Optional[int] = ..., share_ratio: _Optional[float] = ..., charged_ns: _Optional[int] = ..., throttled_ns: _Optional[int] = ..., grants: _Optional[int] = ..., overruns: _Optional[int] = ..., gate: _Optional[_Union[Gate, str]] = ..., regime: _Optional[_Union[Regime, str]] = ..., entitlement_milli: _Optional[int] = ..., share_10s_ratio: _Optional[float] = ..., share_60s_ratio: _Optional[float] = ..., lag_ns: _Optional[int] = ..., borrowed_ns: _Optional[int] = ..., early_releases: _Optional[int] = ..., drains: _Optional[int] = ..., drain_total_ns: _Optional[int] = ..., drain_max_ns: _Optional[int] = ..., wait_counts: _Optional[_Iterable[int]] = ..., launches: _Optional[int] = ..., mem_denied: _Optional[int] = ..., mem_unattributed_bytes: _Optional[int] = ..., copy_to_device_bytes: _Optional[int] = ..., copy_from_device_bytes: _Optional[int] = ..., copy_to_device_bytes_per_s: _Optional[int] = ..., copy_from_device_bytes_per_s: _Optional[int] = ..., pinned_bytes: _Optional[int] = ..., reclaim: _Optional[_Union[MemoryReclaim, _Mapping]] = ...) -> None: ...
 
 class SliceSpec(_message.Message):
-    __slots__ = ("gpus_milli", "min_milli", "max_milli", "mem_min_bytes", "mem_max_bytes", "weight", "priority", "device_uuids", "service_class", "spread", "mem_swap", "idle_after_ns")
+    __slots__ = ("gpus_milli", "min_milli", "max_milli", "mem_min_bytes", "mem_max_bytes", "weight", "priority", "device_uuids", "service_class", "spread", "mem_swap", "idle_after_ns", "copy_min_milli", "copy_max_milli")
     GPUS_MILLI_FIELD_NUMBER: _ClassVar[int]
     MIN_MILLI_FIELD_NUMBER: _ClassVar[int]
     MAX_MILLI_FIELD_NUMBER: _ClassVar[int]
@@ -422,6 +434,8 @@ class SliceSpec(_message.Message):
     SPREAD_FIELD_NUMBER: _ClassVar[int]
     MEM_SWAP_FIELD_NUMBER: _ClassVar[int]
     IDLE_AFTER_NS_FIELD_NUMBER: _ClassVar[int]
+    COPY_MIN_MILLI_FIELD_NUMBER: _ClassVar[int]
+    COPY_MAX_MILLI_FIELD_NUMBER: _ClassVar[int]
     gpus_milli: int
     min_milli: int
     max_milli: int
@@ -434,7 +448,9 @@ class SliceSpec(_message.Message):
     spread: int
     mem_swap: bool
     idle_after_ns: int
-    def __init__(self, gpus_milli: _Optional[int] = ..., min_milli: _Optional[int] = ..., max_milli: _Optional[int] = ..., mem_min_bytes: _Optional[int] = ..., mem_max_bytes: _Optional[int] = ..., weight: _Optional[int] = ..., priority: _Optional[int] = ..., device_uuids: _Optional[_Iterable[str]] = ..., service_class: _Optional[_Union[ServiceClass, str]] = ..., spread: _Optional[int] = ..., mem_swap: bool = ..., idle_after_ns: _Optional[int] = ...) -> None: ...
+    copy_min_milli: int
+    copy_max_milli: int
+    def __init__(self, gpus_milli: _Optional[int] = ..., min_milli: _Optional[int] = ..., max_milli: _Optional[int] = ..., mem_min_bytes: _Optional[int] = ..., mem_max_bytes: _Optional[int] = ..., weight: _Optional[int] = ..., priority: _Optional[int] = ..., device_uuids: _Optional[_Iterable[str]] = ..., service_class: _Optional[_Union[ServiceClass, str]] = ..., spread: _Optional[int] = ..., mem_swap: bool = ..., idle_after_ns: _Optional[int] = ..., copy_min_milli: _Optional[int] = ..., copy_max_milli: _Optional[int] = ...) -> None: ...
 
 class Rotation(_message.Message):
     __slots__ = ("claims_bytes", "capacity_bytes", "quantum_ns", "lost_ratio", "host_bytes", "bytes_per_second", "moves", "moved_bytes")
