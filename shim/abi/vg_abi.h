@@ -241,11 +241,11 @@ struct vg_report_device {
   uint64_t run_count;     /* so many runs have been shown; a process that shows none leaves it 0 */
   struct vg_run_shown
       runs[VG_RUNS_SHOWN]; /* the last ones: number i is at i % VG_RUNS_SHOWN, each later than the one before */
-  uint32_t wishes;         /* threads that wait for residence; those at the gate are in waiting */
+  uint32_t waiting_calls;  /* threads that wait for residence; those at the gate are in waiting */
   uint32_t left_word;      /* the residence under which no thread of the process is in the driver, nor will be */
   uint64_t calls;          /* with VG_WATCH_CALLS: changes when the program calls the driver */
   uint64_t copy_bytes[VG_COPY_DIRECTIONS];     /* copied between host and device */
-  uint32_t copies_delayed[VG_COPY_DIRECTIONS]; /* how often a thread began to wait for its part of the link */
+  uint32_t copies_delayed[VG_COPY_DIRECTIONS]; /* how often a thread has waited, up to 10 ms each */
   uint64_t pinned_bytes;                       /* host memory pinned in contexts of this device */
   uint64_t want_least_bytes; /* of want_bytes: what the allocation needs, without credit for later ones; 0: all of it */
   uint32_t watchers;         /* parts of the program that wait for requests to give memory back (reclaim_bytes) */

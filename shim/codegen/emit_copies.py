@@ -67,7 +67,7 @@ def _count(entry: EntryPoint, place: str) -> tuple[str, str]:
 
 
 def _linear(entry: EntryPoint, place: str) -> list[str]:
-    """In pieces, where the copy is cut. Between them the thread is not in the driver, so the slice's memory may leave."""
+    """In pieces, where the copy is cut. Between them the thread is not in the driver: the slice's memory may leave."""
     host, direction = ("srcHost", TO_DEVICE) if "HtoD" in entry.name else ("dstHost", FROM_DEVICE)
     to, source, _bytes, *rest = [p.name for p in entry.parameters]
     arguments = ", ".join([f"{to} + vg_at", f"{source} + vg_at", "vg_piece", *rest])

@@ -75,11 +75,9 @@ static uint64_t due_ns(struct vg_copy_bucket *bucket, uint64_t bytes_per_ms) {
 static void wait_for_bytes(struct vg_device *device, enum vg_copy_direction direction) {
   struct vg_copy_bucket *bucket = &device->gate->copies[direction];
   uint64_t bytes_per_ms, at_ns;
-  bool waits = false;
   while ((bytes_per_ms = rate_of(device, direction)) && (at_ns = due_ns(bucket, bytes_per_ms))) {
     struct vg_report_device *report = VG_LOAD(&device->report);
-    if (!waits) __atomic_add_fetch(&report->copies_delayed[direction], 1, __ATOMIC_RELAXED);
-    waits = true;
+    __atomic_add_fetch(&report->copies_delayed[direction], 1, __ATOMIC_RELAXED);
     vg_report_changes(device);
     vg_prim_sleep_until_ns(at_ns);
   }
@@ -89,6 +87,11 @@ void vg_copy_wait(CUstream stream, bool per_thread, enum vg_copy_direction direc
   struct vg_device *device = vg_context_device();
   if (VG_LIKELY(!device || !rate_of(device, direction)) || vg_gate_is_captured(stream, per_thread)) return;
   wait_for_bytes(device, direction);
+}
+
+bool vg_copy_is_paced(void) {
+  const struct vg_device *device = vg_context_device();
+  return device && (rate_of(device, VG_COPY_TO_DEVICE) || rate_of(device, VG_COPY_FROM_DEVICE));
 }
 
 size_t vg_copy_next(CUstream stream, bool per_thread, enum vg_copy_direction direction, const void *host,

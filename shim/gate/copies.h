@@ -26,6 +26,7 @@ void vg_copy_count(CUstream stream, bool per_thread, enum vg_copy_direction dire
  * Returns how many bytes are to be copied now: large asynchronous copies of pinned memory are cut into pieces, so that
  * others get their parts between them. */
 size_t vg_copy_next(CUstream stream, bool per_thread, enum vg_copy_direction direction, const void *host, size_t bytes);
+bool vg_copy_is_paced(void); /* on the thread's device, in any direction */
 /* The same before a copy that is not cut. */
 void vg_copy_wait(CUstream stream, bool per_thread, enum vg_copy_direction direction);
 

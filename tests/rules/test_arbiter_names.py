@@ -33,6 +33,7 @@ ONLY_IN_C = {
     "overlap": "times of processes become that of their slice",
     "pages": "the shared memory",
     "reclaim": "requests to give memory back",
+    "residence": "what processes see and report of memory that leaves",
     "record": "recordings",
     "state": "what the thread and its parts share",
     "thread_priority": "the kernel's scheduler",

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from vgpud.client.sizes import SizeError as SizeError
     from vgpud.client.sizes import size as size
     from vgpud.client.sync_client import Client as Client
+    from vgpud.client.weights import SharedWeights as SharedWeights
+    from vgpud.client.weights import load_weights as load_weights
 
 #: what is loaded when it is used -> the module
 _ERRORS = ("ClientError", "InvalidRequestError", "NoCapacityError", "NotAllowedError", "NotFoundError")
@@ -49,6 +51,7 @@ _LATE |= dict.fromkeys((*_ERRORS, "StateConflictError", "TimedOutError", "Unreac
 _LATE |= dict.fromkeys(("JobSpec", "Queue", "Reservation", "SliceSpec"), "model")
 _LATE |= dict.fromkeys(("MemoryRequest", "MemoryWatch", "memory_requests", "watch_memory_pressure"), "memory")
 _LATE |= dict.fromkeys(("empty_torch_cache", "sleep_vllm"), "memory_callbacks")
+_LATE |= dict.fromkeys(("SharedWeights", "load_weights"), "weights")
 
 PERIOD_S = 1.0
 #: timeout of the last report, at the end of the program

@@ -38,10 +38,12 @@ struct linear {
   enum side from_side;
 };
 
-static bool side_valid(CUdeviceptr address, size_t bytes, enum side side) {
+static bool side_valid(CUdeviceptr address, size_t bytes, enum side side, bool is_destination) {
   struct sim_allocation allocation;
-  if (side == SIDE_DEVICE) return sim_memory_covers(address, bytes, &allocation);
-  return address != 0;
+  if (side == SIDE_HOST) return address != 0;
+  bool known = sim_memory_covers(address, bytes, &allocation);
+  if (known && is_destination && allocation.is_read_only) return false;
+  return side == SIDE_DEVICE ? known : address != 0;
 }
 
 /* Reading untouched device memory backs it with pages as well. */
@@ -67,7 +69,8 @@ static CUresult linear(CUstream handle, bool is_per_thread, const struct linear 
   if (copy->bytes == 0) return CUDA_SUCCESS;
   if (SIM_STRICT && (!sim_strict_range(copy->to, copy->bytes) || !sim_strict_range(copy->from, copy->bytes)))
     return CUDA_ERROR_INVALID_VALUE;
-  if (!side_valid(copy->to, copy->bytes, copy->to_side) || !side_valid(copy->from, copy->bytes, copy->from_side))
+  if (!side_valid(copy->to, copy->bytes, copy->to_side, true) ||
+      !side_valid(copy->from, copy->bytes, copy->from_side, false))
     return CUDA_ERROR_INVALID_VALUE;
   if (VG_UNLIKELY(stream->capture)) {
     CUDA_MEMCPY3D node = {.srcMemoryType = copy->from_side == SIDE_HOST ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_UNIFIED,

@@ -103,6 +103,14 @@ static struct sim_copy_way way_of(const struct side *to, const struct side *from
   return (struct sim_copy_way){kind, is_crossing && !(to->pinned && from->pinned)};
 }
 
+/* From the first byte to the last. */
+static bool is_read_only(const struct side *to, const CUDA_MEMCPY3D *copy) {
+  struct sim_allocation allocation;
+  uint64_t extent = (copy->Depth - 1) * to->slice + (copy->Height - 1) * to->pitch + copy->WidthInBytes;
+  return to->device != ON_HOST && sim_memory_covers((CUdeviceptr)to->base, extent, &allocation) &&
+         allocation.is_read_only;
+}
+
 CUresult sim_copy_bytes(const CUDA_MEMCPY3D *copy, struct sim_copy_way *ret_way) {
   struct side to, from;
   *ret_way = (struct sim_copy_way){.kind = SIM_COPY_ON_HOST};
@@ -115,6 +123,7 @@ CUresult sim_copy_bytes(const CUDA_MEMCPY3D *copy, struct sim_copy_way *ret_way)
                                   copy->dstZ,          copy->dstLOD};
   CUresult result = side_of(&source, copy, &from);
   if (result == CUDA_SUCCESS) result = side_of(&destination, copy, &to);
+  if (result == CUDA_SUCCESS && is_read_only(&to, copy)) result = CUDA_ERROR_INVALID_VALUE;
   if (result != CUDA_SUCCESS) return result;
   uint64_t read = 0, written = 0;
   result = begin_side(&from, copy, &read);
