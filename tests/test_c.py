@@ -30,9 +30,12 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "test_attach_server_descriptors": ((*folder("attach_server"), *ARBITER), (ADDRESS, THREAD)),
     "test_arbiter_gang": (ARBITER, (ADDRESS, THREAD)),
     "test_arbiter_heartbeat": (ARBITER, (ADDRESS,)),
-    "test_arbiter_memory": (("shim/arbiter/memory.c",), (ADDRESS,)),
+    "test_arbiter_links": (ARBITER, (ADDRESS,)),
+    "test_arbiter_memory": (("shim/arbiter/memory.c", "shim/arbiter/reclaim.c"), (ADDRESS,)),
+    "test_arbiter_links": (ARBITER, (ADDRESS,)),
     "test_arbiter_overlap": (ARBITER, (ADDRESS,)),
     "test_arbiter_pages": (ARBITER, (ADDRESS,)),
+    "test_arbiter_residence": (ARBITER, (ADDRESS,)),
     "test_arbiter_turns": (ARBITER, (ADDRESS,)),
     "test_arbiter_thread_priority": (("shim/arbiter/thread_priority.c", "shim/base/prim.c"), (ADDRESS,)),
     "test_arbiter_threads": (ARBITER, (ADDRESS, THREAD)),
@@ -49,6 +52,7 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "test_run_time": (("shim/base/run_time.c",), (ADDRESS,)),
     "test_gate_lock": (("shim/base/lock.c", "shim/base/prim.c"), (ADDRESS, THREAD)),
     "test_gate_report": ((*GATE, "shim/base/prim.c"), (ADDRESS, THREAD)),
+    "test_gate_residence": ((*GATE, "shim/base/prim.c"), (ADDRESS, THREAD)),
     "test_gate_row": ((*GATE, "shim/base/prim.c"), (ADDRESS,)),
     "test_gate_short": ((*GATE, "shim/base/prim.c"), (ADDRESS, THREAD)),
     "test_gate_sync": ((*GATE, "shim/base/prim.c"), (ADDRESS, THREAD)),
@@ -66,7 +70,14 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "test_job_terminal": (("shim/job/terminal.c", "shim/job/ring.c", "shim/job/user.c", "shim/job/file.c"), (ADDRESS,)),
     "test_job_cgroup": (("shim/job/file.c",), (ADDRESS,)),
     "test_ledger": (
-        ("shim/ledger/credit.c", "shim/ledger/stock.c", "shim/base/lock.c", "shim/session/helper_wake.c", *ARBITER),
+        (
+            "shim/ledger/credit.c",
+            "shim/ledger/reclaim_watch.c",
+            "shim/ledger/stock.c",
+            "shim/base/lock.c",
+            "shim/session/helper_wake.c",
+            *ARBITER,
+        ),
         (ADDRESS, THREAD),
     ),
     "test_ledger_handles": (
@@ -98,6 +109,12 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "test_table": (("shim/ledger/records.c", "shim/base/lock.c", "shim/base/prim.c"), (ADDRESS, THREAD)),
     "test_wire": (("shim/attach/socket.c", "shim/base/prim.c"), (ADDRESS,)),
 }
+#: those whose time is the test's own (tests/c/own_clock.h)
+OWN_CLOCK = (
+    *("test_gate_gang", "test_gate_gaps", "test_gate_row", "test_gate_sync"),
+    *("test_hook_capture", "test_hook_graph", "test_hook_launch"),
+)
+WRAP_CLOCK = [f"-Wl,--wrap=vg_prim_{name}" for name in ("now_ns", "sleep_until_ns")]
 CASES = [(name, sanitizer) for name, (_, sanitizers) in PROGRAMS.items() for sanitizer in sanitizers]
 # -Wno-tsan: gcc does not model fences; those of the seqlocks stand beside atomic accesses, which it does model.
 FLAGS = ["-g", "-O1", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-pthread", "-fno-omit-frame-pointer"]
@@ -118,7 +135,8 @@ def test_c(name: str, sanitizer: str, tmp_path: Path) -> None:
     sanitize = [f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"] + (["-Wno-tsan"] if sanitizer == THREAD else [])
     flags = [*FLAGS, *sanitize, *INCLUDES]
     objects = build_shim.compile_objects([f"tests/c/{name}.c", *dict.fromkeys(sources)], flags)
-    command = [*build_shim.compiler(), *flags, "-o", str(program), *objects, "-ldl", "-lm"]
+    libraries = ["-ldl", "-lm", *(WRAP_CLOCK if name in OWN_CLOCK else ())]
+    command = [*build_shim.compiler(), *flags, "-o", str(program), *objects, *libraries]
     subprocess.run(command, cwd=ROOT, check=True)
     # A program linked with TSan may meet an address space layout that it cannot use; setarch takes the dice away.
     done = subprocess.run(

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from vgpud.attach.messages import (
+    ABI_VERSION,
     MODES,
     REQUEST_BYTES,
     Pages,
@@ -134,6 +135,7 @@ class Peer:
     process_id: int = 0
     serial: int = 0  # of its slice
     library_copy: int = 0
+    abi_version: int = ABI_VERSION  # that it speaks
     holder: bool = False
     pages: Pages | None = None
     devices: tuple[str, ...] = ()
@@ -374,35 +376,44 @@ class Tenants:
         return Peer(name, sock, pid, uid, inside, pidfd, namespace, own_pid, account)
 
     def _greet(self, sock: socket.socket, slice_name: str) -> None:
-        """A connection whose message has come, or that has ended."""
+        """A connection whose message has come, or that has ended. Whose it is costs ten times as much to find out as to
+        read the message, so that is not asked for what is no message."""
         sock.setblocking(False)
-        peer = self._peer(sock, slice_name)
+        try:
+            raw = sock.recv(REQUEST_BYTES + 1)
+            request = parse_request(raw) if raw else None
+        except OSError:
+            request = None
+        except Refusal as refusal:
+            self._refuse(sock, slice_name, host_processes.credentials(sock)[0], refusal)
+            sock.close()
+            return
+        peer = self._peer(sock, slice_name) if request else None
         if peer is None:
             sock.close()
             return
         try:
-            raw = sock.recv(REQUEST_BYTES + 1)
-        except OSError:
-            raw = b""
-        if not raw:
-            self._close_peer(peer)
-            return
-        try:
-            request = parse_request(raw)
+            peer.abi_version = request.abi_version
             if request.resume == lib.VG_ATTACH_QUERY:
                 self._answer_query(peer, named_of(request))
             else:
                 self._admit(peer, request)
         except Refusal as refusal:
-            self._backend.note_refusal(peer.slice_name, peer.pid, str(refusal))
-            self._send(peer, reply_bytes(self._node, self.mode, refusal.status, str(refusal)), [])
+            self._refuse(sock, peer.slice_name, peer.pid, refusal, peer.abi_version)
             self._close_peer(peer)
+
+    def _refuse(
+        self, sock: socket.socket, slice_name: str, pid: int, refusal: Refusal, abi_version: int = ABI_VERSION
+    ) -> None:
+        self._backend.note_refusal(slice_name, pid, str(refusal))
+        with contextlib.suppress(OSError):  # it has gone, or its buffer is full
+            sock.send(reply_bytes(self._node, self.mode, refusal.status, str(refusal), abi_version))
 
     def _answer_query(self, peer: Peer, raw_uuids: tuple[bytes, ...]) -> None:
         found = self._backend.look(peer.slice_name, peer.uid, peer.cgroups, raw_uuids)
         if isinstance(found, Denied):
             raise Refusal.of(found)
-        self._send(peer, self._yes(found), [])
+        self._send(peer, self._yes(peer, found), [])
         self._send(peer, self._usage(peer, found), [])
         self._close_peer(peer)
 
@@ -436,10 +447,10 @@ class Tenants:
         except OSError as error:
             text = f"attach: the daemon is out of resources ({error.strerror}): see its log and LimitNOFILE"
             self._backend.note_refusal(peer.slice_name, peer.pid, text)
-            self._send(peer, reply_bytes(self._node, self.mode, lib.VG_ATTACH_FULL, text), [])
+            self._send(peer, self._no(peer, lib.VG_ATTACH_FULL, text), [])
             self._backend.remove_process(peer.process_id)
             return
-        if not self._send(peer, self._yes(answer), fds):
+        if not self._send(peer, self._yes(peer, answer), fds):
             self._backend.remove_process(peer.process_id)
             return
         if peer.pages:
@@ -475,7 +486,7 @@ class Tenants:
 
     def _give_pages(self, peer: Peer, answer: Attachment) -> list[int]:
         shares = answer.slice.shares
-        peer.pages = pages = Pages(len(shares), MODES[self.mode])
+        peer.pages = pages = Pages(len(shares), MODES[self.mode], peer.abi_version)
         for index, share in enumerate(shares):
             device = share.device_uuid
             held = answer.held.get(device, 0)
@@ -483,8 +494,12 @@ class Tenants:
             peer.devices += (device,)
         return [*pages.fds, *pages.bells]
 
-    def _yes(self, answer: Attachment) -> bytes:
-        return slice_reply_bytes(self._node, self.mode, answer.process.process_id, answer.slice, answer.devices)
+    def _yes(self, peer: Peer, answer: Attachment) -> bytes:
+        process_id = answer.process.process_id
+        return slice_reply_bytes(self._node, self.mode, process_id, answer.slice, answer.devices, peer.abi_version)
+
+    def _no(self, peer: Peer, status: int, text: str) -> bytes:
+        return reply_bytes(self._node, self.mode, status, text, peer.abi_version)
 
     def _send(self, peer: Peer, message: bytes, fds: list[int]) -> bool:
         try:

@@ -25,7 +25,7 @@ from vgpud.cluster.core.model import Binding, Register, Settings
 from vgpud.cluster.shell import published
 from vgpud.cluster.shell.slurm import Slurm, SlurmError
 from vgpud.cluster.shell.watched import WatchedFile
-from vgpud.core.jobs.model import NEVER_NS, Job, JobState, QueueSpec
+from vgpud.core.jobs.model import NEVER_NS, Job, JobState, Node, QueueSpec
 from vgpud.core.model import SiteLimits
 from vgpud.core.named import InvalidSpec
 from vgpud.core.placement import registry as placements
@@ -87,7 +87,8 @@ class Service:
         self._queues_fault = ""
         former = left_over(kept.jobs, options.queues)
         queues = (*options.queues, *former)
-        machine = _machine(queues)
+        self._cluster = Cluster((), SITE)
+        machine = _machine(queues, self._cluster)
         machine.remember(kept.histories, kept.history_at_ns)
         for name, knowledge in kept.orders.items():
             if not machine.remember_order(name, knowledge):
@@ -232,12 +233,13 @@ class Service:
             "queues_fault": self._queues_fault or None,
             "refused": [{"slurm_id": key, "why": why} for key, why in refused[:STATUS_JOBS_MAX]],
             "refused_left_out": max(0, len(refused) - STATUS_JOBS_MAX),
+            "nodes": [_node_view(node) for node in self._cluster.nodes],
             "unusable_nodes": dict(controller.unusable),
             "foreign_jobs": controller.foreign,
         }
 
 
-def _machine(queues: tuple[QueueSpec, ...]) -> Machine:
+def _machine(queues: tuple[QueueSpec, ...], cluster: Cluster) -> Machine:
     """As simulate.replay makes it of a recording. Whether guarantees exceed the cluster is not known yet. Raises
     ConfigError."""
     denied = quota.check_queues(queues)
@@ -245,7 +247,7 @@ def _machine(queues: tuple[QueueSpec, ...]) -> Machine:
         raise ConfigError(denied.message)
     most = members_max(SITE)
     try:
-        return Machine(queues, Cluster((), SITE), registry.make, hows=HOWS, members_max=most, tries_max=TRIES_MAX)
+        return Machine(queues, cluster, registry.make, hows=HOWS, members_max=most, tries_max=TRIES_MAX)
     except InvalidSpec as error:
         raise ConfigError(f"--queues: {error}") from error
 
@@ -281,6 +283,16 @@ def _view(job: Job, machine: Machine, delay: str, names: Mapping[int, str], now_
         "position": machine.position(job.job_id),
         "preemptions": job.preemptions,
         "why": delay or with_slurms_numbers(_why(job, machine, now_ns), names),
+    }
+
+
+def _node_view(node: Node) -> dict[str, Any]:
+    free = (free_milli for free_milli, offered in zip(node.free_milli, node.offered, strict=True) if offered)
+    return {
+        "name": node.name,
+        "devices": len(node.devices),
+        "devices_offered": sum(node.offered),
+        "free_milli": sum(free),
     }
 
 

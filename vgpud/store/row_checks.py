@@ -13,11 +13,14 @@ from vgpud.core.checksums import ChecksumError, checksum, is_sealed, unseal
 from vgpud.core.jobs.facts import Launch
 from vgpud.core.jobs.model import DEFAULT_QUEUE, QueueSpec, Reservation
 from vgpud.core.model import (
+    AWAY,
     BATCH,
     CLASSES,
+    COMING,
     EVICTED,
     EVICTING,
     LATENCY,
+    LEAVING,
     PAUSED,
     RESTORING,
     UID_MAX,
@@ -88,6 +91,8 @@ def slice_of(text: str) -> Slice:
         raise ValueError("its name is not a slice name")
     if not made.uid or made.owner_uid > UID_MAX or made.suspended not in ("", PAUSED, EVICTED, EVICTING, RESTORING):
         raise ValueError("its uid, owner or state is invalid")
+    if made.residency not in ("", LEAVING, AWAY, COMING):
+        raise ValueError("its residency is invalid")
     spec = made.spec
     if not 0 <= spec.gpus_milli <= GPUS_MAX * MILLI_PER_DEVICE or spec.service_class not in (*CLASSES, BATCH, LATENCY):
         raise ValueError(f"it asks for {spec.gpus_milli} thousandths of a GPU, or for no known class")
