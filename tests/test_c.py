@@ -98,6 +98,12 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "test_table": (("shim/ledger/records.c", "shim/base/lock.c", "shim/base/prim.c"), (ADDRESS, THREAD)),
     "test_wire": (("shim/attach/socket.c", "shim/base/prim.c"), (ADDRESS,)),
 }
+#: those whose time is the test's own (tests/c/own_clock.h)
+OWN_CLOCK = (
+    *("test_gate_gang", "test_gate_gaps", "test_gate_row", "test_gate_sync"),
+    *("test_hook_capture", "test_hook_graph", "test_hook_launch"),
+)
+WRAP_CLOCK = [f"-Wl,--wrap=vg_prim_{name}" for name in ("now_ns", "sleep_until_ns")]
 CASES = [(name, sanitizer) for name, (_, sanitizers) in PROGRAMS.items() for sanitizer in sanitizers]
 # -Wno-tsan: gcc does not model fences; those of the seqlocks stand beside atomic accesses, which it does model.
 FLAGS = ["-g", "-O1", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-pthread", "-fno-omit-frame-pointer"]
@@ -118,7 +124,8 @@ def test_c(name: str, sanitizer: str, tmp_path: Path) -> None:
     sanitize = [f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"] + (["-Wno-tsan"] if sanitizer == THREAD else [])
     flags = [*FLAGS, *sanitize, *INCLUDES]
     objects = build_shim.compile_objects([f"tests/c/{name}.c", *dict.fromkeys(sources)], flags)
-    command = [*build_shim.compiler(), *flags, "-o", str(program), *objects, "-ldl", "-lm"]
+    libraries = ["-ldl", "-lm", *(WRAP_CLOCK if name in OWN_CLOCK else ())]
+    command = [*build_shim.compiler(), *flags, "-o", str(program), *objects, *libraries]
     subprocess.run(command, cwd=ROOT, check=True)
     # A program linked with TSan may meet an address space layout that it cannot use; setarch takes the dice away.
     done = subprocess.run(

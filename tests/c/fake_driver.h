@@ -19,9 +19,11 @@
 
 struct CUevent_st {
   uint64_t ready_ns;
+  CUevent next, *place; /* of the list of all, and where that has this one */
 };
 
 static pthread_mutex_t fake_mutex = PTHREAD_MUTEX_INITIALIZER;
+static CUevent fake_all_events;
 static uint64_t fake_busy_until_ns[FAKE_STREAMS]; /* FAKE_NEVER: the stream waits for something that does not come */
 static bool fake_serial;                          /* the streams share the device: one launch after the other */
 static uint64_t fake_events;                      /* alive */
@@ -54,6 +56,13 @@ static inline uint64_t fake_last_end(void) {
   return last_ns;
 }
 
+static inline uint64_t fake_all_end(void) {
+  pthread_mutex_lock(&fake_mutex);
+  uint64_t last_ns = fake_last_end();
+  pthread_mutex_unlock(&fake_mutex);
+  return last_ns;
+}
+
 static inline void fake_launch(CUstream stream, uint64_t cost_ns) {
   uint64_t now_ns = vg_prim_now_ns();
   pthread_mutex_lock(&fake_mutex);
@@ -65,16 +74,31 @@ static inline void fake_launch(CUstream stream, uint64_t cost_ns) {
 
 static CUresult fake_event_create(CUevent *ret_event, unsigned flags) {
   (void)flags;
-  *ret_event = calloc(1, sizeof **ret_event);
-  CHECK(*ret_event);
+  CUevent event = *ret_event = calloc(1, sizeof *event);
+  CHECK(event);
   __atomic_add_fetch(&fake_events, 1, __ATOMIC_RELAXED);
+  pthread_mutex_lock(&fake_mutex);
+  event->next = fake_all_events;
+  event->place = &fake_all_events;
+  if (event->next) event->next->place = &event->next;
+  fake_all_events = event;
+  pthread_mutex_unlock(&fake_mutex);
   return CUDA_SUCCESS;
 }
 
 static CUresult fake_event_destroy(CUevent event) {
+  pthread_mutex_lock(&fake_mutex);
+  *event->place = event->next;
+  if (event->next) event->next->place = event->place;
+  pthread_mutex_unlock(&fake_mutex);
   free(event);
   __atomic_sub_fetch(&fake_events, 1, __ATOMIC_RELAXED);
   return CUDA_SUCCESS;
+}
+
+/* Those of a context end with it. */
+static inline void fake_context_end(void) {
+  while (fake_all_events) fake_event_destroy(fake_all_events);
 }
 
 /* Work for a stream that does not capture. The legacy stream may not be used beside one that does. */

@@ -6,6 +6,7 @@
 
 #include "fake_driver.h"
 #include "gate/state.h"
+#include "own_clock.h"
 
 struct vg_session vg_session;
 static struct vg_control_header header;

@@ -5,6 +5,7 @@
  */
 #include "fake_pages.h"
 #include "gate/context_clock.h"
+#include "own_clock.h"
 
 #define KERNEL_NS (20 * VG_NS_PER_US)
 #define BETWEEN_NS (200 * VG_NS_PER_US)

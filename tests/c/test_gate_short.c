@@ -202,12 +202,13 @@ static void *mark_kept(void *unused) {
 
 static void a_lease_is_not_given_up_under_a_launch(void) {
   begin(VG_WATCH_USAGE);
-  control.neighbour_waits = VG_NEIGHBOUR_WAITS;
   struct vg_work *under_way = NULL;
   pthread_t thread;
   CHECK(pthread_create(&thread, NULL, mark_kept, &under_way) == 0);
   while (!VG_LOAD(&under_way)) sleep_ns(VG_NS_PER_MS / 10);
+  VG_STORE(&control.neighbour_waits, VG_NEIGHBOUR_WAITS); /* no earlier: a thread between launches gives it up */
   pthread_mutex_lock(&device()->gate->mutex);
+  CHECK(VG_LOAD(&device()->open_word) != VG_GATE_NO_WORD);
   CHECK(vg_gate_in_flight(device()) && !vg_gate_give_up(device()));
   pthread_mutex_unlock(&device()->gate->mutex);
   VG_STORE(&under_way, NULL);

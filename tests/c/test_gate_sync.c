@@ -2,6 +2,7 @@
  * test_gate_sync.c - what the program has waited for is not outstanding any more, and nothing else.
  */
 #include "fake_pages.h"
+#include "own_clock.h"
 
 static void record(CUevent event, CUstream stream) {
   vg_gate_recorded(vg_gate_epoch_begin(), event, stream, false);

@@ -5,6 +5,7 @@
 #include "fake_driver.h"
 #include "gate/state.h"
 #include "hooks/capture.h"
+#include "own_clock.h"
 
 #define STREAMS 4 /* stream i has the handle i + 16 */
 

@@ -8,6 +8,7 @@
 #include "gate/state.h"
 #include "hooks/graph_memory.h"
 #include "ledger/credit.h"
+#include "own_clock.h"
 
 #define NODES 4
 

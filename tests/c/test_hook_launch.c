@@ -5,6 +5,7 @@
 #include "fake_pages.h"
 #include "gate/state.h"
 #include "hooks/graph_memory.h"
+#include "own_clock.h"
 
 #define PIECE_NS (2 * VG_NS_PER_MS)
 #define SHORT_NS (5 * VG_NS_PER_US)
