@@ -111,7 +111,7 @@ bench-cluster-slurm: $(VENV)/.test $(NATIVE) ## half an hour, as root: 500 jobs 
 bench-predict: $(VENV)/.test $(NATIVE) ## prediction, co-location, elasticity beside the papers' figures (BENCH="s_k")
 	@$(PY) -m benchmarks.predict $(BENCH)
 
-qualify: $(VENV)/.demo $(NATIVE) ## on a machine with a real device: is everything as assumed? (under 9 minutes; 4: steps were skipped; PYTHON=..., RESUME=1, SIM=1)
+qualify: $(VENV)/.demo $(NATIVE) ## on a machine with a real device: is everything as assumed? (under 10 minutes; 4: steps were skipped; PYTHON=..., RESUME=1, SIM=1)
 	@$(PY) -m benchmarks.qualify $(if $(SIM),--sim) $(if $(RESUME),--resume) $(if $(PYTHON),--python $(PYTHON))
 
 wheel: $(VENV)/.test ## the wheel for every distribution, in dist/ (MACHINE=aarch64: by a cross compiler), checked by auditwheel

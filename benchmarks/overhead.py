@@ -61,12 +61,35 @@ def gate_of(own: OwnSystem, name: str) -> str:
 
 
 def measure(
-    own: OwnSystem, stub: Path, state: str, mode: str, threads: int, calls: int, *arguments: str, pairs: int = PAIRS
+    own: OwnSystem,
+    stub: Path,
+    state: str,
+    mode: str,
+    threads: int,
+    calls: int,
+    *arguments: str,
+    pairs: int = PAIRS,
+    hook: Path | None = None,
 ) -> dict[str, Any]:
-    """Runs the C program in a slice. Raises PartError when it fails or when the gate was not in the wanted state."""
+    """Runs the C program in a slice; hook: another build of libvgpu.so.
+
+    Raises PartError when it fails or when the gate was not in the wanted state.
+    """
     program = str(harness.build("tenants/overhead.c"))
     # `vgpu run` names the simulated driver itself; the stub takes its place only here
-    command = ["env", f"VGPU_DRIVER={stub}", program, mode, str(stub), str(threads), str(pairs), str(calls), *arguments]
+    preload = [f"LD_PRELOAD={hook}"] if hook else []
+    command = [
+        "env",
+        f"VGPU_DRIVER={stub}",
+        *preload,
+        program,
+        mode,
+        str(stub),
+        str(threads),
+        str(pairs),
+        str(calls),
+        *arguments,
+    ]
     name = f"{state}-{mode}-{threads}"
     part = own.run(name, STATES[state], command)
     gates = set()

@@ -2,7 +2,9 @@
 
 A missed goal is a figure like any other: it is shown, kept, and makes the exit code 1. Table and plots lie beside the
 JSON; those of some rows only in build/bench, beside no result of the whole. With --keep other rows stay as the last
-result has them, which says of which commit they are: for rows that need a quiet machine.
+result has them, which says of which commit they are: for rows that need a quiet machine. With --take they are as
+another result has them: for rows that ran apart. A result is replaced only by one that has all of its rows; rows that
+were never run may still be missing.
 """
 
 from __future__ import annotations
@@ -48,7 +50,11 @@ class Bench:
 def main(bench: Bench) -> int:
     """Runs the rows that the command line names and writes the result. Exit code 1 when a goal is missed."""
     args = _arguments(bench)
-    found, raw = _read_kept(bench, args.keep)
+    found, raw = _read_kept(_last(bench), args.keep)
+    for path, names in args.take.items():
+        figures_elsewhere, raw_elsewhere = _read_kept(path, names)
+        found |= figures_elsewhere
+        raw |= raw_elsewhere
     print(format_table(Figure.HEADER), flush=True)
     for number, name in enumerate(args.rows, 1):
         begin = time.monotonic()
@@ -74,14 +80,29 @@ def _arguments(bench: Bench) -> argparse.Namespace:
         metavar="ROW",
         help="a row that is not run and stays as the last result has it; may be repeated",
     )
+    made.add_argument(
+        "--take",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FILE",
+        help="a result (JSON) of rows that are not run and stay as it has them; may be repeated",
+    )
     args = made.parse_args()
     if args.real:
         made.error("--real: this benchmark uses no device")
     args.keep = choose_rows(made, args.keep, bench.rows) if args.keep else []
-    if args.keep and not _last(bench).is_file():
-        made.error(f"--keep: there is no {_last(bench)}: run all rows")
-    args.rows = [name for name in choose_rows(made, args.rows, bench.rows) if name not in args.keep]
-    if {*args.rows, *args.keep} != set(bench.rows) and args.results == results.RESULTS:
+    last = _last(bench)
+    there = set(bench.rows) & set(json.loads(last.read_text())["figures"]) if last.is_file() else set(bench.rows)
+    for name in args.keep:
+        if not last.is_file() or name not in there:
+            made.error(f"--keep: {last} has no row {name}: run it")
+    args.take = {
+        path: choose_rows(made, list(json.loads(path.read_text())["figures"]), bench.rows) for path in args.take
+    }
+    settled = {*args.keep, *(name for names in args.take.values() for name in names)}
+    args.rows = [name for name in choose_rows(made, args.rows, bench.rows) if name not in settled]
+    if not there <= {*args.rows, *settled} and args.results == results.RESULTS:
         args.results = harness.BUILD
     return args
 
@@ -122,11 +143,11 @@ class _KeptGoal:
         return self.text
 
 
-def _read_kept(bench: Bench, names: Sequence[str]) -> tuple[dict[str, list[Figure]], Raw]:
-    """Figures and raw data of rows as the last result has them; `run` in the latter: when, and at which commit."""
+def _read_kept(path: Path, names: Sequence[str]) -> tuple[dict[str, list[Figure]], Raw]:
+    """Figures and raw data of rows as that result has them; `run` in the latter: when, and at which commit."""
     if not names:
         return {}, {}
-    last = json.loads(_last(bench).read_text())
+    last = json.loads(path.read_text())
 
     def figure(name: str, one: Mapping[str, Any]) -> Figure:
         goal = _KeptGoal(one["goal"], one["met"]) if one["goal"] else None

@@ -22,7 +22,7 @@ LIB = ROOT / "vgpud" / "lib"
 #: of a test that is marked alone
 TRIES = 3
 #: what names something outside for tests: another Slurm, an interpreter with PyTorch's CUDA build, or that one is got
-NAMED_FOR_TESTS = ("VGPU_TEST_SLURM", "VGPU_TORCH_PYTHON", "VGPU_TEST_TORCH")
+NAMED_FOR_TESTS = ("VGPU_TEST_SLURM", "VGPU_TORCH_PYTHON", "VGPU_TEST_TORCH", "VGPU_TEST_CODE_SERVER")
 #: two devices, small enough that a test can fill them
 SIM_CONFIG = {"devices": "2", "memory_bytes": "4G"}
 

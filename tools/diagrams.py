@@ -21,7 +21,7 @@ from models.arbiter.model import State as GateState  # noqa: E402
 from vgpud.core.elastic.worker_group import WORKER_TRANSITIONS, WorkerState  # noqa: E402
 from vgpud.core.jobs.model import JobState  # noqa: E402
 from vgpud.core.jobs.states import JOB_TRANSITIONS  # noqa: E402
-from vgpud.core.slices.suspend import STEPS  # noqa: E402
+from vgpud.core.slices import residency, suspend  # noqa: E402
 
 MARKED = re.compile(r"(<!-- diagram: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 DOCUMENTS = (ROOT / "docs" / "design").glob("*.md")
@@ -34,9 +34,9 @@ def of_table(table: Mapping[tuple[Any, Any], Enum]) -> list[Arrow]:
     return [(_name(state), event.name.lower(), _name(after)) for (state, event), after in table.items()]
 
 
-def of_slices() -> list[Arrow]:
-    """Of core/slices/suspend.py, whose state "" is that of a slice which runs."""
-    return [(before or "running", "", after or "running") for before, all_ in STEPS.items() for after in sorted(all_)]
+def of_steps(steps: Mapping[str, Iterable[str]], usual: str) -> list[Arrow]:
+    """Of core/slices/suspend.py and residency.py, whose state "" is the usual one."""
+    return [(before or usual, "", after or usual) for before, all_ in steps.items() for after in sorted(all_)]
 
 
 def _name(state: Enum) -> str:
@@ -60,7 +60,8 @@ def mermaid(arrows: Iterable[Arrow], first: Iterable[str]) -> str:
 DIAGRAMS = {
     "job states": mermaid(of_table(JOB_TRANSITIONS), (_name(JobState.PENDING), _name(JobState.HELD))),
     "worker states": mermaid(of_table(WORKER_TRANSITIONS), (_name(WorkerState.ACTIVE), _name(WorkerState.STAND_IN))),
-    "slice states": mermaid(of_slices(), ("running",)),
+    "slice states": mermaid(of_steps(suspend.STEPS, "running"), ("running",)),
+    "residency": mermaid(of_steps(residency.STEPS, "resident"), ("resident", "away")),
     "gate states": mermaid(of_table(GATE_TRANSITIONS), (_name(GateState.SHUT),)),
 }
 

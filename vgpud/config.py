@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from vgpud import paths
 from vgpud.core.devices.enforce import VERBS
 from vgpud.core.jobs.container_parts import Allowance, PartError, parse_allowance
-from vgpud.core.model import DIRECTS, PRIORITY_MAX, SLICES_MAX
+from vgpud.core.model import ALL_DEVICES, DIRECTS, PRIORITY_MAX, SLICES_MAX
 from vgpud.core.units import PORT_MAX, UnitError, parse_bytes, parse_gpus, parse_whole
 from vgpud.errors import ConfigError
 from vgpud.oci.owner import BY_ANNOTATION, BY_ENGINE, BY_LABEL, BY_SESSION
@@ -27,6 +27,9 @@ from vgpud.userfiles.bounded import FileError
 
 MODES = ("coast", "open", "closed")
 DEFAULT_MAXES = ("same", "device")
+FENCES = ("auto", "off")
+#: lengths of the driver's time slices, in the order in which `nvidia-smi compute-policy --set-timeslice` counts them
+TIME_SLICES = ("default", "short", "medium", "long")
 METRICS_OFF = "off"
 ANY_IMAGES = "any"
 #: the arbiters hold this many processes per device (shim/arbiter/arbiter.h)
@@ -36,7 +39,7 @@ SYSTEM_CDI_DIR = Path("/var/run/cdi")
 #: nothing that the arbiter does is shorter than 100 us or longer than 10 s
 _ARBITER_MIN_NS, _ARBITER_MAX_NS = _MS // 10, 10_000 * _MS
 #: keys that hold lists of strings
-_LISTS = ("device", "nvidia_cdi_dirs", "exclude", "kubernetes", "volumes", "ports")
+_LISTS = ("device", "nvidia_cdi_dirs", "exclude", "kubernetes", "time_slice", "volumes", "ports")
 
 _T = TypeVar("_T")
 #: takes a value and returns how to fix it, "" when it is valid
@@ -90,6 +93,14 @@ def _context_bytes(value: int) -> str:
 
 def _word(value: str) -> str:
     return "" if re.fullmatch(r"[\w./:-]*", value) and not value.startswith("-") else "write one word"
+
+
+def _time_slice(value: str | tuple[str, ...]) -> str:
+    entries = (f"{ALL_DEVICES}={value}",) if isinstance(value, str) else value
+    pairs = [entry.partition("=") for entry in entries]
+    if all(device and length in TIME_SLICES for device, _equals, length in pairs):
+        return ""
+    return f'write one of {", ".join(TIME_SLICES)}, or a list such as ["{ALL_DEVICES}=long", "0=short"]'
 
 
 def _volumes(value: tuple[str, ...]) -> str:
@@ -165,6 +176,23 @@ class DevicesConfig:
     exclude: tuple[str, ...] = key(())
     #: devices given to Kubernetes, by UUID or index, or ["all"]: only claims of its DRA driver are placed there
     kubernetes: tuple[str, ...] = key(())
+    #: length of the driver's time slices: one of TIME_SLICES for all devices, or a list of DEVICE=LENGTH by UUID or
+    #: index, "all" for those that no other entry names
+    time_slice: str | tuple[str, ...] = key("default", _time_slice)
+
+    def time_slice_of(self, names: frozenset[str]) -> str:
+        """Of a device that has these names."""
+        if isinstance(self.time_slice, str):
+            return self.time_slice
+        lengths = dict(entry.split("=", 1) for entry in self.time_slice)
+        own = next((length for name, length in lengths.items() if name in names), "")
+        return own or lengths.get(ALL_DEVICES, TIME_SLICES[0])
+
+    @property
+    def named_in_time_slice(self) -> list[str]:
+        """The devices that it names."""
+        entries = () if isinstance(self.time_slice, str) else self.time_slice
+        return [name for entry in entries if (name := entry.partition("=")[0]) != ALL_DEVICES]
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,8 +269,14 @@ class Config:
     on_stranger: str = key("log", one_of(*VERBS), live=True)
     #: the same for a program through which its slice uses more memory than its limit, past the ledger
     on_excess: str = key("log", one_of(*VERBS), live=True)
+    #: the driver's memory limits per cgroup as a second fence behind the ledger: "auto", where there are any, or "off"
+    memory_fence: str = key("auto", one_of(*FENCES))
+    #: how long a slice has to give back memory beyond its minimum that another one is guaranteed; 0: none is asked
+    memory_grace_s: int = key(10, check_range(0, 3600, " seconds"), live=True)
     #: memory that one context takes; 0 = as measured (devices.CONTEXT_BYTES)
     context_bytes: int = key(0, _context_bytes)
+    #: rate of the link between host and device, in each direction, of which slices have parts; 0 = by NVML
+    link_bytes_per_s: int = key(0, check_range(0, 1 << 50, " bytes"))
     #: what a container may ask for by environment variables: an image's ENV cannot be distinguished from -e
     container_gpus_max: str = key("4", _gpus, live=True)
     #: highest priority of containers, and of slices of users who are no admins
@@ -272,6 +306,8 @@ class Config:
     state_bytes_max: int = key(2 << 30, check_range(16 << 20, 1 << 44, " bytes"), live=True)
     #: of host RAM, for the device memory of evicted slices; 0 = what is available, but a tenth of all
     suspended_bytes_max: int = key(0, check_range(0, 1 << 50, " bytes"), live=True)
+    #: slices that do not say otherwise give their memory back after this time without work; 0 = never
+    idle_after_s: int = key(0, check_range(0, 365 * 86_400, " seconds"), live=True)
     #: whether the use of devices, slices, jobs, queues and users is recorded (docs/watching.md)
     history: bool = key(True)
     #: file to which all events and commands of the queue are written, for replay; "" = none

@@ -306,6 +306,7 @@ _LIMIT_METRICS = (
     ("vgpu_slice_compute_min_gpus", "Guaranteed share of SM time.", "min_gpus"),
     ("vgpu_slice_compute_max_gpus", "Cap on SM time.", "max_gpus"),
     ("vgpu_slice_memory_limit_bytes", "Memory limit.", "memory_limit_bytes"),
+    ("vgpu_slice_memory_resident", "1: its memory is on the device, 0: on the host.", "is_resident"),
 )
 #: metric name, whether it is a counter, help text, field of SliceStats, how many of its unit are one of the metric's
 _SLICE_METRICS = (
@@ -326,7 +327,10 @@ _SLICE_METRICS = (
     ("vgpu_slice_drain_max_seconds", False, "The longest drain.", "drain_max_ns", _NS_PER_S),
     ("vgpu_slice_memory_used_bytes", False, "Memory in use by the slice.", "mem_used_bytes", 1),
     ("vgpu_slice_memory_unattributed_bytes", False, "Memory in use beyond the ledger.", "mem_unattributed_bytes", 1),
+    ("vgpu_slice_memory_moves", True, "Moves of its memory to the host or back.", "moves", 1),
+    ("vgpu_slice_memory_moved_bytes", True, "Memory moved to the host or back.", "moved_bytes", 1),
     ("vgpu_slice_alloc_denied", True, "Allocations refused.", "mem_denied", 1),
+    ("vgpu_slice_pinned_bytes", False, "Host memory pinned by the slice.", "pinned_bytes", 1),
 )
 
 
@@ -345,12 +349,22 @@ def _slice_metrics(slices: tuple[SliceSample, ...]) -> Iterator[Metric]:
         for sample in slices:
             family.add_metric(_key(sample), getattr(sample.now, attribute) / unit)
         yield family
+    yield _copy_metric(slices)
     yield _wait_metric(slices)
     info = InfoMetricFamily("vgpu_slice", "User, queue and class of a slice.", labels=["slice"])
     for sample in {sample.slice_name: sample for sample in slices}.values():
         values = {"user": _user_name(sample.owner_uid), "queue": sample.queue, "class": sample.service_class}
         info.add_metric([sample.slice_name], values)
     yield info
+
+
+def _copy_metric(slices: Iterable[SliceSample]) -> Metric:
+    labels = (*_SLICE_LABELS, "direction")
+    family = CounterMetricFamily("vgpu_slice_copy_bytes", "Copied between host and device.", labels=labels)
+    for sample in slices:
+        family.add_metric([*_key(sample), "to_device"], sample.now.copy_to_device_bytes)
+        family.add_metric([*_key(sample), "from_device"], sample.now.copy_from_device_bytes)
+    return family
 
 
 def _wait_metric(slices: Iterable[SliceSample]) -> Metric:

@@ -99,22 +99,24 @@ def open_devices(config: Config) -> tuple[Any, tuple[Device, ...]]:
         sim_dir = config.sim_dir or os.environ.get("VGPU_SIM_DIR", "") or str(config.runtime / "sim")
         driver, nvml = str(paths.sim_lib_dir() / "libcuda.so.1"), str(paths.sim_lib_dir() / "libnvidia-ml.so.1")
     driver_version(driver, sim_dir)
-    devices = Devices(driver, nvml, sim_dir, config.context_bytes)
+    devices = Devices(driver, nvml, sim_dir, config.context_bytes, config.link_bytes_per_s)
     inventory = devices.inventory(config.device if isinstance(config.device, tuple) else (), config.devices.exclude)
-    _check_kubernetes(config, inventory)
+    _check_names(config, inventory)
     devices.refuse_unshareable(inventory)
     return devices, inventory
 
 
-def _check_kubernetes(config: Config, inventory: tuple[Device, ...]) -> None:
-    """A misspelt device would be given to users instead of to Kubernetes. Raises ConfigError."""
+def _check_names(config: Config, inventory: tuple[Device, ...]) -> None:
+    """A misspelt device would be given to users instead of to Kubernetes, or keep its time slices. Raises
+    ConfigError."""
     names = frozenset({ALL_DEVICES}).union(*(d.names for d in inventory))
-    unknown = next((name for name in config.devices.kubernetes if name not in names), None)
-    if unknown is not None:
-        have = ", ".join(f"{d.index} ({d.uuid})" for d in inventory)
-        raise ConfigError(
-            f'devices.kubernetes names {unknown!r}, vgpud has {have} here: name these, or "{ALL_DEVICES}"'
-        )
+    have = ", ".join(f"{d.index} ({d.uuid})" for d in inventory)
+    of_keys = {"kubernetes": config.devices.kubernetes, "time_slice": config.devices.named_in_time_slice}
+    for key, named in of_keys.items():
+        unknown = next((name for name in named if name not in names), None)
+        if unknown is not None:
+            text = f"devices.{key} names {unknown!r}, vgpud has {have} here: name these, or"
+            raise ConfigError(f'{text} "{ALL_DEVICES}"')
 
 
 async def run(

@@ -57,6 +57,7 @@ class Case:
     load: float = LOAD  # inf: all come at once
     truth: str = "summed"  # or a device of Gavel's table
     median: float = 0.25  # of memory, as part of a device
+    count: int = 1500  # the first so many jobs
 
     def __str__(self) -> str:
         parts = [f"mean utilisation {self.mean} %"]
@@ -64,6 +65,7 @@ class Case:
         parts += [f"Gavel's pairs on {self.truth}"] * (self.truth != "summed")
         parts += [f"half of the jobs use {self.median:.0%} of the memory"] * (self.median != Case.median)
         parts += [f"jobs: {self.jobs}"] * (self.jobs != Case.jobs)
+        parts += [f"the first {self.count} of them"] * (self.count != Case.count)
         return ", ".join(parts)
 
 
@@ -133,7 +135,7 @@ def trace(case: Case, rmsle: float | None = None) -> tuple[TraceJob, ...]:
 
     The more of a device a job uses, the more demanding it is among Gavel's models.
     """
-    data = read_draws(case.jobs)
+    data = read_draws(case.jobs)[: case.count]
     work_ns = sum(one.duration_ns for one in data)
     time_scale = work_ns / (GPUS * case.load) / data[-1].submitted_ns
     models = pairs(case.truth)[1] if case.truth != "summed" else ()

@@ -13,6 +13,8 @@ from benchmarks.predict import (
     live,
     published,
 )
+from benchmarks.predict import colocation_limits as limits
+from benchmarks.predict import colocation_optimum as optimum
 from benchmarks.rows import Row
 
 ROWS = {
@@ -27,6 +29,8 @@ ROWS = {
     "autoscale": Row("the search for a number of workers on seven known scaling curves, also noisy", autoscale.settles),
     "gpu-time": Row("jobs of four hours on these curves against fixed workers, beside the paper's", autoscale.costs),
     "colocation": Row("1,500 one-GPU jobs of Philly's on 16 GPUs, shared by predicted utilisation", colocation.figures),
+    "colocation-limits": Row("limits of sharing, each judged on cases that they were not chosen on", limits.figures),
+    "colocation-optimum": Row("seven jobs on two GPUs, beside the best of all schedules", optimum.figures),
     "elastic_queue": Row("400 jobs on 64 GPUs, half of them elastic, against rigid FIFO", elastic_queue.figures),
     "estimates": Row("durations of jobs by those like them: how sure, and what backfill gains", estimates.figures),
     "live": Row("a real daemon on a simulated device: workers come and go, a slice follows load", live.figures),

@@ -2,9 +2,10 @@
 
 Attach and gate under PyTorch, CuPy, tinygrad and a C program; pointer identity of cuGetProcAddress; hooked against
 unhooked results of the CIFAR trainers; the conformance suite; the framework matrix; how fast processes are
-checkpointed; the constants of the simulated device, measured; and some models measured for the predictor
+checkpointed; what the driver holds slices to (memory limits, time slices); the constants of the simulated device,
+measured; and some models measured for the predictor
 (benchmarks.predict.collect continues with the rest). At the end the figures beside the simulated ones.
-Under nine minutes: each step has a budget. What a step found is kept, and the results in benchmarks/results/ are
+Under ten minutes: each step has a budget. What a step found is kept, and the results in benchmarks/results/ are
 written, as soon as it is over: --resume continues after an interruption. --sim runs the same program on the simulated
 device, to test the program itself: what it then measures are the simulator's own constants.
 

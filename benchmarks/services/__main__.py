@@ -27,8 +27,9 @@ from benchmarks.table import at_most, judge
 from vgpud.cli.common.client import Client
 from vgpud.cli.common.options import Settings
 from vgpud.cli.demo.private_system import OwnSystem, wait_for
-from vgpud.cli.services.balancer import Balancer, find_balancer
+from vgpud.cli.services.balancer import ask, find_balancer
 from vgpud.client import calls
+from vgpud.services.shell.control_client import Balancer
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 NAME = "chat"
@@ -63,10 +64,13 @@ class Service:
         return found
 
     def target(self) -> Target:
-        return Target(self.balancer.status()["port"], self.balancer.record().token, TOKENS)
+        return Target(self.status()["port"], ask(self.balancer.record()).token, TOKENS)
+
+    def status(self) -> dict[str, Any]:
+        return ask(self.balancer.status())
 
     def replicas(self) -> list[dict[str, Any]]:
-        return list(self.balancer.status()["replicas"])
+        return list(self.status()["replicas"])
 
     def wait_until_healthy(self, count: int, generation: int = 0) -> None:
         def is_so() -> bool:
@@ -81,7 +85,7 @@ class Service:
         wait_for(f"the end of job {job_id}", lambda: job_id not in self.job_ids(), LONG_S)
 
     def wait_until_asleep(self) -> None:
-        wait_for("the sleep", lambda: self.balancer.status()["asleep"] and self.is_evicted(), LONG_S)
+        wait_for("the sleep", lambda: self.status()["asleep"] and self.is_evicted(), LONG_S)
 
     def job_ids(self) -> list[int]:
         return [one["job_id"] for one in self.replicas()]
@@ -163,7 +167,7 @@ def describe(answers: Results) -> dict[str, Any]:
 def measure_replacement(service: Service, per_s: float, quiet_s: float) -> dict[str, Any]:
     with under_load(service.target(), per_s) as found:
         time.sleep(quiet_s)
-        generation = service.balancer.record().generation + 1
+        generation = ask(service.balancer.record()).generation + 1
         service.vgpu("service", "restart", NAME)
         service.wait_until_healthy(REPLICAS, generation)
         time.sleep(quiet_s)

@@ -2,7 +2,7 @@
  * overhead.c - what a call costs through the hook, over the same call made directly to the driver underneath. Run by
  * benchmarks/overhead.py with the hook preloaded and VGPU_DRIVER naming stub_driver.so; JSON on stdout.
  *
- *   overhead launch|launch-cpu|graph|graph-cpu|alloc DRIVER THREADS PAIRS CALLS [BYTES]
+ *   overhead launch|launch-cpu|graph|graph-cpu|alloc|copy DRIVER THREADS PAIRS CALLS [BYTES]
  *
  * Each thread measures PAIRS pairs of runs of CALLS calls, hooked and direct in turn (which comes first alternates),
  * and prints the two medians and the median difference, in ns per call. Threads run together. Where DRIVER is "-", both
@@ -26,12 +26,14 @@ typedef int (*launch_call)(handle, unsigned, unsigned, unsigned, unsigned, unsig
 typedef int (*graph_call)(handle, handle);
 typedef int (*alloc_call)(device_pointer *, size_t);
 typedef int (*free_call)(device_pointer);
+typedef int (*copy_call)(device_pointer, const void *, size_t, handle);
 
 struct calls {
   launch_call launch;
   graph_call graph;
   alloc_call alloc;
   free_call free;
+  copy_call copy;
 };
 
 struct measurement {
@@ -77,7 +79,15 @@ static double run_allocs(const struct measurement *m, const struct calls *calls)
   return (double)(now_ns() - begin_ns) / m->count;
 }
 
+static double run_copies(const struct measurement *m, copy_call copy) {
+  static char host[64];
+  uint64_t begin_ns = now_ns();
+  for (int i = 0; i < m->count; i++) CHECK(copy(0x700000000000u, host, sizeof host, NULL));
+  return (double)(now_ns() - begin_ns) / m->count;
+}
+
 static double run(const struct measurement *m, const struct calls *calls) {
+  if (*m->mode == 'c') return run_copies(m, calls->copy);
   if (*m->mode == 'g') return run_graphs(m, calls->graph);
   return *m->mode == 'l' ? run_launches(m, calls->launch) : run_allocs(m, calls);
 }
@@ -124,7 +134,8 @@ static struct calls calls_of(void *library) {
   *(void **)&calls.graph = dlsym(library, "cuGraphLaunch");
   *(void **)&calls.alloc = dlsym(library, "cuMemAlloc_v2");
   *(void **)&calls.free = dlsym(library, "cuMemFree_v2");
-  if (!calls.launch || !calls.graph || !calls.alloc || !calls.free) {
+  *(void **)&calls.copy = dlsym(library, "cuMemcpyHtoDAsync_v2");
+  if (!calls.launch || !calls.graph || !calls.alloc || !calls.free || !calls.copy) {
     fprintf(stderr, "overhead: a call is missing in a library\n");
     exit(1);
   }
@@ -154,7 +165,8 @@ static void print(struct measurement *m, int threads) {
 
 int main(int argc, char **argv) {
   if (argc < 6) {
-    fprintf(stderr, "usage: overhead launch|launch-cpu|graph|graph-cpu|alloc DRIVER THREADS PAIRS CALLS [BYTES]\n");
+    fprintf(stderr,
+            "usage: overhead launch|launch-cpu|graph|graph-cpu|alloc|copy DRIVER THREADS PAIRS CALLS [BYTES]\n");
     return 2;
   }
   int threads = atoi(argv[3]), pairs = atoi(argv[4]);

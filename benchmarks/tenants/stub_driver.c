@@ -1,7 +1,7 @@
 /*
- * stub_driver.c - a driver whose launches and allocations do nothing, so that what is measured is the hook alone. It is
- * linked into the simulated driver before its own sources: whatever is not defined here is that driver's, so attaching
- * and contexts are the simulated device's own. Built and used by benchmarks/overhead.py only.
+ * stub_driver.c - a driver whose launches, allocations and copies to the device do nothing, so that what is measured is
+ * the hook alone. It is linked into the simulated driver before its own sources: whatever is not defined here is that
+ * driver's, so attaching and contexts are the simulated device's own. Built and used by benchmarks/overhead.py only.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -16,6 +16,7 @@ PUBLIC int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz,
 PUBLIC int cuGraphLaunch(void *graph, void *stream);
 PUBLIC int cuMemAlloc_v2(uint64_t *ret_pointer, size_t bytes);
 PUBLIC int cuMemFree_v2(uint64_t pointer);
+PUBLIC int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, void *stream);
 
 #ifdef STUB_PAID
 static void pay(uint64_t cost_ns) {
@@ -51,6 +52,11 @@ int cuMemAlloc_v2(uint64_t *ret_pointer, size_t bytes) {
 
 int cuMemFree_v2(uint64_t pointer) {
   __asm__ volatile("" ::"r"(pointer));
+  return 0;
+}
+
+int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, void *stream) {
+  __asm__ volatile("" ::"r"(to), "r"(from), "r"(bytes), "r"(stream));
   return 0;
 }
 

@@ -11,7 +11,6 @@ from models.arbiter.model import (
     ENDLESS_PATIENCES,
     EPOCH_SHIFT,
     FORECAST_MAX_NS,
-    GANG_NONE,
     PPM,
     RENEWAL_NS,
     RENEWALS,
@@ -42,8 +41,7 @@ def spend_word(s: Slice, now_ns: int) -> None:
 
 def open_state(device: Device, s: Slice) -> int:
     """What the word of an open gate says: COUNT or SOLO."""
-    counted = not s.is_uncapped or s.params.gang != GANG_NONE  # for a gang, collectives are counted
-    return SOLO if not counted and is_alone(device, s) else COUNT
+    return SOLO if not s.is_counted and is_alone(device, s) else COUNT
 
 
 def open_gate(device: Device, s: Slice, now_ns: int) -> None:

@@ -15,7 +15,7 @@ NEVER = 2**64 - 1
 FAR_NS = 2**62
 CLOSED, COUNT, SOLO = 0, 1, 2
 STATE_MASK, EPOCH_SHIFT = 3, 2
-WATCH_USAGE, WATCH_EDGES, WATCH_GANG = 1, 2, 4
+WATCH_USAGE, WATCH_EDGES, WATCH_GANG, WATCH_CALLS = 1, 2, 4, 8
 GANG_NONE, GANG_LEADER, GANG_FOLLOWER, GANG_OPEN = 0, 1, 2, 3
 
 #: limit of lags and debts: a single kernel of a minute must not keep its slice from running for an hour
@@ -116,6 +116,7 @@ class SliceParams:
     latency: bool = False
     gang: int = GANG_NONE
     paused: bool = False  # its gate stays closed, and it accrues nothing
+    rotates: bool = False  # its memory may leave the device: its launches are counted, and its calls noticed, always
 
 
 @dataclass(eq=False)
@@ -255,6 +256,11 @@ class Slice:
     @property
     def is_uncapped(self) -> bool:
         return self.params.max_milli >= MILLI
+
+    @property
+    def is_counted(self) -> bool:
+        """Also when it is alone: of a gang for its collectives, of one that rotates to see it idle."""
+        return not self.is_uncapped or self.params.gang != GANG_NONE or self.params.rotates
 
     @property
     def weight(self) -> int:

@@ -19,6 +19,7 @@ from models.arbiter.model import (
     STATE_MASK,
     TICK_NS,
     WAKE_GRACE_NS,
+    WATCH_CALLS,
     WATCH_EDGES,
     WATCH_GANG,
     WATCH_USAGE,
@@ -112,13 +113,15 @@ def may_resume(s: Slice, crowd: Crowd) -> bool:
 
 
 def watch(device: Device, s: Slice, crowd: Crowd, now_ns: int) -> int:
-    """Usage, if it shares the device or has a maximum. Edges (when work begins and ends), if the arbiter must know at
-    once: also when a slice resumes that another one has to wait for. Collectives, if it is of a gang."""
+    """Usage, if it shares the device, has a maximum or rotates. Edges (when work begins and ends), if the arbiter must
+    know at once: also when a slice resumes that another one has to wait for. Collectives, if it is of a gang. Calls, if
+    it rotates."""
     others = crowd.attached_count > s.attached
     at_once = crowd.is_crowded or crowd.latency > 0 or may_resume(s, crowd)
     edges = (not s.saturating and others and at_once) or cap_may_end(device, s, now_ns)
-    usage = WATCH_USAGE if others or not s.is_uncapped else 0
-    return usage | (WATCH_EDGES if edges else 0) | (WATCH_GANG if s.params.gang else 0)
+    usage = WATCH_USAGE if others or not s.is_uncapped or s.params.rotates else 0
+    calls = WATCH_CALLS if s.params.rotates else 0
+    return usage | calls | (WATCH_EDGES if edges else 0) | (WATCH_GANG if s.params.gang else 0)
 
 
 def cap_may_end(device: Device, s: Slice, now_ns: int) -> bool:

@@ -64,6 +64,16 @@ typedef struct {
 } nvmlMemory_v2_t;
 
 typedef struct {
+  const char *nameSpace;                   /* the directory of a cgroup */
+  unsigned long long softLimit, hardLimit; /* bytes; all ones: no limit */
+} nvmlSetMemoryLimits_v1_t;
+
+typedef struct {
+  const char *nameSpace;
+  unsigned long long softLimit, hardLimit, currentUsed;
+} nvmlGetMemoryLimits_v1_t;
+
+typedef struct {
   unsigned long long bar1Total, bar1Free, bar1Used; /* bytes */
 } nvmlBAR1Memory_t;
 

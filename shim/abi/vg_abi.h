@@ -12,7 +12,10 @@
 #include <stdint.h>
 
 #define VG_ABI_MAGIC 0x55504756
-#define VG_ABI_VERSION 3
+#define VG_ABI_VERSION 4
+/* A program's library may be older than the daemon, down to this version: since then fields have only been added, at
+ * the ends of the pages' structures. It is answered in its own version. */
+#define VG_ABI_VERSION_OLDEST 3
 #define VG_DEVICES_MAX 16
 #define VG_PAGE_BYTES 4096
 #define VG_UUID_BYTES 16
@@ -21,6 +24,7 @@
 #define VG_COAST_SLOTS_MAX 8
 #define VG_WAIT_BUCKETS 16
 #define VG_RUNS_SHOWN 64
+#define VG_COPY_DIRECTIONS 2 /* between host and device: to the device, from it */
 
 /* What a device is, which its 16 bytes of UUID do not say: how CUDA_VISIBLE_DEVICES and NVML name it. */
 #define VG_DEVICE_GPU 0 /* GPU-... */
@@ -38,11 +42,12 @@
 #define VG_NEIGHBOUR_WAITS 1
 
 /* What the shim is to report to the arbiter, a set of bits: when the last piece of work has completed, even if the
- * program never waits (for usage); by the doorbell at once, when work begins or ends; and launches of collectives (the
- * slice is a gang). */
+ * program never waits (for usage); by the doorbell at once, when work begins or ends; launches of collectives (the
+ * slice is a gang); calls of the driver (the slice's memory may leave the device). */
 #define VG_WATCH_USAGE 1
 #define VG_WATCH_EDGES 2
 #define VG_WATCH_GANG 4
+#define VG_WATCH_CALLS 8
 
 /* The behaviour of a tenant when no daemon answers (site configuration, DESIGN D9). */
 #define VG_MODE_COAST 0
@@ -181,6 +186,17 @@ struct vg_control_device {
    * others_since_ns, from which on some have (0: none has) */
   uint64_t others_busy_ns;
   uint64_t others_since_ns;
+  /* futex of threads whose calls need the device: not 0 while the slice's memory is not there, or leaves it; another
+   * number each time */
+  uint32_t residence;
+  /* what this process may copy over the device's link, by direction; 0 = copies are not paced */
+  uint64_t copy_bytes_per_ms[VG_COPY_DIRECTIONS];
+  /* what the programs of this slice together are asked to give back; 0: nothing. The serial grows when a request begins
+   * or asks for more, and is written last */
+  uint32_t reclaim_serial;
+  uint64_t reclaim_bytes;
+  uint64_t reclaim_deadline_ns;
+  uint64_t want_deadline_ns; /* the present want waits for memory that other slices are asked to give back; 0: not */
 };
 
 /* ---- report page: written by the tenant, never trusted ---- */
@@ -225,6 +241,14 @@ struct vg_report_device {
   uint64_t run_count;     /* so many runs have been shown; a process that shows none leaves it 0 */
   struct vg_run_shown
       runs[VG_RUNS_SHOWN]; /* the last ones: number i is at i % VG_RUNS_SHOWN, each later than the one before */
+  uint32_t waiting_calls;  /* threads that wait for residence; those at the gate are in waiting */
+  uint32_t left_word;      /* the residence under which no thread of the process is in the driver, nor will be */
+  uint64_t calls;          /* with VG_WATCH_CALLS: changes when the program calls the driver */
+  uint64_t copy_bytes[VG_COPY_DIRECTIONS];     /* copied between host and device */
+  uint32_t copies_delayed[VG_COPY_DIRECTIONS]; /* how often a thread has waited, up to 10 ms each */
+  uint64_t pinned_bytes;                       /* host memory pinned in contexts of this device */
+  uint64_t want_least_bytes; /* of want_bytes: what the allocation needs, without credit for later ones; 0: all of it */
+  uint32_t watchers;         /* parts of the program that wait for requests to give memory back (reclaim_bytes) */
 };
 
 #endif

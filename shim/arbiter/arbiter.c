@@ -18,14 +18,18 @@
 
 #include "arbiter/gang.h"
 #include "arbiter/gaps.h"
+#include "arbiter/links.h"
+#include "arbiter/memory_pages.h"
 #include "arbiter/overlap.h"
 #include "arbiter/pages.h"
 #include "arbiter/policy.h"
+#include "arbiter/residence.h"
 #include "arbiter/state.h"
 #include "base/prim.h"
 
 #define RINGS_PER_MS 20      /* per slice, however many processes it has: beyond it their doorbells are not armed */
 #define STILL_RINGS_PER_MS 1 /* of a process that claims to wait and does not work: each costs a round */
+#define PINNED_MAX_BYTES (1ull << 50) /* of a process: a page that says more still adds up to a number */
 #define WAKE_EVENT UINT64_MAX
 #define TIMER_EVENT (UINT64_MAX - 1)
 
@@ -64,6 +68,7 @@ static uint64_t one_round(struct vg_arbiter *arbiter, uint64_t now_ns) {
   vg_pages_publish(arbiter);
   vg_pages_publish_busy(arbiter, now_ns);
   deadline_ns = earlier(deadline_ns, vg_gang_round_ends(arbiter, now_ns));
+  deadline_ns = earlier(deadline_ns, vg_links_round(arbiter, now_ns));
   count_drains(arbiter);
   vg_trace_round(&arbiter->trace, &arbiter->core, arbiter->waiting, now_ns);
   if (arbiter->memory_stale || now_ns >= arbiter->memory_due_ns) vg_pages_memory(arbiter, now_ns);
@@ -265,14 +270,18 @@ int vg_arbiter_set_params(struct vg_arbiter *arbiter, const struct vg_arbiter_pa
 
 int vg_arbiter_slice_set(struct vg_arbiter *arbiter, uint64_t slice_id, const struct vg_slice_params *params) {
   if (params->min_milli > params->max_milli || params->max_milli > 1000 || !params->max_milli ||
-      params->mem_min_bytes > params->mem_max_bytes || params->gang > VG_GANG_OPEN)
+      params->mem_min_bytes > params->mem_max_bytes || params->gang > VG_GANG_OPEN || params->leaves > 1 ||
+      params->copy_min_milli > 1000 || params->copy_max_milli > 1000)
     return -EINVAL;
   pthread_mutex_lock(&arbiter->mutex);
   vg_record_inputs(&arbiter->recorder,
                    &arbiter->core); /* a new slice's gate depends on which slices have processes by now */
-  const struct vg_core_slice *slice = vg_core_set(&arbiter->core, slice_id, params);
+  struct vg_core_slice *slice = vg_core_set(&arbiter->core, slice_id, params);
   if (!slice) return leave(arbiter, -ENOSPC);
+  if (!slice->stats.last_work_ns) slice->stats.last_work_ns = vg_prim_now_ns();
   vg_record_set(&arbiter->recorder, slice_id, params);
+  vg_residence_set(arbiter, slice);
+  arbiter->links_due_ns = 0;
   vg_lane_of(arbiter, slice)->stale = true;
   arbiter->memory_stale = true;
   arbiter->coast_version++;
@@ -299,6 +308,8 @@ int vg_arbiter_slice_remove(struct vg_arbiter *arbiter, uint64_t slice_id) {
   if (vg_lane_of(arbiter, slice)->first) return leave(arbiter, -EBUSY);
   vg_lane_of(arbiter, slice)->draining = false;
   memory_of(arbiter, slice)->unattributed_bytes = memory_of(arbiter, slice)->disconnected_bytes = 0;
+  memory_of(arbiter, slice)->reclaim = (struct vg_reclaim){0};
+  memory_of(arbiter, slice)->shortages = 0;
   vg_core_remove(&arbiter->core, slice_id);
   vg_record_remove(&arbiter->recorder, slice_id);
   arbiter->memory_stale = true;
@@ -458,26 +469,51 @@ int vg_arbiter_slice_release(struct vg_arbiter *arbiter, uint64_t slice_id, uint
   return leave(arbiter, 0);
 }
 
+static struct vg_slice_reclaim reclaim_of(uint64_t slice_id, const struct vg_memory_slice *memory) {
+  const struct vg_reclaim *reclaim = &memory->reclaim;
+  return (struct vg_slice_reclaim){
+      .slice_id = slice_id,
+      .last_short_bytes = memory->last_short_bytes,
+      .shortages = memory->shortages,
+      .remaining_bytes = reclaim->remaining_bytes,
+      .asked_bytes = reclaim->asked_bytes,
+      .begin_ns = reclaim->begin_ns,
+      .deadline_ns = reclaim->deadline_ns,
+      .end_count = reclaim->end_count,
+      .was_late = reclaim->last_was_late,
+      .last_asked_bytes = reclaim->last_asked_bytes,
+      .last_returned_bytes = reclaim->last_returned_bytes,
+      .last_took_ns = reclaim->last_took_ns,
+      .watchers = memory->watchers,
+  };
+}
+
 int vg_arbiter_slice_stats(struct vg_arbiter *arbiter, uint64_t slice_id, struct vg_slice_stats *ret_stats) {
   pthread_mutex_lock(&arbiter->mutex);
   const struct vg_core_slice *slice = vg_core_find(&arbiter->core, slice_id);
   int result = slice ? 0 : -ENOENT;
   if (slice) {
-    for (struct vg_process *process = vg_lane_of(arbiter, slice)->first; process; process = process->next)
+    for (struct vg_process *process = vg_lane_of(arbiter, slice)->first; process; process = process->next) {
       vg_pages_read_memory(arbiter, process, vg_prim_now_ns());
+      vg_links_read(arbiter, process);
+    }
     *ret_stats = slice->stats;
     ret_stats->gate = slice->out.word & VG_GATE_STATE_MASK;
     ret_stats->regime = arbiter->core.regime;
     ret_stats->entitlement_milli = slice->out.shown_ppm / 1000;
     ret_stats->lag_ns = slice->out.lag_ns;
+    if (slice->in.outstanding) ret_stats->last_work_ns = vg_prim_now_ns();
     uint64_t unattributed_bytes = memory_of(arbiter, slice)->unattributed_bytes;
     ret_stats->mem_unattributed_bytes = unattributed_bytes;
+    ret_stats->reclaim = reclaim_of(slice_id, memory_of(arbiter, slice));
     ret_stats->mem_held_bytes = ret_stats->mem_used_bytes =
         unattributed_bytes + memory_of(arbiter, slice)->disconnected_bytes;
     for (const struct vg_process *process = vg_lane_of(arbiter, slice)->first; process; process = process->next) {
       ret_stats->mem_held_bytes += held_bytes(process);
       ret_stats->mem_used_bytes += process->memory.used_bytes;
+      ret_stats->pinned_bytes += vg_core_least(VG_LOAD_RELAXED(&process->report->pinned_bytes), PINNED_MAX_BYTES);
       ret_stats->processes++;
+      vg_residence_add(process, ret_stats);
     }
   }
   pthread_mutex_unlock(&arbiter->mutex);
@@ -492,6 +528,19 @@ int vg_arbiter_usage(struct vg_arbiter *arbiter, struct vg_slice_usage *ret_usag
     if (!slice->present) continue;
     bool solo = (slice->out.word & VG_GATE_STATE_MASK) == VG_GATE_SOLO && vg_lane_of(arbiter, slice)->first;
     ret_usage[count++] = (struct vg_slice_usage){slice->id, slice->stats.charged_ns, solo};
+  }
+  pthread_mutex_unlock(&arbiter->mutex);
+  return count;
+}
+
+int vg_arbiter_reclaims(struct vg_arbiter *arbiter, struct vg_slice_reclaim *ret_reclaims, int capacity) {
+  int count = 0;
+  pthread_mutex_lock(&arbiter->mutex);
+  for (int i = 0; i < arbiter->core.slice_count && count < capacity; i++) {
+    const struct vg_core_slice *slice = &arbiter->core.slices[i];
+    const struct vg_memory_slice *memory = &arbiter->memory_slices[i];
+    if (slice->present && (memory->reclaim.serial || memory->shortages))
+      ret_reclaims[count++] = reclaim_of(slice->id, memory);
   }
   pthread_mutex_unlock(&arbiter->mutex);
   return count;

@@ -25,6 +25,8 @@ struct vg_arbiter_params {
   uint64_t cap_depth_ns;       /* depth of the cap bucket, times max (15 ms) */
   uint64_t heartbeat_ns;       /* period of the heartbeat (20 ms) */
   uint64_t memory_total_bytes; /* what the device has for tenants */
+  uint64_t link_bytes_per_ms;  /* between host and device, in each direction; 0 = not known: copies are not paced */
+  uint64_t memory_grace_ns;    /* how long a slice has to give back memory that it is asked for; 0: none is asked */
 };
 
 struct vg_slice_params {
@@ -36,6 +38,10 @@ struct vg_slice_params {
   uint32_t gang;     /* VG_GANG_*: part of a slice with several shared devices */
   uint32_t paused;   /* 1: its gate stays closed, and it accrues nothing */
   uint32_t away;     /* 1: its memory is on the host (checkpointed): others may use the device's meanwhile */
+  uint32_t rotates;  /* 1: its memory may leave the device: its launches are counted, and its calls noticed, always */
+  uint32_t leaves;   /* 1: its memory leaves the device, is away or comes back: calls that need the device wait */
+  uint32_t copy_min_milli; /* of the link between host and device, in each direction */
+  uint32_t copy_max_milli; /* 0 = all of it */
   uint64_t mem_min_bytes;
   uint64_t mem_max_bytes;
 };
@@ -53,6 +59,23 @@ struct vg_slice_params {
 #define VG_GANG_LEADER 1
 #define VG_GANG_FOLLOWER 2
 #define VG_GANG_OPEN 3
+
+/* What a slice is asked to give back of a device's memory, and what came of the last request. */
+struct vg_slice_reclaim {
+  uint64_t slice_id;
+  uint64_t last_short_bytes; /* of its minimum, held by others when it was granted the last time */
+  uint32_t shortages;        /* how often */
+  uint64_t remaining_bytes;  /* of the open request: what has not come back yet; 0: none is open */
+  uint64_t asked_bytes;
+  uint64_t begin_ns;
+  uint64_t deadline_ns;
+  uint32_t end_count; /* requests that have ended */
+  uint32_t was_late;  /* 1: the time of the last one was up before all had come back */
+  uint64_t last_asked_bytes;
+  uint64_t last_returned_bytes;
+  uint64_t last_took_ns;
+  uint32_t watchers; /* processes that receive requests */
+};
 
 struct vg_slice_stats {
   uint64_t charged_ns;   /* device time charged to the slice */
@@ -75,7 +98,16 @@ struct vg_slice_stats {
   uint64_t drains;
   uint64_t drain_total_ns; /* from the gate's closing to the last completion */
   uint64_t drain_max_ns;
-  uint64_t wait_counts[VG_WAIT_BUCKETS]; /* as in vg_report_device */
+  uint64_t wait_counts[VG_WAIT_BUCKETS];          /* as in vg_report_device */
+  uint64_t copy_bytes[VG_COPY_DIRECTIONS];        /* copied between host and device */
+  uint64_t copy_bytes_per_ms[VG_COPY_DIRECTIONS]; /* that it may copy now; 0 = its copies are not paced */
+  uint64_t pinned_bytes;                          /* host memory that its processes have pinned */
+  /* of a slice that rotates */
+  uint64_t last_work_ns;  /* CLOCK_MONOTONIC: when its launches, outstanding work or calls were last seen to change */
+  uint32_t waiting_calls; /* since it leaves: threads that wait for its memory */
+  uint32_t processes_in_driver; /* of processes: since it leaves, not all threads have left the driver, and one that is
+                                 * there would block while the process is locked; else all */
+  struct vg_slice_reclaim reclaim;
 };
 
 /* The part of the counters that is read ten times a second. */
@@ -161,6 +193,8 @@ int vg_arbiter_slice_unattributed(struct vg_arbiter *arbiter, uint64_t slice_id,
 int vg_arbiter_slice_stats(struct vg_arbiter *arbiter, uint64_t slice_id, struct vg_slice_stats *ret_stats);
 /* All slices at once, in no order, without reading their pages; returns how many, at most capacity. */
 int vg_arbiter_usage(struct vg_arbiter *arbiter, struct vg_slice_usage *ret_usage, int capacity);
+/* Of all slices that were asked or short of memory at least once, in no order; returns how many, at most capacity. */
+int vg_arbiter_reclaims(struct vg_arbiter *arbiter, struct vg_slice_reclaim *ret_reclaims, int capacity);
 int vg_arbiter_process_stats(struct vg_arbiter *arbiter, uint64_t process_id, struct vg_process_stats *ret_stats);
 void vg_arbiter_thread_state(struct vg_arbiter *arbiter, struct vg_arbiter_thread_state *ret_state);
 /* Events are kept from the first `on` to the next `off`, some ten thousand of them: then the oldest are lost. */

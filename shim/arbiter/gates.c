@@ -10,8 +10,7 @@
 
 /* What the word of an open gate says. */
 static uint32_t open_state(const struct vg_core *core, const struct vg_core_slice *slice) {
-  bool counted = !vg_core_is_uncapped(slice) || slice->params.gang; /* of a gang collectives are counted */
-  return !counted && vg_core_is_alone(core, slice) ? VG_GATE_SOLO : VG_GATE_COUNT;
+  return !vg_core_is_counted(slice) && vg_core_is_alone(core, slice) ? VG_GATE_SOLO : VG_GATE_COUNT;
 }
 
 static void spend_word(struct vg_core_slice *slice, uint64_t now_ns) {

@@ -225,6 +225,12 @@ static inline bool vg_core_is_uncapped(const struct vg_core_slice *slice) {
   return slice->params.max_milli >= VG_CORE_MILLI;
 }
 
+/* Its launches are counted, also when it is alone: of a gang for its collectives, of one that rotates to see it idle.
+ */
+static inline bool vg_core_is_counted(const struct vg_core_slice *slice) {
+  return !vg_core_is_uncapped(slice) || slice->params.gang || slice->params.rotates;
+}
+
 static inline bool vg_core_is_open(const struct vg_core_slice *slice) {
   return (slice->out.word & VG_GATE_STATE_MASK) != VG_GATE_CLOSED;
 }

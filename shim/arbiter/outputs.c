@@ -94,15 +94,17 @@ static bool cap_may_end(const struct vg_core *core, const struct vg_core_slice *
   return !vg_core_is_uncapped(slice) && (slice->bucket.cap_ns < low_ns || !vg_core_lately_active(slice, now_ns));
 }
 
-/* Usage, if it shares the device or has a maximum. Edges (when work begins and ends), if the arbiter must know at once:
- * also when a slice resumes that another one has to wait for. Collectives, if it is of a gang. */
+/* Usage, if it shares the device, has a maximum or rotates. Edges (when work begins and ends), if the arbiter must know
+ * at once: also when a slice resumes that another one has to wait for. Collectives, if it is of a gang. Calls, if it
+ * rotates. */
 static uint32_t watch(const struct vg_core *core, const struct vg_core_slice *slice, const struct vg_core_crowd *crowd,
                       uint64_t now_ns) {
   bool others = crowd->attached_count > slice->in.attached;
   bool at_once = is_crowded(crowd) || crowd->latency || may_resume(slice, crowd);
   bool edges = (!slice->saturating && others && at_once) || cap_may_end(core, slice, now_ns);
-  uint32_t usage = others || !vg_core_is_uncapped(slice) ? VG_WATCH_USAGE : 0;
-  return usage | (edges ? VG_WATCH_EDGES : 0) | (slice->params.gang ? VG_WATCH_GANG : 0);
+  uint32_t usage = others || !vg_core_is_uncapped(slice) || slice->params.rotates ? VG_WATCH_USAGE : 0;
+  uint32_t calls = slice->params.rotates ? VG_WATCH_CALLS : 0;
+  return usage | calls | (edges ? VG_WATCH_EDGES : 0) | (slice->params.gang ? VG_WATCH_GANG : 0);
 }
 
 /* ---- how much work each process may have outstanding ---- */
@@ -135,8 +137,7 @@ void vg_core_set_outputs(struct vg_core *core, const struct vg_core_crowd *crowd
     struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present) continue;
     bool alone = crowd->on_device_count == (slice->in.attached || vg_core_drains(slice));
-    bool counted = !vg_core_is_uncapped(slice) || slice->params.gang; /* of a gang collectives are counted */
-    uint32_t wanted = alone && !counted ? VG_GATE_SOLO : VG_GATE_COUNT;
+    uint32_t wanted = alone && !vg_core_is_counted(slice) ? VG_GATE_SOLO : VG_GATE_COUNT;
     if (slice->gate.state == VG_CORE_OPEN && (slice->out.word & VG_GATE_STATE_MASK) != wanted)
       vg_core_set_word(slice, wanted);
     bool keeps = slice->saturating && crowd->ready_count > (vg_core_waits(slice) && vg_core_may_run(core, slice));

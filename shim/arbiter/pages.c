@@ -5,13 +5,15 @@
 #include <string.h>
 
 #include "arbiter/coast.h"
+#include "arbiter/links.h"
+#include "arbiter/memory_pages.h"
 #include "arbiter/overlap.h"
+#include "arbiter/residence.h"
 #include "arbiter/turns.h"
 #include "base/prim.h"
 
 #define FORECAST_MAX_NS (100 * VG_NS_PER_S) /* a longer forecast is ignored */
 #define COUNTER_MAX (1ull << 58)            /* nine years of nanoseconds: a larger value is ignored */
-#define BEGIN_READS_MAX 64                  /* pages of its slice that a newcomer's begin reads */
 #define REVIVED_NS (100 * VG_NS_PER_MS)     /* how often the doorbell alone counts as a sign of life */
 /* Time with work outstanding that need not be counted: so many times what has been, and at most so much at once. */
 #define AHEAD_FACTOR 20
@@ -105,10 +107,11 @@ static void read_done(struct vg_process *process, uint64_t now_ns) {
 }
 
 /* Returns whether the process has launched anything. */
-static bool read_counters(struct vg_process *process) {
+static bool read_counters(struct vg_arbiter *arbiter, struct vg_process *process) {
   const struct vg_report_device *report = process->report;
   struct vg_slice_stats *stats = &process->slice->stats;
   uint64_t launched = raise_counter(&process->launches, &report->launches);
+  vg_links_read(arbiter, process);
   add_counter(&stats->launches, launched);
   if (VG_LOAD_RELAXED(&report->waited_ns) > process->waited_ns) read_wait_counts(process);
   add_counter(&stats->throttled_ns, raise_counter(&process->waited_ns, &report->waited_ns));
@@ -155,21 +158,9 @@ static uint8_t due_next(const struct vg_process *process) {
   return process->active.since_ns ? VG_DUE_CLOCK : 0;
 }
 
-static void ring_helper(struct vg_process *process) {
+void vg_pages_ring_helper(struct vg_process *process) {
   __atomic_add_fetch(&process->header->helper_wake, 1, __ATOMIC_RELEASE);
   vg_prim_futex_wake(&process->header->helper_wake, 1);
-}
-
-/* Returns whether the table of memory has to be stepped. */
-static bool read_memory(struct vg_process *process, uint64_t now_ns) {
-  const struct vg_report_device *report = process->report;
-  uint32_t want_seq = VG_LOAD(&report->want_seq); /* before want_bytes, which the tenant writes first */
-  return vg_memory_row_update(&process->memory, VG_LOAD(&report->returned_bytes), VG_LOAD(&report->used_bytes),
-                              VG_LOAD(&report->want_bytes), want_seq, now_ns);
-}
-
-void vg_pages_read_memory(struct vg_arbiter *arbiter, struct vg_process *process, uint64_t now_ns) {
-  arbiter->memory_stale |= read_memory(process, now_ns);
 }
 
 /* Threads at the gate launch soon after it was opened. A process that does not is stopped (SIGSTOP, a paused container)
@@ -191,7 +182,7 @@ static void read_page(struct vg_arbiter *arbiter, struct vg_process *process, ui
   const struct vg_report_device *report = process->report;
   struct vg_reported before = process->reported;
   uint64_t busy_ns = process->busy.total_ns;
-  bool worked = read_counters(process);
+  bool worked = read_counters(arbiter, process);
   bool had_context = process->contexts > 0;
   process->contexts = VG_LOAD_RELAXED(&report->contexts);
   process->reported.passed_serial = VG_LOAD(&report->passed_serial); /* first: what passes is outstanding before */
@@ -202,12 +193,13 @@ static void read_page(struct vg_arbiter *arbiter, struct vg_process *process, ui
   read_span(&process->active, &report->active_ns, &report->active_since_ns);
   worked |= process->reported.outstanding || process->busy.total_ns > busy_ns;
   process->reported.waiting = believed_waiting(process, waiting, worked, now_ns);
+  vg_residence_note_work(process, worked, now_ns);
   count_time(arbiter, process, before.outstanding, now_ns);
   read_done(process, now_ns);
   bool late = !is_open(process->word) && !process->answers && process->reported.outstanding && process->contexts;
   process->answers |= late; /* it launched at the moment at which its gate was closed */
   if (late || (!had_context && process->contexts))
-    ring_helper(process); /* its helper has not been woken for this word */
+    vg_pages_ring_helper(process); /* its helper has not been woken for this word */
   read_answers(process, now_ns);
   uint8_t *due = &arbiter->due[process->index];
   *due = due_next(process) | (*due & VG_DUE_DOORBELL);
@@ -254,7 +246,7 @@ void vg_pages_end_gap(struct vg_arbiter *arbiter, uint64_t now_ns) {
     arbiter->due[i] |= VG_DUE_PAGE; /* as last read it says nothing of the gap */
     if (process->is_unread) continue;
     VG_STORE(&process->control->heartbeat_ns, now_ns);
-    ring_helper(process);
+    vg_pages_ring_helper(process);
   }
 }
 
@@ -320,11 +312,13 @@ static void publish_lane(struct vg_arbiter *arbiter, const struct vg_core_slice 
   bool word = lane->word != slice->out.word;
   bool drains = lane->neighbour_waits != slice->out.neighbour_waits || (word && !is_open(slice->out.word));
   bool changes = lane->watch != slice->out.watch;
+  bool rotates = (lane->watch ^ slice->out.watch) & VG_WATCH_CALLS; /* or does no longer: who rests knows it, too */
   bool waits = false;
   const struct vg_process *alone = vg_turn_give(&arbiter->core, slice, lane);
   for (struct vg_process *process = lane->first; process; process = process->next) {
+    bool moves = vg_residence_publish(lane, process);
     publish_to(arbiter, slice, process, !alone || process == alone);
-    if (is_helper_needed(process, drains, changes)) ring_helper(process);
+    if (moves || rotates || is_helper_needed(process, drains, changes)) vg_pages_ring_helper(process);
     waits |= !process->reported.quiet;
   }
   arbiter->hurry |= word && !is_open(slice->out.word) && !waits;
@@ -333,6 +327,7 @@ static void publish_lane(struct vg_arbiter *arbiter, const struct vg_core_slice 
   lane->word = slice->out.word;
   lane->neighbour_waits = slice->out.neighbour_waits;
   lane->watch = slice->out.watch;
+  lane->residence_shown = lane->residence;
   lane->min_milli = slice->params.min_milli;
   lane->max_milli = slice->params.max_milli;
   lane->bound_ns = slice->out.bound_ns;
@@ -342,7 +337,7 @@ static bool is_published(const struct vg_core *core, const struct vg_core_slice 
   return lane->word == slice->out.word && lane->neighbour_waits == slice->out.neighbour_waits &&
          lane->watch == slice->out.watch && lane->min_milli == slice->params.min_milli &&
          lane->max_milli == slice->params.max_milli && lane->bound_ns == slice->out.bound_ns &&
-         !vg_turn_is_over(core, slice, lane);
+         lane->residence_shown == lane->residence && !vg_turn_is_over(core, slice, lane);
 }
 
 static void publish_others(const struct vg_arbiter *arbiter, struct vg_process *process, uint64_t now_ns) {
@@ -480,103 +475,16 @@ bool vg_pages_beat(struct vg_arbiter *arbiter, uint64_t now_ns) {
   return news || arbiter->memory_stale;
 }
 
-/* ---- memory ---- */
-
-static void publish_memory(struct vg_process *process, const struct vg_memory_slice *slice) {
-  struct vg_control_device *control = process->control;
-  const struct vg_memory_row *row = &process->memory;
-  struct vg_memory_shown *shown = &process->memory_shown, next = {
-                                                              .limit_bytes = slice->max_bytes,
-                                                              .slice_used_bytes = slice->used_bytes - row->used_bytes,
-                                                              .granted_bytes = row->granted_bytes,
-                                                              .coast_bytes = row->coast_bytes,
-                                                              .want_answered = row->want_answered,
-                                                              .pressure = row->pressure,
-                                                          };
-  if (memcmp(shown, &next, sizeof next) == 0) return;
-  VG_STORE_RELAXED(&control->limit_bytes, next.limit_bytes);
-  VG_STORE_RELAXED(&control->slice_used_bytes, next.slice_used_bytes);
-  VG_STORE_RELAXED(&control->coast_bytes, next.coast_bytes);
-  VG_STORE(&control->granted_bytes, next.granted_bytes);
-  if (shown->want_answered != next.want_answered) {
-    VG_STORE(&control->want_answered, next.want_answered);
-    vg_prim_futex_wake(&control->want_answered, INT_MAX);
-  }
-  VG_STORE(&control->memory_pressure, next.pressure);
-  if (next.pressure && !shown->pressure) ring_helper(process);
-  *shown = next;
-}
-
-void vg_pages_memory(struct vg_arbiter *arbiter, uint64_t now_ns) {
-  struct vg_memory_row *rows[VG_PROCESSES_MAX];
-  struct vg_memory_table table = {
-      .total_bytes = arbiter->core.params.memory_total_bytes,
-      .slices = arbiter->memory_slices,
-      .slice_count = arbiter->core.slice_count,
-      .rows = rows,
-      .stale = true,
-  };
-  for (int i = 0; i < arbiter->process_end; i++)
-    if (arbiter->processes[i]) rows[table.row_count++] = &arbiter->processes[i]->memory;
-  for (int i = 0; i < arbiter->core.slice_count; i++) {
-    const struct vg_core_slice *slice = &arbiter->core.slices[i];
-    arbiter->memory_slices[i].min_bytes = slice->present ? slice->params.mem_min_bytes : 0;
-    arbiter->memory_slices[i].max_bytes = slice->present ? slice->params.mem_max_bytes : 0;
-    arbiter->memory_slices[i].away = slice->present && slice->params.away;
-  }
-  arbiter->memory_due_ns = vg_memory_table_step(&table, now_ns);
-  if (arbiter->memory_due_ns <= now_ns) { /* a want does not fit by the rows as known, and freeing does not ring */
-    for (int i = 0; i < arbiter->process_end; i++)
-      if (arbiter->processes[i]) read_memory(arbiter->processes[i], now_ns);
-    table.stale = false;
-    arbiter->memory_due_ns = vg_memory_table_step(&table, now_ns);
-  }
-  arbiter->memory_stale = false;
-  for (int i = 0; i < arbiter->core.slice_count; i++) {
-    uint64_t *peak_bytes = &arbiter->core.slices[i].stats.mem_peak_bytes;
-    if (arbiter->memory_slices[i].used_bytes > *peak_bytes) *peak_bytes = arbiter->memory_slices[i].used_bytes;
-  }
-  for (int i = 0; i < arbiter->process_end; i++) {
-    struct vg_process *process = arbiter->processes[i];
-    if (!process) continue;
-    process->slice->stats.mem_denied += process->memory.denied;
-    publish_memory(process, &arbiter->memory_slices[process->memory.slice]);
-  }
-}
-
 /* ---- a new process ---- */
-
-/* What the slice's programs use now: without, the newcomer would be shown memory as free that another one has taken
- * since the last round. */
-static void read_slice_memory(struct vg_arbiter *arbiter, struct vg_process *newcomer, uint64_t now_ns) {
-  struct vg_memory_slice *slice = &arbiter->memory_slices[newcomer->memory.slice];
-  uint64_t used_bytes = slice->unattributed_bytes + slice->disconnected_bytes;
-  uint32_t reads = 0;
-  if (slice->rows > BEGIN_READS_MAX) return; /* as of the last round */
-  for (struct vg_process *process = newcomer->next; process; process = process->next) {
-    if (++reads > BEGIN_READS_MAX) return;
-    read_memory(process, now_ns);
-    used_bytes += process->memory.used_bytes;
-  }
-  slice->used_bytes = used_bytes;
-}
-
-/* It holds nothing: the numbers of the last round do for all but what its slice uses, until the round that is due. A
- * thousand that begin together would go through all rows a thousand times. */
-static void begin_memory(struct vg_arbiter *arbiter, struct vg_process *process, uint64_t now_ns) {
-  struct vg_memory_slice *slice = &arbiter->memory_slices[process->memory.slice];
-  slice->max_bytes = process->slice->params.mem_max_bytes;
-  read_slice_memory(arbiter, process, now_ns);
-  publish_memory(process, slice);
-  arbiter->memory_stale = true;
-}
 
 void vg_pages_begin(struct vg_arbiter *arbiter, struct vg_process *process, uint64_t now_ns) {
   publish_coast(arbiter, process);
   if (process->memory.granted_bytes)
     vg_pages_memory(arbiter, now_ns);
   else
-    begin_memory(arbiter, process, now_ns);
+    vg_pages_begin_memory(arbiter, process, now_ns);
+  arbiter->links_due_ns = 0; /* it has no rate yet */
   VG_STORE(&process->control->heartbeat_ns, now_ns);
+  vg_residence_publish(vg_lane_of(arbiter, process->slice), process);
   publish_to(arbiter, process->slice, process, true); /* the slice's others have theirs, or get it in the next round */
 }

@@ -11,8 +11,6 @@ void vg_pages_read(struct vg_arbiter *arbiter, uint64_t now_ns);
 /* Before the first round after the arbiter stood still: what processes did meanwhile is not counted, and they come back
  * from their timetables at once. */
 void vg_pages_end_gap(struct vg_arbiter *arbiter, uint64_t now_ns);
-/* One process's account of memory as of now, between its turns. */
-void vg_pages_read_memory(struct vg_arbiter *arbiter, struct vg_process *process, uint64_t now_ns);
 /* Writes the core's decisions to the control pages, opened gates first. */
 void vg_pages_publish(struct vg_arbiter *arbiter);
 /* How long others had work outstanding, for what a process takes for its own time on the device. */
@@ -25,8 +23,7 @@ uint64_t vg_pages_period_ns(const struct vg_arbiter *arbiter);
 void vg_pages_beat_soon(struct vg_arbiter *arbiter, uint64_t now_ns);
 /* A process has rung: its page is read at each heartbeat again. */
 void vg_pages_wake(struct vg_arbiter *arbiter, struct vg_process *process, uint64_t now_ns);
-/* Decides about memory and publishes what has changed. */
-void vg_pages_memory(struct vg_arbiter *arbiter, uint64_t now_ns);
+void vg_pages_ring_helper(struct vg_process *process); /* its helper thread is to look at its control page */
 /* A process's control page is complete after this, before the tenant sees it. */
 void vg_pages_begin(struct vg_arbiter *arbiter, struct vg_process *process, uint64_t now_ns);
 

@@ -49,7 +49,7 @@ void vg_record_set(struct vg_recorder *recorder, uint64_t slice_id, const struct
       .kind = VG_RECORD_SET,
       .slice_id = slice_id,
       .values = {params->min_milli, params->max_milli, params->weight, params->priority, params->latency, params->gang,
-                 params->paused},
+                 params->paused, params->rotates},
   };
   put(recorder, &record, sizeof record);
 }

@@ -24,7 +24,7 @@
  * The types of records, and their values in order:
  * PARAMS  quantum_ns, quantum_min_ns, bound_ns, open_bound_ns, overrun_ns, latency_bound_ns, lookahead_ns,
  *         guarantee_depth_ns, cap_depth_ns
- * SET     min_milli, max_milli, weight, priority, latency, gang, paused
+ * SET     min_milli, max_milli, weight, priority, latency, gang, paused, rotates
  * REMOVE  nothing
  * INPUT   one value with the bits attached, wants, outstanding, quiet, gave_up_while_waiting, noticed, gang_go,
  *         gang_turns, gang_stop, gang_busy, counted_ahead, lowest first;

@@ -57,6 +57,7 @@ static inline bool vg_span_is_late(const struct vg_span *span) {
 
 struct vg_memory_shown { /* as published in the control page */
   uint64_t limit_bytes, slice_used_bytes, granted_bytes, coast_bytes;
+  uint64_t want_deadline_ns, reclaim_bytes, reclaim_deadline_ns, reclaim_serial;
   uint32_t want_answered, pressure;
 };
 
@@ -97,10 +98,16 @@ struct vg_process {
   uint64_t revived_ns;  /* when its doorbell alone ended that */
   bool locked;          /* its pages are kept in RAM */
   bool answers;         /* at work when its gate was closed: the drain waits for its answer */
+  uint32_t residence;   /* in its control page */
+  uint64_t calls;       /* as last read */
   bool has_turn;        /* the lane is apart, and the lease is this one's: see turns.h */
   uint64_t turns_ns;    /* leases that it had to itself */
   uint64_t own_busy_ns; /* its part of the arbiter's busy_ns */
   uint64_t let_ns;      /* when launches were last let through its closed gate, see gang.c */
+  /* see links.h */
+  uint64_t copy_bytes[VG_COPY_DIRECTIONS];
+  uint32_t copies_delayed[VG_COPY_DIRECTIONS];
+  bool copies_now[VG_COPY_DIRECTIONS]; /* in the present window */
 };
 
 struct vg_lane { /* the arbiter's state beside each slice of the core */
@@ -122,6 +129,10 @@ struct vg_lane { /* the arbiter's state beside each slice of the core */
   uint64_t ring_window_ns;
   uint32_t arms; /* of its processes' doorbells, in the present window */
   int arm_index; /* the process whose doorbell is armed first in the next window */
+  /* see links.h: in the present window */
+  uint64_t copied_bytes[VG_COPY_DIRECTIONS];
+  bool delays_copies[VG_COPY_DIRECTIONS];
+  uint64_t copy_demand[VG_COPY_DIRECTIONS]; /* as of the last window, in bytes per ms */
   /* of a gang, see gang.c */
   bool in_gang;
   uint64_t gang_id;            /* of the slice, as on the board */
@@ -131,8 +142,9 @@ struct vg_lane { /* the arbiter's state beside each slice of the core */
   uint64_t let_work_ns;        /* so much was let through at once, the last time */
   bool others_idle_wants;      /* threads wait at the gate of another one, which has no work */
   bool own_wants, own_outstanding;
+  uint32_t residence; /* not 0: the number of its present departure */
   /* as published in the control pages */
-  uint32_t word, neighbour_waits, watch, min_milli, max_milli;
+  uint32_t word, neighbour_waits, watch, min_milli, max_milli, residence_shown;
   uint64_t bound_ns;
 };
 
@@ -161,8 +173,11 @@ struct vg_arbiter {
   uint32_t busy_count;
   bool beat_all; /* those that rest are served as well: timetables have changed, or it is time to look at them */
   uint64_t beat_due_ns;
+  uint64_t links_ns, links_due_ns; /* when the links were last divided, and are again */
+  bool paces_copies;
   uint64_t round_due_ns;
-  bool hurry; /* a closed gate needs no answer: the next round is due at once */
+  uint32_t departures; /* of slices, so far */
+  bool hurry;          /* a closed gate needs no answer: the next round is due at once */
   bool memory_stale;
   uint64_t memory_due_ns;
   uint32_t coast_version; /* grows when slices or attachments change: timetables must be rewritten */

@@ -15,6 +15,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#ifndef F_GETOWNER_UIDS
+#define F_GETOWNER_UIDS 17 /* headers of the C library have no name for it */
+#endif
 #ifndef STATX_ATTR_MOUNT_ROOT
 #define STATX_ATTR_MOUNT_ROOT 0x2000 /* headers before Linux 5.8 have no name for it */
 #endif
@@ -166,6 +169,22 @@ int vg_prim_pidfd(int pid) {
   int result = fd < 0 ? -errno : (int)fd;
   errno = saved;
   return result;
+}
+
+void vg_prim_set_owner(int fd) {
+  int saved = errno;
+  fcntl(fd, F_SETOWN, getpid());
+  errno = saved;
+}
+
+bool vg_prim_is_foreign(int fd) {
+  int saved = errno;
+  uint32_t uids[2]; /* real and effective; 0 for a file without an owner */
+  bool says = fcntl(fd, F_GETOWNER_UIDS, uids) == 0;
+  bool noted = says && (uids[0] != 0 || fcntl(fd, F_GETOWN) != 0);
+  bool foreign = noted && uids[0] != getuid();
+  errno = saved;
+  return foreign;
 }
 
 void vg_prim_close(int fd) {

@@ -52,6 +52,10 @@ bool vg_prim_may_be_mount_point(const char *path);
 int vg_prim_memfd(const char *name, bool sealable); /* a close-on-exec descriptor or -errno */
 int vg_prim_pidfd(int pid);                         /* a close-on-exec descriptor or -errno */
 void vg_prim_close(int fd);
+/* The kernel notes this process's user with an open file, for whoever holds a descriptor of it (F_SETOWN). */
+void vg_prim_set_owner(int fd);
+/* Whether another user has done so last. A kernel that does not say it (F_GETOWNER_UIDS) means no. */
+bool vg_prim_is_foreign(int fd);
 /* Whether all of the memory that a program's pointer names can be read, at one system call for each page: for pointers
  * that the driver has not looked at yet, since it may answer something before it does. */
 bool vg_prim_readable(const void *from, size_t bytes);

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import cudaspec
 import emit
+import emit_copies
 import emit_hooks
 import generate_ml
 import generate_simcuda
@@ -36,8 +37,11 @@ def generate_files(surface: cudaspec.Surface) -> dict[str, str]:
     rows = hookdef.assign(surface.entries, hookdef.read_rows(SHIM / "codegen" / "hooks.def"))
     return {
         "abi/counts.h": emit_hooks.counts_header(surface),
+        "hooks/hook_copy.c": emit_copies.copying(surface, rows),
         "hooks/hook_gate.c": emit_hooks.emit_gate_hooks(surface, rows),
         "hooks/hook_order.c": emit_hooks.ordering(surface, rows),
+        "hooks/bodies.h": emit_hooks.body_header(surface, rows),
+        "hooks/hook_waits.c": emit_hooks.waiting(surface, rows),
         "hooks/hook_sync.c": emit_hooks.synchronising(surface, rows),
         "hooks/hook_table.c": emit_hooks.hook_table(surface, rows),
         "hooks/hook_table.h": emit_hooks.hook_header(),

@@ -11,16 +11,23 @@ from pathlib import Path
 
 from cudaspec import EntryPoint, SpecError
 
-BEHAVIOURS = ("pass", "gate", "sync", "order", "memory", "custom")
+BEHAVIOURS = ("pass", "gate", "sync", "order", "copy", "memory", "custom")
 HAND_WRITTEN = ("memory", "custom")
+AWAY = ("waits", "gate", "polls", "asks")
 
 
 @dataclass(frozen=True)
 class Row:
     glob: str
     behaviour: str
+    away_behaviour: str  # what the call does while the slice's memory is away: one of AWAY
     reason: str
     line: int
+
+    @property
+    def has_body(self) -> bool:
+        """Whether it is hand-written under another name, and what programs call is generated around it."""
+        return self.away_behaviour == "waits" and self.behaviour in HAND_WRITTEN
 
     @property
     def alternatives(self) -> list[str]:
@@ -36,15 +43,18 @@ def family(name: str) -> str:
 
 
 def read_rows(path: Path) -> list[Row]:
-    """The rows of hooks.def. Raises SpecError with the line of one that is not `glob behaviour reason`."""
+    """The rows of hooks.def. Raises SpecError with the line of one that is not `glob behaviour away reason`."""
     rows = []
     for number, line in enumerate(path.read_text().splitlines(), 1):
-        words = line.split(None, 2)
+        words = line.split(None, 3)
         if not words or line.startswith("#"):
             continue
-        if len(words) < 3 or words[1] not in BEHAVIOURS:
-            raise SpecError(f"{path}:{number}: expected <glob> <{'|'.join(BEHAVIOURS)}> <reason>: {line}")
-        rows.append(Row(words[0], words[1], words[2], number))
+        if len(words) < 4 or words[1] not in BEHAVIOURS or words[2] not in AWAY:
+            wanted = f"<glob> <{'|'.join(BEHAVIOURS)}> <{'|'.join(AWAY)}> <reason>"
+            raise SpecError(f"{path}:{number}: expected {wanted}: {line}")
+        if (words[1] == "gate") > (words[2] == "gate"):
+            raise SpecError(f"{path}:{number}: what passes the gate waits there: {line}")
+        rows.append(Row(words[0], words[1], words[2], words[3], number))
     return rows
 
 

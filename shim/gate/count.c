@@ -212,7 +212,10 @@ static void leave_uncounted(struct vg_ticket *ticket, CUresult result) {
 }
 
 CUresult vg_gate_leave(struct vg_ticket *ticket, CUresult result) {
-  if (!ticket->device) return result;
+  if (!ticket->device) {
+    vg_residence_leave(ticket->here);
+    return result;
+  }
   if (VG_UNLIKELY(!ticket->counted)) {
     leave_uncounted(ticket, result);
   } else if (VG_LIKELY(result == CUDA_SUCCESS)) {
@@ -221,6 +224,7 @@ CUresult vg_gate_leave(struct vg_ticket *ticket, CUresult result) {
     vg_work_refused(ticket->estimate, ticket->timing_begin);
   }
   VG_STORE(&ticket->work->tally.in_flight, false);
+  vg_residence_leave(ticket->here);
   return result;
 }
 

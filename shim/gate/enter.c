@@ -64,13 +64,19 @@ void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, c
   struct vg_device *device = VG_LOAD_RELAXED(&vg_gate_only_device);
   vg_gate_credit = 0; /* not less and less, with launches after which the thread does not look */
   ticket->device = NULL;
+  ticket->here = vg_residence_enter();
   if (VG_UNLIKELY(!device)) device = vg_context_device();
   struct vg_gate_line *line = VG_LIKELY(vg_gate_own_line != NULL) ? vg_gate_own_line : vg_gate_make_line();
   struct vg_work *work = line && device ? work_on(line, device) : NULL;
   if (VG_UNLIKELY(!work) || vg_gate_is_captured(stream, per_thread)) return;
   struct vg_estimate *estimate = vg_work_find_estimate(work, function, threads);
-  *ticket = (struct vg_ticket){
-      .device = device, .line = line, .work = work, .estimate = estimate, .stream = stream, .per_thread = per_thread};
+  *ticket = (struct vg_ticket){.device = device,
+                               .line = line,
+                               .here = ticket->here,
+                               .work = work,
+                               .estimate = estimate,
+                               .stream = stream,
+                               .per_thread = per_thread};
   if (VG_UNLIKELY(!threads && VG_LOAD_RELAXED(&vg_gate_graphs_that_wait))) vg_gate_limit_graph(device, work, estimate);
   if (VG_UNLIKELY(!VG_LOAD_RELAXED(&estimate->count)) && !estimate->most_us && !vg_gate_is_alone(device))
     vg_gate_wait_for_first_timing(device, work, estimate);
@@ -85,7 +91,9 @@ void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, c
     if (VG_UNLIKELY(VG_LOAD_RELAXED(&vg_prim_membarrier_refused))) __atomic_thread_fence(__ATOMIC_SEQ_CST);
     if (VG_LIKELY(may_launch(ticket))) break;
     VG_STORE(&work->tally.in_flight, false);
+    vg_residence_leave(ticket->here); /* a thread that waits here is not in the driver */
     enum vg_passage passage = vg_gate_wait_until_admitted(device);
+    ticket->here = vg_residence_enter();
     work->waited_ns = vg_prim_now_ns();
     if (passage == VG_PASSAGE_ACCEPTED) continue;
     VG_STORE_RELAXED(&work->tally.in_flight, true);

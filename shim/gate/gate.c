@@ -20,6 +20,7 @@ int vg_gate_attach(struct vg_device *device) {
   }
   vg_prim_membarrier_register();
   vg_gate_set_open_word(device, VG_GATE_NO_WORD);
+  vg_residence_review();
   VG_STORE(&device->gate_word, &device->control->gate);
   if (vg_session.device_count == 1) VG_STORE(&vg_gate_only_device, device);
   return 0;

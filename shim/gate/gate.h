@@ -23,8 +23,9 @@ struct vg_work;
 struct vg_estimate;
 
 struct vg_ticket {
-  struct vg_device *device; /* NULL: not counted, and nothing else is set */
+  struct vg_device *device; /* NULL: not counted, and nothing else is set but here */
   struct vg_gate_line *line;
+  struct vg_gate_line *here; /* of vg_residence_enter() */
   struct vg_work *work;
   struct vg_estimate *estimate;
   CUstream stream;

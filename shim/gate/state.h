@@ -4,8 +4,10 @@
 #define VG_GATE_STATE_H
 #include <pthread.h>
 
+#include "gate/copies.h"
 #include "gate/gate.h"
 #include "gate/idle_probe.h"
+#include "gate/residence.h"
 #include "gate/thread_line.h"
 #include "gate/thread_work.h"
 
@@ -48,9 +50,14 @@ struct vg_gate_state {
   uint64_t drain_left_ns, drain_forecast_ns; /* of a gang: when work last completed, what was left and its end */
   bool idle_probe;                           /* a probe is under way to see whether any work is left */
   uint64_t idle_probe_launched;
-  uint64_t look_due_ns;                   /* when it meant to look at outstanding work again; 0: it did not */
-  uint64_t probed_ns;                     /* when the last probe was recorded */
-  uint64_t launched, launched_ns;         /* how many launches, and when the helper first saw this number */
+  uint64_t look_due_ns;           /* when it meant to look at outstanding work again; 0: it did not */
+  uint64_t probed_ns;             /* when the last probe was recorded */
+  uint64_t launched, launched_ns; /* how many launches, and when the helper first saw this number */
+  /* numbers of the last departure that has come so far; see departure.c */
+  uint32_t submitted_residence;                  /* nothing more is submitted */
+  uint32_t quiet_residence, completed_residence; /* nor is the driver asked; all has completed; read by all threads */
+  bool departure_probed;
+
   bool waits;                             /* some outstanding work waits for something else, see stream_wait.c */
   uint64_t waiting_ns;                    /* such work that counts as outstanding */
   uint64_t waits_since_ns, waits_seen_ns; /* while only such work is left: since when, and when it was last looked at */
@@ -60,8 +67,9 @@ struct vg_gate_state {
   struct vg_context_clock clock;
   struct vg_runs runs; /* not settled */
   struct vg_graph_runs graphs;
-  uint64_t settled_ns;                                /* up to here the time in which work ran is in busy.total_ns */
-  uint64_t ran_ns;                                    /* when the last of it ended */
+  uint64_t settled_ns; /* up to here the time in which work ran is in busy.total_ns */
+  uint64_t ran_ns;     /* when the last of it ended */
+  struct vg_copy_bucket copies[VG_COPY_DIRECTIONS];
   uint64_t published_ns __attribute__((aligned(64))); /* see vg_gate_publish(): written by all launching threads */
   /* read by launching threads; apart from fields that are written often */
   struct vg_work *works __attribute__((aligned(64))); /* of all threads that have ever launched; never freed */
@@ -103,6 +111,15 @@ uint64_t vg_gate_wait_for_bound(struct vg_device *device, struct vg_work *work, 
                                 uint64_t bound_ns);
 /* Of the function's first launch; for a second at most. */
 void vg_gate_wait_for_first_timing(struct vg_device *device, struct vg_work *work, const struct vg_estimate *estimate);
+
+/* ---- when the slice's memory leaves the device (residence.c, departure.c) ---- */
+
+void vg_residence_review(void); /* by the helper, and at attach: may it leave? */
+/* By the helper, under the mutex: the next step of leaving the driver, while the gate is closed by this word. Returns
+ * when the next one is due; UINT64_MAX: none, or with the drain. */
+uint64_t vg_departure_step(struct vg_device *device, uint32_t word, uint64_t now_ns);
+/* The helper calls the driver no more until the memory is back. */
+bool vg_departure_is_over(const struct vg_device *device);
 
 /* ---- launches that pass uncounted (solo.c) ---- */
 

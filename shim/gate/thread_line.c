@@ -17,6 +17,8 @@ static pthread_once_t line_once = PTHREAD_ONCE_INIT;
 static void line_free(void *line) {
   vg_gate_own_line = NULL; /* another destructor of this thread may launch yet: it gets a line of its own again */
   vg_context_here.work_generation = 0;
+  VG_STORE(&((struct vg_gate_line *)line)->calls, 0); /* it was cancelled within one */
+  VG_STORE(&((struct vg_gate_line *)line)->polls, 0);
   VG_STORE(&((struct vg_gate_line *)line)->owned, 0);
 }
 
@@ -55,6 +57,13 @@ bool vg_gate_in_flight(const struct vg_device *device) {
   return false;
 }
 
+bool vg_gate_calls_under_way(bool or_polls) {
+  vg_prim_membarrier();
+  for (const struct vg_gate_line *line = VG_LOAD(&lines); line; line = line->next)
+    if (VG_LOAD(&line->calls) || (or_polls && VG_LOAD(&line->polls))) return true;
+  return false;
+}
+
 bool vg_gate_give_up(struct vg_device *device) {
   const struct vg_control_device *control = VG_LOAD(&device->control);
   uint32_t word = VG_LOAD(&device->open_word);
@@ -72,5 +81,8 @@ bool vg_gate_give_up(struct vg_device *device) {
 /* The parent's other threads do not exist here: their works mean nothing. */
 void vg_gate_lines_forked_child(void) {
   vg_context_here.work_generation = 0;
-  for (struct vg_gate_line *line = VG_LOAD(&lines); line; line = line->next) memset(line->works, 0, sizeof line->works);
+  for (struct vg_gate_line *line = VG_LOAD(&lines); line; line = line->next) {
+    memset(line->works, 0, sizeof line->works);
+    line->calls = line->polls = 0;
+  }
 }

@@ -11,6 +11,8 @@ struct vg_work;
 
 struct vg_gate_line { /* a cache line of its own */
   uint32_t owned;
+  uint32_t calls;                        /* of the driver that the thread is within, one in another; see residence.h */
+  uint32_t polls;                        /* 1: within one that only asks whether work has completed */
   struct vg_work *works[VG_DEVICES_MAX]; /* NULL: nothing was launched there */
   struct vg_gate_line *next;
 } __attribute__((aligned(64)));
@@ -22,6 +24,8 @@ bool vg_gate_in_flight(const struct vg_device *device); /* any thread but the ca
 /* Under the gate's mutex. Gives the lease up if a neighbour waits and no launch is in flight; true: it did, and rang
  * the arbiter. */
 bool vg_gate_give_up(struct vg_device *device);
+/* Is any thread within a call of the driver, or a poll? After a barrier. */
+bool vg_gate_calls_under_way(bool or_polls);
 void vg_gate_lines_forked_child(void);
 
 #endif

@@ -15,6 +15,7 @@
 #include "base/prim.h"
 #include "context/context.h"
 #include "gen/abi/real.h"
+#include "gen/hooks/bodies.h"
 #include "hooks/array_size.h"
 #include "hooks/charge.h"
 #include "hooks/sparse.h"

@@ -8,6 +8,7 @@
 #include "context/context.h"
 #include "gate/gate.h"
 #include "gen/abi/real.h"
+#include "gen/hooks/bodies.h"
 
 typedef CUresult status_call(CUstream stream, CUstreamCaptureStatus *status);
 

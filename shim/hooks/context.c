@@ -7,6 +7,7 @@
 #include "base/prim.h"
 #include "gate/gate.h"
 #include "gen/abi/real.h"
+#include "gen/hooks/bodies.h"
 #include "hooks/lifecycle.h"
 
 /* ---- creation ---- */

@@ -10,6 +10,7 @@
 
 #include "context/context.h"
 #include "gen/abi/real.h"
+#include "gen/hooks/bodies.h"
 #include "ledger/credit.h"
 #include "ledger/granule.h"
 #include "ledger/records.h"

@@ -16,6 +16,7 @@
 #include "base/prim.h"
 #include "context/context.h"
 #include "driver/resolve.h"
+#include "gate/residence.h"
 #include "gen/abi/real.h"
 #include "hooks/lifecycle.h"
 #include "ledger/credit.h"
@@ -184,7 +185,18 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev) {
   return result;
 }
 
-CUresult cuMemGetInfo_v2(size_t *free, size_t *total) {
+/* False: the slice's memory is away, so the ledger has answered; the driver would not. Programs ask in loops. */
+static bool enter_to_ask(struct vg_gate_line **ret_line, uint64_t *ret_free_bytes, uint64_t *ret_total_bytes) {
+  if (vg_residence_try(ret_line)) return true;
+  if (vg_session.device_count == 1) {
+    vg_memory_info(&vg_session.devices[0], ret_free_bytes, ret_total_bytes);
+    return false;
+  }
+  *ret_line = vg_residence_enter();
+  return true;
+}
+
+static CUresult memory_info(size_t *free, size_t *total) {
   CUresult result = REAL(cuMemGetInfo_v2)(free, total);
   CUcontext context;
   struct vg_device *device = result == CUDA_SUCCESS ? vg_context_current(&context) : NULL;
@@ -194,6 +206,23 @@ CUresult cuMemGetInfo_v2(size_t *free, size_t *total) {
   if (total && total_bytes < *total) *total = total_bytes;
   if (free && free_bytes < *free) *free = free_bytes;
   return result;
+}
+
+static __attribute__((noinline)) CUresult memory_info_watched(size_t *free, size_t *total) {
+  struct vg_gate_line *here;
+  uint64_t free_bytes, total_bytes;
+  if (VG_LIKELY(enter_to_ask(&here, &free_bytes, &total_bytes))) {
+    CUresult result = memory_info(free, total);
+    vg_residence_leave(here);
+    return result;
+  }
+  if (free) *free = free_bytes;
+  if (total) *total = total_bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetInfo_v2(size_t *free, size_t *total) {
+  return VG_UNLIKELY(vg_residence_is_watched()) ? memory_info_watched(free, total) : memory_info(free, total);
 }
 
 static unsigned int clamped(uint64_t bytes) {
@@ -207,7 +236,7 @@ CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice dev) {
   return result;
 }
 
-CUresult cuMemGetInfo(unsigned int *free, unsigned int *total) {
+static CUresult memory_info_first(unsigned int *free, unsigned int *total) {
   CUresult result = REAL(cuMemGetInfo)(free, total);
   CUcontext context;
   struct vg_device *device = result == CUDA_SUCCESS ? vg_context_current(&context) : NULL;
@@ -217,4 +246,17 @@ CUresult cuMemGetInfo(unsigned int *free, unsigned int *total) {
   if (total && total_bytes < *total) *total = clamped(total_bytes);
   if (free && free_bytes < *free) *free = clamped(free_bytes);
   return result;
+}
+
+CUresult cuMemGetInfo(unsigned int *free, unsigned int *total) {
+  struct vg_gate_line *here;
+  uint64_t free_bytes, total_bytes;
+  if (VG_LIKELY(enter_to_ask(&here, &free_bytes, &total_bytes))) {
+    CUresult result = memory_info_first(free, total);
+    vg_residence_leave(here);
+    return result;
+  }
+  if (free) *free = clamped(free_bytes);
+  if (total) *total = clamped(total_bytes);
+  return CUDA_SUCCESS;
 }

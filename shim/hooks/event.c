@@ -4,7 +4,9 @@
  * stream that is to wait for an event that has completed already does not wait.
  */
 #include "gate/gate.h"
+#include "gate/residence.h"
 #include "gen/abi/real.h"
+#include "gen/hooks/bodies.h"
 
 CUresult cuEventRecord(CUevent hEvent, CUstream hStream) {
   uint64_t begin = vg_gate_epoch_begin();
@@ -42,12 +44,23 @@ CUresult cuEventSynchronize(CUevent hEvent) {
   return result;
 }
 
-CUresult cuEventQuery(CUevent hEvent) {
+static CUresult query(CUevent event) {
   struct vg_gate_point point;
-  vg_gate_event_begin(hEvent, &point);
-  CUresult result = REAL(cuEventQuery)(hEvent);
+  vg_gate_event_begin(event, &point);
+  CUresult result = REAL(cuEventQuery)(event);
   if (result == CUDA_SUCCESS) vg_gate_event_reached(&point);
   return result;
+}
+
+static __attribute__((noinline)) CUresult query_watched(CUevent event) {
+  if (vg_residence_poll_watched() == VG_POLL_COMPLETED) return CUDA_SUCCESS;
+  CUresult result = query(event);
+  vg_residence_end_poll();
+  return result;
+}
+
+CUresult cuEventQuery(CUevent hEvent) {
+  return VG_UNLIKELY(vg_residence_is_watched()) ? query_watched(hEvent) : query(hEvent);
 }
 
 static CUresult wait_event(CUstream stream, CUevent event, unsigned int flags, bool per_thread) {

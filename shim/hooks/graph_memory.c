@@ -22,6 +22,7 @@
 #include "context/context.h"
 #include "gate/gate.h"
 #include "gen/abi/real.h"
+#include "gen/hooks/bodies.h"
 #include "hooks/graph_wait.h"
 #include "ledger/credit.h"
 #include "ledger/granule.h"

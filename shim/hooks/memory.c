@@ -2,6 +2,7 @@
  * memory.c - device memory by address: cuMemAlloc, AllocPitch, AllocManaged, Free. Called by programs, any thread.
  */
 #include "gen/abi/real.h"
+#include "gen/hooks/bodies.h"
 #include "hooks/charge.h"
 #include "hooks/pool.h"
 #include "ledger/granule.h"

@@ -13,6 +13,7 @@
 #include "base/prim.h"
 #include "context/context.h"
 #include "gen/abi/real.h"
+#include "gen/hooks/bodies.h"
 #include "hooks/physical.h"
 #include "hooks/vmm.h"
 #include "ledger/records.h"

@@ -23,6 +23,7 @@
 #include "base/prim.h"
 #include "context/context.h"
 #include "gen/abi/real.h"
+#include "gen/hooks/bodies.h"
 #include "hooks/capture_mode.h"
 #include "hooks/free_room.h"
 #include "ledger/credit.h"

@@ -2,7 +2,7 @@
  * proc_address.c - the hooks of cuGetProcAddress. The driver chooses (ABI version, kind of default stream, status);
  * what it returns is looked up among the addresses of its functions and swapped for our hook of the same function.
  * Called by programs. Must hold: an address that is not known passes untouched, and so do functions whose row says
- * `pass`.
+ * `pass` and `asks`.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -91,7 +91,8 @@ static void swap_for_hook(const char *symbol, void **function, cuuint64_t flags)
   if (table == NULL) return;
   const struct known *met =
       find(table, *function, symbol, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0);
-  if (met != NULL && vg_hook_behaviours[met->entry] != VG_HOOK_PASS) *function = hook_of(met->entry);
+  if (met != NULL && (vg_hook_behaviours[met->entry] != VG_HOOK_PASS || vg_hook_waits[met->entry]))
+    *function = hook_of(met->entry);
   /* an exported name that we do not know is a newer ABI and passes; a private address would bypass every hook */
   if (met == NULL && !vg_resolve_is_exported(*function))
     VG_LOG_ONCE("the driver returned a private address for %s: not hooked (please report the driver's version)",

@@ -11,6 +11,7 @@
 
 #include "base/prim.h"
 #include "gen/abi/real.h"
+#include "gen/hooks/bodies.h"
 #include "hooks/array.h"
 #include "hooks/vmm.h"
 #include "ledger/array_boxes.h"

@@ -15,6 +15,7 @@
 #include "base/prim.h"
 #include "context/context.h"
 #include "gen/abi/real.h"
+#include "gen/hooks/bodies.h"
 #include "hooks/charge.h"
 #include "hooks/physical.h"
 #include "ledger/credit.h"
@@ -280,6 +281,7 @@ CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocat
   struct vg_record known;
   CUresult result = REAL(cuMemExportToShareableHandle)(shareableHandle, handle, handleType, flags);
   bool by_descriptor = handleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  if (result == CUDA_SUCCESS && by_descriptor) vg_prim_set_owner(*(const int *)shareableHandle);
   if (result != CUDA_SUCCESS || !by_descriptor || !vg_handle_enter(handle)) return result;
   if (vg_table_look(VG_RECORD_HANDLE, handle, &known) && known.other)
     vg_physical_exported(physical_of(&known), *(const int *)shareableHandle);
@@ -291,9 +293,11 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
                                         CUmemAllocationHandleType shHandleType) {
   if (!handle || !VG_LOAD(&vg_session.ledger))
     return REAL(cuMemImportFromShareableHandle)(handle, osHandle, shHandleType);
-  struct vg_record *record = vg_record_new(VG_RECORD_HANDLE, NULL, NULL);
   struct vg_physical *own = NULL;
   bool by_descriptor = shHandleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  /* Memory is shared within a user's slices: one of another user would not pay for what it uses. */
+  if (by_descriptor && vg_prim_is_foreign((int)(intptr_t)osHandle)) return CUDA_ERROR_NOT_PERMITTED;
+  struct vg_record *record = vg_record_new(VG_RECORD_HANDLE, NULL, NULL);
   if (!record || (by_descriptor && !vg_physical_imported((int)(intptr_t)osHandle, &own))) {
     vg_record_free(record);
     return CUDA_ERROR_OUT_OF_MEMORY;

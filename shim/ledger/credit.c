@@ -17,6 +17,7 @@
 #include "base/lock.h"
 #include "base/prim.h"
 #include "ledger/granule.h"
+#include "ledger/reclaim_watch.h"
 #include "ledger/stock.h"
 #include "session/helper_wake.h"
 
@@ -159,12 +160,24 @@ static void count_denied(struct vg_device *device) {
 /* ---- asking the daemon ---- */
 
 /* Puts a request on the report page. Under state->lock; ring afterwards, without it. */
-static uint32_t post_want(struct vg_device *device, uint64_t bytes) {
+static uint32_t post_want(struct vg_device *device, uint64_t bytes, uint64_t least_bytes) {
   uint32_t seq = ++device->memory->want_seq;
   VG_STORE_RELAXED(&device->report->want_bytes, bytes);
+  VG_STORE_RELAXED(&device->report->want_least_bytes, least_bytes);
   VG_STORE(&device->report->want_seq, seq);
   vg_report_changes(device);
   return seq;
+}
+
+/* Until when the daemon may take for its answer. Where it asks other slices to give memory back, it says how long, for
+ * as long as it runs. */
+static uint64_t answer_due_ns(struct vg_device *device, const struct vg_control_device *control, uint64_t begin_ns,
+                              uint64_t now_ns) {
+  bool running = VG_LOAD_RELAXED(&control->heartbeat_ns) >= begin_ns; /* since it was asked */
+  uint64_t due_ns = begin_ns + (running ? ASK_DEADLINE_NS : ASK_DEADLINE_STALLED_NS);
+  uint64_t others_ns = plus(VG_LOAD(&control->want_deadline_ns), ASK_DEADLINE_NS);
+  bool waits = others_ns > due_ns && runs(device, control, now_ns);
+  return waits ? others_ns : due_ns;
 }
 
 /* Waits for the answer to want_seq. False: the daemon did not answer in time. */
@@ -174,9 +187,9 @@ static bool answered(struct vg_device *device, const struct vg_control_device *c
     uint32_t word = VG_LOAD(&control->want_answered);
     if ((int32_t)(word - seq) >= 0) return true;
     uint64_t now_ns = vg_prim_now_ns();
-    bool running = VG_LOAD_RELAXED(&control->heartbeat_ns) >= begin_ns; /* since it was asked */
-    uint64_t deadline_ns = begin_ns + (running ? ASK_DEADLINE_NS : ASK_DEADLINE_STALLED_NS);
-    if (now_ns >= deadline_ns) VG_STORE_RELAXED(&device->memory->stalled, !running);
+    uint64_t deadline_ns = answer_due_ns(device, control, begin_ns, now_ns);
+    if (now_ns >= deadline_ns)
+      VG_STORE_RELAXED(&device->memory->stalled, VG_LOAD_RELAXED(&control->heartbeat_ns) < begin_ns);
     if (!runs(device, control, now_ns)) vg_helper_wake(); /* it may be asleep, and is to check the daemon */
     if (now_ns >= deadline_ns || VG_LOAD_RELAXED(&vg_session.link_lost) || VG_LOAD(&device->control) != control)
       return false;
@@ -202,8 +215,8 @@ static int ask(struct vg_device *device, uint64_t bytes, bool modest) {
     vg_unlock(&state->lock);
     return missing && control ? -ENOMEM : 0;
   }
-  if (!modest) missing += extra_bytes(device, state->used_bytes + bytes);
-  uint32_t seq = post_want(device, missing);
+  uint64_t extra = modest ? 0 : extra_bytes(device, state->used_bytes + bytes);
+  uint32_t seq = post_want(device, missing + extra, missing);
   int doorbell_fd = device->doorbell_fd;
   vg_unlock(&state->lock);
   vg_prim_eventfd_ring(doorbell_fd);
@@ -384,6 +397,7 @@ void vg_memory_rebind(struct vg_device *device, const struct vg_control_device *
   VG_STORE(&device->control, control);
   publish(device);
   vg_unlock(&state->lock);
+  vg_reclaim_bind(device);
 }
 
 /* Once the arbiter runs, requests credit for memory that is used beyond it (taken while the arbiter did not run, or
@@ -396,7 +410,7 @@ static bool settle(struct vg_device *device, uint64_t now_ns) {
   bool useless = state->used_bytes > vg_memory_limit_bytes(device) || state->asking_bytes;
   if (!missing || useless || now_ns < state->settle_ns) return false;
   state->settle_ns = now_ns + SETTLE_NS;
-  post_want(device, missing);
+  post_want(device, missing, missing);
   return true;
 }
 
@@ -418,6 +432,7 @@ uint64_t vg_memory_service(uint64_t now_ns) {
   for (uint32_t i = 0; i < vg_session.device_count; i++) {
     struct vg_device *device = &vg_session.devices[i];
     if (!device->control) continue;
+    vg_reclaim_notify(device);
     bool pressed = VG_LOAD(&device->control->memory_pressure);
     if (pressed && vg_memory_refresh) vg_memory_refresh(device);
     vg_lock(&device->memory->lock);
@@ -433,4 +448,5 @@ uint64_t vg_memory_service(uint64_t now_ns) {
 void vg_memory_forked_child(void) {
   /* The parent's states are left as they are: its locks may be held by threads that do not exist here. */
   for (uint32_t i = 0; i < VG_DEVICES_MAX; i++) vg_session.devices[i].memory = NULL;
+  vg_reclaim_forked_child();
 }

@@ -24,12 +24,18 @@
 #define SIM_PCI_BUS_FIRST 0x1b             /* [assumed] any number; devices follow one after the other */
 
 /* ---- time on the device ---- */
-#define SIM_SLICE_NS 1024000ull /* [kernel module] default channel-group timeslice since Volta: 1024 us */
+#define SIM_SLICE_NS 1024000ull  /* [kernel module] default channel-group timeslice since Volta: 1024 us */
+#define SIM_SLICE_SHORT_PART 2   /* [assumed] "short" is this part of the default one; no length is published */
+#define SIM_SLICE_MEDIUM_TIMES 2 /* [assumed] "medium" is so many default ones */
+#define SIM_SLICE_LONG_TIMES 4   /* [assumed] "long" is so many */
 #define SIM_SLICE_DRIFT 32     /* [assumed] by such a part of a slice those of each device are longer than the last's */
 #define SIM_SWITCH_NS 20000ull /* [assumed] change of context; preemption alone is published as 32-40 us at worst */
 #define SIM_COPY_ENGINES 3     /* [published] H100/H200 asyncEngineCount; here: to device, from device, on device */
-#define SIM_COPY_LATENCY_NS 1500ull             /* [assumed] start of one copy on an engine */
-#define SIM_HOST_LINK_BYTES_PER_US 50000ull     /* [published] PCIe 5.0 x16, about 50 GB/s in practice */
+#define SIM_COPY_LATENCY_NS 1500ull         /* [assumed] start of one copy on an engine */
+#define SIM_HOST_LINK_BYTES_PER_US 50000ull /* [published] PCIe 5.0 x16, about 50 GB/s in practice */
+/* Of the link, by memory that is not pinned: [published] 2.3 of 5.8 GB/s in NVIDIA's "How to Optimize Data Transfers in
+ * CUDA C/C++" (the driver's thread fills a pinned buffer); that it is the same part of a faster link is [assumed]. */
+#define SIM_PAGEABLE_PART 0.4
 #define SIM_DEVICE_COPY_BYTES_PER_US 2000000ull /* [published] 4.8 TB/s memory, half of it each way, less losses */
 #define SIM_MEMSET_BYTES_PER_US 3500000ull      /* [published] 4.8 TB/s memory, writes only */
 #define SIM_MEMSET_LATENCY_NS 1500ull           /* [assumed] the smallest kernel */

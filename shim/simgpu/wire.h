@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #define SIM_WIRE_MAGIC 0x4d495356u
-#define SIM_WIRE_VERSION 7u
+#define SIM_WIRE_VERSION 8u
 #define SIM_SOCKET_NAME "sock" /* in the server's directory */
 #define SIM_PAGE_NAME "state"
 #define SIM_DEFAULT_DIR "/run/vgpu-sim" /* when VGPU_SIM_DIR is not set */
@@ -22,7 +22,10 @@
 #define SIM_EVENTS_MAX (1u << 18) /* of one process */
 #define SIM_RING_COMMANDS (1u << 15)
 #define SIM_COPY_DIRECTIONS 3
+#define SIM_LINKS 2            /* between host and device: one for each direction, the first two of sim_engine */
 #define SIM_STREAM_TIMES 4096u /* completion times kept per stream; a process has fewer outstanding */
+
+enum sim_engine { SIM_ENGINE_TO_DEVICE, SIM_ENGINE_FROM_DEVICE, SIM_ENGINE_ON_DEVICE };
 
 /* ---- the command ring: struct sim_ring in a memfd ---- */
 
@@ -30,7 +33,7 @@ enum sim_op {
   SIM_OP_OPEN = 1, /* bind stream slot to context `target` with `priority`; takes no place in the stream */
   SIM_OP_MARKER,   /* done when everything before it is */
   SIM_OP_KERNEL,   /* cost_ns of SM time; with meet: while all of its meeting run, see server/meet.c */
-  SIM_OP_COPY,     /* cost_ns of copy engine `engine` */
+  SIM_OP_COPY,     /* cost_ns of copy engine `engine`: what it takes alone */
   SIM_OP_RECORD,   /* writes its time into event slot `target`, generation `value` */
   SIM_OP_WAIT,     /* until stream slot `target` has completed sequence number `value` */
   SIM_OP_HOLD,     /* until a RELEASE for this stream arrives: the process does something in between */
@@ -50,7 +53,8 @@ struct sim_command {
   uint16_t op;
   uint16_t engine;
   uint16_t meet;       /* of a kernel: how many kernels of different devices meet; 0 = it runs by itself */
-  uint8_t reserved[6]; /* one command = one cache line */
+  uint8_t pageable;    /* of a copy: 1 = its host memory is not pinned */
+  uint8_t reserved[5]; /* one command = one cache line */
 };
 
 struct sim_ring {
@@ -121,6 +125,7 @@ struct sim_page_device {
   uint32_t nvlink_group;  /* NVLink joins GPUs with the same one; 0: it joins none with this one */
   uint32_t compute_major; /* its compute capability */
   uint32_t compute_minor;
+  uint32_t time_slice; /* enum sim_time_slice */
   struct sim_page_process processes[SIM_PROCESSES_MAX];
 };
 
@@ -130,6 +135,9 @@ struct sim_page_fault {
   uint32_t xid;
 };
 #define SIM_FAULTS_MAX 64u
+
+/* The length of its time slices, as `nvidia-smi compute-policy --set-timeslice` counts them. */
+enum sim_time_slice { SIM_TIME_SLICE_DEFAULT, SIM_TIME_SLICE_SHORT, SIM_TIME_SLICE_MEDIUM, SIM_TIME_SLICE_LONG };
 
 /* What NVML says has a whole device; programs on it do not notice. */
 enum sim_mode { SIM_MODE_SHARED, SIM_MODE_EXCLUSIVE, SIM_MODE_MIG, SIM_MODE_MPS };
@@ -141,10 +149,12 @@ struct sim_page {
   uint32_t device_count;
   uint32_t fault_count; /* ever; a futex */
   uint32_t modes;       /* two bits for each device: enum sim_mode */
+  uint32_t limit_count; /* cgroups with limits on device memory: while there are none, no process asks for its own */
   uint64_t started_ns;
   uint64_t launch_cost_ns;
   uint64_t slice_ns;
   uint64_t switch_ns;
+  uint64_t link_bytes_per_us;                   /* of each link between host and device */
   char model[256];                              /* path of the kernel model file, or empty */
   struct sim_page_fault faults[SIM_FAULTS_MAX]; /* the n-th is at n modulo their number */
   struct sim_page_device devices[SIM_DEVICES_MAX];
@@ -157,6 +167,17 @@ struct sim_busy {
   uint64_t end_ns; /* work that is less than 1 ms apart may be pushed together: end - begin is always exact */
   int32_t pid;
   uint32_t context;
+};
+
+/* ---- the log of links: D/links-<index>.log is a row of these ---- */
+
+struct sim_link_use {
+  uint64_t begin_ns;
+  uint64_t end_ns;
+  double link_ns; /* how long the whole link would have taken for it: at most end - begin */
+  uint64_t bytes;
+  int32_t pid;
+  uint32_t direction; /* enum sim_engine */
 };
 
 /* ---- the socket: one request, one reply (but for WAKE); its end is the end of the process ---- */
@@ -182,6 +203,12 @@ enum sim_request_kind {
   SIM_REQUEST_CHECKPOINT_UNLOCK, /* also ends one's own LOCK that does not complete */
   SIM_REQUEST_MODE,              /* device is in sim_mode `bytes` from now on; needs no HELLO */
   SIM_REQUEST_HOST_MEMORY,       /* this process may back its device memory with `bytes` in all; -ENOMEM: it may not */
+  SIM_REQUEST_LIMITS_SET, /* carries a cgroup's directory; its limits on device, of root's alone. This and the next
+                             three need no HELLO; -EOPNOTSUPP: a device, or a driver, without such limits */
+  SIM_REQUEST_LIMITS_GET, /* carries one as well; -ENOENT: neither it nor one above it has limits */
+  SIM_REQUEST_LIMITS_OWN, /* the same for the cgroup that the process is in */
+  SIM_REQUEST_TIME_SLICE, /* time slices of device are of enum sim_time_slice `bytes`; of root's alone */
+  SIM_REQUEST_CHECKPOINT_MOVED, /* -EAGAIN: its memory is on the way; the reply's bytes: for so many ns at least */
 };
 
 enum sim_share_kind { SIM_SHARE_MEMORY = 1, SIM_SHARE_PHYSICAL, SIM_SHARE_EVENT, SIM_SHARE_POOL, SIM_SHARE_MULTICAST };
@@ -193,6 +220,14 @@ struct sim_wire_share {
   uint32_t kind;
   uint32_t charged;
 };
+
+/* Of a cgroup on a device, in bytes. SIM_NO_LIMIT: it may have all of the device. */
+struct sim_wire_limits {
+  uint64_t soft;
+  uint64_t hard;
+  uint64_t used;
+};
+#define SIM_NO_LIMIT UINT64_MAX
 
 /* Waits in a ticket, and stays there: a holder of the descriptor looks at it with MSG_PEEK. */
 struct sim_ticket {
@@ -212,6 +247,7 @@ struct sim_request {
   union {
     char program[32]; /* of HELLO */
     struct sim_wire_share share;
+    struct sim_wire_limits limits;
   };
 };
 
@@ -222,7 +258,10 @@ struct sim_reply {
   uint64_t bytes;      /* of what is shared */
   uint32_t device;
   uint32_t reserved;
-  struct sim_wire_share share;
+  union {
+    struct sim_wire_share share;
+    struct sim_wire_limits limits;
+  };
 };
 
 #endif

@@ -45,7 +45,7 @@ def test_node_and_devices(node: Node) -> None:
     node.env = {"FAKE_DEVICES": "3"}
     node.start()
     reply = node.nodes.GetNode(pb.GetNodeRequest()).node
-    assert (reply.name, reply.abi_version, reply.mode, reply.simulated) == ("n1", 3, pb.TENANT_MODE_COAST, False)
+    assert (reply.name, reply.abi_version, reply.mode, reply.simulated) == ("n1", 4, pb.TENANT_MODE_COAST, False)
     devices = node.nodes.ListDevices(pb.ListDevicesRequest()).devices
     assert [d.index for d in devices] == [0, 1, 2]
     assert {d.node for d in devices} == {"n1"}

@@ -22,7 +22,7 @@ from tests.examples import is_nightly
 ROOT = Path(__file__).resolve().parents[2]
 HEADERS = (
     *("abi/vg_abi.h", "arbiter/arbiter.h", "arbiter/model.h", "arbiter/device.h", "arbiter/policy.h"),
-    *("arbiter/coast.h", "arbiter/memory.h"),
+    *("arbiter/coast.h", "arbiter/reclaim.h", "arbiter/memory.h", "arbiter/copies.h"),
 )
 PARTS = (
     *(
@@ -37,7 +37,7 @@ PARTS = (
         "lags",
         "maximum",
     ),
-    *("outputs", "policy", "slot", "coast", "memory"),
+    *("outputs", "policy", "slot", "coast", "memory", "reclaim", "copies"),
 )
 SOURCES = tuple(f"arbiter/{name}.c" for name in PARTS)
 INPUTS = (

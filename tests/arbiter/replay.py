@@ -74,8 +74,9 @@ class Replay:
             self.pair.params = Params(**dict(zip(PARAM_NAMES, record.values, strict=False)))
             self.pair.core.params = fill(self.pair.ffi, "vg_arbiter_params", self.pair.params)[0]
         elif record.kind == SET:
-            low, high, weight, priority, latency, gang, paused = record.values[:7]
-            self.pair.set(record.slice_id, SliceParams(low, high, weight, priority, bool(latency), gang, bool(paused)))
+            low, high, weight, priority, latency, gang, paused, rotates = record.values[:8]
+            params = SliceParams(low, high, weight, priority, bool(latency), gang, bool(paused), bool(rotates))
+            self.pair.set(record.slice_id, params)
         elif record.kind == REMOVE:
             self.pair.remove(record.slice_id)
         elif record.kind == INPUT:

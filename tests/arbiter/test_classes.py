@@ -9,7 +9,19 @@ from typing import Any
 
 import pytest
 
-from models.arbiter.model import GANG_FOLLOWER, GANG_LEADER, Params, Slice, SliceParams, State
+from models.arbiter.model import (
+    COUNT,
+    GANG_FOLLOWER,
+    GANG_LEADER,
+    SOLO,
+    STATE_MASK,
+    WATCH_CALLS,
+    WATCH_USAGE,
+    Params,
+    Slice,
+    SliceParams,
+    State,
+)
 from tests.arbiter.pair import Pair
 from tests.arbiter.sharing_world import MS, NEVER, SECOND, US, Load, Tenant, World, tenant
 from tests.examples import combine_axes
@@ -264,6 +276,18 @@ def test_what_is_made_paused_never_has_an_open_gate() -> None:
     assert not row(world, 1).is_open
     world.run(SECOND)
     assert world.tenants[0].share(0, SECOND) == 0
+
+
+def test_a_slice_that_rotates_is_counted_and_watched_also_when_it_is_alone() -> None:
+    """So that it is seen to be idle. What it gets is the same."""
+    world = World([launch_bound(1, 500, rotates=True)], Pair())
+    world.run(SECOND)
+    assert row(world, 1).word & STATE_MASK == COUNT
+    assert row(world, 1).watch & (WATCH_USAGE | WATCH_CALLS) == WATCH_USAGE | WATCH_CALLS
+    once = World([launch_bound(1, 500)], Pair())
+    once.run(SECOND)
+    assert row(once, 1).word & STATE_MASK == SOLO and not row(once, 1).watch & WATCH_CALLS
+    assert shares(world, 0) == pytest.approx(shares(once, 0), abs=0.01)
 
 
 # ---- gangs ----

@@ -28,6 +28,7 @@ def any_params(draw: random.Random) -> SliceParams:
         latency=draw.random() < 0.2,
         gang=draw.choice((0, 0, 0, 0, 1, 2, 3)),
         paused=draw.random() < 0.1,
+        rotates=draw.random() < 0.2,
     )
 
 

@@ -13,7 +13,7 @@ import struct
 import sys
 from dataclasses import dataclass, field
 
-MAGIC, ABI_VERSION = 0x55504756, 3
+MAGIC, ABI_VERSION = 0x55504756, 4
 FRESH, RESUME, QUERY, HOLD = range(4)
 OK, BAD_MESSAGE, BAD_VERSION, DENIED, FULL, NO_SLICE = range(6)
 DEVICES_MAX = 16

@@ -173,6 +173,12 @@ def test_a_kept_row_stays_as_it_was(
         assert now["goals"] == before["goals"]
         assert now["raw"]["old"] == {"run": {"commit": before["commit"], "date": before["date"]}, "x": 7}
         assert f"The row old is of {before['date']}, commit {before['commit']}." in last.with_suffix(".md").read_text()
+    (tmp_path / "apart").mkdir()
+    apart = rows.write(bench, [Figure("old", "c", "w", 9.0, at_least(5))], {"old": {"x": 8}}, tmp_path / "apart")[0]
+    monkeypatch.setattr("sys.argv", ["bench", "--take", str(apart), "--results", str(tmp_path)])
+    assert rows.main(bench) == 0
+    now = json.loads(last.read_text())
+    assert (now["figures"]["old"][0]["value"], now["raw"]["old"]["x"], now["figures"]["new"][0]["value"]) == (9, 8, 2)
     monkeypatch.setattr("sys.argv", ["bench", "--keep", "none"])
     with pytest.raises(SystemExit):
         rows.main(bench)

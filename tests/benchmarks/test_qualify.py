@@ -122,11 +122,11 @@ def test_what_a_step_found_is_kept_before_the_next_begins() -> None:
     assert list(store) == ["one"]
 
 
-def test_all_steps_have_names_of_their_own_and_budgets_below_nine_minutes() -> None:
+def test_all_steps_have_names_of_their_own_and_budgets_below_ten_minutes() -> None:
     plan = steps.plan(sys.executable)
     assert len({step.name for step in plan}) == len(plan) > 15
     assert all(steps.LEAST_S < step.budget_s < steps.TOTAL_S / 5 for step in plan)
-    assert steps.TOTAL_S == 530 > sum(step.budget_s for step in plan)
+    assert steps.TOTAL_S == 560 > sum(step.budget_s for step in plan)
 
 
 def test_the_exit_code_tells_a_skipped_step_from_a_good_one(capsys: pytest.CaptureFixture[str]) -> None:

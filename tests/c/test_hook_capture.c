@@ -4,6 +4,7 @@
  */
 #include "fake_driver.h"
 #include "gate/state.h"
+#include "gen/hooks/bodies.h"
 #include "hooks/capture.h"
 #include "own_clock.h"
 

@@ -6,6 +6,7 @@
 
 #include "fake_driver.h"
 #include "gate/state.h"
+#include "gen/hooks/bodies.h"
 #include "hooks/graph_memory.h"
 #include "ledger/credit.h"
 #include "own_clock.h"

@@ -8,6 +8,7 @@
 #include "base/prim.h"
 #include "check.h"
 #include "gen/abi/real.h"
+#include "gen/hooks/bodies.h"
 #include "hooks/charge.h"
 #include "hooks/physical.h"
 #include "hooks/sparse.h"

@@ -358,3 +358,14 @@ def test_histories_outlive_a_controller(tmp_path: Path) -> None:
     made.close()
     kept = ClusterStore(tmp_path).load()
     assert (kept.histories, kept.history_at_ns, kept.latest_ns) == ({"team": 1 << 40}, 5, 5)
+
+
+def test_what_orders_have_learnt_outlives_a_controller(tmp_path: Path) -> None:
+    """A damaged row is left out: that queue learns again."""
+    made = ClusterStore(tmp_path)
+    known = {"policy": "2d-gittins", "all": {"costs": [1 << 90]}}
+    made.save([], {}, [], 1, {"team": known, "other": known, "gone": known}, 5)
+    made.save([], {}, [], 1, {"gone": None}, 6)
+    made._db.execute("UPDATE queue_orders SET body = replace(body, 'costs', 'coasts') WHERE queue = 'other'")
+    made.close()
+    assert ClusterStore(tmp_path).load().orders == {"team": known}

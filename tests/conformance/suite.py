@@ -28,7 +28,7 @@ PROGRAM_SECONDS = 120
 #: less than a device has: the rows over the limit meet the slice's own
 SLICE_MEMORY = "6GiB"
 #: the simulated devices: two, for rows about several
-SIMULATED = {"devices": "2"}
+SIMULATED = {"devices": "2", "memory_limits": "1"}
 #: says how much memory a program sees on its first device
 TOTAL = """
 import ctypes

@@ -178,7 +178,25 @@ def as_owner(scene: Scene, browser: Browser) -> int:
     resize_a_slice(browser)
     clone_as_array(browser, job)
     use_terminal(scene, browser)
+    refuse_a_service(browser)
     return job
+
+
+def refuse_a_service(browser: Browser) -> None:
+    """What is wrong with a field is said beside it, and what was written stays."""
+    browser.open("/services")
+    browser.one("[href='/services/new']").send_keys(Keys.ENTER)
+    browser.until(lambda: browser.path() == "/services/new", "the form")
+    browser.fill("command", "serve --model 'a b'")
+    browser.fill("name", "chat")
+    browser.fill("health_http", "health")
+    assert "Refused" in browser.press(".submit-end button")
+    browser.quiet("422")
+    field = browser.one("[name=health_http]")
+    assert field.get_attribute("aria-invalid") == "true"
+    assert "write it from / on" in browser.one(f"#{str(field.get_attribute('aria-describedby')).split()[0]}").text
+    assert browser.one("[name=name]").get_attribute("value") == "chat"
+    browser.audit()
 
 
 def use_terminal(scene: Scene, browser: Browser) -> None:
@@ -351,8 +369,19 @@ def all_pages(browser: Browser, job: int) -> None:
     """No complaint of the browser, labels, contrast in both themes, 400 px, keys."""
     browser.open("/")
     device = browser.one(".device h3 a").get_attribute("href").removeprefix(browser.base)  # type: ignore[union-attr]
-    pages = ["/", "/queue", "/services", "/submit", "/quotas", "/usage", "/whatif", "/events", "/nodes"]
-    pages += [device, "/slice/train", f"/job/{job}", f"/submit?like={job}"]
+    pages = [
+        "/",
+        "/queue",
+        "/services",
+        "/submit",
+        "/quotas",
+        "/usage",
+        "/whatif",
+        "/events",
+        "/nodes",
+        "/services/new",
+    ]
+    pages += ["/services/new", device, "/slice/train", f"/job/{job}", f"/submit?like={job}"]
     for path in pages:
         browser.open(path)
         if browser.all("[data-curves]"):

@@ -15,6 +15,7 @@ from tests.cli.fake_server import FakeDaemon
 from vgpud.console.services import changes
 from vgpud.host import listeners
 from vgpud.services.core.model import Service, read_record
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 from .conftest import FakeBroker, Post, text_of
 from .test_pages import add_job
@@ -117,7 +118,11 @@ def test_what_an_open_page_asks_for_keeps_no_log_in_alive(
 
 def test_a_balancer_that_does_not_answer(alice: TestClient, daemon: FakeDaemon, balancer: Balancer) -> None:
     daemon.queue.jobs[11].session_port = 1
-    assert "its balancer does not answer" in text_of(alice.get("/services").text)
+    text = text_of(alice.get("/services").text)
+    assert "the balancer of service chat, job 11, does not answer (nothing listens at port 1)" in text
+    daemon.queue.jobs[11].ClearField("session_port")
+    daemon.queue.jobs[11].state = pb.JOB_STATE_PENDING
+    assert "job 11, is pending: reason 11" in text_of(alice.get("/services").text), "also of one that has just started"
     answer = alice.get("/service/chat/")
     assert answer.status_code == 503 and "the balancer of service chat" in answer.text
 
@@ -142,11 +147,11 @@ def test_its_buttons(post: Post, balancer: Balancer) -> None:
 
 
 def test_a_change_of_nothing() -> None:
-    record = json.loads(Service("chat", TEMPLATE, "key").to_json())
+    record = Service("chat", TEMPLATE, "key")
     for form in ({}, {"gpus": "0.25", "gpus_was": "0.25", "idle": "", "idle_was": ""}):
         with pytest.raises(ValueError, match="nothing was changed"):
             changes.update(record, form)
-    assert changes.update(record, {"idle": "10m"})["generation"] == 1, "replicas stay"
+    assert changes.update(record, {"idle": "10m"}).generation == 1, "replicas stay"
 
 
 def test_one_address_for_all_services(alice: TestClient, balancer: Balancer) -> None:

@@ -12,8 +12,9 @@ from starlette.requests import Request
 
 from vgpud.console.login.client import User
 from vgpud.console.sessions import program, tunnel
-from vgpud.console.sessions.ends import End
-from vgpud.console.sessions.frames import FrameWatch
+from vgpud.tunnels import passing
+from vgpud.tunnels.ends import End
+from vgpud.tunnels.frames import FrameWatch
 
 
 class Broker:
@@ -109,7 +110,7 @@ def test_it_ends_with_either_side(end: int) -> None:
 
 
 def test_silence_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tunnel, "STREAM_S", 0.1)
+    monkeypatch.setattr(passing, "SILENCE_S", 0.1)
 
     async def use() -> None:
         task, browser, session = await pass_between(Broker())

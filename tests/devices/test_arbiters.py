@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from tests.builders import make_device, make_slice
 from vgpud.config import ArbiterConfig, arbiter_items
-from vgpud.core.model import LATENCY, Share, Slice, Spec
+from vgpud.core.model import AWAY, COMING, LATENCY, LEAVING, Share, Slice, Spec
 from vgpud.core.observed import SCHEDULING
 from vgpud.core.slices.gangs import Role
 from vgpud.devices.arbiters import Arbiters, _Usage, ffi, lib
@@ -214,6 +215,54 @@ def test_alone_on_a_device_the_drivers_reading_counts(arbiters: Arbiters, tenant
     for tick in range(31, 61):
         arbiters.sample(1_000_000_000 + tick * 100_000_000, {UUID: 0.75})
     assert arbiters.slice_stats(SERIAL, UUID).share_ratio == 0, "nobody is there: what is busy is not the slice's"
+
+
+def test_what_leaves_the_device_closes_its_gate_and_is_waited_for(
+    arbiters: Arbiters, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Slice, "rotates", property(lambda _: True))
+    made = make_slice("a", make_share(500), serial=SERIAL)
+    arbiters.apply(made)
+    wait_for(lambda: bool(tenant.control.watch & lib.VG_WATCH_CALLS))
+    assert tenant.control.residence == 0
+    arbiters.apply(replace(made, residency=LEAVING))
+    wait_for(lambda: tenant.control.residence != 0 and tenant.control.gate & 3 == 0)
+    assert arbiters.slice_stats(SERIAL, UUID).processes_in_driver == 1
+    begin_ns = arbiters.slice_stats(SERIAL, UUID).last_work_ns
+    tenant.says(left_word=tenant.control.residence, calls=1)
+    wait_for(lambda: arbiters.slice_stats(SERIAL, UUID).last_work_ns > begin_ns)
+    assert arbiters.slice_stats(SERIAL, UUID).processes_in_driver == 0
+    arbiters.apply(replace(made, residency=AWAY))
+    tenant.says(waiting_calls=2, waiting=1)
+    assert arbiters.slice_stats(SERIAL, UUID).waiting_calls == 3
+    arbiters.apply(replace(made, residency=COMING))
+    assert tenant.control.residence != 0
+    arbiters.apply(made)
+    wait_for(lambda: tenant.control.residence == 0 and tenant.control.gate & 3 != 0)
+    assert arbiters.slice_stats(SERIAL, UUID).waiting_calls == 0
+
+
+def test_memory_that_is_away_is_lent_and_that_which_leaves_or_comes_is_not(arbiters: Arbiters, tenant: Tenant) -> None:
+    """The device has less than both maxima together."""
+    total = make_device(0).memory_bytes
+    made = make_slice("a", Share(UUID, 500, 1000, 0, total), serial=SERIAL)
+    other = make_slice("b", Share(UUID, 100, 1000, 0, total), milli=100, serial=SERIAL + 1)
+    arbiters.apply(made)
+    arbiters.apply(other)
+    tenant.says(want_bytes=total, want_seq=1)
+    wait_for(lambda: tenant.control.granted_bytes == total)
+    tenant.says(used_bytes=total)
+    second = Tenant()
+    arbiters.attach(SERIAL + 1, PROCESS + 1, UUID, (second.header, second.control, second.report), second.bell, 0)
+    granted_bytes = 0
+    for turn, residency in enumerate(("", LEAVING, AWAY, COMING)):
+        arbiters.apply(replace(made, residency=residency))
+        second.says(want_bytes=1 << 20, want_seq=turn + 1)
+        wait_for(lambda want=turn + 1: second.control.want_answered == want)  # type: ignore[misc]
+        granted_bytes += (residency == AWAY) << 20
+        assert second.control.granted_bytes == granted_bytes, residency
+    arbiters.detach(PROCESS + 1, UUID)
+    os.close(second.bell)
 
 
 def test_waits_and_drains_are_counted(arbiters: Arbiters, tenant: Tenant) -> None:

@@ -16,8 +16,9 @@ from tests.attach.test_server import borrow
 from tests.daemon.node import PATIENCE_S, Node, wait_until
 from vgpud import paths
 from vgpud.core.devices.enforce import FREEZE, KILL, STRANGER, Act
-from vgpud.devices import enforcement
+from vgpud.devices import driver_faults, enforcement
 from vgpud.host import processes
+from vgpud.simdevice import state_page
 from vgpud.simdevice.process import SimulatedDevice
 
 pytestmark = pytest.mark.skipif(
@@ -255,3 +256,30 @@ def test_a_program_of_a_paused_container_needs_no_freezing(
     assert "is stopped: left alone" in enforcement.carry_out(act, lambda: True, ())
     (folder / "cgroup.events").write_text("populated 1\nfrozen 0\n")
     assert "was frozen" in enforcement.carry_out(act, lambda: True, ())
+
+
+@pytest.mark.parametrize(("version", "is_moved"), [("595.71.05", True), ("580.00.00-sim", False)])
+def test_a_program_leaves_the_device_before_it_is_killed_on_some_drivers(
+    node: Node,
+    device: SimulatedDevice,
+    programs: list[subprocess.Popen[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    version: str,
+    is_moved: bool,
+) -> None:
+    """Where killing one that was restored may hang the host."""
+    pid = start_bypass(device, programs, GIB)
+    page = device.directory / state_page.PAGE_NAME
+    used_bytes = []
+
+    def prepare(own_pid: int) -> None:
+        driver_faults.suspend_before_kill(
+            version, own_pid, str(paths.sim_lib_dir() / "libcuda.so.1"), str(device.directory)
+        )
+        used_bytes.append(state_page.read(page).devices[0].used_bytes)
+        assert programs[0].poll() is None
+
+    act = Act(KILL, STRANGER, pid, "", "GPU-0", True)
+    assert enforcement.carry_out(act, lambda: True, {}, prepare).endswith("was killed")
+    assert used_bytes == [0 if is_moved else GIB + CONTEXT_BYTES]
+    assert programs[0].wait(PATIENCE_S) == -signal.SIGKILL

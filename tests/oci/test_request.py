@@ -71,6 +71,13 @@ def test_no_guarantee() -> None:
     assert ask("VGPU=0.5", "VGPU_MIN=0", "VGPU_MEM=1g", "VGPU_MEM_MIN=0") == Request(Spec(500, 0, None, 0, GIB))
 
 
+def test_memory_that_bends() -> None:
+    asked = ask("VGPU=0.5", "VGPU_MEM_SWAP=1", "VGPU_IDLE_AFTER=10m")
+    assert asked.spec == Spec(500, mem_swap=True, idle_after_ns=600_000_000_000)
+    assert ask(gpus="0.5", **{"mem-swap": "1", "idle-after": "10m"}) == asked
+    assert ask("VGPU=0.5", "VGPU_MEM_SWAP=0").spec == Spec(500)
+
+
 def test_annotations_say_the_same() -> None:
     amounts = ["VGPU=0.5", "VGPU_MIN=0.25", "VGPU_MAX=1", "VGPU_MEM=2g", "VGPU_MEM_MIN=1g", "VGPU_NAME=a"]
     env = ask(*amounts, "VGPU_SPREAD=2", "VGPU_CLASS=batch", "VGPU_PRIORITY=0")
@@ -160,6 +167,8 @@ def test_other_peoples_annotations_and_variables() -> None:
         (["VGPU=0.5", "VGPU_CLASS=fast"], ["VGPU_CLASS=fast is not a class", "batch or latency"]),
         (["VGPU=0.5", "VGPU_CLASS=latency"], ["more than", "(batch)", "--annotation dev.vgpu/class=latency"]),
         (["VGPU=0.5", "VGPU_SPREAD=0"], ["VGPU_SPREAD=0", "1 to 16"]),
+        (["VGPU=0.5", "VGPU_MEM_SWAP=yes"], ["VGPU_MEM_SWAP=yes is neither 0 nor 1"]),
+        (["VGPU=0.5", "VGPU_IDLE_AFTER=soon"], ["VGPU_IDLE_AFTER: 'soon' is not a time", "2h30m"]),
         (["VGPU=0.5", "VGPU_SLICE=train"], ["VGPU=0.5", "VGPU_SLICE=train", "with VGPU= (empty),"]),
         (["VGPU_MEM=1g", "VGPU_SLICE=train"], ["VGPU_MEM=1g", "VGPU_SLICE=train"]),
         (["VGPU_MEM=8g"], ["VGPU_MEM=8g", "VGPU=0.5"]),

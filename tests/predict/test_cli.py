@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ from vgpud.api import elastic_messages
 from vgpud.cli.common.options import Settings
 from vgpud.cli.jobs import predicted_options
 from vgpud.cli.main import invoke
-from vgpud.cli.predict import run
+from vgpud.cli.predict import dry_model, predict_run, run
 from vgpud.errors import CliError
-from vgpud.predict import dataset, hardware, memory, train_file
+from vgpud.predict import dataset, dry_device, hardware, looked, memory, train_file
+from vgpud.predict.dry_run import Counts, DryRun
+from vgpud.predict.interpreter import Torch
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 GIVEN: dict[str, Any] = {
@@ -328,3 +331,75 @@ def test_a_model_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CliError, match=r"one h100 has 80 GB, too little for .*lower --batch") as error_info:
         predicted_options.fill(Settings(), {**GIVEN, "predict": str(path)})
     assert error_info.value.exit_code == 6
+
+
+# ---- memory by a dry run ----
+
+
+@pytest.fixture
+def net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model in Python; what it is read as comes from a file, so that PyTorch is not imported."""
+    read = looked.look
+    file_name = str(perceptron(tmp_path / "mlp.onnx"))
+
+    def look_at_file(model: str, gpu: str, **options: Any) -> looked.Looked:
+        found = read(file_name, gpu, **options)
+        return replace(found, query=replace(found.query, model=model))
+
+    monkeypatch.setattr(looked, "look", look_at_file)
+
+
+def run_steps(monkeypatch: pytest.MonkeyPatch, torch: Torch, results: tuple[DryRun, ...], exit_code: int) -> list[Any]:
+    """What vgpu starts where this is the interpreter's PyTorch, and the steps end so."""
+    asked: list[Any] = []
+
+    def run_dry(command: list[str], *options: Any, **more: Any) -> Any:
+        asked.append(json.loads(command[-1]))
+        return torch, results, exit_code
+
+    monkeypatch.setattr(dry_model, "find_own_torch", lambda model: torch)
+    monkeypatch.setattr(predict_run, "run_dry", run_dry)
+    return asked
+
+
+def took(given_bytes: int) -> DryRun:
+    device = dry_device.DEVICES["a100-40g"]
+    context = dry_device.find_context_size(device)
+    counts = Counts(context.value + given_bytes, 1, 1, 1, 0, 0, 0, 0, 0)
+    return DryRun(device, context, counts, (), 3)
+
+
+@pytest.mark.usefixtures("net")
+def test_a_model_that_can_be_run_has_its_memory_from_there(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = run_steps(monkeypatch, Torch("2.13.0", "13.0"), (took(5 << 30),), 0)
+    command = ("predict", "net:make", "--gpu", "a100-40g", "--batch", 32, "--optimizer", "sgd", "-o", "json")
+    code, out, _err = run_cli(capsys, *command)
+    found = json.loads(out)
+    assert (code, found["memory_by"]) == (0, "dry_run")
+    assert found["memory_bytes"]["value"] == (5 << 30) + took(0).context.value
+    assert found["utilisation_by"] == "predictor" or found["in_range"] is False
+    assert (asked[0]["model"], asked[0]["batch"], asked[0]["optimizer"]) == ("net:make", 32, "sgd")
+    _code, out, err = run_cli(capsys, *command[:-2])
+    assert out.splitlines()[-1].endswith("dry run")
+    assert "not by a dry run" not in err
+
+
+@pytest.mark.usefixtures("net")
+@pytest.mark.parametrize(
+    ("torch", "exit_code", "why"),
+    [
+        (Torch("2.13.0+cpu", ""), 0, "torch 2.13.0+cpu has no CUDA"),
+        (Torch("2.13.0", "13.0"), 1, "its steps ended with exit code 1"),
+        (Torch("2.13.0", "13.0"), 0, "its steps used no device"),
+    ],
+)
+def test_where_it_cannot_be_run_the_graph_decides_and_a_line_says_why(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, torch: Torch, exit_code: int, why: str
+) -> None:
+    run_steps(monkeypatch, torch, (), exit_code)
+    code, out, err = run_cli(capsys, "predict", "net:make", "--gpu", "a100-40g")
+    assert code == 0
+    assert f"the memory is not by a dry run: {why}" in err
+    assert out.splitlines()[-1].split()[-1] in ("predictor", "graph")

@@ -26,7 +26,7 @@ from tests.examples import examples
 from tests.predict import models
 from vgpud.cli.demo.private_system import wait_for
 from vgpud.errors import ExitCode, VgpudError
-from vgpud.predict import entry, graph, graph_counts, hardware, memory, torch_pt2, torch_trace
+from vgpud.predict import dry_steps, entry, graph, graph_counts, hardware, memory, torch_pt2, torch_trace
 from vgpud.predict.entry import Asked
 from vgpud.predict.graph import Graph, GraphError
 
@@ -416,3 +416,23 @@ def test_an_entry_point_that_takes_too_much_memory_is_refused(monkeypatch: pytes
 )
 def test_models_that_are_none(model: str, words: str) -> None:
     assert words in refusal(model)
+
+
+# ---- steps of a dry run ----
+
+
+def test_the_loss_is_the_models_own_or_that_of_its_answer() -> None:
+    scores = torch.randn(4, 3, 10, requires_grad=True)
+    assert dry_steps.find_loss(scores).dim() == 0
+    assert dry_steps.find_loss((torch.arange(3), scores)).item() == dry_steps.find_loss(scores).item()
+    own = scores.mean()
+    assert dry_steps.find_loss({"loss": own, "logits": scores}).item() == own.item()
+    assert dry_steps.find_loss(scores[0, 0]).item() == scores[0, 0].mean().item()
+    with pytest.raises(GraphError, match="nothing in the model's answer can be trained"):
+        dry_steps.find_loss(scores.detach())
+
+
+def test_every_optimizer_that_can_be_named_can_be_made() -> None:
+    model = torch.nn.Linear(2, 2)
+    for name in set(memory.STATES) - {"none"}:
+        assert dry_steps._make_optimizer(name, model).param_groups

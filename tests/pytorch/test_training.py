@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -98,3 +99,33 @@ def test_two_ranks_of_torchrun(torch_python: str, tmp_path: Path) -> None:
     first, second = json.loads(done.stdout)["devices"]
     assert 0 < first["flops"] * 32 == second["flops"]
     assert 0 < first["allocated_bytes"] < second["allocated_bytes"]
+
+
+#: `vgpu` in the interpreter that has PyTorch, with what vgpud itself needs
+VGPU = "import sys; sys.path.append(sys.argv.pop(1)); from vgpud.cli.main import invoke; sys.exit(invoke(sys.argv[1:]))"
+NET = """
+import torch
+def make(batch):
+    return torch.nn.Sequential(*(torch.nn.Linear(1024, 1024) for _ in range(4))), torch.randn(batch, 1024)
+"""
+
+
+def test_a_model_in_python_is_run_for_its_memory(torch_python: str, tmp_path: Path) -> None:
+    """Without any of NVIDIA's libraries, which its PyTorch would need to be imported."""
+    (tmp_path / "net.py").write_text(NET)
+    arguments = (sysconfig.get_path("purelib"), "predict", "net:make", "--batch", "64", "--gpu", "a100", "-o", "json")
+    done = subprocess.run(
+        [torch_python, "-c", VGPU, *arguments],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["memory_by"] == "dry_run"
+    parameters_bytes = 4 * (1024 * 1024 + 1024) * 4
+    tensors_bytes = found["memory_bytes"]["low"] - (1409 << 20)
+    assert 4 * parameters_bytes < tensors_bytes < 8 * parameters_bytes, "weights, gradients, Adam's states and more"

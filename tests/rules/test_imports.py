@@ -147,7 +147,7 @@ ALLOWED: dict[str, set[str]] = {
     "ray": {"api", "client", "core", "core.slices", "errors", "libraries"},
     # the balancer of a service: a process of its own, as its user, over the API
     "services.core": {"core.jobs"},
-    "services.shell": {"client", "core.jobs", "errors", "host", "paths", "services.core"},
+    "services.shell": {"client", "core.jobs", "errors", "host", "paths", "services.core", "tunnels"},
     "services": {"client", "core.jobs", "errors", "host", "services.core", "services.shell"},
     # the queue over many nodes: a process of its own, beside slurmctld
     "cluster.core": {"core", "core.devices", "core.jobs", "core.queue", "slurm"},
@@ -173,9 +173,11 @@ ALLOWED: dict[str, set[str]] = {
     "k8s": {"core", "errors", "k8s.core", "k8s.shell", "paths"},
     # `kubectl vgpu`, by kubectl
     "kubectl": {"cli.common", "core", "errors", "k8s.core", "view"},
+    # connections that the console and balancers pass on
+    "tunnels": set(),
     # the console in the browser: processes of its own, over the API
     "console.login": {"client", "errors", "host"},
-    "console.live": {"client", "console.login", "errors", "host", "view"},
+    "console.live": {"client", "cluster.shell", "console.login", "errors", "host", "view"},
     "console.web": {"console.live", "console.login", "core", "errors", "view"},
     "console.pages": {
         "cli.common",
@@ -200,15 +202,22 @@ ALLOWED: dict[str, set[str]] = {
         "core.jobs",
         "errors",
         "host",
+        "tunnels",
         "view",
     },
     "console.services": {
+        "cli.common",
         "console.live",
+        "console.login",
+        "console.pages",
         "console.sessions",
         "console.web",
         "core",
         "core.jobs",
         "errors",
+        "paths",
+        "services.core",
+        "services.shell",
         "view",
     },
     "console": {

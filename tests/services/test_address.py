@@ -286,15 +286,6 @@ def test_requests_that_are_too_large_are_refused(monkeypatch: pytest.MonkeyPatch
     run(test())
 
 
-def test_an_upgrade_is_refused_in_a_sentence() -> None:
-    async def test() -> None:
-        async with serve_balanced(ANSWER) as service:
-            status, body, _ = await service.ask(Connection="Upgrade", Upgrade="websocket")
-            assert status == 501 and b"WebSockets" in body
-
-    run(test())
-
-
 def test_one_client_has_its_share_of_connections_only(monkeypatch: pytest.MonkeyPatch) -> None:
     bound = listeners.Bound(all_max=4, share_max=2, reserved_max=0, deadline_s=30.0)
     monkeypatch.setattr(listeners, "SERVICE_UNKNOWN", bound)

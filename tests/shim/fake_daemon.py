@@ -62,6 +62,7 @@ class FakeDaemon:
     def __init__(self, path: Path, devices: list[FakeDevice], mode: int = lib.VG_MODE_COAST) -> None:
         self.path, self.devices, self.mode = path, devices, mode
         self.script: list[Script] = []
+        self.leaves: bool | None = None  # None: the slice's memory never leaves the devices
         self.requests: list[Any] = []
         self.processes: list[Attached] = []
         self._serial = 0
@@ -117,13 +118,30 @@ class FakeDaemon:
         params.guarantee_depth_ns, params.cap_depth_ns = 50_000_000, 15_000_000
         params.heartbeat_ns, params.memory_total_bytes = 20_000_000, device.total_bytes
         arbiter = lib.vg_arbiter_new(params)
-        limits = ffi.new("struct vg_slice_params *")
-        limits.min_milli, limits.max_milli = 1000, 1000
-        limits.mem_min_bytes = device.limit_bytes if device.min_bytes is None else device.min_bytes
-        limits.mem_max_bytes = device.limit_bytes
-        assert lib.vg_arbiter_slice_set(arbiter, 1, limits) == 0
+        assert lib.vg_arbiter_slice_set(arbiter, 1, self._params(device)) == 0
         assert lib.vg_arbiter_start(arbiter) == 0
         return arbiter
+
+    def _params(self, device: FakeDevice) -> Any:
+        params = ffi.new("struct vg_slice_params *")
+        params.min_milli, params.max_milli = 1000, 1000
+        params.mem_min_bytes = device.limit_bytes if device.min_bytes is None else device.min_bytes
+        params.mem_max_bytes = device.limit_bytes
+        params.rotates, params.leaves, params.paused = self.leaves is not None, bool(self.leaves), bool(self.leaves)
+        return params
+
+    def rotate(self, *, leaves: bool) -> None:
+        """The slice's memory leaves its devices, or is back."""
+        self.leaves = leaves
+        for arbiter, device in zip(self._arbiters, self.devices, strict=True):
+            assert lib.vg_arbiter_slice_set(arbiter, 1, self._params(device)) == 0
+
+    def stats(self) -> list[Any]:
+        """The slice's counters on each device."""
+        rows = [ffi.new("struct vg_slice_stats *") for _ in self._arbiters]
+        for arbiter, row in zip(self._arbiters, rows, strict=True):
+            assert lib.vg_arbiter_slice_stats(arbiter, 1, row) == 0
+        return rows
 
     def resize(self, index: int, limit_bytes: int) -> None:
         """Changes the slice's memory on a device, live."""

@@ -60,7 +60,7 @@ def test_every_argument_arrives_through_spare_entries(
     surface: cudaspec.Surface, other_driver: TinyDriver, other_shim: Path, run: Run, tmp_path: Path
 ) -> None:
     present = [e for e in surface.entries if e.name in ("cuInit", "cuMemAlloc_v2")]
-    nothing = {e.name: hookdef.Row(e.name, "custom", "not called here", 0) for e in present}
+    nothing = {e.name: hookdef.Row(e.name, "custom", "asks", "not called here", 0) for e in present}
     (tmp_path / "caller.c").write_text(caller(cudaspec.Surface("", {}, tuple(present)), nothing, other_driver.extra))
     program = tiny_driver.compile_c(tmp_path / "caller", "-w", tmp_path / "caller.c", other_driver.path)
     unhooked, hooked = run([program], other_driver), run([program], other_driver, other_shim)

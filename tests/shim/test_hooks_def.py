@@ -35,28 +35,34 @@ def test_twins_behave_alike(rows: dict[str, hookdef.Row]) -> None:
     """A per-thread twin never has another row than its legacy function."""
     for name, row in rows.items():
         if name.endswith(("_ptsz", "_ptds")) and name[:-5] in rows:
-            assert rows[name[:-5]].behaviour == row.behaviour, name
+            assert (rows[name[:-5]].behaviour, rows[name[:-5]].away_behaviour) == (row.behaviour, row.away_behaviour), (
+                name
+            )
 
 
 def test_a_row_serves_versions_and_twins(tmp_path: Path) -> None:
-    found = hookdef.assign(ENTRIES, rows_of(tmp_path, "cuA gate x\ncuA{b} pass x\ncuB sync x\n"))
+    found = hookdef.assign(ENTRIES, rows_of(tmp_path, "cuA gate gate x\ncuA{b} pass asks x\ncuB sync waits x\n"))
     assert [found[e.name].behaviour for e in ENTRIES] == ["gate", "gate", "gate", "pass", "sync"]
 
 
 def test_a_row_with_a_version_takes_it_out(tmp_path: Path) -> None:
-    found = hookdef.assign(ENTRIES, rows_of(tmp_path, "# comment\n\ncuA gate x\ncuA_v2 custom x\ncu{Ab,B} pass x\n"))
+    found = hookdef.assign(
+        ENTRIES, rows_of(tmp_path, "# comment\n\ncuA gate gate x\ncuA_v2 custom waits x\ncu{Ab,B} pass asks x\n")
+    )
     assert [found[e.name].behaviour for e in ENTRIES] == ["gate", "custom", "custom", "pass", "pass"]
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("cuA pass x\ncuB pass x\n", "cuAb has no row"),
-        ("cuA* pass x\ncuB pass x\ncuAb gate x\n", "cuAb has 2 rows: lines 1, 3"),
-        ("cu* pass x\ncuNothing* gate x\n", "line 2: cuNothing* meets no entry point"),
-        ("cu{A,Ab,B,C} pass x\n", "line 1: cuC meets no entry point"),
-        ("cu* maybe x\n", "hooks.def:1: expected"),
-        ("cu* pass\n", "hooks.def:1: expected"),
+        ("cuA pass asks x\ncuB pass asks x\n", "cuAb has no row"),
+        ("cuA* pass asks x\ncuB pass asks x\ncuAb gate gate x\n", "cuAb has 2 rows: lines 1, 3"),
+        ("cu* pass asks x\ncuNothing* gate gate x\n", "line 2: cuNothing* meets no entry point"),
+        ("cu{A,Ab,B,C} pass asks x\n", "line 1: cuC meets no entry point"),
+        ("cu* maybe asks x\n", "hooks.def:1: expected"),
+        ("cu* pass maybe x\n", "hooks.def:1: expected"),
+        ("cu* pass asks\n", "hooks.def:1: expected"),
+        ("cu* gate waits x\n", "hooks.def:1: what passes the gate waits there"),
     ],
 )
 def test_mistakes_are_named(text: str, says: str, tmp_path: Path) -> None:

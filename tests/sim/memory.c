@@ -183,6 +183,26 @@ static void virtual_memory(void) {
   CHECK(cuMemcpyDtoH_v2(text, base + 4 * granule, 3));
   TRUE(strcmp(text, "xt") == 0);
   EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFree_v2(base));
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READ; /* of the second map */
+  CHECK(cuMemSetAccess(base + 2 * granule, granule, &access, 1));
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoD_v2(base + 2 * granule, "t", 1));
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoD_v2(base + 2 * granule - 2, "text", 5));
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpy(base + 2 * granule, base, 1));
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoD_v2(base + 2 * granule, base, 1));
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemsetD8_v2(base + 2 * granule, 1, 1));
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemsetD2D8_v2(base, granule, 1, 1, 3));
+  CUDA_MEMCPY2D rows = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                        .srcHost = "rows",
+                        .srcPitch = 1,
+                        .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                        .dstDevice = base,
+                        .dstPitch = granule,
+                        .WidthInBytes = 1,
+                        .Height = 3};
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpy2D_v2(&rows));
+  CHECK(cuMemcpyDtoH_v2(text, base + 2 * granule - 2, 5)); /* it may be read */
+  TRUE(strcmp(text, "text") == 0);
+  CHECK(cuMemcpyDtoD_v2(base, base + 2 * granule, 1));
   CHECK(cuMemRetainAllocationHandle(&same, (void *)base));
   TRUE(same == first);
   CHECK(cuMemRelease(same));

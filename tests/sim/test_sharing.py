@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from vgpud.simdevice import state_page
+from vgpud.simdevice import control, state_page
 from vgpud.simdevice.busy_log import Span, mean_share
 from vgpud.simdevice.process import SimulatedDevice
 
@@ -26,6 +26,7 @@ from .conftest import MakeDevice, MakeProgram, Running, run
 Start = Callable[..., Running]
 GIB = 1 << 30
 MIB = 1 << 20
+NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="root alone sets time slices")
 
 
 def _saturate(
@@ -65,21 +66,29 @@ def test_one_process_has_the_whole_device(device: MakeDevice, start: Start) -> N
 
 
 @pytest.mark.alone
-def test_slices_take_turns(device: MakeDevice, start: Start) -> None:
-    """While both have work neither is served for longer than a slice, and spans never overlap."""
-    made = device(slice_us=2000, switch_us=100)
+@pytest.mark.parametrize(
+    ("slice_us", "length"), [(2000, 0), pytest.param(500, 3, marks=NEEDS_ROOT), pytest.param(4000, 1, marks=NEEDS_ROOT)]
+)
+def test_slices_take_turns(device: MakeDevice, start: Start, slice_us: int, length: int) -> None:
+    """While both have work neither is served for longer than a slice, and spans never overlap. A short slice is half of
+    the default one, a long one is four."""
+    made = device(slice_us=slice_us, switch_us=100)
+    if length:
+        control.tell_time_slice(made.directory, 0, length)
     _, begin_ns, end_ns = _saturate(start, made, (10000, 1.0), (1000, 1.0))
     spans = sorted(
         (s for s in made.busy_log() if begin_ns < s.begin_ns < end_ns - 50_000_000), key=lambda s: s.begin_ns
     )
-    served_ns = 0
+    served_ns = longest_ns = 0
     for before, after in itertools.pairwise(spans):
         assert after.begin_ns >= before.end_ns
         served_ns = served_ns + before.end_ns - before.begin_ns
+        longest_ns = max(longest_ns, served_ns)
         assert served_ns <= 2_000_000
         if after.pid != before.pid:
             assert after.begin_ns - before.end_ns >= 100_000
             served_ns = 0
+    assert longest_ns > 1_900_000, "a whole slice is used"
     assert _total(spans, spans[0].begin_ns, spans[-1].end_ns) > 0.9
 
 

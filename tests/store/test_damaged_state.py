@@ -49,6 +49,7 @@ def fill_state(directory: Path) -> None:
     jobs.save([job(n) for n in range(1, 9)], [Request(1000, "r", "f", (1, 2), 5)], next_id=20)
     jobs.save([job(n, JobState.FAILED, ended_ns=9 * S) for n in range(1, 5)])
     jobs.save_queue(QueueSpec("team", limit_milli=1500), ("uid:1000",))
+    jobs.save_orders({"team": {"policy": "2d-gittins"}}, 9 * S)
     store.close()
 
 
@@ -66,6 +67,7 @@ def contents(directory: Path) -> tuple[dict[str, Any], list[str]]:
         "drains": loaded.drains,
         "jobs": [repr({n: getattr(one, n) for n in one.__slots__}) for one in (*kept.jobs, *ended)],
         "queues": kept.queues,
+        "orders": kept.orders,
         "next": kept.next_id,
     }
     return found, notes
@@ -162,6 +164,10 @@ BAD_ROWS = {
     "a job that has ended": ("UPDATE jobs SET spec = replace(spec, '500', '400') WHERE id = 2", "job 2"),
     "JSON of one that has ended": ("UPDATE jobs SET state = 'x' WHERE id = 2", "job 2"),
     "a queue's limit": ("UPDATE queues SET spec = replace(spec, '1500', '2500')", "queue 'team'"),
+    "what an order has learnt": (
+        "UPDATE queue_orders SET body = replace(body, 'git', 'got')",
+        "what was learnt of jobs by queue 'team'",
+    ),
     "a queue's members": ("UPDATE queues SET members = '[\"uid:0\"]'", "queue 'team'"),
     "a drain": ("UPDATE drains SET device = 'GPU-1'", "the drain of device 'GPU-1'"),
     "a container": ("UPDATE containers SET id = 'x'", "container 'x'"),

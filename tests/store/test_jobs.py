@@ -390,6 +390,30 @@ def test_a_recording_that_cannot_be_written_ends_and_nothing_else_does() -> None
     recorder.close()
 
 
+def test_what_orders_have_learnt_with_the_jobs_that_ended_since(tmp_path: Path) -> None:
+    store = reopen(tmp_path)
+    for number in range(1, 5):
+        store.save([replace(job(number, JobState.COMPLETED, ended_ns=10 * number * S))])
+    queue = job(1).spec.queue
+    store.save_orders({queue: {"policy": "2d-gittins", "all": {"costs": [1 << 90]}}, "gone": {"policy": "x"}}, 20 * S)
+    store.save_orders({"gone": None}, 21 * S)
+    (order,) = reopen(tmp_path).load().orders
+    assert (order.queue, order.knowledge["all"]) == (queue, {"costs": [1 << 90]})
+    assert [ended.job_id for ended in order.ended_jobs] == [3, 4]
+    store.delete_queue(queue)
+    assert reopen(tmp_path).load().orders == ()
+
+
+def test_what_the_newest_jobs_asked_for(tmp_path: Path) -> None:
+    store = reopen(tmp_path)
+    for number in range(1, 5):
+        made = job(number)
+        made.spec = replace(made.spec, ask=replace(made.spec.ask, cpu_milli=number), after=())
+        store.save([made])
+    assert [one.cpu_milli for one in store.asks(3)] == [2, 3, 4]
+    assert store.asks(3)[0] == replace(job(2).spec.ask, cpu_milli=2)
+
+
 def test_durations_of_the_last_jobs_that_were_done_or_ran_out_of_time(tmp_path: Path) -> None:
     store = reopen(tmp_path)
     states = [JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED, JobState.TIMED_OUT, JobState.RUNNING]

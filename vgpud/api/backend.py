@@ -15,6 +15,7 @@ from vgpud.core.events import Event
 from vgpud.core.history.points import Point
 from vgpud.core.model import Denied, Process, Slice, State
 from vgpud.core.observed import Entry, ProcessStats, Reading, SliceStats
+from vgpud.core.slices.rotation import RotationStats
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 
@@ -37,6 +38,12 @@ class Machine(Protocol):
 class Suspension(Protocol):
     async def suspend(self, name: str, evict: bool, *, deadline_s: float) -> Slice | Denied: ...
     async def resume(self, name: str, *, deadline_s: float) -> Slice | Denied: ...
+
+
+class Rotation(Protocol):
+    def stats(self, slice_: Slice) -> RotationStats | None:
+        """What its turns cost; None: its memory is never moved."""
+        ...
 
 
 class Counters(Protocol):
@@ -108,6 +115,7 @@ class Backend:
     node: Node
     machine: Machine
     suspension: Suspension
+    rotation: Rotation
     counters: Counters
     changes: Changes
     events: EventLog

@@ -111,7 +111,9 @@ class Service(Watching):
         job_id = slice_.origin.queue_job_id
         job_name = b.jobs.name(job_id) if job_id else ""
         counters, path = b.counters.of_slice(slice_), b.node.attach_path(slice_.name)
-        return views.slice_view(slice_, b.node.name, self._indexes(), counters, path, running, containers, job_name)
+        names = b.node.name, self._indexes()
+        turns = b.rotation.stats(slice_)
+        return views.slice_view(slice_, *names, counters, path, running, containers, job_name, turns)
 
     def _list_visible_slices(self) -> list[Slice]:
         """The slices that the caller is shown."""

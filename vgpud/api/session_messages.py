@@ -38,8 +38,8 @@ def session_from(job_spec: pb.JobSpec) -> str:
     if job_spec.session not in session.PROGRAMS:
         text = f"session {job_spec.session[:40]!r} is unknown: write one of {', '.join(session.PROGRAMS)}"
         raise _invalid(text, "session")
-    if job_spec.image and job_spec.session in session.OF_SERVICES:
-        raise _invalid("a job of a service with an image: it runs on the node itself, leave the image out", "session")
+    if job_spec.image and job_spec.session == session.BALANCER:
+        raise _invalid("a balancer with an image: it runs on the node itself, leave the image out", "session")
     return job_spec.session
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import base64
 import binascii
+import time
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from vgpud.core.model import BATCH, Container, Device, Process, Share, Slice, Spec, State
-from vgpud.core.observed import ADMINS, Entry, ProcessStats, Reading, SliceStats, Standing, TraceEvent
+from vgpud.core.observed import ADMINS, Entry, ProcessStats, Reading, Reclaim, SliceStats, Standing, TraceEvent
 from vgpud.core.origins import Allocation, Claim, KubernetesOrigin
+from vgpud.core.slices.rotation import RotationStats
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 from vgpud.v1alpha1 import words
 
@@ -44,6 +46,10 @@ def spec_from(message: pb.SliceSpec) -> Spec:
         device_uuids=tuple(message.device_uuids),
         service_class=words.SERVICE_CLASS.to_word(message.service_class) or BATCH,
         spread=message.spread,
+        mem_swap=message.mem_swap,
+        idle_after_ns=read_optional("idle_after_ns"),
+        copy_min_milli=message.copy_min_milli,
+        copy_max_milli=message.copy_max_milli,
     )
 
 
@@ -59,6 +65,10 @@ def spec_view(spec: Spec) -> pb.SliceSpec:
         device_uuids=spec.device_uuids,
         service_class=words.SERVICE_CLASS.to_number(spec.service_class),
         spread=spec.spread,
+        mem_swap=spec.mem_swap,
+        idle_after_ns=spec.idle_after_ns,
+        copy_min_milli=spec.copy_min_milli,
+        copy_max_milli=spec.copy_max_milli,
     )
 
 
@@ -114,6 +124,7 @@ def slice_view(
     processes: int,
     containers: Sequence[Container] = (),
     job_name: str = "",
+    rotation: RotationStats | None = None,
 ) -> pb.Slice:
     """A slice with what it got so far; `counters` in the order of its shares."""
     view = pb.Slice(
@@ -134,6 +145,9 @@ def slice_view(
         job_name=job_name,
         suspended=words.SUSPENSION.to_number(slice_.suspended),
         claim=_claim_view(slice_.origin) if isinstance(slice_.origin, KubernetesOrigin) else None,
+        residency=words.RESIDENCY.to_number(slice_.residency),
+        asleep_time=timestamp(slice_.asleep_wall_ns) if slice_.asleep_wall_ns else None,
+        rotation=_rotation_view(rotation) if rotation else None,
     )
     for share, now in zip(slice_.shares, counters, strict=True):
         view.devices.add(
@@ -166,8 +180,43 @@ def slice_view(
             launches=now.launches,
             mem_denied=now.mem_denied,
             mem_unattributed_bytes=now.mem_unattributed_bytes,
+            copy_to_device_bytes=now.copy_to_device_bytes,
+            copy_from_device_bytes=now.copy_from_device_bytes,
+            copy_to_device_bytes_per_s=now.copy_to_device_bytes_per_s,
+            copy_from_device_bytes_per_s=now.copy_from_device_bytes_per_s,
+            pinned_bytes=now.pinned_bytes,
+            reclaim=_reclaim_view(now.reclaim),
         )
     return view
+
+
+def _rotation_view(now: RotationStats) -> pb.Rotation:
+    return pb.Rotation(
+        claims_bytes=now.cost.claims_bytes,
+        capacity_bytes=now.cost.capacity_bytes,
+        quantum_ns=now.cost.quantum_ns,
+        lost_ratio=now.cost.lost_ratio,
+        host_bytes=now.cost.host_bytes,
+        bytes_per_second=now.bytes_per_s,
+        moves=now.moves,
+        moved_bytes=now.moved_bytes,
+    )
+
+
+def _reclaim_view(now: Reclaim) -> pb.MemoryReclaim | None:
+    if now.remaining_bytes:
+        spent_ns = time.monotonic_ns() - now.begin_ns
+        return pb.MemoryReclaim(
+            asked_bytes=now.asked_bytes, remaining_bytes=now.remaining_bytes, duration_ns=max(0, spent_ns)
+        )
+    if not now.end_count:
+        return None
+    return pb.MemoryReclaim(
+        asked_bytes=now.last_asked_bytes,
+        returned_bytes=now.last_returned_bytes,
+        duration_ns=now.last_took_ns,
+        late=now.was_late,
+    )
 
 
 def trace_event_view(event: TraceEvent, indexes: Mapping[str, int], names: Mapping[int, str]) -> pb.TraceEvent:
@@ -209,6 +258,7 @@ def device_view(device: Device, node: str, state: State, now: Reading) -> pb.Dev
         nvlink_group=device.nvlink_group,
         parent_uuid=device.parent_uuid,
         profile=device.profile,
+        link_bytes_per_s=device.link_bytes_per_s,
         utilization_ratio=now.utilization_ratio,
         drained=drain.reason if drain else "",
         drained_by_fault=bool(drain and drain.by_fault),

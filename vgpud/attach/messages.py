@@ -17,6 +17,8 @@ from vgpud.core.model import Denied, Device, Reason, Slice
 ffi, lib = _shim.ffi, _shim.lib
 
 ABI_VERSION: int = lib.VG_ABI_VERSION
+#: that the libraries of programs may speak: they are answered in their own
+ABI_VERSIONS = range(lib.VG_ABI_VERSION_OLDEST, ABI_VERSION + 1)
 REQUEST_BYTES: int = ffi.sizeof("struct vg_attach_request")
 _PAGE: int = lib.VG_PAGE_BYTES
 MODES = {"coast": lib.VG_MODE_COAST, "open": lib.VG_MODE_OPEN, "closed": lib.VG_MODE_CLOSED}
@@ -61,10 +63,9 @@ def parse_request(raw: bytes) -> Any:
     """The message as a copied struct, every field checked. Raises Refusal."""
     if len(raw) >= 8:
         magic, version = struct.unpack_from("<II", raw)
-        if magic == lib.VG_ABI_MAGIC and version != lib.VG_ABI_VERSION:
-            text = (
-                f"attach: this program's libvgpu speaks ABI {version}, the daemon {lib.VG_ABI_VERSION}: use libvgpu.so"
-            )
+        if magic == lib.VG_ABI_MAGIC and version not in ABI_VERSIONS:
+            spoken = f"{ABI_VERSIONS[0]} to {ABI_VERSION}"
+            text = f"attach: this program's libvgpu speaks ABI {version}, the daemon {spoken}: use libvgpu.so"
             raise Refusal(lib.VG_ATTACH_BAD_VERSION, text + " and vgpud of one release")
     if len(raw) != REQUEST_BYTES:
         raise Refusal(lib.VG_ATTACH_BAD_MESSAGE, f"attach: message of {len(raw)} bytes, {REQUEST_BYTES} are needed")
@@ -103,12 +104,13 @@ class Pages:
     The control memfd is mapped writable first and then sealed, so that it can never be mapped writable again.
     """
 
-    def __init__(self, device_count: int, mode: int) -> None:
+    def __init__(self, device_count: int, mode: int, abi_version: int = ABI_VERSION) -> None:
         """Raises OSError."""
         self._raw = ffi.new("struct vg_tenant_pages *")
         result = lib.vg_tenant_pages_make(self._raw, device_count, mode)
         if result < 0:
             raise OSError(-result, os.strerror(-result))
+        self._raw.control.abi_version = abi_version
 
     @classmethod
     def from_news(cls, news: Any) -> Pages:
@@ -146,18 +148,24 @@ class Pages:
         lib.vg_tenant_pages_free(self._raw)
 
 
-def reply_bytes(node: str, mode: str, status: int, text: str = "") -> bytes:
+def reply_bytes(node: str, mode: str, status: int, text: str = "", abi_version: int = ABI_VERSION) -> bytes:
     """A reply that refuses, with the reason."""
-    return bytes(ffi.buffer(_reply(node, mode, status, text)))
+    reply = _reply(node, mode, status, text)
+    reply.abi_version = abi_version
+    return bytes(ffi.buffer(reply))
 
 
-def slice_reply_bytes(node: str, mode: str, process_id: int, slice_: Slice, devices: Mapping[str, Device]) -> bytes:
+def slice_reply_bytes(
+    node: str, mode: str, process_id: int, slice_: Slice, devices: Mapping[str, Device], abi_version: int
+) -> bytes:
     """The reply that admits a process, with the numbers of its slice on each device."""
-    return bytes(ffi.buffer(slice_reply(node, mode, process_id, slice_, devices)))
+    reply = slice_reply(node, mode, process_id, slice_, devices)
+    reply.abi_version = abi_version
+    return bytes(ffi.buffer(reply))
 
 
 def slice_reply(node: str, mode: str, process_id: int, slice_: Slice, devices: Mapping[str, Device]) -> Any:
-    """The same as a struct vg_attach_reply."""
+    """The same as a struct vg_attach_reply, in our own version."""
     reply = _reply(node, mode, lib.VG_ATTACH_OK, "")
     reply.process_id = process_id
     reply.slice = slice_.name.encode()[: lib.VG_NAME_BYTES - 1]

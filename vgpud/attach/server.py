@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from vgpud.attach.messages import (
+    ABI_VERSION,
     MODES,
     REQUEST_BYTES,
     Pages,
@@ -134,6 +135,7 @@ class Peer:
     process_id: int = 0
     serial: int = 0  # of its slice
     library_copy: int = 0
+    abi_version: int = ABI_VERSION  # that it speaks
     holder: bool = False
     pages: Pages | None = None
     devices: tuple[str, ...] = ()
@@ -391,24 +393,27 @@ class Tenants:
             sock.close()
             return
         try:
+            peer.abi_version = request.abi_version
             if request.resume == lib.VG_ATTACH_QUERY:
                 self._answer_query(peer, named_of(request))
             else:
                 self._admit(peer, request)
         except Refusal as refusal:
-            self._refuse(sock, peer.slice_name, peer.pid, refusal)
+            self._refuse(sock, peer.slice_name, peer.pid, refusal, peer.abi_version)
             self._close_peer(peer)
 
-    def _refuse(self, sock: socket.socket, slice_name: str, pid: int, refusal: Refusal) -> None:
+    def _refuse(
+        self, sock: socket.socket, slice_name: str, pid: int, refusal: Refusal, abi_version: int = ABI_VERSION
+    ) -> None:
         self._backend.note_refusal(slice_name, pid, str(refusal))
         with contextlib.suppress(OSError):  # it has gone, or its buffer is full
-            sock.send(reply_bytes(self._node, self.mode, refusal.status, str(refusal)))
+            sock.send(reply_bytes(self._node, self.mode, refusal.status, str(refusal), abi_version))
 
     def _answer_query(self, peer: Peer, raw_uuids: tuple[bytes, ...]) -> None:
         found = self._backend.look(peer.slice_name, peer.uid, peer.cgroups, raw_uuids)
         if isinstance(found, Denied):
             raise Refusal.of(found)
-        self._send(peer, self._yes(found), [])
+        self._send(peer, self._yes(peer, found), [])
         self._send(peer, self._usage(peer, found), [])
         self._close_peer(peer)
 
@@ -442,10 +447,10 @@ class Tenants:
         except OSError as error:
             text = f"attach: the daemon is out of resources ({error.strerror}): see its log and LimitNOFILE"
             self._backend.note_refusal(peer.slice_name, peer.pid, text)
-            self._send(peer, reply_bytes(self._node, self.mode, lib.VG_ATTACH_FULL, text), [])
+            self._send(peer, self._no(peer, lib.VG_ATTACH_FULL, text), [])
             self._backend.remove_process(peer.process_id)
             return
-        if not self._send(peer, self._yes(answer), fds):
+        if not self._send(peer, self._yes(peer, answer), fds):
             self._backend.remove_process(peer.process_id)
             return
         if peer.pages:
@@ -481,7 +486,7 @@ class Tenants:
 
     def _give_pages(self, peer: Peer, answer: Attachment) -> list[int]:
         shares = answer.slice.shares
-        peer.pages = pages = Pages(len(shares), MODES[self.mode])
+        peer.pages = pages = Pages(len(shares), MODES[self.mode], peer.abi_version)
         for index, share in enumerate(shares):
             device = share.device_uuid
             held = answer.held.get(device, 0)
@@ -489,8 +494,12 @@ class Tenants:
             peer.devices += (device,)
         return [*pages.fds, *pages.bells]
 
-    def _yes(self, answer: Attachment) -> bytes:
-        return slice_reply_bytes(self._node, self.mode, answer.process.process_id, answer.slice, answer.devices)
+    def _yes(self, peer: Peer, answer: Attachment) -> bytes:
+        process_id = answer.process.process_id
+        return slice_reply_bytes(self._node, self.mode, process_id, answer.slice, answer.devices, peer.abi_version)
+
+    def _no(self, peer: Peer, status: int, text: str) -> bytes:
+        return reply_bytes(self._node, self.mode, status, text, peer.abi_version)
 
     def _send(self, peer: Peer, message: bytes, fds: list[int]) -> bool:
         try:

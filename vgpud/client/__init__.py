@@ -28,6 +28,12 @@ if TYPE_CHECKING:
     from vgpud.client.failures import StateConflictError as StateConflictError
     from vgpud.client.failures import TimedOutError as TimedOutError
     from vgpud.client.failures import UnreachableError as UnreachableError
+    from vgpud.client.memory import MemoryRequest as MemoryRequest
+    from vgpud.client.memory import MemoryWatch as MemoryWatch
+    from vgpud.client.memory import memory_requests as memory_requests
+    from vgpud.client.memory import watch_memory_pressure as watch_memory_pressure
+    from vgpud.client.memory_callbacks import empty_torch_cache as empty_torch_cache
+    from vgpud.client.memory_callbacks import sleep_vllm as sleep_vllm
     from vgpud.client.model import JobSpec as JobSpec
     from vgpud.client.model import Queue as Queue
     from vgpud.client.model import Reservation as Reservation
@@ -35,12 +41,17 @@ if TYPE_CHECKING:
     from vgpud.client.sizes import SizeError as SizeError
     from vgpud.client.sizes import size as size
     from vgpud.client.sync_client import Client as Client
+    from vgpud.client.weights import SharedWeights as SharedWeights
+    from vgpud.client.weights import load_weights as load_weights
 
 #: what is loaded when it is used -> the module
 _ERRORS = ("ClientError", "InvalidRequestError", "NoCapacityError", "NotAllowedError", "NotFoundError")
 _LATE = {"AsyncClient": "async_client", "Client": "sync_client", "SizeError": "sizes", "size": "sizes"}
 _LATE |= dict.fromkeys((*_ERRORS, "StateConflictError", "TimedOutError", "UnreachableError"), "failures")
 _LATE |= dict.fromkeys(("JobSpec", "Queue", "Reservation", "SliceSpec"), "model")
+_LATE |= dict.fromkeys(("MemoryRequest", "MemoryWatch", "memory_requests", "watch_memory_pressure"), "memory")
+_LATE |= dict.fromkeys(("empty_torch_cache", "sleep_vllm"), "memory_callbacks")
+_LATE |= dict.fromkeys(("SharedWeights", "load_weights"), "weights")
 
 PERIOD_S = 1.0
 #: timeout of the last report, at the end of the program

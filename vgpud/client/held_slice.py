@@ -15,7 +15,7 @@ import threading
 from vgpud.client.failures import make_error
 from vgpud.errors import CliError, ExitCode
 
-ABI_VERSION = 3
+ABI_VERSION = 4
 _MAGIC = 0x55504756
 _HOLD = 3  # VG_ATTACH_HOLD
 _OK = 0  # VG_ATTACH_OK
@@ -31,20 +31,24 @@ _REPLY = struct.Struct(f"=6IQ{_NAME_BYTES}s{_NAME_BYTES}s{_TEXT_BYTES}s")
 _REPLY_BYTES_MAX = 4096
 _ANSWER_S = 5.0
 _AGAIN_S = 0.5
+#: what it is for: the daemon gives `vgpu run` a cgroup for its program, and leaves other programs where they are
+RUN = "vgpu run"
+_CLIENT = "vgpud.client"
 
 
-def request() -> bytes:
+def request(program: str = _CLIENT) -> bytes:
     """The message that asks to hold the slice."""
-    return _REQUEST.pack(_MAGIC, ABI_VERSION, _REQUEST.size, _HOLD, 0, 0, b"vgpu run")
+    return _REQUEST.pack(_MAGIC, ABI_VERSION, _REQUEST.size, _HOLD, 0, 0, program.encode())
 
 
-def connect(path: str) -> socket.socket:
-    """A connection that holds the slice. Raises OSError, or CliError with the daemon's reason."""
+def connect(path: str, program: str = _CLIENT) -> socket.socket:
+    """A connection that holds the slice for a program of this name. Raises OSError, or CliError with the daemon's
+    reason."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         sock.settimeout(_ANSWER_S)
         sock.connect(path)
-        sock.send(request())
+        sock.send(request(program))
         reply = sock.recv(_REPLY_BYTES_MAX)
         if len(reply) < _REPLY.size:
             raise ConnectionResetError(f"the daemon's answer has {len(reply)} bytes")
@@ -76,11 +80,12 @@ class Holder:
     Raises CliError if the slice cannot be held at first; later losses are repaired.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, program: str = _CLIENT) -> None:
         self._path = path
+        self._program = program
         self._end = threading.Event()
         try:
-            self._sock = connect(path)
+            self._sock = connect(path, program)
         except OSError as error:
             reason = error.strerror or str(error)
             raise CliError(f"cannot use the slice's socket {path}: {reason}: see `vgpu doctor`") from error
@@ -114,7 +119,7 @@ class Holder:
         """Retries until connected. False: close() was called, or the slice is gone."""
         while not self._end.wait(_AGAIN_S):
             try:
-                self._sock = connect(self._path)
+                self._sock = connect(self._path, self._program)
                 return True
             except OSError:
                 continue  # the daemon is not back yet

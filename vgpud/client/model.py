@@ -25,6 +25,10 @@ Regime = Literal["", "idle", "solo", "open", "throttled", "arbitrated"]
 #: Whose guarantee comes first. Empty: batch.
 ServiceClass = Literal["", "batch", "latency"]
 
+#: Whether the memory of a slice is on its device. The daemon moves it; calls of its programs wait meanwhile. Empty:
+#: it is on the device.
+Residency = Literal["", "leaving", "away", "coming"]
+
 #: Whether a slice is suspended. Empty: it is not suspended.
 Suspension = Literal["", "paused", "evicting", "evicted", "restoring"]
 
@@ -113,6 +117,8 @@ class Device:
     parent_uuid: str = ""
     #: size of a MIG instance as NVIDIA names it, "1g.18gb"; empty = the device is a GPU
     profile: str = ""
+    #: rate of its link to the host, in each direction; 0 = not known
+    link_bytes_per_s: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,6 +155,24 @@ class Node:
     unwatched: bool = False
     #: one per device
     arbiters: tuple[ArbiterThread, ...] = ()
+    #: the driver's memory limits stand behind the ledger, on the cgroups of slices
+    memory_fence: bool = False
+    #: why they do not, or which slice has none; empty = all is well
+    memory_fence_problem: str = ""
+    #: devices that are to have other time slices than the driver's default ones
+    time_slices: tuple[TimeSlice, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeSlice:
+    """The length of a device's time slices, as the driver's own scheduler has them."""
+
+    #: UUID of the device
+    device_uuid: str = ""
+    #: "short", "medium" or "long", as configured
+    length: str = ""
+    #: why it has the default ones; empty = it has these
+    problem: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,6 +193,22 @@ class ArbiterThread:
     late_max_ns: int = 0
     #: times that it gave back its real-time class for a second because it had used too much of a processor
     steps_down: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryReclaim:
+    """The last request to a slice to give back memory that it uses beyond its minimum."""
+
+    #: that all its programs together are to give back
+    asked_bytes: int = 0
+    #: of it: what has not come back yet; 0 = the request has ended
+    remaining_bytes: int = 0
+    #: what came back, once the request has ended
+    returned_bytes: int = 0
+    #: since it was made, or until it ended
+    duration_ns: int = 0
+    #: its time was up before all had come back
+    late: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,6 +273,18 @@ class SliceDevice:
     mem_denied: int = 0
     #: part of mem_used_bytes that the driver counts beyond the ledger
     mem_unattributed_bytes: int = 0
+    #: copied from the host to the device since creation
+    copy_to_device_bytes: int = 0
+    #: copied from the device to the host since creation
+    copy_from_device_bytes: int = 0
+    #: what it may copy to the device now; 0 = that is not paced
+    copy_to_device_bytes_per_s: int = 0
+    #: what it may copy from the device now; 0 = that is not paced
+    copy_from_device_bytes_per_s: int = 0
+    #: host memory that its programs have pinned
+    pinned_bytes: int = 0
+    #: the last request to give memory back; unset = there was none
+    reclaim: MemoryReclaim | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,6 +312,36 @@ class SliceSpec:
     service_class: ServiceClass = ""
     #: divide equally over this many devices; 0 = whole devices and the rest: 2500 is 1000, 1000, 500
     spread: int = 0
+    #: its memory may be moved to the host while that of others is on the device: they take turns
+    mem_swap: bool = False
+    #: without work for so long it gives its memory back; 0 = never, unset = the site's
+    idle_after_ns: int | None = None
+    #: guaranteed part of each device's link to the host, in each direction: 300 = .3
+    copy_min_milli: int = 0
+    #: limit of it; 0 = the whole link
+    copy_max_milli: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rotation:
+    """What it costs that the memory of slices on one device is together more than the device has."""
+
+    #: memory of all slices that take turns, together
+    claims_bytes: int = 0
+    #: what the device has for them
+    capacity_bytes: int = 0
+    #: how long the longest turn lasts; 0 = all fit, and none takes turns
+    quantum_ns: int = 0
+    #: part of the time that is lost in moves, at most
+    lost_ratio: float = 0.0
+    #: RAM of the host that they need
+    host_bytes: int = 0
+    #: rate of the last move; before the first one an assumption
+    bytes_per_second: int = 0
+    #: moves of this slice since the daemon started
+    moves: int = 0
+    #: bytes of these moves
+    moved_bytes: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -302,6 +384,12 @@ class Slice:
     claim: Claim | None = None
     #: name of the job; empty = none
     job_name: str = ""
+    #: whether its memory is on the device
+    residency: Residency = ""
+    #: since when it is away because it was idle; unset = it is not
+    asleep_time: datetime | None = None
+    #: what its turns cost; unset = its memory is never moved
+    rotation: Rotation | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

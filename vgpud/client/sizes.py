@@ -58,6 +58,8 @@ def size(
     weight: int = 0,
     device_uuids: tuple[str, ...] = (),
     spread: int = 0,
+    copy_min: float | str | None = None,
+    copy_max: float | str | None = None,
 ) -> SliceSpec:
     """The size of a slice in the words of `vgpu run`: size(0.5, max=1, mem="20G"). Raises SizeError."""
     if mem is not None and (mem_min is not None or mem_max is not None):
@@ -74,4 +76,6 @@ def size(
         device_uuids=device_uuids,
         service_class=service_class,
         spread=spread,
+        copy_min_milli=read_gpus("copy_min", copy_min, zero=True) or 0,
+        copy_max_milli=read_gpus("copy_max", copy_max) or 0,
     )

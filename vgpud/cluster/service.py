@@ -25,7 +25,7 @@ from vgpud.cluster.core.model import Binding, Register, Settings
 from vgpud.cluster.shell import published
 from vgpud.cluster.shell.slurm import Slurm, SlurmError
 from vgpud.cluster.shell.watched import WatchedFile
-from vgpud.core.jobs.model import NEVER_NS, Job, JobState, QueueSpec
+from vgpud.core.jobs.model import NEVER_NS, Job, JobState, Node, QueueSpec
 from vgpud.core.model import SiteLimits
 from vgpud.core.named import InvalidSpec
 from vgpud.core.placement import registry as placements
@@ -87,11 +87,17 @@ class Service:
         self._queues_fault = ""
         former = left_over(kept.jobs, options.queues)
         queues = (*options.queues, *former)
-        machine = _machine(queues)
+        self._cluster = Cluster((), SITE)
+        machine = _machine(queues, self._cluster)
         machine.remember(kept.histories, kept.history_at_ns)
+        for name, knowledge in kept.orders.items():
+            if not machine.remember_order(name, knowledge):
+                log.info("queue %s learns its order again: it is another one, or of another version", name)
+        self._saved_orders = machine.knowledge_versions()
         now_ns = self._clock.now_ns()
         self._recorder = Recorder(options.record)
-        self._recorder.begin(queues, (), SITE, HOWS, kept.jobs, {"at_ns": now_ns, **kept.past})
+        orders = {queue.name: machine.knowledge(queue.name) for queue in queues}
+        self._recorder.begin(queues, (), SITE, HOWS, kept.jobs, {"at_ns": now_ns, "orders": orders, **kept.past})
         names = {queue.name for queue in options.queues}
         self.controller = Controller(machine, names, options.settings, self._recorder.add, former)
         self.controller.restore(
@@ -183,11 +189,20 @@ class Service:
                 log.info("%s: job %s: %s", note.kind, name, with_slurms_numbers(note.text, names))
         if decisions.jobs or decisions.bindings:
             bindings = {key: _row(one) if one else None for key, one in decisions.bindings.items()}
-            self._store.save(decisions.jobs.values(), bindings, decisions.ended_jobs, self.controller.next_id)
+            orders = self._changed_orders()
+            self._store.save(
+                decisions.jobs.values(), bindings, decisions.ended_jobs, self.controller.next_id, orders, now_ns
+            )
         if time.monotonic() - self._history_at_s >= HISTORY_S:
             self._history_at_s = time.monotonic()
             queues = [queue.name for queue in self.queues]
             self._store.save_history({name: self.controller.machine.history(name, now_ns) for name in queues}, now_ns)
+
+    def _changed_orders(self) -> dict[str, dict[str, Any] | None]:
+        """What orders have learnt since they were saved."""
+        machine, before = self.controller.machine, self._saved_orders
+        self._saved_orders = machine.knowledge_versions()
+        return {name: machine.knowledge(name) for name, one in self._saved_orders.items() if before.get(name) != one}
 
     def _complain(self, fault: str) -> None:
         """Once for each fault."""
@@ -218,12 +233,13 @@ class Service:
             "queues_fault": self._queues_fault or None,
             "refused": [{"slurm_id": key, "why": why} for key, why in refused[:STATUS_JOBS_MAX]],
             "refused_left_out": max(0, len(refused) - STATUS_JOBS_MAX),
+            "nodes": [_node_view(node) for node in self._cluster.nodes],
             "unusable_nodes": dict(controller.unusable),
             "foreign_jobs": controller.foreign,
         }
 
 
-def _machine(queues: tuple[QueueSpec, ...]) -> Machine:
+def _machine(queues: tuple[QueueSpec, ...], cluster: Cluster) -> Machine:
     """As simulate.replay makes it of a recording. Whether guarantees exceed the cluster is not known yet. Raises
     ConfigError."""
     denied = quota.check_queues(queues)
@@ -231,7 +247,7 @@ def _machine(queues: tuple[QueueSpec, ...]) -> Machine:
         raise ConfigError(denied.message)
     most = members_max(SITE)
     try:
-        return Machine(queues, Cluster((), SITE), registry.make, hows=HOWS, members_max=most, tries_max=TRIES_MAX)
+        return Machine(queues, cluster, registry.make, hows=HOWS, members_max=most, tries_max=TRIES_MAX)
     except InvalidSpec as error:
         raise ConfigError(f"--queues: {error}") from error
 
@@ -267,6 +283,16 @@ def _view(job: Job, machine: Machine, delay: str, names: Mapping[int, str], now_
         "position": machine.position(job.job_id),
         "preemptions": job.preemptions,
         "why": delay or with_slurms_numbers(_why(job, machine, now_ns), names),
+    }
+
+
+def _node_view(node: Node) -> dict[str, Any]:
+    free = (free_milli for free_milli, offered in zip(node.free_milli, node.offered, strict=True) if offered)
+    return {
+        "name": node.name,
+        "devices": len(node.devices),
+        "devices_offered": sum(node.offered),
+        "free_milli": sum(free),
     }
 
 

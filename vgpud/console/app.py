@@ -18,6 +18,7 @@ from vgpud.console.login.client import Broker
 from vgpud.console.login.provider_client import ProviderClient
 from vgpud.console.pages import jobs, login, nodes, overview, queue, quotas, slices, submit, terminal
 from vgpud.console.services import page as services_page
+from vgpud.console.services import start as service_start
 from vgpud.console.services.passing import Services
 from vgpud.console.sessions.entry import Entrance
 from vgpud.console.sessions.http import Sessions
@@ -41,6 +42,7 @@ class Options:
     has_tls: bool = False  # browsers reach it by https, perhaps by a proxy in front of it
     nodes: Sequence[tuple[str, str]] = ()  # name and URL of other nodes' consoles
     provider: ProviderClient | None = None  # for log-ins with an OpenID provider
+    cluster_dir: Path | None = None  # where `vgpu cluster run` publishes
 
 
 class OwnHosts:
@@ -70,6 +72,7 @@ def make(broker: Broker, options: Options) -> Starlette:
     boards = Boards(broker, options.folder)
     entrance = Entrance(options.domain)
     sessions = Sessions(entrance)
+    services = Services(sessions)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -87,10 +90,11 @@ def make(broker: Broker, options: Options) -> Starlette:
             *submit.ROUTES,
             *terminal.ROUTES,
             *quotas.ROUTES,
+            *service_start.ROUTES,
             *services_page.ROUTES,
             Route("/share/{secret}", entrance.open_share, methods=["GET"]),
             Mount("/session", app=sessions),
-            Mount("/service", app=Services(sessions)),
+            Mount("/service", app=services),
         ],
         lifespan=lifespan,
         exception_handlers={HTTPException: _show_error, TooLargeError: _show_error},
@@ -107,8 +111,9 @@ def make(broker: Broker, options: Options) -> Starlette:
         has_tls=options.has_tls,
         nodes=options.nodes,
         provider=options.provider,
+        cluster_dir=options.cluster_dir,
     )
     app.state.sessions = sessions
     app.state.viewers = terminal.Viewers()
-    app.state.tunnels = Tunnels(app, sessions, options.hosts)
+    app.state.tunnels = Tunnels(app, sessions, options.hosts, services.find)
     return app

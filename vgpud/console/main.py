@@ -312,6 +312,7 @@ def _web(
         folder=Path(f"/proc/self/fd/{os.open(inner, os.O_PATH | os.O_DIRECTORY)}"),
         nodes=_nodes(options.nodes),
         provider=ProviderClient(provider, str(urlsplit(options.oidc_issuer).hostname)) if provider else None,
+        cluster_dir=paths.runtime_dir(uid=0) / "cluster",
     )
     app = application.make(BrokerClient(broker), made)
     config = uvicorn.Config(

@@ -122,6 +122,14 @@ class SuspendSlice:
 
 
 @dataclass(frozen=True, slots=True)
+class MoveMemory:
+    """Steps of slices whose memory the daemon moves, taken together: (slice, Slice.residency after it)."""
+
+    steps: tuple[tuple[str, str], ...]
+    asleep_wall_ns: int = 0  # it leaves because it is idle: since now; 0: for another one
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessAttached:
     """A validated attach message.
 
@@ -221,6 +229,7 @@ Event = (
     | UpdateSlice
     | DeleteSlice
     | SuspendSlice
+    | MoveMemory
     | PrepareClaim
     | UnprepareClaim
     | ProcessAttached

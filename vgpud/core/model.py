@@ -23,6 +23,8 @@ DEFAULT_QUEUE = "default"
 NO_LIMIT = 1 << 62
 #: Slice.suspended; the last two while the driver is at it
 PAUSED, EVICTED, EVICTING, RESTORING = "paused", "evicted", "evicting", "restoring"
+#: Slice.residency, "" = resident; the first and the last while the driver is at it (residency.py)
+LEAVING, AWAY, COMING = "leaving", "away", "coming"
 #: what becomes of slices that are made otherwise than for jobs: counted, held to their queue's limit, or refused
 ALLOW, QUOTA, DENY = "allow", "quota", "deny"
 DIRECTS = (ALLOW, QUOTA, DENY)
@@ -68,6 +70,7 @@ class Device:
     is_simulated: bool
     context_bytes: int  # what one context of one process costs
     granule_bytes: int
+    link_bytes_per_s: int = 0  # between host and device, in each direction; 0 = not known
     compute_capability: str = ""  # CUDA's, "9.0"; "" = not known
     #: lowest index among the devices that NVLink joins with it, also through others; None: it joins none here
     nvlink_group: int | None = None
@@ -110,6 +113,10 @@ class Spec:
     device_uuids: tuple[str, ...] = ()
     service_class: str = BATCH
     spread: int = 0  # number of devices to divide it over equally; 0 = as few as possible
+    mem_swap: bool = False  # its memory may be moved to the host while others' is on the device (rotation.py)
+    idle_after_ns: int | None = None  # without work for so long it gives its memory back; 0 = never, None = the site's
+    copy_min_milli: int = 0  # of each device's link to the host, in each direction
+    copy_max_milli: int = 0  # 0 = all of it
 
     @property
     def pieces(self) -> list[int]:
@@ -201,6 +208,8 @@ class Slice:
     revision: int = 1
     queue: str = DEFAULT_QUEUE  # queue whose quota it counts against
     suspended: str = ""  # PAUSED: its gates are shut; EVICTED: its device memory is on the host, too
+    residency: str = ""  # LEAVING, AWAY, COMING: the daemon moves its memory by itself; "": it is on the device
+    asleep_wall_ns: int = 0  # display only: since when it is away because it was idle; 0: it is not
     name: str = field(init=False)  # its origin's
 
     def __post_init__(self) -> None:
@@ -218,6 +227,11 @@ class Slice:
         """The share whose minima are kept free for it."""
         kept = self.origin.find_reserved_shares(self.shares)
         return next((s for s in kept if s.device_uuid == device_uuid), None)
+
+    @property
+    def rotates(self) -> bool:
+        """Whether the daemon may move its memory to the host and back by itself, so that its work must be counted."""
+        return self.spec.mem_swap or bool(self.spec.idle_after_ns) or bool(self.residency)
 
     @property
     def keeps_time(self) -> bool:
@@ -344,6 +358,9 @@ class SiteLimits:
     on_stranger: str = "log"
     on_excess: str = "log"
     direct: str = ALLOW  # one of DIRECTS
+    idle_after_ns: int = 0  # for slices that do not say; 0 = never
+    swap_bytes: int = NO_LIMIT  # RAM of the host for the memory of slices with mem_swap
+    swap_fault: str = ""  # why no slice's memory can be moved to the host; "" = it can
     kubernetes_devices: tuple[str, ...] = ()  # UUIDs or indices, or ALL_DEVICES: only claims are placed there
 
     def of_kubernetes(self, device: Device) -> bool:
@@ -432,13 +449,21 @@ class State:
         taken = self.taken_devices.get(device_uuid)
         return taken.memory_bytes if taken else 0
 
-    def reserved(self, device_uuid: str, excluded_slice: str = "") -> tuple[int, int]:
+    def reserved(self, device_uuid: str, excluded_slice: str = "", *, mem_swap: bool = False) -> tuple[int, int]:
         """(milli, bytes) of all minima on a device, without `excluded_slice`, waiting slices, and what suspended
-        slices gave up."""
+        slices gave up. Of the slices with mem_swap, which have the memory in turn, the largest counts; mem_swap: none,
+        since it is for another one of these."""
         counted = [s for s in self.slices.values() if s.name != excluded_slice and s.name not in self.waiting]
         held = [(made, share) for made in counted if (share := made.find_reserved_share(device_uuid))]
         milli = sum(share.min_milli for made, share in held if made.keeps_time)
-        return milli, sum(share.mem_min_bytes for made, share in held if made.keeps_memory)
+        kept = [(made.spec.mem_swap, share.mem_min_bytes) for made, share in held if made.keeps_memory]
+        in_turn = 0 if mem_swap else max((size for swaps, size in kept if swaps), default=0)
+        return milli, in_turn + sum(size for swaps, size in kept if not swaps)
+
+    def reserved_link_milli(self, device_uuid: str, excluded_slice: str = "") -> int:
+        """All minima of a device's link to the host, without `excluded_slice` and waiting slices."""
+        counted = [s for s in self.slices.values() if s.name != excluded_slice and s.name not in self.waiting]
+        return sum(s.spec.copy_min_milli for s in counted if s.share(device_uuid))
 
     def processes_of(self, slice_name: str, *, holders: bool = False) -> list[Process]:
         """The processes of a slice; with `holders` also those that only keep it open."""

@@ -18,6 +18,23 @@ def wait_ends_ns() -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, slots=True)
+class Reclaim:
+    """What a slice is asked to give back of a device's memory, and what came of the last request."""
+
+    remaining_bytes: int = 0  # of the open request: what has not come back yet; 0: none is open
+    asked_bytes: int = 0  # by it
+    begin_ns: int = 0  # CLOCK_MONOTONIC
+    deadline_ns: int = 0
+    end_count: int = 0  # requests that have ended
+    was_late: bool = False  # the time of the last one was up before all had come back
+    last_asked_bytes: int = 0
+    last_returned_bytes: int = 0
+    last_took_ns: int = 0
+    shortages: int = 0  # times that others held a part of its minimum when it asked for that
+    last_short_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class SliceStats:
     """A slice on one device; times in ns since the daemon started, memory in bytes."""
 
@@ -42,7 +59,20 @@ class SliceStats:
     mem_unattributed_bytes: int = 0  # of both: by the driver's account alone, not by the ledger's
     mem_peak_bytes: int = 0
     mem_denied: int = 0
+    reclaim: Reclaim = Reclaim()
     processes: int = 0
+    # of a slice that rotates
+    last_work_ns: int = 0  # monotonic: when its launches, outstanding work or calls were last seen to change
+    waiting_calls: int = 0  # since it leaves: threads that wait for its memory
+    processes_in_driver: int = 0  # of processes: threads of theirs may be in the driver, so it cannot be locked yet
+    moves: int = 0  # of its memory, to the host or back
+    moved_bytes: int = 0
+    # copied between host and device, and what it may copy now of each, in bytes per second; 0 = that is not paced
+    copy_to_device_bytes: int = 0
+    copy_from_device_bytes: int = 0
+    copy_to_device_bytes_per_s: int = 0
+    copy_from_device_bytes_per_s: int = 0
+    pinned_bytes: int = 0  # of host memory
     gate: str = ""  # closed, count, solo; "" when no process is attached
     regime: str = ""  # of the device: one of REGIMES
 
@@ -168,6 +198,7 @@ class SliceSample:
     service_class: str = ""
     #: of a Kubernetes claim's slice its namespace, pod and container: as many as there is only one of
     pod_labels: tuple[str, ...] = ()
+    is_resident: bool = True  # its memory is on the device
 
 
 #: upper ends of the histogram of jobs' waits, in seconds: from a free device to days of a full queue

@@ -19,6 +19,7 @@ from vgpud.core.origins import KubernetesOrigin
 from vgpud.core.slices import drains
 from vgpud.core.slices.containers import container_of
 from vgpud.core.slices.make import attach_refusal, short
+from vgpud.daemon.memory_fence import MemoryFence
 from vgpud.daemon.slices.changes import ChangeSignal
 from vgpud.daemon.slices.counters import Counters
 from vgpud.daemon.slices.events import EventRecorder
@@ -40,7 +41,9 @@ class ContainerBackend:
         counters: Counters,
         changes: ChangeSignal,
         devices: Devices,
+        fence: MemoryFence,
     ) -> None:
+        self._fence = fence
         self._config = config
         self._machine = machine
         self._events = events
@@ -109,7 +112,9 @@ class ContainerBackend:
         return await self._answer(event)
 
     async def start_container(self, event: ev.ContainerStarted) -> Slice | Denied:
-        return await self._answer(event)
+        answer = await self._answer(event)
+        await self._fence.settle_start()
+        return answer
 
     async def _answer(self, event: ev.Event) -> Slice | Denied:
         answer = await self._machine.submit(event)

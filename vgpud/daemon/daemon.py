@@ -24,10 +24,12 @@ from vgpud.core.units import format_bytes
 from vgpud.daemon.attach_backend import AttachBackend
 from vgpud.daemon.cdi import DeviceFiles
 from vgpud.daemon.containers import ContainerBackend
+from vgpud.daemon.driver_settings import DriverSettings
 from vgpud.daemon.effects import Effects
 from vgpud.daemon.history import HistoryRecorder
 from vgpud.daemon.housekeeping import Housekeeping
 from vgpud.daemon.jobs.arrays import Arrays
+from vgpud.daemon.jobs.cgroups import JobCgroups
 from vgpud.daemon.jobs.controller import JobController
 from vgpud.daemon.jobs.environments import EnvironmentList
 from vgpud.daemon.jobs.host import Host
@@ -35,6 +37,7 @@ from vgpud.daemon.jobs.job_reader import JobReader
 from vgpud.daemon.jobs.queue_requests import QueueRequests
 from vgpud.daemon.jobs.requests import JobRequests
 from vgpud.daemon.jobs.submissions import JobSubmissions
+from vgpud.daemon.memory_fence import MemoryFence
 from vgpud.daemon.metrics_endpoint import MetricsEndpoint
 from vgpud.daemon.monitor import UsageMonitor
 from vgpud.daemon.policy import policy_of
@@ -47,6 +50,8 @@ from vgpud.daemon.slices.events import EventRecorder
 from vgpud.daemon.slices.evicted_memory import EvictedMemory
 from vgpud.daemon.slices.machine import SliceMachine
 from vgpud.daemon.slices.node import NodeInfo
+from vgpud.daemon.slices.reclaims import ReclaimWatch
+from vgpud.daemon.slices.rotation import RotationController
 from vgpud.daemon.slices.suspend import SuspendController
 from vgpud.devices.arbiters import Arbiters
 from vgpud.devices.nvml import Devices
@@ -68,24 +73,30 @@ class Daemon:
         self._store, self._is_simulated = store, bool(devices.sim_dir)
         loaded = store.load(config.events_max)
         changes, readings, event_log = ChangeSignal(), Readings(), EventLog(loaded.events, config.events_max)
-        self._arbiters = arbiters = Arbiters(inventory, dict(arbiter_items(config.arbiter)))
+        self._arbiters = arbiters = Arbiters(
+            inventory, dict(arbiter_items(config.arbiter)), memory_grace_ns=config.memory_grace_s * 1_000_000_000
+        )
         self._machine = machine = SliceMachine(store, arbiters)
         self.events = events = EventRecorder(event_log, store, changes, machine.owner)
         counters = Counters(machine, arbiters, readings)
-        containers = ContainerBackend(live, machine, events, counters, changes, devices)
+        fence = MemoryFence(config.memory_fence, machine, devices, events, changes)
+        self._driver = DriverSettings(live, machine, devices, events, fence)
+        containers = ContainerBackend(live, machine, events, counters, changes, devices, fence)
         self._attach = AttachBackend(machine, events, counters, arbiters, devices, containers)
         slices_dir, shared_dir = paths.slices_dir(config.runtime), paths.shared_attach_dir(config.runtime)
         self._tenants = Tenants(slices_dir, shared_dir, config.node_name, config.mode, self._attach)
         self._containers = Containers(containers)
         evicted = EvictedMemory(machine, arbiters, lambda: live.current.suspended_bytes_max)
         self._suspension = SuspendController(machine, events, devices, evicted.refuse)
+        self._rotation = RotationController(machine, events, arbiters, devices, evicted.refuse)
+        self._swap_fault = devices.why_not_swap()
         self._files = DeviceFiles(config.cdi, containers.facts, events.note)
         effects = Effects(machine, events, changes, arbiters, self._tenants, self._containers, self._files)
         attached = AttachedProcesses(machine, self._tenants)
         self._monitor = UsageMonitor(machine, effects, events, changes, arbiters, devices, attached, readings)
-        node = NodeInfo(live, machine, devices, arbiters, self._files.directory)
+        node = NodeInfo(live, machine, devices, arbiters, self._files.directory, self._driver)
         kept = loaded.slices, loaded.requests, loaded.containers, loaded.drains
-        machine.begin(effects, self._tenants, ev.Started(policy_of(config), inventory, *kept))
+        machine.begin(effects, self._tenants, ev.Started(policy_of(config, self._swap_fault), inventory, *kept))
         self._tell_of_state()
         self._tenants.open(SHARED)
         self._containers.adopt(list(machine.state.containers.values()))
@@ -95,7 +106,7 @@ class Daemon:
         self._environments = environments = EnvironmentList(*files, allowance, events.note)
         host = Host(live, node, machine, counters, events, self._suspension, devices, environments)
         self._queue = JobController(host, JobStore(store))
-        effects.observers.append(self._queue)
+        effects.observers += [self._queue, self._rotation]
         self._monitor.on_fault = self._queue.progress.note_fault
         self._metrics = MetricsEndpoint(node.name, machine, arbiters, readings, self._queue.samples)
         queue, reader, arrays = self._queue, JobReader(host, self._queue), Arrays(self._queue)
@@ -115,6 +126,7 @@ class Daemon:
             node=node,
             machine=machine,
             suspension=self._suspension,
+            rotation=self._rotation,
             counters=counters,
             changes=changes,
             events=event_log,
@@ -134,7 +146,15 @@ class Daemon:
         queues = QueueRequests(node.name, machine, queue)
         self._api = Server(backend, site, jobs, queues, queue.elastic.streams, self._private / paths.SOCKET_NAME)
         self.housekeeping = Housekeeping(
-            directory, self._tenants, self._api, self._containers, self._files, events, arbiters, readings
+            directory,
+            self._tenants,
+            self._api,
+            self._containers,
+            self._files,
+            events,
+            arbiters,
+            readings,
+            ReclaimWatch(machine, arbiters, events),
         )
         self.housekeeping.chores += self._chores()
 
@@ -183,10 +203,14 @@ class Daemon:
             locked = format_bytes(now.locked_bytes)
             log.info("device %d: its arbiter runs with %s scheduling, %s in RAM", device.index, now.scheduling, locked)
         self._suspension.settle()
+        self._rotation.start()
         self._metrics.put_snapshot()
         await self._files.refresh()
         await self._environments.refresh()
         await self._queue.start()
+        runner = self._queue.attempts.runner
+        self._driver.fence.begin(JobCgroups(lambda: runner.running, runner.read_cgroup))
+        await self._driver.start()
         await self._api.start(paths.grpc_socket(config.runtime), config.socket_mode, gid, admin_gid)
         front = paths.runtime_socket(config.runtime)
         # it serves root and the daemon: socket_mode may admit every user to the API, and none of them here
@@ -203,6 +227,7 @@ class Daemon:
         await self.housekeeping.stop()
         if self._is_simulated:
             self._files.remove()  # a real GPU's stay: it is there when the daemon starts again
+        await self._rotation.stop()
         await self._suspension.stop()
         await self._attach.stop()
         await self._containers.stop()
@@ -211,6 +236,7 @@ class Daemon:
         await self._queue.stop()
         self._metrics.close()
         self._tenants.close_all()
+        await self._driver.stop()
         await self._monitor.stop()
         self._arbiters.close()
         await self._machine.save_rest()
@@ -224,5 +250,7 @@ class Daemon:
             self._tenants.set_mode(config.mode)
         if "arbiter" in changed:
             self._arbiters.set_times(dict(arbiter_items(config.arbiter)))
-        self._machine.run(ev.PolicyChanged(policy_of(self._config.current)))
+        if "memory_grace_s" in changed:
+            self._arbiters.set_memory_grace(config.memory_grace_s * 1_000_000_000)
+        self._machine.run(ev.PolicyChanged(policy_of(self._config.current, self._swap_fault)))
         return [name for name in changed if name not in LIVE_KEYS]

@@ -11,6 +11,7 @@ from vgpud.daemon.device_reader import call_on
 from vgpud.daemon.process_pids import AttachedProcesses
 from vgpud.daemon.slices.events import EventRecorder
 from vgpud.devices import enforcement
+from vgpud.devices.driver_faults import suspend_before_kill
 from vgpud.devices.nvml import Devices
 from vgpud.host import processes
 
@@ -42,7 +43,13 @@ class Enforcer:
         self._actors.shutdown(wait=False, cancel_futures=True)
 
     def _carry_out(self, act: Act) -> None:
-        said = enforcement.carry_out(act, lambda: self._is_still(act), self._attached.by_pid())
+        known = self._devices
+        said = enforcement.carry_out(
+            act,
+            lambda: self._is_still(act),
+            self._attached.by_pid(),
+            lambda pid: suspend_before_kill(known.version, pid, known.driver, known.sim_dir),
+        )
         if said and act.first:
             kind = f"{act.cause}.{act.verb}"
             entry = ev.Log(kind, said, act.slice_name, act.device_uuid)

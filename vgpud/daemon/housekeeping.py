@@ -17,6 +17,7 @@ from vgpud.core import events as ev
 from vgpud.daemon.cdi import DeviceFiles
 from vgpud.daemon.slices.counters import Readings
 from vgpud.daemon.slices.events import EventRecorder
+from vgpud.daemon.slices.reclaims import ReclaimWatch
 from vgpud.devices.arbiters import Arbiters
 from vgpud.host.directories import RuntimeDirectory
 from vgpud.host.upkeep import PeriodicTasks
@@ -42,6 +43,7 @@ class Housekeeping:
         events: EventRecorder,
         arbiters: Arbiters,
         readings: Readings,
+        reclaims: ReclaimWatch,
     ) -> None:
         self.chores: list[tuple[str, Callable[[], Any]]] = []
         self._directory = directory
@@ -52,6 +54,7 @@ class Housekeeping:
         self._events = events
         self._arbiters = arbiters
         self._readings = readings
+        self._reclaims = reclaims
         self._upkeep = PeriodicTasks(events.note)
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -80,6 +83,7 @@ class Housekeeping:
     def _sample(self) -> None:
         busy = {uuid: now.utilization_ratio or 0.0 for uuid, now in self._readings.devices.items()}
         self._arbiters.sample(time.monotonic_ns(), busy)
+        self._reclaims.look()
 
     async def _do_all(self) -> None:
         await self._repair("the runtime directory", self._directory.repair)

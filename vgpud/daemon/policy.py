@@ -8,6 +8,7 @@ from pathlib import Path
 from vgpud import paths
 from vgpud.config import PROCESSES_MAX, Config
 from vgpud.core.model import SiteLimits
+from vgpud.daemon.slices.evicted_memory import swap_bytes
 from vgpud.errors import ConfigError
 from vgpud.host import descriptors
 from vgpud.host.directories import RuntimeDirectory
@@ -15,8 +16,8 @@ from vgpud.host.directories import RuntimeDirectory
 _SOCKET_PATH_MAX = 107  # sun_path without its end
 
 
-def policy_of(config: Config) -> SiteLimits:
-    """The core's part of the configuration."""
+def policy_of(config: Config, swap_fault: str = "") -> SiteLimits:
+    """The core's part of the configuration. swap_fault: why the driver moves no memory to the host."""
     directory = len(str(paths.attach_socket(config.runtime, "").parent).encode()) + len("//attach.sock")
     return SiteLimits(
         default_max=config.default_max,
@@ -33,6 +34,9 @@ def policy_of(config: Config) -> SiteLimits:
         on_stranger=config.on_stranger,
         on_excess=config.on_excess,
         direct=config.direct,
+        idle_after_ns=config.idle_after_s * 1_000_000_000,
+        swap_bytes=swap_bytes(config.suspended_bytes_max),
+        swap_fault=swap_fault,
         kubernetes_devices=config.devices.kubernetes,
     )
 

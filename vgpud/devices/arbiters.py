@@ -15,8 +15,8 @@ from operator import itemgetter
 from typing import Any
 
 import vgpud._shim as _shim
-from vgpud.core.model import EVICTED, LATENCY, Device, Share, Slice
-from vgpud.core.observed import SCHEDULING, Credit, ProcessStats, SliceStats, Standing, TraceEvent
+from vgpud.core.model import AWAY, EVICTED, LATENCY, Device, Share, Slice
+from vgpud.core.observed import SCHEDULING, Credit, ProcessStats, Reclaim, SliceStats, Standing, TraceEvent
 from vgpud.core.slices.gangs import Role, roles
 from vgpud.core.units import MILLI_PER_DEVICE
 
@@ -45,6 +45,22 @@ def _trace_event(uuid: str, raw: Any) -> TraceEvent:
     elif kind == "regime":
         value, text = 0, _REGIMES[raw.value]
     return TraceEvent(raw.time_ns, uuid, raw.slice_id, kind, value, text, raw.lost)
+
+
+def _reclaim(raw: Any) -> Reclaim:
+    return Reclaim(
+        remaining_bytes=raw.remaining_bytes,
+        asked_bytes=raw.asked_bytes,
+        begin_ns=raw.begin_ns,
+        deadline_ns=raw.deadline_ns,
+        end_count=raw.end_count,
+        was_late=bool(raw.was_late),
+        last_asked_bytes=raw.last_asked_bytes,
+        last_returned_bytes=raw.last_returned_bytes,
+        last_took_ns=raw.last_took_ns,
+        shortages=raw.shortages,
+        last_short_bytes=raw.last_short_bytes,
+    )
 
 
 _time_ns = itemgetter(0)
@@ -131,20 +147,31 @@ def _own_ratio(share: Share) -> float:
 class Arbiters:
     """All arbiters of the node. `heartbeat_ns`: period of the heartbeat by which tenants know that the daemon lives."""
 
-    def __init__(self, devices: Iterable[Device], times_ns: Mapping[str, int], heartbeat_ns: int = 20_000_000) -> None:
+    def __init__(
+        self,
+        devices: Iterable[Device],
+        times_ns: Mapping[str, int],
+        heartbeat_ns: int = 20_000_000,
+        memory_grace_ns: int = 0,
+    ) -> None:
         self.times_ns = dict(times_ns)
         self._heartbeat_ns = heartbeat_ns
+        self._memory_grace_ns = memory_grace_ns
         known = list(devices)
         self._memory_bytes = {d.uuid: d.memory_bytes for d in known}
+        self._link_bytes_per_s = {d.uuid: d.link_bytes_per_s for d in known}
         self._native: dict[str, Any] = {}
         self._scratch = ffi.new("struct vg_process_stats *")
         self._readings = ffi.new("struct vg_slice_usage[]", lib.VG_SLICES_MAX)
+        self._reclaims = ffi.new("struct vg_slice_reclaim[]", lib.VG_SLICES_MAX)
         self._usage: dict[tuple[int, str], _Usage] = {}
         #: by device: readings of which all were left out, and when there were the same again
         self._still: dict[str, tuple[bytes, int]] = {}
         self._index = {d.uuid: d.index for d in known}
         self._slices: dict[int, Slice] = {}
         self._roles: dict[tuple[int, str], Role] = {}
+        #: (moves, bytes) of a slice's memory to the host or back
+        self._moves: dict[tuple[int, str], tuple[int, int]] = {}
         #: processes that closed their connections: (slice, last counters) by (process_id, device)
         self._disconnected: dict[tuple[int, str], tuple[int, Any]] = {}
         for uuid in self._memory_bytes:
@@ -160,11 +187,21 @@ class Arbiters:
             setattr(params, name, value_ns)
         params.heartbeat_ns = self._heartbeat_ns
         params.memory_total_bytes = self._memory_bytes[uuid]
+        params.link_bytes_per_ms = self._link_bytes_per_s[uuid] // 1000
+        params.memory_grace_ns = self._memory_grace_ns
         return params
 
     def set_times(self, changes: Mapping[str, int]) -> None:
         """Changes some of the times on all devices, live."""
         self.times_ns.update(changes)
+        self._set_params()
+
+    def set_memory_grace(self, grace_ns: int) -> None:
+        """How long slices have to give back memory that they are asked for; 0: none is asked."""
+        self._memory_grace_ns = grace_ns
+        self._set_params()
+
+    def _set_params(self) -> None:
         for uuid, native in self._native.items():
             _check(lib.vg_arbiter_set_params(native, self._params(uuid)), "arbiter parameters")
 
@@ -183,9 +220,12 @@ class Arbiters:
         params = ffi.new("struct vg_slice_params *")
         params.min_milli, params.max_milli = share.min_milli, share.max_milli
         params.mem_min_bytes, params.mem_max_bytes = share.mem_min_bytes, share.mem_max_bytes
+        params.copy_min_milli, params.copy_max_milli = slice_.spec.copy_min_milli, slice_.spec.copy_max_milli
         params.weight, params.priority = slice_.spec.weight, slice_.spec.priority
         params.latency = slice_.spec.service_class == LATENCY
-        params.paused, params.away = bool(slice_.suspended), slice_.suspended == EVICTED
+        params.paused = bool(slice_.suspended or slice_.residency)
+        params.away = slice_.suspended == EVICTED or slice_.residency == AWAY
+        params.rotates, params.leaves = slice_.rotates, bool(slice_.residency)
         params.gang = self._roles[slice_.serial, share.device_uuid].value
         _check(lib.vg_arbiter_slice_set(self._native[share.device_uuid], slice_.serial, params), "slice")
 
@@ -205,7 +245,13 @@ class Arbiters:
             self._forget(slice_.serial, share.device_uuid)
         self._give_roles()
 
+    def count_move(self, serial: int, uuid: str, size_bytes: int) -> None:
+        """The slice's memory was moved to the host or back."""
+        moves, moved_bytes = self._moves.get((serial, uuid), (0, 0))
+        self._moves[serial, uuid] = moves + 1, moved_bytes + size_bytes
+
     def _forget(self, serial: int, uuid: str) -> None:
+        self._moves.pop((serial, uuid), None)
         if self._usage.pop((serial, uuid), None) is not None:
             _check(lib.vg_arbiter_slice_remove(self._native[uuid], serial), "slice")
 
@@ -276,6 +322,7 @@ class Arbiters:
         if usage is None:
             return SliceStats()
         raw = self._read(serial, uuid)
+        moves, moved_bytes = self._moves.get((serial, uuid), (0, 0))
         return SliceStats(
             share_ratio=usage.share(1),
             share_10s_ratio=usage.share(10),
@@ -298,10 +345,29 @@ class Arbiters:
             mem_unattributed_bytes=raw.mem_unattributed_bytes,
             mem_peak_bytes=raw.mem_peak_bytes,
             mem_denied=raw.mem_denied,
+            reclaim=_reclaim(raw.reclaim),
             processes=raw.processes,
+            copy_to_device_bytes=raw.copy_bytes[0],
+            copy_from_device_bytes=raw.copy_bytes[1],
+            copy_to_device_bytes_per_s=raw.copy_bytes_per_ms[0] * 1000,
+            copy_from_device_bytes_per_s=raw.copy_bytes_per_ms[1] * 1000,
+            pinned_bytes=raw.pinned_bytes,
+            last_work_ns=raw.last_work_ns,
+            waiting_calls=raw.waiting_calls,
+            processes_in_driver=raw.processes_in_driver,
+            moves=moves,
+            moved_bytes=moved_bytes,
             gate=_GATES.get(raw.gate, "") if raw.processes else "",
             regime=_REGIMES.get(raw.regime, ""),
         )
+
+    def reclaims(self) -> dict[tuple[int, str], Reclaim]:
+        """By slice and device: of those that were asked for memory, or short of it, at least once."""
+        found: dict[tuple[int, str], Reclaim] = {}
+        for uuid, native in self._native.items():
+            count = lib.vg_arbiter_reclaims(native, self._reclaims, lib.VG_SLICES_MAX)
+            found |= {(raw.slice_id, uuid): _reclaim(raw) for raw in self._reclaims[0:count]}
+        return found
 
     def in_ledger(self, serial: int, uuid: str) -> int:
         """Bytes that a slice's programs use by their own ledgers; 0 when it is not there. Asked often, of many."""

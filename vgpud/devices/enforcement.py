@@ -34,11 +34,16 @@ def is_stopped(pid: int) -> bool:
     return processes.is_stopped(pid) or any(_is_frozen(path, pid) for path in cgroups.paths_of(pid))
 
 
-def carry_out(act: Act, is_still: Callable[[], bool], attached_pids: Collection[int]) -> str:
+def carry_out(
+    act: Act,
+    is_still: Callable[[], bool],
+    attached_pids: Collection[int],
+    prepare_kill: Callable[[int], None] = lambda pid: None,
+) -> str:
     """Does it, and returns what was done, or why not; "" when the process has ended. May wait for the driver.
 
     `is_still`: whether the decision still applies to the process that has the pid now; `attached_pids`: of all attached
-    programs.
+    programs; `prepare_kill`: done to a process before it is killed.
     """
     try:
         pidfd = os.pidfd_open(act.pid)
@@ -55,6 +60,7 @@ def carry_out(act: Act, is_still: Callable[[], bool], attached_pids: Collection[
         if spared:
             return f"{name} {spared}: left alone"
         if act.verb == KILL:
+            prepare_kill(act.pid)
             signal.pidfd_send_signal(pidfd, signal.SIGKILL)
             return f"{name} was killed"
         paths = {path for pid in attached_pids if pid != act.pid for path in cgroups.paths_of(pid)}

@@ -32,12 +32,17 @@ CONTEXT_BYTES = 560 << 20
 #: what the driver hands out memory in (cuMemGetAllocationGranularity; 2 MiB on every device since Pascal)
 GRANULE_BYTES = 2 << 20
 PROBE_S = 60
+#: the first version with cuCheckpointProcess*
+CHECKPOINT_DRIVER = 570
 NO_GPU = "try without a GPU: `vgpu sim start && vgpud serve --device sim`"
 #: how the name of every simulated device begins
 SIMULATED = "SIMULATED"
 #: has a folder for each GPU, named by its PCI address
 GPUS_OF_KERNEL = Path("/proc/driver/nvidia/gpus")
 _MPS_NAMES = ("nvidia-cuda-mps-control", "nvidia-cuda-mps-server")
+#: by generation of PCIe; copies of pinned memory reach about such a part (50 of 63 GB/s of generation 5 by 16)
+PCIE_LANE_BYTES_PER_S = {1: 250e6, 2: 500e6, 3: 985e6, 4: 1969e6, 5: 3938e6, 6: 7563e6}
+PCIE_REACHED = 0.8
 #: faults that are taken in one go
 FAULTS_MAX = 16
 _COMM_MAX = 15  # the kernel cuts process names
@@ -101,9 +106,11 @@ class Holder:
 class Devices:
     """NVML of this node. `driver`, `nvml`: libraries in use; `sim_dir`: of the simulated device, "" for real ones."""
 
-    def __init__(self, driver: str, nvml: str, sim_dir: str = "", context_bytes: int = 0) -> None:
+    def __init__(
+        self, driver: str, nvml: str, sim_dir: str = "", context_bytes: int = 0, link_bytes_per_s: int = 0
+    ) -> None:
         self.driver, self.nvml, self.sim_dir = driver, nvml, sim_dir
-        self._context_bytes = context_bytes
+        self._context_bytes, self._link_bytes_per_s = context_bytes, link_bytes_per_s
         self._handles: dict[str, Any] = {}
         #: by the GPU's UUID its MIG instances, and by an instance's UUID the GPU's handle
         self._instances: dict[str, list[Instance]] = {}
@@ -202,8 +209,15 @@ class Devices:
             is_simulated=bool(self.sim_dir),
             context_bytes=self._context_bytes or self._context_cost(index),
             granule_bytes=GRANULE_BYTES,
+            link_bytes_per_s=self._link_rate(handle),
             compute_capability=_compute_capability(handle),
         )
+
+    def _link_rate(self, handle: Any) -> int:
+        """Of the link to the host, in each direction: as the site says, else of its PCIe; 0 = not known."""
+        if self._link_bytes_per_s or not self.sim_dir:
+            return self._link_bytes_per_s or _pcie_rate(handle)
+        return state_page.read(Path(self.sim_dir) / "state").link_bytes_per_us * 1_000_000
 
     def _context_cost(self, index: int) -> int:
         if not self.sim_dir:
@@ -237,6 +251,10 @@ class Devices:
             so = "which would merge the tenants' contexts"
             return Holder(f"MPS (pid {pid})", so, "echo quit | nvidia-cuda-mps-control")
         return None
+
+    def handle(self, uuid: str) -> Any:
+        """NVML's, for calls that other modules have; of a device of inventory()."""
+        return self._handles[uuid]
 
     def read(self, uuid: str) -> Reading:
         """Present usage of the device; fields are None when NVML does not report them or is lost. A MIG instance has
@@ -289,6 +307,14 @@ class Devices:
                 if one.uuid not in self._listed:
                     found[one.uuid] = f"the MIG instance {one.uuid} ({one.profile}) of GPU {index}"
         return found
+
+    def why_not_swap(self) -> str:
+        """Why the driver moves no memory to the host (cuCheckpointProcess*); "" = it does, or its version is not
+        known."""
+        major = self.version.partition(".")[0]
+        if self.sim_dir or not major.isdecimal() or int(major) >= CHECKPOINT_DRIVER:
+            return ""
+        return f"driver {self.version} cannot move memory to the host ({CHECKPOINT_DRIVER} and later can)"
 
     def find_lost_devices(self) -> dict[str, str]:
         """Why devices are missing, by UUID: those that NVML calls lost, or those of a simulator that has ended. Finds
@@ -401,6 +427,15 @@ def _or_zero(ask: Any) -> int:
 def _compute_capability(handle: Any) -> str:
     major, minor = or_none(lambda: pynvml.nvmlDeviceGetCudaComputeCapability(handle)) or (0, 0)
     return f"{major}.{minor}" if major else ""
+
+
+def _pcie_rate(handle: Any) -> int:
+    """What copies reach of it: a part of the generation's rate times the width, both as they are at full power."""
+    generation = or_none(lambda: pynvml.nvmlDeviceGetMaxPcieLinkGeneration(handle))
+    width = or_none(lambda: pynvml.nvmlDeviceGetMaxPcieLinkWidth(handle))
+    if generation is None or width is None:
+        return 0
+    return int(PCIE_LANE_BYTES_PER_S.get(int(generation), 0) * int(width) * PCIE_REACHED)
 
 
 def _usable_bytes(handle: Any) -> int:

@@ -348,6 +348,11 @@ class Jobs:
     def _path(self, key: Key) -> Path:
         return self._directory / attempt_name(*key)
 
+    def read_cgroup(self, key: Key) -> str:
+        """The directory of an attempt's cgroup, "" while it has none. In a thread."""
+        begun = self._read(key, "begun", parse_begun)
+        return begun.cgroup if begun else ""
+
     def _read(self, key: Key, name: str, parse: Callable[[str], T]) -> T | None:
         """None: it is not there, or nothing that can be read."""
         path = self._path(key) / name

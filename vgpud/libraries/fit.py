@@ -22,8 +22,8 @@ from vgpud.libraries import elf
 
 SPARE_PREFIX = "vg_spare_"
 MARKER = "vg_shim_marker"
-#: exported by a shim for itself and for the other one, whatever the driver has
-OURS = ("dlopen", "dlmopen", MARKER, "vg_shim_memory")
+#: exported by a shim for itself, for the other one and for vgpud.client, whatever the driver has
+OURS = ("dlopen", "dlmopen", MARKER, "vg_shim_memory", *(f"vg_shim_reclaim_{n}" for n in ("watch", "unwatch", "read")))
 NOBODYS = ("_init", "_fini")  # every library may have these; the loader calls them by address
 _RELA = struct.Struct("<QQq")
 

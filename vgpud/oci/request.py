@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vgpud.core.model import BATCH, CLASSES, LATENCY, PRIORITY_MAX, Spec
+from vgpud.core.spans import parse_span
 from vgpud.core.units import GPUS_MAX, UnitError, format_bytes, format_gpus, parse_bytes, parse_gpus
 
 ANNOTATION_PREFIX = "dev.vgpu/"
@@ -29,6 +30,8 @@ TWINS = {
     "VGPU_CLASS": "dev.vgpu/class",
     "VGPU_PRIORITY": "dev.vgpu/priority",
     "VGPU_SPREAD": "dev.vgpu/spread",
+    "VGPU_MEM_SWAP": "dev.vgpu/mem-swap",
+    "VGPU_IDLE_AFTER": "dev.vgpu/idle-after",
     "VGPU_QUEUE": "dev.vgpu/queue",
     "VGPU_SLICE": "dev.vgpu/slice",
 }
@@ -36,7 +39,7 @@ TWINS = {
 _OF_JOBS = (
     *("JOB_ID", "JOB_ATTEMPT", "ARRAY_ID", "ARRAY_INDEX", "MEMBER", "MEMBERS", "WORKER"),
     *("SESSION_PORT", "SESSION_BASE", "SESSION_TOKEN", "SESSION_HOST"),
-    *("SERVICE_PORT", "SERVICE_TOKEN", "SERVICE_GENERATION"),
+    *("SERVICE_PORT", "SERVICE_TOKEN", "SERVICE_HOST", "SERVICE_GENERATION"),
 )
 OF_JOBS = frozenset(f"VGPU_{name}" for name in _OF_JOBS)
 #: of a session's further ports
@@ -209,6 +212,8 @@ def _spec(values: Mapping[str, _Value], limits: Limits) -> Spec:
         priority=_priority(values.get("VGPU_PRIORITY"), limits),
         service_class=_class(values.get("VGPU_CLASS"), limits),
         spread=_spread(values.get("VGPU_SPREAD")),
+        mem_swap=_swap(values.get("VGPU_MEM_SWAP")),
+        idle_after_ns=_idle_after(values.get("VGPU_IDLE_AFTER")),
     )
 
 
@@ -274,3 +279,18 @@ def _class(value: _Value | None, limits: Limits) -> str:
 
 def _spread(value: _Value | None) -> int:
     return 0 if value is None else _parse_whole_number(value, "number of devices", 1, GPUS_MAX)
+
+
+def _swap(value: _Value | None) -> bool:
+    if value is not None and value.text not in ("0", "1"):
+        raise RequestError(f"{value.description} is neither 0 nor 1: write 1 for memory that slices have in turn")
+    return value is not None and value.text == "1"
+
+
+def _idle_after(value: _Value | None) -> int | None:
+    if value is None:
+        return None
+    try:
+        return parse_span(value.text)
+    except ValueError as error:
+        raise RequestError(f"{value.source}: {error}") from error

@@ -43,7 +43,7 @@ _START = "import sys; sys.path[:]=sys.argv[1:]; from vgpud.predict.graph_child i
 
 @dataclass(frozen=True)
 class Asked:
-    """The model to predict. batch None: the file's, or BATCH."""
+    """The model to predict. batch None: the file's, or BATCH; environment None: that of this process."""
 
     model: str
     batch: int | None = None
@@ -51,6 +51,7 @@ class Asked:
     precision: str = "fp32"
     dims: Mapping[str, int] = field(default_factory=dict)
     timeout_s: float = TIMEOUT_S
+    environment: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,8 @@ def read(query: Asked) -> Read:
 
 def _ran(query: Asked, request: str, path: list[str]) -> Any:
     """The child's answer. What it says on stderr is shown only when it dies."""
-    env = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    ours = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    env = {**(query.environment or os.environ), **ours}
     command = [sys.executable, "-c", _START, *path]
     name = query.model
     with subprocess.Popen(

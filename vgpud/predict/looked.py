@@ -18,7 +18,10 @@ from vgpud.predict.ops import list_ingredients
 
 @dataclass(frozen=True)
 class Looked:
-    """The prediction for a model on a device. Memory: of the process with its context, from the graph."""
+    """The prediction for a model on a device. Memory: of the process with its context, from the graph.
+
+    dry_memory: low, value, high by a dry run of the model, where there was one; else why_no_run may say why.
+    """
 
     query: Asked
     gpu: Gpu
@@ -26,6 +29,8 @@ class Looked:
     features: Features
     memory: Estimate
     prediction: Predicted
+    dry_memory: tuple[float, float, float] | None = None
+    why_no_run: str = ""
 
     @property
     def in_range(self) -> bool:
@@ -55,8 +60,15 @@ class Looked:
             return self.prediction.utilisation
         return None if self.read.counts.unknown else analytic.predict_utilisation(self.features)
 
+    @property
+    def memory_by(self) -> str:
+        """Where memory_range() is from: dry_run, predictor or graph."""
+        return "dry_run" if self.dry_memory else "predictor" if self.in_range else "graph"
+
     def memory_range(self) -> tuple[float, float, float]:
-        """Low, value, high: predicted if the model is in range, otherwise from the graph."""
+        """Low, value, high: by a dry run if there was one; predicted if the model is in range; else from the graph."""
+        if self.dry_memory:
+            return self.dry_memory
         found = self.prediction.memory_bytes if self.in_range else self.memory
         return found.low, found.value, found.high
 
@@ -70,11 +82,13 @@ def look(
     precision: str = "fp32",
     dims: Mapping[str, int] | None = None,
     predictor: Path | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Looked:
-    """Reads the model and predicts it on the device of this name. Raises VgpudError: one line."""
+    """Reads the model and predicts it on the device of this name. environment: of the process that reads it. Raises
+    VgpudError: one line."""
     device = hardware.find_gpu(gpu)
     chosen = models.load(predictor)
-    asked = entry.Asked(model, batch, optimizer, precision, dims or {})
+    asked = entry.Asked(model, batch, optimizer, precision, dims or {}, environment=environment)
     found = entry.read(asked)
     known = entry.compute_features(found, asked, device)
     prediction = chosen.predict(known, list_ingredients(found.counts.ops))

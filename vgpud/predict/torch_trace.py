@@ -24,13 +24,13 @@ from vgpud.predict.names import suggest
 
 def trace(entry: str, batch: int, training: bool) -> Graph:
     """The forward pass of what `module:function` returns for a batch. Raises GraphError."""
-    function = _load_function(entry)
+    function = load_function(entry)
     made = Graph(batch)
     with FakeTensorMode(allow_non_fake_inputs=True) as fake:
         try:
             with _Numbers():
                 answer = function(batch)
-            model, args, kwargs = _split_answer(entry, answer, batch)
+            model, args, kwargs = split_answer(entry, answer, batch)
             model.train(training)
             args, kwargs = pytree.tree_map_only(torch.Tensor, _make_fake_converter(fake), (args, kwargs))
             made.batch = _batch(
@@ -42,11 +42,11 @@ def trace(entry: str, batch: int, training: bool) -> Graph:
         except GraphError:
             raise
         except (Exception, SystemExit) as error:
-            raise GraphError(f"{entry}({batch}) cannot be traced: {_describe_error(error)}") from error
+            raise GraphError(f"{entry}({batch}) cannot be traced: {describe_error(error)}") from error
     return made
 
 
-def _load_function(entry: str) -> Any:
+def load_function(entry: str) -> Any:
     module_name, _, attribute = entry.partition(":")
     found: Any = None
     name = ""
@@ -56,13 +56,13 @@ def _load_function(entry: str) -> Any:
             found = getattr(found, name)
     except (Exception, SystemExit) as error:
         near = suggest(name, dir(found)) if isinstance(error, AttributeError) and found is not None else ""
-        raise GraphError(f"entry point {entry} cannot be loaded: {_describe_error(error)}{near}") from error
+        raise GraphError(f"entry point {entry} cannot be loaded: {describe_error(error)}{near}") from error
     if not callable(found):
         raise GraphError(f"entry point {entry} is not a function of the batch that returns (model, inputs)")
     return found
 
 
-def _describe_error(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """An error of the user's code as part of a line, with the remedy if it is known."""
     text = " ".join(str(error).split())[:240]
     if "cuda" in text.lower() or "NVIDIA" in text:
@@ -70,7 +70,7 @@ def _describe_error(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}"
 
 
-def _split_answer(entry: str, answer: object, batch: int) -> tuple[torch.nn.Module, Sequence[Any], Mapping[str, Any]]:
+def split_answer(entry: str, answer: object, batch: int) -> tuple[torch.nn.Module, Sequence[Any], Mapping[str, Any]]:
     """Model and inputs of an answer: (model, tensor | tuple | dict), or a model that has example_input_array."""
     if isinstance(answer, torch.nn.Module):
         inputs = getattr(answer, "example_input_array", None)

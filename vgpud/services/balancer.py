@@ -22,9 +22,9 @@ from vgpud.core.jobs import session
 from vgpud.errors import ExitCode, VgpudError
 from vgpud.host import descriptors
 from vgpud.services.core import health
-from vgpud.services.core.model import JobPhase, RecordError, Replica, Service
+from vgpud.services.core.model import JobPhase, RecordError, Replica, Service, read_record
 from vgpud.services.core.reconcile import Action, End, Reconciler, Resume, Start, Suspend
-from vgpud.services.shell import checks
+from vgpud.services.shell import checks, starting
 from vgpud.services.shell.address import Address
 from vgpud.services.shell.control import Control
 from vgpud.services.shell.folder import Folder
@@ -230,6 +230,8 @@ class Balancer:
         if order is type(action) and now_s < until_s:
             return
         if isinstance(action, End):
+            if self.address.sockets.end(action.job_id):
+                return  # they are closed first; it is said again
             log.info("replica %d is ended: %s", action.job_id, action.why)
         carry_out = {End: self._queue.cancel, Suspend: self._queue.suspend, Resume: self._queue.resume}[type(action)]
         self._orders[action.job_id] = type(action), now_s + (END_S if isinstance(action, End) else ORDER_S)
@@ -282,6 +284,7 @@ class Balancer:
             self._note_end(one, now_s)
         elif job.HasField("session_port"):
             one.port, one.token = job.session_port, token_of(job)
+            one.is_published = bool(job.spec.image)
         self.replicas.note_change()
         return one.phase is not JobPhase.ENDED
 
@@ -365,13 +368,27 @@ def read_environment() -> tuple[int, str]:
     return int(port), token
 
 
+def open_folder(folder: Folder) -> Service | None:
+    """The record of the service; None: there is none. Raises VgpudError."""
+    text = os.environ.pop(session.SERVICE_RECORD, "")  # it is no health command's
+    if text:
+        folder.make()
+    if not folder.lock():
+        raise VgpudError(f"another balancer keeps the service in {folder.path}", ExitCode.CONFLICT)
+    if text:
+        folder.link_log()
+        try:
+            starting.begin(folder, read_record(text))
+        except RecordError as error:
+            raise VgpudError(f"cannot use {session.SERVICE_RECORD}: {error}", ExitCode.NOT_FOUND) from error
+    return folder.load()
+
+
 async def keep(folder: Folder) -> None:
     """Keeps the service of this folder until it is stopped. Raises VgpudError, OSError."""
     port, token = read_environment()
     descriptors.raise_limit()
-    if not folder.lock():
-        raise VgpudError(f"another balancer keeps the service in {folder.path}", ExitCode.CONFLICT)
-    service = folder.load()
+    service = open_folder(folder)
     if service is None:
         raise VgpudError(f"there is no record of a service in {folder.path}: start it again", ExitCode.NOT_FOUND)
     try:

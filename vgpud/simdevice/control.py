@@ -14,7 +14,7 @@ from vgpud.simdevice import state_page
 REQUEST = struct.Struct("=IIIIIIQ32x")
 #: magic, status (0 or -errno); the rest is for other requests
 REPLY = struct.Struct("=Ii56x")
-XID, MODE = 13, 19  # SIM_REQUEST_XID, SIM_REQUEST_MODE
+XID, MODE, TIME_SLICE = 13, 19, 24  # SIM_REQUEST_XID, SIM_REQUEST_MODE, SIM_REQUEST_TIME_SLICE
 #: what can have a whole device, as enum sim_mode counts them
 MODES = ("shared", "exclusive", "mig", "mps")
 
@@ -27,6 +27,12 @@ def tell_xid(folder: Path, device: int, xid: int) -> None:
 def tell_mode(folder: Path, device: int, mode: str) -> None:
     """Has NVML there say that a device is in one of MODES. Raises DriverError when the server refuses."""
     _tell(folder, MODE, device, MODES.index(mode), f"mode {mode}")
+
+
+def tell_time_slice(folder: Path, device: int, number: int) -> None:
+    """Gives a device time slices of a length, by number as `nvidia-smi` counts them. Raises DriverError when the server
+    refuses."""
+    _tell(folder, TIME_SLICE, device, number, f"time slice {number}")
 
 
 def _tell(folder: Path, kind: int, device: int, number: int, what: str) -> None:

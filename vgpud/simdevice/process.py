@@ -16,6 +16,7 @@ from typing import BinaryIO
 from vgpud import paths
 from vgpud.errors import ConfigError, DriverError, VgpudError
 from vgpud.simdevice.busy_log import Span, read_busy_log
+from vgpud.simdevice.link_log import LinkUse, read_link_log
 
 READY_SECONDS = 20.0
 STOP_SECONDS = 5.0
@@ -38,9 +39,9 @@ def environment(directory: Path, base: Mapping[str, str] | None = None, lib_dir:
 class SimulatedDevice:
     """The server of simulated devices in a directory; use it in a `with`. It ends when this process ends, however.
 
-    config: keys of its configuration (devices, memory_bytes, slice_us, switch_us, launch_cost_ns, context_bytes,
-    host_memory_bytes, model,
-    device.<i>.name, .mig and so on); lib_dir: a folder with another build of vgpu-simd and the libraries.
+    config: keys of its configuration (devices, memory_bytes, slice_us, switch_us, launch_cost_ns,
+    link_bytes_per_us, context_bytes, host_memory_bytes, model, device.<i>.name, .mig and so on); lib_dir: a folder with
+    another build of vgpu-simd and the libraries.
     Raises ConfigError when the server refuses the configuration, DriverError when it does not start.
     """
 
@@ -137,6 +138,10 @@ class SimulatedDevice:
         """Which process had the SMs when (CLOCK_MONOTONIC), as far as written: at most some 10 ms behind, complete when
         idle."""
         return read_busy_log(self.directory / f"busy-{device}.log")
+
+    def link_log(self, device: int = 0) -> list[LinkUse]:
+        """Which process used how much of the device's links when, as far as written."""
+        return read_link_log(self.directory / f"links-{device}.log")
 
     def cpu_seconds(self) -> float:
         """Processor time that the server has used so far. Raises DriverError when it does not run."""

@@ -14,16 +14,16 @@ from vgpud.errors import DriverError
 
 PAGE_NAME = "state"
 SOCKET_NAME = "sock"
-MAGIC, VERSION = 0x4D495356, 7
+MAGIC, VERSION = 0x4D495356, 8
 DEVICES_MAX = 16
 PROCESSES_MAX = 256
-#: magic, version, server_pid, device_count, fault_count (and modes), started_ns, launch_cost_ns, slice_ns, switch_ns,
-#: model, faults
-HEADER = struct.Struct("<IIiII4xQQQQ256s512x")
+#: magic, version, server_pid, device_count, fault_count (and modes, limit_count), started_ns, launch_cost_ns, slice_ns,
+#: switch_ns, link_bytes_per_us, model, faults
+HEADER = struct.Struct("<IIiII12xQQQQQ256s512x")
 #: sequence, sm_count, name, uuid, pci_bus, process_count, memory, context, used, busy, copy_busy, decided, most,
 #: most_launches, launches, launch_ns, copy_ns, copy_bytes (3), flops, parent, number, slices, nvlink_group, compute
-#: capability (2); processes
-DEVICE = struct.Struct("<II64s16sII14Qd6I")
+#: capability (2), time_slice; processes
+DEVICE = struct.Struct("<II64s16sII14Qd7I4x")
 #: pid, contexts, used_bytes, busy_ns, program
 PROCESS = struct.Struct("<iIQQ32s")
 
@@ -50,6 +50,7 @@ class PageDevice:
     from_device_bytes: int
     on_device_bytes: int
     flops: float  # operations of the kernels whose number is known
+    time_slice: int  # 0 to 3: default, short, medium, long
     sequence: int  # odd: the server was writing
 
 
@@ -58,6 +59,7 @@ class Page:
     """The server's pid and its devices, by index."""
 
     server_pid: int
+    link_bytes_per_us: int  # of each link between host and device
     devices: tuple[PageDevice, ...]
 
 
@@ -65,19 +67,20 @@ def read(page: Path) -> Page:
     """Reads a state page. Raises DriverError when it cannot be read or is of another version."""
     try:
         raw = page.read_bytes()
-        magic, version, pid, count, *_rest = HEADER.unpack_from(raw)
+        magic, version, pid, count, _, _, _, _, _, link_bytes_per_us, *_rest = HEADER.unpack_from(raw)
         stride, left = divmod(len(raw) - HEADER.size, DEVICES_MAX)
         if (magic, version, left) != (MAGIC, VERSION, 0) or count > DEVICES_MAX:
             text = "is of another version of the simulated device: start it with this release's vgpu"
             raise DriverError(f"{page} {text}")
-        return Page(pid, tuple(_device(raw, HEADER.size + index * stride) for index in range(count)))
+        devices = (_device(raw, HEADER.size + index * stride) for index in range(count))
+        return Page(pid, link_bytes_per_us, tuple(devices))
     except (OSError, struct.error) as error:
         raise DriverError(f"cannot read the simulated device's page {page}: {error}") from error
 
 
 def _device(raw: bytes, offset: int) -> PageDevice:
     sequence, sm_count, name, raw_uuid, _, processes, *numbers = DEVICE.unpack_from(raw, offset)
-    memory, context, used, busy, _, _, *work, parent, _, _, _, _, _ = numbers
+    memory, context, used, busy, _, _, *work, parent, _, _, _, _, _, time_slice = numbers
     most, most_launches, launches, launch_ns, copy_ns, to_device, from_device, on_device, flops = work
     first = offset + DEVICE.size
     rows = [PROCESS.unpack_from(raw, first + index * PROCESS.size) for index in range(PROCESSES_MAX)]
@@ -100,5 +103,6 @@ def _device(raw: bytes, offset: int) -> PageDevice:
         from_device_bytes=from_device,
         on_device_bytes=on_device,
         flops=flops,
+        time_slice=time_slice,
         sequence=sequence,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from vgpud.core.jobs.model import Job, JobSpec, Node, Place, Placement
+from vgpud.core.jobs.model import Ask, Job, JobSpec, Node, Place, Placement
 from vgpud.core.model import Share
 from vgpud.core.placement.base import Vacancy
 from vgpud.core.units import MILLI_PER_DEVICE
@@ -61,6 +61,9 @@ class Counted:
 
     def annotate_placement(self, job: Job, placement: Placement) -> Placement:
         return placement
+
+    def count_ask(self, ask: Ask) -> None:
+        return
 
     def lose(self, class_name: str, other: str) -> None:
         """Devices are not known, so neither is sharing."""

@@ -54,6 +54,7 @@ class Recording:
     restored_ns: int = -1  # when it took these jobs over; -1 = with the first step
     histories: dict[str, int] = field(default_factory=dict)  # what queues had used before, see Machine.remember
     history_at_ns: int = 0
+    orders: dict[str, dict[str, Any]] = field(default_factory=dict)  # what orders had learnt, see Machine.knowledge
 
     def machine(self) -> Machine:
         """A fresh one, as the daemon made its own."""
@@ -61,6 +62,8 @@ class Recording:
         cluster, most = Cluster(nodes, self.policy), members_max(self.policy)
         machine = Machine(self.queues, cluster, policies.make, members_max=most, tries_max=TRIES_MAX, **self.options)
         machine.remember(self.histories, self.history_at_ns)
+        for queue, knowledge in self.orders.items():
+            machine.remember_order(queue, knowledge)
         if self.jobs:
             first_ns = self.steps[0].at_ns if self.steps else 0
             machine.restore(
@@ -108,6 +111,7 @@ def _header(header: Plain) -> Recording:
         restored_ns=decode(int, header.get("at_ns", -1)),
         histories={name: decode(int, value) for name, value in header.get("histories", {}).items()},
         history_at_ns=decode(int, header.get("history_at_ns", 0)),
+        orders={name: known for name, known in header.get("orders", {}).items() if known},
     )
 
 

@@ -13,7 +13,6 @@ from vgpud.core.jobs.model import DEFAULT_QUEUE, How, Node, QueueSpec
 from vgpud.core.placement import registry as placements
 from vgpud.core.placement.base import ClusterCapacity
 from vgpud.core.placement.cluster import Cluster
-from vgpud.core.placement.fgd import mix_of
 from vgpud.core.policy import registry as policies
 from vgpud.core.policy.base import Policy
 from vgpud.core.queue.machine import Machine
@@ -78,7 +77,7 @@ def run(
     """The trace replayed on fresh nodes. `make`: of policies that have no name. `monitor`: to be asked afterwards, of
     placements that depend on which jobs share a device.
     """
-    cluster = make_cluster(nodes, scenario, trace)
+    cluster = make_cluster(nodes, scenario)
     queues, make = make_queues(scenario, trace), make or make_policy
     denied = Machine((), cluster, make).check_queues(queues)
     if denied:
@@ -133,12 +132,12 @@ def _in_one_queue(job: TraceJob) -> TraceJob:
     return job if job.spec.queue == DEFAULT_QUEUE else replace(job, spec=replace(job.spec, queue=DEFAULT_QUEUE))
 
 
-def make_cluster(nodes: Sequence[Node], scenario: Scenario, trace: Sequence[TraceJob] = ()) -> ClusterCapacity:
-    """A fresh one: the nodes themselves stay as they are. `fgd` measures fragmentation by the jobs of the trace."""
+def make_cluster(nodes: Sequence[Node], scenario: Scenario) -> ClusterCapacity:
+    """A fresh one: the nodes themselves stay as they are."""
     if scenario.placement == COUNT:
         return Counted(sum(len(node.devices) for node in nodes))
     fresh = [replace(node, free_milli=[], free_bytes=[], offered=[]) for node in nodes]
-    return Cluster(fresh, mix=mix_of(job.spec.ask for job in trace))
+    return Cluster(fresh)
 
 
 def make_queues(scenario: Scenario, trace: Sequence[TraceJob]) -> tuple[QueueSpec, ...]:

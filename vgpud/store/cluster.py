@@ -11,11 +11,13 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Job
 from vgpud.core.queue.record import decode, encode
 from vgpud.errors import DeniedError, StoreError
 from vgpud.host import private_files
+from vgpud.store import orders
 from vgpud.store.connecting import connect
 
 FILE_NAME = "cluster.sqlite3"
@@ -31,6 +33,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE history (queue TEXT PRIMARY KEY, average INTEGER NOT NULL, at_ns INTEGER NOT NULL)",
         "CREATE TABLE ids (next INTEGER NOT NULL)",
     ),
+    orders.TABLES,
 )
 #: columns of `vgpu usage -o csv`, which `vgpu whatif` reads, and what is known here besides
 USAGE_COLUMNS: tuple[str, ...] = (
@@ -57,6 +60,7 @@ class Kept:
     histories: dict[str, int]
     history_at_ns: int
     latest_ns: int  # no time in here is later
+    orders: dict[str, dict[str, Any]]  # by queue, what its order had learnt
 
     @property
     def past(self) -> dict[str, object]:
@@ -112,6 +116,7 @@ class ClusterStore:
             histories = self._db.execute("SELECT * FROM history").fetchall()
             (highest,) = self._db.execute("SELECT max(next) FROM ids").fetchone()
             (last_ns,) = self._db.execute("SELECT max(ended_ns) FROM usage").fetchone()
+            known_orders = orders.load(self._db)
         try:
             jobs: tuple[Job, ...] = tuple(decode(Job, json.loads(body)) for (body,) in bodies)
         except ValueError as error:
@@ -125,6 +130,7 @@ class ClusterStore:
             {queue: average for queue, average, _ in histories},
             max((at_ns for *_, at_ns in histories), default=0),
             max([*times, last_ns or 0, *(at_ns for *_, at_ns in histories)]),
+            {queue: knowledge for queue, _, knowledge in known_orders},
         )
 
     def save(
@@ -133,6 +139,8 @@ class ClusterStore:
         bindings: Mapping[str, tuple[int, int, int, bool] | None],
         ended_jobs: Sequence[tuple[str, Job]],
         next_id: int,
+        learnt_orders: Mapping[str, dict[str, Any] | None],
+        now_ns: int,
     ) -> None:
         """One step of the controller, in one transaction: on the disk when this returns."""
         with self._faults("write"), self._transaction():
@@ -150,6 +158,7 @@ class ClusterStore:
                 values = _usage(key, job)
                 marks = ", ".join("?" * len(values))
                 self._db.execute(f"INSERT OR REPLACE INTO usage VALUES ({marks})", values)  # noqa: S608  our own text
+            orders.save(self._db, learnt_orders, now_ns)
             self._db.execute("DELETE FROM ids")
             self._db.execute("INSERT INTO ids VALUES (?)", (next_id,))
 

@@ -34,7 +34,7 @@ from vgpud.core.model import Container, Drain, Remembered, Slice
 from vgpud.core.observed import Entry
 from vgpud.errors import StoreBusyError, StoreError, StoreFlushingError, StoreUnwritableError
 from vgpud.host import private_files
-from vgpud.store import backups, elastic, jobs, user_shares
+from vgpud.store import backups, elastic, jobs, orders, user_shares
 from vgpud.store import quarantine as quarantined
 from vgpud.store.connecting import connect
 from vgpud.store.opening import Opened, open_state, reopen
@@ -85,6 +85,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     user_shares.TABLES,
     (),  # slices have their origin, which older versions would not read (slice_bodies.py reads theirs)
     jobs.DEFAULT_QUEUE_AS_IT_WAS,
+    orders.TABLES,
+    (),  # slices have a residency
 )
 
 _Saved = SaveSlice | ForgetSlice | SaveContainer | ForgetContainer | SaveRequest | SaveDrain | ForgetDrain

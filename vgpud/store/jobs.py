@@ -22,9 +22,10 @@ from vgpud.core.jobs.past_fields import rename_fields
 from vgpud.core.model import Spec
 from vgpud.core.queue.accounting import Row
 from vgpud.core.queue.record import decode, encode
-from vgpud.store import elastic, environments, usage, user_shares
+from vgpud.store import elastic, environments, orders, usage, user_shares
 from vgpud.store.connection import Database
 from vgpud.store.elastic import Noted
+from vgpud.store.orders import KeptOrder
 
 #: rows that are forgotten at once
 FORGET_MAX = 1000
@@ -77,6 +78,7 @@ class Kept:
     latest_ns: int  # the latest time that was written: the clock continues from there
     next_id: int
     reservations: tuple[Reservation, ...] = ()
+    orders: tuple[KeptOrder, ...] = ()  # what those of queues had learnt
 
     @property
     def past(self) -> dict[str, object]:
@@ -155,9 +157,8 @@ class JobStore:
             by_name = {name: one for name, one, when_ns in history if when_ns == at_ns}
             kept = db.execute("SELECT body FROM reservations ORDER BY name").fetchall()
             reservations = tuple(decode(Reservation, unseal(body)) for (body,) in kept)
-            return Kept(
-                jobs, queues, by_name, at_ns, max([0, usage_ns, ended_ns, at_ns, *times]), next_id, reservations
-            )
+            latest_ns = max([0, usage_ns, ended_ns, at_ns, *times])
+            return Kept(jobs, queues, by_name, at_ns, latest_ns, next_id, reservations, _load_orders(db))
 
         return self._db.read(read)  # type: ignore[no-any-return]
 
@@ -276,6 +277,15 @@ class JobStore:
 
         return self._db.read(read)  # type: ignore[no-any-return]
 
+    def asks(self, count: int) -> tuple[Ask, ...]:
+        """What the newest jobs asked for, the oldest of these first."""
+
+        def read(db: Any) -> tuple[Ask, ...]:
+            rows = db.execute("SELECT json_extract(spec, '$.ask') FROM jobs ORDER BY id DESC LIMIT ?", (count,))
+            return tuple(decode(Ask, json.loads(ask)) for (ask,) in reversed(rows.fetchall()))
+
+        return self._db.read(read)  # type: ignore[no-any-return]
+
     def set_facts(self, job_id: int, facts: dict[str, int | str]) -> None:
         """What is known of a job beside the core's Job; see daemon/jobs/controller.py."""
         self._db.write(lambda db: db.execute("UPDATE jobs SET facts = ? WHERE id = ?", (seal(facts), job_id)))
@@ -333,7 +343,11 @@ class JobStore:
         self._db.write(lambda db: db.execute("INSERT OR REPLACE INTO queues VALUES (?, ?, ?, ?)", row))
 
     def delete_queue(self, name: str) -> None:
-        self._db.write(lambda db: db.execute("DELETE FROM queues WHERE name = ?", (name,)))
+        def write(db: Any) -> None:
+            db.execute("DELETE FROM queues WHERE name = ?", (name,))
+            orders.save(db, {name: None}, 0)
+
+        self._db.write(write)
 
     def save_reservations(self, reservations: Sequence[Reservation]) -> None:
         """All of them: others are forgotten."""
@@ -350,6 +364,10 @@ class JobStore:
         rows = [(name, history, at_ns) for name, history in histories.items()]
         statement = "INSERT OR REPLACE INTO queue_history VALUES (?, ?, ?)"
         self._db.write(lambda db: db.executemany(statement, rows), outlive=False)
+
+    def save_orders(self, knowledge_by_queue: Mapping[str, dict[str, Any] | None], at_ns: int) -> None:
+        """What orders have learnt; None: nothing. The newest may be lost with the machine."""
+        self._db.write(lambda db: orders.save(db, knowledge_by_queue, at_ns), outlive=False)
 
     # ---- the accounting ----
 
@@ -403,6 +421,17 @@ class JobStore:
             return [(uid, _summary(*row)) for uid, *row in rows]
 
         return self._db.read(read)  # type: ignore[no-any-return]
+
+
+def _load_orders(db: Any) -> tuple[KeptOrder, ...]:
+    found = []
+    for queue, at_ns, knowledge in orders.load(db):
+        rows = db.execute(
+            f"{_JOBS} WHERE ended > ? AND queue = ? ORDER BY ended, id LIMIT ?",
+            (at_ns, queue, orders.ENDED_MAX),
+        ).fetchall()
+        found.append(KeptOrder(queue, knowledge, tuple(job_of(*row) for row in rows)))
+    return tuple(found)
 
 
 def _summary(

@@ -90,6 +90,7 @@ def _name(table: str, values: dict[str, Any]) -> str:
     """The name by which users know the row."""
     by = {"slices": ("slice", "name"), "jobs": ("job", "id"), "containers": ("container", "id")}
     by |= {"drains": ("the drain of device", "device"), "queues": ("queue", "name"), "job_crews": ("job", "job_id")}
+    by |= {"queue_orders": ("what was learnt of jobs by queue", "queue")}
     if table not in by:
         return f"a row of {table}"
     word, column = by[table]

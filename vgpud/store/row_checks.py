@@ -13,11 +13,14 @@ from vgpud.core.checksums import ChecksumError, checksum, is_sealed, unseal
 from vgpud.core.jobs.facts import Launch
 from vgpud.core.jobs.model import DEFAULT_QUEUE, QueueSpec, Reservation
 from vgpud.core.model import (
+    AWAY,
     BATCH,
     CLASSES,
+    COMING,
     EVICTED,
     EVICTING,
     LATENCY,
+    LEAVING,
     PAUSED,
     RESTORING,
     UID_MAX,
@@ -88,6 +91,8 @@ def slice_of(text: str) -> Slice:
         raise ValueError("its name is not a slice name")
     if not made.uid or made.owner_uid > UID_MAX or made.suspended not in ("", PAUSED, EVICTED, EVICTING, RESTORING):
         raise ValueError("its uid, owner or state is invalid")
+    if made.residency not in ("", LEAVING, AWAY, COMING):
+        raise ValueError("its residency is invalid")
     spec = made.spec
     if not 0 <= spec.gpus_milli <= GPUS_MAX * MILLI_PER_DEVICE or spec.service_class not in (*CLASSES, BATCH, LATENCY):
         raise ValueError(f"it asks for {spec.gpus_milli} thousandths of a GPU, or for no known class")
@@ -162,6 +167,17 @@ def _reservation(row: Row) -> None:
     made: Reservation = _decode_body(Reservation, _body(row["body"]))
     if made.name != row["name"]:
         raise ValueError("its column is not the name of the reservation in it")
+
+
+def _queue_order(row: Row) -> None:
+    """Its numbers are the order's own to check: it learns again where it does not know them."""
+    body = unseal(row["body"])
+    if body.get("queue") != row["queue"]:
+        raise ValueError("its column is not the name of the queue in it")
+    if type(body.get("at_ns")) is not int or not 0 <= body["at_ns"] <= INTEGER_MAX:
+        raise ValueError("its time is no time")
+    if not isinstance(body.get("knowledge"), dict):
+        raise ValueError("it does not say what the order has learnt")
 
 
 def _worker_group(row: Row) -> None:
@@ -248,6 +264,7 @@ CHECKS: dict[str, tuple[dict[str, str], Callable[[Row], None]]] = {
         _job_request,
     ),
     "reservations": ({"name": "text", "body": "text"}, _reservation),
+    "queue_orders": ({"queue": "text", "body": "text"}, _queue_order),
     "job_crews": ({"job_id": "integer", "body": "text"}, _worker_group),
 }
 

@@ -45,6 +45,13 @@ class ServiceClass(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     SERVICE_CLASS_BATCH: _ClassVar[ServiceClass]
     SERVICE_CLASS_LATENCY: _ClassVar[ServiceClass]
 
+class Residency(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    RESIDENCY_UNSPECIFIED: _ClassVar[Residency]
+    RESIDENCY_LEAVING: _ClassVar[Residency]
+    RESIDENCY_AWAY: _ClassVar[Residency]
+    RESIDENCY_COMING: _ClassVar[Residency]
+
 class Suspension(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     SUSPENSION_UNSPECIFIED: _ClassVar[Suspension]
@@ -138,6 +145,10 @@ REGIME_ARBITRATED: Regime
 SERVICE_CLASS_UNSPECIFIED: ServiceClass
 SERVICE_CLASS_BATCH: ServiceClass
 SERVICE_CLASS_LATENCY: ServiceClass
+RESIDENCY_UNSPECIFIED: Residency
+RESIDENCY_LEAVING: Residency
+RESIDENCY_AWAY: Residency
+RESIDENCY_COMING: Residency
 SUSPENSION_UNSPECIFIED: Suspension
 SUSPENSION_PAUSED: Suspension
 SUSPENSION_EVICTING: Suspension
@@ -192,7 +203,7 @@ HISTORY_KIND_USER: HistoryKind
 HISTORY_KIND_NODE: HistoryKind
 
 class Device(_message.Message):
-    __slots__ = ("node", "index", "uuid", "name", "pci_bus_id", "mem_total_bytes", "mem_used_bytes", "mem_reserved_bytes", "reserved_milli", "sm_count", "simulated", "context_bytes", "granule_bytes", "utilization_ratio", "drained", "drained_by_fault", "taken_by", "offered", "kubernetes", "temperature_celsius", "power_milliwatts", "power_limit_milliwatts", "xids", "last_xid", "compute_capability", "nvlink_group", "parent_uuid", "profile")
+    __slots__ = ("node", "index", "uuid", "name", "pci_bus_id", "mem_total_bytes", "mem_used_bytes", "mem_reserved_bytes", "reserved_milli", "sm_count", "simulated", "context_bytes", "granule_bytes", "utilization_ratio", "drained", "drained_by_fault", "taken_by", "offered", "kubernetes", "temperature_celsius", "power_milliwatts", "power_limit_milliwatts", "xids", "last_xid", "compute_capability", "nvlink_group", "parent_uuid", "profile", "link_bytes_per_s")
     NODE_FIELD_NUMBER: _ClassVar[int]
     INDEX_FIELD_NUMBER: _ClassVar[int]
     UUID_FIELD_NUMBER: _ClassVar[int]
@@ -221,6 +232,7 @@ class Device(_message.Message):
     NVLINK_GROUP_FIELD_NUMBER: _ClassVar[int]
     PARENT_UUID_FIELD_NUMBER: _ClassVar[int]
     PROFILE_FIELD_NUMBER: _ClassVar[int]
+    LINK_BYTES_PER_S_FIELD_NUMBER: _ClassVar[int]
     node: str
     index: int
     uuid: str
@@ -249,10 +261,11 @@ class Device(_message.Message):
     nvlink_group: int
     parent_uuid: str
     profile: str
-    def __init__(self, node: _Optional[str] = ..., index: _Optional[int] = ..., uuid: _Optional[str] = ..., name: _Optional[str] = ..., pci_bus_id: _Optional[str] = ..., mem_total_bytes: _Optional[int] = ..., mem_used_bytes: _Optional[int] = ..., mem_reserved_bytes: _Optional[int] = ..., reserved_milli: _Optional[int] = ..., sm_count: _Optional[int] = ..., simulated: bool = ..., context_bytes: _Optional[int] = ..., granule_bytes: _Optional[int] = ..., utilization_ratio: _Optional[float] = ..., drained: _Optional[str] = ..., drained_by_fault: bool = ..., taken_by: _Optional[str] = ..., offered: bool = ..., kubernetes: bool = ..., temperature_celsius: _Optional[int] = ..., power_milliwatts: _Optional[int] = ..., power_limit_milliwatts: _Optional[int] = ..., xids: _Optional[int] = ..., last_xid: _Optional[int] = ..., compute_capability: _Optional[str] = ..., nvlink_group: _Optional[int] = ..., parent_uuid: _Optional[str] = ..., profile: _Optional[str] = ...) -> None: ...
+    link_bytes_per_s: int
+    def __init__(self, node: _Optional[str] = ..., index: _Optional[int] = ..., uuid: _Optional[str] = ..., name: _Optional[str] = ..., pci_bus_id: _Optional[str] = ..., mem_total_bytes: _Optional[int] = ..., mem_used_bytes: _Optional[int] = ..., mem_reserved_bytes: _Optional[int] = ..., reserved_milli: _Optional[int] = ..., sm_count: _Optional[int] = ..., simulated: bool = ..., context_bytes: _Optional[int] = ..., granule_bytes: _Optional[int] = ..., utilization_ratio: _Optional[float] = ..., drained: _Optional[str] = ..., drained_by_fault: bool = ..., taken_by: _Optional[str] = ..., offered: bool = ..., kubernetes: bool = ..., temperature_celsius: _Optional[int] = ..., power_milliwatts: _Optional[int] = ..., power_limit_milliwatts: _Optional[int] = ..., xids: _Optional[int] = ..., last_xid: _Optional[int] = ..., compute_capability: _Optional[str] = ..., nvlink_group: _Optional[int] = ..., parent_uuid: _Optional[str] = ..., profile: _Optional[str] = ..., link_bytes_per_s: _Optional[int] = ...) -> None: ...
 
 class Node(_message.Message):
-    __slots__ = ("name", "version", "driver_version", "simulated", "abi_version", "mode", "start_time", "runtime_dir", "sim_dir", "driver", "nvml", "runtime_socket", "cdi_dir", "unwatched", "arbiters")
+    __slots__ = ("name", "version", "driver_version", "simulated", "abi_version", "mode", "start_time", "runtime_dir", "sim_dir", "driver", "nvml", "runtime_socket", "cdi_dir", "unwatched", "arbiters", "memory_fence", "memory_fence_problem", "time_slices")
     NAME_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     DRIVER_VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -268,6 +281,9 @@ class Node(_message.Message):
     CDI_DIR_FIELD_NUMBER: _ClassVar[int]
     UNWATCHED_FIELD_NUMBER: _ClassVar[int]
     ARBITERS_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_FENCE_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_FENCE_PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    TIME_SLICES_FIELD_NUMBER: _ClassVar[int]
     name: str
     version: str
     driver_version: str
@@ -283,7 +299,20 @@ class Node(_message.Message):
     cdi_dir: str
     unwatched: bool
     arbiters: _containers.RepeatedCompositeFieldContainer[ArbiterThread]
-    def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., driver_version: _Optional[str] = ..., simulated: bool = ..., abi_version: _Optional[int] = ..., mode: _Optional[_Union[TenantMode, str]] = ..., start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., runtime_dir: _Optional[str] = ..., sim_dir: _Optional[str] = ..., driver: _Optional[str] = ..., nvml: _Optional[str] = ..., runtime_socket: _Optional[str] = ..., cdi_dir: _Optional[str] = ..., unwatched: bool = ..., arbiters: _Optional[_Iterable[_Union[ArbiterThread, _Mapping]]] = ...) -> None: ...
+    memory_fence: bool
+    memory_fence_problem: str
+    time_slices: _containers.RepeatedCompositeFieldContainer[TimeSlice]
+    def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., driver_version: _Optional[str] = ..., simulated: bool = ..., abi_version: _Optional[int] = ..., mode: _Optional[_Union[TenantMode, str]] = ..., start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., runtime_dir: _Optional[str] = ..., sim_dir: _Optional[str] = ..., driver: _Optional[str] = ..., nvml: _Optional[str] = ..., runtime_socket: _Optional[str] = ..., cdi_dir: _Optional[str] = ..., unwatched: bool = ..., arbiters: _Optional[_Iterable[_Union[ArbiterThread, _Mapping]]] = ..., memory_fence: bool = ..., memory_fence_problem: _Optional[str] = ..., time_slices: _Optional[_Iterable[_Union[TimeSlice, _Mapping]]] = ...) -> None: ...
+
+class TimeSlice(_message.Message):
+    __slots__ = ("device_uuid", "length", "problem")
+    DEVICE_UUID_FIELD_NUMBER: _ClassVar[int]
+    LENGTH_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    device_uuid: str
+    length: str
+    problem: str
+    def __init__(self, device_uuid: _Optional[str] = ..., length: _Optional[str] = ..., problem: _Optional[str] = ...) -> None: ...
 
 class ArbiterThread(_message.Message):
     __slots__ = ("device_uuid", "scheduling", "locked_bytes", "unlocked_bytes", "late", "late_max_ns", "steps_down")
@@ -303,8 +332,22 @@ class ArbiterThread(_message.Message):
     steps_down: int
     def __init__(self, device_uuid: _Optional[str] = ..., scheduling: _Optional[_Union[Scheduling, str]] = ..., locked_bytes: _Optional[int] = ..., unlocked_bytes: _Optional[int] = ..., late: _Optional[int] = ..., late_max_ns: _Optional[int] = ..., steps_down: _Optional[int] = ...) -> None: ...
 
+class MemoryReclaim(_message.Message):
+    __slots__ = ("asked_bytes", "remaining_bytes", "returned_bytes", "duration_ns", "late")
+    ASKED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    REMAINING_BYTES_FIELD_NUMBER: _ClassVar[int]
+    RETURNED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DURATION_NS_FIELD_NUMBER: _ClassVar[int]
+    LATE_FIELD_NUMBER: _ClassVar[int]
+    asked_bytes: int
+    remaining_bytes: int
+    returned_bytes: int
+    duration_ns: int
+    late: bool
+    def __init__(self, asked_bytes: _Optional[int] = ..., remaining_bytes: _Optional[int] = ..., returned_bytes: _Optional[int] = ..., duration_ns: _Optional[int] = ..., late: bool = ...) -> None: ...
+
 class SliceDevice(_message.Message):
-    __slots__ = ("node", "device_uuid", "device_index", "min_milli", "max_milli", "mem_min_bytes", "mem_max_bytes", "mem_used_bytes", "mem_peak_bytes", "share_ratio", "charged_ns", "throttled_ns", "grants", "overruns", "gate", "regime", "entitlement_milli", "share_10s_ratio", "share_60s_ratio", "lag_ns", "borrowed_ns", "early_releases", "drains", "drain_total_ns", "drain_max_ns", "wait_counts", "launches", "mem_denied", "mem_unattributed_bytes")
+    __slots__ = ("node", "device_uuid", "device_index", "min_milli", "max_milli", "mem_min_bytes", "mem_max_bytes", "mem_used_bytes", "mem_peak_bytes", "share_ratio", "charged_ns", "throttled_ns", "grants", "overruns", "gate", "regime", "entitlement_milli", "share_10s_ratio", "share_60s_ratio", "lag_ns", "borrowed_ns", "early_releases", "drains", "drain_total_ns", "drain_max_ns", "wait_counts", "launches", "mem_denied", "mem_unattributed_bytes", "copy_to_device_bytes", "copy_from_device_bytes", "copy_to_device_bytes_per_s", "copy_from_device_bytes_per_s", "pinned_bytes", "reclaim")
     NODE_FIELD_NUMBER: _ClassVar[int]
     DEVICE_UUID_FIELD_NUMBER: _ClassVar[int]
     DEVICE_INDEX_FIELD_NUMBER: _ClassVar[int]
@@ -334,6 +377,12 @@ class SliceDevice(_message.Message):
     LAUNCHES_FIELD_NUMBER: _ClassVar[int]
     MEM_DENIED_FIELD_NUMBER: _ClassVar[int]
     MEM_UNATTRIBUTED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    COPY_TO_DEVICE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    COPY_FROM_DEVICE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    COPY_TO_DEVICE_BYTES_PER_S_FIELD_NUMBER: _ClassVar[int]
+    COPY_FROM_DEVICE_BYTES_PER_S_FIELD_NUMBER: _ClassVar[int]
+    PINNED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    RECLAIM_FIELD_NUMBER: _ClassVar[int]
     node: str
     device_uuid: str
     device_index: int
@@ -363,10 +412,16 @@ class SliceDevice(_message.Message):
     launches: int
     mem_denied: int
     mem_unattributed_bytes: int
-    def __init__(self, node: _Optional[str] = ..., device_uuid: _Optional[str] = ..., device_index: _Optional[int] = ..., min_milli: _Optional[int] = ..., max_milli: _Optional[int] = ..., mem_min_bytes: _Optional[int] = ..., mem_max_bytes: _Optional[int] = ..., mem_used_bytes: _Optional[int] = ..., mem_peak_bytes: _Optional[int] = ..., share_ratio: _Optional[float] = ..., charged_ns: _Optional[int] = ..., throttled_ns: _Optional[int] = ..., grants: _Optional[int] = ..., overruns: _Optional[int] = ..., gate: _Optional[_Union[Gate, str]] = ..., regime: _Optional[_Union[Regime, str]] = ..., entitlement_milli: _Optional[int] = ..., share_10s_ratio: _Optional[float] = ..., share_60s_ratio: _Optional[float] = ..., lag_ns: _Optional[int] = ..., borrowed_ns: _Optional[int] = ..., early_releases: _Optional[int] = ..., drains: _Optional[int] = ..., drain_total_ns: _Optional[int] = ..., drain_max_ns: _Optional[int] = ..., wait_counts: _Optional[_Iterable[int]] = ..., launches: _Optional[int] = ..., mem_denied: _Optional[int] = ..., mem_unattributed_bytes: _Optional[int] = ...) -> None: ...
+    copy_to_device_bytes: int
+    copy_from_device_bytes: int
+    copy_to_device_bytes_per_s: int
+    copy_from_device_bytes_per_s: int
+    pinned_bytes: int
+    reclaim: MemoryReclaim
+    def __init__(self, node: _Optional[str] = ..., device_uuid: _Optional[str] = ..., device_index: _Optional[int] = ..., min_milli: _Optional[int] = ..., max_milli: _Optional[int] = ..., mem_min_bytes: _Optional[int] = ..., mem_max_bytes: _Optional[int] = ..., mem_used_bytes: _Optional[int] = ..., mem_peak_bytes: _Optional[int] = ..., share_ratio: _Optional[float] = ..., charged_ns: _Optional[int] = ..., throttled_ns: _Optional[int] = ..., grants: _Optional[int] = ..., overruns: _Optional[int] = ..., gate: _Optional[_Union[Gate, str]] = ..., regime: _Optional[_Union[Regime, str]] = ..., entitlement_milli: _Optional[int] = ..., share_10s_ratio: _Optional[float] = ..., share_60s_ratio: _Optional[float] = ..., lag_ns: _Optional[int] = ..., borrowed_ns: _Optional[int] = ..., early_releases: _Optional[int] = ..., drains: _Optional[int] = ..., drain_total_ns: _Optional[int] = ..., drain_max_ns: _Optional[int] = ..., wait_counts: _Optional[_Iterable[int]] = ..., launches: _Optional[int] = ..., mem_denied: _Optional[int] = ..., mem_unattributed_bytes: _Optional[int] = ..., copy_to_device_bytes: _Optional[int] = ..., copy_from_device_bytes: _Optional[int] = ..., copy_to_device_bytes_per_s: _Optional[int] = ..., copy_from_device_bytes_per_s: _Optional[int] = ..., pinned_bytes: _Optional[int] = ..., reclaim: _Optional[_Union[MemoryReclaim, _Mapping]] = ...) -> None: ...
 
 class SliceSpec(_message.Message):
-    __slots__ = ("gpus_milli", "min_milli", "max_milli", "mem_min_bytes", "mem_max_bytes", "weight", "priority", "device_uuids", "service_class", "spread")
+    __slots__ = ("gpus_milli", "min_milli", "max_milli", "mem_min_bytes", "mem_max_bytes", "weight", "priority", "device_uuids", "service_class", "spread", "mem_swap", "idle_after_ns", "copy_min_milli", "copy_max_milli")
     GPUS_MILLI_FIELD_NUMBER: _ClassVar[int]
     MIN_MILLI_FIELD_NUMBER: _ClassVar[int]
     MAX_MILLI_FIELD_NUMBER: _ClassVar[int]
@@ -377,6 +432,10 @@ class SliceSpec(_message.Message):
     DEVICE_UUIDS_FIELD_NUMBER: _ClassVar[int]
     SERVICE_CLASS_FIELD_NUMBER: _ClassVar[int]
     SPREAD_FIELD_NUMBER: _ClassVar[int]
+    MEM_SWAP_FIELD_NUMBER: _ClassVar[int]
+    IDLE_AFTER_NS_FIELD_NUMBER: _ClassVar[int]
+    COPY_MIN_MILLI_FIELD_NUMBER: _ClassVar[int]
+    COPY_MAX_MILLI_FIELD_NUMBER: _ClassVar[int]
     gpus_milli: int
     min_milli: int
     max_milli: int
@@ -387,10 +446,34 @@ class SliceSpec(_message.Message):
     device_uuids: _containers.RepeatedScalarFieldContainer[str]
     service_class: ServiceClass
     spread: int
-    def __init__(self, gpus_milli: _Optional[int] = ..., min_milli: _Optional[int] = ..., max_milli: _Optional[int] = ..., mem_min_bytes: _Optional[int] = ..., mem_max_bytes: _Optional[int] = ..., weight: _Optional[int] = ..., priority: _Optional[int] = ..., device_uuids: _Optional[_Iterable[str]] = ..., service_class: _Optional[_Union[ServiceClass, str]] = ..., spread: _Optional[int] = ...) -> None: ...
+    mem_swap: bool
+    idle_after_ns: int
+    copy_min_milli: int
+    copy_max_milli: int
+    def __init__(self, gpus_milli: _Optional[int] = ..., min_milli: _Optional[int] = ..., max_milli: _Optional[int] = ..., mem_min_bytes: _Optional[int] = ..., mem_max_bytes: _Optional[int] = ..., weight: _Optional[int] = ..., priority: _Optional[int] = ..., device_uuids: _Optional[_Iterable[str]] = ..., service_class: _Optional[_Union[ServiceClass, str]] = ..., spread: _Optional[int] = ..., mem_swap: bool = ..., idle_after_ns: _Optional[int] = ..., copy_min_milli: _Optional[int] = ..., copy_max_milli: _Optional[int] = ...) -> None: ...
+
+class Rotation(_message.Message):
+    __slots__ = ("claims_bytes", "capacity_bytes", "quantum_ns", "lost_ratio", "host_bytes", "bytes_per_second", "moves", "moved_bytes")
+    CLAIMS_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CAPACITY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    QUANTUM_NS_FIELD_NUMBER: _ClassVar[int]
+    LOST_RATIO_FIELD_NUMBER: _ClassVar[int]
+    HOST_BYTES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    MOVES_FIELD_NUMBER: _ClassVar[int]
+    MOVED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    claims_bytes: int
+    capacity_bytes: int
+    quantum_ns: int
+    lost_ratio: float
+    host_bytes: int
+    bytes_per_second: int
+    moves: int
+    moved_bytes: int
+    def __init__(self, claims_bytes: _Optional[int] = ..., capacity_bytes: _Optional[int] = ..., quantum_ns: _Optional[int] = ..., lost_ratio: _Optional[float] = ..., host_bytes: _Optional[int] = ..., bytes_per_second: _Optional[int] = ..., moves: _Optional[int] = ..., moved_bytes: _Optional[int] = ...) -> None: ...
 
 class Slice(_message.Message):
-    __slots__ = ("node", "name", "uid", "spec", "devices", "ephemeral", "owner_uid", "attach_socket", "processes", "create_time", "revision", "containers", "cdi_device", "queue", "job_id", "suspended", "claim", "job_name")
+    __slots__ = ("node", "name", "uid", "spec", "devices", "ephemeral", "owner_uid", "attach_socket", "processes", "create_time", "revision", "containers", "cdi_device", "queue", "job_id", "suspended", "claim", "job_name", "residency", "asleep_time", "rotation")
     NODE_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
@@ -409,6 +492,9 @@ class Slice(_message.Message):
     SUSPENDED_FIELD_NUMBER: _ClassVar[int]
     CLAIM_FIELD_NUMBER: _ClassVar[int]
     JOB_NAME_FIELD_NUMBER: _ClassVar[int]
+    RESIDENCY_FIELD_NUMBER: _ClassVar[int]
+    ASLEEP_TIME_FIELD_NUMBER: _ClassVar[int]
+    ROTATION_FIELD_NUMBER: _ClassVar[int]
     node: str
     name: str
     uid: str
@@ -427,7 +513,10 @@ class Slice(_message.Message):
     suspended: Suspension
     claim: Claim
     job_name: str
-    def __init__(self, node: _Optional[str] = ..., name: _Optional[str] = ..., uid: _Optional[str] = ..., spec: _Optional[_Union[SliceSpec, _Mapping]] = ..., devices: _Optional[_Iterable[_Union[SliceDevice, _Mapping]]] = ..., ephemeral: bool = ..., owner_uid: _Optional[int] = ..., attach_socket: _Optional[str] = ..., processes: _Optional[int] = ..., create_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., revision: _Optional[int] = ..., containers: _Optional[_Iterable[_Union[Container, _Mapping]]] = ..., cdi_device: _Optional[str] = ..., queue: _Optional[str] = ..., job_id: _Optional[int] = ..., suspended: _Optional[_Union[Suspension, str]] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ..., job_name: _Optional[str] = ...) -> None: ...
+    residency: Residency
+    asleep_time: _timestamp_pb2.Timestamp
+    rotation: Rotation
+    def __init__(self, node: _Optional[str] = ..., name: _Optional[str] = ..., uid: _Optional[str] = ..., spec: _Optional[_Union[SliceSpec, _Mapping]] = ..., devices: _Optional[_Iterable[_Union[SliceDevice, _Mapping]]] = ..., ephemeral: bool = ..., owner_uid: _Optional[int] = ..., attach_socket: _Optional[str] = ..., processes: _Optional[int] = ..., create_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., revision: _Optional[int] = ..., containers: _Optional[_Iterable[_Union[Container, _Mapping]]] = ..., cdi_device: _Optional[str] = ..., queue: _Optional[str] = ..., job_id: _Optional[int] = ..., suspended: _Optional[_Union[Suspension, str]] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ..., job_name: _Optional[str] = ..., residency: _Optional[_Union[Residency, str]] = ..., asleep_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., rotation: _Optional[_Union[Rotation, _Mapping]] = ...) -> None: ...
 
 class Claim(_message.Message):
     __slots__ = ("uid", "namespace", "name", "pod_uids", "granted", "boot_id", "device_ids", "pod_names")

@@ -37,6 +37,7 @@ SCHEDULING: Words[pb.Scheduling] = Words("fifo", "nice", "normal")
 GATE: Words[pb.Gate] = Words("closed", "count", "solo")
 REGIME: Words[pb.Regime] = Words("idle", "solo", "open", "throttled", "arbitrated")
 SERVICE_CLASS: Words[pb.ServiceClass] = Words("batch", "latency")
+RESIDENCY: Words[pb.Residency] = Words("leaving", "away", "coming")
 SUSPENSION: Words[pb.Suspension] = Words("paused", "evicting", "evicted", "restoring")
 TRACE_EVENT_KIND: Words[pb.TraceEventKind] = Words(
     "open", "close", "drained", "overlap", "waits", "outstanding", "launches", "charged", "regime", "late"
@@ -58,6 +59,7 @@ ENUMS: dict[str, Words[int]] = {
     "Gate": GATE,
     "Regime": REGIME,
     "ServiceClass": SERVICE_CLASS,
+    "Residency": RESIDENCY,
     "Suspension": SUSPENSION,
     "TraceEventKind": TRACE_EVENT_KIND,
     "NotificationEvent": NOTIFICATION_EVENT,

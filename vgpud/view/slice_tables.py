@@ -133,13 +133,20 @@ def slices_grid(slices: Sequence[View], now: datetime.datetime) -> Grid:
                     format_bytes(d["mem_max_bytes"]),
                     _memory_cell(d),
                     str(item["processes"]),
-                    item["suspended"] or d["gate"] or "-",
+                    item["suspended"] or residency_label(item, now) or d["gate"] or "-",
                     age(item["create_time"], now),
                     containers_label(item["containers"]),
                     *claim,
                 )
             )
     return grid
+
+
+def residency_label(item: View, now: datetime.datetime) -> str:
+    """Where its memory is, "" = on the device; of a sleeper since when, one word: asleep:12m."""
+    if item["asleep_time"] and item["residency"] == "away":
+        return f"asleep:{age(item['asleep_time'], now)}"
+    return item["residency"] or ""
 
 
 def job_label(item: View) -> str:

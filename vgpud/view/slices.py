@@ -70,7 +70,18 @@ def device_view(device: pb.Device) -> View:
         "last_xid": device.last_xid if device.HasField("last_xid") else None,
         "parent_uuid": device.parent_uuid or None,
         "profile": device.profile or None,
+        "link_bytes_per_s": device.link_bytes_per_s or None,
         "nvlink_group": device.nvlink_group if device.HasField("nvlink_group") else None,
+    }
+
+
+def _reclaim_view(reclaim: pb.MemoryReclaim) -> View:
+    return {
+        "asked_bytes": reclaim.asked_bytes,
+        "remaining_bytes": reclaim.remaining_bytes,
+        "returned_bytes": reclaim.returned_bytes,
+        "duration_ns": reclaim.duration_ns,
+        "late": reclaim.late,
     }
 
 
@@ -89,6 +100,7 @@ def slice_device_view(device: pb.SliceDevice, is_simulated: bool) -> View:
         "mem_over_limit_bytes": max(0, device.mem_used_bytes - device.mem_max_bytes),
         "mem_peak_bytes": device.mem_peak_bytes,
         "mem_denied": device.mem_denied,
+        "reclaim": _reclaim_view(device.reclaim) if device.HasField("reclaim") else None,
         "entitlement_milli": device.entitlement_milli,
         "share_ratio": round(device.share_ratio, 4),
         "share_10s_ratio": round(device.share_10s_ratio, 4),
@@ -106,6 +118,11 @@ def slice_device_view(device: pb.SliceDevice, is_simulated: bool) -> View:
         "drains": device.drains,
         "drain_total_ns": device.drain_total_ns,
         "drain_max_ns": device.drain_max_ns,
+        "copy_to_device_bytes": device.copy_to_device_bytes,
+        "copy_from_device_bytes": device.copy_from_device_bytes,
+        "copy_to_device_bytes_per_s": device.copy_to_device_bytes_per_s,
+        "copy_from_device_bytes_per_s": device.copy_from_device_bytes_per_s,
+        "pinned_bytes": device.pinned_bytes,
         "gate": words.GATE.to_word(device.gate) or None,
         "regime": words.REGIME.to_word(device.regime) or None,
     }
@@ -127,6 +144,20 @@ def claim_view(claim: pb.Claim) -> View:
     return {"namespace": claim.namespace, "name": claim.name, "uid": claim.uid, "pods": list(claim.pod_uids)}
 
 
+def rotation_view(now: pb.Rotation) -> View:
+    """What it costs that slices of a device take turns, and how often this one was moved."""
+    return {
+        "claims_bytes": now.claims_bytes,
+        "capacity_bytes": now.capacity_bytes,
+        "quantum_ns": now.quantum_ns,
+        "lost_ratio": round(now.lost_ratio, 4),
+        "host_bytes": now.host_bytes,
+        "bytes_per_second": now.bytes_per_second,
+        "moves": now.moves,
+        "moved_bytes": now.moved_bytes,
+    }
+
+
 def slice_view(item: pb.Slice, simulated_device_uuids: frozenset[str]) -> View:
     """simulated_device_uuids: of the simulated devices."""
     return {
@@ -138,6 +169,8 @@ def slice_view(item: pb.Slice, simulated_device_uuids: frozenset[str]) -> View:
         "owner": find_user_name(find_owner_uid(item)),
         "gpus_milli": item.spec.gpus_milli,
         "weight": item.spec.weight,
+        "copy_min_milli": item.spec.copy_min_milli,
+        "copy_max_milli": item.spec.copy_max_milli,
         "priority": item.spec.priority,
         "class": words.SERVICE_CLASS.to_word(item.spec.service_class) or "batch",
         "processes": item.processes,
@@ -149,6 +182,11 @@ def slice_view(item: pb.Slice, simulated_device_uuids: frozenset[str]) -> View:
         "job_id": item.job_id if item.HasField("job_id") else None,
         "job_name": item.job_name or None,
         "suspended": words.SUSPENSION.to_word(item.suspended) or None,
+        "mem_swap": item.spec.mem_swap,
+        "idle_after_ns": item.spec.idle_after_ns,
+        "residency": words.RESIDENCY.to_word(item.residency) or None,
+        "asleep_time": _time(item.asleep_time) if item.HasField("asleep_time") else None,
+        "rotation": rotation_view(item.rotation) if item.HasField("rotation") else None,
         "claim": claim_view(item.claim) if item.HasField("claim") else None,
         "containers": [container_view(c) for c in item.containers],
         "devices": [slice_device_view(d, d.device_uuid in simulated_device_uuids) for d in item.devices],

@@ -85,6 +85,7 @@ bool sim_memory_covers(CUdeviceptr address, uint64_t bytes, struct sim_allocatio
       left -= room;
       part = &list[index++];
       room = part->bytes;
+      ret_allocation->is_read_only |= part->is_read_only;
     }
     inside = left <= room;
   }

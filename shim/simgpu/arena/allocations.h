@@ -18,6 +18,7 @@ struct sim_allocation {
   bool owned;                     /* host memory that the driver allocated, not registered */
   unsigned flags;                 /* of cuMemHostAlloc or cuMemHostRegister */
   bool mapped;                    /* by cuMemMap: not to be freed, and ranges may go over neighbours */
+  bool is_read_only;              /* by cuMemSetAccess: kernels may write there all the same */
   bool imported;                  /* another process's: not to be freed */
   CUmemoryPool pool;              /* it came from this pool, else NULL */
   bool (*free)(CUdeviceptr base); /* of memory of a graph, else NULL; false: no launch has allocated it */

@@ -15,12 +15,16 @@
 #include "simgpu/streams/stream.h"
 #include <string.h>
 
-static enum sim_copy copy_kind(CUdeviceptr destination, CUdeviceptr source) {
+static struct sim_copy_way way_of(CUdeviceptr destination, CUdeviceptr source) {
   struct sim_allocation to, from;
-  bool to_device = sim_memory_find(destination, &to) && to.kind == CU_MEMORYTYPE_DEVICE;
-  bool from_device = sim_memory_find(source, &from) && from.kind == CU_MEMORYTYPE_DEVICE;
-  if (to_device && from_device) return to.device == from.device ? SIM_COPY_ON_DEVICE : SIM_COPY_PEER;
-  return to_device ? SIM_COPY_TO_DEVICE : from_device ? SIM_COPY_FROM_DEVICE : SIM_COPY_ON_HOST;
+  bool is_to_known = sim_memory_find(destination, &to), is_from_known = sim_memory_find(source, &from);
+  bool to_device = is_to_known && to.kind == CU_MEMORYTYPE_DEVICE;
+  bool from_device = is_from_known && from.kind == CU_MEMORYTYPE_DEVICE;
+  if (to_device && from_device)
+    return (struct sim_copy_way){.kind = to.device == from.device ? SIM_COPY_ON_DEVICE : SIM_COPY_PEER};
+  if (to_device) return (struct sim_copy_way){SIM_COPY_TO_DEVICE, !is_from_known};
+  if (from_device) return (struct sim_copy_way){SIM_COPY_FROM_DEVICE, !is_to_known};
+  return (struct sim_copy_way){.kind = SIM_COPY_ON_HOST};
 }
 
 enum side { SIDE_ANY, SIDE_DEVICE, SIDE_HOST };
@@ -34,10 +38,12 @@ struct linear {
   enum side from_side;
 };
 
-static bool side_valid(CUdeviceptr address, size_t bytes, enum side side) {
+static bool side_valid(CUdeviceptr address, size_t bytes, enum side side, bool is_destination) {
   struct sim_allocation allocation;
-  if (side == SIDE_DEVICE) return sim_memory_covers(address, bytes, &allocation);
-  return address != 0;
+  if (side == SIDE_HOST) return address != 0;
+  bool known = sim_memory_covers(address, bytes, &allocation);
+  if (known && is_destination && allocation.is_read_only) return false;
+  return side == SIDE_DEVICE ? known : address != 0;
 }
 
 /* Reading untouched device memory backs it with pages as well. */
@@ -63,7 +69,8 @@ static CUresult linear(CUstream handle, bool is_per_thread, const struct linear 
   if (copy->bytes == 0) return CUDA_SUCCESS;
   if (SIM_STRICT && (!sim_strict_range(copy->to, copy->bytes) || !sim_strict_range(copy->from, copy->bytes)))
     return CUDA_ERROR_INVALID_VALUE;
-  if (!side_valid(copy->to, copy->bytes, copy->to_side) || !side_valid(copy->from, copy->bytes, copy->from_side))
+  if (!side_valid(copy->to, copy->bytes, copy->to_side, true) ||
+      !side_valid(copy->from, copy->bytes, copy->from_side, false))
     return CUDA_ERROR_INVALID_VALUE;
   if (VG_UNLIKELY(stream->capture)) {
     CUDA_MEMCPY3D node = {.srcMemoryType = copy->from_side == SIDE_HOST ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_UNIFIED,
@@ -80,11 +87,11 @@ static CUresult linear(CUstream handle, bool is_per_thread, const struct linear 
   result = waits ? sim_capture_unsafe() : CUDA_SUCCESS;
   if (result == CUDA_SUCCESS) result = sim_capture_implicit(stream);
   if (result != CUDA_SUCCESS) return result;
-  enum sim_copy kind = copy_kind(copy->to, copy->from);
-  result = move(copy, kind);
+  struct sim_copy_way way = way_of(copy->to, copy->from);
+  result = move(copy, way.kind);
   if (result != CUDA_SUCCESS) return result;
-  result = sim_submit_copy(stream, kind, copy->bytes);
-  if (result != CUDA_SUCCESS || !waits || kind == SIM_COPY_ON_DEVICE) return result;
+  result = sim_submit_copy(stream, way, copy->bytes);
+  if (result != CUDA_SUCCESS || !waits || way.kind == SIM_COPY_ON_DEVICE) return result;
   sim_stream_wait(stream);
   return sim_context_waited(stream->context);
 }

@@ -17,6 +17,7 @@ struct side {
   size_t pitch;
   size_t slice; /* bytes from one slice to the next */
   int device;   /* the server's index, or ON_HOST */
+  bool pinned;  /* of host memory */
 };
 
 /* One half of a CUDA_MEMCPY3D. */
@@ -42,7 +43,8 @@ static CUresult side_of_array(const struct end *end, const CUDA_MEMCPY3D *copy, 
       !within(end->z, copy->Depth, layout.slices))
     return CUDA_ERROR_INVALID_VALUE;
   size_t offset = end->x + end->y * layout.pitch_bytes + end->z * layout.slice_bytes;
-  *ret_side = (struct side){(char *)base + offset, layout.pitch_bytes, layout.slice_bytes, array->context->device};
+  *ret_side =
+      (struct side){(char *)base + offset, layout.pitch_bytes, layout.slice_bytes, array->context->device, true};
   return CUDA_SUCCESS;
 }
 
@@ -60,8 +62,9 @@ static CUresult side_of(const struct end *end, const CUDA_MEMCPY3D *copy, struct
   if (SIM_STRICT && !sim_strict_range((CUdeviceptr)base, extent)) return CUDA_ERROR_INVALID_VALUE;
   if (end->type == CU_MEMORYTYPE_DEVICE && !sim_memory_covers((CUdeviceptr)base, extent, &allocation))
     return CUDA_ERROR_INVALID_VALUE;
-  bool on_device = sim_memory_find((CUdeviceptr)base, &allocation) && allocation.kind == CU_MEMORYTYPE_DEVICE;
-  *ret_side = (struct side){base, pitch, pitch * height, on_device ? allocation.device : ON_HOST};
+  bool is_known = sim_memory_find((CUdeviceptr)base, &allocation);
+  bool on_device = is_known && allocation.kind == CU_MEMORYTYPE_DEVICE;
+  *ret_side = (struct side){base, pitch, pitch * height, on_device ? allocation.device : ON_HOST, is_known};
   return CUDA_SUCCESS;
 }
 
@@ -94,9 +97,23 @@ static void copy_values(enum sim_copy kind, const struct side *to, const struct 
     sim_copy_values(kind, (CUdeviceptr)to->base, (CUdeviceptr)from->base, extent);
 }
 
-CUresult sim_copy_bytes(const CUDA_MEMCPY3D *copy, enum sim_copy *ret_kind) {
+static struct sim_copy_way way_of(const struct side *to, const struct side *from) {
+  enum sim_copy kind = kind_of(to, from);
+  bool is_crossing = kind == SIM_COPY_TO_DEVICE || kind == SIM_COPY_FROM_DEVICE;
+  return (struct sim_copy_way){kind, is_crossing && !(to->pinned && from->pinned)};
+}
+
+/* From the first byte to the last. */
+static bool is_read_only(const struct side *to, const CUDA_MEMCPY3D *copy) {
+  struct sim_allocation allocation;
+  uint64_t extent = (copy->Depth - 1) * to->slice + (copy->Height - 1) * to->pitch + copy->WidthInBytes;
+  return to->device != ON_HOST && sim_memory_covers((CUdeviceptr)to->base, extent, &allocation) &&
+         allocation.is_read_only;
+}
+
+CUresult sim_copy_bytes(const CUDA_MEMCPY3D *copy, struct sim_copy_way *ret_way) {
   struct side to, from;
-  *ret_kind = SIM_COPY_ON_HOST;
+  *ret_way = (struct sim_copy_way){.kind = SIM_COPY_ON_HOST};
   if (copy->WidthInBytes == 0 || copy->Height == 0 || copy->Depth == 0) return CUDA_SUCCESS;
   const struct end source = {copy->srcMemoryType, (void *)copy->srcHost, copy->srcDevice,   copy->srcArray,
                              copy->srcPitch,      copy->srcHeight,       copy->srcXInBytes, copy->srcY,
@@ -106,6 +123,7 @@ CUresult sim_copy_bytes(const CUDA_MEMCPY3D *copy, enum sim_copy *ret_kind) {
                                   copy->dstZ,          copy->dstLOD};
   CUresult result = side_of(&source, copy, &from);
   if (result == CUDA_SUCCESS) result = side_of(&destination, copy, &to);
+  if (result == CUDA_SUCCESS && is_read_only(&to, copy)) result = CUDA_ERROR_INVALID_VALUE;
   if (result != CUDA_SUCCESS) return result;
   uint64_t read = 0, written = 0;
   result = begin_side(&from, copy, &read);
@@ -114,7 +132,7 @@ CUresult sim_copy_bytes(const CUDA_MEMCPY3D *copy, enum sim_copy *ret_kind) {
     for (size_t y = 0; y < copy->Height; y++)
       memmove(to.base + z * to.slice + y * to.pitch, from.base + z * from.slice + y * from.pitch, copy->WidthInBytes);
   sim_backing_end(read + written);
-  *ret_kind = kind_of(&to, &from);
-  if (result == CUDA_SUCCESS) copy_values(*ret_kind, &to, &from, copy);
+  *ret_way = way_of(&to, &from);
+  if (result == CUDA_SUCCESS) copy_values(ret_way->kind, &to, &from, copy);
   return result;
 }

@@ -18,10 +18,10 @@ CUresult sim_copy_shaped(CUstream handle, bool is_per_thread, const CUDA_MEMCPY3
   result = waits ? sim_capture_unsafe() : CUDA_SUCCESS;
   if (result == CUDA_SUCCESS) result = sim_capture_implicit(stream);
   if (result != CUDA_SUCCESS) return result;
-  enum sim_copy kind;
-  result = sim_copy_bytes(copy, &kind);
-  if (result == CUDA_SUCCESS) result = sim_submit_copy(stream, kind, copy->WidthInBytes * copy->Height * copy->Depth);
-  if (result != CUDA_SUCCESS || !waits || kind == SIM_COPY_ON_DEVICE) return result;
+  struct sim_copy_way way;
+  result = sim_copy_bytes(copy, &way);
+  if (result == CUDA_SUCCESS) result = sim_submit_copy(stream, way, copy->WidthInBytes * copy->Height * copy->Depth);
+  if (result != CUDA_SUCCESS || !waits || way.kind == SIM_COPY_ON_DEVICE) return result;
   sim_stream_wait(stream);
   return sim_context_waited(stream->context);
 }

@@ -18,6 +18,7 @@ CUresult sim_set_bytes(const CUDA_MEMSET_NODE_PARAMS *set) {
     if (SIM_STRICT) sim_strict_range(set->dst, extent);
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if (allocation.is_read_only) return CUDA_ERROR_INVALID_VALUE;
   uint64_t claimed;
   CUresult result = sim_backing_begin_rows(set->dst, extent, set->height, row, &claimed);
   if (result != CUDA_SUCCESS) return result;

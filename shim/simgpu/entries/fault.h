@@ -40,4 +40,11 @@ int sim_fault(enum vg_entry entry);
   } while (0);                                                                                                         \
   return sim_##name arguments
 
+/* The same of one that a locked process is answered. */
+#define SIM_ENTRY_ASKS(name, arguments)                                                                                \
+  sim_asks++;                                                                                                          \
+  CUresult sim_answer = sim_entry_##name arguments;                                                                    \
+  sim_asks--;                                                                                                          \
+  return sim_answer
+
 #endif

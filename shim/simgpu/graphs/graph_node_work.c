@@ -91,9 +91,9 @@ static CUresult copy_copy(struct sim_node *node, const struct sim_node *from) {
 
 static CUresult run_copy(const struct sim_node *node, struct sim_stream *stream) {
   const CUDA_MEMCPY3D *copy = &node->copy;
-  enum sim_copy kind;
-  CUresult result = sim_copy_bytes(copy, &kind);
-  return result == CUDA_SUCCESS ? sim_submit_copy(stream, kind, copy->WidthInBytes * copy->Height * copy->Depth)
+  struct sim_copy_way way;
+  CUresult result = sim_copy_bytes(copy, &way);
+  return result == CUDA_SUCCESS ? sim_submit_copy(stream, way, copy->WidthInBytes * copy->Height * copy->Depth)
                                 : result;
 }
 

@@ -39,11 +39,13 @@ static CUresult ask(enum sim_request_kind kind, int pid, uint64_t *ret_value) {
   return code_of(rc);
 }
 
-/* Moves what the process has over the host's link: takes the time that it takes. */
+/* Moves what the process has over the host's link: takes the time that it takes, beside all other copies. */
 static CUresult move(enum sim_request_kind kind, int pid) {
-  uint64_t bytes, begin_ns = vg_prim_now_ns();
-  CUresult result = ask(kind, pid, &bytes);
-  if (result == CUDA_SUCCESS) vg_prim_sleep_until_ns(begin_ns + bytes * 1000 / SIM_HOST_LINK_BYTES_PER_US);
+  uint64_t left_ns;
+  CUresult result = ask(kind, pid, NULL);
+  if (result != CUDA_SUCCESS) return result;
+  while ((result = ask(SIM_REQUEST_CHECKPOINT_MOVED, pid, &left_ns)) == CUDA_ERROR_NOT_READY)
+    vg_prim_sleep_until_ns(vg_prim_now_ns() + (left_ns > ASK_AGAIN_NS ? left_ns : ASK_AGAIN_NS));
   return result;
 }
 

@@ -73,8 +73,10 @@ SIM_PUBLIC CUresult cuMemGetInfo_v2(size_t *ret_free, size_t *ret_total) {
   struct sim_context *context;
   CUresult result = sim_enter(&context);
   if (result != CUDA_SUCCESS) return result;
-  if (ret_free) *ret_free = sim_device_free_bytes(context->device);
-  if (ret_total) *ret_total = sim_device(context->ordinal)->memory_bytes;
+  uint64_t free_bytes, total_bytes;
+  sim_device_memory(context->device, &free_bytes, &total_bytes);
+  if (ret_free) *ret_free = free_bytes;
+  if (ret_total) *ret_total = total_bytes;
   return CUDA_SUCCESS;
 }
 

@@ -178,7 +178,8 @@ static CUresult map_access(struct map *map, unsigned access) { /* under lock */
                                        .bytes = map->bytes,
                                        .device = map->physical->device,
                                        .kind = map->physical->device >= 0 ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST,
-                                       .mapped = true};
+                                       .mapped = true,
+                                       .is_read_only = access == CU_MEM_ACCESS_FLAGS_PROT_READ};
   return !access || sim_memory_add(&allocation) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 

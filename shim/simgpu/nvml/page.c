@@ -31,16 +31,21 @@ static const char *directory(void) {
   return named != NULL && named[0] != 0 ? named : SIM_DEFAULT_DIR;
 }
 
-/* The page outlives a server that was killed, so ask whether a process listens. */
-static bool server_lives(void) {
+int sim_nvml_connect(void) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   int length = snprintf(address.sun_path, sizeof address.sun_path, "%s/%s", directory(), SIM_SOCKET_NAME);
-  if (length < 0 || (size_t)length >= sizeof address.sun_path) return false;
+  if (length < 0 || (size_t)length >= sizeof address.sun_path) return -1;
   int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-  if (fd < 0) return false;
-  bool lives = connect(fd, (struct sockaddr *)&address, sizeof address) == 0;
+  if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address) == 0) return fd;
   close(fd);
-  return lives;
+  return -1;
+}
+
+/* The page outlives a server that was killed, so ask whether a process listens. */
+static bool server_lives(void) {
+  int fd = sim_nvml_connect();
+  if (fd >= 0) close(fd);
+  return fd >= 0;
 }
 
 static const struct sim_page *map_page(void) {

@@ -6,6 +6,7 @@
 #define VG_SIM_NVML_PAGE_H
 #include "abi/nvml_abi.h"
 #include "simgpu/wire.h"
+#include <stdbool.h>
 #include <stddef.h>
 
 /* What a handle points to; one for each device, as long as the process lives. */
@@ -28,6 +29,7 @@ struct sim_nvml_sample {
 /* Maps the page and makes sure that the server lives. Counted: each needs its sim_nvml_close(). */
 nvmlReturn_t sim_nvml_open(void);
 nvmlReturn_t sim_nvml_close(void);
+int sim_nvml_connect(void);                 /* a connection to the server, or -1 */
 nvmlReturn_t sim_nvml_ready(void);          /* NVML_SUCCESS or NVML_ERROR_UNINITIALIZED */
 const struct sim_page *sim_nvml_page(void); /* while sim_nvml_ready() says so */
 uint32_t sim_nvml_count(void);              /* GPUs; MIG instances come behind them */
@@ -40,6 +42,8 @@ nvmlDevice_t sim_nvml_parent(nvmlDevice_t device); /* the GPU that it is a MIG i
 nvmlReturn_t sim_nvml_gpu(nvmlDevice_t device);    /* SUCCESS, or NOT_SUPPORTED for a MIG instance; INVALID_ARGUMENT */
 /* The copy and two samples at least 50 ms apart, the newer one taken now (waits where there is no older one). */
 nvmlReturn_t sim_nvml_samples(nvmlDevice_t device, struct sim_nvml_sample *ret_old, struct sim_nvml_sample *ret_new);
+void sim_nvml_apply_limits(nvmlDevice_t device,
+                           nvmlMemory_t *memory);                   /* those of the program's cgroup, if it has any */
 uint32_t sim_nvml_instance_id(const struct sim_page_device *state); /* of its GPU instance, or NVML_NO_INSTANCE */
 void sim_nvml_uuid_text(const struct sim_page_device *state, char ret_text[NVML_UUID_TEXT_BYTES]);
 

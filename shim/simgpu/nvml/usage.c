@@ -23,6 +23,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMem
   if (ret_memory->version != NVML_VERSION(nvmlMemory_v2_t, 2)) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
   nvmlReturn_t result = nvmlDeviceGetMemoryInfo(device, &memory);
   if (result != NVML_SUCCESS) return result;
+  sim_nvml_apply_limits(device, &memory); /* of the two calls NVIDIA's documents name this one */
   ret_memory->total = memory.total;
   ret_memory->reserved = 0; /* the simulated driver keeps nothing for itself */
   ret_memory->used = memory.used;

@@ -26,9 +26,17 @@ const char *sim_model_path(void) {
   return sim_link.page->model;
 }
 
-uint64_t sim_device_free_bytes(int index) {
+void sim_device_memory(int index, uint64_t *ret_free_bytes, uint64_t *ret_total_bytes) {
   const struct sim_page_device *device = &sim_link.page->devices[index];
-  return device->memory_bytes - VG_LOAD(&device->used_bytes);
+  *ret_total_bytes = device->memory_bytes;
+  *ret_free_bytes = device->memory_bytes - VG_LOAD(&device->used_bytes);
+  if (VG_LOAD(&sim_link.page->limit_count) == 0) return;
+  struct sim_request request = {.kind = SIM_REQUEST_LIMITS_OWN, .device = (uint32_t)index};
+  struct sim_reply reply;
+  if (sim_link_exchange(&request, -1, &reply, NULL) < 0 || reply.limits.hard >= *ret_total_bytes) return;
+  uint64_t left = reply.limits.used < reply.limits.hard ? reply.limits.hard - reply.limits.used : 0;
+  *ret_total_bytes = reply.limits.hard;
+  if (left < *ret_free_bytes) *ret_free_bytes = left;
 }
 
 static bool is_instance(int index) {

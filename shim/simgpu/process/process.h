@@ -76,7 +76,8 @@ struct sim_device {
 void sim_devices_find(void); /* applies CUDA_VISIBLE_DEVICES */
 int sim_device_count(void);
 struct sim_device *sim_device(CUdevice ordinal); /* NULL: no such device */
-uint64_t sim_device_free_bytes(int index);
+void sim_device_memory(int index, uint64_t *ret_free_bytes,
+                       uint64_t *ret_total_bytes); /* as the cgroup's limit shows */
 const char *sim_model_path(void); /* the kernel model file named in the server's configuration, or "" */
 
 void sim_log(const char *text); /* logs.c */

@@ -2,7 +2,10 @@
 #ifndef VG_SIM_STARTED_H
 #define VG_SIM_STARTED_H
 #include <stdbool.h>
+#include <stdint.h>
 
 bool sim_is_started(void); /* state.c */
+/* Not 0: the calling thread only asks for facts, which a locked process is answered as well. */
+extern __thread uint32_t sim_asks __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
 #endif

@@ -33,6 +33,9 @@ void sim_start(const uint32_t *page) {
   VG_STORE(&alive, page);
 }
 
+/* A definition does not take the model from the header. */
+__thread uint32_t sim_asks __attribute__((tls_model("initial-exec")));
+
 /* Until the process is not locked any more (cuCheckpointProcessLock). */
 static void wait_while_locked(void) {
   uint32_t locked;
@@ -42,6 +45,7 @@ static void wait_while_locked(void) {
 
 CUresult sim_ready(void) {
   CUresult result = sim_started();
-  if (VG_LIKELY(result == CUDA_SUCCESS) && VG_UNLIKELY(VG_LOAD_RELAXED(&sim_link.done->locked))) wait_while_locked();
+  if (VG_LIKELY(result == CUDA_SUCCESS) && VG_UNLIKELY(VG_LOAD_RELAXED(&sim_link.done->locked)) && !sim_asks)
+    wait_while_locked();
   return result;
 }

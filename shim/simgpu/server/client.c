@@ -127,6 +127,7 @@ static int charge(struct process *process, struct device *device, uint64_t bytes
     return 0;
   }
   if (bytes > device->memory_bytes - device->used_bytes) return -ENOMEM;
+  if (!memory_limits_allow(process, device, bytes)) return -ENOMEM;
   device->used_bytes += bytes;
   process->used_bytes[device->index] += bytes;
   report_crowd(device);
@@ -199,6 +200,8 @@ static int handle(struct process *process, const struct sim_request *request, st
     return mode_tell(device, request->bytes);
   case SIM_REQUEST_HOST_MEMORY:
     return host_memory_set(process, request->bytes);
+  case SIM_REQUEST_TIME_SLICE:
+    return time_slice_tell(process, device, request->bytes);
   default:
     return -EINVAL;
   }
@@ -228,12 +231,30 @@ static bool handle_share(struct process *process, const struct sim_request *requ
 }
 
 static bool handle_checkpoint(struct process *process, const struct sim_request *request) {
-  if (request->kind < SIM_REQUEST_CHECKPOINT_STATE || request->kind > SIM_REQUEST_CHECKPOINT_UNLOCK) return false;
+  bool is_change = request->kind >= SIM_REQUEST_CHECKPOINT_STATE && request->kind <= SIM_REQUEST_CHECKPOINT_UNLOCK;
+  if (!is_change && request->kind != SIM_REQUEST_CHECKPOINT_MOVED) return false;
   struct sim_reply reply = {0};
   reply.status = checkpoint_request(process, request, &reply.bytes);
   report_page();
   answer_with(process, &reply, NULL, 0);
   return true;
+}
+
+static bool is_about_limits(const struct sim_request *request) {
+  return request->kind >= SIM_REQUEST_LIMITS_SET && request->kind <= SIM_REQUEST_LIMITS_OWN;
+}
+
+static bool handle_limits(struct process *process, const struct sim_request *request, int fd) {
+  if (!is_about_limits(request)) return false;
+  struct sim_reply reply = {0};
+  reply.status = memory_limits_request(process, request, fd, &reply.limits);
+  answer_with(process, &reply, NULL, 0);
+  return true;
+}
+
+static bool needs_no_greeting(const struct sim_request *request) {
+  return request->kind == SIM_REQUEST_XID || request->kind == SIM_REQUEST_MODE ||
+         request->kind == SIM_REQUEST_TIME_SLICE || is_about_limits(request);
 }
 
 /* One request, and the descriptor that came with it or -1. */
@@ -259,7 +280,8 @@ void client_request(struct process *process) {
   for (int i = 0; i < 64 && !process->dead; i++) {
     ssize_t size = receive(process, &request, &fd);
     if (size < 0 && (errno == EAGAIN || errno == EINTR)) break;
-    bool carries = fd >= 0 && size == sizeof request && request.kind == SIM_REQUEST_ARENA;
+    bool carries =
+        fd >= 0 && size == sizeof request && (request.kind == SIM_REQUEST_ARENA || is_about_limits(&request));
     if (fd >= 0 && !carries) close(fd);
     if (!carries) fd = -1;
     if (!process->spoke) server.silent--;
@@ -274,15 +296,15 @@ void client_request(struct process *process) {
     }
     queue_wake(process);
     if (request.kind == SIM_REQUEST_WAKE) continue;
-    bool is_known = process->greeted || request.kind == SIM_REQUEST_XID || request.kind == SIM_REQUEST_MODE;
+    bool is_known = process->greeted || needs_no_greeting(&request);
     if (!is_known || request.device >= server.config.device_count) {
       if (fd >= 0) close(fd);
       answer(process, -EINVAL, 0, NULL, 0);
       continue;
     }
-    bool is_share = handle_share(process, &request, fd);
+    bool is_answered = handle_share(process, &request, fd) || handle_limits(process, &request, fd);
     if (fd >= 0) close(fd);
-    if (is_share || handle_checkpoint(process, &request)) continue;
+    if (is_answered || handle_checkpoint(process, &request)) continue;
     struct device *device = &server.devices[request.device];
     int status = handle(process, &request, device);
     report_page(); /* before the answer: a reader of the page sees the change after it */
@@ -314,6 +336,7 @@ void client_died(struct process *process) {
   }
   share_process_died(process);
   checkpoint_process_died(process);
+  for (uint32_t i = 0; i < server.config.device_count; i++) link_remove(&process->moves[i], vg_prim_now_ns());
   for (uint32_t i = 0; i < server.config.device_count; i++) refund(process, &server.devices[i], process->used_bytes[i]);
   host_memory_set(process, 0);
   close(process->socket);

@@ -15,6 +15,7 @@ static void defaults(struct config *config) {
   config->slice_ns = SIM_SLICE_NS;
   config->switch_ns = SIM_SWITCH_NS;
   config->launch_cost_ns = SIM_LAUNCH_COST_NS;
+  config->link_bytes_per_us = SIM_HOST_LINK_BYTES_PER_US;
   config->context_bytes = SIM_CONTEXT_BYTES;
   config->speed = 1;
   config->host_memory_bytes = host_memory_default();
@@ -117,8 +118,14 @@ static int set(struct config *config, const char *key, const char *value) {
   if (strcmp(key, "slice_us") == 0) return set_number(value, 10, 1000000, 1000, &config->slice_ns);
   if (strcmp(key, "switch_us") == 0) return set_number(value, 0, 1000000, 1000, &config->switch_ns);
   if (strcmp(key, "launch_cost_ns") == 0) return set_number(value, 0, 1000000000, 1, &config->launch_cost_ns);
+  if (strcmp(key, "link_bytes_per_us") == 0) return set_number(value, 1, 1000000000, 1, &config->link_bytes_per_us);
   if (strcmp(key, "context_bytes") == 0) return set_number(value, 0, 1ull << 50, 1, &config->context_bytes);
   if (strcmp(key, "speed") == 0) return set_number(value, 1, 1000000000, 1, &config->speed);
+  if (strcmp(key, "memory_limits") == 0) {
+    rc = set_number(value, 0, 1, 1, &count);
+    config->memory_limits = count == 1;
+    return rc;
+  }
   if (strcmp(key, "host_memory_bytes") == 0)
     return set_number(value, SIM_GRANULE_BYTES, 1ull << 50, 1, &config->host_memory_bytes);
   if (strcmp(key, "devices") == 0) {
@@ -158,7 +165,7 @@ static int line_read(struct config *config, char *line, const char *path, int li
   if (rc == -ENOENT)
     fprintf(stderr,
             "vgpu-simd: %s:%d: unknown key \"%s\": use devices, memory_bytes, slice_us, switch_us, launch_cost_ns, "
-            "context_bytes, host_memory_bytes, speed, model or "
+            "link_bytes_per_us, context_bytes, host_memory_bytes, memory_limits, speed, model or "
             "device.N.{name,uuid,memory_bytes,sm_count,compute,mig,nvlink}\n",
             path, line_number, key);
   else if (rc < 0)

@@ -95,8 +95,11 @@ static void run_portion(struct device *device, struct stream *stream) {
 
 /* Timers of two devices are never alike: else contexts whose slices meet on both would meet for ever, or never. */
 static uint64_t slice_of(const struct device *device) {
-  uint64_t drift_ns = server.config.slice_ns / SIM_SLICE_DRIFT;
-  return server.config.slice_ns + drift_ns * (uint64_t)(device - server.devices);
+  uint64_t slice_ns = server.config.slice_ns;
+  if (device->time_slice == SIM_TIME_SLICE_SHORT) slice_ns /= SIM_SLICE_SHORT_PART;
+  if (device->time_slice == SIM_TIME_SLICE_MEDIUM) slice_ns *= SIM_SLICE_MEDIUM_TIMES;
+  if (device->time_slice == SIM_TIME_SLICE_LONG) slice_ns *= SIM_SLICE_LONG_TIMES;
+  return slice_ns + slice_ns / SIM_SLICE_DRIFT * (uint64_t)(device - server.devices);
 }
 
 static void run_sm(struct device *device, uint64_t now_ns) {
@@ -149,7 +152,8 @@ static struct stream *pick_copy(const struct copy_engine *engine) {
   return best;
 }
 
-static void run_copies(struct device *device, struct copy_engine *engine, uint64_t now_ns) {
+static void run_copies(struct device *device, uint64_t now_ns) {
+  struct copy_engine *engine = &device->engine;
   struct stream *stream;
   while ((stream = pick_copy(engine))) {
     uint64_t begin_ns = stream->ready_ns > engine->free_ns ? stream->ready_ns : engine->free_ns;
@@ -172,7 +176,8 @@ static void run_device(struct device *device, uint64_t now_ns) {
   do {
     before = engine_decisions;
     run_sm(device, now_ns);
-    for (uint32_t i = 0; i < SIM_COPY_ENGINES; i++) run_copies(device, &device->engines[i], now_ns);
+    run_copies(device, now_ns);
+    for (uint32_t i = 0; i < SIM_LINKS; i++) link_run(&device->own_links[i], now_ns);
   } while (engine_decisions != before);
 }
 
@@ -190,7 +195,11 @@ void engine_round(uint64_t now_ns) {
 
 uint64_t engine_next_ns(void) {
   uint64_t next_ns = NEVER;
-  for (uint32_t i = 0; i < server.config.device_count; i++)
-    if (server.devices[i].next_decision_ns < next_ns) next_ns = server.devices[i].next_decision_ns;
+  for (uint32_t i = 0; i < server.config.device_count; i++) {
+    const struct device *device = &server.devices[i];
+    if (device->next_decision_ns < next_ns) next_ns = device->next_decision_ns;
+    for (uint32_t j = 0; j < SIM_LINKS; j++)
+      if (device->own_links[j].next_decision_ns < next_ns) next_ns = device->own_links[j].next_decision_ns;
+  }
   return next_ns;
 }

@@ -42,6 +42,16 @@ int mode_tell(const struct device *device, uint64_t mode) {
   return 0;
 }
 
+int time_slice_tell(const struct process *process, struct device *device, uint64_t length) {
+  if (process->uid != 0) return -EPERM;
+  if (length > SIM_TIME_SLICE_LONG) return -EINVAL;
+  if (server.config.devices[device->index].parent || server.config.devices[device->index].instances[0])
+    return -EOPNOTSUPP; /* instances have SMs of their own */
+  device->time_slice = (enum sim_time_slice)length;
+  device->changed = true;
+  return 0;
+}
+
 int fault_context(struct process *process, uint32_t id, uint64_t code) {
   struct context *context = id < SIM_CONTEXTS_MAX ? process->contexts[id] : NULL;
   if (!context) return -EINVAL;

@@ -128,6 +128,10 @@ static void devices_fill(void) {
     server.devices[i].index = i;
     server.devices[i].memory_bytes = server.config.devices[i].memory_bytes;
     server.devices[i].next_decision_ns = NEVER;
+    for (uint32_t j = 0; j < SIM_LINKS; j++)
+      server.devices[i].own_links[j] = (struct link){.direction = j, .next_decision_ns = NEVER};
+    uint32_t parent = server.config.devices[i].parent;
+    server.devices[i].links = server.devices[parent ? parent - 1 : i].own_links;
   }
 }
 

@@ -109,7 +109,7 @@ static void advance(struct stream *stream) {
       return;
     case SIM_OP_COPY:
       if (!stream->context) break;
-      engine_add_copy(stream, entry->engine);
+      engine_add_copy(stream);
       return;
     case SIM_OP_RECORD:
       if (!stream->context || stream->copied) break;
@@ -183,6 +183,8 @@ static int enqueue(struct stream *stream, const struct sim_command *command, uin
                           .target = command->target,
                           .op = command->op,
                           .engine = command->engine,
+                          .pageable = command->pageable != 0,
+                          .amount = command->amount,
                           .meet = command->op == SIM_OP_KERNEL ? command->meet : 0};
   if (entry->meet && !entry->group && stream->context) entry->target = stream->context->meetings++;
   stream->count++;

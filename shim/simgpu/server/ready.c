@@ -1,6 +1,7 @@
 /*
  * ready.c - which heads of streams are with an engine: lists of those that need a device's SMs and of events, by
- * context, and of those that wait for a copy engine. Called by queue.c, which hands heads over, and by engine.c, which
+ * context, and of those that wait for the engine of copies on the device; copies between host and device are with a
+ * link. Called by queue.c, which hands heads over, and by engine.c, which
  * decides them.
  */
 #include "simgpu/server/server.h"
@@ -65,13 +66,31 @@ void engine_leave_event(struct stream *stream) {
 }
 
 void engine_leave_copy(struct stream *stream) {
-  struct device *device = stream->context->device;
-  list_remove(&device->engines[stream->queue[stream->first].engine].pending, stream);
+  list_remove(&stream->context->device->engine.pending, stream);
 }
 
-void engine_add_copy(struct stream *stream, uint32_t engine) {
+static void cross_link(struct stream *stream, const struct entry *entry) {
+  double most_part = entry->pageable ? SIM_PAGEABLE_PART : 1;
+  stream->state = STREAM_ON_LINK;
+  stream->transfer = (struct transfer){.user = &stream->context->links[entry->engine],
+                                       .process = stream->process,
+                                       .device = stream->context->device,
+                                       .stream = stream,
+                                       .bytes = entry->amount,
+                                       .ready_ns = stream->ready_ns,
+                                       .most_part = most_part,
+                                       .left_ns = (double)entry->cost_ns * most_part};
+  link_add(&stream->context->device->links[entry->engine], &stream->transfer);
+}
+
+void engine_add_copy(struct stream *stream) {
+  const struct entry *entry = &stream->queue[stream->first];
+  if (entry->engine != SIM_ENGINE_ON_DEVICE) {
+    cross_link(stream, entry);
+    return;
+  }
   stream->state = STREAM_ON_COPY;
-  list_add(&stream->context->device->engines[engine].pending, stream);
+  list_add(&stream->context->device->engine.pending, stream);
 }
 
 void engine_remove(struct stream *stream) {
@@ -83,6 +102,8 @@ void engine_remove(struct stream *stream) {
     engine_leave_event(stream);
   } else if (stream->state == STREAM_ON_COPY) {
     engine_leave_copy(stream);
+  } else if (stream->state == STREAM_ON_LINK) {
+    link_remove(&stream->transfer, vg_prim_now_ns());
   } else {
     return;
   }

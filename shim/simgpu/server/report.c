@@ -1,6 +1,6 @@
 /*
- * report.c - what vgpu-simd reports to the outside: one busy log per device and the state page (read by the client
- * library and NVML). Called by engine.c for every portion of SM time and by main.c after every round.
+ * report.c - what vgpu-simd reports to the outside: logs of each device and the state page (read by the client library
+ * and NVML). Called by engine.c for every portion of SM time and by main.c after every round.
  */
 #define _GNU_SOURCE
 #include "simgpu/server/server.h"
@@ -23,27 +23,12 @@ static int page_open(int directory) {
   return server.page == MAP_FAILED || server.page_fd_readonly < 0 ? -errno : 0;
 }
 
-static int log_open(int directory, struct device *device) {
-  char name[32];
-  snprintf(name, sizeof name, "busy-%u.log", device->index);
-  device->log_fd = openat(directory, name, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644);
-  device->log_bytes = 0;
-  return device->log_fd < 0 ? -errno : 0;
-}
-
-/* A device that runs for days: the log continues in a new file, the last one is kept. */
-static void log_rotate(struct device *device) {
-  char name[32], old[40];
-  snprintf(name, sizeof name, "busy-%u.log", device->index);
-  snprintf(old, sizeof old, "%s.old", name);
-  close(device->log_fd);
-  if (renameat(server.directory, name, server.directory, old) < 0 || log_open(server.directory, device) < 0)
-    fprintf(stderr, "vgpu-simd: busy log of device %u: %s: it ends here\n", device->index, strerror(errno));
-}
-
 static int logs_open(int directory) {
   int rc = 0;
-  for (uint32_t i = 0; rc == 0 && i < server.config.device_count; i++) rc = log_open(directory, &server.devices[i]);
+  for (uint32_t i = 0; rc == 0 && i < server.config.device_count; i++) {
+    rc = log_open(directory, "busy", i, &server.devices[i].log);
+    if (rc == 0) rc = log_open(directory, "links", i, &server.devices[i].link_log);
+  }
   return rc;
 }
 
@@ -55,6 +40,7 @@ static void page_fill(void) {
   page->launch_cost_ns = server.config.launch_cost_ns;
   page->slice_ns = server.config.slice_ns;
   page->switch_ns = server.config.switch_ns;
+  page->link_bytes_per_us = server.config.link_bytes_per_us;
   memcpy(page->model, server.config.model, sizeof page->model);
   for (uint32_t i = 0; i < server.config.device_count; i++) {
     struct sim_page_device *shown = &page->devices[i];
@@ -88,20 +74,9 @@ int report_open(int directory) {
   return rc;
 }
 
-static void buffer_write(struct device *device) {
-  size_t bytes = device->buffered * sizeof device->buffer[0];
-  if (bytes && write(device->log_fd, device->buffer, bytes) != (ssize_t)bytes)
-    fprintf(stderr, "vgpu-simd: busy log of device %u: %s: records are lost\n", device->index, strerror(errno));
-  device->buffered = 0;
-  device->log_bytes += bytes;
-  if (device->log_bytes > BUSY_FILE_BYTES) log_rotate(device);
-}
-
 static void open_close(struct device *device) {
-  if (device->open.pid && device->open.end_ns > device->open.begin_ns) {
-    device->buffer[device->buffered++] = device->open;
-    if (device->buffered == BUSY_BUFFER) buffer_write(device);
-  }
+  if (device->open.pid && device->open.end_ns > device->open.begin_ns)
+    log_add(&device->log, &device->open, sizeof device->open);
   device->open.pid = 0;
 }
 
@@ -136,10 +111,9 @@ void report_round(uint64_t now_ns, bool everything) {
   for (uint32_t i = 0; i < server.config.device_count; i++) {
     struct device *device = &server.devices[i];
     if (everything || now_ns > device->open_end_ns + BUSY_JOIN_NS) open_close(device);
-    if (device->buffered && (everything || now_ns > device->written_ns + BUSY_WRITE_NS)) {
-      buffer_write(device);
-      device->written_ns = now_ns;
-    }
+    for (uint32_t j = 0; j < SIM_LINKS; j++) link_log_round(&device->own_links[j], now_ns, everything);
+    log_write_due(&device->log, now_ns, everything);
+    log_write_due(&device->link_log, now_ns, everything);
   }
   report_page();
 }
@@ -180,8 +154,10 @@ void report_page(void) {
     VG_STORE_RELAXED(&shown->sequence, shown->sequence + 1);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     VG_STORE_RELAXED(&shown->used_bytes, device->used_bytes);
+    shown->time_slice = device->time_slice;
     shown->busy_ns = device->busy_ns;
-    shown->copy_busy_ns = device->copy_busy_ns;
+    shown->copy_busy_ns = device->copy_busy_ns +
+                          (uint64_t)(device->link_ns[SIM_ENGINE_TO_DEVICE] + device->link_ns[SIM_ENGINE_FROM_DEVICE]);
     shown->most_bytes = device->most_bytes;
     shown->most_launches = device->most_launches;
     shown->launches = device->launches;

@@ -2,9 +2,10 @@
  * server.h - the inside of vgpu-simd. One thread; a round (engine_round) takes new commands from all rings and decides
  * the simulation up to now plus a small look-ahead. From the top: main.c: loop and sockets; client.c: processes,
  * requests, death; places.c: bounds of connections; checkpoint.c: processes that are moved off; fault.c: kernels that
- * fault; engine.c: a round over SMs and copy engines; meet.c: kernels that run only together; sm.c: decided SM time;
- * queue.c: streams; ready.c: heads that are with an engine; meeting.c: lists of kernels that meet; share.c: memory of
- * several processes; config.c: configuration; instances.c: GPUs in MIG mode; report.c: busy log and state page;
+ * fault; engine.c: a round over SMs and copy engines; links.c: links between host and devices; meet.c: kernels that run
+ * only together; sm.c: decided SM time; queue.c: streams; ready.c: heads that are with an engine; meeting.c: lists of
+ * kernels that meet; share.c: memory of several processes; memory_limits.c: limits of cgroups; config.c: configuration;
+ * instances.c: GPUs in MIG mode; report.c: busy log and state page; link_log.c: use of links; log.c: files of records;
  * state.c: the structure that all of them work on.
  */
 #ifndef VG_SIM_SERVER_H
@@ -27,9 +28,10 @@
 #define DOZE_NS 100000000ull          /* a process without commands for so long is not looked at any more */
 #define BUSY_JOIN_NS 1000000ull       /* spans of one context within this become one record of the busy log */
 #define BUSY_GAP_NS 200000ull         /* ... when they are not further apart than this */
-#define BUSY_BUFFER 512
-#define BUSY_FILE_BYTES (256ull << 20) /* then a new file begins: three hours of a saturated device */
-#define BUSY_WRITE_NS 10000000ull      /* records are written at least this often */
+#define LOG_BUFFER_BYTES 12288u
+#define LOG_FILE_BYTES (256ull << 20) /* then a new file begins: three hours of a saturated device */
+#define LOG_WRITE_NS 10000000ull      /* records are written at least this often */
+#define LINK_RECORDS 16               /* processes whose records of one link grow at the same time */
 
 struct config_device {
   char name[64];
@@ -47,8 +49,10 @@ struct config {
   uint64_t slice_ns;
   uint64_t switch_ns;
   uint64_t launch_cost_ns;
+  uint64_t link_bytes_per_us;
   uint64_t context_bytes;
   uint64_t host_memory_bytes; /* most that may lie behind the device memory of all processes */
+  bool memory_limits;         /* the driver has limits per cgroup, as r615 */
   uint64_t speed;             /* kernels and copies take such a part of their time; 1 = all of it */
   char model[256];
   struct config_device devices[SIM_DEVICES_MAX];
@@ -65,10 +69,44 @@ struct entry { /* a queued command */
   uint32_t target;
   uint16_t op;
   uint16_t engine;
-  uint16_t meet; /* of a kernel: then target is its number in its group, or among those of its context */
+  uint16_t meet;   /* of a kernel: then target is its number in its group, or among those of its context */
+  bool pageable;   /* of a copy from or to host memory that is not pinned */
+  uint64_t amount; /* of a copy: bytes */
 };
 
-enum stream_state { STREAM_IDLE, STREAM_ON_SM, STREAM_AT_EVENT, STREAM_ON_COPY, STREAM_WAITS, STREAM_HELD };
+struct link;
+
+/* Who has an equal part of a link: a context, or memory of a checkpointed process on one device. */
+struct link_user {
+  struct transfer *current; /* links.c */
+};
+
+/* Something that crosses a link: the copy at the head of a stream, or memory of a checkpointed process. */
+struct transfer {
+  struct link *link; /* NULL: it is with none */
+  struct link_user *user;
+  struct process *process;
+  struct device *device;
+  struct stream *stream; /* NULL: memory of a checkpointed process */
+  uint64_t bytes;
+  uint64_t ready_ns;
+  double most_part; /* of the link, when it is alone */
+  double left_ns;   /* time that it still needs of the whole link */
+  double all_ns;    /* the same at its beginning */
+  double part;      /* of the link that it has now; 0: it waits */
+  uint64_t logged_bytes;
+  struct transfer *next, *previous;
+};
+
+enum stream_state {
+  STREAM_IDLE,
+  STREAM_ON_SM,
+  STREAM_AT_EVENT,
+  STREAM_ON_COPY,
+  STREAM_ON_LINK,
+  STREAM_WAITS,
+  STREAM_HELD
+};
 
 struct stream {
   uint32_t slot;
@@ -81,12 +119,13 @@ struct stream {
   uint32_t first;
   uint32_t count;
   uint64_t done_seq;
-  uint64_t done_ns;        /* when the last decided command was done */
-  uint64_t ready_ns;       /* of the head, once it is with an engine */
-  uint64_t left_ns;        /* SM time that the head still needs */
-  struct meeting *meeting; /* the head runs only together with others, else NULL */
-  uint64_t order;          /* place of the head in the process's submission order */
-  uint32_t releases;       /* RELEASE commands not yet used */
+  uint64_t done_ns;         /* when the last decided command was done */
+  uint64_t ready_ns;        /* of the head, once it is with an engine */
+  uint64_t left_ns;         /* SM time that the head still needs */
+  struct meeting *meeting;  /* the head runs only together with others, else NULL */
+  uint64_t order;           /* place of the head in the process's submission order */
+  struct transfer transfer; /* of the head, when it crosses a link */
+  uint32_t releases;        /* RELEASE commands not yet used */
   uint64_t release_ns;
   struct stream *next; /* list of its engine */
   struct stream *previous;
@@ -113,11 +152,34 @@ struct context {
   struct stream_list events;  /* heads that are events, written when the context has the SMs */
   struct stream *preempted;   /* its kernel continues first */
   uint32_t meetings;          /* kernels that meet, so far */
+  struct link_user links[SIM_LINKS];
 };
 
-struct copy_engine {
+struct copy_engine { /* of copies on the device */
   uint64_t free_ns;
   struct stream_list pending;
+};
+
+struct log {
+  char name[32];
+  int fd;
+  uint64_t bytes;
+  uint64_t written_ns;
+  uint32_t filled;
+  char buffer[LOG_BUFFER_BYTES];
+};
+
+struct link_record { /* a record that still grows; use.pid 0: none */
+  struct device *device;
+  struct sim_link_use use;
+};
+
+struct link {
+  uint32_t direction; /* SIM_ENGINE_TO_DEVICE or _FROM_DEVICE */
+  uint64_t decided_ns;
+  uint64_t next_decision_ns;
+  struct transfer *first;
+  struct link_record records[LINK_RECORDS];
 };
 
 struct device {
@@ -141,17 +203,18 @@ struct device {
   uint64_t sm_ns;       /* decided up to here */
   uint64_t slice_begin_ns;
   uint64_t slice_end_ns;
+  enum sim_time_slice time_slice;
   uint64_t next_decision_ns; /* when there is something to decide again, or NEVER */
   struct stream *meets;      /* at sm_ns it runs the SMs and is of a meeting, else NULL */
-  struct copy_engine engines[SIM_COPY_ENGINES];
+  struct copy_engine engine;
+  struct link *links; /* SIM_LINKS of them: its own_links, or those of the GPU that it is an instance of */
+  struct link own_links[SIM_LINKS];
+  double link_ns[SIM_LINKS]; /* how long its copies have used the links, as if each had the whole one */
+  struct log link_log;
   /* report.c */
-  int log_fd;
-  uint64_t log_bytes;
+  struct log log;
   struct sim_busy open; /* record that still grows; pid 0 = none */
   uint64_t open_end_ns;
-  struct sim_busy buffer[BUSY_BUFFER];
-  uint32_t buffered;
-  uint64_t written_ns;
   bool changed;       /* state page is to be written */
   bool crowd_changed; /* with all of its processes: which there are, and what they have */
 };
@@ -186,9 +249,13 @@ struct process {
   struct context *contexts[SIM_CONTEXTS_MAX];
   uint64_t used_bytes[SIM_DEVICES_MAX];
   enum checkpoint checkpoint;
+  struct memory_limit *limit;             /* the innermost one that it is under; NULL: none, or not looked up */
+  uint64_t limits_generation;             /* of the limits, when it was looked up */
   struct process *locker;                 /* is about to lock it, once its work is done; else NULL */
   uint64_t parked_bytes[SIM_DEVICES_MAX]; /* used_bytes before it was saved, and again when it is restored */
-  uint64_t host_bytes;                    /* of host memory it was granted */
+  struct transfer moves[SIM_DEVICES_MAX]; /* of its memory to the host or back */
+  struct link_user move_users[SIM_DEVICES_MAX];
+  uint64_t host_bytes; /* of host memory it was granted */
   uint64_t busy_ns[SIM_DEVICES_MAX];
   uint32_t context_count[SIM_DEVICES_MAX];
   struct sim_page_process *shown[SIM_DEVICES_MAX]; /* its entry in the state page; NULL: it has none */
@@ -223,10 +290,16 @@ void client_reap(void);
 int host_memory_set(struct process *process, uint64_t bytes); /* its grant from now on; -ENOMEM: beyond the budget */
 uint64_t host_memory_default(void); /* half of what the host, or the cgroup that this runs in, has available */
 
+/* memory_limits.c: 0 or -errno */
+int memory_limits_request(struct process *process, const struct sim_request *request, int fd,
+                          struct sim_wire_limits *ret_limits);
+bool memory_limits_allow(struct process *process, const struct device *device, uint64_t bytes);
+
 /* fault.c: 0 or -errno */
 int fault_context(struct process *process, uint32_t id, uint64_t code); /* code: the CUresult of a kernel's fault */
 int fault_tell(const struct device *device, uint64_t xid);
 int mode_tell(const struct device *device, uint64_t mode);
+int time_slice_tell(const struct process *process, struct device *device, uint64_t length);
 
 /* checkpoint.c: 0 or -errno */
 int checkpoint_request(struct process *caller, const struct sim_request *request, uint64_t *ret_bytes);
@@ -258,9 +331,9 @@ void engine_add_sm(struct stream *stream);
 void engine_leave_sm(struct stream *stream);
 void engine_add_event(struct stream *stream);
 void engine_leave_event(struct stream *stream);
-void engine_add_copy(struct stream *stream, uint32_t engine);
-void engine_leave_copy(struct stream *stream);
-void engine_remove(struct stream *stream); /* from wherever its head is */
+void engine_add_copy(struct stream *stream);
+void engine_leave_copy(struct stream *stream); /* of copies on the device: its engine has done it */
+void engine_remove(struct stream *stream);     /* from wherever its head is */
 void engine_remove_context(struct context *context);
 
 /* meeting.c */
@@ -273,6 +346,21 @@ void meet_disband(struct process *process, uint64_t group); /* its kernels in th
 extern uint64_t engine_decisions; /* counts, so that a round knows whether anything moved */
 void engine_advance(struct device *device, uint64_t until_ns); /* the running context has the SMs up to then */
 void engine_complete(struct stream *stream); /* the kernel that runs is done at the device's decided time */
+
+/* links.c */
+void link_add(struct link *link, struct transfer *transfer);
+void link_remove(struct transfer *transfer, uint64_t now_ns); /* before it is done; nothing if it is with no link */
+void link_run(struct link *link, uint64_t now_ns);            /* decides what ends, up to now */
+
+/* link_log.c */
+void link_log_use(struct link *link, struct transfer *transfer, uint64_t end_ns, double used_ns); /* from decided_ns */
+void link_log_round(struct link *link, uint64_t now_ns, bool everything);
+
+/* log.c */
+int log_open(int directory, const char *kind, uint32_t device, struct log *ret_log);
+void log_add(struct log *log, const void *record, size_t bytes);
+void log_write(struct log *log);
+void log_write_due(struct log *log, uint64_t now_ns, bool everything);
 
 /* meet.c */
 void meet_run(void);             /* meetings of which all kernels run */

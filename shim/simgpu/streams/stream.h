@@ -42,6 +42,11 @@ void sim_events_destroy(struct sim_context *context);
 
 enum sim_copy { SIM_COPY_TO_DEVICE, SIM_COPY_FROM_DEVICE, SIM_COPY_ON_DEVICE, SIM_COPY_ON_HOST, SIM_COPY_PEER };
 
+struct sim_copy_way {
+  enum sim_copy kind;
+  bool pageable; /* its host memory is not pinned */
+};
+
 /* Which kernels run only together (server/meet.c). */
 struct sim_meeting {
   uint16_t devices; /* 0: the kernel runs by itself */
@@ -64,8 +69,8 @@ CUresult sim_submit_launch_begin(struct sim_stream *stream);
 CUresult sim_submit_node(struct sim_stream *stream, struct sim_work work, struct sim_meeting meeting);
 /* Kernels of this process wait for no others in meetings of that group, from now on. */
 void sim_submit_disband(uint64_t group);
-/* Copy-engine time for so many bytes; the bytes themselves are moved by the caller (sim_copy_bytes). */
-CUresult sim_submit_copy(struct sim_stream *stream, enum sim_copy kind, uint64_t bytes);
+/* Time of a link or a copy engine for so many bytes; the bytes themselves are moved by the caller (sim_copy_bytes). */
+CUresult sim_submit_copy(struct sim_stream *stream, struct sim_copy_way way, uint64_t bytes);
 CUresult sim_submit_memset(struct sim_stream *stream, uint64_t bytes);
 CUresult sim_submit_marker(struct sim_stream *stream, struct sim_point *ret_point); /* takes no time */
 CUresult sim_submit_wait(struct sim_stream *stream, struct sim_point point);        /* until point is complete */

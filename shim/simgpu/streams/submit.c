@@ -168,21 +168,26 @@ CUresult sim_submit_node(struct sim_stream *stream, struct sim_work work, struct
   return kernel(stream, work, meeting);
 }
 
-static const struct {
-  unsigned engine;
-  uint64_t bytes_per_us;
-} engines[] = {[SIM_COPY_TO_DEVICE] = {0, SIM_HOST_LINK_BYTES_PER_US},
-               [SIM_COPY_FROM_DEVICE] = {1, SIM_HOST_LINK_BYTES_PER_US},
-               [SIM_COPY_ON_DEVICE] = {2, SIM_DEVICE_COPY_BYTES_PER_US},
-               [SIM_COPY_ON_HOST] = {0, SIM_HOST_LINK_BYTES_PER_US},
-               [SIM_COPY_PEER] = {2, SIM_HOST_LINK_BYTES_PER_US}};
+static enum sim_engine engine_of(enum sim_copy kind) {
+  if (kind == SIM_COPY_TO_DEVICE) return SIM_ENGINE_TO_DEVICE;
+  return kind == SIM_COPY_FROM_DEVICE ? SIM_ENGINE_FROM_DEVICE : SIM_ENGINE_ON_DEVICE;
+}
 
-CUresult sim_submit_copy(struct sim_stream *stream, enum sim_copy kind, uint64_t bytes) {
+/* Copies on the host, and between devices, take as long as over a link, but it does not see them. */
+static uint64_t copy_cost(struct sim_copy_way way, uint64_t bytes) {
+  uint64_t bytes_per_us = sim_link.page->link_bytes_per_us;
+  if (way.kind == SIM_COPY_ON_DEVICE) bytes_per_us = SIM_DEVICE_COPY_BYTES_PER_US;
+  uint64_t cost_ns = bytes * 1000 / bytes_per_us;
+  return SIM_COPY_LATENCY_NS + (way.pageable ? (uint64_t)((double)cost_ns / SIM_PAGEABLE_PART) : cost_ns);
+}
+
+CUresult sim_submit_copy(struct sim_stream *stream, struct sim_copy_way way, uint64_t bytes) {
   sim_submit_order(stream);
-  uint64_t cost_ns = SIM_COPY_LATENCY_NS + bytes * 1000 / engines[kind].bytes_per_us;
-  in_order(stream,
-           (struct sim_command){
-               .op = SIM_OP_COPY, .cost_ns = cost_ns, .amount = bytes, .engine = (uint16_t)engines[kind].engine});
+  in_order(stream, (struct sim_command){.op = SIM_OP_COPY,
+                                        .cost_ns = copy_cost(way, bytes),
+                                        .amount = bytes,
+                                        .engine = (uint16_t)engine_of(way.kind),
+                                        .pageable = way.pageable});
   return sim_waited();
 }
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
 
 import pytest
 
-from vgpud.cli.common.options import Settings
-from vgpud.cli.services.balancer import Balancer
 from vgpud.core.jobs.session import TOKEN
 from vgpud.errors import CliError
+from vgpud.services.shell.control_client import Balancer
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 #: takes one connection and prints what it is sent
@@ -36,5 +36,5 @@ def test_another_users_program_at_its_port_gets_no_token() -> None:
         job = pb.Job(job_id=7, uid=os.geteuid(), session_port=port)
         job.spec.environment[TOKEN] = "secret"
         with pytest.raises(CliError, match=f"uid {OTHER_UID} does"):
-            Balancer(Settings(), job).status()
+            asyncio.run(Balancer(job).status())
         assert taker.stdout.readline() == "b''\n"

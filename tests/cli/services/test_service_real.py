@@ -6,6 +6,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import pwd
 import shutil
 import signal
 import socket
@@ -14,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,6 +26,9 @@ from vgpud.cli.common.client import Client
 from vgpud.cli.common.options import Settings
 from vgpud.cli.demo.private_system import OwnSystem
 from vgpud.client import calls
+from vgpud.console.login.client import User
+from vgpud.console.services.form import service_of
+from vgpud.console.services.start import make_balancer_job
 from vgpud.errors import ExitCode
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -357,6 +362,32 @@ def test_a_service_that_sleeps_lends_its_gpus_and_the_first_request_is_answered(
     asking.join(120)
     assert answers and answers[0][0] == 200 and json.loads(answers[0][1])["data"][0]["id"] == "stub"
     assert site.pids(replica) == pids, "it continues where it was"
+
+
+def test_a_service_that_the_consoles_form_has_started(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its balancer makes its folder, in the user's home directory, and finds what is wanted in its environment."""
+    home = site.home / "home"
+    home.mkdir()
+    entry = pwd.getpwuid(os.geteuid())
+    own = SimpleNamespace(pw_dir=str(home), pw_name=entry.pw_name, pw_shell="/bin/sh")
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: own)
+    monkeypatch.setenv("XDG_STATE_HOME", str(home / ".local/state"))
+    user = User(os.geteuid(), entry.pw_name, "", "", "")
+    form = {"command": f"{sys.executable} {site.home}/program.py one", "gpus": "0.1", "name": "web", "replicas": "2"}
+    with Client(Settings(host=site.system.host)) as client:
+        (balancer,) = client.send(calls.submit(make_balancer_job(service_of(form, user, ()), user), ""))
+    wait_until(lambda: site("service", "show", "web").code == 0)
+    site.wait_until_healthy("web", 2)
+    assert site.ask("web")[0] == 200
+    assert site("service", "scale", "web", "1").code == 0
+    for pid in site.pids(balancer):
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not site.pids(balancer))
+    wait_until(lambda: site("service", "show", "web").code == 0)
+    assert site.show("web")["wanted"] == 1, "started again it has what was changed"
+    assert site("service", "stop", "web").code == 0
+    wait_until(lambda: not site.jobs("balancer", "web"))
+    assert "stopping" in site("service", "logs", "web", "--balancer").stdout
 
 
 def test_vllm_is_started_so_that_it_listens(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,6 +101,29 @@ def test_what_the_kernel_granted_the_arbiters_thread() -> None:
         assert "CAP_SYS_NICE" in thread.remedy and "LimitMEMLOCK" in memory.remedy and "8 KiB" in memory.text
 
 
+def test_what_the_driver_holds_slices_to() -> None:
+    """A driver without memory limits is no fault; a slice without one is, where others have them."""
+    node = pb.Node(memory_fence_problem="the driver has none")
+    assert [(f.level, f.text) for f in checks.driver_fences(node, {})] == [
+        ("ok", "no memory limits of the driver: the driver has none")
+    ]
+    node = pb.Node(memory_fence=True)
+    assert [f.level for f in checks.driver_fences(node, {})] == ["ok"]
+    node.memory_fence_problem = "slice a has no memory limit of the driver"
+    node.time_slices.add(device_uuid="GPU-0", length="long")
+    node.time_slices.add(device_uuid="GPU-1", length="short", problem="vgpud is not root")
+    memory, long, short = checks.driver_fences(node, {"GPU-0": 0, "GPU-1": 1})
+    assert (memory.level, long.level, short.level) == ("warn", "ok", "warn")
+    assert long.text == "device 0 has long time slices of the driver"
+    assert short.text == "device 1 has the driver's default time slices instead of short: vgpud is not root"
+
+
+def test_drivers_that_hang_a_machine_are_known() -> None:
+    (found,) = checks.driver_fences(pb.Node(driver_version="595.71.05"), {})
+    assert (found.check, found.level) == ("driver-fault", "warn") and "issue 53" in found.remedy
+    assert not list(checks.driver_fences(pb.Node(driver_version="595.71.06"), {}))
+
+
 def test_a_slice_without_its_socket_is_found(vgpu: Any, daemon: Any) -> None:
     vgpu("slice", "create", "a", "--gpus", "0.5", host=daemon.host)
     found = by_check(checks.daemon(look(daemon)))["attach-socket"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +14,8 @@ from tests.core.policy.world import World, make_job, mean_jct_s
 from vgpud.core.jobs.model import SECOND_NS, Job, JobState
 from vgpud.core.policy.base import Policy
 from vgpud.core.policy.gittins import UNKNOWN
-from vgpud.core.policy.learnt_gittins import DEFAULT_TUNING, JOB, LearntGittins, Tuning
+from vgpud.core.policy.learnt_gittins import CLASSES_MAX, DEFAULT_TUNING, LearntGittins, Tuning
+from vgpud.core.policy.level_table import JOB
 from vgpud.core.policy.registry import make
 
 HOUR_S = 3600
@@ -248,3 +251,62 @@ def test_it_says_what_a_place_follows_from() -> None:
     start(policy, old, 4800)
     assert policy.describe(old, 0).startswith("has used 9600 GPU-seconds, and jobs with the same user")
     assert policy.describe(old, 0).endswith(" more each")
+
+
+# ---- what outlives a restart ----
+
+
+def learn_some() -> LearntGittins:
+    policy = LearntGittins("", by_width=True)
+    for job_id in range(1, 40):
+        end(policy, job_id, 100 * job_id, f"user {job_id % 3}", "size", gpus=1 + job_id % 2)
+    job = make_job(99, 1, 1e6, kinds=("user 1", "size"))
+    start(policy, job, 9000)
+    policy.touch(job, 0)
+    return policy
+
+
+def test_knowledge_is_restored() -> None:
+    former, later = learn_some(), LearntGittins("", by_width=True)
+    later.restore_knowledge(json.loads(json.dumps(former.knowledge())))
+    assert later.knowledge() == former.knowledge()
+    assert (later.all, later.classes, later.counted_levels) == (former.all, former.classes, former.counted_levels)
+    for policy in (former, later):
+        for job_id in range(200, 240):
+            end(policy, job_id, 3000, "user 1", "size")
+    assert later.knowledge() == former.knowledge()
+
+
+def test_knowledge_is_bounded() -> None:
+    policy = LearntGittins("", by_width=True)
+    for job_id in range(3 * CLASSES_MAX):
+        end(policy, job_id, 100 + job_id, f"user {job_id}", "size")
+    assert len(json.dumps(policy.knowledge())) < 2_000_000
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"version": 2},
+        {"levels": "1d 600 16"},
+        {"ends_left": -1},
+        {"all": None},
+        {"all": {"jobs": 1, "ended_in": [1 << 63], "got_beyond": [], "costs": []}},
+        {"all": {"jobs": 1, "ended_in": [0] * 99, "got_beyond": [], "costs": []}},
+        {"all": {"jobs": 1, "ended_in": [], "got_beyond": [], "costs": [1]}},
+        {"all": {"jobs": True, "ended_in": [], "got_beyond": [], "costs": []}},
+        {"classes": {}},
+        {"classes": [["a"]]},
+        {"classes": [["a", {}]]},
+        {"counted_levels": [[1, -1]]},
+        {"counted_levels": [[1, 99]]},
+        {"counted_levels": [["1", 1]]},
+    ],
+)
+def test_what_cannot_be_its_knowledge_is_refused_as_a_whole(damage: dict[str, Any]) -> None:
+    known = learn_some().knowledge()
+    policy = LearntGittins("", by_width=True)
+    before = policy.knowledge()
+    with pytest.raises(ValueError, match="it "):
+        policy.restore_knowledge(known | damage)
+    assert policy.knowledge() == before

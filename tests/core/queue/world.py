@@ -66,6 +66,9 @@ class CountedCluster:
     def annotate_placement(self, job: Job, placement: Placement) -> Placement:
         return placement
 
+    def count_ask(self, ask: Ask) -> None:
+        return
+
     def lose(self, kind: str, other: str) -> None:
         return
 

@@ -27,9 +27,11 @@ from tests.daemon.jobs.test_queue_live import catch_refusal
 from tests.daemon.node import Node, wait_until
 from vgpud.core import events as ev
 from vgpud.core import origins
+from vgpud.core.checksums import unseal
 from vgpud.core.jobs import session
 from vgpud.core.jobs.model import Ask, Job, JobSpec, JobState, QueueSpec
 from vgpud.core.model import EVICTED, PAUSED, Denied, Drain, Reason, Slice, Spec, State
+from vgpud.core.policy.level_table import JOB
 from vgpud.daemon.jobs import attempts, controller
 from vgpud.daemon.jobs.attempts import JobAttempts
 from vgpud.daemon.jobs.controller import JobController
@@ -296,6 +298,36 @@ def test_fair_shares_outlive_the_daemon(queue: QueueNode) -> None:
     assert 0.99 * before < history() <= before
 
 
+def count_learnt_jobs(queue: QueueNode) -> float:
+    """By the database, how many ended jobs the order of the queue has learnt from."""
+    with contextlib.closing(sqlite3.connect(queue.node.state / FILE_NAME)) as db:
+        (body,) = db.execute("SELECT body FROM queue_orders WHERE queue = 'default'").fetchone()
+    return float(unseal(body)["knowledge"]["all"]["jobs"] / JOB)
+
+
+def test_what_an_order_has_learnt_outlives_the_daemon(queue: QueueNode) -> None:
+    """Jobs that ended after it was written as well: the daemon was killed."""
+    for job_id in [queue.submit("true")[0] for _ in range(2)]:
+        queue.wait_for_end(job_id)
+    queue.restart(signal.SIGTERM)
+    assert 1.9 < count_learnt_jobs(queue) <= 2
+    queue.wait_for_end(queue.submit("true")[0])
+    queue.restart(signal.SIGKILL)
+    queue.restart(signal.SIGTERM)
+    assert 2.9 < count_learnt_jobs(queue) <= 3
+
+
+def test_where_that_is_damaged_it_begins_again(queue: QueueNode) -> None:
+    queue.wait_for_end(queue.submit("true")[0])
+    queue.node.stop(signal.SIGTERM)
+    with contextlib.closing(sqlite3.connect(queue.node.state / FILE_NAME, isolation_level=None)) as db:
+        db.execute("UPDATE queue_orders SET body = replace(body, 'costs', 'coasts')")
+    queue.start()
+    queue.wait_for_end(queue.submit("true")[0])
+    queue.restart(signal.SIGTERM)
+    assert count_learnt_jobs(queue) == 1
+
+
 @contextlib.contextmanager
 def held_database(queue: QueueNode) -> Iterator[None]:
     """Another process writes into the database and does not end."""
@@ -312,7 +344,7 @@ def test_the_history_is_saved_when_the_database_is_held_for_a_moment_at_the_end(
     vars(jobs).update(_timer=None, _tasks=set(), attempts=MagicMock(), progress=MagicMock(), _recorder=MagicMock())
     vars(jobs).update(notifier=MagicMock())
     queues = MagicMock(unsaved_rows=(), specs=[QueueSpec("default")])
-    vars(jobs).update(_histories={}, queues=queues, store=JobStore(store))
+    vars(jobs).update(_histories={}, _saved_orders={}, queues=queues, store=JobStore(store))
     vars(jobs).update(saver=JobSaver(jobs.store, MagicMock(), queues, MagicMock(), 1))
     vars(jobs).update(machine=MagicMock(history=lambda name, now_ns: 7), clock=MagicMock(now_ns=lambda: 5))
 

@@ -17,12 +17,6 @@ def may_serve(uid: int | None, owner: int, *, is_published: bool) -> bool:
     return listeners.may_serve(uid, owner, is_published=is_published)
 
 
-def find_server(port: int, own: tuple[str, int]) -> int | None:
-    """The uid whose program has our connection to this port of 127.0.0.1, whose end here is `own`; None: it has
-    closed."""
-    return listeners.server_uid(port, own)
-
-
 def is_own(peer: tuple[str, int] | None, own: tuple[str, int] | None) -> bool:
     """Whether a connection with these two ends, ours the second, is one of this user's programs."""
     try:

@@ -9,6 +9,7 @@ import click
 
 from vgpud.cli.common.completions import complete_queue
 from vgpud.cli.common.quantities import DEFAULT, Bytes, Gpus, OrDefault, Whole
+from vgpud.cli.common.times import Span
 from vgpud.core.model import CLASSES, PRIORITY_MAX, WEIGHT_MAX
 from vgpud.core.units import GPUS_MAX
 
@@ -53,11 +54,30 @@ _OPTIONS: dict[str, tuple[str, Any, str | None, str]] = {
         f"0..{WEIGHT_MAX}",
         "Share of borrowed time among equal priorities (default: by the minimum).",
     ),
+    "copy_min_milli": (
+        "--copy-min",
+        Gpus(zero=True),
+        "F",
+        "Guaranteed part of each device's link to the host: 0.3 of it (default: 0).",
+    ),
+    "copy_max_milli": ("--copy-max", Gpus(), "F", "Maximum part of that link (default: the whole link)."),
     "spread": (
         "--spread",
         Whole(1, GPUS_MAX),
         "N",
         "Divide equally over N devices (default: as few as possible).",
+    ),
+    "mem_swap": (
+        "--mem-swap/--no-mem-swap",
+        click.BOOL,
+        None,
+        "Its memory may be on the host while others' is on the device: they take turns (default: no).",
+    ),
+    "idle_after_ns": (
+        "--idle-after",
+        Span(zero=True),
+        "TIME",
+        "Without work for this time, give the memory back; the next call waits for it. 0: never (default: the site's).",
     ),
 }
 #: options -> fields of the API's spec
@@ -75,8 +95,9 @@ def spec_options(function: F, *, excluded_names: Collection[str] = ()) -> F:
 
 
 def change_options(function: F) -> F:
-    """The same for an existing slice: each except --gpus also takes "default"."""
-    rows = {name: row if name == "gpus" else (row[0], OrDefault(row[1]), *row[2:]) for name, row in _OPTIONS.items()}
+    """The same for an existing slice: each except --gpus and --mem-swap also takes "default"."""
+    plain = ("gpus", "mem_swap")
+    rows = {name: row if name in plain else (row[0], OrDefault(row[1]), *row[2:]) for name, row in _OPTIONS.items()}
     return _add(function, rows)
 
 

@@ -53,6 +53,7 @@ def document_of(job: pb.Job, own_uid: int) -> dict[str, Any]:
 
 def _size(spec: pb.JobSpec) -> dict[str, Any]:
     from vgpud.v1alpha1.words import SERVICE_CLASS
+    from vgpud.view.spans import format_span
 
     share, elastic = spec.slice, spec.elastic
     found: dict[str, Any] = {"gpus": format_gpus(share.gpus_milli)}
@@ -67,6 +68,8 @@ def _size(spec: pb.JobSpec) -> dict[str, Any]:
         sizes = {"mem": sizes["mem_max"]}
     found |= {key: _format_size(size) for key, size in sizes.items() if size}
     found |= {"class": SERVICE_CLASS.to_word(share.service_class), "weight": share.weight, "spread": share.spread}
+    found["mem_swap"] = share.mem_swap
+    found["idle_after"] = format_span(share.idle_after_ns) if share.HasField("idle_after_ns") else ""
     found |= {"device": list(share.device_uuids), "cpus": format_gpus(spec.cpu_milli) if spec.cpu_milli else ""}
     found["ram"] = _format_size(spec.ram_bytes) if spec.ram_bytes else ""
     if elastic.workers_max:

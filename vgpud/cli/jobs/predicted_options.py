@@ -82,7 +82,7 @@ def _memory(result: Looked, option_values: dict[str, Any]) -> str:
 
     low, value, high = result.memory_range()
     there = result.gpu.memory_gb * 10**9
-    by = "" if result.in_range else ", from its graph"
+    by = {"dry_run": ", by a dry run", "graph": ", from its graph"}.get(result.memory_by, "")
     said = f"memory {format_bytes(int(value))} ({format_bytes(int(low))} to {format_bytes(int(high))}{by})"
     if low > there:
         text = f"one {result.gpu.name} has {result.gpu.memory_gb} GB, too little for {result.description}"

@@ -65,7 +65,7 @@ class SubmitCommand(VgpuCommand):
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Size": (
         *("gpus", "min_milli", "max_milli", "mem", "mem_min", "mem_max", "gang", "cpus", "ram", "devices", "spread"),
-        *("service_class", "weight", "skew"),
+        *("service_class", "weight", "mem_swap", "idle_after_ns", "skew"),
     ),
     "Order and time": (
         *("queue", "priority", "time_limit", "begin", "expected", "hold", *NAMES, "array", "retries"),
@@ -324,7 +324,10 @@ def build_job_spec(option_values: dict[str, Any], command: Sequence[str], variab
     return spec
 
 
-_SHARE = ("min_milli", "max_milli", "mem", "mem_min", "mem_max", "service_class", "weight", "spread")
+_SHARE = (
+    *("min_milli", "max_milli", "mem", "mem_min", "mem_max", "service_class", "weight", "spread"),
+    *("mem_swap", "idle_after_ns"),
+)
 
 
 def _find_working_dir() -> str:

@@ -42,7 +42,7 @@ class PredictCommand(VgpuCommand):
 @click.option("--gpu", metavar="NAME", help="Device: h200, a100, ... (default: the daemon's).")
 @pass_settings
 def predict(settings: Settings, /, model: str, **option_values: Any) -> None:
-    """Predict utilisation, SM activity and peak memory of training MODEL, each with an interval. Nothing is run.
+    """Predict utilisation, SM activity and peak memory of training MODEL, each with an interval, without a GPU.
 
     \b
     vgpu predict net:make --batch 512 --gpu h200          function make(batch) of your file, as in `vgpu docs predict`
@@ -52,8 +52,9 @@ def predict(settings: Settings, /, model: str, **option_values: Any) -> None:
     vgpu predict train --data measured.csv                train your own predictor (see its --help)
 
     MODEL is an ONNX file (.onnx), a program of torch.export (.pt2), or module:function in Python, which is called with
-    the batch and returns the model and example inputs; it is traced with tensors that have shapes but no values. Files
-    are read as data; nothing in them is executed. `vgpu docs predict` describes how the figures are made.
+    the batch and returns the model and example inputs; it is traced with tensors that have shapes but no values. Where
+    its PyTorch has CUDA, three steps run on a private SIMULATED device, for the memory. Files are read as data; nothing
+    in them is executed. `vgpu docs predict` describes how the figures are made.
     """
     from vgpud.cli.common.output import emit, say
 
@@ -63,6 +64,8 @@ def predict(settings: Settings, /, model: str, **option_values: Any) -> None:
         say(f"{found.description}, on one {found.gpu.name}")
         if found.why:
             say(found.why)
+        if found.why_no_run:
+            say(f"the memory is not by a dry run: {found.why_no_run}")
 
 
 def view(result: Looked) -> dict[str, Any]:
@@ -83,7 +86,7 @@ def view(result: Looked) -> dict[str, Any]:
         "utilisation_by": by if result.utilisation else None,
         "sm_activity": _part(result.prediction.sm_activity if result.in_range else None),
         "memory_bytes": {"value": int(value), "low": int(low), "high": int(high)},
-        "memory_by": "predictor" if result.in_range else "graph",
+        "memory_by": result.memory_by,
         "memory_of_graph_bytes": {
             "value": result.memory.value,
             "low": result.memory.low,
@@ -114,5 +117,5 @@ def grid(result: Looked) -> Grid:
         shown = ["-"] * 3 if part is None else [f"{x:.1%}" for x in (part.value, part.low, part.high)]
         made.rows.append((title, *shown, lacking if part is None else by))
     low, value, high = (format_bytes(int(x)) for x in result.memory_range())
-    made.rows.append(("memory", value, low, high, "predictor" if result.in_range else "graph"))
+    made.rows.append(("memory", value, low, high, result.memory_by.replace("_", " ")))
     return made

@@ -71,12 +71,14 @@ def model_options(function: F) -> F:
 def look(settings: Settings, model: str, option_values: Mapping[str, Any]) -> Looked:
     """Reads the model and predicts. option_values: model_options', batch, gpu or devices. Raises errors of one line."""
     from vgpud.cli.common.output import say
+    from vgpud.cli.predict import dry_model
     from vgpud.predict import entry, looked
 
     gpu = option_values.get("gpu") or find_device_name(settings, option_values.get("devices"))
     if settings.output == "table" and sys.stderr.isatty() and entry.is_entry_point(model):
         say(f"{model} is traced by PyTorch, whose import takes a while")
-    return looked.look(
+    torch = dry_model.find_own_torch(model)
+    found = looked.look(
         model,
         gpu,
         batch=option_values.get("batch"),
@@ -84,7 +86,9 @@ def look(settings: Settings, model: str, option_values: Mapping[str, Any]) -> Lo
         precision=option_values.get("precision") or "fp32",
         dims=dict(option_values.get("dims") or ()),
         predictor=option_values.get("predictor"),
+        environment=dry_model.find_environment(torch),
     )
+    return dry_model.measure_memory(found, torch)
 
 
 def find_device_name(settings: Settings, device_names: Collection[str] | None) -> str:

@@ -23,14 +23,10 @@ def _status_of(settings: Settings, job: pb.Job) -> dict[str, Any]:
     """What its balancer says; {}: it says nothing to this user."""
     from dataclasses import replace
 
-    from vgpud.cli.common.client import Client
-    from vgpud.cli.services.balancer import Balancer
-    from vgpud.client import calls
+    from vgpud.cli.services.balancer import ask, balancer_of
 
     try:
-        with Client(settings) as client:
-            found = client.send(calls.job(job.job_id))
-        return Balancer(replace(settings, timeout_s=min(settings.timeout_s, 2.0)), found).status()
+        return ask(balancer_of(replace(settings, timeout_s=min(settings.timeout_s, 2.0)), job.job_id).status())
     except CliError:
         return {}
 
@@ -46,11 +42,14 @@ def _row(job: pb.Job, status: dict[str, Any]) -> dict[str, Any]:
 def ls(settings: Settings) -> None:
     """List your services; for admins, those of all users."""
     from vgpud.cli.common.output import emit, say
-    from vgpud.cli.services.balancer import find_jobs
+    from vgpud.cli.services.balancer import check_installed, find_jobs
     from vgpud.core.jobs.session import BALANCER
     from vgpud.view.user_names import user_name
 
-    rows = [_row(job, _status_of(settings, job)) for job in find_jobs(settings, BALANCER, own=False)]
+    jobs = find_jobs(settings, BALANCER, own=False)
+    if jobs:
+        check_installed()
+    rows = [_row(job, _status_of(settings, job)) for job in jobs]
 
     def grid() -> Grid:
         titles = ("NAME", "USER", ">HEALTHY", "ADDRESS", "STATE")
@@ -77,11 +76,11 @@ def ls(settings: Settings) -> None:
 def show(settings: Settings, name: str) -> None:
     """Show service NAME: its address, and what each replica does. UNDER-WAY: the requests that it is answering now."""
     from vgpud.cli.common.output import dump, print_grid, print_lines
-    from vgpud.cli.services.balancer import need_balancer
+    from vgpud.cli.services.balancer import ask, need_balancer
     from vgpud.view.services import health_text
 
     balancer = need_balancer(settings, name)
-    status = balancer.status()
+    status = ask(balancer.status())
     row = _row(balancer.job, status)
     if settings.output == "name":
         print(name)
@@ -156,11 +155,11 @@ def url(settings: Settings, name: str, shows_token: bool) -> None:
     curl -H "Authorization: Bearer $(vgpu service url chat --token)" $(vgpu service url chat)/v1/models
     """
     from vgpud.cli.common.output import dump
-    from vgpud.cli.services.balancer import need_balancer
+    from vgpud.cli.services.balancer import ask, need_balancer
     from vgpud.view.services import url_of
 
     balancer = need_balancer(settings, name)
-    record, status = balancer.record(), balancer.status()
+    record, status = ask(balancer.record()), ask(balancer.status())
     address = url_of(status)
     if not address:
         raise CliError(f"service {name} has no address yet: {status['trouble']}", ExitCode.CONFLICT)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,8 +12,8 @@ from vgpud.cli.common.completions import complete_queue
 from vgpud.cli.common.quantities import Bytes, Whole
 from vgpud.cli.common.slice_options import build_spec, spec_options
 from vgpud.cli.common.times import Span
+from vgpud.cli.jobs.container_options import environment_option, registry_option, volume_option
 from vgpud.cli.jobs.quantities import Cpus, Variable
-from vgpud.core.jobs.program_name import program_name
 
 if TYPE_CHECKING:
     from vgpud.services.core.model import Health, Service
@@ -31,9 +30,13 @@ SECTIONS = {
     "Health": ("health_http", "health_cmd", "health_every", "health_deadline", "start_limit"),
     "Address": ("listen", "public", "no_repeat"),
     "What runs, and where": ("name", "directory", "env", "no_env"),
+    "In an image": ("environment", "image", "volumes", "registry_auth"),
 }
+#: of the replicas' job, beside its size
+_OF_JOBS = ("cpus", "ram", "queue", "directory", "env", "no_env", "image", "environment", "volumes", "registry_auth")
 #: only for a service that is started
 _OF_START = {"cpus", "ram", "queue", "preemptible", "listen", "name", "directory", "no_env"}
+_OF_START |= {"environment", "volumes", "registry_auth"}
 UPDATE_SECTIONS = {title: tuple(name for name in names if name not in _OF_START) for title, names in SECTIONS.items()}
 
 _SERVICE = (
@@ -94,7 +97,7 @@ def service_options(function: F) -> F:
 
 
 def size_options(function: F) -> F:
-    return partial(spec_options, excluded_names=("priority",))(function)
+    return partial(spec_options, excluded_names=("priority", "mem_swap", "idle_after_ns"))(function)
 
 
 _JOB = (
@@ -104,6 +107,12 @@ _JOB = (
     click.option("--preemptible", is_flag=True, help="Let jobs that go first pause, move or restart replicas."),
     click.option("-C", "--directory", type=click.Path(), metavar="DIR", help="Working directory (default: this one)."),
     click.option("--no-env", is_flag=True, help="Pass on only HOME, PATH, LANG and the like of your environment."),
+    environment_option,
+    volume_option,
+    registry_option,
+)
+image_option = click.option(
+    "--image", metavar="IMAGE", help="Run replicas in containers of this image; its program, unless you name another."
 )
 
 env_option = click.option(
@@ -121,23 +130,21 @@ def job_options(function: F) -> F:
     return function
 
 
-def name_of(command: Sequence[str]) -> str:
-    """A service's name from its program's, where the user gives none."""
-    is_vllm = tuple(command[:2]) == ("vllm", "serve") and len(command) > 2
-    word = command[2] if is_vllm else program_name(command)
-    return re.sub(r"[^a-z0-9]+", "-", word.rpartition("/")[2].lower()).strip("-")[:40].strip("-") or "service"
-
-
-def build_template(option_values: Mapping[str, Any], command: Sequence[str]) -> pb.JobSpec:
-    """The job of a replica, with this process's environment and directory."""
+def build_template(
+    option_values: Mapping[str, Any], command: Sequence[str], environment: pb.Environment | None
+) -> pb.JobSpec:
+    """The job of a replica, with this process's environment and directory. `environment`: the site's, if it has one."""
     from vgpud.cli.jobs.submit import build_job_spec, inherit_variables, submit
     from vgpud.core.jobs.session import REPLICA
     from vgpud.services.core.programs import complete_command
 
     usual = submit.make_context("submit", [], resilient_parsing=True).params
-    known = {name: option_values[name] for name in (*SIZES, "cpus", "ram", "queue", "directory", "env", "no_env")}
+    known = {name: option_values[name] for name in (*SIZES, *_OF_JOBS)}
     chosen = {**usual, "prediction": None, **known, "no_preempt": not option_values["preemptible"]}
-    spec = build_job_spec(chosen, complete_command(command), inherit_variables(chosen["no_env"], None))
+    image = option_values["image"] or (environment.defaults.image if environment else "")
+    # this machine's values mean nothing in an image
+    inherited = {} if image else inherit_variables(chosen["no_env"], environment)
+    spec = build_job_spec(chosen, complete_command(command), inherited)
     spec.session = REPLICA
     return spec
 
@@ -157,6 +164,8 @@ def change_template(
         if sizes["gpus"] is None:
             raise click.UsageError("a size is changed as a whole: give --gpus as well")
         spec.slice.CopyFrom(build_spec(sizes))
+    if option_values["image"]:
+        spec.image = option_values["image"]
     if command:
         del spec.command[:]
         spec.command.extend(complete_command(command))

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import random
 import secrets
-import socket
-import sys
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,27 +21,22 @@ from vgpud.cli.services.options import (
     changed_health,
     check_record,
     env_option,
+    image_option,
     job_options,
-    name_of,
     service_options,
     size_options,
 )
 from vgpud.errors import CliError, ExitCode
 
 if TYPE_CHECKING:
-    from vgpud.cli.services.balancer import Balancer
     from vgpud.services.core.model import Service
+    from vgpud.services.shell.control_client import Balancer
     from vgpud.services.shell.folder import Folder
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 #: how long `start` waits for the balancer to answer
 START_S = 30.0
-#: the balancer starts again when it ends badly: as often as the queue allows
-_RETRIES = 1000
 _TOKEN_BYTES = 24
-#: of a balancer whose job is cancelled: its replicas are drained and ended meanwhile
-_GRACE_S = 60
-#: where a service listens that names no port: above those of sessions, below those that the kernel takes for itself
-PORTS = range(30_000, 32_768)
 _LISTED = "vgpud.cli.services.listing"
 
 
@@ -100,9 +90,10 @@ def split_address(ctx: click.Context, param: click.Parameter, value: str | None)
 @size_options
 @service_options
 @job_options
+@image_option
 @env_option
 @click.option("-q", "--quiet", is_flag=True, help="Print only the name.")
-@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="COMMAND [ARG]...")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[COMMAND] [ARG]...")
 @pass_settings
 def start(
     settings: Settings,
@@ -119,140 +110,101 @@ def start(
     vgpu service start --gpus 0.5 --port 8000 -- vllm serve MODEL
     vgpu service start --gpus 0.25 --replicas 3 --health-http /health -- ./serve.sh
     vgpu service start --gpus 0.25 --scale-to-zero 10m --health-http /health -- ./serve.sh
+    vgpu service start --gpus 0.5 --image IMAGE --health-http /health -- ./serve.sh
 
-    A program listens on 127.0.0.1 at VGPU_SERVICE_PORT, which is another port for each replica, and should refuse
-    requests without `Authorization: Bearer VGPU_SERVICE_TOKEN`, which the balancer shows it. `vllm serve` is given
-    both by itself. `vgpu docs services` has more.
+    A program listens at VGPU_SERVICE_HOST and VGPU_SERVICE_PORT, which is another port for each replica, and should
+    refuse requests without `Authorization: Bearer VGPU_SERVICE_TOKEN`, which the balancer shows it. `vllm serve` is
+    given all three by itself. `vgpu docs services` has more.
     """
     from vgpud.cli.common.output import say
     from vgpud.cli.common.target import check_local
-    from vgpud.cli.services.balancer import find_balancer
-    from vgpud.services.core.programs import usual_health_path
+    from vgpud.cli.jobs.container_options import find_environment
+    from vgpud.cli.services.balancer import ask, check_installed, find_balancer
+    from vgpud.services.core.programs import name_of, usual_health_path
     from vgpud.services.shell.folder import folder_of
+    from vgpud.services.shell.starting import check_port, choose_port, keep_address
     from vgpud.view.services import url_of
 
     check_local(settings, "vgpu service start", "log in there and start it")
-    _check_installed()
-    if option_values["gpus"] is None:
+    check_installed()
+    environment = find_environment(settings, option_values["environment"])
+    if option_values["gpus"] is None and not (environment and environment.defaults.slice.gpus_milli):
         raise click.UsageError("specify the size of a replica: for example --gpus 0.5")
-    name = name or name_of(command)
-    service = _new_service(name, listen, command, option_values, usual_health_path(command))
+    command = command or tuple(environment.defaults.command if environment else ())
+    image = option_values["image"] or (environment.defaults.image if environment else "")
+    if not command and not image:
+        raise click.UsageError("specify a program: for example vgpu service start --gpus 0.5 -- vllm serve MODEL")
+    name = name or name_of(command or (environment.name if environment else image,))
+    template = build_template(option_values, command, environment)
+    service = _new_service(name, listen, template, option_values, usual_health_path(command))
     there = find_balancer(settings, name)
     if there is not None:
         text = f"service {name} runs already (its balancer is job {there.job.job_id}):"
         raise CliError(f"{text} change it with `vgpu service update {name}`, or stop it first", ExitCode.CONFLICT)
     folder = folder_of(name)
     folder.make()
-    service = _choose_port(_keep_address(folder, service))
+    service = keep_address(folder, service)
+    if service.port:
+        check_port(service.host, service.port)
+    service = choose_port(service)
     folder.save(service)
     balancer = _await_balancer(settings, _submit_balancer(settings, folder, service), folder)
     print(name, flush=True)
     if not quiet:
-        status = balancer.status()
+        status = ask(balancer.status())
         where = f"at {url_of(status)}" if status["port"] else status["trouble"]
         say(f"service {name} {where}; `vgpu service show {name}` shows its replicas")
 
 
-def _check_installed() -> None:
-    import importlib.util
-
-    if importlib.util.find_spec("h11") is None:
-        raise CliError("services need the package h11: pip install 'vgpud[service]'", ExitCode.USAGE)
-
-
 def _new_service(
-    name: str, listen: tuple[str, int], command: Sequence[str], option_values: dict[str, Any], health_path: str
+    name: str, listen: tuple[str, int], template: pb.JobSpec, option_values: dict[str, Any], health_path: str
 ) -> Service:
     """Raises UsageError."""
     from google.protobuf import json_format
 
     from vgpud.services.core.model import Health, Service
 
-    template = json_format.MessageToDict(build_template(option_values, command))
     health = changed_health(Health(http_path=health_path), option_values)
-    service = Service(name, template, secrets.token_hex(_TOKEN_BYTES), host=listen[0], port=listen[1], health=health)
-    service = replace(service, **changed_fields(option_values))
+    service = Service(name, json_format.MessageToDict(template), secrets.token_hex(_TOKEN_BYTES), health=health)
+    service = replace(service, host=listen[0], port=listen[1], **changed_fields(option_values))
     check_record(service)
     return service
 
 
-def _keep_address(folder: Folder, service: Service) -> Service:
-    """One that ran before keeps its token, and its port where none is given: its clients know them."""
-    from vgpud.errors import VgpudError
-
-    try:
-        before = folder.load()
-    except VgpudError:  # what cannot be read is written again
-        before = None
-    if before is None:
-        return service
-    port = service.port or (before.port if before.host == service.host else 0)
-    return replace(service, token=before.token, port=port, generation=before.generation + 1)
-
-
-def _choose_port(service: Service) -> Service:
-    """With a port at which it can listen. Raises CliError: there is none, or it is the one that was asked for."""
-    if service.port:
-        check_port(service)
-        return service
-    for port in random.sample(PORTS, len(PORTS)):
-        with contextlib.suppress(CliError):
-            check_port(replace(service, port=port))
-            return replace(service, port=port)
-    raise CliError(f"cannot listen at {service.host}: choose another address with --listen", ExitCode.CONFLICT)
-
-
-def check_port(service: Service) -> None:
-    """Raises CliError: another program listens there, or it may not be listened at."""
-    family = socket.AF_INET6 if ":" in service.host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as sock:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            sock.bind((service.host, service.port))
-            sock.listen(1)
-        except OSError as error:
-            text = f"cannot listen at {service.host} port {service.port}: {(error.strerror or str(error)).lower()}"
-            raise CliError(f"{text}; choose another one with --port", ExitCode.CONFLICT) from error
-
-
 def _submit_balancer(settings: Settings, folder: Folder, service: Service) -> int:
     """The job. It has this process's environment: the replicas' is in the record."""
-    from google.protobuf.duration_pb2 import Duration
-
     from vgpud.cli.common.client import Client
     from vgpud.cli.jobs.submit import build_job_spec, inherit_variables, submit
     from vgpud.client import calls
-    from vgpud.core.jobs.session import BALANCER, balancer_command
+    from vgpud.services.shell.starting import fill_balancer
 
     usual = submit.make_context("submit", [], resilient_parsing=True).params
-    chosen = {**usual, "prediction": None, "name": service.name, "retries": _RETRIES, "no_preempt": True, "gpus": 0}
-    chosen["queue"] = service.template.get("queue")
-    balancer = balancer_command(sys.executable, str(folder.path))
-    spec = build_job_spec(chosen, balancer, inherit_variables(chosen["no_env"], None))
+    chosen = {**usual, "prediction": None, "gpus": 0}
+    spec = build_job_spec(chosen, (), inherit_variables(chosen["no_env"], None))
+    fill_balancer(spec, service, str(folder.path))
     spec.log = str(folder.balancer_log).replace("%", "%%")
-    spec.session = BALANCER
     spec.directory = str(folder.path)
-    spec.grace.CopyFrom(Duration(seconds=_GRACE_S))
     with Client(settings) as client:
         return client.send(calls.submit(spec, ""))[0]
 
 
 def _await_balancer(settings: Settings, job_id: int, folder: Folder) -> Balancer:
     """Until it answers. Raises CliError, with what it has written last."""
-    from vgpud.cli.common.client import Client
-    from vgpud.cli.services.balancer import Balancer
+    from vgpud.cli.services.balancer import ask, balancer_of
     from vgpud.client import calls
 
     until_s = time.monotonic() + START_S
     why = ""
     while time.monotonic() < until_s:
-        with Client(settings) as client:
-            found = Balancer(settings, client.send(calls.job(job_id)))
+        found = balancer_of(settings, job_id)
         try:
-            if found.job.state not in calls.ENDED and found.status()["port"]:
+            if found.job.state not in calls.ENDED and ask(found.status())["port"]:
                 return found
         except CliError as error:
             why = error.message
+        if found.job.exit_code in (ExitCode.NOT_RUNNABLE, ExitCode.COMMAND_NOT_FOUND):
+            text = f"the balancer, job {job_id}, cannot be run: it is started, as you, by the Python of the daemon"
+            raise CliError(f"{text}; install vgpud where all users may read it", ExitCode.DENIED)
         if found.job.state in calls.ENDED or found.job.attempt > 1:
             break
         time.sleep(0.1)
@@ -277,6 +229,7 @@ def _last_line(folder: Folder) -> str:
 )
 @size_options
 @service_options
+@image_option
 @env_option
 @click.argument("name", metavar="NAME")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND [ARG]...]")
@@ -293,10 +246,10 @@ def update(settings: Settings, /, name: str, command: tuple[str, ...], **option_
     from google.protobuf import json_format
 
     from vgpud.cli.common.output import say
-    from vgpud.cli.services.balancer import need_balancer
+    from vgpud.cli.services.balancer import ask, need_balancer
 
     balancer = need_balancer(settings, name)
-    before = balancer.record()
+    before = ask(balancer.record())
     template = json_format.MessageToDict(change_template(before.template, option_values, command))
     health = changed_health(before.health, option_values)
     after = replace(before, template=template, health=health, **changed_fields(option_values))
@@ -305,7 +258,7 @@ def update(settings: Settings, /, name: str, command: tuple[str, ...], **option_
     if after.template != before.template:
         after = replace(after, generation=before.generation + 1)
     check_record(after)
-    balancer.change(after)
+    ask(balancer.change(after))
     if after.generation == before.generation:
         say(f"service {name} is changed, and its replicas stay")
     else:
@@ -325,11 +278,11 @@ def _say_replaced(name: str) -> None:
 def scale(settings: Settings, name: str, replicas: int) -> None:
     """Give service NAME N replicas. Those that are too many answer what they have, and end."""
     from vgpud.cli.common.output import say
-    from vgpud.cli.services.balancer import need_balancer
+    from vgpud.cli.services.balancer import ask, need_balancer
 
     balancer = need_balancer(settings, name)
-    before = balancer.record()
-    balancer.change(replace(before, replicas=replicas))
+    before = ask(balancer.record())
+    ask(balancer.change(replace(before, replicas=replicas)))
     text = f"service {name}: replicas {before.replicas} -> {replicas}"
     say(f"{text}; `vgpu service show {name}` shows how far it is")
 
@@ -339,11 +292,11 @@ def scale(settings: Settings, name: str, replicas: int) -> None:
 @pass_settings
 def restart(settings: Settings, name: str) -> None:
     """Replace the replicas of service NAME by new ones, one at a time: a new one is healthy before an old one ends."""
-    from vgpud.cli.services.balancer import need_balancer
+    from vgpud.cli.services.balancer import ask, need_balancer
 
     balancer = need_balancer(settings, name)
-    record = balancer.record()
-    balancer.change(replace(record, generation=record.generation + 1))
+    record = ask(balancer.record())
+    ask(balancer.change(replace(record, generation=record.generation + 1)))
     _say_replaced(name)
 
 
@@ -359,7 +312,7 @@ def stop(settings: Settings, names: tuple[str, ...]) -> None:
 def _stop_one(settings: Settings, name: str) -> None:
     from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import say
-    from vgpud.cli.services.balancer import find_balancer, find_jobs
+    from vgpud.cli.services.balancer import ask, find_balancer, find_jobs
     from vgpud.client import calls
     from vgpud.core.jobs.session import REPLICA
 
@@ -367,7 +320,7 @@ def _stop_one(settings: Settings, name: str) -> None:
     why = ""
     if balancer is not None:
         try:
-            balancer.stop()
+            ask(balancer.stop())
             say(f"service {name} ends: its replicas answer what they have first")
             return
         except CliError as error:

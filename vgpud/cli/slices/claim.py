@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.command("claim", cls=VgpuCommand, short_help="Print a Kubernetes ResourceClaim for a part of a GPU.")
 @click.argument("gpus", type=Gpus())
-@partial(spec_options, excluded_names=("gpus", "min_milli"))
+@partial(spec_options, excluded_names=("gpus", "min_milli", "mem_swap", "idle_after_ns"))
 @click.option("--name", default="", metavar="NAME", help="Name of the object (default: gpu-0-5 for 0.5).")
 @click.option("--template", is_flag=True, help="A ResourceClaimTemplate: each pod gets a claim of its own.")
 @click.option(

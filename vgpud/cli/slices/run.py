@@ -181,14 +181,14 @@ def _run_in(
     from contextlib import nullcontext
 
     from vgpud.cli.common import child_process
-    from vgpud.client.held_slice import Holder
+    from vgpud.client.held_slice import RUN, Holder
     from vgpud.libraries import environment
 
     is_simulated = any(d.device_uuid in simulated_device_uuids for d in item.devices)
     variables = environment.for_slice(dict(os.environ), node, item, is_simulated)
     if not quiet:
         _announce(item, simulated_device_uuids)
-    with Holder(item.attach_socket) if item.ephemeral else nullcontext():
+    with Holder(item.attach_socket, RUN) if item.ephemeral else nullcontext():
         early = child_process.ended_early()
         if early:
             return early

@@ -26,6 +26,13 @@ SUSPENDED = {
     "evicted": "evicted: its memory is on the host, its share and memory are offered to others",
     "restoring": "being restored",
 }
+#: where the memory of a slice is that rotates or sleeps
+RESIDENCY = {
+    None: "on the device",
+    "leaving": "being moved to the host",
+    "away": "on the host: its next call waits until it is back",
+    "coming": "being moved back to the device",
+}
 _LABEL_CELLS = 13
 #: indent of what does not fit in a line
 FURTHER = " " * (_LABEL_CELLS + 3)
@@ -58,6 +65,7 @@ def _general(item: View, now: datetime.datetime) -> Pairs:
             f"{slice_tables.age(item['create_time'], now)} ago for {user_name(item['owner_uid'])}, ends {ends}",
         ),
         ("class", f"{item['class']}, priority {item['priority']}, weight {item['weight'] or 'by the minimum'}"),
+        *_link(item),
         ("queue", item["queue"] + (f", for job {slice_tables.job_label(item)}" if item["job_id"] else "")),
         ("programs", str(item["processes"])),
     ]
@@ -66,6 +74,8 @@ def _general(item: View, now: datetime.datetime) -> Pairs:
         pairs += [("pod", uid) for uid in claim["pods"]]
     if item["suspended"]:
         pairs.append(("suspended", SUSPENDED[item["suspended"]]))
+    if item["rotation"]:
+        pairs += _rotation(item, now)
     for container in item["containers"]:
         state = f"pid {container['pid']}, {container['cgroup'] or 'ended'}" if container["pid"] else "being created"
         name = f"{container['name']}, " if container["name"] else ""
@@ -73,6 +83,40 @@ def _general(item: View, now: datetime.datetime) -> Pairs:
     if item["cdi_device"]:
         pairs.append(("CDI device", item["cdi_device"]))
     return [*pairs, ("socket", item["attach_socket"]), ("uid", f"{item['uid']}, revision {item['revision']}")]
+
+
+def _rotation(item: View, now: datetime.datetime) -> Pairs:
+    """Where its memory is, and what it costs that slices take turns."""
+    turns = item["rotation"]
+    where = RESIDENCY[item["residency"]]
+    if item["asleep_time"]:
+        where += f" (asleep since {item['asleep_time']}, {slice_tables.age(item['asleep_time'], now)})"
+    moved = f"{turns['moves']} moves, {format_bytes(turns['moved_bytes'])}"
+    rate = f"{format_bytes(turns['bytes_per_second'])}/s"
+    pairs = [("residency", where), ("moved", f"{moved}, at {rate}")]
+    if item["idle_after_ns"]:
+        pairs.append(("idle after", f"{_seconds(item['idle_after_ns'])} without work, its memory is given back"))
+    if not item["mem_swap"]:
+        return pairs
+    sizes = (
+        f"{format_bytes(turns['claims_bytes'])} of slices with --mem-swap for {format_bytes(turns['capacity_bytes'])}"
+    )
+    text = "they fit, none leaves"
+    if turns["quantum_ns"]:
+        text = (
+            f"turns of up to {_seconds(turns['quantum_ns'])}, {slice_tables.percent(turns['lost_ratio'])} of the time"
+        )
+        text += f" lost in moves, {format_bytes(turns['host_bytes'])} of the host's RAM"
+    return [*pairs, ("rotation", f"{sizes}: {text}")]
+
+
+def _link(item: View) -> Pairs:
+    low, high = item["copy_min_milli"], item["copy_max_milli"]
+    if not low and not high:
+        return []
+    return [
+        ("link", f"minimum {slice_tables.percent(low / 1000)}, maximum {slice_tables.percent((high or 1000) / 1000)}")
+    ]
 
 
 def _limits(device: View) -> Pairs:
@@ -84,11 +128,21 @@ def _limits(device: View) -> Pairs:
         over = format_bytes(device["mem_over_limit_bytes"])
         text = f"{over}: allocated memory stays, and no more is granted until it is below the limit"
         pairs.append(("OVER LIMIT", text))
+    if device["reclaim"]:
+        pairs.append(("asked back", _describe_reclaim(device["reclaim"])))
     if device["mem_unattributed_bytes"]:
         beyond = format_bytes(device["mem_unattributed_bytes"])
         text = f"{beyond} of it counted by the driver beyond the ledger: see `vgpu events`"
         pairs.append(("past ledger", text))
     return pairs
+
+
+def _describe_reclaim(reclaim: View) -> str:
+    asked, duration = format_bytes(reclaim["asked_bytes"]), _seconds(reclaim["duration_ns"])
+    if reclaim["remaining_bytes"]:
+        return f"{asked}, {duration} ago: {format_bytes(reclaim['remaining_bytes'])} have not come back yet"
+    came = f"{asked}: {format_bytes(reclaim['returned_bytes'])} came back in {duration}"
+    return f"{came}, when its time was up" if reclaim["late"] else came
 
 
 def _describe_usage(device: View) -> Pairs:
@@ -106,7 +160,18 @@ def _describe_usage(device: View) -> Pairs:
         ("balance", figures.short_time(abs(lag_ns)) + whose if device["gate"] else NO_PROGRAM),
         ("device time", f"{_seconds(charged_ns)}, of which {borrowed}"),
         ("launches", str(device["launches"])),
+        ("copied", _copies(device)),
     ]
+
+
+def _copies(device: View) -> str:
+    """Between host and device, each way with the rate that it is held to, and host memory that is pinned."""
+    ways = []
+    for name, words in (("to", "to the device"), ("from", "from it")):
+        most = device[f"copy_{name}_device_bytes_per_s"]
+        held = f" (now at most {format_bytes(most)}/s)" if most else ""
+        ways.append(f"{format_bytes(device[f'copy_{name}_device_bytes'])} {words}{held}")
+    return f"{', '.join(ways)}; {format_bytes(device['pinned_bytes'])} pinned"
 
 
 def _seconds(span_ns: int) -> str:

@@ -15,6 +15,7 @@ from vgpud import paths
 from vgpud.cli.common.findings import Check, Finding, Look
 from vgpud.cli.common.options import Settings
 from vgpud.cli.system import checks_containers, checks_engines
+from vgpud.core.driver_faults import hangs_at_kill
 from vgpud.errors import CliError, VgpudError
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 from vgpud.v1alpha1 import words
@@ -135,6 +136,7 @@ def daemon(look: Look) -> Iterator[Finding]:
         yield Finding("pids", "warn", text, "run vgpud in the host's pid namespace (docker run --pid=host)")
     for arbiter in node.arbiters:
         yield from _arbiter(arbiter, {device.uuid: device.index for device in devices})
+    yield from driver_fences(node, {device.uuid: device.index for device in devices})
     if not devices:
         yield Finding("devices", "fail", "the daemon has no device", "see its log")
     for device in devices:
@@ -152,6 +154,30 @@ def daemon(look: Look) -> Iterator[Finding]:
         if is_ours and not os.access(item.attach_socket, os.W_OK):
             text = f"slice {item.name}: you cannot use {item.attach_socket}"
             yield Finding("attach-socket", "fail", text, "restart vgpud; it recreates the socket")
+
+
+def driver_fences(node: pb.Node, indices: Mapping[str, int]) -> Iterator[Finding]:
+    """What the driver itself holds slices to: limits on memory, and its own time slices."""
+    problem = node.memory_fence_problem
+    if node.memory_fence and problem:
+        yield Finding("memory-fence", "warn", problem, "programs that bypass the hook are detected there, not stopped")
+    elif node.memory_fence:
+        yield Finding("memory-fence", "ok", "the driver's memory limits stand behind those of the slices")
+    elif problem:
+        yield Finding("memory-fence", "ok", f"no memory limits of the driver: {problem}")
+    if hangs_at_kill(node.driver_version):
+        text = (
+            f"driver {node.driver_version} may hang this machine when a program is killed that was evicted and resumed"
+        )
+        remedy = "install another driver, or evict nothing (NVIDIA/cuda-checkpoint issue 53)"
+        yield Finding("driver-fault", "warn", text, remedy)
+    for one in node.time_slices:
+        whose = f"device {indices.get(one.device_uuid, one.device_uuid)}"
+        if one.problem:
+            text = f"{whose} has the driver's default time slices instead of {one.length}: {one.problem}"
+            yield Finding("time-slice", "warn", text, "change devices.time_slice, then restart vgpud")
+        else:
+            yield Finding("time-slice", "ok", f"{whose} has {one.length} time slices of the driver")
 
 
 def environments(look: Look) -> Iterator[Finding]:

@@ -69,6 +69,7 @@ class Controller:
         self._nodes = Nodes(settings)
         self._wake_ns = NEVER_NS
         self._began_ns = 0
+        self._former: list[qe.Event] = []  # what the machine is to know of the time before, with the first step
         self._outcome = Decided()  # until the end of the next look
 
     def restore(self, jobs: Sequence[Job], bindings: Iterable[Binding], next_id: int, now_ns: int) -> None:
@@ -77,6 +78,7 @@ class Controller:
         self._views = {one.key: JobView(one.key, one) for one in bindings}
         self._queue_views = self._views.copy()
         self._hear(self.machine.restore(jobs, now_ns))
+        self._former = [qe.AsksKnown(tuple(job.spec.ask for job in jobs))] if jobs else []
         for view in self._views.values():
             view.bound.last_order_ns = -1
             if self.machine.jobs[view.bound.job_id].stop_to in (JobState.PENDING, JobState.SUSPENDED):
@@ -119,6 +121,8 @@ class Controller:
             self._queues = look.queues = {queue.name for queue in queues}
             self._forget_refusals()
             self._tell(look, [qe.QueuesChanged(self.all_queues(queues))])
+        former, self._former = self._former, []
+        self._tell(look, former)
         self._look_at_nodes(look, snapshot)
         look.note_reruns({job.key for job in snapshot.jobs if job.phase is Phase.ENDED and self._is_rerun(look, job)})
         self.foreign = 0

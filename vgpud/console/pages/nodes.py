@@ -30,6 +30,7 @@ class NodeRow:
     free_milli: int
     used_ratio: float
     queues: list[pb.Queue]
+    slices: int  # that the user may see
     problem: str
 
 
@@ -46,6 +47,7 @@ def make_row(node: Node, board: Board) -> NodeRow:
         free_milli=bars.free(found).milli,
         used_ratio=sum(bar.used_ratio for bar in found) / max(1, len(found)),
         queues=board.queues,
+        slices=len(board.slices),
         problem=board.problem or ("it has not answered yet" if is_silent and node.name else ""),
     )
 
@@ -55,7 +57,8 @@ async def _rows(request: Request) -> dict[str, object]:
     nodes = await site.nodes.of(user)
     boards = [await site.boards.of(user, node.name) for node in nodes]
     await asyncio.gather(*(board.ready(WAIT_S) for board in boards))
-    return {"rows": [make_row(node, board) for node, board in zip(nodes, boards, strict=True)]}
+    rows = [make_row(node, board) for node, board in zip(nodes, boards, strict=True)]
+    return {"rows": rows, "cluster": await site.cluster.look()}
 
 
 async def nodes_page(request: Request) -> Response:

@@ -18,7 +18,7 @@ from vgpud.cli.jobs.notify_options import EVENTS
 from vgpud.console.live.board import Board
 from vgpud.console.login.client import RefusedError
 from vgpud.console.pages import commands
-from vgpud.console.pages.submit_form import form_of, read_field, spec_of
+from vgpud.console.pages.submit_form import FieldError, form_of, read_field, spec_of
 from vgpud.console.web.site import Form, address_of, back_to, board_of, get, page, post, site_of, user_of
 from vgpud.core.model import CLASSES
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus, parse_whole
@@ -39,16 +39,16 @@ _BATCH: Any = Whole(1, 1 << 24)
 async def form_page(request: Request) -> Response:
     """An empty form; with `like` in the address that of a job that there is."""
     like = parse_whole(request.query_params.get("like", ""), _JOB_MAX)
-    environments = await _find_environments(board_of(request))
+    environments = await find_environments(board_of(request))
     if not like:
-        return page(request, "submit.html", **_values({}, environments), refusal="", like=0)
+        return page(request, "submit.html", **_values({}, environments), refusal="", refusals={}, like=0)
     job = await board_of(request).api.job(like)
     refusal = f"job {like} is a session: `vgpu session start` starts another one" if job.spec.session else ""
     given = form_of(job, user_of(request)) | {"request_id": str(uuid.uuid4())}
-    return page(request, "submit.html", **_values(given, environments), refusal=refusal, like=like)
+    return page(request, "submit.html", **_values(given, environments), refusal=refusal, refusals={}, like=like)
 
 
-async def _find_environments(board: Board) -> list[pb.Environment]:
+async def find_environments(board: Board) -> list[pb.Environment]:
     """None of a daemon that does not answer: the form is there without them."""
     try:
         return await board.api.environments()
@@ -65,13 +65,15 @@ def _values(form: Form, environments: Sequence[pb.Environment]) -> dict[str, obj
 async def submit(request: Request, form: Form) -> Response:
     """Queues the job. Refused: the form again, as it was filled in. The same form never queues twice."""
     site, user, board = site_of(request), user_of(request), board_of(request)
-    environments = await _find_environments(board)
+    environments = await find_environments(board)
     try:
         ids = await board.api.submit(spec_of(form, user, environments), form.get("request_id") or str(uuid.uuid4()))
     except (CliError, ValueError) as error:
         sentence = error.message if isinstance(error, CliError) else str(error)
         kept = {name: value for name, value in form.items() if name != "csrf"} | {"request_id": str(uuid.uuid4())}
-        return site.page(request, "submit.html", 422, **_values(kept, environments), refusal=sentence, like=0)
+        refusals = {error.field: sentence} if isinstance(error, FieldError) else {}
+        values = {**_values(kept, environments), "refusal": sentence, "refusals": refusals}
+        return site.page(request, "submit.html", 422, **values, like=0)
     many = f"Jobs {ids[0]} to {ids[-1]} were" if len(ids) > 1 else f"Job {ids[0]} was"
     site.flash(user, "done", f"{many} queued.")
     at = f"{address_of(request)}/job/{ids[0]}"
@@ -88,7 +90,7 @@ async def predict(request: Request, form: Form) -> Response:
     try:
         found = await _predict_size(request, form)
     except (ValueError, RefusedError) as error:
-        html = site.templates.render("live/size.html", given=given, refusal=str(error), found=None)
+        html = site.templates.render("live/size.html", given=given, refusal=str(error), refusals={}, found=None)
         return Response(html, media_type="text/html")
     if found["in_range"] and found["utilisation"]:
         milli = math.ceil(found["utilisation"]["value"] * MILLI_PER_DEVICE / _STEP_MILLI) * _STEP_MILLI
@@ -96,7 +98,7 @@ async def predict(request: Request, form: Form) -> Response:
     high = -(-found["memory_bytes"]["high"] // _STEP_BYTES) * _STEP_BYTES
     given["mem"] = f"{high >> 20}M"
     found["memory"] = {name: format_bytes(value) for name, value in found["memory_bytes"].items()}
-    html = site.templates.render("live/size.html", given=given, refusal="", found=found)
+    html = site.templates.render("live/size.html", given=given, refusal="", refusals={}, found=found)
     return Response(html, media_type="text/html")
 
 

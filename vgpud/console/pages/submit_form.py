@@ -74,15 +74,23 @@ _USUAL, _USUAL_LOG = (pb.SERVICE_CLASS_UNSPECIFIED, pb.SERVICE_CLASS_BATCH), "vg
 _TEXTS = ("name", "queue", "image", "log", "heuristic", "utility", "environment_name")
 
 
+class FieldError(ValueError):
+    """One sentence: what is wrong with a field of the form."""
+
+    def __init__(self, field: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.field = field
+
+
 def spec_of(form: Form, user: User, environments: Sequence[pb.Environment] = ()) -> pb.JobSpec:
     """The job of a form. `environments`: those of the site. Raises ValueError, one sentence that names the field."""
     command = form.get("command", "").strip()
     values = {name: _read(form, name) for name in _TYPES} | {name: form.get(name, "").strip() for name in _TEXTS}
     environment = next((one for one in environments if one.name == values["environment_name"]), None)
     if not (command or values["image"] or values["environment_name"]):
-        raise ValueError("a job needs a command, an image, or an environment of the site")
+        raise FieldError("command", "a job needs a command, an image, or an environment of the site")
     if values["gpus"] is None and not values["environment_name"]:
-        raise ValueError("gpus: write a size: 0.5 is half a device, 0.25..1 is resized while it runs")
+        raise FieldError("gpus", "gpus: write a size: 0.5 is half a device, 0.25..1 is resized while it runs")
     try:
         spec = _make_sized_spec(values, form)
         fill_ending(spec, values)
@@ -128,15 +136,20 @@ def _make_sized_spec(values: dict[str, Any], form: Form) -> pb.JobSpec:
 
 def _give_parts(spec: pb.JobSpec, form: Form) -> None:
     """What its container is given of the node. Raises ValueError."""
+    volumes = [line.strip() for line in form.get("volumes", "").splitlines() if line.strip()]
+    spec.volumes.extend(str(_part("volumes", text, parse_volume)) for text in volumes)
+    ports = form.get("ports", "").replace(",", " ").split()
+    spec.ports.extend(str(_part("ports", text, parse_port)) for text in ports)
+    if registry := form.get("registry", "").strip():
+        spec.registry = str(_part("registry", registry, parse_registry))
+
+
+def _part(field: str, text: str, parse: Callable[[str], object]) -> object:
+    """Raises FieldError."""
     try:
-        for volume in form.get("volumes", "").splitlines():
-            if volume.strip():
-                spec.volumes.append(str(parse_volume(volume.strip())))
-        spec.ports.extend(str(parse_port(port)) for port in form.get("ports", "").replace(",", " ").split())
-        if registry := form.get("registry", "").strip():
-            spec.registry = str(parse_registry(registry))
+        return parse(text)
     except PartError as error:
-        raise ValueError(str(error)) from error
+        raise FieldError(field, str(error)) from error
 
 
 def _place(spec: pb.JobSpec, form: Form, user: User, environment: pb.Environment | None) -> None:
@@ -145,18 +158,18 @@ def _place(spec: pb.JobSpec, form: Form, user: User, environment: pb.Environment
     spec.directory = os.path.join(home.pw_dir, form.get("directory", "").strip())
     if not spec.image and not (environment and environment.defaults.image):
         of_site = environment.defaults.environment if environment else {}
-        for name, value in _own_variables(home, spec).items():
+        for name, value in own_variables(home, spec).items():
             if name not in of_site:
                 spec.environment[name] = value
     for line in form.get("environment", "").splitlines():
         name, equals, value = line.strip().partition("=")
         if name and not equals:
-            raise ValueError(f"environment {line!r} is not a variable: write NAME=VALUE, one in a line")
+            raise FieldError("environment", f"environment {line!r} is not a variable: write NAME=VALUE, one in a line")
         if name:
             spec.environment[name] = value
 
 
-def _own_variables(home: pwd.struct_passwd, spec: pb.JobSpec) -> dict[str, str]:
+def own_variables(home: pwd.struct_passwd, spec: pb.JobSpec) -> dict[str, str]:
     own = {"HOME": home.pw_dir, "USER": home.pw_name, "LOGNAME": home.pw_name, "SHELL": home.pw_shell, "PATH": _PATH}
     return own | ({"TERM": _TERM} if spec.terminal else {})
 
@@ -166,7 +179,7 @@ def _notification(spec: pb.JobSpec, form: Form, notify_events: tuple[str, ...] |
     mail, webhook, command = (form.get(f"notify_{way}", "").strip() for way in ("mail", "webhook", "command"))
     words = _words(command)
     if words and not words[0].startswith("/"):
-        raise ValueError(f"notify_command: write the whole path of {words[0]!r}")
+        raise FieldError("notify_command", f"notify_command: write the whole path of {words[0]!r}")
     events = dict.fromkeys(
         [*(notify_events or ()), *(event for event in EVENTS if form.get(f"notify_{event}") == "yes")]
     )
@@ -185,20 +198,20 @@ def _read(form: Form, name: str) -> Any:
 
 
 def read_field(name: str, text: str, parse: Callable[[str], Any]) -> Any:
-    """What parse() makes of the text. Raises ValueError, one sentence that begins with the field's name."""
+    """What parse() makes of the text. Raises FieldError, one sentence that begins with the field's name."""
     try:
         return parse(text)
     except click.UsageError as error:
-        raise ValueError(f"{name}: {error.message}") from error
+        raise FieldError(name, f"{name}: {error.message}") from error
     except (UnitError, ValueError) as error:
-        raise ValueError(f"{name}: {error}") from error
+        raise FieldError(name, f"{name}: {error}") from error
 
 
 def _words(command: str) -> list[str]:
     try:
         return shlex.split(command)
     except ValueError as error:
-        raise ValueError(f"command: {error}: close the quote, or choose the shell") from error
+        raise FieldError("command", f"command: {error}: close the quote, or choose the shell") from error
 
 
 # ---- the way back ----
@@ -254,7 +267,7 @@ def form_of(job: pb.Job, user: User) -> dict[str, str]:
 
 def _others(spec: pb.JobSpec, user: User) -> dict[str, str]:
     """Variables besides those that every job of this form has."""
-    own = {} if spec.image else _own_variables(pwd.getpwuid(user.uid), spec)
+    own = {} if spec.image else own_variables(pwd.getpwuid(user.uid), spec)
     return {name: value for name, value in spec.environment.items() if own.get(name) != value and "\n" not in value}
 
 

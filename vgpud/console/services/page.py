@@ -10,10 +10,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from vgpud.console.services import changes
-from vgpud.console.services.balancer import Balancer, find_balancer, list_balancers
-from vgpud.console.services.changes import Record
+from vgpud.console.services.balancer import list_balancers, need_balancer
 from vgpud.console.web.site import Form, act, board_of, fragment, get, page, post, user_of
 from vgpud.errors import CliError
+from vgpud.services.core.model import Service
+from vgpud.services.shell.control_client import Balancer
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 from vgpud.view.services import service_row
 
@@ -31,23 +32,27 @@ async def _rows(request: Request) -> dict[str, object]:
 
     async def look(job: pb.Job) -> dict[str, Any]:
         status: dict[str, Any] = {}
-        record: Record = {}
+        why = ""
+        record: Service | None = None
         if job.uid == uid:
             async with places:
                 try:
                     balancer = Balancer(await api.job(job.job_id))
                     status, record = await balancer.status(), await balancer.record()
-                except CliError:
-                    status = {}
-        return {**service_row(job, status, uid), "status": status, **_sizes(record)}
+                except CliError as error:
+                    status, why = {}, error.message
+        row = {**service_row(job, status, uid), "status": status, **_sizes(record)}
+        return {**row, "state": why} if why else row
 
     return {"rows": list(await asyncio.gather(*map(look, jobs))), "is_elsewhere": False}
 
 
-def _sizes(record: Record) -> dict[str, Any]:
+def _sizes(service: Service | None) -> dict[str, Any]:
     """Of the forms: GPUs of a replica, in thousandths, and after which time it sleeps, in ns."""
-    sizes = record.get("template", {}).get("slice", {})
-    return {"gpus_milli": int(sizes.get("gpusMilli", 0)), "idle_ns": int(record.get("idle_s", 0.0) * 1e9)}
+    if service is None:
+        return {"gpus_milli": 0, "idle_ns": 0}
+    gpus_milli = service.template.get("slice", {}).get("gpusMilli", 0)
+    return {"gpus_milli": int(gpus_milli), "idle_ns": int(service.idle_s * 1e9)}
 
 
 async def services_page(request: Request) -> Response:
@@ -58,7 +63,7 @@ async def services_part(request: Request) -> Response:
     return fragment(request, "live/services.html", **await _rows(request))
 
 
-Change = Callable[[Record, Form], Record]
+Change = Callable[[Service, Form], Service]
 
 
 def _action(do: Change | None, done: str) -> Callable[[Request, Form], Any]:
@@ -68,7 +73,7 @@ def _action(do: Change | None, done: str) -> Callable[[Request, Form], Any]:
         name = request.path_params["name"]
 
         async def work() -> None:
-            balancer = await find_balancer(board_of(request).api, user_of(request).uid, name)
+            balancer = await need_balancer(board_of(request).api, user_of(request).uid, name)
             if do is None:
                 await balancer.stop()
             else:

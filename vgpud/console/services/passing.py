@@ -1,5 +1,5 @@
-"""HTTP below /service/NAME/: one address for all services of a user on this node, by the console's log-in. The service
-gets the path without the part that names it."""
+"""HTTP and WebSockets below /service/NAME/: one address for all services of a user on this node, by the console's
+log-in. The service gets the path without the part that names it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse
 
 from vgpud.console.live.data import Api
-from vgpud.console.services.balancer import find_balancer
+from vgpud.console.services.balancer import need_balancer
 from vgpud.console.sessions.headers import is_within
 from vgpud.console.sessions.http import Passed, Sessions
 from vgpud.console.sessions.program import KNOWN_MAX, KNOWN_S, NotOpenError, Program
@@ -36,22 +36,23 @@ class Services:
             return
         request = Request(scope, receive)
         away = await enter(request)
-        raw_path: bytes = scope.get("raw_path") or b""
-        name, slash, _ = raw_path.removeprefix(SERVICE_PREFIX.encode()).partition(b"/")
-        base = SERVICE_PREFIX.encode() + name + b"/"
-        if away is None and not _NAME.fullmatch(name):
-            away = PlainTextResponse("There is no such service.", 404)
-        elif away is None and not slash:
-            away = RedirectResponse(base.decode(), 307)
-        elif away is None and not is_within(raw_path, base):
-            away = PlainTextResponse("There is no such service.", 404)
+        name, slash = _name_in(request)
+        if away is None and _NAME.fullmatch(name) and not slash:
+            away = RedirectResponse(f"{SERVICE_PREFIX}{name.decode()}/", 307)
         if away is None:
             try:
-                program = await self._find(board_of(request).api, user_of(request).uid, name.decode(), base)
-                away = Passed(self._sessions, request, program, at_own_host=False)
+                away = Passed(self._sessions, request, await self.find(request), at_own_host=False)
             except NotOpenError as error:
                 away = PlainTextResponse(str(error), error.status)
         await away(scope, receive, send)
+
+    async def find(self, request: Request) -> Program:
+        """Where the service of the request's path listens, for a user who is logged in. Raises NotOpenError."""
+        name, slash = _name_in(request)
+        base = SERVICE_PREFIX.encode() + name + slash
+        if not (slash and _NAME.fullmatch(name) and is_within(_path_of(request), base)):
+            raise NotOpenError("There is no such service.", 404)
+        return await self._find(board_of(request).api, user_of(request).uid, name.decode(), base)
 
     async def _find(self, api: Api, uid: int, name: str, base: bytes) -> Program:
         """Where the user's service listens. Raises NotOpenError."""
@@ -59,7 +60,7 @@ class Services:
         if known and time.monotonic() - at_s < KNOWN_S:
             return known
         try:
-            balancer = await find_balancer(api, uid, name)
+            balancer = await need_balancer(api, uid, name)
             status, record = await balancer.status(), await balancer.record()
         except CliError as error:
             if known and error.exit_code == ExitCode.UNREACHABLE:  # a service outlives the daemon
@@ -69,7 +70,7 @@ class Services:
         try:
             is_reachable = bool(status["port"]) and status["host"] in _LOOPBACK
             why = "" if is_reachable else status["trouble"] or f"it listens at {status['host']} only"
-            shown, port = ("authorization", f"Bearer {record['token']}"), int(status["port"])
+            shown, port = ("authorization", f"Bearer {record.token}"), int(status["port"])
         except (KeyError, TypeError, ValueError) as error:
             raise NotOpenError(f"service {name}: its balancer answers something else", 503) from error
         if why:
@@ -81,3 +82,14 @@ class Services:
         while len(self._known) > KNOWN_MAX:
             self._known.popitem(last=False)
         return found
+
+
+def _path_of(request: Request) -> bytes:
+    raw_path: bytes = request.scope.get("raw_path") or b""
+    return raw_path
+
+
+def _name_in(request: Request) -> tuple[bytes, bytes]:
+    """The service that a path names, and the / behind it, b"": there is none."""
+    name, slash, _ = _path_of(request).removeprefix(SERVICE_PREFIX.encode()).partition(b"/")
+    return name, slash

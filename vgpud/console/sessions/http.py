@@ -148,9 +148,7 @@ class Passed(Response):
     def _head(self) -> h11.Request:
         scope = self._request.scope
         query: bytes = scope["query_string"]
-        path: bytes = scope.get("raw_path") or b""
-        if self._program.inner_base:
-            path = self._program.inner_base + path.removeprefix(self._program.base)
+        path = self._program.inner_path(scope.get("raw_path") or b"")
         passed = headers.to_session(scope["headers"], self._program.token, scope["scheme"])
         if any(name == b"transfer-encoding" for name, _ in scope["headers"]):  # it overrides a length
             passed = [header for header in passed if header[0] != b"content-length"]

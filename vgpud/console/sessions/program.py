@@ -52,6 +52,10 @@ class Program:
     inner_base: bytes = b""  # the path below which it serves at its own port, where that is another one; b"" = the same
     title: str = ""  # for sentences; "" = session JOB
 
+    def inner_path(self, path: bytes) -> bytes:
+        """The path that the program gets of a request for `path`."""
+        return self.inner_base + path.removeprefix(self.base) if self.inner_base else path
+
     @property
     def name(self) -> str:
         return self.title or f"session {self.job_id}"

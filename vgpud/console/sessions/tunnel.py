@@ -1,10 +1,9 @@
-"""WebSockets below /session/JOB/: the browser's handshake is checked here and made with the program; then bytes pass
-in both directions. Of frames only the lengths are read, to know whether the user does something."""
+"""WebSockets below /session/JOB/ and /service/NAME/: the browser's handshake is checked here and made with the program;
+then bytes pass in both directions. Of frames only the lengths are read, to know whether the user does something."""
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from http.client import responses
 from typing import Any
@@ -14,9 +13,7 @@ from starlette.requests import Request
 
 from vgpud.console.login.client import RefusedError
 from vgpud.console.sessions import headers
-from vgpud.console.sessions.ends import End
-from vgpud.console.sessions.frames import FrameWatch
-from vgpud.console.sessions.http import STREAM_S, Sessions
+from vgpud.console.sessions.http import Sessions
 from vgpud.console.sessions.program import (
     SILENT_S,
     NotOpenError,
@@ -27,14 +24,25 @@ from vgpud.console.sessions.program import (
 from vgpud.console.web.security import SERVICE_PREFIX, Scope, why_foreign
 from vgpud.console.web.site import board_of, enter, user_of
 from vgpud.host import listeners
+from vgpud.tunnels.ends import End
+from vgpud.tunnels.frames import FrameWatch
+from vgpud.tunnels.passing import pass_between
 
 
 class Tunnels:
-    """All WebSockets to sessions. `app`: the console's, whose state and sessions they use."""
+    """All WebSockets to sessions and services. `app`: the console's, whose state and sessions they use; `find_service`:
+    the address of the service that a request is for, which raises NotOpenError."""
 
-    def __init__(self, app: Any, sessions: Sessions, hosts: frozenset[str]) -> None:
+    def __init__(
+        self,
+        app: Any,
+        sessions: Sessions,
+        hosts: frozenset[str],
+        find_service: Callable[[Request], Awaitable[Program]],
+    ) -> None:
         self._app = app
         self._sessions = sessions
+        self._find_service = find_service
         self._hosts = hosts
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -81,7 +89,9 @@ class Tunnels:
         if why:
             raise NotOpenError(why[1], why[0])
         if address is None and str(request.scope["path"]).startswith(SERVICE_PREFIX):
-            raise NotOpenError("a service passes no WebSockets on", 501)
+            if await enter(request) is not None:
+                raise NotOpenError("log in again", 401)
+            return await self._find_service(request)
         if address is None:
             raise NotOpenError("there is no such session", 404 if await enter(request) is None else 401)
         if await self._sessions.entrance.enter(request, address, at_own_host) is not None:
@@ -96,7 +106,7 @@ async def _connect(program: Program) -> End:
         opening = loop.create_connection(lambda: End(SILENT_S), "127.0.0.1", program.port)
         transport, session = await asyncio.wait_for(opening, listeners.CONSOLE_SESSIONS.deadline_s)
     except (OSError, asyncio.TimeoutError) as error:
-        raise NotOpenError(f"session {program.job_id} is running, its program starts", 503, is_awaited=True) from error
+        raise NotOpenError(f"{program.name} is running, its program starts", 503, is_awaited=True) from error
     try:
         check_owner(program, transport)
     except NotOpenError:
@@ -109,7 +119,7 @@ async def _greet(scope: Scope, program: Program, session: End) -> bytes:
     """Makes the handshake with the program. Returns what the browser gets: its answer, and what came behind it. Raises
     NotOpenError."""
     query: bytes = scope["query_string"]
-    path: bytes = scope.get("raw_path") or b""
+    path = program.inner_path(scope.get("raw_path") or b"")
     upgrade = [(b"connection", b"Upgrade"), (b"upgrade", b"websocket")]
     sent = headers.to_session(scope["headers"], program.token, scope["scheme"]) + upgrade
     connection = h11.Connection(h11.CLIENT)
@@ -119,10 +129,10 @@ async def _greet(scope: Scope, program: Program, session: End) -> bytes:
         while (event := connection.next_event()) is h11.NEED_DATA:
             connection.receive_data(await asyncio.wait_for(session.read(), SILENT_S))
     except (OSError, asyncio.TimeoutError, h11.RemoteProtocolError) as error:
-        raise NotOpenError("the session's program gives no answer", 502) from error
+        raise NotOpenError(f"the program of {program.name} gives no answer", 502) from error
     if not isinstance(event, h11.InformationalResponse) or event.status_code != 101:
         status = event.status_code if isinstance(event, h11.Response) and event.status_code >= 400 else 502
-        raise NotOpenError("the session's program refuses a WebSocket here", status)
+        raise NotOpenError(f"the program of {program.name} refuses a WebSocket here", status)
     lines = headers.from_session(event.headers.raw_items(), program.base) + upgrade
     shown = b"".join(b"%s: %s\r\n" % line for line in lines)
     return b"HTTP/1.1 101 Switching Protocols\r\n" + shown + b"\r\n" + connection.trailing_data[0]
@@ -138,22 +148,7 @@ async def _pass(request: Request, report: Callable[[], Awaitable[None]], browser
             await report()
         return is_use
 
-    browser.join(session)
-    session.join(browser)
-    until = _wait_for_silence(browser, session), wait_for_log_out(request, take_use)
-    ends = browser.closed.wait(), session.closed.wait()
-    tasks = [asyncio.ensure_future(work) for work in (*ends, *until)]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _wait_for_silence(*ends: End) -> None:
-    while (left_s := max(end.passed_s for end in ends) + STREAM_S - time.monotonic()) > 0:
-        await asyncio.sleep(left_s)
+    await pass_between(browser, session, wait_for_log_out(request, take_use))
 
 
 def _refusal(status: int, text: str) -> bytes:

@@ -6,6 +6,7 @@ import dataclasses
 import hmac
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -17,6 +18,7 @@ from starlette.routing import Route
 from vgpud.console.live.alert_book import AlertBook, AlertBooks
 from vgpud.console.live.board import Board
 from vgpud.console.live.boards import Boards
+from vgpud.console.live.cluster import ClusterStatus
 from vgpud.console.live.nodes import Node, Nodes
 from vgpud.console.login.client import Broker, RefusedError, User
 from vgpud.console.login.provider_client import ProviderClient
@@ -48,6 +50,7 @@ class Site:
         has_tls: bool = False,
         nodes: Sequence[tuple[str, str]] = (),
         provider: ProviderClient | None = None,
+        cluster_dir: Path | None = None,
     ) -> None:
         self.broker = broker
         self.boards = boards
@@ -57,6 +60,7 @@ class Site:
         self.has_tls = secure or has_tls  # whether browsers reach it by https, by itself or by a proxy in front of it
         self.provider = provider  # of log-ins by OpenID Connect
         self.nodes = Nodes(broker)  # that each user reaches
+        self.cluster = ClusterStatus(cluster_dir)  # Slurm's, where `vgpu cluster run` is on this machine
         self.consoles = nodes  # name and URL of other nodes' consoles
         #: __Host-: a browser takes it over TLS only, for this host and no other
         self.cookie = "__Host-vgpu" if secure else "vgpu"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vgpud.core.jobs.model import How, Job, JobSpec, Node, Placement, QueueSpec, Reservation
+from vgpud.core.jobs.model import Ask, How, Job, JobSpec, Node, Placement, QueueSpec, Reservation
 from vgpud.core.model import Denied
 
 # ---- events ----
@@ -223,6 +223,13 @@ class DurationsKnown:
 
 
 @dataclass(frozen=True, slots=True)
+class AsksKnown:
+    """After a restart: what the newest jobs asked for, the oldest of these first."""
+
+    asks: tuple[Ask, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class QueuesChanged:
     queues: tuple[QueueSpec, ...]
 
@@ -264,6 +271,7 @@ Event = (
     | PairLoses
     | PairsKnown
     | DurationsKnown
+    | AsksKnown
     | QueuesChanged
     | ReservationsChanged
     | Woken

@@ -18,8 +18,10 @@ PROGRAMS = (JUPYTER, CODE, RSTUDIO, SHELL, WEB, *OF_SERVICES)
 _BALANCER = ("-m", "vgpud.services")
 #: of all variables of a session
 PREFIX = "VGPU_SESSION_"
-#: the same as PORT and TOKEN for the program of a replica
-SERVICE_PORT, SERVICE_TOKEN = "VGPU_SERVICE_PORT", "VGPU_SERVICE_TOKEN"
+#: the same as PORT, TOKEN and HOST for the program of a replica
+SERVICE_PORT, SERVICE_TOKEN, SERVICE_HOST = "VGPU_SERVICE_PORT", "VGPU_SERVICE_TOKEN", "VGPU_SERVICE_HOST"
+#: in a balancer's environment: the record of a service that its folder does not have yet
+SERVICE_RECORD = "VGPU_SERVICE_RECORD"
 PORT, BASE, TOKEN = "VGPU_SESSION_PORT", "VGPU_SESSION_BASE", "VGPU_SESSION_TOKEN"
 #: where a program listens: on loopback, or at all addresses of a container, whose port is led to loopback
 HOST, LOOPBACK, ALL_ADDRESSES = "VGPU_SESSION_HOST", "127.0.0.1", "0.0.0.0"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from vgpud.core.jobs.model import Job, JobSpec, Node, Placement, Resident
+from vgpud.core.jobs.model import Ask, Job, JobSpec, Node, Placement, Resident
 from vgpud.core.placement.shape import Devices, Shape
 
 Rank = tuple[int, ...]
@@ -137,6 +137,10 @@ class ClusterCapacity(Protocol):
 
     def annotate_placement(self, job: Job, placement: Placement) -> Placement:
         """The same with what is known of the job, where its rule uses that."""
+        ...
+
+    def count_ask(self, ask: Ask) -> None:
+        """A job that asks for this was submitted: rules that go by what most jobs ask for learn from it."""
         ...
 
     def lose(self, class_name: str, other: str) -> None:

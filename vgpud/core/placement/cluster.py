@@ -18,7 +18,9 @@ from vgpud.core.placement.best_fit import BestFit
 from vgpud.core.placement.choose import PACK, choose
 from vgpud.core.placement.colocate import shared
 from vgpud.core.placement.counts import Counts
-from vgpud.core.placement.fgd import PLAIN_MIX, Mix
+from vgpud.core.placement.fgd import Fgd, Mix
+from vgpud.core.placement.job_mix import JobMix
+from vgpud.core.placement.model_demand import sum_model_demand
 from vgpud.core.placement.ranking import Changes, Ranking
 from vgpud.core.placement.registry import make
 from vgpud.core.placement.shape import Devices, Shape, resident
@@ -35,12 +37,14 @@ class Cluster:
     a call says otherwise."""
 
     def __init__(
-        self, nodes: Sequence[Node], policy: SiteLimits | None = None, rule: Rule | None = None, mix: Mix = PLAIN_MIX
+        self, nodes: Sequence[Node], policy: SiteLimits | None = None, rule: Rule | None = None, mix: Mix = ()
     ) -> None:
-        """`rule`: for jobs of queues that rules() does not name; `mix`: what `fgd` measures fragmentation by."""
+        """`rule`: for jobs of queues that rules() does not name; `mix`: what `fgd` measures fragmentation by, none: it
+        learns that from the jobs that are submitted."""
         self._policy = policy or SiteLimits()
         self._rule: Rule = rule or BestFit()
-        self._mix = mix
+        self._known_mix = mix
+        self._job_mix = JobMix()
         self._pairs = Pairs()
         self._made: dict[tuple[str, bool], Rule] = {}  # for these nodes
         self._rules: dict[str, Rule] = {}
@@ -254,6 +258,21 @@ class Cluster:
             if (name, spread) not in self._made:
                 self._made[name, spread] = make(name, spread, self._mix, self._pairs, self.nodes)
         self._rules = {queue: self._made[named] for queue, named in by_queue.items()}
+
+    @property
+    def _mix(self) -> Mix:
+        return self._known_mix or self._job_mix.mix
+
+    def count_ask(self, ask: Ask) -> None:
+        """A job asks for this: one more for the mix by which `fgd` measures fragmentation."""
+        if self._known_mix or not self._job_mix.add(ask):
+            return
+        changed_rules = {id(rule): rule for rule in self._made.values() if isinstance(rule, Fgd)}
+        for rule in changed_rules.values():
+            rule.set_mix(self._mix, sum_model_demand(self._mix, self.nodes))
+        for key in [key for key in self._rankings if key[0] in changed_rules]:
+            del self._rankings[key]
+            self._counts.pop(key, None)
 
     def _rule_of(self, spec: JobSpec) -> Rule:
         return self._rules.get(spec.queue, self._rule)

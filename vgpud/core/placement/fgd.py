@@ -42,8 +42,17 @@ def mix_of(asks: Iterable[Ask], popular_percent: int = POPULAR_PERCENT) -> Mix:
     """The most popular of these asks, with how often each occurs; the earlier first among equals."""
     counts: Counter[Ask] = Counter()
     for ask, count in Counter(asks).items():
-        spec = Spec(ask.spec.gpus_milli, spread=ask.spec.spread)
-        counts[Ask(spec, ask.cpu_milli, ask.ram_bytes, ask.gpu_models)] += count
+        counts[simplify(ask)] += count
+    return choose_popular(counts, popular_percent)
+
+
+def simplify(ask: Ask) -> Ask:
+    """What counts of it in a mix: not memory, nor what it will use."""
+    return Ask(Spec(ask.spec.gpus_milli, spread=ask.spec.spread), ask.cpu_milli, ask.ram_bytes, ask.gpu_models)
+
+
+def choose_popular(counts: Counter[Ask], popular_percent: int = POPULAR_PERCENT) -> Mix:
+    """The most popular of simplified asks that make up so much of all."""
     total, so_far = sum(counts.values()), 0
     mix: list[tuple[Ask, int]] = []
     for ask, count in counts.most_common():
@@ -123,6 +132,10 @@ class Fgd:
     def __init__(self, ties: Rule, mix: Mix = PLAIN_MIX, model_demand_milli: Mapping[str, int] | None = None) -> None:
         """`model_demand_milli`: as sum_model_demand() has it for the cluster's nodes; none: as published."""
         self._ties = ties
+        self.set_mix(mix, model_demand_milli)
+
+    def set_mix(self, mix: Mix, model_demand_milli: Mapping[str, int] | None = None) -> None:
+        """Measures fragmentation by this mix from now on: ranks are others then."""
         self._cost = ModelCost(model_demand_milli or {})
         self._mix = mix = mix or PLAIN_MIX
         self.total_weight = sum(weight for _, weight in mix)

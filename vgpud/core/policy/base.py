@@ -3,8 +3,8 @@ or quotas."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
-from typing import Protocol
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any, Protocol
 
 from vgpud.core.jobs.model import NEVER_NS, Job
 
@@ -28,6 +28,8 @@ class Policy(Protocol):
     epoch: int
     #: a job may be preempted that will have to start again. False: where jobs cannot be stopped otherwise, none is
     restarts: bool
+    #: grows whenever what it has learnt has changed
+    knowledge_version: int
 
     def key(self, job: Job, now_ns: int) -> Key:
         """Least first. Between equals the machine goes by job_id. Not dynamic: holds until one of the calls below."""
@@ -71,6 +73,15 @@ class Policy(Protocol):
         """What its place follows from, in words that continue "job 7"; "" = no more than the policy's name."""
         ...
 
+    def knowledge(self) -> dict[str, Any] | None:
+        """What it has learnt, as JSON values; None: it learns nothing."""
+        ...
+
+    def restore_knowledge(self, knowledge: Mapping[str, Any]) -> None:
+        """Takes over what a policy of the same name has learnt, before it sees any job. Raises ValueError: it cannot be
+        that, and nothing is taken over."""
+        ...
+
 
 class Plain:
     """What most policies have in common: they preempt, keys hold until the job's state changes, nothing is learnt."""
@@ -82,6 +93,7 @@ class Plain:
     has_lanes = False
     epoch = 0
     restarts = True
+    knowledge_version = 0
 
     def pace(self, job: Job) -> int:
         return 0
@@ -109,3 +121,9 @@ class Plain:
 
     def describe(self, job: Job, now_ns: int) -> str:
         return ""
+
+    def knowledge(self) -> dict[str, Any] | None:
+        return None
+
+    def restore_knowledge(self, knowledge: Mapping[str, Any]) -> None:
+        return

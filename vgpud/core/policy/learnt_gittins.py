@@ -22,26 +22,28 @@ A job that was preempted and had to start again is not preempted again: otherwis
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from vgpud.core.jobs.model import GPU_SECOND, SECOND_NS, Job, JobState
 from vgpud.core.jobs.similarity import WORDS, word_of
 from vgpud.core.policy.base import Key
 from vgpud.core.policy.gittins import UNKNOWN, ServiceLevels, costs
+from vgpud.core.policy.level_table import JOB, PPM, Table, read_numbers
 
 #: length of the first level, and how often it doubles: 0, 600, 1800, 4200, ... 910 days
 FIRST = 600
 DOUBLINGS = 16
 #: the prior of each level: the chance to end in it is 1 - 2**-0.5
 PRIOR = (292_893, 1_000_000)
-#: fixed point of counted jobs, which become fractions of jobs as they are forgotten
-JOB = 1 << 20
-PPM = 1_000_000
 #: keys change when the jobs that count are more by a 16th
 RELEARN_PARTS = 16
 #: classes kept: the last used ones
 CLASSES_MAX = 1000
+#: of knowledge(): what is of another version is not read
+VERSION = 1
+_JOB_ID_MAX = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,41 +59,6 @@ class Tuning:
 
 
 DEFAULT_TUNING = Tuning()
-
-
-@dataclass(slots=True)
-class Table:
-    """How many jobs ended in each level of service, and how many got beyond it, in JOB; the costs that follow."""
-
-    ended_in: list[int]
-    got_beyond: list[int]
-    jobs: int = 0
-    costs: list[int] = field(default_factory=list)  # in force; none before a job of it has ended
-    next_costs: list[int] = field(default_factory=list)  # what they will be
-
-    @classmethod
-    def empty(cls, levels: int) -> Table:
-        """Nothing was counted yet."""
-        return cls([0] * levels, [0] * levels)
-
-    def count_beyond(self, first: int, level: int) -> None:
-        for passed in range(first, level):
-            self.got_beyond[passed] += JOB
-
-    def count_end(self, first: int, level: int, kept_ppm: int) -> None:
-        self.ended_in = [count * kept_ppm // PPM for count in self.ended_in]
-        self.got_beyond = [count * kept_ppm // PPM for count in self.got_beyond]
-        self.jobs = self.jobs * kept_ppm // PPM + JOB
-        self.count_beyond(first, level)
-        self.ended_in[level] += JOB
-
-    def chances(self, wider: Sequence[tuple[int, int]], jobs: int) -> list[tuple[int, int]]:
-        """(dividend, divisor) to end in each level; what is `wider` counts as much as so many jobs."""
-        found = []
-        for ended, beyond, (dividend, divisor) in zip(self.ended_in, self.got_beyond, wider, strict=True):
-            part = jobs * JOB * dividend // divisor
-            found.append((ended + part, ended + beyond + jobs * JOB))
-        return found
 
 
 class LearntGittins(ServiceLevels):
@@ -154,6 +121,7 @@ class LearntGittins(ServiceLevels):
             for table in self._tables(job):
                 table.count_beyond(before, job.level)
             self.counted_levels[job.job_id] = job.level
+            self.knowledge_version += 1
 
     def _table(self, job: Job) -> tuple[str, Table]:
         """Its narrowest class of which a job has ended, else all jobs (its name is "")."""
@@ -168,6 +136,7 @@ class LearntGittins(ServiceLevels):
     def record_end(self, job: Job) -> None:
         """A job that was cancelled or ran out of time shows how long jobs run, not when they end."""
         counted = self.counted_levels.pop(job.job_id, 0)
+        self.knowledge_version += 1
         if job.state not in (JobState.COMPLETED, JobState.FAILED):
             return
         level = self._last_level(job.attained if self.by_width else job.executed_ns)
@@ -212,6 +181,55 @@ class LearntGittins(ServiceLevels):
         while len(self.classes) > CLASSES_MAX:
             self.classes.popitem(last=False)
         self._ends_left = 1 + self.all.jobs // JOB // RELEARN_PARTS
+
+    # ---- what outlives a restart ----
+
+    def knowledge(self) -> dict[str, Any]:
+        return {
+            "version": VERSION,
+            "levels": self._name_levels(),
+            "ends_left": self._ends_left,
+            "all": self.all.encode(),
+            "classes": [[name, table.encode()] for name, table in self.classes.items()],
+            "counted_levels": [[job_id, level] for job_id, level in self.counted_levels.items()],
+        }
+
+    def restore_knowledge(self, knowledge: Mapping[str, Any]) -> None:
+        if knowledge.get("version") != VERSION or knowledge.get("levels") != self._name_levels():
+            raise ValueError("it is of another version of this order")
+        (ends_left,) = read_numbers([knowledge.get("ends_left")], 1, _JOB_ID_MAX)
+        classes = _read_pairs(knowledge.get("classes"), str, dict)
+        if len(classes) > 2 * CLASSES_MAX:
+            raise ValueError(f"it has {len(classes)} classes")
+        bodies = {"": knowledge.get("all"), **dict(classes)}
+        tables = {name: self._decode_table(body) for name, body in bodies.items()}
+        counted = _read_pairs(knowledge.get("counted_levels"), int, int)
+        read_numbers([number for pair in counted for number in pair], 2 * len(counted), _JOB_ID_MAX)
+        if any(level > self.levels for _, level in counted):
+            raise ValueError("it has a job beyond the last level")
+        self.all, self._ends_left, self.counted_levels = tables.pop(""), ends_left, dict(counted)
+        self.classes = OrderedDict(tables)
+        all_tables = (self.all, *self.classes.values())
+        self._unpublished = {id(table): table for table in all_tables if not table.is_published}
+
+    def _name_levels(self) -> str:
+        """What the numbers of a table are about: `2d 600 16`."""
+        return f"{'2d' if self.by_width else '1d'} {FIRST} {DOUBLINGS}"
+
+    def _decode_table(self, body: Any) -> Table:
+        if not isinstance(body, dict):
+            raise ValueError("it has no table where one should be")
+        return Table.decode(body, self.levels)
+
+
+def _read_pairs(value: Any, first: type, second: type) -> list[Any]:
+    """Raises ValueError."""
+    if not isinstance(value, list):
+        raise ValueError("it has no list where one should be")
+    for pair in value:
+        if not isinstance(pair, list) or len(pair) != 2 or type(pair[0]) is not first or type(pair[1]) is not second:
+            raise ValueError("it has something else than pairs in a list of pairs")
+    return value
 
 
 def _size(job: Job) -> str:

@@ -88,6 +88,7 @@ class Lifecycle:
                 spec = replace(spec, array=event.array or event.job_ids[0], index=index)
             job = Job(job_id, spec, at_ns, waiting_since_ns=at_ns, not_before_ns=spec.begin_ns)
             self.jobs[job_id] = job
+            self._world.cluster.count_ask(event.spec.ask)
             if event.held:
                 enter(job, JobEvent.HOLD)
             estimate.expect(self._world, job, now_ns)

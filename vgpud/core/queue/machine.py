@@ -12,10 +12,12 @@ and send Woken when the last Wake says so.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from vgpud.core.estimates import Estimate
 from vgpud.core.jobs.events import (
     ArrayThere,
+    AsksKnown,
     Cancelled,
     Changed,
     Command,
@@ -175,6 +177,9 @@ class Machine:
             case DurationsKnown(known):
                 for ran in known:
                     self._world.estimates.learn(ran.kinds, ran.ran_ns, has_completed=ran.ended)
+            case AsksKnown(asks):
+                for ask in asks:
+                    self._world.cluster.count_ask(ask)
             case Measured():
                 sharing.update_utilisation(self._world, self._lives, event)
             case PairLoses():
@@ -345,6 +350,20 @@ class Machine:
                 account = self._world.lines[name].account
                 account.history, account.history_at_ns = history, at_ns
 
+    def remember_order(self, name: str, knowledge: dict[str, Any], ended_jobs: Iterable[Job] = ()) -> bool:
+        """Takes over an earlier knowledge() of a queue, before restore(): its order decides as before. `ended_jobs`:
+        those that have ended since then. False: the queue has another order now, and learns again."""
+        line = self._world.lines.get(name)
+        if line is None or knowledge.get("policy") != line.spec.policy:
+            return False
+        try:
+            line.policy.restore_knowledge(knowledge)
+        except ValueError:
+            return False
+        for job in ended_jobs:
+            line.policy.record_end(job)
+        return True
+
     def forget(self, job_ids: Iterable[int]) -> None:
         """Ended jobs that will not be asked for again."""
         for job_id in job_ids:
@@ -395,6 +414,16 @@ class Machine:
     def history(self, name: str, now_ns: int) -> int:
         """What a queue has used on average, each half-life ago counting half: milli-GPU << quota.HISTORY_BITS."""
         return self._world.lines[name].account.history_now(now_ns, self._world.half_life_ns)
+
+    def knowledge_versions(self) -> dict[str, tuple[str, int]]:
+        """By queue, another one whenever knowledge() is."""
+        return {name: (line.spec.policy, line.policy.knowledge_version) for name, line in self._world.lines.items()}
+
+    def knowledge(self, name: str) -> dict[str, Any] | None:
+        """What a queue's order has learnt, as JSON values, for remember_order(); None: that order learns nothing."""
+        line = self._world.lines[name]
+        found = line.policy.knowledge()
+        return None if found is None else {"policy": line.spec.policy, **found}
 
     def position(self, job_id: int) -> int:
         """Position in its queue, from 1; 0 = it does not wait for capacity."""

@@ -23,7 +23,7 @@ from vgpud.core.model import (
     Spec,
     State,
 )
-from vgpud.core.slices import drains
+from vgpud.core.slices import drains, swap_rules
 from vgpud.core.units import GPUS_MAX, MILLI_PER_DEVICE, format_bytes, format_gpus
 
 #: slices that one refusal names
@@ -150,12 +150,26 @@ def check_numbers(spec: Spec) -> Denied | None:
             f"mem-min {format_bytes(low)} is above mem-max {format_bytes(high)}: lower the one or raise the other",
             "mem_min_bytes",
         )
+    wrong = _check_link(spec)
+    if wrong:
+        return wrong
     if not 0 <= spec.weight <= WEIGHT_MAX:
         return _invalid(f"weight {spec.weight} is out of range: write 0 (by the minimum) to {WEIGHT_MAX}", "weight")
     if not 0 <= spec.priority <= PRIORITY_MAX:
         return _invalid(f"priority {spec.priority} is out of range: write 0 to {PRIORITY_MAX}", "priority")
     if spec.service_class not in CLASSES:
         return _invalid(f"no class {spec.service_class!r}: write {' or '.join(CLASSES)}", "service_class")
+    return swap_rules.spec_refusal(spec)
+
+
+def _check_link(spec: Spec) -> Denied | None:
+    low, high = spec.copy_min_milli, spec.copy_max_milli
+    for name, value in (("copy_min_milli", low), ("copy_max_milli", high)):
+        if not 0 <= value <= MILLI_PER_DEVICE:
+            return _invalid(f"{name} {value} is no part of a link: write 0 to {MILLI_PER_DEVICE}", name)
+    if high and low > high:
+        text = f"copy-min {format_gpus(low)} is above copy-max {format_gpus(high)}: lower the one or raise the other"
+        return _invalid(text, "copy_min_milli")
     return None
 
 
@@ -202,11 +216,14 @@ def place(
     if isinstance(parts, Denied):
         return parts
     candidates = _candidates(spec, parts, state, allowed_devices)
+    if not isinstance(candidates, Denied):
+        candidates = _with_free_link(spec, candidates, len(parts), state, excluded_slice)
     if isinstance(candidates, Denied):
         return candidates
     taken: dict[str, Share] = {}
     for part in parts:
-        chosen = _best_fit(part, [d for d in candidates if d.uuid not in taken], state, excluded_slice)
+        free = [d for d in candidates if d.uuid not in taken]
+        chosen = _best_fit(part, free, state, excluded_slice, spec.mem_swap)
         if isinstance(chosen, Denied):
             if len(parts) == 1:
                 return chosen
@@ -239,10 +256,12 @@ def check_shares(
     *,
     claim: bool = False,
     tolerates_drain: bool = False,
+    mem_swap: bool = False,
 ) -> tuple[Share, ...] | Denied:
     """Checks shares that were chosen elsewhere, ordered by device index, against the free capacity.
 
-    claim: the shares are those of a claim of Kubernetes. tolerates_drain: devices may be drained.
+    claim: the shares are those of a claim of Kubernetes. tolerates_drain: devices may be drained. mem_swap: the slice
+    has it.
 
     `old`: the slice that is being resized. On a device where it has as much already, it needs no free capacity, and the
     device need not be offered.
@@ -258,12 +277,13 @@ def check_shares(
         if wrong:
             return wrong
         had = old.share(share.device_uuid) if old else None
-        if had and share.min_milli <= had.min_milli and share.mem_min_bytes <= had.mem_min_bytes:
+        keeps = old is None or mem_swap or not old.spec.mem_swap  # without it its memory is its own again
+        if had and keeps and share.min_milli <= had.min_milli and share.mem_min_bytes <= had.mem_min_bytes:
             continue
         closed = None if had else drains.refusal([device], state, claim=claim, tolerates_drain=tolerates_drain)
         if closed:
             return closed
-        milli, size = state.reserved(share.device_uuid, excluded_slice=old.name if old else "")
+        milli, size = state.reserved(share.device_uuid, excluded_slice=old.name if old else "", mem_swap=mem_swap)
         size += 0 if had and share.mem_min_bytes <= had.mem_min_bytes else state.foreign_bytes(share.device_uuid)
         if not _fits(share, milli, size, device):
             text = f"device {device.index} has {format_gpus(MILLI_PER_DEVICE - milli)} GPU and"
@@ -334,7 +354,23 @@ def _find_offered_devices(
     return replace(closed, message=f"{count} devices are needed, {len(found)} offered: {closed.message}")
 
 
-def _best_fit(part: Part, devices: list[Device], state: State, excluded_slice: str) -> Share | Denied:
+def _with_free_link(
+    spec: Spec, devices: list[Device], count: int, state: State, excluded_slice: str
+) -> list[Device] | Denied:
+    """Those whose link to the host has the minimum left; Denied if they are fewer than `count`."""
+    if not spec.copy_min_milli:
+        return devices
+    left = {d.uuid: MILLI_PER_DEVICE - state.reserved_link_milli(d.uuid, excluded_slice) for d in devices}
+    found = [device for device in devices if left[device.uuid] >= spec.copy_min_milli]
+    if len(found) >= count:
+        return found
+    best = max(devices, key=lambda device: left[device.uuid])
+    asked, free = format_gpus(spec.copy_min_milli), format_gpus(left[best.uuid])
+    text = f"copy-min {asked} is more than other slices leave of a link: device {best.index} has {free} left;"
+    return Denied(Reason.NO_CAPACITY, f"{text} ask for less, or lower the minimum of another slice", best.uuid)
+
+
+def _best_fit(part: Part, devices: list[Device], state: State, excluded_slice: str, mem_swap: bool) -> Share | Denied:
     """The fullest device where the part fits (for a whole device the emptiest), lowest index among equals."""
     fits: list[tuple[tuple[int, int], Share]] = []
     refusals: list[Denied] = []
@@ -344,7 +380,7 @@ def _best_fit(part: Part, devices: list[Device], state: State, excluded_slice: s
         if wrong:
             refusals.append(wrong)
             continue
-        milli, size = state.reserved(device.uuid, excluded_slice)
+        milli, size = state.reserved(device.uuid, excluded_slice, mem_swap=mem_swap)
         size += _foreign(share, state, excluded_slice)
         if not _fits(share, milli, size, device):
             continue
@@ -355,7 +391,7 @@ def _best_fit(part: Part, devices: list[Device], state: State, excluded_slice: s
         return min(fits, key=lambda fit: fit[0])[1]
     if refusals and len(refusals) == len(devices):
         return refusals[0]
-    return _no_capacity(part, devices, state, excluded_slice)
+    return _no_capacity(part, devices, state, excluded_slice, mem_swap)
 
 
 def _fits(share: Share, milli: int, size: int, device: Device) -> bool:
@@ -370,11 +406,11 @@ def _foreign(share: Share, state: State, excluded_slice: str) -> int:
     return state.foreign_bytes(share.device_uuid) if share.mem_min_bytes > (had.mem_min_bytes if had else 0) else 0
 
 
-def _no_capacity(part: Part, devices: list[Device], state: State, excluded_slice: str) -> Denied:
+def _no_capacity(part: Part, devices: list[Device], state: State, excluded_slice: str, mem_swap: bool) -> Denied:
     """Names the device with the most left, so that the user knows what would work."""
 
     def find_free_capacity(device: Device) -> tuple[int, int]:
-        milli, size = state.reserved(device.uuid, excluded_slice)
+        milli, size = state.reserved(device.uuid, excluded_slice, mem_swap=mem_swap)
         return MILLI_PER_DEVICE - milli, max(0, device.memory_bytes - size - state.foreign_bytes(device.uuid))
 
     best = max(devices, key=lambda d: (find_free_capacity(d), -d.index))

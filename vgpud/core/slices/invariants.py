@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vgpud.core.model import LATENCY, State
+from vgpud.core.model import EVICTED, EVICTING, LATENCY, RESTORING, State
 from vgpud.core.origins import Allocation, User
 from vgpud.core.slices.admission import smallest_limit_bytes
 from vgpud.core.slices.make import in_use
@@ -27,6 +27,8 @@ def _check_devices(state: State) -> None:
     for device in state.devices.values():
         milli, size = state.reserved(device.uuid)
         _require(0 <= milli <= MILLI_PER_DEVICE, f"minima on {device.uuid} add up to {milli} milli-GPU")
+        link_milli = state.reserved_link_milli(device.uuid)
+        _require(link_milli <= MILLI_PER_DEVICE, f"minima of the link of {device.uuid} add up to {link_milli}")
         _require(0 <= size <= device.memory_bytes, f"memory minima on {device.uuid} add up to {size} bytes")
 
 
@@ -38,6 +40,9 @@ def _check_slices(state: State) -> None:
         is_for_programs = isinstance(made.origin, User) and made.origin.ephemeral and not made.origin.cdi_device
         may_pend = is_for_programs and not made.suspended and name not in state.waiting
         _require(not made.pending or may_pend, f"pending slice {name} is for programs alone")
+        may_move = not made.pending and made.suspended not in (EVICTING, EVICTED, RESTORING)
+        _require(not made.residency or may_move, f"{name}: either its user or the daemon moves its memory")
+        _require(bool(made.residency) or not made.asleep_wall_ns, f"{name}: a resident slice is awake")
         instance = any(d.profile for uuid in uuids if (d := state.devices.get(uuid)))
         _require(len(uuids) < 2 or not instance, f"slice {name} has a MIG instance alone")
         for share in made.shares:

@@ -1,6 +1,6 @@
 """The core's single entry point: step(state, event, now_ns) -> [command]. Only the modules that have its
-handlers change the state: this one, allocations.py, claims.py, containers.py, drains.py, make.py, programs.py and
-suspend.py.
+handlers change the state: this one, allocations.py, claims.py, containers.py, drains.py, make.py, programs.py,
+residency.py and suspend.py.
 
 No IO, no clock, no randomness: times and ids come with the events, so the same events always give the same commands. A
 step that refuses changes nothing. The shells execute the commands in order; daemon/slices/machine.py runs steps that
@@ -28,6 +28,7 @@ from vgpud.core.events import (
     Event,
     ForgetContainer,
     Log,
+    MoveMemory,
     OpenDevice,
     OpenSocket,
     PolicyChanged,
@@ -47,7 +48,18 @@ from vgpud.core.events import (
 )
 from vgpud.core.model import Denied, Reason, Remembered, Share, Slice, Spec, State
 from vgpud.core.origins import KubernetesOrigin, User
-from vgpud.core.slices import admission, claims, containers, drains, pending, programs, queue_quota, suspend
+from vgpud.core.slices import (
+    admission,
+    claims,
+    containers,
+    drains,
+    pending,
+    programs,
+    queue_quota,
+    residency,
+    suspend,
+    swap_rules,
+)
 from vgpud.core.slices.make import changes, describe, end, format_container, make, name_device, unknown
 from vgpud.core.units import MILLI_PER_DEVICE
 
@@ -114,7 +126,7 @@ def _still_fits(state: State, slice_: Slice, share: Share) -> bool:
     device = state.devices.get(share.device_uuid)
     if device is None:
         return False
-    milli, size = state.reserved(share.device_uuid)
+    milli, size = state.reserved(share.device_uuid, mem_swap=slice_.spec.mem_swap)
     milli += share.min_milli if slice_.keeps_time else 0
     size += share.mem_min_bytes if slice_.keeps_memory else 0
     fits = milli <= MILLI_PER_DEVICE and size <= device.memory_bytes
@@ -229,10 +241,14 @@ def _on_update_slice(state: State, event: UpdateSlice, now_ns: int) -> list[Comm
     merged = admission.merge(old.spec, event.patch, event.fields)
     if isinstance(merged, Denied):
         return [Answer(merged)]
-    spec = drains.with_uuids(merged, state)
+    spec = swap_rules.with_site_default(drains.with_uuids(merged, state), state.policy)
     shares = _changed_shares(state, old, spec, event)
     if isinstance(shares, Denied):
         return [Answer(admission.name_unused_slices(shares, state, now_ns))]
+    if (spec, shares) != (old.spec, old.shares):
+        no_host = swap_rules.host_refusal(state, spec, shares, old.name)
+        if no_host:
+            return [Answer(no_host)]
     new = replace(old, spec=spec, shares=shares, revision=old.revision + 1)
     if queue_quota.width_milli(new) > queue_quota.width_milli(old):
         full = queue_quota.limit_refusal(state, old.queue, queue_quota.width_milli(new), excluded_slice=old.name)
@@ -262,7 +278,9 @@ def _changed_shares(state: State, old: Slice, spec: Spec, event: UpdateSlice) ->
     if isinstance(parts, Denied):
         return parts
     shares = (
-        admission.check_shares(event.shares, state, old) if event.shares else _place_resized_slice(state, old, spec)
+        admission.check_shares(event.shares, state, old, mem_swap=spec.mem_swap)
+        if event.shares
+        else _place_resized_slice(state, old, spec)
     )
     if isinstance(shares, Denied):
         return shares
@@ -306,6 +324,9 @@ def _on_delete_slice(state: State, event: DeleteSlice, now_ns: int) -> list[Comm
         text = f"slice {old.name} has {len(running)} program(s), the first is pid {running[0].pid}: stop them,"
         text += f" or detach them with `vgpu slice rm --force {old.name}`"
         return _deny_request(Reason.PRECONDITION, text)
+    away = None if event.job_id else residency.removal_refusal(state, old)
+    if away:
+        return [Answer(away)]
     inside = state.containers_of(old.name)
     if inside and not event.force:
         text = f"slice {old.name} is that of container {format_container(inside[0])}: end it,"
@@ -324,6 +345,7 @@ _HANDLERS: dict[type, Callable[[State, Any, int], list[Command]]] = {
     UpdateSlice: _on_update_slice,
     DeleteSlice: _on_delete_slice,
     SuspendSlice: suspend.on_suspend,
+    MoveMemory: residency.on_move_memory,
     PrepareClaim: claims.on_prepare,
     UnprepareClaim: claims.on_unprepare,
     ProcessAttached: programs.on_attached,

@@ -24,7 +24,7 @@ from vgpud.core.events import (
 )
 from vgpud.core.model import ANYONE, UID_MAX, Container, Denied, Origin, Reason, Share, SiteLimits, Slice, Spec, State
 from vgpud.core.origins import User
-from vgpud.core.slices import admission, bounds, drains, pending, queue_quota
+from vgpud.core.slices import admission, bounds, drains, pending, queue_quota, swap_rules
 from vgpud.core.units import format_bytes, format_gpus
 
 _NAME_ENDS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
@@ -73,7 +73,7 @@ def make(state: State, request: CreateSlice) -> tuple[Slice, list[Command]] | De
     queue = _queue_for(state, request)
     if isinstance(queue, Denied):
         return queue
-    spec = drains.with_uuids(request.spec, state)
+    spec = swap_rules.with_site_default(drains.with_uuids(request.spec, state), state.policy)
     for_claim = request.origin.is_from_kubernetes
     is_placed = for_claim or request.origin.queue_job_id  # by Kubernetes or the queue's machine
     seen = state if is_placed or not state.reservations else state.seen_by(queue)
@@ -82,7 +82,13 @@ def make(state: State, request: CreateSlice) -> tuple[Slice, list[Command]] | De
         shares = pending.creation_refusal(spec, seen, cdi_device=request.origin.cdi_device) or ()
     else:
         shares = (
-            admission.check_shares(request.shares, state, claim=for_claim, tolerates_drain=request.tolerates_drain)
+            admission.check_shares(
+                request.shares,
+                state,
+                claim=for_claim,
+                tolerates_drain=request.tolerates_drain,
+                mem_swap=spec.mem_swap,
+            )
             if request.shares
             else admission.place(spec, seen)
         )
@@ -90,8 +96,9 @@ def make(state: State, request: CreateSlice) -> tuple[Slice, list[Command]] | De
         return shares
     # what Kubernetes gives away is counted by its own quotas
     full = None if for_claim else queue_quota.limit_refusal(state, queue, sum(share.min_milli for share in shares))
-    if full:
-        return full
+    refused = full or swap_rules.host_refusal(state, spec, shares)
+    if refused:
+        return refused
     made = Slice(
         origin=_settle_end(request),
         uid=request.uid,
@@ -101,6 +108,7 @@ def make(state: State, request: CreateSlice) -> tuple[Slice, list[Command]] | De
         owner_uid=owner_uid,
         created_wall_ns=request.wall_ns,
         queue=queue,
+        residency=swap_rules.first_residency(state, spec, shares),
     )
     state.next_serial += 1
     state.slices[name] = made
@@ -195,6 +203,7 @@ def short(container_id: str) -> str:
 def changes(old: Spec, new: Spec) -> str:
     """What describe() leaves out: "; weight 0 -> 5", empty when nothing of it changed."""
     words = {"weight": "weight", "priority": "priority", "service_class": "class"}
+    words |= {"copy_min_milli": "copy-min (milli)", "copy_max_milli": "copy-max (milli)"}
     values = ((word, getattr(old, name), getattr(new, name)) for name, word in words.items())
     return "".join(f"; {word} {before} -> {now}" for word, before, now in values if before != now)
 

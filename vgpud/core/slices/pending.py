@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from vgpud.core.model import Denied, Reason, Slice, Spec, State
-from vgpud.core.slices import admission, queue_quota
+from vgpud.core.slices import admission, queue_quota, swap_rules
 from vgpud.core.units import format_gpus
 
 
@@ -38,9 +38,11 @@ def bind(state: State, slice_: Slice, named_uuids: tuple[str, ...]) -> Slice | D
     if isinstance(shares, Denied):
         return _cannot(slice_, shares)
     full = queue_quota.limit_refusal(state, slice_.queue, sum(share.min_milli for share in shares))
-    if full:
-        return _cannot(slice_, full)
-    return replace(slice_, spec=spec, shares=shares, revision=slice_.revision + 1)
+    refused = full or swap_rules.host_refusal(state, spec, shares)
+    if refused:
+        return _cannot(slice_, refused)
+    residency = swap_rules.first_residency(state, spec, shares)
+    return replace(slice_, spec=spec, shares=shares, residency=residency, revision=slice_.revision + 1)
 
 
 def change_refusal(slice_: Slice) -> Denied:

@@ -72,6 +72,7 @@ def _slice(
         memory_limit_bytes=share.mem_max_bytes,
         now=now,
         owner_uid=slice_.owner_uid,
+        is_resident=not slice_.residency,
         queue=slice_.queue,
         service_class=slice_.spec.service_class,
         pod_labels=pod_labels,

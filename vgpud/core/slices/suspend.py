@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from vgpud.core.events import Answer, ApplySlice, Command, Log, SaveSlice, SuspendSlice
-from vgpud.core.model import EVICTED, EVICTING, PAUSED, RESTORING, Denied, Reason, Slice, State
+from vgpud.core.model import AWAY, EVICTED, EVICTING, PAUSED, RESTORING, Denied, Reason, Slice, State
 from vgpud.core.slices import pending, queue_quota
 from vgpud.core.slices.make import unknown
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus
@@ -38,14 +38,24 @@ def on_suspend(state: State, event: SuspendSlice, now_ns: int) -> list[Command]:
     )
     if wrong:
         return [Answer(wrong)]
-    new = replace(old, suspended=event.to, revision=old.revision + 1)
+    new = _take_step(old, event.to)
     state.slices[new.name] = new
-    said = _DONE.get(event.to)
+    said = _DONE.get(new.suspended)
     log: list[Command] = []
     if said and (old.suspended, event.to) != (EVICTING, ""):
         text = f"slice {new.name} {said}" + (f": {event.why}" if event.why else "")
-        log.append(Log(f"slice.{'resumed' if not event.to else event.to}", text, new.name))
+        log.append(Log(f"slice.{new.suspended or 'resumed'}", text, new.name))
     return [SaveSlice(new), ApplySlice(new), *log, Answer(new)]
+
+
+def _take_step(old: Slice, to: str) -> Slice:
+    """Memory that the daemon has moved to the host is evicted at once; of a slice with mem_swap it comes back in its
+    turn (rotation.py)."""
+    if to == EVICTING and old.residency == AWAY:
+        to, old = EVICTED, replace(old, residency="", asleep_wall_ns=0)
+    elif to == RESTORING and old.spec.mem_swap:
+        to, old = "", replace(old, residency=AWAY)
+    return replace(old, suspended=to, revision=old.revision + 1)
 
 
 def attach_refusal(slice_: Slice) -> Denied | None:
@@ -62,6 +72,9 @@ def _step_refusal(old: Slice, event: SuspendSlice) -> Denied | None:
         return kept
     if old.pending:
         return pending.change_refusal(old)
+    if event.to == EVICTING and old.residency not in ("", AWAY):
+        text = f"slice {old.name} is {old.residency}: wait until its memory has been moved"
+        return Denied(Reason.PRECONDITION, text)
     if event.to in STEPS[old.suspended]:
         return None
     if old.suspended in (EVICTING, RESTORING):
@@ -91,7 +104,7 @@ def _capacity_refusal(state: State, old: Slice, to: str) -> Denied | None:
         return None
     for share in old.shares:
         device = state.devices[share.device_uuid]
-        milli, size = state.reserved(share.device_uuid, excluded_slice=old.name)
+        milli, size = state.reserved(share.device_uuid, excluded_slice=old.name, mem_swap=old.spec.mem_swap)
         left_milli, left_bytes = MILLI_PER_DEVICE - milli, device.memory_bytes - size
         if share.min_milli <= left_milli and share.mem_min_bytes <= left_bytes:
             continue

@@ -24,6 +24,7 @@ from vgpud.core.jobs.model import How, Job, JobState, Node
 from vgpud.core.model import NO_LIMIT, Slice
 from vgpud.core.observed import JobWaits, QueueSample
 from vgpud.core.placement.cluster import Cluster
+from vgpud.core.placement.job_mix import JOBS_MAX
 from vgpud.core.policy import registry
 from vgpud.core.queue.machine import TRIES_MAX, Machine, members_max
 from vgpud.core.slices import queue_quota
@@ -44,7 +45,7 @@ from vgpud.daemon.jobs.slices import JobSlices
 from vgpud.errors import StoreBusyError, StoreError
 from vgpud.store.elastic import ElasticStore
 from vgpud.store.flush import while_busy
-from vgpud.store.jobs import JobStore, Request
+from vgpud.store.jobs import JobStore, Kept, Request
 from vgpud.store.queue_recorder import Recorder
 
 log = logging.getLogger("vgpud")
@@ -76,7 +77,7 @@ class JobController:
         config, state = host.config.current, host.slices.state
         kept = store.load()
         self._kept = kept.jobs
-        self._histories, self._history_at_ns = kept.histories, kept.history_at_ns
+        self._histories = kept.histories
         runs = any(has_processes(job) for job in kept.jobs) or bool(state.slices)
         self.clock = Clock(kept.latest_ns, config.runtime / FILE_NAME, continues=runs)
         self._loop = asyncio.get_running_loop()
@@ -90,13 +91,15 @@ class JobController:
         model = devices[0].name if devices else ""
         cpu_milli, groups = (os.cpu_count() or 1) * 1000, host.devices.groups(devices)
         nodes = [Node(self.node, devices, cpu_milli, _ram_bytes(), model, groups)]
-        self._recorder = Recorder(config.record_queue)
-        self._recorder.begin(self.queues.specs, nodes, state.policy, HOWS, kept.jobs, kept.past, reports_starts=True)
         cluster, most = Cluster(nodes, state.policy), members_max(state.policy)
         specs = self.queues.specs
         self.machine = Machine(
             specs, cluster, registry.make, hows=HOWS, members_max=most, tries_max=TRIES_MAX, reports_starts=True
         )
+        self._remember(kept)
+        past = kept.past | {"orders": {spec.name: self.machine.knowledge(spec.name) for spec in specs}}
+        self._recorder = Recorder(config.record_queue)
+        self._recorder.begin(specs, nodes, state.policy, HOWS, kept.jobs, past, reports_starts=True)
         self.attempts = JobAttempts(self)
         self.idleness = SessionIdleness(self)
         self.notifier = Notifier(self, config.state / "notices", config.runtime / "job.sock")
@@ -119,7 +122,6 @@ class JobController:
         live = [job for job in self._kept if has_processes(job)]
         found = await self.attempts.runner.adopt([key for job in live for key in self.elastic.keys(job)])
         await self.notifier.begin()
-        self.machine.remember(self._histories, self._history_at_ns)
         commands = self.machine.restore(self._kept, self.clock.now_ns())
         self.progress.start()
         self._pending.append(qe.ReservationsChanged(self.reservations.at(self.clock.now_ns())))
@@ -140,16 +142,27 @@ class JobController:
         if self.saver.has_all_jobs:
             await self.attempts.runner.note_boot()
         self._look_at_capacity()
-        self.process_events(*self._durations(), qe.Woken())
+        self.process_events(*self._former_jobs(), qe.Woken())
 
-    def _durations(self) -> list[qe.Event]:
-        """Durations of jobs that ended under former daemons."""
+    def _remember(self, saved_state: Kept) -> None:
+        """What queues have used, and what their orders had learnt."""
+        self.machine.remember(saved_state.histories, saved_state.history_at_ns)
+        are_written = True
+        for order in saved_state.orders:
+            if not self.machine.remember_order(order.queue, order.knowledge, order.ended_jobs):
+                log.info("queue %s learns its order again: it is another one, or of another version", order.queue)
+            are_written = are_written and not order.ended_jobs
+        self._saved_orders = self.machine.knowledge_versions() if are_written else {}
+
+    def _former_jobs(self) -> list[qe.Event]:
+        """How long jobs took that ended under former daemons, and what the newest asked for."""
         try:
-            known = self.store.durations(DURATIONS_MAX)
+            durations, asks = self.store.durations(DURATIONS_MAX), self.store.asks(JOBS_MAX)
         except StoreError as error:
-            log.warning("how long jobs take is learned again: %s", error)
+            log.warning("how long jobs take, and what they ask for, is learned again: %s", error)
             return []
-        return [qe.DurationsKnown(known)] if known else []
+        found: list[qe.Event] = [qe.DurationsKnown(durations)] if durations else []
+        return [*found, qe.AsksKnown(asks)] if asks else found
 
     def _drop_orphans(self) -> None:
         """Slices whose job does not run: the daemon was killed between the end of the job and theirs."""
@@ -177,8 +190,7 @@ class JobController:
 
     def _save_all(self) -> None:
         self.saver.write()
-        self.queues.save()
-        self._save_history()
+        self._save_learning()
 
     def tick(self) -> None:
         """Once a second: progress of jobs, what the store could not take, and every ROWS_NS the accounting."""
@@ -191,8 +203,7 @@ class JobController:
             now_ns = self.clock.now_ns()
             if now_ns >= self._rows_at_ns:
                 self._rows_at_ns = now_ns + ROWS_NS
-                self.queues.save()
-                self._save_history()
+                self._save_learning()
             self._past.forget(now_ns, self.clock.earlier_ns(), self.machine.jobs)
             self._save_fault = ""
         except StoreError as error:
@@ -200,13 +211,19 @@ class JobController:
                 self._save_fault = str(error)
                 log.warning("%s", error)
 
-    def _save_history(self) -> None:
-        """If it has changed: an idle node writes nothing."""
+    def _save_learning(self) -> None:
+        """The accounting, and what queues have learnt of it. What has not changed is not written."""
+        self.queues.save()
         now_ns = self.clock.now_ns()
         found = {spec.name: self.machine.history(spec.name, now_ns) for spec in self.queues.specs}
         if found != self._histories:
             self.store.save_history(found, now_ns)
             self._histories = found
+        versions = self.machine.knowledge_versions()
+        changed = [name for name, version in versions.items() if self._saved_orders.get(name) != version]
+        if changed:
+            self.store.save_orders({name: self.machine.knowledge(name) for name in changed}, now_ns)
+        self._saved_orders = versions
 
     # ---- slice observer ----
 

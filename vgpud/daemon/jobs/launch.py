@@ -116,10 +116,11 @@ def attempt_of(
 def _session_variables(job: Job, launch: Launch, ports: Ports, *, is_published: bool) -> dict[str, str]:
     """`is_published`: the program has a network of its own, which the engine leads its ports to."""
     token = dict(launch.environment)[session.TOKEN]
+    host = session.ALL_ADDRESSES if is_published else session.LOOPBACK
     if launch.session == session.REPLICA:
-        return {session.SERVICE_PORT: str(ports.own), session.SERVICE_TOKEN: token}
+        return {session.SERVICE_PORT: str(ports.own), session.SERVICE_TOKEN: token, session.SERVICE_HOST: host}
     found = {session.PORT: str(ports.own), session.BASE: session.base_path(job.job_id), session.TOKEN: token}
-    found[session.HOST] = session.ALL_ADDRESSES if is_published else session.LOOPBACK
+    found[session.HOST] = host
     for name, port in ports.by_name:
         found |= {session.variable(session.PORT, name): str(port)}
         found |= {session.variable(session.BASE, name): session.base_path(job.job_id, name)}

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from vgpud.core import events as ev
-from vgpud.core.model import EVICTED, EVICTING, PAUSED, RESTORING, Denied, Process, Reason, Slice
+from vgpud.core.model import COMING, EVICTED, EVICTING, LEAVING, PAUSED, RESTORING, Denied, Process, Reason, Slice
 from vgpud.daemon.slices.events import EventRecorder
 from vgpud.daemon.slices.machine import SliceMachine
 from vgpud.devices import checkpoint_runner
@@ -70,6 +70,8 @@ class SuspendController:
         return await asyncio.shield(task)
 
     async def _suspend(self, name: str, evict: bool, job_id: int, deadline_s: float) -> Slice | Denied:
+        if evict:
+            await self._wait_for_rotation(name, deadline_s)
         before = self._machine.state.slices.get(name)
         if evict and before is not None and before.suspended in ("", PAUSED):
             refusal = self._refuse_eviction(before)
@@ -88,12 +90,21 @@ class SuspendController:
         if found is None or found.suspended != EVICTED:
             return await self._step(name, "", job_id)
         answer = await self._step(name, RESTORING, job_id)
-        if isinstance(answer, Denied):
-            return answer
+        if isinstance(answer, Denied) or not answer.suspended:
+            return answer  # one with mem_swap comes back in its turn
         moved = await self._move("restore", name, deadline_s)
         if moved.state == RUNS:
             return await self._save_outcome(name, "", job_id)
         return await self._undone(name, EVICTED, job_id, moved)
+
+    async def _wait_for_rotation(self, name: str, deadline_s: float) -> None:
+        """Until its memory is where rotation moves it."""
+        until_s = asyncio.get_running_loop().time() + deadline_s
+        while asyncio.get_running_loop().time() < until_s:
+            found = self._machine.state.slices.get(name)
+            if found is None or found.residency not in (LEAVING, COMING):
+                return
+            await asyncio.sleep(0.05)
 
     def settle(self) -> None:
         """At start: waits until programs attach again, then asks the driver how far it got with them."""

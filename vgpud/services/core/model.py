@@ -26,7 +26,11 @@ _TYPES: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "bool": (bo
 
 
 class RecordError(Exception):
-    """One sentence: what is wrong with a record."""
+    """One sentence: what is wrong with a record. `field`: of Service or Health, "" = several, or the whole."""
+
+    def __init__(self, sentence: str, field: str = "") -> None:
+        super().__init__(sentence)
+        self.field = field
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,31 +92,32 @@ def check(service: Service) -> None:
     """Raises RecordError, with the value and the fix."""
     health = service.health
     if not NAME.fullmatch(service.name):
-        raise RecordError(f"name {service.name[:50]!r}: use up to 40 small letters, digits and - between them")
+        raise RecordError(f"name {service.name[:50]!r}: use up to 40 small letters, digits and - between them", "name")
     if not 0 <= service.replicas <= REPLICAS_MAX:
-        raise RecordError(f"{service.replicas} replicas: use 0 to {REPLICAS_MAX}")
+        raise RecordError(f"{service.replicas} replicas: use 0 to {REPLICAS_MAX}", "replicas")
     if service.restart not in RESTARTS:
-        raise RecordError(f"restart {service.restart[:50]!r}: use one of {', '.join(RESTARTS)}")
+        raise RecordError(f"restart {service.restart[:50]!r}: use one of {', '.join(RESTARTS)}", "restart")
     if not 0 <= service.port <= 65535:
-        raise RecordError(f"port {service.port}: use 1 to 65535")
+        raise RecordError(f"port {service.port}: use 1 to 65535", "port")
     if health.http_path and health.command:
-        raise RecordError("a health path and a health command: use one of the two")
+        raise RecordError("a health path and a health command: use one of the two", "command")
     if health.http_path and not re.fullmatch(r"/[!-~]*", health.http_path):
-        raise RecordError(f"health path {health.http_path[:50]!r}: write it from / on, without spaces")
+        text = f"health path {health.http_path[:50]!r}: write it from / on, without spaces"
+        raise RecordError(text, "http_path")
     if max(len(health.http_path), len(health.command), len(service.host)) > TEXT_MAX:
         raise RecordError(f"a text of more than {TEXT_MAX} characters")
     spans = (
-        ("interval of its health check", health.every_s, 0.1),
-        ("deadline of its health check", health.deadline_s, 0.1),
-        ("time for its start", health.start_s, 1.0),
-        ("time for its drain", service.drain_s, 0.0),
-        ("time for waking", service.wake_s, 1.0),
+        ("interval of its health check", "every_s", health.every_s, 0.1),
+        ("deadline of its health check", "deadline_s", health.deadline_s, 0.1),
+        ("time for its start", "start_s", health.start_s, 1.0),
+        ("time for its drain", "drain_s", service.drain_s, 0.0),
+        ("time for waking", "wake_s", service.wake_s, 1.0),
     )
-    for what, value, least in spans:
+    for what, name, value, least in spans:
         if not least <= value <= 86_400.0:
-            raise RecordError(f"the {what} is {value:g} s: use {least:g} s to 24h")
+            raise RecordError(f"the {what} is {value:g} s: use {least:g} s to 24h", name)
     if service.idle_s and not 1.0 <= service.idle_s <= 30 * 86_400.0:
-        raise RecordError(f"it sleeps after {service.idle_s:g} s: use 1s to 30d")
+        raise RecordError(f"it sleeps after {service.idle_s:g} s: use 1s to 30d", "idle_s")
 
 
 class JobPhase(Enum):
@@ -135,6 +140,7 @@ class Replica:
     reason: str = ""  # why its job waits
     attempt: int = 0
     port: int = 0  # of 127.0.0.1; 0 = not known yet
+    is_published: bool = False  # by the engine of its container, as root
     token: str = ""
     exit_code: int = 0  # of one that has ended
     running_since_s: float = 0.0

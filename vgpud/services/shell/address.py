@@ -28,7 +28,8 @@ from vgpud.services.shell.http1 import (
     keep_headers,
 )
 from vgpud.services.shell.replicas import NoReplicaError, Replicas
-from vgpud.services.shell.upstream import STREAM_S, Request
+from vgpud.services.shell.sockets import HANDSHAKE_S, Sockets, upgrade_headers, upgrade_of
+from vgpud.services.shell.upstream import ANSWER_S, STREAM_S, Request
 
 #: of a request; of all requests that are held at once; and of an answer that is read whole
 REQUEST_BYTES_MAX, HELD_BYTES_MAX, WHOLE_BYTES_MAX = 32 << 20, 512 << 20, 1 << 20
@@ -69,6 +70,7 @@ class Address:
 
     def __init__(self, service: Callable[[], Service], replicas: Replicas) -> None:
         self._service, self._replicas = service, replicas
+        self.sockets = Sockets()
         self._places = listeners.Places(listeners.SERVICE)
         self._unknown_places = listeners.Places(listeners.SERVICE_UNKNOWN)
         self._clients: dict[asyncio.Task[None], _Client] = {}
@@ -166,8 +168,6 @@ class Address:
         self._admit()
         if request.method == b"CONNECT":
             raise RefusedError(HTTPStatus.NOT_IMPLEMENTED, "a service is no proxy: CONNECT is not passed on")
-        if find_header(headers, b"upgrade") and b"upgrade" in find_header(headers, b"connection").lower():
-            raise RefusedError(HTTPStatus.NOT_IMPLEMENTED, "WebSockets and other upgrades are not passed on")
         with self._replicas.request():
             await self._answer_known(wire, request, headers, shown if service.is_public else b"")
 
@@ -180,8 +180,13 @@ class Address:
             if body or find_header(headers, b"transfer-encoding"):
                 kept = [pair for pair in kept if pair[0] != b"content-length"]
                 kept.append((b"content-length", b"%d" % len(body)))
-            passed_request = Request(request.method, request.target, kept, body)
-            await self._until_gone(wire, self._pass_on(wire, passed_request, authorization))
+            protocol = b"" if body else upgrade_of(headers)
+            passed_request = Request(request.method, request.target, [*kept, *upgrade_headers(protocol)], body)
+            passing = self._pass_on(wire, passed_request, authorization)
+            if protocol:  # what comes behind it is not HTTP
+                await passing
+            else:
+                await self._until_gone(wire, passing)
         finally:
             self._held_bytes -= len(body)
 
@@ -258,14 +263,19 @@ class Address:
             [*passed_request.headers, (b"authorization", token)],
             passed_request.body,
         )
+        answer_s = HANDSHAKE_S if find_header(with_token.headers, b"upgrade") else ANSWER_S
         try:
-            upstream, head = await self._replicas.upstreams.ask(replica, with_token)
+            upstream, head = await self._replicas.upstreams.ask(replica, with_token, answer_s)
         except BrokenError as error:
             raise _LostError(str(error)) from error
         except asyncio.TimeoutError:
             raise RefusedError(HTTPStatus.GATEWAY_TIMEOUT, f"replica {replica.job_id} gives no answer") from None
         is_over = False
         try:
+            if isinstance(head, h11.InformationalResponse):
+                replica.answers += 1
+                await self.sockets.pass_on(replica.job_id, wire, upstream, head)
+                return
             await self._pass_answer(wire, upstream, head, passed_request.method == b"HEAD")
             is_over = True
             replica.answers += 1

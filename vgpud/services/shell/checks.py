@@ -33,7 +33,7 @@ async def check(replica: Replica, health: Health, upstreams: Upstreams, director
             return await asyncio.wait_for(_ask(replica, health, upstreams), health.deadline_s)
         if health.command:
             return await _run(replica, health, directory)
-        wire = await asyncio.wait_for(connect(replica.port), health.deadline_s)
+        wire = await asyncio.wait_for(connect(replica.port, is_published=replica.is_published), health.deadline_s)
         wire.close()
         return ""
     except asyncio.TimeoutError:

@@ -53,6 +53,27 @@ class Folder:
         except OSError as error:
             raise VgpudError(f"cannot write {self.path / 'service.json'}: {error.strerror}") from error
 
+    def is_begun_by(self, token: str) -> bool:
+        """Whether the record that a balancer was submitted with is in here already; by the token of that record."""
+        try:
+            return (self.path / "begin").read_text() == token
+        except (OSError, UnicodeDecodeError):
+            return False
+
+    def note_begin(self, token: str) -> None:
+        try:
+            private_files.replace(self.path / "begin", token)
+        except OSError as error:
+            raise VgpudError(f"cannot write {self.path / 'begin'}: {error.strerror}") from error
+
+    def link_log(self) -> None:
+        """Of a balancer that writes elsewhere: its log can be found from here."""
+        with contextlib.suppress(OSError):
+            target = os.readlink("/proc/self/fd/1")
+            if target != str(self.balancer_log) and Path(target).is_file():
+                self.balancer_log.unlink(missing_ok=True)
+                self.balancer_log.symlink_to(target)
+
     def lock(self) -> bool:
         """Whether this process has the service from now on; another one has it until its end."""
         try:

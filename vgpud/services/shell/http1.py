@@ -93,6 +93,18 @@ class Wire:
         while not self.writer.transport.is_closing() and sock.getsockopt(*_TCP_STATE, 1)[0] != _TCP_CLOSE:
             await asyncio.sleep(LOOK_S)
 
+    async def hand_over(self, protocol: asyncio.Protocol) -> None:
+        """The connection is another protocol's from now on, with what has come behind the last message. Raises
+        BrokenError: the other side takes nothing, which that protocol would not know."""
+        transport = self.writer.transport
+        if transport.get_write_buffer_size() > transport.get_write_buffer_limits()[0]:
+            raise BrokenError("it takes nothing")
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+        self.reader.feed_eof()  # what it holds is read without a wait
+        if data := self.http.trailing_data[0] + await self.reader.read():
+            protocol.data_received(data)
+
     def _expire(self) -> None:
         self._has_expired = True
         self.abort()

@@ -21,6 +21,11 @@ KEPT_MAX, KEPT_S = 64, 2.0
 ANSWER_S, STREAM_S = 600.0, 600.0
 
 
+Head = h11.Response | h11.InformationalResponse
+#: the status of an answer after which the connection has another protocol
+SWITCHED = 101
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """A request as a replica gets it."""
@@ -37,13 +42,13 @@ class Upstreams:
     def __init__(self) -> None:
         self._kept: dict[tuple[int, int], deque[tuple[float, Wire]]] = {}
 
-    async def ask(self, replica: Replica, request: Request, answer_s: float = ANSWER_S) -> tuple[Wire, h11.Response]:
-        """The head of the replica's answer; the body follows on the wire. Raises BrokenError: no byte of an answer has
-        come. Raises TimeoutError."""
+    async def ask(self, replica: Replica, request: Request, answer_s: float = ANSWER_S) -> tuple[Wire, Head]:
+        """The head of the replica's answer; the body, or another protocol, follows on the wire. Raises BrokenError: no
+        byte of an answer has come. Raises TimeoutError."""
         while True:
             wire, is_used = await self._take(replica)
             try:
-                return wire, await _exchange(wire, request, answer_s)
+                return wire, await exchange(wire, request, answer_s)
             except BaseException as error:
                 wire.abort()
                 if isinstance(error, BrokenError) and is_used:
@@ -57,7 +62,7 @@ class Upstreams:
             if time.monotonic() - at_s < KEPT_S and not wire.reader.at_eof():
                 return wire, True
             wire.abort()
-        return await connect(replica.port), False
+        return await connect(replica.port, is_published=replica.is_published), False
 
     def give_back(self, replica: Replica, wire: Wire) -> None:
         """The exchange is over: the connection may be used again, if both sides have left it so."""
@@ -74,8 +79,9 @@ class Upstreams:
                 wire.abort()
 
 
-async def connect(port: int) -> Wire:
-    """A connection to a program of this user. Raises BrokenError, also where another user's listens at the port."""
+async def connect(port: int, owner: int | None = None, *, is_published: bool = False) -> Wire:
+    """A connection to a program of this user, or of `owner`; `is_published`: a container engine leads the port to it,
+    as root. Raises BrokenError, also where another user's listens at the port."""
     try:
         reader, writer = await asyncio.wait_for(
             asyncio.open_connection("127.0.0.1", port, limit=PIECE_BYTES), CONNECT_S
@@ -83,23 +89,38 @@ async def connect(port: int) -> Wire:
     except (OSError, asyncio.TimeoutError) as error:
         raise BrokenError(f"nothing listens at port {port}") from error
     own = writer.get_extra_info("sockname")
-    uid = listeners.server_uid(port, own[:2]) if own else None
-    if uid != os.geteuid():
+    uid = listeners.server_uid(port, own[:2], is_published=is_published) if own else None
+    if not listeners.may_serve(uid, os.geteuid() if owner is None else owner, is_published=is_published):
         writer.transport.abort()
         raise BrokenError(f"nothing of it listens at port {port}" + ("" if uid is None else f", uid {uid} does"))
     return Wire(reader, writer, h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES_MAX))
 
 
-async def _exchange(wire: Wire, request: Request, answer_s: float) -> h11.Response:
-    """Raises BrokenError, TimeoutError."""
+async def exchange(wire: Wire, request: Request, answer_s: float) -> Head:
+    """Sends the request; the head of its answer, which changes the protocol only where the request has asked for that.
+    Raises BrokenError, TimeoutError."""
     try:
         head = h11.Request(method=request.method, target=request.target, headers=request.headers)
         await wire.send(head, *((h11.Data(data=request.body),) if request.body else ()), h11.EndOfMessage())
         event = await wire.next(answer_s)
-        while isinstance(event, h11.InformationalResponse):
+        while isinstance(event, h11.InformationalResponse) and event.status_code != SWITCHED:
             event = await wire.next(answer_s)
     except h11.RemoteProtocolError as error:
         raise BrokenError(f"it does not speak HTTP: {error}") from error
-    if not isinstance(event, h11.Response) or event.status_code > 599:
+    if not isinstance(event, h11.Response | h11.InformationalResponse) or event.status_code > 599:
         raise BrokenError("it has closed the connection")
     return event
+
+
+async def read_body(wire: Wire, piece_s: float, bytes_max: int) -> bytes:
+    """The body of an answer. Raises BrokenError, TimeoutError, h11.RemoteProtocolError; ValueError: it is too long."""
+    parts: list[bytes] = []
+    size = 0
+    while isinstance(event := await wire.next(piece_s), h11.Data):
+        parts.append(bytes(event.data))
+        size += len(event.data)
+        if size > bytes_max:
+            raise ValueError(f"its answer has more than {bytes_max} bytes")
+    if not isinstance(event, h11.EndOfMessage):
+        raise BrokenError("it has closed the connection")
+    return b"".join(parts)

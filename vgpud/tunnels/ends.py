@@ -7,7 +7,7 @@ import asyncio
 import time
 from typing import cast
 
-from vgpud.console.sessions.frames import FrameWatch
+from vgpud.tunnels.frames import FrameWatch
 
 
 class End(asyncio.Protocol):
@@ -15,7 +15,7 @@ class End(asyncio.Protocol):
     that takes nothing for so long is disconnected."""
 
     def __init__(self, silent_s: float, watch: FrameWatch | None = None) -> None:
-        """`watch`: of frames, for what a browser sends."""
+        """`watch`: of the frames that this side sends."""
         self._silent_s = silent_s
         self._watch = watch
         self._transport: asyncio.Transport | None = None
@@ -23,7 +23,10 @@ class End(asyncio.Protocol):
         self._arrival = asyncio.Event()
         self._stalled: asyncio.TimerHandle | None = None
         self._peer: End | None = None
+        self._last: bytes | None = None  # what its peer gets of it at the end
+        self._is_silent = False  # its peer gets nothing any more
         self.closed = asyncio.Event()
+        self.ending = asyncio.Event()  # it has sent a close frame
         self.passed_s = time.monotonic()
         self.has_message = False
 
@@ -93,12 +96,36 @@ class End(asyncio.Protocol):
             self.transport.resume_reading()
 
     def _pass(self, data: bytes) -> None:
-        assert self._peer
         self.passed_s = time.monotonic()
+        if self._last is not None:
+            self._pass_last(data)
+            return
         if self._watch and self._watch.has_message(data):
             self.has_message = True
+        if self._watch and self._watch.has_close:
+            self.ending.set()
+        self._give(data)
+
+    def _give(self, data: bytes) -> None:
+        assert self._peer
         if not self._peer.transport.is_closing():
             self._peer.transport.write(data)
+
+    def end_with(self, last: bytes) -> None:
+        """Its peer gets the rest of the frame that has begun, then these bytes, and nothing more. Not where it has sent
+        a close frame, or none is known to end."""
+        if self._watch is None or self._watch.has_close or self._last is not None:
+            return
+        self._last = last
+        self._pass_last(b"")
+
+    def _pass_last(self, data: bytes) -> None:
+        assert self._watch
+        if self._is_silent:
+            return
+        rest = data[: self._watch.finish(data)]
+        self._is_silent = self._watch.is_between
+        self._give(rest + (self._last or b"") if self._is_silent else rest)
 
     def take_use(self) -> bool:
         """Whether a message has come since the last call."""

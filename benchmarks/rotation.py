@@ -1,0 +1,219 @@
+"""Slices in turn (--mem-swap), asleep (--idle-after): what of the device's time is left, how long the way back is.
+
+turns-N: N slices of the whole memory each, each launching without a break: device time against what the moves leave by
+the link's rate. out and back: `vgpu slice evict` and `resume`. sleepers: seven slices, of which one calls again and
+again after sleeping, beside two at work: the time of its first call, and whether the others' shares stay what they are.
+
+Sizes and the link's rate are those of an 80 GiB device over PCIe, both divided by --scale: moves take as long, and the
+host need not have half a terabyte of RAM.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from typing import Any
+
+from benchmarks import harness, results
+from benchmarks.table import at_least, at_most, judge
+from benchmarks.windows import shares_by_tenant
+from vgpud.cli.demo.private_system import OwnSystem, Part, wait_for
+from vgpud.client import calls
+from vgpud.simdevice.busy_log import SECOND_NS, read_busy_log
+from vgpud.v1alpha1 import vgpud_pb2 as pb
+
+MIB, GIB = 1 << 20, 1 << 30
+#: of the device that is scaled
+DEVICE_BYTES, LINK_BYTES_PER_S, CONTEXT_BYTES = 80 * GIB, 50_000_000_000, 512 * MIB
+KERNEL_US = 500
+GOAL_SUM, GOAL_MOVE, GOAL_SPARE_S, GOAL_SHARE_PP = 0.9, 1.2, 0.3, 1.0
+SLEEPERS, SLEEPER_BYTES, OUT_BYTES = 7, 16 * GIB, 10 * GIB
+
+
+def sim_config(scale: int, device_bytes: int = DEVICE_BYTES) -> dict[str, str]:
+    return {
+        "devices": "1",
+        "memory_bytes": f"{device_bytes // scale // MIB}M",
+        "context_bytes": f"{max(2, CONTEXT_BYTES // scale // MIB)}M",
+        "link_bytes_per_us": str(LINK_BYTES_PER_S // scale // 1_000_000),
+    }
+
+
+class Bench:
+    """A daemon and a device, and programs in slices of theirs."""
+
+    def __init__(self, own: OwnSystem, scale: int) -> None:
+        self.own, self._scale = own, scale
+        self._program = str(harness.build("tenants/sleeper.c"))
+        self._lines: dict[str, list[dict[str, Any]]] = {}
+        self.parts: dict[str, Part] = {}
+        self.context_mib = max(2, CONTEXT_BYTES // scale // MIB)
+
+    def mib(self, size_bytes: int) -> int:
+        """Of a size before scaling."""
+        return size_bytes // self._scale // MIB
+
+    def start(self, name: str, size_bytes: int, how: str, *options: str) -> None:
+        """A slice of this memory, and a program that has all of it."""
+        mib = self.mib(size_bytes)
+        self.own.vgpu("slice", "create", name, "--mem", f"{mib}M", *options)
+        held = mib - self.context_mib - 4
+        command = [self._program, str(held - held % 2), str(KERNEL_US), how]
+        self._lines[name] = []
+        self.parts[name] = self.own.run(name, (), command, talk=True)
+
+    def read_lines(self, name: str) -> list[dict[str, Any]]:
+        self.parts[name].check()
+        self._lines[name] += self.parts[name].lines()
+        return self._lines[name]
+
+    def wait_for_all(self, limit_s: float) -> None:
+        for name in self.parts:
+            wait_for(f"program {name}", lambda name=name: bool(self.read_lines(name)), limit_s)  # type: ignore[misc]
+
+    def slice(self, name: str) -> pb.Slice:
+        with self.own.client() as client:
+            found: pb.Slice = client.send(calls.get_slice(name))
+        return found
+
+    def call(self, name: str) -> float:
+        """Seconds of one call of a program that waits for its line."""
+        before = len(self.read_lines(name))
+        stdin = self.parts[name].process.stdin
+        assert stdin
+        stdin.write(b"\n")
+        stdin.flush()
+        wait_for(f"call of {name}", lambda: len(self.read_lines(name)) > before, 120)
+        return float(self.read_lines(name)[-1]["call_ns"]) / 1e9
+
+    def stop(self) -> None:
+        for part in self.parts.values():
+            part.stop()
+
+
+def measure_turns(scale: int, count: int, seconds: float) -> dict[str, Any]:
+    with harness.system(sim_config(scale), lengths_us=[KERNEL_US]) as own:
+        bench = Bench(own, scale)
+        names = [f"s{number}" for number in range(count)]
+        for name in names:
+            bench.start(name, DEVICE_BYTES, "busy", "--gpus", f"{1 / count:g}", "--max", "1", "--mem-swap")
+        bench.wait_for_all(600)
+        begin_ns, before = time.monotonic_ns(), [bench.slice(name) for name in names]
+        time.sleep(seconds)
+        end_ns, after = time.monotonic_ns(), [bench.slice(name) for name in names]
+        spans = [s for s in read_busy_log(own.busy_log()) if begin_ns <= s.begin_ns and s.end_ns <= end_ns]
+        bench.stop()
+    moved = sum(b.rotation.moved_bytes - a.rotation.moved_bytes for a, b in zip(before, after, strict=True))
+    moves = sum(b.rotation.moves - a.rotation.moves for a, b in zip(before, after, strict=True))
+    wall_s, moving_s = (end_ns - begin_ns) / 1e9, moved / (LINK_BYTES_PER_S / scale)
+    busy_s = sum(span.end_ns - span.begin_ns for span in spans) / 1e9
+    return {
+        "seconds": wall_s,
+        "busy_seconds": busy_s,
+        "moves": moves,
+        "moved_bytes": moved,
+        "link_seconds": moving_s,
+        "quantum_seconds": max(one.rotation.quantum_ns for one in after) / 1e9,
+        "busy_of_wall": busy_s / wall_s,
+        "sum_of_ideal": busy_s / (wall_s - moving_s),
+    }
+
+
+def measure_way(scale: int, times: int) -> dict[str, Any]:
+    with harness.system(sim_config(scale), lengths_us=[KERNEL_US]) as own:
+        bench = Bench(own, scale)
+        bench.start("s", OUT_BYTES, "call", "--gpus", "0.5")
+        bench.wait_for_all(60)
+        found = []
+        for _ in range(times):
+            begin_ns = time.monotonic_ns()
+            own.vgpu("slice", "evict", "s")
+            own.vgpu("slice", "resume", "s")
+            found.append((time.monotonic_ns() - begin_ns) / 1e9)
+        used = bench.slice("s").devices[0].mem_used_bytes
+        bench.stop()
+    link_s = 2 * used / (LINK_BYTES_PER_S / scale)
+    median_s = statistics.median(found)
+    return {"seconds": found, "bytes": used, "link_seconds": link_s, "median_of_link": median_s / link_s}
+
+
+def measure_sleepers(scale: int, wakes: int) -> dict[str, Any]:
+    # all fit: what is measured is sleep, not turns
+    device_bytes = (SLEEPERS + 2) * SLEEPER_BYTES
+    with harness.system(sim_config(scale, device_bytes), lengths_us=[KERNEL_US]) as own:
+        bench = Bench(own, scale)
+        for name in ("x", "y"):
+            bench.start(name, SLEEPER_BYTES, "busy", "--gpus", "0.4")
+        sleepers = [f"s{number}" for number in range(SLEEPERS)]
+        for name in sleepers:
+            bench.start(name, SLEEPER_BYTES, "call", "--gpus", "0.02", "--idle-after", "1s")
+        bench.wait_for_all(120)
+        away = pb.RESIDENCY_AWAY
+        wait_for("their sleep", lambda: all(bench.slice(name).residency == away for name in sleepers), 120)
+        pids = {name: int(bench.read_lines(name)[0]["pid"]) for name in ("x", "y")}
+        quiet_ns = time.monotonic_ns()
+        time.sleep(6)
+        begin_ns, times = time.monotonic_ns(), []
+        for number in range(wakes):
+            name = sleepers[number % SLEEPERS]
+            wait_for(f"sleep of {name}", lambda name=name: bench.slice(name).residency == away, 60)  # type: ignore[misc]
+            times.append(bench.call(name))
+        end_ns = time.monotonic_ns()
+        used = bench.slice(sleepers[0]).devices[0].mem_used_bytes
+        spans = read_busy_log(own.busy_log())
+        bench.stop()
+    before = shares_by_tenant(spans, pids, quiet_ns + SECOND_NS, begin_ns - SECOND_NS // 4)
+    while_waking = shares_by_tenant(spans, pids, begin_ns, end_ns - SECOND_NS // 4)
+    link_s = used / (LINK_BYTES_PER_S / scale)
+    p95_s = sorted(times)[min(len(times) - 1, int(len(times) * 0.95))]
+    change_pp = max(
+        abs(statistics.mean(while_waking[name]) - statistics.mean(before[name])) * 100 for name in ("x", "y")
+    )
+    return {
+        "seconds": times,
+        "bytes": used,
+        "link_seconds": link_s,
+        "p95_seconds": p95_s,
+        "bound_seconds": GOAL_MOVE * link_s + GOAL_SPARE_S,
+        "shares_before": {name: statistics.mean(found) for name, found in before.items()},
+        "shares_while_waking": {name: statistics.mean(found) for name, found in while_waking.items()},
+        "change_pp": change_pp,
+    }
+
+
+def main() -> int:
+    """Measures, prints and writes the result. Exit code 1 when a goal is missed."""
+    made = harness.parser(__doc__)
+    made.add_argument("--scale", type=int, default=16, help="divides sizes and rates (default: %(default)s)")
+    made.add_argument("--turns", type=float, default=1.5, help="turns of each slice (default: %(default)s)")
+    made.add_argument("--wakes", type=int, default=21, help="calls after a sleep (default: %(default)s)")
+    args = made.parse_args()
+    if args.real:
+        made.error("the device's own log and the link's rate are those of the simulated device")
+    turn_s = 20 * 2 * DEVICE_BYTES / LINK_BYTES_PER_S
+    figures: dict[str, Any] = {}
+    good = True
+    for count in (2, 4):
+        found = figures[f"turns_{count}"] = measure_turns(args.scale, count, args.turns * count * turn_s)
+        good &= judge(f"{count} slices of 100 %, device time of ideal turns", found["sum_of_ideal"], at_least(GOAL_SUM))
+    found = figures["out_and_back"] = measure_way(args.scale, 5)
+    good &= judge("10 GiB out and back, times the link's", found["median_of_link"], at_most(GOAL_MOVE))
+    found = figures["sleepers"] = measure_sleepers(args.scale, args.wakes)
+    good &= judge("first call of a sleeper, p95, s", found["p95_seconds"], at_most(found["bound_seconds"]))
+    good &= judge("shares of the others, change in pp", found["change_pp"], at_most(GOAL_SHARE_PP))
+    path = results.write(
+        "rotation",
+        is_simulated=True,
+        device="simulated",
+        parameters={"scale": args.scale, "turns": args.turns, "wakes": args.wakes},
+        goals={"sum_of_ideal": GOAL_SUM, "of_link": GOAL_MOVE, "spare_s": GOAL_SPARE_S, "change_pp": GOAL_SHARE_PP},
+        figures=figures,
+        raw={},
+        folder=args.results,
+    )
+    print(path)
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,56 @@
+/*
+ * sleeper MIB KERNEL_US busy|call - has so much device memory. busy: launches kernels back to back, and says ten times a
+ * second how many have completed; call: for each line on stdin it launches one, waits for it, and says how long that
+ * took. JSON lines on stdout.
+ */
+#include "driver.h"
+#include <string.h>
+#include <unistd.h>
+
+enum { BATCH = 8 };
+
+static void say(const char *name, uint64_t value) {
+  printf("{\"%s\": %llu, \"pid\": %d}\n", name, (unsigned long long)value, (int)getpid());
+  fflush(stdout);
+}
+
+static void run(struct driver *driver, handle function, int count) {
+  uint64_t rounds = 1;
+  device_pointer sink = 0;
+  void *arguments[] = {&rounds, &sink};
+  for (int i = 0; i < count; i++) CHECK(driver->cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, arguments, NULL));
+  CHECK(driver->cuCtxSynchronize());
+}
+
+int main(int argc, char **argv) {
+  if (argc != 4) return 2;
+  struct driver driver;
+  device_pointer memory;
+  handle context;
+  char name[32];
+  driver_open(&driver, "libcuda.so.1");
+  CHECK(driver.cuInit(0));
+  CHECK(driver.cuDevicePrimaryCtxRetain(&context, 0));
+  CHECK(driver.cuCtxSetCurrent(context));
+  snprintf(name, sizeof name, "spin_%s", argv[2]);
+  handle function = spin_kernel(&driver, name);
+  CHECK(driver.cuMemAlloc(&memory, (size_t)atoll(argv[1]) << 20));
+  run(&driver, function, 1);
+  say("ready", 1);
+  if (strcmp(argv[3], "call") == 0) {
+    while (getchar() != EOF) {
+      uint64_t begin_ns = now_ns();
+      run(&driver, function, 1);
+      say("call_ns", now_ns() - begin_ns);
+    }
+    return 0;
+  }
+  uint64_t completed = 0, said_ns = 0;
+  for (;;) {
+    run(&driver, function, BATCH);
+    completed += BATCH;
+    if (now_ns() - said_ns < 100000000ull) continue;
+    said_ns = now_ns();
+    say("completed", completed);
+  }
+}

@@ -1,0 +1,46 @@
+/* residence.c - see residence.h. A page that lies about this hurts its own slice alone. */
+#include "arbiter/residence.h"
+
+#include <limits.h>
+
+#include "base/prim.h"
+
+#define WAITING_CALLS_MAX 65536 /* of a process: the sum over all is still a number */
+
+void vg_residence_set(struct vg_arbiter *arbiter, const struct vg_core_slice *slice) {
+  struct vg_lane *lane = vg_lane_of(arbiter, slice);
+  if ((lane->residence != 0) == slice->params.leaves) return;
+  lane->residence = slice->params.leaves ? ++arbiter->departures : 0;
+}
+
+bool vg_residence_publish(const struct vg_lane *lane, struct vg_process *process) {
+  if (process->residence == lane->residence) return false;
+  process->residence = lane->residence;
+  VG_STORE(&process->control->residence, lane->residence);
+  vg_prim_futex_wake(&process->control->residence, INT_MAX);
+  return true;
+}
+
+/* Only of a slice that rotates: the count is at the page's end, and a thousand pages are in no cache. */
+static bool has_called(struct vg_process *process) {
+  if (!process->slice->params.rotates) return false;
+  uint64_t before = process->calls;
+  process->calls = VG_LOAD_RELAXED(&process->report->calls);
+  return process->calls != before;
+}
+
+void vg_residence_note_work(struct vg_process *process, bool worked, uint64_t now_ns) {
+  if (has_called(process) || worked) process->slice->stats.last_work_ns = now_ns;
+}
+
+static uint32_t waiting_calls_of(const struct vg_process *process) {
+  uint64_t count =
+      (uint64_t)VG_LOAD_RELAXED(&process->report->waiting_calls) + VG_LOAD_RELAXED(&process->report->waiting);
+  return count < WAITING_CALLS_MAX ? (uint32_t)count : WAITING_CALLS_MAX;
+}
+
+void vg_residence_add(const struct vg_process *process, struct vg_slice_stats *stats) {
+  bool leaves = process->residence != 0;
+  if (leaves) stats->waiting_calls += waiting_calls_of(process);
+  stats->processes_in_driver += !leaves || VG_LOAD(&process->report->left_word) != process->residence;
+}

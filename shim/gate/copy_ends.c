@@ -1,0 +1,86 @@
+/*
+ * copy_ends.c - which way a copy goes whose call does not say it: by the types of memory that it names, or by
+ * addresses, of which the driver knows the types. A thread remembers its last two addresses by their 2 MiB: memory that
+ * becomes another type there is counted in the wrong direction for a while.
+ */
+#include "gate/copies.h"
+#include "gen/abi/real.h"
+
+#define REMEMBERED_SHIFT 21
+
+enum side { SIDE_DEVICE = 1, SIDE_PINNED, SIDE_PAGEABLE };
+
+static enum side ask(CUdeviceptr address) {
+  unsigned type = 0;
+  if (REAL(cuPointerGetAttribute)(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) != CUDA_SUCCESS || type == 0)
+    return SIDE_PAGEABLE;
+  return type == CU_MEMORYTYPE_HOST ? SIDE_PINNED : SIDE_DEVICE;
+}
+
+/* number: of the copy's two addresses. */
+static enum side side_of(CUdeviceptr address, int number) {
+  static __thread struct {
+    CUdeviceptr block;
+    enum side side;
+  } remembered[2] __attribute__((tls_model("initial-exec")));
+  CUdeviceptr block = address >> REMEMBERED_SHIFT;
+  if (remembered[number].side && remembered[number].block == block) return remembered[number].side;
+  enum side side = ask(address);
+  remembered[number].block = block;
+  remembered[number].side = side;
+  return side;
+}
+
+static bool is_on_device(CUmemorytype type, CUdeviceptr address, int number) {
+  return type == CU_MEMORYTYPE_UNIFIED ? side_of(address, number) == SIDE_DEVICE : type != CU_MEMORYTYPE_HOST;
+}
+
+enum vg_copy_direction vg_copy_direction(CUmemorytype to, CUdeviceptr to_address, CUmemorytype from,
+                                         CUdeviceptr from_address) {
+  bool to_device = is_on_device(to, to_address, 0), from_device = is_on_device(from, from_address, 1);
+  if (to_device == from_device) return VG_COPY_ELSEWHERE;
+  return to_device ? VG_COPY_TO_DEVICE : VG_COPY_FROM_DEVICE;
+}
+
+bool vg_copy_is_pinned(const void *host) {
+  return ask((CUdeviceptr)host) == SIDE_PINNED;
+}
+
+void vg_copy_count_batch(CUstream stream, bool per_thread, const CUdeviceptr *to, const CUdeviceptr *from,
+                         const size_t *bytes, size_t count) {
+  uint64_t sums[VG_COPY_ELSEWHERE + 1] = {0};
+  for (size_t i = 0; i < count; i++)
+    sums[vg_copy_direction(CU_MEMORYTYPE_UNIFIED, to[i], CU_MEMORYTYPE_UNIFIED, from[i])] += bytes[i];
+  for (int way = 0; way < VG_COPY_ELSEWHERE; way++)
+    if (sums[way]) vg_copy_count(stream, per_thread, (enum vg_copy_direction)way, sums[way]);
+}
+
+static CUmemorytype type_of(const CUmemcpy3DOperand *operand) {
+  return operand->type == CU_MEMCPY_OPERAND_TYPE_POINTER ? CU_MEMORYTYPE_UNIFIED : CU_MEMORYTYPE_ARRAY;
+}
+
+static CUdeviceptr address_of(const CUmemcpy3DOperand *operand) {
+  return operand->type == CU_MEMCPY_OPERAND_TYPE_POINTER ? operand->op.ptr.ptr : 0;
+}
+
+/* Extents are in elements where an array takes part, and which size these have is not asked: counted as bytes. */
+void vg_copy_count_operations(CUstream stream, bool per_thread, const CUDA_MEMCPY3D_BATCH_OP *operations,
+                              size_t count) {
+  for (size_t i = 0; i < count; i++) {
+    const CUDA_MEMCPY3D_BATCH_OP *one = &operations[i];
+    uint64_t bytes = (uint64_t)one->extent.width * one->extent.height * one->extent.depth;
+    vg_copy_count(
+        stream, per_thread,
+        vg_copy_direction(type_of(&one->dst), address_of(&one->dst), type_of(&one->src), address_of(&one->src)), bytes);
+  }
+}
+
+/* places[i] is that of the ranges from runs[i] on. */
+void vg_copy_count_prefetches(CUstream stream, bool per_thread, const CUmemLocation *places, const size_t *runs,
+                              size_t run_count, const size_t *bytes, size_t count) {
+  size_t run = 0;
+  for (size_t i = 0; i < count; i++) {
+    while (run + 1 < run_count && runs[run + 1] <= i) run++;
+    vg_copy_count(stream, per_thread, vg_copy_direction_to(places[run]), bytes[i]);
+  }
+}

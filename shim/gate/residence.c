@@ -1,0 +1,137 @@
+/*
+ * residence.c - see residence.h. Called by threads of the program. A thread marks its line and then looks at the
+ * control page; the helper sees the departure there, makes all threads pass a barrier, and then reads the marks: one of
+ * the two sees the other.
+ */
+#include "gate/residence.h"
+
+#include "gate/state.h"
+
+#define WAIT_ROUND_NS (100 * VG_NS_PER_MS) /* how long a thread sleeps before it looks around */
+
+uint32_t vg_residence_watched;
+
+/* A device that the slice's memory leaves, or has left, and the number of the departure; NULL: there is none. */
+static struct vg_device *find_away(uint32_t *ret_residence) {
+  for (uint32_t i = 0; i < vg_session.device_count; i++) {
+    const struct vg_control_device *control = VG_LOAD(&vg_session.devices[i].control);
+    *ret_residence = control ? VG_LOAD(&control->residence) : 0;
+    if (*ret_residence) return &vg_session.devices[i];
+  }
+  return NULL;
+}
+
+static bool is_away(void) {
+  uint32_t residence;
+  return find_away(&residence) != NULL;
+}
+
+static void wait_one_round(struct vg_device *device, uint32_t residence) {
+  struct vg_report_device *report = VG_LOAD(&device->report); /* of a daemon that has gone, perhaps */
+  const uint32_t *word_at = &VG_LOAD(&device->control)->residence;
+  int fd = VG_LOAD_RELAXED(&device->doorbell_fd);
+  __atomic_add_fetch(&report->waiting_calls, 1, __ATOMIC_ACQ_REL);
+  vg_report_changes(device);
+  if (vg_prim_eventfd_is(fd)) vg_prim_eventfd_ring(fd);
+  vg_prim_futex_wait(word_at, residence, vg_prim_now_ns() + WAIT_ROUND_NS);
+  __atomic_sub_fetch(&report->waiting_calls, 1, __ATOMIC_ACQ_REL);
+}
+
+static void wait_until_back(void) {
+  struct vg_device *device;
+  uint32_t residence;
+  while ((device = find_away(&residence)) != NULL) wait_one_round(device, residence);
+}
+
+/* Other threads' calls may be lost from the count: it only shows that there are some. */
+static void count_call(void) {
+  for (uint32_t i = 0; i < vg_session.device_count; i++) {
+    struct vg_device *device = &vg_session.devices[i];
+    struct vg_report_device *report = VG_LOAD(&device->report);
+    if (!report) continue;
+    VG_STORE_RELAXED(&report->calls, VG_LOAD_RELAXED(&report->calls) + 1);
+    vg_report_changes(device);
+  }
+}
+
+static struct vg_gate_line *line_here(void) {
+  return VG_LIKELY(vg_gate_own_line != NULL) ? vg_gate_own_line : vg_gate_make_line();
+}
+
+/* Mark before look; the helper's membarrier does the rest. */
+static void fence(void) {
+  __atomic_signal_fence(__ATOMIC_SEQ_CST);
+  if (VG_UNLIKELY(VG_LOAD_RELAXED(&vg_prim_membarrier_refused))) __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+/* False: away, and not marked. The first look keeps threads that try in a loop from looking like calls. */
+static bool mark(struct vg_gate_line *line) {
+  if (line->calls) {
+    VG_STORE_RELAXED(&line->calls, line->calls + 1);
+    return true;
+  }
+  if (VG_UNLIKELY(is_away())) return false;
+  VG_STORE_RELAXED(&line->calls, 1);
+  fence();
+  if (VG_LIKELY(!is_away())) return true;
+  VG_STORE(&line->calls, 0);
+  return false;
+}
+
+struct vg_gate_line *vg_residence_enter_watched(void) {
+  struct vg_gate_line *line = line_here();
+  if (!line) { /* no memory for it: the thread is not seen in the driver */
+    wait_until_back();
+    return NULL;
+  }
+  bool nested = line->calls != 0;
+  while (!mark(line)) wait_until_back();
+  if (!nested) count_call();
+  return line;
+}
+
+void vg_residence_leave_watched(struct vg_gate_line *line) {
+  VG_STORE(&line->calls, line->calls - 1);
+}
+
+bool vg_residence_try(struct vg_gate_line **ret_line) {
+  struct vg_gate_line *line = *ret_line = vg_residence_is_watched() ? line_here() : NULL;
+  if (!line) return !is_away();
+  if (mark(line)) return true;
+  *ret_line = NULL;
+  return false;
+}
+
+static bool is_quiet(const struct vg_device *device, uint32_t residence) {
+  return !device->gate || VG_LOAD(&device->gate->quiet_residence) == residence;
+}
+
+/* While the process leaves, the driver is asked as ever: a poll submits nothing. Once the process is quiet, all that it
+ * has submitted has completed; where the helper could not find that out, this is a call as any other. */
+enum vg_poll vg_residence_poll_watched(void) {
+  struct vg_gate_line *line = line_here();
+  for (;;) {
+    uint32_t residence;
+    if (line) VG_STORE_RELAXED(&line->polls, 1);
+    fence();
+    const struct vg_device *device = find_away(&residence);
+    if (!device || !is_quiet(device, residence)) return VG_POLL_ASK;
+    vg_residence_end_poll();
+    if (vg_session.device_count == 1 && device->gate && VG_LOAD(&device->gate->completed_residence) == residence)
+      return VG_POLL_COMPLETED;
+    wait_until_back();
+  }
+}
+
+void vg_residence_end_poll(void) {
+  if (vg_gate_own_line) VG_STORE(&vg_gate_own_line->polls, 0);
+}
+
+void vg_residence_review(void) {
+  bool watched = false;
+  for (uint32_t i = 0; i < vg_session.device_count; i++) {
+    const struct vg_control_device *control = VG_LOAD(&vg_session.devices[i].control);
+    watched |= control && (VG_LOAD_RELAXED(&control->watch) & VG_WATCH_CALLS || VG_LOAD_RELAXED(&control->residence));
+  }
+  VG_STORE(&vg_residence_watched, watched);
+}

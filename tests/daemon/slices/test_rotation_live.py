@@ -1,0 +1,205 @@
+"""Programs whose memory together is more than the device, on a daemon of their own: they take turns, sleep and wake,
+and no byte of theirs changes, whoever is killed meanwhile."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.command_line import ask, call
+from tests.examples import is_nightly
+from vgpud import paths
+from vgpud.cli.demo.private_system import OwnSystem, Part, wait_for
+
+ROOT = Path(__file__).resolve().parents[3]
+MIB = 1 << 20
+#: turns are 2 s where moves take less than that, so these are small
+DEVICE, CONTEXT, PROGRAM = 48, 8, 30
+pytestmark = [pytest.mark.xdist_group("rotation")]
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with programs of tests/sim."""
+    folder = tmp_path_factory.mktemp("programs")
+    for name in ("rotor", "checkpoint_target"):
+        flags = ["-O1", "-pthread", "-iquote", str(ROOT / "shim"), str(ROOT / "tests" / "sim" / f"{name}.c")]
+        library = [f"-L{paths.sim_lib_dir()}", "-l:libcuda.so.1"]
+        subprocess.run(["gcc", "-o", str(folder / name), *flags, *library], check=True)
+    return folder
+
+
+class Bench:
+    """A system with slices of a whole device's memory each."""
+
+    def __init__(self, make_system: Callable[..., OwnSystem], programs: Path, device_mib: int = DEVICE) -> None:
+        sizes = {"memory_bytes": f"{device_mib}M", "context_bytes": f"{CONTEXT}M", "devices": "1"}
+        self.system, self._programs = make_system(sizes), programs
+        self._lines: dict[str, list[Any]] = {}
+        self.parts: dict[str, Part] = {}
+
+    def create(self, name: str, *options: str) -> None:
+        done = call(self.system, "slice", "create", name, "--gpus", "0.25", "--mem", f"{DEVICE}M", *options)
+        assert done.returncode == 0, done.stderr
+
+    def start(self, name: str, *command: str) -> None:
+        self._lines[name] = []
+        program = str(self._programs / command[0])
+        self.parts[name] = self.system.run(name, (), [program, *command[1:]], talk=True)
+
+    def start_rotors(self, names: str) -> None:
+        for number, name in enumerate(names):
+            self.create(name, "--mem-swap")
+            self.start(name, "rotor", str(PROGRAM), str(number), "busy")
+
+    def last(self, name: str) -> dict[str, Any]:
+        """What a program has said last; {}: nothing."""
+        self._lines[name] += self.parts[name].lines()
+        return dict(self._lines[name][-1]) if self._lines[name] else {}
+
+    def rounds(self, name: str) -> int:
+        said = self.last(name)
+        assert not said.get("wrong"), f"{name}: bytes have changed"
+        return int(said.get("rounds", -1))
+
+    def go(self, name: str) -> None:
+        stdin = self.parts[name].process.stdin
+        assert stdin
+        stdin.write(b"\n")
+        stdin.flush()
+
+    def show(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = ask(self.system, "slice", "show", name)["slice"]
+        return found
+
+    def moves(self, name: str) -> int:
+        return int(self.show(name)["rotation"]["moves"])
+
+    def events(self, kind: str) -> list[str]:
+        return [event["message"] for event in ask(self.system, "events")["events"] if event["kind"] == kind]
+
+    def wait_for_rounds(self, name: str, count: int = 1, limit_s: float = 60) -> None:
+        first = self.rounds(name)
+        wait_for(f"rounds of {name}", lambda: self.rounds(name) >= first + count, limit_s)
+
+
+@pytest.mark.parametrize("names", ["ab", "abcd"])
+def test_slices_that_each_fill_the_device_take_turns(
+    make_system: Callable[..., OwnSystem], programs: Path, names: str
+) -> None:
+    bench = Bench(make_system, programs)
+    bench.start_rotors(names)
+    for _ in range(2):
+        for name in names:
+            bench.wait_for_rounds(name)
+    assert all(bench.moves(name) >= 1 for name in names)
+    assert sum(bench.show(name)["residency"] is None for name in names) <= 1
+    listed = call(bench.system, "slice", "ls").stdout
+    assert "away" in listed
+
+
+def test_a_program_that_is_killed_while_away_leaves_its_slice_to_the_next_one(
+    make_system: Callable[..., OwnSystem], programs: Path
+) -> None:
+    bench = Bench(make_system, programs)
+    bench.start_rotors("ab")
+    for name in "ab":
+        bench.wait_for_rounds(name)
+    wait_for("one that is away", lambda: any(bench.show(name)["residency"] == "away" for name in "ab"), 30)
+    away = next(name for name in "ab" if bench.show(name)["residency"] == "away")
+    other = "b" if away == "a" else "a"
+    os.kill(bench.last(away)["pid"], signal.SIGKILL)
+    bench.parts[away].process.wait(20)
+    wait_for("its end", lambda: bench.show(away)["processes"] == 0, 30)
+    bench.wait_for_rounds(other, 50)
+    bench.start(away, "rotor", str(PROGRAM), "5", "busy")
+    bench.wait_for_rounds(away)
+    bench.wait_for_rounds(other)
+
+
+@pytest.mark.parametrize("tries", [40 if is_nightly() else 3])
+def test_a_daemon_that_is_killed_at_any_moment_changes_no_byte(
+    make_system: Callable[..., OwnSystem], programs: Path, tries: int
+) -> None:
+    bench = Bench(make_system, programs)
+    bench.start_rotors("ab")
+    moments = random.Random(1)
+    for name in "ab":
+        bench.wait_for_rounds(name)
+    for attempt in range(tries):
+        wait_for("a move", lambda: any(bench.show(n)["residency"] in ("leaving", "coming") for n in "ab"), 60)
+        time.sleep(moments.random() * 0.1 if attempt else 0.0)
+        assert bench.system.daemon
+        bench.system.daemon.stop(signal.SIGKILL)
+        bench.system.start_daemon()
+        for name in "ab":
+            bench.wait_for_rounds(name, limit_s=90)
+    for part in bench.parts.values():
+        part.check()
+
+
+@pytest.mark.parametrize("state", ["leaving", "away", "coming"])
+def test_a_program_that_is_killed_at_any_step_takes_nothing_with_it(
+    make_system: Callable[..., OwnSystem], programs: Path, state: str
+) -> None:
+    bench = Bench(make_system, programs)
+    bench.start_rotors("ab")
+    for name in "ab":
+        bench.wait_for_rounds(name)
+    found: list[str] = []
+    wait_for(
+        f"one that is {state}",
+        lambda: found.extend(n for n in "ab" if not found and bench.show(n)["residency"] == state) or bool(found),
+        60,
+    )
+    victim = found[0]
+    other = "b" if victim == "a" else "a"
+    os.kill(bench.last(victim)["pid"], signal.SIGKILL)
+    wait_for("its end", lambda: bench.show(victim)["processes"] == 0, 30)
+    bench.wait_for_rounds(other, 50)
+    wait_for("its memory", lambda: bench.show(victim)["devices"][0]["mem_used_bytes"] == 0, 30)
+
+
+def test_who_is_idle_sleeps_until_it_calls_and_others_have_its_memory(
+    make_system: Callable[..., OwnSystem], programs: Path
+) -> None:
+    bench = Bench(make_system, programs, 2 * DEVICE)
+    bench.create("a", "--idle-after", "1s")
+    bench.start("a", "rotor", str(PROGRAM), "0")
+    wait_for("the program", lambda: bench.rounds("a") == 0)
+    wait_for("its sleep", lambda: bench.show("a")["residency"] == "away", 30)
+    assert bench.show("a")["asleep_time"] and bench.events("slice.asleep")
+    assert "asleep:" in call(bench.system, "slice", "ls").stdout
+    bench.create("b")
+    bench.start("b", "rotor", str(DEVICE - CONTEXT - 4), "1")
+    wait_for("another one", lambda: bench.rounds("b") == 0)
+    bench.go("a")
+    wait_for("its round", lambda: bench.rounds("a") == 1, 30)
+    assert bench.show("a")["asleep_time"] is None and bench.events("slice.awake")
+
+
+@pytest.mark.parametrize("kind", ["managed", "ipc"])
+def test_what_the_driver_cannot_move_stays_and_the_others_wait(
+    make_system: Callable[..., OwnSystem], programs: Path, kind: str
+) -> None:
+    bench = Bench(make_system, programs, 96)
+    for name in "ab":
+        done = call(bench.system, "slice", "create", name, "--gpus", "0.25", "--mem", "96M", "--mem-swap")
+        assert done.returncode == 0, done.stderr
+    bench.start("a", "checkpoint_target", kind)
+    wait_for("its contents", lambda: bench.last("a") == {"same": 1})
+    bench.start("b", "rotor", "8", "1", "busy")
+    wait_for("the event", lambda: len(bench.events("slice.stays")) == 1, 30)
+    (text,) = bench.events("slice.stays")
+    assert text.startswith("slice a stays on the device: ") and "not supported" in text
+    assert bench.show("b")["residency"] == "away" and not bench.last("b")
+    bench.parts["a"].stop(signal.SIGKILL)
+    wait_for("the other one's turn", lambda: bench.rounds("b") > 0, 60)

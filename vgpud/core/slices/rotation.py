@@ -1,0 +1,310 @@
+"""Rotation: slices whose memory together is more than the device are resident in turn. Which leaves, which comes. Pure.
+
+One device at a time, and one move at a time on it. The rules are those of docs/design/rotation.md: none leaves while
+all fit; an idle one leaves first; one at work leaves when its turn has lasted 20 times as long as the moves of a
+turn take, so that at most 5 % of the time is lost; and turns are in proportion to the slices' minima of SM time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from vgpud.core.model import AWAY, COMING, LEAVING
+
+_SECOND_NS = 1_000_000_000
+#: of a turn, and of a slice without work before others may take its place
+QUANTUM_MIN_NS = 2 * _SECOND_NS
+IDLE_MIN_NS = _SECOND_NS
+#: a turn lasts so many times as long as its moves take
+QUANTUM_MOVES = 20
+#: no slice's turns are longer than another's by more than this: it would wait for hours
+WEIGHTS_MAX = 8
+#: units of residency per weight
+_UNIT = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A slice of the device whose memory the daemon may move."""
+
+    name: str
+    mem_min_bytes: int
+    held_bytes: int = 0  # the credit of its programs
+    used_bytes: int = 0  # what is moved
+    residency: str = ""
+    waits: bool = False  # one of its threads waits for it to come
+    min_milli: int = 0
+    weight: int = 0
+    mem_swap: bool = True  # it leaves for others
+    is_movable: bool = True  # the driver moved it, or was not asked yet; of AWAY: can come
+    is_empty: bool = False  # it has no program
+    idle_after_ns: int = 0  # 0 = never
+    last_work_ns: int = 0
+    resident_since_ns: int = 0
+
+    @property
+    def claim_bytes(self) -> int:
+        """What it needs of the device to be there."""
+        return max(self.mem_min_bytes, self.held_bytes)
+
+    @property
+    def on_device(self) -> bool:
+        """Whether its claim counts: from the moment that it begins to come until it has left."""
+        return self.residency != AWAY
+
+    @property
+    def is_resident(self) -> bool:
+        return not self.residency
+
+    def idle_ns(self, now_ns: int) -> int:
+        """For how long it has been without work on the device."""
+        return now_ns if self.is_empty else now_ns - max(self.last_work_ns, self.resident_since_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """`name` leaves, or comes. waiter: for whom it leaves; is_asleep: for no other one, it was idle for long enough;
+    is_turn: it was at work."""
+
+    name: str
+    to: str  # LEAVING or COMING
+    waiter: str = ""
+    is_asleep: bool = False
+    is_turn: bool = False
+
+
+def compute_quantum_ns(moved_bytes: int, bytes_per_s: int) -> int:
+    """How long a turn lasts whose moves are of so many bytes."""
+    return max(QUANTUM_MIN_NS, QUANTUM_MOVES * _move_ns(moved_bytes, bytes_per_s))
+
+
+def _move_ns(moved_bytes: int, bytes_per_s: int) -> int:
+    return moved_bytes * _SECOND_NS // bytes_per_s
+
+
+def turn_weights(members: Iterable[Member]) -> dict[str, int]:
+    """In what proportion slices are resident: that of their minima of SM time, where all are 0 of their weights."""
+    known = list(members)
+    by_minimum = any(member.min_milli for member in known)
+    weights = {m.name: m.min_milli if by_minimum else m.weight or 1 for m in known}
+    least = -(-max(weights.values(), default=1) // WEIGHTS_MAX)
+    return {name: max(weight, least) for name, weight in weights.items()}
+
+
+class Turns:
+    """How long the slices of one device have been resident, and when a slice at work left last."""
+
+    def __init__(self) -> None:
+        self.comes_next = ""  # for whom others are leaving
+        self._turn_ns: int | None = None  # when the last turn began
+        self._in_turn = False  # one at work has left, and the next one is not there yet
+        self._spent: dict[str, int] = {}  # residency per weight
+        self._active: set[str] = set()  # resident and at work, or waiting
+        self._last_ns = 0
+
+    def spent(self, name: str) -> int:
+        """Residency of a slice per weight."""
+        return self._spent.get(name, 0)
+
+    def begun_ns(self, waiter: str) -> int:
+        """When the present turn began; 0: others are leaving for this one already, or there was none."""
+        return 0 if self._in_turn and self.comes_next == waiter else self._turn_ns or 0
+
+    def update(self, members: Sequence[Member], now_ns: int) -> None:
+        """Counts the time since the last call. Who begins to wait or to work has no claim to earlier turns."""
+        weights = turn_weights(members)
+        passed_ns = now_ns - self._last_ns if self._last_ns else 0
+        self._last_ns = now_ns
+        self._spent = {m.name: self._spent.get(m.name, 0) for m in members}
+        for member in members:
+            if member.is_resident:
+                self._spent[member.name] += passed_ns * _UNIT // weights[member.name]
+        active = {m.name for m in members if _is_active(m, now_ns)}
+        others = [self._spent[name] for name in active & self._active]
+        if others:
+            for name in active - self._active:
+                self._spent[name] = max(self._spent[name], min(others))
+        self._active = active
+        if self.comes_next not in active:
+            self.comes_next, self._in_turn = "", False
+
+    def end_move(self, move: Move, now_ns: int) -> None:
+        """A move is done, or the driver refused it."""
+        if move.waiter:
+            self._in_turn = move.is_turn or (self._in_turn and self.comes_next == move.waiter)
+            self.comes_next = move.waiter
+        if move.is_turn or (move.name == self.comes_next and self._in_turn):
+            self._turn_ns = now_ns
+        if move.name == self.comes_next:
+            self.comes_next, self._in_turn = "", False
+
+
+def _is_active(member: Member, now_ns: int) -> bool:
+    if member.is_resident:
+        return not member.is_empty and member.idle_ns(now_ns) < IDLE_MIN_NS
+    return member.waits or member.residency in (LEAVING, COMING)
+
+
+@dataclass(frozen=True, slots=True)
+class _Device:
+    """The slices of a device at one moment, and what the device has for them all."""
+
+    members: Sequence[Member]
+    capacity_bytes: int
+    bytes_per_s: int
+    turns: Turns
+    now_ns: int
+
+    def free_for(self, comer: Member) -> int:
+        """Bytes that no slice claims. What a sleeper without mem_swap has given back is lent, but its minimum is not
+        given to those that come."""
+        others = [m for m in self.members if m.name != comer.name]
+        kept = sum(m.mem_min_bytes for m in others if not m.on_device and not m.mem_swap)
+        return self.capacity_bytes - kept - sum(m.claim_bytes for m in others if m.on_device)
+
+    @property
+    def resident_bytes(self) -> int:
+        return sum(member.claim_bytes for member in self.members if member.on_device)
+
+    def order_leavers(self) -> tuple[list[Member], list[Member]]:
+        """Those that may leave for others: the idle ones, longest first, and those at work, longest resident first."""
+        able = [m for m in self.members if m.is_resident and m.mem_swap and m.is_movable]
+        idle = [m for m in able if self._is_idle(m)]
+        busy = [m for m in able if m not in idle]
+        idle.sort(key=lambda m: (-m.idle_ns(self.now_ns), m.name))
+        busy.sort(key=lambda m: (-self.turns.spent(m.name), m.name))
+        return idle, busy
+
+    def _is_idle(self, member: Member) -> bool:
+        """Not before the time that moving it takes: one that works every few seconds would only be moved."""
+        least_ns = max(IDLE_MIN_NS, _move_ns(2 * member.used_bytes, self.bytes_per_s))
+        return member.idle_ns(self.now_ns) >= (0 if member.is_empty else least_ns)
+
+    def choose_leavers(self, waiter: Member, waiters: Sequence[Member]) -> _Leavers:
+        """Whose places are enough for this one, and when they are free for it."""
+        need = waiter.claim_bytes - self.free_for(waiter)
+        idle, busy = self.order_leavers()
+        spent = self.turns.spent(waiter.name)
+        behind = [m for m in busy if self.turns.spent(m.name) < spent]
+        chosen: list[Member] = []
+        for member in [*idle, *(m for m in busy if m not in behind), *behind]:
+            if sum(m.claim_bytes for m in chosen) >= need:
+                break
+            chosen.append(member)
+        if sum(m.claim_bytes for m in chosen) < need:
+            return _Leavers((), None)
+        for member in list(chosen):  # a large one may be enough without those before it
+            if sum(m.claim_bytes for m in chosen) - member.claim_bytes >= need:
+                chosen.remove(member)
+        at_work = [m for m in chosen if m in busy]
+        if not at_work:
+            return _Leavers(tuple(chosen), self.now_ns)
+        freed = sum(m.claim_bytes for m in chosen) + max(0, self.free_for(waiter))
+        back = max(waiter.used_bytes, min(sum(m.used_bytes for m in waiters), freed))
+        quantum_ns = compute_quantum_ns(sum(m.used_bytes for m in chosen) + back, self.bytes_per_s)
+        begun_ns = max([*(m.resident_since_ns for m in at_work), self.turns.begun_ns(waiter.name)])
+        weights = turn_weights(self.members)
+        # a turn more for each that is not ahead of the waiter: until it has used its part
+        debt_ns = [(spent - self.turns.spent(m.name)) * weights[m.name] // _UNIT for m in at_work if m in behind]
+        return _Leavers(tuple(chosen), max(begun_ns + quantum_ns, self.now_ns + max(debt_ns, default=0)), at_work)
+
+
+@dataclass(frozen=True, slots=True)
+class _Leavers:
+    members: tuple[Member, ...]
+    ready_ns: int | None  # None: however long it waits, those that may leave are not enough
+    at_work: Sequence[Member] = ()
+
+
+def choose_move(
+    members: Sequence[Member], capacity_bytes: int, bytes_per_s: int, turns: Turns, now_ns: int
+) -> Move | None:
+    """The next move on a device, None: nothing moves now. capacity_bytes: what the device has for these slices
+    together; bytes_per_s: how fast memory was moved last."""
+    if any(member.residency in (LEAVING, COMING) for member in members):
+        return None
+    device = _Device(members, capacity_bytes, bytes_per_s, turns, now_ns)
+    if device.resident_bytes > capacity_bytes:  # another slice was given a minimum, or a resident one a larger one
+        idle, busy = device.order_leavers()
+        first = next(iter([*idle, *busy]), None)
+        return Move(first.name, LEAVING, is_turn=first in busy) if first else None
+    away = [m for m in members if m.residency == AWAY]
+    waiters = [m for m in away if m.waits and m.is_movable and m.claim_bytes <= capacity_bytes]
+    waiters.sort(key=lambda m: (m.name != turns.comes_next, turns.spent(m.name), m.name))
+    if waiters:
+        return _serve(device, waiters) or _put_to_sleep(device)
+    for member in away:
+        if member.is_empty and member.claim_bytes <= device.free_for(member):
+            return Move(member.name, COMING)
+    return _put_to_sleep(device)
+
+
+def _serve(device: _Device, waiters: Sequence[Member]) -> Move | None:
+    """The first one in order comes, or makes others leave. A later one comes only where the first is not delayed."""
+    first = waiters[0]
+    if first.claim_bytes <= device.free_for(first):
+        return Move(first.name, COMING)
+    leavers = device.choose_leavers(first, waiters)
+    if leavers.ready_ns is not None and leavers.ready_ns <= device.now_ns:
+        leaver = leavers.members[0]
+        return Move(leaver.name, LEAVING, first.name, is_turn=leaver in leavers.at_work)
+    for later in waiters[1:]:
+        free = device.free_for(later)
+        if later.claim_bytes > free:
+            continue
+        made = sum(m.claim_bytes for m in leavers.members)
+        arrival_ns = device.now_ns + _move_ns(later.used_bytes, device.bytes_per_s)
+        delays = first.claim_bytes > device.free_for(first) + made - later.claim_bytes
+        if leavers.ready_ns is None or not (delays or arrival_ns > leavers.ready_ns):
+            return Move(later.name, COMING)
+    return None
+
+
+def _put_to_sleep(device: _Device) -> Move | None:
+    """The one that has been idle for longer than it may be, longest first."""
+    sleepers = [
+        m
+        for m in device.members
+        if m.is_resident
+        and m.is_movable
+        and not m.is_empty
+        and m.idle_after_ns
+        and m.idle_ns(device.now_ns) >= m.idle_after_ns
+    ]
+    last = max(sleepers, key=lambda m: (m.idle_ns(device.now_ns), m.name), default=None)
+    return Move(last.name, LEAVING, is_asleep=True) if last else None
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What rotation costs on a device."""
+
+    claims_bytes: int  # of all its slices together
+    capacity_bytes: int  # what the device has for them
+    quantum_ns: int = 0  # how long the longest turn lasts; 0: all fit, and none leaves
+    lost_ratio: float = 0.0  # of the time, in moves
+    host_bytes: int = 0  # RAM that they need when the largest one is resident
+
+
+@dataclass(frozen=True, slots=True)
+class RotationStats:
+    """The cost on a slice's device, and how often the slice was moved since the daemon started."""
+
+    cost: Cost
+    bytes_per_s: int  # of the last move
+    moves: int = 0
+    moved_bytes: int = 0
+
+
+def estimate_cost(sizes_bytes: Sequence[int], capacity_bytes: int, bytes_per_s: int) -> Cost:
+    """For slices with these claims."""
+    claims = sum(sizes_bytes)
+    largest = max(sizes_bytes, default=0)
+    host = claims - largest
+    if claims <= capacity_bytes:
+        return Cost(claims, capacity_bytes)
+    moved = min(2 * capacity_bytes, largest + min(host, capacity_bytes))
+    quantum_ns = compute_quantum_ns(moved, bytes_per_s)
+    move_ns = _move_ns(moved, bytes_per_s)
+    return Cost(claims, capacity_bytes, quantum_ns, move_ns / (move_ns + quantum_ns), host)

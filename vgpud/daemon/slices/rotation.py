@@ -1,0 +1,370 @@
+"""Moves the memory of slices that rotate or sleep: rotation.py of the core decides, the driver's helper moves it.
+
+Part of the composition root. A device is watched only while a slice of it rotates or may sleep. Each step is saved
+before the driver is asked, so what a crash of the daemon cut short is completed or undone at the next start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from vgpud.core import events as ev
+from vgpud.core.model import AWAY, COMING, EVICTED, EVICTING, LEAVING, RESTORING, Denied, Process, Reason, Slice
+from vgpud.core.slices.rotation import Member, Move, RotationStats, Turns, choose_move, estimate_cost
+from vgpud.daemon.slices.events import EventRecorder
+from vgpud.daemon.slices.machine import SliceMachine
+from vgpud.devices import checkpoint_runner
+from vgpud.devices.arbiters import Arbiters
+from vgpud.devices.checkpoint_runner import Moved
+from vgpud.devices.nvml import Devices
+
+log = logging.getLogger("vgpud.rotation")
+
+#: (slice, its residency after it)
+Step = tuple[str, str]
+
+_SECOND_NS = 1_000_000_000
+#: how often it looks for waiting threads, and for idleness
+WAITING_S, IDLE_S = 0.05, 0.25
+#: assumed before the first move; a first move of fewer bytes measures the helper's start, not the link
+RATE_BYTES_PER_S, MEASURED_BYTES = 8 << 30, 64 << 20
+#: time limit of a move, beside four times as long as it should take
+DEADLINE_S = 15.0
+#: for how long a slice stays as it is after the driver, or the host, has refused to move it
+REFUSED_NS, BROKEN_NS = 60 * _SECOND_NS, 600 * _SECOND_NS
+AGAIN_NS, HOST_FULL_NS = _SECOND_NS, 10 * _SECOND_NS
+#: how long threads in the driver may take to leave it, and how long others may take to give credit back
+DRAIN_S, ROOM_S = 1.0, 10.0
+#: programs of slices that were away when the daemon started may take as long to attach again
+RETURN_NS = 60 * _SECOND_NS
+
+
+@dataclass(slots=True)
+class _Record:
+    """What is known of a slice beyond its state."""
+
+    resident_since_ns: int
+    program: Process | None = None
+    program_since_ns: int = 0
+    returns_until_ns: int = 0  # it was away when the daemon started: its program may not have attached again yet
+    stays_until_ns: int = 0  # it is not asked to move again before
+    refusals: set[str] = field(default_factory=set)  # that were said
+
+
+class RotationController:
+    """One move at a time on each device. Hears of changes to slices as an observer of the effects."""
+
+    def __init__(
+        self,
+        machine: SliceMachine,
+        events: EventRecorder,
+        arbiters: Arbiters,
+        devices: Devices,
+        refuse_eviction: Callable[[Slice], Denied | None],
+    ) -> None:
+        """`refuse_eviction`: why the host has no RAM for a slice's memory."""
+        self._machine = machine
+        self._events = events
+        self._arbiters = arbiters
+        self._devices = devices
+        self._refuse_eviction = refuse_eviction
+        self._records: dict[str, _Record] = {}  # by the slice's uid
+        self._rates: dict[str, int] = {}  # bytes per second, by device
+        self._watches: dict[str, asyncio.Task[None]] = {}  # by device
+        self._is_stopped = True
+
+    # ---- beginning and end ----
+
+    def start(self) -> None:
+        """Watches the devices. Slices whose memory was on its way are settled first."""
+        self._is_stopped = False
+        now_ns = time.monotonic_ns()
+        for slice_ in self._machine.state.slices.values():
+            if slice_.residency:
+                self._record(slice_).returns_until_ns = now_ns + RETURN_NS
+        self._watch_all()
+
+    async def stop(self) -> None:
+        """Away programs stay away; what is cut short is settled by the next daemon."""
+        self._is_stopped = True
+        watches = list(self._watches.values())
+        for watch in watches:
+            watch.cancel()
+        await asyncio.gather(*watches, return_exceptions=True)
+
+    def slice_changed(self, slice_: Slice) -> None:
+        if slice_.rotates:
+            self._watch_all()
+
+    def slice_goes(self, slice_: Slice) -> None:
+        self._records.pop(slice_.uid, None)
+
+    def capacity_changed(self) -> None:
+        """Moves go by what slices claim, not by what others take."""
+
+    def _watch_all(self) -> None:
+        if self._is_stopped:
+            return
+        for uuid in self._machine.state.devices:
+            if uuid not in self._watches and self._rotating(uuid):
+                watch = self._watches[uuid] = asyncio.create_task(self._watch(uuid))
+                watch.add_done_callback(lambda _, uuid=uuid: self._watches.pop(uuid))  # type: ignore[misc]
+
+    # ---- what is there ----
+
+    def _rotating(self, uuid: str) -> list[Slice]:
+        """The slices of a device whose memory may move."""
+        state = self._machine.state
+        suspended = (EVICTING, EVICTED, RESTORING)
+        return [
+            slice_
+            for slice_ in state.slices.values()
+            if slice_.rotates
+            and slice_.share(uuid)
+            and slice_.name not in state.waiting
+            and slice_.suspended not in suspended
+        ]
+
+    def _record(self, slice_: Slice) -> _Record:
+        return self._records.setdefault(slice_.uid, _Record(time.monotonic_ns()))
+
+    def _program(self, name: str) -> Process | None:
+        return next(iter(self._machine.state.processes_of(name)), None)
+
+    def _member(self, slice_: Slice, uuid: str, now_ns: int) -> Member:
+        share = slice_.share(uuid)
+        assert share
+        record, now = self._record(slice_), self._arbiters.slice_stats(slice_.serial, uuid)
+        running = self._machine.state.processes_of(slice_.name)
+        program = running[0] if running else None
+        if program != record.program:
+            record.program, record.stays_until_ns = program, 0
+            record.refusals.clear()
+            if program:
+                record.program_since_ns, record.returns_until_ns = now_ns, 0
+        is_away = slice_.residency == AWAY
+        stays = now_ns < record.stays_until_ns
+        asks = now.waiting_calls or now.processes_in_driver or not (slice_.spec.mem_swap or slice_.spec.idle_after_ns)
+        return Member(
+            name=slice_.name,
+            mem_min_bytes=share.mem_min_bytes,
+            held_bytes=now.mem_held_bytes,
+            used_bytes=now.mem_used_bytes,
+            residency=slice_.residency,
+            waits=bool(is_away and running and asks and not slice_.suspended),
+            min_milli=share.min_milli,
+            weight=slice_.spec.weight,
+            mem_swap=slice_.spec.mem_swap,
+            is_movable=not stays and (is_away or len(running) < 2),
+            is_empty=not running and now_ns >= record.returns_until_ns,
+            idle_after_ns=slice_.spec.idle_after_ns or 0,
+            last_work_ns=max(now.last_work_ns, record.program_since_ns),
+            resident_since_ns=max(record.resident_since_ns, record.program_since_ns),
+        )
+
+    def _members(self, uuid: str, now_ns: int) -> list[Member]:
+        return [self._member(slice_, uuid, now_ns) for slice_ in self._rotating(uuid)]
+
+    def _capacity_bytes(self, uuid: str) -> int:
+        """What other slices leave to those that rotate: what they are guaranteed, or hold, is theirs."""
+        state = self._machine.state
+        members = {slice_.name for slice_ in self._rotating(uuid)}
+        left = state.devices[uuid].memory_bytes
+        for slice_ in state.slices.values():
+            kept = slice_.find_reserved_share(uuid)
+            if (
+                slice_.name in members
+                or slice_.name in state.waiting
+                or not slice_.keeps_memory
+                or not slice_.share(uuid)
+            ):
+                continue
+            held = self._arbiters.slice_stats(slice_.serial, uuid).mem_held_bytes
+            left -= max(kept.mem_min_bytes if kept else 0, held)
+        return left
+
+    def _rate(self, uuid: str) -> int:
+        return self._rates.get(uuid, RATE_BYTES_PER_S)
+
+    def stats(self, slice_: Slice) -> RotationStats | None:
+        """What its turns cost; None: its memory is never moved."""
+        if not slice_.rotates or not slice_.shares:
+            return None
+        uuid = slice_.shares[0].device_uuid
+        sizes = [member.claim_bytes for member in self._members(uuid, time.monotonic_ns()) if member.mem_swap]
+        cost = estimate_cost(sizes, self._capacity_bytes(uuid), self._rate(uuid))
+        now = self._arbiters.slice_stats(slice_.serial, uuid)
+        return RotationStats(cost, self._rate(uuid), now.moves, now.moved_bytes)
+
+    # ---- moves ----
+
+    async def _watch(self, uuid: str) -> None:
+        """While a slice of this device rotates."""
+        turns = Turns()
+        await self._settle(uuid)
+        while self._rotating(uuid):
+            try:
+                await self._take_turn(uuid, turns)
+            except OSError as error:
+                log.error("device %s: %s", uuid, error)
+                await asyncio.sleep(WAITING_S)
+
+    async def _take_turn(self, uuid: str, turns: Turns) -> None:
+        now_ns = time.monotonic_ns()
+        members = self._members(uuid, now_ns)
+        turns.update(members, now_ns)
+        move = None if self._is_lost(uuid) else self._choose(uuid, members, turns, now_ns)
+        if move is None:
+            await asyncio.sleep(WAITING_S if any(member.residency for member in members) else IDLE_S)
+        elif move.to == LEAVING:
+            await self._make_leave(move, uuid, turns)
+        elif await self._step((move.name, COMING)):
+            await self._bring(move, uuid, turns)
+
+    def _choose(self, uuid: str, members: Sequence[Member], turns: Turns, now_ns: int) -> Move | None:
+        return choose_move(members, self._capacity_bytes(uuid), self._rate(uuid), turns, now_ns)
+
+    def _is_lost(self, uuid: str) -> bool:
+        """Whether the device has gone: memory on the host stays there until it is back."""
+        taken = self._machine.state.taken_devices.get(uuid)
+        return bool(taken and taken.is_lost)
+
+    async def _make_leave(self, move: Move, uuid: str, turns: Turns) -> None:
+        slice_ = self._machine.state.slices[move.name]
+        full = self._refuse_eviction(slice_) if self._program(move.name) else None
+        if full:
+            self._let_stay(slice_, full.message, HOST_FULL_NS)
+            return
+        if not await self._step((move.name, LEAVING), time.time_ns() if move.is_asleep else 0):
+            return
+        is_out = await self._drain(slice_, uuid)
+        moved = Moved(checkpoint_runner.RUNS, "a thread of its program does not leave the driver")
+        if is_out or not move.is_asleep:  # a thread that waits in the driver wakes no sleeper
+            moved = await self._move("evict", slice_, uuid)
+        now_ns = time.monotonic_ns()
+        turns.end_move(move, now_ns)
+        if moved.state != checkpoint_runner.AWAY:
+            if moved.refusal and self._program(move.name):
+                broken = moved.state != checkpoint_runner.RUNS
+                self._let_stay(slice_, moved.refusal, BROKEN_NS if broken else REFUSED_NS, broken=broken)
+            await self._step((move.name, ""))
+            return
+        members = [replace(m, residency=AWAY) if m.name == slice_.name else m for m in self._members(uuid, now_ns)]
+        following = self._choose(uuid, members, turns, now_ns)
+        if following is None or following.to != COMING:
+            await self._step((move.name, AWAY))
+        elif await self._step((move.name, AWAY), next_step=(following.name, COMING)):  # what is free is no third one's
+            await self._bring(following, uuid, turns)
+
+    async def _bring(self, move: Move, uuid: str, turns: Turns) -> None:
+        """One that is saved as coming."""
+        slice_ = self._machine.state.slices.get(move.name)
+        if slice_ is None:
+            return
+        await self._wait_for_room(slice_, uuid)
+        moved = await self._move("restore", slice_, uuid)
+        now_ns = time.monotonic_ns()
+        turns.end_move(move, now_ns)
+        record = self._record(slice_)
+        record.resident_since_ns = now_ns
+        if moved.state == checkpoint_runner.RUNS:
+            await self._step((move.name, ""))
+            return
+        wholly = moved.state == checkpoint_runner.AWAY
+        self._let_stay(slice_, moved.refusal, AGAIN_NS if wholly else 10 * AGAIN_NS, broken=not wholly)
+        await self._step((move.name, AWAY))
+
+    async def _drain(self, slice_: Slice, uuid: str) -> bool:
+        """Whether no thread of its programs is in the driver: those are not seen to wait."""
+        until_ns = time.monotonic_ns() + int(DRAIN_S * _SECOND_NS)
+        while self._arbiters.slice_stats(slice_.serial, uuid).processes_in_driver and self._program(slice_.name):
+            if time.monotonic_ns() >= until_ns:
+                return False
+            await asyncio.sleep(0.005)
+        return True
+
+    async def _wait_for_room(self, slice_: Slice, uuid: str) -> None:
+        """Until others have given back what they borrowed: the arbiter grants them no more of it."""
+        until_ns = time.monotonic_ns() + int(ROOM_S * _SECOND_NS)
+        state = self._machine.state
+        while time.monotonic_ns() < until_ns:
+            present = [s for s in state.slices.values() if s.share(uuid) and s.keeps_memory and s.residency != AWAY]
+            held = sum(self._arbiters.slice_stats(s.serial, uuid).mem_held_bytes for s in present)
+            if held <= state.devices[uuid].memory_bytes:
+                return
+            await asyncio.sleep(0.02)
+
+    def _let_stay(self, slice_: Slice, why: str, for_ns: int, *, broken: bool = False) -> None:
+        """It is not asked again for a while; the reason is said once."""
+        record = self._record(slice_)
+        record.stays_until_ns = time.monotonic_ns() + for_ns
+        if why in record.refusals:
+            return
+        record.refusals.add(why)
+        if broken:
+            program = self._program(slice_.name)
+            text = f"slice {slice_.name}: the memory of pid {program.pid if program else '?'} cannot be moved: end it"
+            self._events.note(ev.Log("slice.broken", f"{text} ({why})", slice_.name))
+            return
+        where = "on the host" if slice_.residency in (AWAY, COMING) else "on the device"
+        self._events.note(ev.Log("slice.stays", f"slice {slice_.name} stays {where}: {why}", slice_.name))
+
+    async def _move(self, action: str, slice_: Slice, uuid: str) -> Moved:
+        """Asks the driver, and measures how fast it is."""
+        program, record = self._program(slice_.name), self._record(slice_)
+        done = checkpoint_runner.AWAY if action == "evict" else checkpoint_runner.RUNS
+        if program is None:  # nothing on the device, nothing to move
+            return Moved(done)
+        size = self._arbiters.slice_stats(slice_.serial, uuid).mem_used_bytes
+        deadline_s = DEADLINE_S + 4 * size / self._rate(uuid)
+        begun_ns = time.monotonic_ns()
+        driver, sim_dir = self._devices.driver, self._devices.sim_dir
+        try:
+            moved = await checkpoint_runner.move(action, program.pid, driver, sim_dir, deadline_s)
+        except OSError as error:
+            state = checkpoint_runner.RUNS if action == "evict" else checkpoint_runner.AWAY
+            moved = Moved(state, f"cannot start the helper: {error}")
+        if self._program(slice_.name) != program and moved.state not in (
+            checkpoint_runner.AWAY,
+            checkpoint_runner.RUNS,
+        ):
+            return Moved(checkpoint_runner.RUNS)  # it has ended meanwhile, and its memory with it
+        if moved.state == done:
+            self._arbiters.count_move(slice_.serial, uuid, size)
+            record.refusals.clear()
+            passed_ns = max(1, time.monotonic_ns() - begun_ns)
+            if size >= MEASURED_BYTES:
+                self._rates[uuid] = max(1, size * _SECOND_NS // passed_ns)
+        return moved
+
+    async def _settle(self, uuid: str) -> None:
+        """After a crash: waits until programs attach again, then asks the driver how far it got with them."""
+        moving = [slice_ for slice_ in self._rotating(uuid) if slice_.residency in (LEAVING, COMING)]
+        for slice_ in moving:
+            for _ in range(50):
+                if self._program(slice_.name) or slice_.name not in self._machine.state.slices:
+                    break
+                await asyncio.sleep(0.1)
+            moved = await self._move("settle", slice_, uuid)
+            await self._step((slice_.name, AWAY if moved.state == checkpoint_runner.AWAY else ""))
+
+    async def _step(
+        self, step: tuple[str, str], asleep_wall_ns: int = 0, next_step: tuple[str, str] | None = None
+    ) -> bool:
+        """Whether it was taken. Retried until the store has it: the driver has already done what it is about, or waits
+        for it."""
+        while True:
+            answer = await self._machine.submit(
+                ev.MoveMemory((step, next_step) if next_step else (step,), asleep_wall_ns)
+            )
+            if isinstance(answer, Denied) and answer.reason is Reason.UNAVAILABLE:
+                await asyncio.sleep(1.0)
+                continue
+            if isinstance(answer, Denied) and next_step:
+                next_step = None  # the one that was to come has ended
+                continue
+            return not isinstance(answer, Denied)

@@ -1,0 +1,1 @@
+"""Connections that are passed on once their handshake is made: WebSockets of sessions and of services."""
