@@ -52,7 +52,7 @@ class Node:
         self.during: Callable[[str, int], None] = lambda *_: None
         monkeypatch.setattr(checkpoint_runner, "move", self._move)
         monkeypatch.setattr(rotation, "time", SimpleNamespace(monotonic_ns=lambda: self.clock_ns, time_ns=lambda: 7))
-        monkeypatch.setattr(rotation.asyncio, "sleep", self._sleep)
+        monkeypatch.setattr(asyncio, "sleep", self._sleep)
 
     async def _sleep(self, span_s: float) -> None:
         self.clock_ns += int(span_s * S)
@@ -182,7 +182,7 @@ async def test_who_uses_the_driver_as_it_leaves_is_waited_for(monkeypatch: pytes
             node.set("a", processes_in_driver=0)
         await sleep(span_s)
 
-    monkeypatch.setattr(rotation.asyncio, "sleep", leave_driver)
+    monkeypatch.setattr(asyncio, "sleep", leave_driver)
     assert await run_until(node, node.controller(), lambda: not node.now("b"))
     assert drained[0] == 0
 
