@@ -27,6 +27,7 @@ MIB, GIB = 1 << 20, 1 << 30
 DEVICE_BYTES, LINK_BYTES_PER_S, CONTEXT_BYTES = 80 * GIB, 50_000_000_000, 512 * MIB
 KERNEL_US = 500
 GOAL_SUM, GOAL_MOVE, GOAL_SPARE_S, GOAL_SHARE_PP = 0.9, 1.2, 0.3, 1.0
+DEADLINE_S = 120.0
 SLEEPERS, SLEEPER_BYTES, OUT_BYTES = 7, 16 * GIB, 10 * GIB
 
 
@@ -127,8 +128,9 @@ def measure_way(scale: int, times: int) -> dict[str, Any]:
         found = []
         for _ in range(times):
             begin_ns = time.monotonic_ns()
-            own.vgpu("slice", "evict", "s")
-            own.vgpu("slice", "resume", "s")
+            with own.client() as client:
+                client.send(calls.suspend_slice("s", evict=True, deadline_s=DEADLINE_S))
+                client.send(calls.resume_slice("s", DEADLINE_S))
             found.append((time.monotonic_ns() - begin_ns) / 1e9)
         used = bench.slice("s").devices[0].mem_used_bytes
         bench.stop()
