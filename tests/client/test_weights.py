@@ -64,7 +64,11 @@ def test_a_file_without_a_header_is_refused(tmp_path: Path, content: bytes) -> N
 
 
 @settings(max_examples=examples(200), deadline=None)
-@given(st.recursive(st.none() | st.integers() | st.text(max_size=4), lambda s: st.lists(s) | st.dictionaries(st.text(max_size=3), s)))
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.text(max_size=4), lambda s: st.lists(s) | st.dictionaries(st.text(max_size=3), s)
+    )
+)
 def test_any_header_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, header: Any) -> None:
     path = make_file(tmp_path_factory.mktemp("any") / "m", header)
     try:

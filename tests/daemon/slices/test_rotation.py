@@ -202,13 +202,16 @@ async def test_a_program_that_the_driver_cannot_move_stays_and_is_said_once(monk
 
 
 @on_a_loop
-async def test_a_host_without_room_keeps_it_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_host_without_free_ram_keeps_it_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     node = two(monkeypatch)
     node.host_text = "slice a has 80GiB of device memory, and the host has 1GiB for it"
-    assert not await run_until(node, node.controller(), lambda: not node.now("b"), 200)
-    assert not node.calls and [entry.kind for entry in node.entries] == ["slice.stays"]
+    controller = node.controller()
+    assert not await run_until(node, controller, lambda: not node.now("b"), 100)
+    node.host_text = "slice a has 80GiB of device memory, and the host has 2GiB for it"
+    assert not await run_until(node, controller, lambda: not node.now("b"), 50)
+    assert not node.calls and [entry.kind for entry in node.entries] == ["slice.stays"], "said once, whatever it says"
     node.host_text = ""
-    assert await run_until(node, node.controller(), lambda: not node.now("b"))
+    assert await run_until(node, controller, lambda: not node.now("b"))
 
 
 @on_a_loop
