@@ -19,6 +19,7 @@ NAMES = (
     "daemon_control",
     "daemon_restart",
     "daemon_stopped",
+    "rotation",
     "history",
     "services",
     "tune",

@@ -45,7 +45,7 @@ class Bench:
     def __init__(self, own: OwnSystem, scale: int) -> None:
         self.own, self._scale = own, scale
         self._program = str(harness.build("tenants/sleeper.c"))
-        self._said: dict[str, list[dict[str, Any]]] = {}
+        self._lines: dict[str, list[dict[str, Any]]] = {}
         self.parts: dict[str, Part] = {}
         self.context_mib = max(2, CONTEXT_BYTES // scale // MIB)
 
@@ -59,17 +59,17 @@ class Bench:
         self.own.vgpu("slice", "create", name, "--mem", f"{mib}M", *options)
         held = mib - self.context_mib - 4
         command = [self._program, str(held - held % 2), str(KERNEL_US), how]
-        self._said[name] = []
+        self._lines[name] = []
         self.parts[name] = self.own.run(name, (), command, talk=True)
 
-    def said(self, name: str) -> list[dict[str, Any]]:
+    def read_lines(self, name: str) -> list[dict[str, Any]]:
         self.parts[name].check()
-        self._said[name] += self.parts[name].lines()
-        return self._said[name]
+        self._lines[name] += self.parts[name].lines()
+        return self._lines[name]
 
     def wait_for_all(self, limit_s: float) -> None:
         for name in self.parts:
-            wait_for(f"program {name}", lambda name=name: bool(self.said(name)), limit_s)  # type: ignore[misc]
+            wait_for(f"program {name}", lambda name=name: bool(self.read_lines(name)), limit_s)  # type: ignore[misc]
 
     def slice(self, name: str) -> pb.Slice:
         with self.own.client() as client:
@@ -78,13 +78,13 @@ class Bench:
 
     def call(self, name: str) -> float:
         """Seconds of one call of a program that waits for its line."""
-        before = len(self.said(name))
+        before = len(self.read_lines(name))
         stdin = self.parts[name].process.stdin
         assert stdin
         stdin.write(b"\n")
         stdin.flush()
-        wait_for(f"call of {name}", lambda: len(self.said(name)) > before, 120)
-        return float(self.said(name)[-1]["call_ns"]) / 1e9
+        wait_for(f"call of {name}", lambda: len(self.read_lines(name)) > before, 120)
+        return float(self.read_lines(name)[-1]["call_ns"]) / 1e9
 
     def stop(self) -> None:
         for part in self.parts.values():
@@ -150,7 +150,7 @@ def measure_sleepers(scale: int, wakes: int) -> dict[str, Any]:
         bench.wait_for_all(120)
         away = pb.RESIDENCY_AWAY
         wait_for("their sleep", lambda: all(bench.slice(name).residency == away for name in sleepers), 120)
-        pids = {name: int(bench.said(name)[0]["pid"]) for name in ("x", "y")}
+        pids = {name: int(bench.read_lines(name)[0]["pid"]) for name in ("x", "y")}
         quiet_ns = time.monotonic_ns()
         time.sleep(6)
         begin_ns, times = time.monotonic_ns(), []

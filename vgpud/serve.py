@@ -28,7 +28,7 @@ from vgpud.core.events import Log
 from vgpud.core.model import ALL_DEVICES, Device
 from vgpud.core.user_text import name_users
 from vgpud.errors import ConfigError, ExitCode, VgpudError
-from vgpud.host import descriptors
+from vgpud.host import descriptors, thread_priority
 from vgpud.host.beat import write_beat
 from vgpud.host.container_checks import check as in_container_check
 from vgpud.host.device_lock import DeviceLocks
@@ -203,6 +203,7 @@ def serve(config: Config, config_path: Path | None, overrides: dict[str, Any]) -
         store = Store(state)
         notify("STATUS=")
         store.notes[:0] = changed
+        thread_priority.raise_own()
         asyncio.run(run(config, config_path, overrides, (devices, inventory), store, owned, locks[0]))
     except OSError as error:
         raise VgpudError(f"cannot serve: {error}; see the daemon's configuration (metrics, runtime_dir)") from error

@@ -16,6 +16,7 @@ import resource
 import signal
 import socket
 import sys
+import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from benchmarks.hostile import users
@@ -115,10 +116,16 @@ async def connect(target: str) -> socket.socket:
     return sock
 
 
-def serve_own() -> str:
-    """A server in a process of its own, which closes a connection that has sent something; its target."""
+def processor_time_s(pid: int) -> float:
+    """Of all threads of a process so far."""
+    return time.clock_gettime(~pid << 3 | 2)  # the number of its clock, as the C library makes it
+
+
+def serve_own() -> tuple[str, int]:
+    """A server in a process of its own, which closes a connection that has sent something; its target, its pid."""
     listening = socket.create_server(("127.0.0.1", 0), backlog=1024)
-    if os.fork() == 0:
+    pid = os.fork()
+    if pid == 0:
         ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)  # PR_SET_PDEATHSIG
 
         async def serve() -> None:
@@ -135,17 +142,18 @@ def serve_own() -> str:
         os._exit(0)
     port = listening.getsockname()[1]
     listening.close()
-    return f"tcp:127.0.0.1:{port}"
+    return f"tcp:127.0.0.1:{port}", pid
 
 
-async def flood(targets: list[str], own: str) -> None:
+async def flood(targets: list[str], own_server: str, server_pid: int) -> None:
     """Until it is ended."""
     flooder, loop = Flooder(), asyncio.get_running_loop()
-    flooder.begin([own])
+    flooder.begin([own_server])
     loop.add_signal_handler(BEGIN, flooder.begin, targets)
-    loop.add_signal_handler(END, flooder.begin, [own])
+    loop.add_signal_handler(END, flooder.begin, [own_server])
     while True:
-        users.say(**flooder.counts, held=flooder.held)
+        own = {"flood_s": time.process_time(), "server_s": processor_time_s(server_pid)}
+        users.say(**flooder.counts, held=flooder.held, **own)
         await asyncio.sleep(REPORT_S)
 
 
@@ -153,7 +161,7 @@ def main(targets: list[str]) -> None:
     limit = min(2 * CONNECTIONS + 100, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
     users.become(users.ATTACKER_UID)
-    asyncio.run(flood(targets, serve_own()))
+    asyncio.run(flood(targets, *serve_own()))
 
 
 if __name__ == "__main__":

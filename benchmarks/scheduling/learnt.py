@@ -7,7 +7,7 @@ with the fewest preemptions is taken. The trace and copies of it are then run wi
 resuming: twelve copies, or in the row `learnt-short` two. A trial of 0 is not among the settings: without one the order
 can lock up, whatever the traces say.
 
-Runs are kept in build/bench as they end (kept_runs.py): the row continues where it was interrupted, and goes on from
+Runs are kept in build/bench as they end (kept_runs.py): the row continues where it was interrupted, and from
 what the short one has run.
 """
 
@@ -110,7 +110,7 @@ class Judgement:
             yield from self._judge(choices, resume_s, raw)
 
     def _measure(self, cases: Sequence[Case], tunings: Sequence[Tuning]) -> None:
-        orders = (TIRESIAS, KNOWN, *tunings)
+        orders: tuple[Tuning | str, ...] = (TIRESIAS, KNOWN, *tunings)
         self._runs.measure(play, [Task(case, order) for case in cases for order in orders])
 
     def _result(self, case: Case, order: Tuning | str) -> Result:
@@ -128,7 +128,7 @@ class Judgement:
         """On these traces and their copies: average completion over that under the table, geometric mean; preemptions
         over those of 2D-LAS."""
         cases = _choosing_cases(traces)
-        found, las, table = (self._all(cases, order) for order in (tuning, TIRESIAS, KNOWN))
+        found, las, table = self._all(cases, tuning), self._all(cases, TIRESIAS), self._all(cases, KNOWN)
         over_table = [one.mean_s / other.mean_s for one, other in zip(found, table, strict=True)]
         return statistics.geometric_mean(over_table), _preemptions(found, las)
 
@@ -142,7 +142,7 @@ class Judgement:
         for trace, tuning in choices.items():
             cases = [Case(trace, seed, resume_s) for seed in (None, *range(self._copies))]
             self._measure(cases, [tuning])
-            found, las, table = (self._all(cases, order) for order in (tuning, TIRESIAS, KNOWN))
+            found, las, table = self._all(cases, tuning), self._all(cases, TIRESIAS), self._all(cases, KNOWN)
             over_table = [one.mean_s / other.mean_s for one, other in zip(found, table, strict=True)]
             over_las = [one.mean_s / other.mean_s for one, other in zip(found, las, strict=True)]
             raw[f"{trace.name}, {resume_s} s"] = {"over the table": over_table, "over 2D-LAS": over_las}

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from benchmarks.scheduling.openb_runs import NODES, PODS, run
-from benchmarks.table import Figure, at_least
+from benchmarks.scheduling.openb_runs import LEARNT, NODES, PODS, run
+from benchmarks.table import Figure, at_least, at_most
 from vgpud.core.jobs.model import Ask, Node
 from vgpud.simulate import clusters, readers
 
@@ -22,8 +22,9 @@ from vgpud.simulate import clusters, readers
 NAMED_PERCENTS = (5, 10, 20, 33, 50)
 COPIES = 4
 RELEASED = "fgd as released"
-#: so much less than FGD as released is chance
+#: so much less than FGD as released is chance; and so much less with the mix learnt than with the mix known
 LEAST_GAIN = -0.2
+LEARNT_LOSS = 0.5
 
 
 def row(raw: dict[str, Any]) -> Iterator[Figure]:
@@ -43,6 +44,28 @@ def row(raw: dict[str, Any]) -> Iterator[Figure]:
         yield Figure(
             "openb-models", case, f"fgd above {RELEASED}, worst copy, points", min(gains), at_least(LEAST_GAIN)
         )
+
+
+#: of learnt_row: pods that ask for models, in percent, and copies of each
+LEARNT_PERCENTS, LEARNT_COPIES = (0, 10, 33), 2
+
+
+def learnt_row(raw: dict[str, Any]) -> Iterator[Figure]:
+    """What a queue allocates, which learns the mix of jobs from those that have come, beside one that knows it."""
+    asks, nodes = [job.spec.ask for job in readers.read(PODS, sort=True)], clusters.parse(str(NODES))
+    for percent in LEARNT_PERCENTS:
+        losses = []
+        for seed in range(LEARNT_COPIES):
+            named = name_models(asks, nodes, percent, seed)
+            learnt, known = (run(named, nodes, case, seed).allocated_percents[-1] for case in (LEARNT, "fgd"))
+            losses.append(known - learnt)
+            raw.setdefault(str(percent), []).append({LEARNT: round(learnt, 3), "fgd": round(known, 3)})
+        case = f"{percent} % of pods ask for models, {LEARNT_COPIES} copies"
+        for name in (LEARNT, "fgd"):
+            mean = statistics.fmean(found[name] for found in raw[str(percent)])
+            yield Figure("openb-learnt", case, f"{name}: allocated at 100 % arrived, %", mean)
+        what = "the mix learnt below the mix known, worst copy, points"
+        yield Figure("openb-learnt", case, what, max(losses), at_most(LEARNT_LOSS))
 
 
 def name_models(asks: Sequence[Ask], nodes: Sequence[Node], percent: int, seed: int) -> list[Ask]:

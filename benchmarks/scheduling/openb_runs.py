@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from vgpud.core.jobs.model import Ask, Job, JobSpec, Node, Placement
+from vgpud.core.jobs.model import DEFAULT_QUEUE, Ask, Job, JobSpec, Node, Placement
 from vgpud.core.model import SiteLimits
 from vgpud.core.placement import registry
 from vgpud.core.placement.base import Rank
@@ -31,12 +31,13 @@ LOADS = range(101)  # percent
 @dataclass(frozen=True)
 class Case:
     """A placement rule, whether FGD's score is the published one (it counts neither RAM nor the demand for models),
-    and how ties fall."""
+    how ties fall, and whether the mix of jobs is learnt from those that have come, as in a queue, not known."""
 
     placement: str
     as_published: bool = False
     random_ties: bool = False
     lowest_node: bool = False
+    learns: bool = False
 
 
 CASES = {
@@ -48,6 +49,8 @@ CASES = {
     "fgd as published, random ties": Case("fgd", as_published=True, random_ties=True),
     "fgd as released": Case("fgd", as_published=True, lowest_node=True),
 }
+#: of the row openb-learnt alone
+LEARNT = "fgd, mix learnt"
 
 
 class LowestNode(BestFit):
@@ -135,12 +138,15 @@ def run(asks: Sequence[Ask], nodes: Sequence[Node], name: str, seed: int) -> Run
 
     Fragmentation is scored by the mix of the whole list, as published, and measured so (without RAM) for all cases.
     """
-    case = CASES[name]
+    case = Case("fgd", learns=True) if name == LEARNT else CASES[name]
     published = mix_of(replace(ask, ram_bytes=0) for ask in asks)
     mix, known = (published, ()) if case.as_published else (mix_of(asks), nodes)
     fresh = [replace(node, free_milli=[], free_bytes=[], offered=[]) for node in nodes]
     rule = Fgd(LowestNode(), mix) if case.lowest_node else registry.make(case.placement, mix=mix, nodes=known)
     cluster = Cluster(fresh, rule=rule)
+    if case.learns:
+        cluster = Cluster(fresh)
+        cluster.rules({DEFAULT_QUEUE: (case.placement, False)})
     place = cluster.place
     if case.random_ties:
         place = AtRandom(cluster, mix, sum_model_demand(mix, known), seed).place
@@ -162,6 +168,7 @@ def run(asks: Sequence[Ask], nodes: Sequence[Node], name: str, seed: int) -> Run
     began = time.perf_counter()
     for ask in arrivals(asks, seed, total_milli):
         look()
+        cluster.count_ask(ask)
         placement = place(Job(made.pods, JobSpec(ask), 0))
         if placement is not None:
             cluster.take(placement)

@@ -30,6 +30,7 @@ ROWS = {
     "users": Row("the order of new queues with users, who are drawn: what knowing them can bring", users.figures),
     "openb": Row("fractions placed on 6,212 GPUs, 10 seeds; FGD's published curves", openb.row, openb.plot_row),
     "openb-models": Row("the same, 5 to 50 % of the pods asking for GPU models; FGD as released", openb_models.row),
+    "openb-learnt": Row("the same with the mix of jobs learnt, as in a queue, beside known", openb_models.learnt_row),
     "live": Row("200 jobs of two users on simulated devices, the daemon killed meanwhile; needs root", live.figures),
     "speed": Row("a trace of 9,953 jobs; a decision by GPUs and by jobs that wait", speed.figures, plots.decisions),
     "changing": Row("a decision at 10,000 jobs under srsf, srtf, fair, ftf, by GPUs", speed.changing),

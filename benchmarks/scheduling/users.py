@@ -41,7 +41,7 @@ KNOWN_WITHOUT_TRIAL = f"{KNOWN}, without a trial"
 
 @dataclass(frozen=True)
 class Arm:
-    """An order, and how the trace's jobs come to it."""
+    """An order, and the trace's jobs with their classes."""
 
     name: str
     jobs: Sequence[TraceJob]

@@ -241,7 +241,7 @@ struct vg_report_device {
   uint64_t run_count;     /* so many runs have been shown; a process that shows none leaves it 0 */
   struct vg_run_shown
       runs[VG_RUNS_SHOWN]; /* the last ones: number i is at i % VG_RUNS_SHOWN, each later than the one before */
-  uint32_t wishes;         /* threads that wait for residence; those at the gate are in waiting */
+  uint32_t waiting_calls;  /* threads that wait for residence; those at the gate are in waiting */
   uint32_t left_word;      /* the residence under which no thread of the process is in the driver, nor will be */
   uint64_t calls;          /* with VG_WATCH_CALLS: changes when the program calls the driver */
   uint64_t copy_bytes[VG_COPY_DIRECTIONS];     /* copied between host and device */

@@ -103,8 +103,8 @@ struct vg_slice_stats {
   uint64_t copy_bytes_per_ms[VG_COPY_DIRECTIONS]; /* that it may copy now; 0 = its copies are not paced */
   uint64_t pinned_bytes;                          /* host memory that its processes have pinned */
   /* of a slice that rotates */
-  uint64_t last_work_ns; /* CLOCK_MONOTONIC: when its launches, outstanding work or calls were last seen to change */
-  uint32_t wishes;       /* since it leaves: threads that wait for its memory */
+  uint64_t last_work_ns;  /* CLOCK_MONOTONIC: when its launches, outstanding work or calls were last seen to change */
+  uint32_t waiting_calls; /* since it leaves: threads that wait for its memory */
   uint32_t processes_in_driver; /* of processes: since it leaves, not all threads have left the driver, and one that is
                                  * there would block while the process is locked; else all */
   struct vg_slice_reclaim reclaim;

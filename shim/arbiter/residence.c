@@ -5,7 +5,7 @@
 
 #include "base/prim.h"
 
-#define WISHES_MAX 65536 /* of a process: the sum over all is still a number */
+#define WAITING_CALLS_MAX 65536 /* of a process: the sum over all is still a number */
 
 void vg_residence_set(struct vg_arbiter *arbiter, const struct vg_core_slice *slice) {
   struct vg_lane *lane = vg_lane_of(arbiter, slice);
@@ -33,13 +33,14 @@ void vg_residence_note_work(struct vg_process *process, bool worked, uint64_t no
   if (has_called(process) || worked) process->slice->stats.last_work_ns = now_ns;
 }
 
-static uint32_t wishes_of(const struct vg_process *process) {
-  uint64_t count = (uint64_t)VG_LOAD_RELAXED(&process->report->wishes) + VG_LOAD_RELAXED(&process->report->waiting);
-  return count < WISHES_MAX ? (uint32_t)count : WISHES_MAX;
+static uint32_t waiting_calls_of(const struct vg_process *process) {
+  uint64_t count =
+      (uint64_t)VG_LOAD_RELAXED(&process->report->waiting_calls) + VG_LOAD_RELAXED(&process->report->waiting);
+  return count < WAITING_CALLS_MAX ? (uint32_t)count : WAITING_CALLS_MAX;
 }
 
 void vg_residence_add(const struct vg_process *process, struct vg_slice_stats *stats) {
   bool leaves = process->residence != 0;
-  if (leaves) stats->wishes += wishes_of(process);
+  if (leaves) stats->waiting_calls += waiting_calls_of(process);
   stats->processes_in_driver += !leaves || VG_LOAD(&process->report->left_word) != process->residence;
 }

@@ -65,7 +65,9 @@ def hook_table(surface: Surface, rows: dict[str, Row]) -> str:
     out += ["};", "", "const uint8_t vg_hook_behaviours[VG_ENTRY_COUNT] = {"]
     out += [f"  VG_HOOK_{rows[entry.name].behaviour.upper()}, /* {entry.name} */" for entry in surface.entries]
     out += ["};", "", "const bool vg_hook_waits[VG_ENTRY_COUNT] = {"]
-    out += [f"  {'false' if rows[e.name].away == 'asks' else 'true'}, /* {e.name} */" for e in surface.entries]
+    out += [
+        f"  {'false' if rows[e.name].away_behaviour == 'asks' else 'true'}, /* {e.name} */" for e in surface.entries
+    ]
     out += ["};", ""]
     return "\n".join(out)
 
@@ -126,7 +128,7 @@ def waiting(surface: Surface, rows: dict[str, Row]) -> str:
         row = rows[entry.name]
         if row.has_body:
             out += _waiting(entry, _body(entry))
-        elif row.away == "waits" and row.behaviour == "pass":
+        elif row.away_behaviour == "waits" and row.behaviour == "pass":
             out += _waiting(entry, f"REAL({entry.name})")
     return "\n".join(out) + "\n"
 
@@ -140,7 +142,7 @@ def trampolines(surface: Surface, rows: dict[str, Row]) -> str:
     out = [NOTICE.format(what=what), '#include "gen/abi/real.h"', ""]
     for entry in surface.entries:
         behaviour = rows[entry.name].behaviour
-        if rows[entry.name].away == "waits":
+        if rows[entry.name].away_behaviour == "waits":
             continue
         if behaviour == "pass" or behaviour in HAND_WRITTEN:
             weak = "" if behaviour == "pass" else "__attribute__((weak)) "
@@ -196,7 +198,7 @@ def synchronising(surface: Surface, rows: dict[str, Row]) -> str:
             continue
         stream = _parameter_of_type(entry, "CUstream", "NULL")
         whole = "true" if not entry.parameters else "false"
-        polls = rows[entry.name].away == "polls"
+        polls = rows[entry.name].away_behaviour == "polls"
         out += [
             f"static CUresult vg_poll_{entry.name}({entry.declaration_list}) {{" if polls else f"{entry.prototype} {{",
             *([] if polls else [f"  {ENTER}"]),

@@ -20,14 +20,14 @@ AWAY = ("waits", "gate", "polls", "asks")
 class Row:
     glob: str
     behaviour: str
-    away: str  # what the call does while the slice's memory is away: one of AWAY
+    away_behaviour: str  # what the call does while the slice's memory is away: one of AWAY
     reason: str
     line: int
 
     @property
     def has_body(self) -> bool:
         """Whether it is hand-written under another name, and what programs call is generated around it."""
-        return self.away == "waits" and self.behaviour in HAND_WRITTEN
+        return self.away_behaviour == "waits" and self.behaviour in HAND_WRITTEN
 
     @property
     def alternatives(self) -> list[str]:

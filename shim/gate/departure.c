@@ -34,7 +34,7 @@ static bool has_submitted_all(struct vg_device *device, uint32_t residence) {
   if (gate->submitted_residence == residence) return true;
   if (vg_gate_calls_under_way(false) || vg_gate_in_flight(device)) return false;
   gate->submitted_residence = residence;
-  gate->departure_probed = vg_gate_start_probe(device);
+  gate->departure_probed = vg_probe_start(device);
   return true;
 }
 

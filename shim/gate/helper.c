@@ -29,27 +29,6 @@
 #define IDLE_PROBE_NS 50000ull /* a probe of an idle device takes no longer */
 #define LOOK_AROUND_NS (50 * VG_NS_PER_MS)
 
-static void relax_capture_mode(void) {
-  /* Only the helper thread calls this, but a forked child has another one. */
-  static __thread bool relaxed __attribute__((tls_model("initial-exec")));
-  if (relaxed) return;
-  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-  relaxed = REAL(cuThreadExchangeStreamCaptureMode)(&mode) == CUDA_SUCCESS;
-}
-
-/* Does nothing while some stream captures. */
-bool vg_gate_start_probe(struct vg_device *device) {
-  pthread_mutex_lock(&vg_gate_capture_mutex);
-  bool allowed = !VG_LOAD(&vg_gate_captures);
-  if (allowed) {
-    relax_capture_mode();
-    device->gate->probed_ns = vg_prim_now_ns();
-    vg_probe_start(&device->gate->probes, device);
-  }
-  pthread_mutex_unlock(&vg_gate_capture_mutex);
-  return allowed;
-}
-
 /* Sleeps until a moment before the forecast, then polls; the later it is, the less often. */
 static uint64_t next_poll(struct vg_device *device, uint64_t now_ns) {
   uint64_t remaining_ns = vg_gate_reap(device, now_ns);
@@ -105,7 +84,7 @@ static bool is_done(struct vg_device *device, bool probed, uint64_t since_ns, ui
   struct vg_gate_state *gate = device->gate;
   uint64_t now_ns = *ret_done_ns;
   bool calm = VG_LOAD_RELAXED(&VG_LOAD(&device->control)->neighbour_waits) == VG_NO_NEIGHBOUR_WAITS;
-  relax_capture_mode(); /* the probe may be of another thread: in a test, or before a fork */
+  vg_probe_relax_captures(); /* the probe may be of another thread: in a test, or before a fork */
   if (probed && vg_probe_done(&gate->probes, device, calm, ret_done_ns)) return true;
   if (!VG_LOAD_RELAXED(&vg_gate_captures) || (probed && !gate->probes.ask_streams)) return false;
   vg_gate_reap(device, now_ns);
@@ -125,7 +104,7 @@ static uint64_t drain_step(struct vg_device *device, uint64_t now_ns) {
     }
   }
   vg_gate_mark_tails(device, gate->drain_begun_ns, now_ns);
-  if (gate->drain != VG_DRAIN_PROBED) gate->drain = vg_gate_start_probe(device) ? VG_DRAIN_PROBED : VG_DRAIN_MARKERS;
+  if (gate->drain != VG_DRAIN_PROBED) gate->drain = vg_probe_start(device) ? VG_DRAIN_PROBED : VG_DRAIN_MARKERS;
   uint64_t done_ns = now_ns;
   if (!is_done(device, gate->drain == VG_DRAIN_PROBED, gate->drain_begun_ns, &done_ns)) {
     uint64_t due_ns = next_poll(device, now_ns);
@@ -242,7 +221,7 @@ static uint64_t service_busy(struct vg_device *device, uint64_t now_ns) {
   vg_gate_mark_tails(device, gate->launched_ns, now_ns);
   if (!gate->idle_probe || gate->idle_probe_launched != gate->launched) {
     gate->idle_probe_launched = gate->launched;
-    gate->idle_probe = vg_gate_start_probe(device);
+    gate->idle_probe = vg_probe_start(device);
   }
   bool unknown = !gate->idle_probe && VG_LOAD_RELAXED(&gate->solo_dirty); /* only a probe covers those launches */
   if (unknown || !is_done(device, gate->idle_probe, gate->launched_ns, &done_ns)) return now_ns + pause_ns;

@@ -24,7 +24,15 @@ static struct vg_probe *probe_of(struct vg_probes *probes, CUcontext context) {
   return unused;
 }
 
-void vg_probe_start(struct vg_probes *probes, const struct vg_device *device) {
+void vg_probe_relax_captures(void) {
+  /* Only the helper thread calls this, but a forked child has another one. */
+  static __thread bool relaxed __attribute__((tls_model("initial-exec")));
+  if (relaxed) return;
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  relaxed = REAL(cuThreadExchangeStreamCaptureMode)(&mode) == CUDA_SUCCESS;
+}
+
+static void record(struct vg_probes *probes, const struct vg_device *device) {
   CUcontext contexts[VG_PROBE_CONTEXTS];
   vg_context_lock();
   int count = vg_context_list(device, contexts, VG_PROBE_CONTEXTS);
@@ -37,6 +45,18 @@ void vg_probe_start(struct vg_probes *probes, const struct vg_device *device) {
       probes->ask_streams = true;
   }
   vg_context_unlock();
+}
+
+bool vg_probe_start(struct vg_device *device) {
+  pthread_mutex_lock(&vg_gate_capture_mutex);
+  bool allowed = !VG_LOAD(&vg_gate_captures);
+  if (allowed) {
+    vg_probe_relax_captures();
+    device->gate->probed_ns = vg_prim_now_ns();
+    record(&device->gate->probes, device);
+  }
+  pthread_mutex_unlock(&vg_gate_capture_mutex);
+  return allowed;
 }
 
 /* Drivers before 12.5 have no event behind a whole context: asks the streams that have been launched into, and the

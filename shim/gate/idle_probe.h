@@ -24,8 +24,10 @@ struct vg_probes {
   bool ask_streams; /* the driver has no probe of a context: ask its streams */
 };
 
-/* Records a probe in every context of the device. */
-void vg_probe_start(struct vg_probes *probes, const struct vg_device *device);
+/* Records a probe in every context of the device. False: a stream captures, which an event behind its context would
+ * end, and nothing was done. */
+bool vg_probe_start(struct vg_device *device);
+void vg_probe_relax_captures(void); /* the calling thread may look at events beside captures from now on */
 /* Has all work before the probes completed? Then *ret_done_ns is when, as well as that is known. calm: no neighbour
  * waits, so a moment may be spent on relating the device's clock to the host's. */
 bool vg_probe_done(struct vg_probes *probes, const struct vg_device *device, bool calm, uint64_t *ret_done_ns);

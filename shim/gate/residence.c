@@ -30,11 +30,11 @@ static void wait_one_round(struct vg_device *device, uint32_t residence) {
   struct vg_report_device *report = VG_LOAD(&device->report); /* of a daemon that has gone, perhaps */
   const uint32_t *word_at = &VG_LOAD(&device->control)->residence;
   int fd = VG_LOAD_RELAXED(&device->doorbell_fd);
-  __atomic_add_fetch(&report->wishes, 1, __ATOMIC_ACQ_REL);
+  __atomic_add_fetch(&report->waiting_calls, 1, __ATOMIC_ACQ_REL);
   vg_report_changes(device);
   if (vg_prim_eventfd_is(fd)) vg_prim_eventfd_ring(fd);
   vg_prim_futex_wait(word_at, residence, vg_prim_now_ns() + WAIT_ROUND_NS);
-  __atomic_sub_fetch(&report->wishes, 1, __ATOMIC_ACQ_REL);
+  __atomic_sub_fetch(&report->waiting_calls, 1, __ATOMIC_ACQ_REL);
 }
 
 static void wait_until_back(void) {

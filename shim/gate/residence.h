@@ -1,7 +1,7 @@
 /*
  * residence.h - calls of the driver in a slice whose memory may leave the device (rotation, idle-after). While it
  * leaves or is away, the driver has the process locked, or is about to: what it would block there waits here instead,
- * counts itself as a wish in the report page, and so brings the slice back.
+ * counts itself in the report page, and so brings the slice back.
  *
  *   struct vg_gate_line *here = vg_residence_enter();   // waits; never under a lock of the shim
  *   CUresult result = real(...);

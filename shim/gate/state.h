@@ -120,7 +120,6 @@ void vg_residence_review(void); /* by the helper, and at attach: may it leave? *
 uint64_t vg_departure_step(struct vg_device *device, uint32_t word, uint64_t now_ns);
 /* The helper calls the driver no more until the memory is back. */
 bool vg_departure_is_over(const struct vg_device *device);
-bool vg_gate_start_probe(struct vg_device *device); /* helper.c; false: a stream captures */
 
 /* ---- launches that pass uncounted (solo.c) ---- */
 

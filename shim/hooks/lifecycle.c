@@ -11,6 +11,7 @@
 #include "hooks/context_limits.h"
 #include "hooks/graph_memory.h"
 #include "hooks/multicast.h"
+#include "hooks/pinned.h"
 #include "hooks/pool.h"
 #include "hooks/vmm.h"
 #include "ledger/records.h"
@@ -21,6 +22,8 @@ static void return_record(struct vg_record *record) {
     vg_array_return(record);
   else if (record->kind == VG_RECORD_CAPTURE)
     vg_capture_return(record);
+  else if (record->kind == VG_RECORD_PINNED)
+    vg_pinned_return(record);
   else
     vg_charge_return(record);
 }
@@ -38,6 +41,7 @@ void vg_lifecycle_context_gone(struct vg_device *device, CUcontext context) {
 /* Nothing changes while the memory is away, and the driver does not answer. */
 void vg_lifecycle_refresh(struct vg_device *device) {
   struct vg_gate_line *here;
+  vg_pinned_refresh(device);
   if (!vg_residence_try(&here)) return;
   vg_pool_refresh(device);
   vg_graph_refresh(device);
@@ -47,6 +51,7 @@ void vg_lifecycle_refresh(struct vg_device *device) {
 void vg_lifecycle_forked_child(void) {
   vg_charge_forked_child();
   vg_table_forked_child();
+  vg_pinned_forked_child();
   vg_pool_forked_child();
   vg_graph_forked_child();
   vg_array_forked_child();

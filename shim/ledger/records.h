@@ -21,6 +21,7 @@ enum vg_record_kind {
   VG_RECORD_GRAPH,   /* key: CUgraphExec; other: how many of its kernels are collectives */
   VG_RECORD_CAPTURE, /* key: CUstream that captures */
   VG_RECORD_LIMIT,   /* key: context + CUlimit; size: what is a part of the context's cost */
+  VG_RECORD_PINNED,  /* key: host address; size: pinned there */
 };
 
 struct vg_record {

@@ -180,7 +180,7 @@ def test_nothing_is_lost_where_python_reads_although_reading_is_paused(
 
 def test_limits_count_open_connections_only(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peer_proxy, "PER_UID_MAX", 3)
-    monkeypatch.setattr(peer_proxy.Peer, "is_trusted", False)
+    monkeypatch.setattr(peer_proxy, "_is_trusted", lambda _uid: False)
 
     async def main() -> None:
         async with open_proxy(directory) as (_inner, public):
@@ -202,6 +202,50 @@ def test_limits_count_open_connections_only(directory: Path, monkeypatch: pytest
                 pytest.fail("a closed connection still counts")
             for _reader, w in [*inside[1:], (reader, writer)]:
                 w.close()
+
+    asyncio.run(main())
+
+
+def test_connections_of_a_user_who_waits_are_bounded_and_those_that_hang_up_cost_nothing(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at: list[socket.socket] = []
+
+    def look(sock: socket.socket) -> peer_proxy.Peer:
+        looked_at.append(sock)
+        return credentials(sock)
+
+    credentials = peer_proxy.credentials
+    monkeypatch.setattr(peer_proxy, "credentials", look)
+    monkeypatch.setattr(peer_proxy, "PER_UID_MAX", 3)
+    monkeypatch.setattr(peer_proxy, "_is_trusted", lambda _uid: False)
+
+    async def main() -> None:
+        async with open_proxy(directory) as (inner, public):
+            waits = asyncio.Event()
+
+            async def wait_apart(uid: int, *, arriving: bool = False) -> None:
+                assert uid == os.geteuid() and arriving
+                await waits.wait()
+
+            with monkeypatch.context() as patch:
+                patch.setattr(inner.proxy.turns, "is_free", lambda _uid: False)
+                patch.setattr(inner.proxy.turns, "wait_apart", wait_apart)
+                made = [await asyncio.open_unix_connection(str(public)) for _ in range(4)]
+                assert await asyncio.wait_for(made[3][0].read(500), 5) == b"", "the fourth waits for no turn"
+                for _reader, writer in made[:2]:
+                    writer.close()
+                    await writer.wait_closed()
+                waits.set()
+                made[2][1].write(b"hello")
+                assert (await asyncio.wait_for(made[2][0].read(500), 30)).startswith(b"Peer(")
+            assert len(looked_at) == 1
+            again = [await asyncio.open_unix_connection(str(public)) for _ in range(2)]
+            for reader, writer in again:
+                writer.write(b"hello")
+                assert (await asyncio.wait_for(reader.read(500), 30)).startswith(b"Peer("), "places are given back"
+            for _reader, writer in [*made[2:], *again]:
+                writer.close()
 
     asyncio.run(main())
 

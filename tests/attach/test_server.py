@@ -93,23 +93,6 @@ def test_attach_gives_pages_and_numbers(node: Node) -> None:
     tenant.close()
 
 
-@pytest.mark.parametrize("kind", [client.FRESH, client.RESUME, client.QUERY])
-def test_a_program_with_an_older_library_is_answered_in_its_version(shared: Node, kind: int) -> None:
-    """A running program keeps its library when the daemon is upgraded, and the library checks the version."""
-    name = f"older-{kind}"
-    shared.create(name, 10, spec={"mem_min_bytes": 0, "mem_max_bytes": GIB})
-    oldest = lib.VG_ABI_VERSION_OLDEST
-    with client.connect(shared.socket(name)) as sock:
-        sock.send(client.request(kind, abi_version=oldest))
-        raw, fds, _flags, _address = socket.recv_fds(sock, client.REPLY_BYTES + 1, 64)
-        assert struct.unpack_from("<4I", raw) == (client.MAGIC, oldest, client.REPLY_BYTES, client.OK)
-        if kind != client.QUERY:
-            with mmap.mmap(fds[0], 2 * client.PAGE, mmap.MAP_SHARED, mmap.PROT_READ) as control:
-                assert struct.unpack_from("<2I", control) == (client.MAGIC, oldest)
-        for fd in fds:
-            os.close(fd)
-
-
 def client_devices() -> object:
     from vgpud.v1alpha1 import vgpud_pb2 as pb
 
@@ -614,3 +597,32 @@ def test_between_connections_to_many_slices_others_go_on(tmp_path: Path, monkeyp
     monkeypatch.setattr(Tenants, "_peer", peer)
     asyncio.run(asyncio.wait_for(main(), 30))
     assert len(set(accepted_in)) == len(accepted_in) == 2 * len(slices)
+
+
+def test_whose_a_connection_is_costs_nothing_where_no_message_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To find that out takes ten times as long as to see that a message is none, and anybody may send those."""
+    refusals: list[tuple[str, int, str]] = []
+
+    def peer(self: Tenants, sock: socket.socket, slice_name: str) -> None:
+        raise AssertionError("it was looked at")
+
+    async def main() -> None:
+        note = lambda *words: refusals.append(words)  # noqa: E731
+        backend: Any = SimpleNamespace(arbiter=None, rules=lambda: (Rules(), {}), note_refusal=note)
+        tenants = Tenants(tmp_path / "slices", tmp_path / "shared", "n", "open", backend)
+        tenants.open("a")
+        sock, gone = (client.connect(str(tmp_path / "slices/a/attach.sock")) for _ in range(2))
+        gone.close()
+        sock.send(b"GET / HTTP/1.1")
+        sock.setblocking(False)
+        reply = await asyncio.get_running_loop().sock_recv(sock, client.REPLY_BYTES)
+        assert b"message of 14 bytes" in reply
+        tenants.close_all()
+        sock.close()
+
+    monkeypatch.setattr(Tenants, "_peer", peer)
+    asyncio.run(asyncio.wait_for(main(), 30))
+    ((name, pid, why),) = refusals
+    assert (name, pid) == ("a", os.getpid()) and "message of 14 bytes" in why

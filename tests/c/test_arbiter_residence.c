@@ -110,22 +110,22 @@ static void a_newcomer_waits_as_well(void) {
   end(arbiter, 2);
 }
 
-static void threads_that_wait_are_wishes_while_the_slice_is_away(void) {
+static void threads_that_wait_are_counted_while_the_slice_is_away(void) {
   struct vg_arbiter *arbiter = begin(PROCESSES);
   one_round(arbiter);
-  reports[0].wishes = 2;
+  reports[0].waiting_calls = 2;
   reports[1].waiting = 1;
-  CHECK(stats_of(arbiter).wishes == 0);
+  CHECK(stats_of(arbiter).waiting_calls == 0);
   move(arbiter, true);
-  CHECK(stats_of(arbiter).wishes == 3);
-  reports[0].wishes = 1; /* as the page is now, whether it was read or not */
-  CHECK(stats_of(arbiter).wishes == 2);
-  reports[2].wishes = reports[2].waiting = UINT32_MAX; /* a lie is a number, too */
-  CHECK(stats_of(arbiter).wishes == 2 + (1 << 16));
-  reports[1].wishes = UINT32_MAX;
-  CHECK(stats_of(arbiter).wishes == 1 + (2 << 16));
+  CHECK(stats_of(arbiter).waiting_calls == 3);
+  reports[0].waiting_calls = 1; /* as the page is now, whether it was read or not */
+  CHECK(stats_of(arbiter).waiting_calls == 2);
+  reports[2].waiting_calls = reports[2].waiting = UINT32_MAX; /* a lie is a number, too */
+  CHECK(stats_of(arbiter).waiting_calls == 2 + (1 << 16));
+  reports[1].waiting_calls = UINT32_MAX;
+  CHECK(stats_of(arbiter).waiting_calls == 1 + (2 << 16));
   move(arbiter, false);
-  CHECK(stats_of(arbiter).wishes == 0);
+  CHECK(stats_of(arbiter).waiting_calls == 0);
   end(arbiter, PROCESSES);
 }
 
@@ -180,7 +180,7 @@ int main(void) {
   RUN(launches_of_a_slice_that_rotates_are_counted_when_it_is_alone);
   RUN(each_departure_has_its_own_number_and_closes_the_gate);
   RUN(a_newcomer_waits_as_well);
-  RUN(threads_that_wait_are_wishes_while_the_slice_is_away);
+  RUN(threads_that_wait_are_counted_while_the_slice_is_away);
   RUN(a_process_has_left_the_driver_when_it_says_so_of_this_departure);
   RUN(launches_and_calls_and_outstanding_work_are_work);
   return 0;

@@ -97,13 +97,13 @@ static void nothing_is_marked_where_memory_never_leaves(void) {
   end();
 }
 
-static void a_call_waits_is_a_wish_and_goes_on(void) {
+static void a_call_waits_is_counted_and_continues(void) {
   begin_watched();
   leave(1);
   rang();
   VG_STORE(&stop, 1);
   pthread_t thread = start(call_once);
-  wait_until(&report()->wishes, 1);
+  wait_until(&report()->waiting_calls, 1);
   while (!rang()) sleep_ns(VG_NS_PER_MS);
   serve_until_left();
   set_residence(2); /* came and left again, unnoticed */
@@ -111,7 +111,7 @@ static void a_call_waits_is_a_wish_and_goes_on(void) {
   CHECK(!VG_LOAD(&calls_done));
   come_back();
   pthread_join(thread, NULL);
-  CHECK(report()->wishes == 0 && report()->calls == 1);
+  CHECK(report()->waiting_calls == 0 && report()->calls == 1);
   end();
 }
 
@@ -123,11 +123,11 @@ static void a_launch_waits_before_the_gate_or_at_it(void) {
   leave(1);
   serve_until_left(); /* a thread at the gate is not in the driver */
   pthread_t before = start(launch_once);
-  wait_until(&report()->wishes, 1);
+  wait_until(&report()->waiting_calls, 1);
   come_back();
   pthread_join(at_gate, NULL);
   pthread_join(before, NULL);
-  CHECK(serve_until_idle() && report()->wishes == 0 && report()->waiting == 0);
+  CHECK(serve_until_idle() && report()->waiting_calls == 0 && report()->waiting == 0);
   end();
 }
 
@@ -138,7 +138,7 @@ static void a_launch_that_is_captured_waits_as_well(void) {
   leave(1);
   serve_until_left();
   pthread_t thread = start(launch_once);
-  wait_until(&report()->wishes, 1);
+  wait_until(&report()->waiting_calls, 1);
   CHECK(!VG_LOAD(&calls_done));
   come_back();
   pthread_join(thread, NULL);
@@ -196,7 +196,7 @@ static void the_helper_keeps_out_of_the_driver_until_it_is_back(void) {
 }
 
 /* A program that has waited for its work asks whether it has completed, and a loop that polls is to end. */
-static void polls_are_answered_and_are_no_wishes(void) {
+static void polls_are_answered_and_are_not_counted(void) {
   begin_watched();
   CHECK(vg_residence_poll_watched() == VG_POLL_ASK && vg_gate_calls_under_way(true) && !vg_gate_calls_under_way(false));
   vg_residence_end_poll();
@@ -210,7 +210,7 @@ static void polls_are_answered_and_are_no_wishes(void) {
   serve_until_left();
   CHECK(vg_residence_poll_watched() == VG_POLL_COMPLETED && !vg_gate_calls_under_way(true));
   struct vg_gate_line *here;
-  CHECK(!vg_residence_try(&here) && report()->wishes == 0 && report()->calls == calls);
+  CHECK(!vg_residence_try(&here) && report()->waiting_calls == 0 && report()->calls == calls);
   come_back();
   CHECK(vg_residence_poll_watched() == VG_POLL_ASK);
   vg_residence_end_poll();
@@ -226,13 +226,13 @@ static void *poll_once(void *unused) {
 }
 
 /* Beside a capture no probe shows what has completed: nothing false is said. */
-static void a_poll_that_cannot_be_answered_is_a_wish(void) {
+static void a_poll_that_cannot_be_answered_waits(void) {
   begin_watched();
   fake_capture_begin(fake_stream(1));
   leave(1);
   serve_until_left();
   pthread_t thread = start(poll_once);
-  wait_until(&report()->wishes, 1);
+  wait_until(&report()->waiting_calls, 1);
   CHECK(!VG_LOAD(&calls_done));
   come_back();
   pthread_join(thread, NULL);
@@ -253,7 +253,7 @@ static void calls_wait_on_without_a_daemon(void) {
   CHECK(!VG_LOAD(&calls_done));
   new_page();
   vg_gate_daemon_back(device());
-  wait_until(&report()->wishes, 1);
+  wait_until(&report()->waiting_calls, 1);
   CHECK(!VG_LOAD(&calls_done));
   come_back();
   pthread_join(thread, NULL);
@@ -302,20 +302,20 @@ static void nobody_is_in_the_driver_once_the_process_has_left(void) {
   }
   VG_STORE(&stop, 1);
   for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
-  CHECK(report()->wishes == 0 && serve_until_idle());
+  CHECK(report()->waiting_calls == 0 && serve_until_idle());
   end();
 }
 
 int main(void) {
   RUN(nothing_is_marked_where_memory_never_leaves);
-  RUN(a_call_waits_is_a_wish_and_goes_on);
+  RUN(a_call_waits_is_counted_and_continues);
   RUN(a_launch_waits_before_the_gate_or_at_it);
   RUN(a_launch_that_is_captured_waits_as_well);
   RUN(the_process_has_left_when_the_last_call_has_ended);
   RUN(the_process_has_left_when_its_work_has_completed);
   RUN(the_helper_keeps_out_of_the_driver_until_it_is_back);
-  RUN(polls_are_answered_and_are_no_wishes);
-  RUN(a_poll_that_cannot_be_answered_is_a_wish);
+  RUN(polls_are_answered_and_are_not_counted);
+  RUN(a_poll_that_cannot_be_answered_waits);
   RUN(calls_wait_on_without_a_daemon);
   RUN(nobody_is_in_the_driver_once_the_process_has_left);
   return 0;

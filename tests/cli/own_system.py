@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from vgpud.cli.demo.private_system import OwnSystem
+from tests.daemon.forked import ForkedSystem
 
 #: has every image, and runs a container's command beside itself with the container's variables; notes its words
 ENGINE = """#!/bin/sh
@@ -24,7 +24,7 @@ exec "$@"
 
 
 @contextmanager
-def own_system(device: Mapping[str, str] | None = None, grace_s: int = 1) -> Iterator[OwnSystem]:
+def own_system(device: Mapping[str, str] | None = None, grace_s: int = 1) -> Iterator[ForkedSystem]:
     """`device`: the simulated device's settings, one device by default; `grace_s`: of its jobs."""
     folder = Path(tempfile.mkdtemp(prefix="vgs-", dir="/tmp"))
     folder.chmod(0o755)
@@ -33,7 +33,7 @@ def own_system(device: Mapping[str, str] | None = None, grace_s: int = 1) -> Ite
     engine.chmod(0o755)
     lines = ['socket_mode = "0666"', f"job_grace_s = {grace_s}", f'jobs = {{ engine = "{engine}" }}']
     try:
-        with OwnSystem(folder, dict(device or {"devices": "1"}), lines) as made:
+        with ForkedSystem(folder, dict(device or {"devices": "1"}), lines) as made:
             yield made
     finally:
         shutil.rmtree(folder)

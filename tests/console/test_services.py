@@ -15,6 +15,7 @@ from tests.cli.fake_server import FakeDaemon
 from vgpud.console.services import changes
 from vgpud.host import listeners
 from vgpud.services.core.model import Service, read_record
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 from .conftest import FakeBroker, Post, text_of
 from .test_pages import add_job
@@ -117,7 +118,11 @@ def test_what_an_open_page_asks_for_keeps_no_log_in_alive(
 
 def test_a_balancer_that_does_not_answer(alice: TestClient, daemon: FakeDaemon, balancer: Balancer) -> None:
     daemon.queue.jobs[11].session_port = 1
-    assert "its balancer does not answer" in text_of(alice.get("/services").text)
+    text = text_of(alice.get("/services").text)
+    assert "the balancer of service chat, job 11, does not answer (nothing listens at port 1)" in text
+    daemon.queue.jobs[11].ClearField("session_port")
+    daemon.queue.jobs[11].state = pb.JOB_STATE_PENDING
+    assert "job 11, is pending: reason 11" in text_of(alice.get("/services").text), "also of one that has just started"
     answer = alice.get("/service/chat/")
     assert answer.status_code == 503 and "the balancer of service chat" in answer.text
 

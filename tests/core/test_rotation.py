@@ -1,4 +1,4 @@
-"""Rotation on a device with a fake clock: nobody leaves without need, nobody starves, little time is lost in moves."""
+"""Rotation on a device with a fake clock: no slice leaves without need, none starves, little time is lost in moves."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def world(*members: Member, **options: object) -> World:
 # ---- who leaves ----
 
 
-def test_nobody_leaves_while_all_fit() -> None:
+def test_none_leaves_while_all_fit() -> None:
     made = world(*(member(name, 20) for name in "abcd"))
     made.run(600 * S)
     assert made.moves == []
@@ -134,7 +134,7 @@ def test_who_is_idle_leaves_before_the_others_and_at_once() -> None:
     assert "a leaving" not in made.names()
 
 
-def test_nobody_is_moved_for_a_pause_that_is_shorter_than_moving() -> None:
+def test_none_is_moved_for_a_pause_that_is_shorter_than_moving() -> None:
     pause_ns = 3 * S  # two times 80 GiB take 4 s
     made = world(member("a", 80, resident_since_ns=100 * S), member("b", 80, AWAY), naps={"a": (S, pause_ns)})
     made.run(70 * S)
@@ -159,7 +159,7 @@ def test_a_large_one_leaves_alone_where_it_makes_room_enough() -> None:
 
 
 def test_the_first_in_order_is_not_overtaken_by_one_that_takes_its_room() -> None:
-    """10 GiB are free, which the small one would fit into; then the large one's turn would not make room enough."""
+    """10 GiB are free, which the small one would fit into; then the large one's turn would not free enough."""
     made = world(member("a", 70), member("b", 80, AWAY), member("c", 10, AWAY, resident_since_ns=1))
     made.turns.update([replace(m, waits=m.residency == AWAY) for m in made.members.values()], made.now_ns)
     made.turns._spent["c"] = made.turns._spent["a"] = 1
@@ -173,7 +173,7 @@ def test_one_that_does_not_delay_the_first_comes_meanwhile() -> None:
     assert made.names() == ["c coming"]
 
 
-def test_what_was_given_away_meanwhile_makes_somebody_leave_at_once() -> None:
+def test_what_was_given_away_meanwhile_makes_one_leave_at_once() -> None:
     made = world(member("a", 40), member("b", 40))
     made.run(S)
     found = choose_move(list(made.members.values()), 60 * GIB, RATE, made.turns, made.now_ns)
@@ -196,7 +196,7 @@ def test_an_empty_one_comes_where_there_is_room_and_makes_room_at_no_cost() -> N
 # ---- sleep ----
 
 
-def test_who_is_idle_for_long_gives_back_though_nobody_asks() -> None:
+def test_who_is_idle_for_long_gives_back_though_none_asks() -> None:
     made = world(member("a", 40, mem_swap=False, idle_after_ns=60 * S), naps={"a": (S, 199 * S)})
     made.run(90 * S)
     assert [move.is_asleep for _, move in made.moves] == [True] and made.members["a"].residency == AWAY

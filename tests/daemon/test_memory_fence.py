@@ -31,9 +31,12 @@ from vgpud.host import cgroup_tree
 from vgpud.simdevice.process import SimulatedDevice
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
-pytestmark = pytest.mark.skipif(
-    not (paths.sim_lib_dir() / "libcuda.so.1").exists(), reason="the simulated driver is not built: run make"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not (paths.sim_lib_dir() / "libcuda.so.1").exists(), reason="the simulated driver is not built: run make"
+    ),
+]
 MIB, GIB = 1 << 20, 1 << 30
 CONTEXT_BYTES = 256 * MIB
 RESERVE_BYTES = reserve_bytes(make_device(context_bytes=CONTEXT_BYTES), 0)
@@ -300,3 +303,33 @@ def test_a_driver_that_comes_back_gets_them_again(node: Node, device: SimulatedD
         with Bypass(device, group=group) as program:
             wait_until(lambda: program.total_mib() == hard_mib(4 * GIB), "the limit")
         engine.close()
+
+
+def test_what_keeps_the_fence_off_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Each in a line of its own; nothing is left behind."""
+    fake: Any = FakeDaemon(os.getpid())
+    whys = asyncio.run(probe_everywhere(fake, monkeypatch, tmp_path))
+    assert whys == [
+        "vgpud is not root: the driver lets root alone set memory limits",
+        "no cgroups of version 2 are mounted",
+        f"{tmp_path} does not show the host's cgroups: run vgpud in the host's cgroup namespace",
+        "the devices are MIG instances, on which the driver has no memory limits",
+    ]
+
+
+async def probe_everywhere(fake: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    fence = MemoryFence("auto", fake, fake, fake, fake)
+    whys = []
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    whys.append(fence._probe())
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(cgroup_tree, "mount_point", lambda: None)
+    whys.append(fence._probe())
+    monkeypatch.setattr(cgroup_tree, "mount_point", lambda: tmp_path)
+    whys.append(fence._probe())
+    monkeypatch.setattr(cgroup_tree, "sees_all", lambda mount: True)
+    fake.state.devices = {"MIG-0": make_device(profile="1g.18gb")}
+    whys.append(fence._probe())
+    await fence.stop()
+    assert list(tmp_path.iterdir()) == []
+    return whys

@@ -217,7 +217,7 @@ def test_alone_on_a_device_the_drivers_reading_counts(arbiters: Arbiters, tenant
     assert arbiters.slice_stats(SERIAL, UUID).share_ratio == 0, "nobody is there: what is busy is not the slice's"
 
 
-def test_what_leaves_the_device_closes_its_gate_and_is_wished_for(
+def test_what_leaves_the_device_closes_its_gate_and_is_waited_for(
     arbiters: Arbiters, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Slice, "rotates", property(lambda _: True))
@@ -233,13 +233,13 @@ def test_what_leaves_the_device_closes_its_gate_and_is_wished_for(
     wait_for(lambda: arbiters.slice_stats(SERIAL, UUID).last_work_ns > begin_ns)
     assert arbiters.slice_stats(SERIAL, UUID).processes_in_driver == 0
     arbiters.apply(replace(made, residency=AWAY))
-    tenant.says(wishes=2, waiting=1)
-    assert arbiters.slice_stats(SERIAL, UUID).wishes == 3
+    tenant.says(waiting_calls=2, waiting=1)
+    assert arbiters.slice_stats(SERIAL, UUID).waiting_calls == 3
     arbiters.apply(replace(made, residency=COMING))
     assert tenant.control.residence != 0
     arbiters.apply(made)
     wait_for(lambda: tenant.control.residence == 0 and tenant.control.gate & 3 != 0)
-    assert arbiters.slice_stats(SERIAL, UUID).wishes == 0
+    assert arbiters.slice_stats(SERIAL, UUID).waiting_calls == 0
 
 
 def test_memory_that_is_away_is_lent_and_that_which_leaves_or_comes_is_not(arbiters: Arbiters, tenant: Tenant) -> None:

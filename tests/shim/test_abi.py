@@ -53,7 +53,7 @@ LAYOUT = {
         "done_ns@120 active_ns@128 active_since_ns@136 wait_counts@144 overdue_ns@208 passed_serial@216 "
         "run_count@224 runs@232 "
         # since version 4; a process of version 3 leaves them 0: it never says that it has left the driver
-        "wishes@1256 left_word@1260 calls@1264 copy_bytes@1272 copies_delayed@1288 pinned_bytes@1296 "
+        "waiting_calls@1256 left_word@1260 calls@1264 copy_bytes@1272 copies_delayed@1288 pinned_bytes@1296 "
         "want_least_bytes@1304 watchers@1312"
     ),
 }

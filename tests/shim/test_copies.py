@@ -66,7 +66,8 @@ def test_every_family_is_counted_by_direction(make_system: Callable[..., OwnSyst
     system.vgpu("slice", "create", "a", "--gpus", "0.5", "--mem", "1G")
     part, said = start(system, "a", programs / "link_families")
     counted = show_device(system, "a")
-    assert {"to": counted["copy_to_device_bytes"], "from": counted["copy_from_device_bytes"]} == said[0]
+    ways = {"to": counted["copy_to_device_bytes"], "from": counted["copy_from_device_bytes"]}
+    assert ways | {"pinned": counted["pinned_bytes"]} == said[0]
     assert counted["copy_to_device_bytes_per_s"] == counted["copy_from_device_bytes_per_s"] == 0, "nothing is paced"
     shown = system.vgpu("slice", "show", "a")
     assert "copied" in shown

@@ -35,7 +35,9 @@ def test_twins_behave_alike(rows: dict[str, hookdef.Row]) -> None:
     """A per-thread twin never has another row than its legacy function."""
     for name, row in rows.items():
         if name.endswith(("_ptsz", "_ptds")) and name[:-5] in rows:
-            assert (rows[name[:-5]].behaviour, rows[name[:-5]].away) == (row.behaviour, row.away), name
+            assert (rows[name[:-5]].behaviour, rows[name[:-5]].away_behaviour) == (row.behaviour, row.away_behaviour), (
+                name
+            )
 
 
 def test_a_row_serves_versions_and_twins(tmp_path: Path) -> None:

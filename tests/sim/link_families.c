@@ -101,7 +101,7 @@ int main(void) {
   capture_copy();
   EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoD_v2(device, NULL, 7001));
   CHECK(cuCtxSynchronize());
-  printf("{\"to\": %llu, \"from\": %llu}\n", moved[0], moved[1]);
+  printf("{\"to\": %llu, \"from\": %llu, \"pinned\": %u}\n", moved[0], moved[1], BYTES);
   fflush(stdout);
   return getchar() == EOF ? 0 : 0;
 }

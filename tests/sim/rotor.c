@@ -1,7 +1,7 @@
 /*
  * rotor MIB PART [busy]: fills so much device memory, with contents of this part's own, then says for each line on
  * stdin, or with `busy` all the time, how many rounds it has done and how often a byte was not what it wrote. A round
- * launches a kernel, reads a block back, and writes another one's contents anew.
+ * launches a kernel, reads a block back, and writes another one's contents.
  */
 #include "program.h"
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,15 +15,18 @@ from pathlib import Path
 import pynvml
 import pytest
 
+from tests.daemon.node import wait_until
 from tests.own_cgroup import enter, own_cgroup
-from tests.sim.conftest import HERE, MakeDevice
+from tests.sim.conftest import HERE, MakeDevice, MakeProgram, run
 from vgpud import paths
 from vgpud.devices import memory_limits
 from vgpud.devices.memory_limits import NO_LIMIT, LimitError
+from vgpud.simdevice import state_page
 from vgpud.simdevice.process import SimulatedDevice
 
 MIB = 1 << 20
 CONTEXT_MIB = 64
+LIMITS_SET = 21  # SIM_REQUEST_LIMITS_SET of wire.h; those of limits and time slices follow
 OUT_OF_MEMORY = "2"
 
 Handle = Callable[..., object]
@@ -154,14 +159,39 @@ def test_what_cannot_be_limited_says_why(device: MakeDevice, handle: Handle, gro
         memory_limits.read_limit(handle(started), group.parent)
 
 
+def test_the_server_survives_wild_requests(device: MakeDevice, program: MakeProgram, tmp_path: Path) -> None:
+    """About limits and time slices: with and without a descriptor, of cgroups and of what is none; and no descriptor is
+    left."""
+    started = device(devices=2, memory_limits=1)
+    table = Path(f"/proc/{started.pid}/fd")
+    before = len(list(table.iterdir()))
+    with own_cgroup() as group, (tmp_path / "file").open("wb") as file:
+        fds = [os.open(group, os.O_RDONLY), os.open(tmp_path, os.O_RDONLY), file.fileno()]
+        for number in range(240):
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
+                link.connect(str(started.directory / "sock"))
+                kind, index = LIMITS_SET + number % 4, number % 3
+                head = state_page.MAGIC, state_page.VERSION, kind, index, 0, 0, number % 9
+                sizes = os.urandom(16) if number % 2 else bytes(16)
+                request = struct.pack("=IIIIIIQ16s16x", *head, sizes)
+                socket.send_fds(link, [request], fds[number % 3 : number % 3 + 1] if number % 5 else [])
+                assert len(link.recv(64)) == 64
+        for fd in fds[:2]:
+            os.close(fd)
+    assert run(program("copies"), started) == "ok\n"
+    wait_until(lambda: len(list(table.iterdir())) <= before, "the end of all descriptors")
+    assert started.finish() == (0, "")
+
+
 def test_root_alone_sets_limits(device: MakeDevice, group: Path) -> None:
     started = make_limited(device)
     started.directory.parent.chmod(0o711)
     code = (
         "import ctypes, os, sys, pynvml\n"
-        "os.setuid(65534)\n"
-        "pynvml.nvmlLib = ctypes.CDLL(sys.argv[1]); pynvml.nvmlInit()\n"
         "from vgpud.devices import memory_limits\n"
+        "pynvml.nvmlLib = ctypes.CDLL(sys.argv[1])\n"
+        "os.setuid(65534)\n"
+        "pynvml.nvmlInit()\n"
         "try: memory_limits.set_limit(pynvml.nvmlDeviceGetHandleByIndex(0), sys.argv[2], 1 << 30)\n"
         "except memory_limits.LimitError as error: print(error)\n"
     )

@@ -41,7 +41,7 @@ class Suspension(Protocol):
 
 
 class Rotation(Protocol):
-    def stats(self, made: Slice) -> RotationStats | None:
+    def stats(self, slice_: Slice) -> RotationStats | None:
         """What its turns cost; None: its memory is never moved."""
         ...
 

@@ -15,9 +15,10 @@ import secrets
 import socket
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from vgpud.api.turns import CALL_NS, CONNECTION_NS, FRAME_NS, KIB_NS, READ_NS, Turns
 from vgpud.core.fairness.accounts import ADMINS
@@ -32,6 +33,8 @@ PER_UID_MAX, ALL_MAX, ROOT_MORE = API.share_max, API.all_max, API.reserved_max
 BACKLOG = 1024
 #: connections that the loop accepts before it does anything else
 ACCEPTED_AT_ONCE = 8
+#: how long none is accepted when there are no descriptors left
+PAUSE_S = 0.2
 #: bytes kept for a side that does not read, in each direction; at the limit the other side is no longer read
 BUFFER_BYTES = 64 * 1024
 #: bytes of one user that are passed on at once, and one call at most
@@ -63,7 +66,11 @@ class Peer:
 
     @property
     def is_trusted(self) -> bool:
-        return self.uid in (0, os.geteuid())
+        return _is_trusted(self.uid)
+
+
+def _is_trusted(uid: int) -> bool:
+    return uid in (0, os.geteuid())
 
 
 def credentials(sock: socket.socket) -> Peer:
@@ -81,6 +88,14 @@ def credentials(sock: socket.socket) -> Peer:
         return Peer(uid, gid, gids, pid, started) if not processes.has_ended(pidfd) else Peer(uid, gid, gids, 0, 0)
     finally:
         os.close(pidfd)
+
+
+def _has_gone(sock: socket.socket) -> bool:
+    """The other end is closed, and nothing is left to be read."""
+    try:
+        return not sock.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return False
 
 
 class _Side(asyncio.Protocol):
@@ -228,14 +243,15 @@ class _Connections:
 
     by_token: dict[str, Peer] = field(default_factory=dict)
     by_uid: Counter[int] = field(default_factory=Counter)
+    waiting: Counter[int] = field(default_factory=Counter)  # accepted ones for which nothing is made yet, by user
 
-    def refusal(self, peer: Peer) -> str:
-        """Why a new connection is refused; "" when it is not."""
-        more = ROOT_MORE if peer.is_trusted else 0
-        if len(self.by_token) >= ALL_MAX + more:
-            return f"{len(self.by_token)} connections are open, which is the limit"
-        if self.by_uid[peer.uid] >= PER_UID_MAX and not peer.is_trusted:
-            return f"uid {peer.uid} has {PER_UID_MAX} connections open, which is the limit"
+    def refusal(self, uid: int) -> str:
+        """Why a new connection of this user is refused; "" when it is not."""
+        is_trusted, count = _is_trusted(uid), len(self.by_token) + self.waiting.total()
+        if count >= ALL_MAX + (ROOT_MORE if is_trusted else 0):
+            return f"{count} connections are open, which is the limit"
+        if self.by_uid[uid] + self.waiting[uid] >= PER_UID_MAX and not is_trusted:
+            return f"uid {uid} has {PER_UID_MAX} connections open, which is the limit"
         return ""
 
     def add(self, token: str, peer: Peer) -> None:
@@ -261,7 +277,7 @@ class PeerProxy:
         self.turns = turns or Turns()
         self.is_admin: Callable[[Peer], bool] = lambda peer: peer.is_trusted
         self._connections = _Connections()
-        self._server: asyncio.Server | None = None
+        self._listening: socket.socket | None = None
         self._public = self._made = Path()
         self._rights = (0o600, -1)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -281,9 +297,9 @@ class PeerProxy:
         """Accepts at `public`, created beside gRPC's socket so that it never has wrong permissions. Raises OSError."""
         self._public, self._made = public, self._private.with_name("proxy.sock")
         self._rights = mode, gid
-        await self._listen()
+        self._listen()
 
-    async def _listen(self) -> None:
+    def _listen(self) -> None:
         """Replaces the present listener. Raises OSError: the present one is kept then."""
         mode, gid = self._rights
         self._made.unlink(missing_ok=True)
@@ -293,18 +309,24 @@ class PeerProxy:
             self._made.chmod(mode)
             if gid >= 0:
                 os.chown(self._made, -1, gid)
-            loop = asyncio.get_running_loop()
-            server = await loop.create_unix_server(
-                lambda: _ClientSide(self, self._accept), sock=sock, backlog=ACCEPTED_AT_ONCE
-            )
             sock.listen(BACKLOG)
         except OSError:
             sock.close()
             raise
-        old, self._server = self._server, server
-        if old:
-            old.close()
+        self._stop_listening()
+        self._listening = sock
+        self._wait_for_connections()
         self._link()
+
+    def _stop_listening(self) -> None:
+        if self._listening:
+            asyncio.get_running_loop().remove_reader(self._listening)
+            self._listening.close()
+        self._listening = None
+
+    def _wait_for_connections(self) -> None:
+        if self._listening:
+            asyncio.get_running_loop().add_reader(self._listening, self._take_waiting)
 
     def _link(self) -> None:
         self._public.unlink(missing_ok=True)
@@ -316,19 +338,18 @@ class PeerProxy:
 
     async def repair(self) -> bool:
         """Recreates the public name if it was removed. Returns whether it was. Raises OSError."""
-        if self._server is None or (self._public.exists() and self._made.exists()):
+        if self._listening is None or (self._public.exists() and self._made.exists()):
             return False
         if self._made.exists():
             self._link()
         else:
-            await self._listen()
+            self._listen()
         return True
 
     def stop_accepting(self) -> None:
         """Refuses new connections; open ones continue."""
-        if self._server:
-            self._server.close()
-            self._server = None
+        if self._listening:
+            self._stop_listening()
             self._public.unlink(missing_ok=True)
             self._made.unlink(missing_ok=True)
 
@@ -341,6 +362,63 @@ class PeerProxy:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     # ---- one connection ----
+
+    def _take_waiting(self) -> None:
+        """Some of the connections that wait."""
+        for _ in range(ACCEPTED_AT_ONCE):
+            try:
+                assert self._listening
+                sock, _ = self._listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:  # no descriptors
+                self._log(f"no connection was accepted: {error.strerror}")
+                loop = asyncio.get_running_loop()
+                loop.remove_reader(self._listening)
+                loop.call_later(PAUSE_S, self._wait_for_connections)
+                return
+            self._take(sock)
+
+    def _take(self, sock: socket.socket) -> None:
+        """One beyond its user's share costs little: it is closed before anything is made for it."""
+        sock.setblocking(False)
+        uid = processes.credentials(sock)[1]
+        why = self._connections.refusal(uid)
+        if why:
+            sock.close()
+            self._log(f"a connection of uid {uid} was refused: {why}")
+            return
+        self._connections.waiting[uid] += 1
+        self._start(self._connect_client(sock, uid))
+
+    async def _connect_client(self, sock: socket.socket, uid: int) -> None:
+        """When it is the user's turn. Many have gone by then that only connect and hang up: they cost little as well.
+        An admin has no account by uid, and does not wait."""
+        loop = asyncio.get_running_loop()
+        try:
+            await self._wait_to_connect(uid)
+            if _has_gone(sock):
+                sock.close()
+            else:
+                await loop.connect_accepted_socket(lambda: _ClientSide(self, self._accept), sock)
+        except OSError:
+            sock.close()
+        except asyncio.CancelledError:
+            sock.close()
+            raise
+
+    async def _wait_to_connect(self, uid: int) -> None:
+        try:
+            if not self.turns.is_free(uid):
+                await self.turns.wait_apart(uid, arriving=True)
+        finally:
+            self._connections.waiting[uid] -= 1
+            self._connections.waiting += Counter()  # removes zero counts
+
+    def _start(self, work: Coroutine[Any, Any, Any]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _accept(self, client: _ClientSide, close_future: asyncio.Future[None]) -> None:
         """Forwards a new connection to gRPC, or closes it."""
@@ -360,9 +438,7 @@ class PeerProxy:
 
         def accept(client: _ClientSide, close_future: asyncio.Future[None]) -> None:
             assert client.transport
-            task = asyncio.get_running_loop().create_task(self._welcome(client, close_future, identify, on_admit))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._start(self._welcome(client, close_future, identify, on_admit))
 
         return _ClientSide(self, accept)
 
@@ -385,7 +461,7 @@ class PeerProxy:
     def _admit(self, client: _ClientSide, close_future: asyncio.Future[None], peer: Peer) -> bool:
         """Forwards a connection of this peer unless there are too many. Returns whether it does."""
         assert client.transport
-        why = self._connections.refusal(peer)
+        why = self._connections.refusal(peer.uid)
         if why:
             self._log(f"a connection of uid {peer.uid} (pid {peer.pid}) was refused: {why}")
             client.transport.abort()
@@ -393,9 +469,7 @@ class PeerProxy:
         client.set_user(ADMINS if self.is_admin(peer) else peer.uid)
         token = secrets.token_hex(16)
         self._connections.add(token, peer)
-        task = asyncio.get_running_loop().create_task(self._forward_connection(client, close_future, peer, token))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._start(self._forward_connection(client, close_future, peer, token))
         return True
 
     async def _forward_connection(

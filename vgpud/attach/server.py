@@ -376,30 +376,38 @@ class Tenants:
         return Peer(name, sock, pid, uid, inside, pidfd, namespace, own_pid, account)
 
     def _greet(self, sock: socket.socket, slice_name: str) -> None:
-        """A connection whose message has come, or that has ended."""
+        """A connection whose message has come, or that has ended. Whose it is costs ten times as much to find out as to
+        read the message, so that is not asked for what is no message."""
         sock.setblocking(False)
-        peer = self._peer(sock, slice_name)
+        try:
+            raw = sock.recv(REQUEST_BYTES + 1)
+            request = parse_request(raw) if raw else None
+        except OSError:
+            request = None
+        except Refusal as refusal:
+            self._refuse(sock, slice_name, host_processes.credentials(sock)[0], refusal)
+            sock.close()
+            return
+        peer = self._peer(sock, slice_name) if request else None
         if peer is None:
             sock.close()
             return
         try:
-            raw = sock.recv(REQUEST_BYTES + 1)
-        except OSError:
-            raw = b""
-        if not raw:
-            self._close_peer(peer)
-            return
-        try:
-            request = parse_request(raw)
             peer.abi_version = request.abi_version
             if request.resume == lib.VG_ATTACH_QUERY:
                 self._answer_query(peer, named_of(request))
             else:
                 self._admit(peer, request)
         except Refusal as refusal:
-            self._backend.note_refusal(peer.slice_name, peer.pid, str(refusal))
-            self._send(peer, self._no(peer, refusal.status, str(refusal)), [])
+            self._refuse(sock, peer.slice_name, peer.pid, refusal, peer.abi_version)
             self._close_peer(peer)
+
+    def _refuse(
+        self, sock: socket.socket, slice_name: str, pid: int, refusal: Refusal, abi_version: int = ABI_VERSION
+    ) -> None:
+        self._backend.note_refusal(slice_name, pid, str(refusal))
+        with contextlib.suppress(OSError):  # it has gone, or its buffer is full
+            sock.send(reply_bytes(self._node, self.mode, refusal.status, str(refusal), abi_version))
 
     def _answer_query(self, peer: Peer, raw_uuids: tuple[bytes, ...]) -> None:
         found = self._backend.look(peer.slice_name, peer.uid, peer.cgroups, raw_uuids)

@@ -63,7 +63,7 @@ class SliceStats:
     processes: int = 0
     # of a slice that rotates
     last_work_ns: int = 0  # monotonic: when its launches, outstanding work or calls were last seen to change
-    wishes: int = 0  # since it leaves: threads that wait for its memory
+    waiting_calls: int = 0  # since it leaves: threads that wait for its memory
     processes_in_driver: int = 0  # of processes: threads of theirs may be in the driver, so it cannot be locked yet
     moves: int = 0  # of its memory, to the host or back
     moved_bytes: int = 0
@@ -194,11 +194,11 @@ class SliceSample:
     memory_limit_bytes: int
     now: SliceStats
     owner_uid: int = -1
-    is_resident: bool = True  # its memory is on the device
     queue: str = ""
     service_class: str = ""
     #: of a Kubernetes claim's slice its namespace, pod and container: as many as there is only one of
     pod_labels: tuple[str, ...] = ()
+    is_resident: bool = True  # its memory is on the device
 
 
 #: upper ends of the histogram of jobs' waits, in seconds: from a free device to days of a full queue

@@ -8,8 +8,9 @@ from pathlib import Path
 from vgpud import paths
 from vgpud.config import PROCESSES_MAX, Config
 from vgpud.core.model import SiteLimits
+from vgpud.daemon.slices.evicted_memory import swap_bytes
 from vgpud.errors import ConfigError
-from vgpud.host import descriptors, ram
+from vgpud.host import descriptors
 from vgpud.host.directories import RuntimeDirectory
 
 _SOCKET_PATH_MAX = 107  # sun_path without its end
@@ -34,7 +35,7 @@ def policy_of(config: Config, swap_fault: str = "") -> SiteLimits:
         on_excess=config.on_excess,
         direct=config.direct,
         idle_after_ns=config.idle_after_s * 1_000_000_000,
-        swap_bytes=ram.swap_bytes(config.suspended_bytes_max),
+        swap_bytes=swap_bytes(config.suspended_bytes_max),
         swap_fault=swap_fault,
         kubernetes_devices=config.devices.kubernetes,
     )

@@ -353,7 +353,7 @@ class Arbiters:
             copy_from_device_bytes_per_s=raw.copy_bytes_per_ms[1] * 1000,
             pinned_bytes=raw.pinned_bytes,
             last_work_ns=raw.last_work_ns,
-            wishes=raw.wishes,
+            waiting_calls=raw.waiting_calls,
             processes_in_driver=raw.processes_in_driver,
             moves=moves,
             moved_bytes=moved_bytes,

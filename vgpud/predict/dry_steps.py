@@ -52,8 +52,8 @@ def run(entry: str, batch: int, optimizer: str, precision: str) -> None:
             updates.zero_grad()
         with torch.set_grad_enabled(training), torch.autocast("cuda", half, enabled=half is not None):
             output = model(*copied[0], **copied[1])
-            loss = find_loss(output) if training else None
-        if updates:
+            loss = find_loss(output) if updates else None
+        if updates and loss is not None:
             loss.backward()
             updates.step()
     torch.cuda.synchronize()

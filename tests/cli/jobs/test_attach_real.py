@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import termios
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 
 from tests.cli.own_system import own_system
 from tests.cli.screen import PROMPT, SHELL, Screen
+from tests.command_line import call
 from vgpud import paths
 from vgpud.cli.demo.private_system import OwnSystem
 
@@ -40,8 +41,17 @@ def system() -> Iterator[OwnSystem]:
         yield made
 
 
+Words = Callable[..., str]
+
+
 @pytest.fixture
-def screens(short_dir: Path, monkeypatch: pytest.MonkeyPatch, system: OwnSystem) -> Iterator[Any]:
+def words_of(system: OwnSystem) -> Words:
+    """What a command prints that needs no terminal."""
+    return lambda *words: call(system, *words).stdout
+
+
+@pytest.fixture
+def screens(short_dir: Path, monkeypatch: pytest.MonkeyPatch, system: OwnSystem, words_of: Words) -> Iterator[Any]:
     short_dir.chmod(0o777)
     monkeypatch.chdir(short_dir)
     monkeypatch.setenv("TERM", "xterm")
@@ -61,12 +71,6 @@ def screens(short_dir: Path, monkeypatch: pytest.MonkeyPatch, system: OwnSystem)
     for job_id in words_of("job", "ls", "-o", "name").split():
         words_of("job", "cancel", job_id)
         words_of("job", "wait", "-q", job_id)
-
-
-def words_of(*words: str) -> str:
-    """What a command prints that needs no terminal."""
-    done = subprocess.run([sys.executable, "-m", "vgpud.cli.main", *words], capture_output=True, text=True, check=False)
-    return done.stdout
 
 
 def new_shell(screens: Any, *options: str, **settings: Any) -> tuple[Screen, str]:
@@ -91,11 +95,12 @@ def test_a_shell_from_its_first_line_to_its_last(screens: Any) -> None:
     screen.type("exit 42\r")
     assert screen.wait() == 42
     assert f"vgpu: job {job_id} (bash) has failed: it ended with exit code 42" in screen.text
-    assert "still-6" in words_of("job", "logs", job_id)
+    logs = [sys.executable, "-m", "vgpud.cli.main", "job", "logs", job_id]  # it writes past Python's standard output
+    assert b"still-6" in subprocess.run(logs, capture_output=True, check=True).stdout
     assert screen.settings()[3] & termios.ECHO, "it is as it was before again"
 
 
-def test_left_by_keys_and_joined_again(screens: Any) -> None:
+def test_left_by_keys_and_joined_again(screens: Any, words_of: Words) -> None:
     screen, job_id = new_shell(screens)
     screen.run("here=$$; printf '\\033[?1049h\\033[?25l'; echo first-$((4 * 2))", "first-8")
     screen.type("\x1cd")
@@ -121,7 +126,7 @@ def test_the_cursor_is_back_after_a_signal(screens: Any, number: signal.Signals)
     assert screen.output.rpartition(b"\x1b[?25l")[2].count(b"\x1b[?25h"), screen.output
 
 
-def test_a_closed_window_leaves_it_running(screens: Any) -> None:
+def test_a_closed_window_leaves_it_running(screens: Any, words_of: Words) -> None:
     screen, job_id = new_shell(screens)
     screen.run("here=$$", "here")
     screen.close_window()
@@ -146,7 +151,7 @@ def test_the_daemon_is_restarted_meanwhile(screens: Any, system: OwnSystem) -> N
     assert screen.wait() == 9
 
 
-def test_waiting_and_ctrl_c(screens: Any) -> None:
+def test_waiting_and_ctrl_c(screens: Any, words_of: Words) -> None:
     """One line says why it waits; Ctrl-C takes it back."""
     first, _ = new_shell(screens, "--min", "0.9", "--gpus", "0.9")
     second = screens("submit", "--pty", "--gpus", "0.9", "--", "true")
@@ -162,7 +167,7 @@ def test_waiting_and_ctrl_c(screens: Any) -> None:
     assert first.wait() == 0
 
 
-def test_joining_a_job_that_waits(screens: Any) -> None:
+def test_joining_a_job_that_waits(screens: Any, words_of: Words) -> None:
     """Ctrl-C ends the waiting and not the job; a closed window does not end it either."""
     first = screens("submit", "--pty", "--hold", "--gpus", "0.2", "--", *SHELL)
     first.until("is held")
@@ -183,7 +188,7 @@ def test_joining_a_job_that_waits(screens: Any) -> None:
     assert ended.wait() == 125 and f"job {job_id} has ended (failed): `vgpu job logs {job_id}`" in ended.text
 
 
-def test_much_output_and_ctrl_c(screens: Any) -> None:
+def test_much_output_and_ctrl_c(screens: Any, words_of: Words) -> None:
     screen, job_id = new_shell(screens)
     screen.type("yes ' is printed again and again'\r")
     screen.until(b"again and again", 5000)
@@ -196,7 +201,7 @@ def test_much_output_and_ctrl_c(screens: Any) -> None:
     assert words_of("job", "ls", "-o", "name").split() == [job_id]
 
 
-def test_ended_from_outside(screens: Any) -> None:
+def test_ended_from_outside(screens: Any, words_of: Words) -> None:
     """The terminal is as it was, and the job continues."""
     screen, job_id = new_shell(screens)
     raw = screen.settings()
@@ -229,7 +234,7 @@ def test_a_command_that_is_not_there(screens: Any) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
-def test_other_users_and_admins(screens: Any) -> None:
+def test_other_users_and_admins(screens: Any, words_of: Words) -> None:
     """A foreign user is refused; an admin says so, and is an event that the owner sees."""
     mine, job_id = new_shell(screens)
     other = screens("job", "attach", job_id, user=AS_USER)

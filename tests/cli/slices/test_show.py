@@ -115,3 +115,35 @@ def test_more_than_its_limit_and_past_its_ledger(vgpu: Any, daemon_with_slice: A
     assert "3GiB-OVER" in vgpu("slice", "ls", host=host).stdout
     shown_device = vgpu("slice", "show", "train", "-o", "json", host=host).json["slice"]["devices"][0]
     assert (shown_device["mem_over_limit_bytes"], shown_device["mem_unattributed_bytes"]) == (1 << 30, 512 << 20)
+
+
+def test_a_slice_that_takes_turns_says_where_it_is_and_what_they_cost(vgpu: Any, daemon_with_slice: Any) -> None:
+    train = daemon_with_slice.slices["train"]
+    train.spec.mem_swap, train.spec.idle_after_ns = True, 600_000_000_000
+    train.residency = pb.RESIDENCY_AWAY
+    train.asleep_time.FromSeconds(1_700_000_000)
+    gib = 1 << 30
+    cost = pb.Rotation(claims_bytes=160 * gib, capacity_bytes=80 * gib, quantum_ns=64_000_000_000, lost_ratio=0.048)
+    cost.host_bytes, cost.bytes_per_second, cost.moves, cost.moved_bytes = 80 * gib, 50 * gib, 3, 240 * gib
+    train.rotation.CopyFrom(cost)
+    lines = lines_of(vgpu, daemon_with_slice)
+    assert lines["residency"].startswith("on the host: its next call waits until it is back (asleep since 2023-11-14T")
+    assert lines["moved"] == "3 moves, 240GiB, at 50GiB/s"
+    assert lines["idle after"] == "600.0 s without work, its memory is given back"
+    assert lines["rotation"] == (
+        "160GiB of slices with --mem-swap for 80GiB: turns of up to 64.0 s, 4.8% of the time lost in moves,"
+        " 80GiB of the host's RAM"
+    )
+    listed = vgpu("slice", "ls", host=daemon_with_slice.host).stdout
+    assert "asleep:" in listed
+    shown = vgpu("slice", "show", "train", "-o", "json", host=daemon_with_slice.host).json["slice"]
+    assert (shown["residency"], shown["mem_swap"], shown["rotation"]["moves"]) == ("away", True, 3)
+
+
+def test_options_of_memory_that_is_moved(vgpu: Any, daemon: Any) -> None:
+    made = vgpu("slice", "create", "a", "--gpus", "0.5", "--mem-swap", "--idle-after", "10m", host=daemon.host)
+    assert made.code == 0, made
+    spec = daemon.slices["a"].spec
+    assert spec.mem_swap and spec.idle_after_ns == 600_000_000_000
+    vgpu("slice", "set", "a", "--no-mem-swap", "--idle-after", "0", host=daemon.host)
+    assert sorted(daemon.requests[-1].update_mask.paths) == ["idle_after_ns", "mem_swap"]

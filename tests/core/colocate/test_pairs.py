@@ -75,7 +75,7 @@ def test_what_is_not_known_counts_as_all_that_it_may_use() -> None:
 
 def test_nodes_that_differ_in_who_is_there_are_not_alike() -> None:
     """A new ranking ranks nodes that are alike once."""
-    cluster = Cluster([node("a", 1), node("b", 1), node("c", 1)], rule=registry.make("colocate"))
+    cluster = Cluster([node("a", 1), node("b", 1), node("c", 1)], rule=registry.make("colocate(120,2)"))
     assert put(cluster, uses(90), uses(20), uses(90)) == ["a/0", "b/0", "c/0"]
     assert at(cluster.place(uses(50))) == ["b"]
 
@@ -250,7 +250,7 @@ def test_what_is_invalid_is_refused_in_one_line(text: str, why: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "limit_milli", "jobs"), [("colocate", 1200, 2), ("colocate(90)", 900, 2), (" colocate( 80 , 3 ) ", 800, 3)]
+    ("text", "limit_milli", "jobs"), [("colocate", 1600, 4), ("colocate(90)", 900, 4), (" colocate( 80 , 3 ) ", 800, 3)]
 )
 def test_parameters(text: str, limit_milli: int, jobs: int) -> None:
     sharing = registry.make(text).sharing

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from vgpud.core.model import EVICTED, EVICTING, Denied, Reason
+from vgpud.core.model import AWAY, EVICTED, EVICTING, LEAVING, Denied, Reason
 from vgpud.daemon.slices.evicted_memory import EvictedMemory
 
 GIB = 1 << 30
@@ -16,8 +16,16 @@ GIB = 1 << 30
 def memory(used_gib: dict[str, int], suspended: dict[str, str], most_gib: int, ram_gib: tuple[int, int]) -> Any:
     """`used_gib`: by slice; the one that is asked for is `a`."""
     share = SimpleNamespace(device_uuid="GPU-0")
+    residency = {name: state for name, state in suspended.items() if state in (LEAVING, AWAY)}
+    suspended = {name: state for name, state in suspended.items() if name not in residency}
     slices: dict[str, Any] = {
-        name: SimpleNamespace(name=name, serial=number, suspended=suspended.get(name, ""), shares=[share])
+        name: SimpleNamespace(
+            name=name,
+            serial=number,
+            suspended=suspended.get(name, ""),
+            shares=[share],
+            residency=residency.get(name, ""),
+        )
         for number, name in enumerate(used_gib)
     }
     sizes = dict(enumerate(used_gib.values()))
@@ -46,6 +54,9 @@ def memory(used_gib: dict[str, int], suspended: dict[str, str], most_gib: int, r
             "evicted slices have 37GiB of 64GiB",
         ),
         ({"a": 28, "b": 37}, {}, 64, (900, 800), ""),
+        ({"a": 28, "b": 10}, {"b": AWAY}, 0, (100, 38), ""),
+        ({"a": 28, "b": 10}, {"b": LEAVING}, 0, (100, 38), "the host has 18GiB for it"),
+        ({"a": 28, "b": 37}, {"b": AWAY}, 64, (900, 800), "evicted slices have 37GiB of 64GiB"),
     ],
 )
 def test_what_the_host_may_hold(

@@ -44,9 +44,9 @@ class Node:
         }
         self.full = 0  # how many times the store refuses
         self.host_text = ""  # why the host is full
-        self.said: list[ev.Log] = []
-        self.saved: list[tuple[str, str]] = []
-        self.asked: list[tuple[str, int]] = []
+        self.entries: list[ev.Log] = []
+        self.saved_steps: list[tuple[str, str]] = []
+        self.calls: list[tuple[str, int]] = []
         self.answers: list[Moved] = []
         self.where: dict[int, str] = {}  # pid -> what the driver says
         self.during: Callable[[str, int], None] = lambda *_: None
@@ -70,11 +70,11 @@ class Node:
     def run(self, event: ev.Event) -> list[ev.Command]:
         commands = step(self.state, event, 0)
         invariants.check(self.state)
-        self.saved += [(c.slice.name, c.slice.residency) for c in commands if isinstance(c, ev.SaveSlice)]
+        self.saved_steps += [(c.slice.name, c.slice.residency) for c in commands if isinstance(c, ev.SaveSlice)]
         return commands
 
     def note(self, entry: ev.Log) -> None:
-        self.said.append(entry)
+        self.entries.append(entry)
 
     def slice_stats(self, serial: int, _: str) -> SliceStats:
         return SliceStats(**self.stats.get(serial, {}))
@@ -85,7 +85,7 @@ class Node:
         now["moved_bytes"] = now.get("moved_bytes", 0) + size
 
     async def _move(self, action: str, pid: int, *_: Any) -> Moved:
-        self.asked.append((action, pid))
+        self.calls.append((action, pid))
         self.during(action, pid)
         self.clock_ns += S
         if self.answers:
@@ -113,10 +113,10 @@ Test = Callable[..., Awaitable[None]]
 def on_a_loop(test: Test) -> Callable[..., None]:
     @wraps(test)
     def run(*arguments: Any, **options: Any) -> None:
-        async def whole() -> None:
+        async def run_test() -> None:
             await test(*arguments, **options)
 
-        asyncio.run(asyncio.wait_for(whole(), 30))
+        asyncio.run(asyncio.wait_for(run_test(), 30))
 
     return run
 
@@ -140,7 +140,7 @@ async def run_until(
 def two(monkeypatch: pytest.MonkeyPatch) -> Node:
     """b is away and waits, a works."""
     node = Node(monkeypatch, swap("a"), swap("b"))
-    node.set("b", wishes=1)
+    node.set("b", waiting_calls=1)
     node.where[102] = checkpoint_runner.AWAY
     return node
 
@@ -152,13 +152,13 @@ async def test_a_turn_is_saved_before_each_thing_that_the_driver_is_asked(monkey
     node.during = lambda action, pid: seen.append((action, node.now("a"), node.now("b")))
     assert await run_until(node, node.controller(), lambda: not node.now("b"))
     assert seen == [("evict", LEAVING, AWAY), ("restore", AWAY, COMING)]
-    assert node.saved == [("a", LEAVING), ("a", AWAY), ("b", COMING), ("b", "")]
-    assert node.asked == [("evict", 101), ("restore", 102)] and not node.said
+    assert node.saved_steps == [("a", LEAVING), ("a", AWAY), ("b", COMING), ("b", "")]
+    assert node.calls == [("evict", 101), ("restore", 102)] and not node.entries
     assert node.stats[1]["moves"] == 1 and node.stats[1]["moved_bytes"] == 80 * GIB
 
 
 @on_a_loop
-async def test_nobody_is_watched_where_nothing_rotates(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_device_is_watched_where_nothing_rotates(monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node(monkeypatch, swap("a", 10, mem_swap=False))
     controller = node.controller()
     controller.start()
@@ -194,21 +194,24 @@ async def test_a_program_that_the_driver_cannot_move_stays_and_is_said_once(monk
     node.answers = [refused] * 3
     assert await run_until(node, node.controller(), lambda: not node.answers)
     await REAL_SLEEP(0)
-    assert [(entry.kind, entry.message) for entry in node.said] == [
+    assert [(entry.kind, entry.message) for entry in node.entries] == [
         ("slice.stays", "slice a stays on the device: the driver refused to checkpoint: not supported (code 801)")
     ]
-    assert node.asked == [("evict", 101)] * 3
+    assert node.calls == [("evict", 101)] * 3
     assert node.clock_ns >= 1000 * S + 2 * rotation.REFUSED_NS, "it is not asked again at once"
 
 
 @on_a_loop
-async def test_a_host_without_room_keeps_it_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_host_without_free_ram_keeps_it_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     node = two(monkeypatch)
     node.host_text = "slice a has 80GiB of device memory, and the host has 1GiB for it"
-    assert not await run_until(node, node.controller(), lambda: not node.now("b"), 200)
-    assert not node.asked and [entry.kind for entry in node.said] == ["slice.stays"]
+    controller = node.controller()
+    assert not await run_until(node, controller, lambda: not node.now("b"), 100)
+    node.host_text = "slice a has 80GiB of device memory, and the host has 2GiB for it"
+    assert not await run_until(node, controller, lambda: not node.now("b"), 50)
+    assert not node.calls and [entry.kind for entry in node.entries] == ["slice.stays"], "said once, whatever it says"
     node.host_text = ""
-    assert await run_until(node, node.controller(), lambda: not node.now("b"))
+    assert await run_until(node, controller, lambda: not node.now("b"))
 
 
 @on_a_loop
@@ -219,8 +222,8 @@ async def test_a_copy_that_fails_on_its_way_back_is_tried_again(monkeypatch: pyt
         Moved(checkpoint_runner.AWAY, "the driver refused to restore: out of memory (code 2)"),
     ]
     assert await run_until(node, node.controller(), lambda: not node.now("b"))
-    assert node.asked == [("evict", 101), ("restore", 102), ("restore", 102)]
-    assert [entry.message for entry in node.said] == [
+    assert node.calls == [("evict", 101), ("restore", 102), ("restore", 102)]
+    assert [entry.message for entry in node.entries] == [
         "slice b stays on the host: the driver refused to restore: out of memory (code 2)"
     ]
 
@@ -229,9 +232,9 @@ async def test_a_copy_that_fails_on_its_way_back_is_tried_again(monkeypatch: pyt
 async def test_a_driver_that_leaves_it_half_way_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     node = two(monkeypatch)
     node.answers = [Moved("failed", "the driver refused to checkpoint: error (code 999)")]
-    assert await run_until(node, node.controller(), lambda: bool(node.said))
-    assert node.said[0].kind == "slice.broken" and "pid 101 cannot be moved: end it" in node.said[0].message
-    assert node.asked == [("evict", 101)] and not node.now("a")
+    assert await run_until(node, node.controller(), lambda: bool(node.entries))
+    assert node.entries[0].kind == "slice.broken" and "pid 101 cannot be moved: end it" in node.entries[0].message
+    assert node.calls == [("evict", 101)] and not node.now("a")
 
 
 @pytest.mark.parametrize("action", ["evict", "restore"])
@@ -249,18 +252,18 @@ async def test_a_program_that_is_killed_meanwhile_takes_its_memory_with_it(
 
     node.during = kill
     assert await run_until(node, node.controller(), lambda: not node.now("b"))
-    assert not [entry for entry in node.said if entry.kind == "slice.broken"]
+    assert not [entry for entry in node.entries if entry.kind == "slice.broken"]
 
 
 @on_a_loop
 async def test_a_program_that_is_killed_while_away_leaves_a_slice_with_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     node = two(monkeypatch)
     del node.state.processes[2]
-    node.set("b", wishes=0, mem_held_bytes=0, mem_used_bytes=0)
+    node.set("b", waiting_calls=0, mem_held_bytes=0, mem_used_bytes=0)
     assert not await run_until(node, node.controller(), lambda: not node.now("b"), 200)
     del node.state.processes[1], node.state.slices["a"]
     assert await run_until(node, node.controller(), lambda: not node.now("b"))
-    assert not node.asked, "nothing was there to move"
+    assert not node.calls, "nothing was there to move"
 
 
 @on_a_loop
@@ -272,7 +275,7 @@ async def test_what_was_away_before_a_restart_is_not_taken_for_empty(monkeypatch
     assert not await run_until(node, node.controller(), lambda: not node.now("b"), 30)
     node.state.processes[2] = program
     assert await run_until(node, node.controller(), lambda: not node.now("b"), 30)
-    assert node.asked == [("restore", 102)]
+    assert node.calls == [("restore", 102)]
 
 
 @pytest.mark.parametrize(
@@ -292,9 +295,9 @@ async def test_what_a_killed_daemon_was_at_is_found_out(
     for one in (LEAVING,) if former == LEAVING else (LEAVING, AWAY, COMING):
         node.run(ev.MoveMemory((("a", one),)))
     node.where[101] = driver
-    node.saved.clear()
-    assert await run_until(node, node.controller(), lambda: bool(node.saved))
-    assert node.asked[0] == ("settle", 101) and node.saved[0] == ("a", after)
+    node.saved_steps.clear()
+    assert await run_until(node, node.controller(), lambda: bool(node.saved_steps))
+    assert node.calls[0] == ("settle", 101) and node.saved_steps[0] == ("a", after)
 
 
 @on_a_loop
@@ -306,14 +309,14 @@ async def test_what_the_driver_has_done_is_said_until_it_is_kept(monkeypatch: py
 
     node.during = fill_disk
     assert await run_until(node, node.controller(), lambda: not node.now("b"))
-    assert node.saved == [("a", LEAVING), ("a", AWAY), ("b", COMING), ("b", "")]
+    assert node.saved_steps == [("a", LEAVING), ("a", AWAY), ("b", COMING), ("b", "")]
 
 
 @on_a_loop
 async def test_a_device_that_has_gone_leaves_memory_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     node = two(monkeypatch)
     node.state.taken_devices["GPU-0"] = Taken("GPU-0", "lost: it fell off the bus", is_lost=True)
-    assert not await run_until(node, node.controller(), lambda: bool(node.asked), 90)
+    assert not await run_until(node, node.controller(), lambda: bool(node.calls), 90)
     node.state.taken_devices.clear()
     assert await run_until(node, node.controller(), lambda: not node.now("b"))
 
@@ -322,16 +325,16 @@ async def test_a_device_that_has_gone_leaves_memory_where_it_is(monkeypatch: pyt
 async def test_a_slice_with_several_programs_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     node = two(monkeypatch)
     node.attach(3, "a")
-    assert not await run_until(node, node.controller(), lambda: bool(node.asked), 90)
+    assert not await run_until(node, node.controller(), lambda: bool(node.calls), 90)
     del node.state.processes[3]
     assert await run_until(node, node.controller(), lambda: not node.now("b"))
 
 
 @on_a_loop
-async def test_a_paused_slice_does_not_come_back_by_its_wishes(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_paused_slice_does_not_come_back_by_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     node = two(monkeypatch)
     node.run(ev.SuspendSlice("b", "paused"))
-    assert not await run_until(node, node.controller(), lambda: bool(node.asked), 90)
+    assert not await run_until(node, node.controller(), lambda: bool(node.calls), 90)
 
 
 @on_a_loop
@@ -340,18 +343,18 @@ async def test_who_is_idle_sleeps_and_wakes(monkeypatch: pytest.MonkeyPatch) -> 
     begun_ns = node.clock_ns
     assert await run_until(node, node.controller(), lambda: node.now("a") == AWAY)
     assert node.clock_ns - begun_ns >= 60 * S and node.state.slices["a"].asleep_wall_ns == 7
-    node.set("a", wishes=1)
+    node.set("a", waiting_calls=1)
     assert await run_until(node, node.controller(), lambda: not node.now("a"))
-    assert node.asked == [("evict", 101), ("restore", 101)]
+    assert node.calls == [("evict", 101), ("restore", 101)]
 
 
 @on_a_loop
 async def test_a_sleeper_with_a_thread_in_the_driver_does_not_leave(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That thread would wait in the driver, where nobody sees that it waits."""
+    """That thread would wait in the driver, where its wait is not seen."""
     node = Node(monkeypatch, swap("a", 10, mem_swap=False, idle_after_ns=60 * S))
     node.set("a", processes_in_driver=1)
-    assert await run_until(node, node.controller(), lambda: bool(node.said))
-    assert "does not leave the driver" in node.said[0].message and not node.asked and not node.now("a")
+    assert await run_until(node, node.controller(), lambda: bool(node.entries))
+    assert "does not leave the driver" in node.entries[0].message and not node.calls and not node.now("a")
 
 
 @on_a_loop
@@ -361,7 +364,7 @@ async def test_one_that_comes_waits_until_others_have_given_back_what_they_borro
     node = Node(monkeypatch, swap("a", 50, mem_swap=False, idle_after_ns=60 * S), swap("c", 10, mem_swap=False))
     assert await run_until(node, node.controller(), lambda: node.now("a") == AWAY)
     node.set("c", mem_held_bytes=60 * GIB)
-    node.set("a", wishes=1)
+    node.set("a", waiting_calls=1)
     assert not await run_until(node, node.controller(), lambda: not node.now("a"), 60)
     node.set("c", mem_held_bytes=10 * GIB)
     assert await run_until(node, node.controller(), lambda: not node.now("a"))

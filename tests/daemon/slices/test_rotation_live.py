@@ -86,9 +86,9 @@ class Bench:
     def events(self, kind: str) -> list[str]:
         return [event["message"] for event in ask(self.system, "events")["events"] if event["kind"] == kind]
 
-    def wait_for_rounds(self, name: str, more: int = 1, limit_s: float = 60) -> None:
+    def wait_for_rounds(self, name: str, count: int = 1, limit_s: float = 60) -> None:
         first = self.rounds(name)
-        wait_for(f"rounds of {name}", lambda: self.rounds(name) >= first + more, limit_s)
+        wait_for(f"rounds of {name}", lambda: self.rounds(name) >= first + count, limit_s)
 
 
 @pytest.mark.parametrize("names", ["ab", "abcd"])

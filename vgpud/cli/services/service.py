@@ -202,6 +202,9 @@ def _await_balancer(settings: Settings, job_id: int, folder: Folder) -> Balancer
                 return found
         except CliError as error:
             why = error.message
+        if found.job.exit_code in (ExitCode.NOT_RUNNABLE, ExitCode.COMMAND_NOT_FOUND):
+            text = f"the balancer, job {job_id}, cannot be run: it is started, as you, by the Python of the daemon"
+            raise CliError(f"{text}; install vgpud where all users may read it", ExitCode.DENIED)
         if found.job.state in calls.ENDED or found.job.attempt > 1:
             break
         time.sleep(0.1)

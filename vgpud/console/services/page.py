@@ -32,15 +32,17 @@ async def _rows(request: Request) -> dict[str, object]:
 
     async def look(job: pb.Job) -> dict[str, Any]:
         status: dict[str, Any] = {}
+        why = ""
         record: Service | None = None
         if job.uid == uid:
             async with places:
                 try:
                     balancer = Balancer(await api.job(job.job_id))
                     status, record = await balancer.status(), await balancer.record()
-                except CliError:
-                    status = {}
-        return {**service_row(job, status, uid), "status": status, **_sizes(record)}
+                except CliError as error:
+                    status, why = {}, error.message
+        row = {**service_row(job, status, uid), "status": status, **_sizes(record)}
+        return {**row, "state": why} if why else row
 
     return {"rows": list(await asyncio.gather(*map(look, jobs))), "is_elsewhere": False}
 

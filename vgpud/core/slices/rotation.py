@@ -1,7 +1,7 @@
-"""Rotation: slices whose memory together is more than the device are resident in turn. Who leaves, who comes. Pure.
+"""Rotation: slices whose memory together is more than the device are resident in turn. Which leaves, which comes. Pure.
 
-One device at a time, and one move at a time on it. The rules are those of docs/design/rotation.md: nobody leaves while
-all fit; who is idle leaves first; who is at work leaves when its turn has lasted 20 times as long as the moves of a
+One device at a time, and one move at a time on it. The rules are those of docs/design/rotation.md: none leaves while
+all fit; an idle one leaves first; one at work leaves when its turn has lasted 20 times as long as the moves of a
 turn take, so that at most 5 % of the time is lost; and turns are in proportion to the slices' minima of SM time.
 """
 
@@ -58,13 +58,13 @@ class Member:
         return not self.residency
 
     def idle_ns(self, now_ns: int) -> int:
-        """For how long it has had no work on the device."""
+        """For how long it has been without work on the device."""
         return now_ns if self.is_empty else now_ns - max(self.last_work_ns, self.resident_since_ns)
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """`name` leaves, or comes. waiter: for whom it leaves; is_asleep: for nobody, it was idle for long enough;
+    """`name` leaves, or comes. waiter: for whom it leaves; is_asleep: for no other one, it was idle for long enough;
     is_turn: it was at work."""
 
     name: str
@@ -98,7 +98,7 @@ class Turns:
     def __init__(self) -> None:
         self.comes_next = ""  # for whom others are leaving
         self._turn_ns: int | None = None  # when the last turn began
-        self._in_turn = False  # one at work has left, and who comes next is not there yet
+        self._in_turn = False  # one at work has left, and the next one is not there yet
         self._spent: dict[str, int] = {}  # residency per weight
         self._active: set[str] = set()  # resident and at work, or waiting
         self._last_ns = 0
@@ -157,7 +157,7 @@ class _Device:
     now_ns: int
 
     def free_for(self, comer: Member) -> int:
-        """Bytes that nobody claims. What a sleeper without mem_swap has given back is lent, but its minimum is not
+        """Bytes that no slice claims. What a sleeper without mem_swap has given back is lent, but its minimum is not
         given to those that come."""
         others = [m for m in self.members if m.name != comer.name]
         kept = sum(m.mem_min_bytes for m in others if not m.on_device and not m.mem_swap)
@@ -182,7 +182,7 @@ class _Device:
         return member.idle_ns(self.now_ns) >= (0 if member.is_empty else least_ns)
 
     def choose_leavers(self, waiter: Member, waiters: Sequence[Member]) -> _Leavers:
-        """Whose places make enough room for this one, and when they are free for it."""
+        """Whose places are enough for this one, and when they are free for it."""
         need = waiter.claim_bytes - self.free_for(waiter)
         idle, busy = self.order_leavers()
         spent = self.turns.spent(waiter.name)
@@ -194,7 +194,7 @@ class _Device:
             chosen.append(member)
         if sum(m.claim_bytes for m in chosen) < need:
             return _Leavers((), None)
-        for member in list(chosen):  # a large one may make room enough without those before it
+        for member in list(chosen):  # a large one may be enough without those before it
             if sum(m.claim_bytes for m in chosen) - member.claim_bytes >= need:
                 chosen.remove(member)
         at_work = [m for m in chosen if m in busy]
@@ -205,14 +205,14 @@ class _Device:
         quantum_ns = compute_quantum_ns(sum(m.used_bytes for m in chosen) + back, self.bytes_per_s)
         begun_ns = max([*(m.resident_since_ns for m in at_work), self.turns.begun_ns(waiter.name)])
         weights = turn_weights(self.members)
-        # a turn more for each that is not ahead of the waiter: until it has had its part
+        # a turn more for each that is not ahead of the waiter: until it has used its part
         debt_ns = [(spent - self.turns.spent(m.name)) * weights[m.name] // _UNIT for m in at_work if m in behind]
         return _Leavers(tuple(chosen), max(begun_ns + quantum_ns, self.now_ns + max(debt_ns, default=0)), at_work)
 
 
 @dataclass(frozen=True, slots=True)
 class _Leavers:
-    chosen: tuple[Member, ...]
+    members: tuple[Member, ...]
     ready_ns: int | None  # None: however long it waits, those that may leave are not enough
     at_work: Sequence[Member] = ()
 
@@ -247,13 +247,13 @@ def _serve(device: _Device, waiters: Sequence[Member]) -> Move | None:
         return Move(first.name, COMING)
     leavers = device.choose_leavers(first, waiters)
     if leavers.ready_ns is not None and leavers.ready_ns <= device.now_ns:
-        leaver = leavers.chosen[0]
+        leaver = leavers.members[0]
         return Move(leaver.name, LEAVING, first.name, is_turn=leaver in leavers.at_work)
     for later in waiters[1:]:
         free = device.free_for(later)
         if later.claim_bytes > free:
             continue
-        made = sum(m.claim_bytes for m in leavers.chosen)
+        made = sum(m.claim_bytes for m in leavers.members)
         arrival_ns = device.now_ns + _move_ns(later.used_bytes, device.bytes_per_s)
         delays = first.claim_bytes > device.free_for(first) + made - later.claim_bytes
         if leavers.ready_ns is None or not (delays or arrival_ns > leavers.ready_ns):
@@ -282,7 +282,7 @@ class Cost:
 
     claims_bytes: int  # of all its slices together
     capacity_bytes: int  # what the device has for them
-    quantum_ns: int = 0  # how long the longest turn lasts; 0: all fit, and nobody leaves
+    quantum_ns: int = 0  # how long the longest turn lasts; 0: all fit, and none leaves
     lost_ratio: float = 0.0  # of the time, in moves
     host_bytes: int = 0  # RAM that they need when the largest one is resident
 

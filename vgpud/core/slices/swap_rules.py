@@ -74,6 +74,6 @@ def _swap_sizes(state: State, excluded_slice: str) -> dict[str, list[int]]:
 
 
 def first_residency(state: State, spec: Spec, shares: Iterable[Share]) -> str:
-    """Of a new slice: beside others with mem_swap it begins away, with nothing, and comes when there is room."""
+    """Of a new slice: beside others with mem_swap it begins away, with nothing, and comes when there is free memory."""
     sizes = _swap_sizes(state, "")
     return AWAY if spec.mem_swap and any(share.device_uuid in sizes for share in shares) else ""

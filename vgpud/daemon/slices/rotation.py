@@ -11,10 +11,11 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from vgpud.core import events as ev
 from vgpud.core.model import AWAY, COMING, EVICTED, EVICTING, LEAVING, RESTORING, Denied, Process, Reason, Slice
-from vgpud.core.slices.rotation import Member, Move, RotationStats, Turns, choose_move, estimate_cost
+from vgpud.core.slices.rotation import Cost, Member, Move, RotationStats, Turns, choose_move, estimate_cost
 from vgpud.daemon.slices.events import EventRecorder
 from vgpud.daemon.slices.machine import SliceMachine
 from vgpud.devices import checkpoint_runner
@@ -24,13 +25,20 @@ from vgpud.devices.nvml import Devices
 
 log = logging.getLogger("vgpud.rotation")
 
+#: (slice, its residency after it)
+Step = tuple[str, str]
+
 _SECOND_NS = 1_000_000_000
-#: how often wishes are looked for, and idleness
-WISH_S, IDLE_S = 0.05, 0.25
+#: how often it looks for waiting threads, and for idleness
+WAITING_S, IDLE_S = 0.05, 0.25
 #: assumed before the first move; a first move of fewer bytes measures the helper's start, not the link
 RATE_BYTES_PER_S, MEASURED_BYTES = 8 << 30, 64 << 20
 #: time limit of a move, beside four times as long as it should take
 DEADLINE_S = 15.0
+#: of a refusal: the driver leaves the process half way
+_BROKEN = "broken"
+#: the cost of a device is computed again after this time
+COST_NS = _SECOND_NS // 4
 #: for how long a slice stays as it is after the driver, or the host, has refused to move it
 REFUSED_NS, BROKEN_NS = 60 * _SECOND_NS, 600 * _SECOND_NS
 AGAIN_NS, HOST_FULL_NS = _SECOND_NS, 10 * _SECOND_NS
@@ -49,7 +57,7 @@ class _Record:
     program_since_ns: int = 0
     returns_until_ns: int = 0  # it was away when the daemon started: its program may not have attached again yet
     stays_until_ns: int = 0  # it is not asked to move again before
-    refusals: set[str] = field(default_factory=set)  # that were said
+    refusals: set[str] = field(default_factory=set)  # kinds that were said
 
 
 class RotationController:
@@ -70,7 +78,8 @@ class RotationController:
         self._devices = devices
         self._refuse_eviction = refuse_eviction
         self._records: dict[str, _Record] = {}  # by the slice's uid
-        self._rates: dict[str, int] = {}  # bytes per second, by device
+        self._rates: dict[str, int] = {}  # bytes per second, by device, as are:
+        self._costs: dict[str, tuple[int, Cost]] = {}  # until when they are valid
         self._watches: dict[str, asyncio.Task[None]] = {}  # by device
         self._is_stopped = True
 
@@ -80,9 +89,9 @@ class RotationController:
         """Watches the devices. Slices whose memory was on its way are settled first."""
         self._is_stopped = False
         now_ns = time.monotonic_ns()
-        for made in self._machine.state.slices.values():
-            if made.residency:
-                self._record(made).returns_until_ns = now_ns + RETURN_NS
+        for slice_ in self._machine.state.slices.values():
+            if slice_.residency:
+                self._record(slice_).returns_until_ns = now_ns + RETURN_NS
         self._watch_all()
 
     async def stop(self) -> None:
@@ -109,7 +118,15 @@ class RotationController:
         for uuid in self._machine.state.devices:
             if uuid not in self._watches and self._rotating(uuid):
                 watch = self._watches[uuid] = asyncio.create_task(self._watch(uuid))
-                watch.add_done_callback(lambda _, uuid=uuid: self._watches.pop(uuid))  # type: ignore[misc]
+                watch.add_done_callback(partial(self._end_watch, uuid))
+
+    def _end_watch(self, uuid: str, watch: asyncio.Task[None]) -> None:
+        del self._watches[uuid]
+        fault = None if watch.cancelled() else watch.exception()
+        if fault:
+            log.error("device %s: its slices are not moved any more: %r", uuid, fault)
+        else:
+            self._watch_all()  # a slice may have been made at the last moment
 
     # ---- what is there ----
 
@@ -118,75 +135,87 @@ class RotationController:
         state = self._machine.state
         suspended = (EVICTING, EVICTED, RESTORING)
         return [
-            made
-            for made in state.slices.values()
-            if made.rotates and made.share(uuid) and made.name not in state.waiting and made.suspended not in suspended
+            slice_
+            for slice_ in state.slices.values()
+            if slice_.rotates
+            and slice_.share(uuid)
+            and slice_.name not in state.waiting
+            and slice_.suspended not in suspended
         ]
 
-    def _record(self, made: Slice) -> _Record:
-        return self._records.setdefault(made.uid, _Record(time.monotonic_ns()))
+    def _record(self, slice_: Slice) -> _Record:
+        return self._records.setdefault(slice_.uid, _Record(time.monotonic_ns()))
 
     def _program(self, name: str) -> Process | None:
         return next(iter(self._machine.state.processes_of(name)), None)
 
-    def _member(self, made: Slice, uuid: str, now_ns: int) -> Member:
-        share = made.share(uuid)
+    def _member(self, slice_: Slice, uuid: str, now_ns: int) -> Member:
+        share = slice_.share(uuid)
         assert share
-        record, now = self._record(made), self._arbiters.slice_stats(made.serial, uuid)
-        running = self._machine.state.processes_of(made.name)
+        record, now = self._record(slice_), self._arbiters.slice_stats(slice_.serial, uuid)
+        running = self._machine.state.processes_of(slice_.name)
         program = running[0] if running else None
         if program != record.program:
             record.program, record.stays_until_ns = program, 0
             record.refusals.clear()
             if program:
                 record.program_since_ns, record.returns_until_ns = now_ns, 0
-        is_away = made.residency == AWAY
+        is_away = slice_.residency == AWAY
         stays = now_ns < record.stays_until_ns
-        asks = now.wishes or now.processes_in_driver or not (made.spec.mem_swap or made.spec.idle_after_ns)
+        asks = now.waiting_calls or now.processes_in_driver or not (slice_.spec.mem_swap or slice_.spec.idle_after_ns)
         return Member(
-            name=made.name,
+            name=slice_.name,
             mem_min_bytes=share.mem_min_bytes,
             held_bytes=now.mem_held_bytes,
             used_bytes=now.mem_used_bytes,
-            residency=made.residency,
-            waits=bool(is_away and running and asks and not made.suspended),
+            residency=slice_.residency,
+            waits=bool(is_away and running and asks and not slice_.suspended),
             min_milli=share.min_milli,
-            weight=made.spec.weight,
-            mem_swap=made.spec.mem_swap,
+            weight=slice_.spec.weight,
+            mem_swap=slice_.spec.mem_swap,
             is_movable=not stays and (is_away or len(running) < 2),
             is_empty=not running and now_ns >= record.returns_until_ns,
-            idle_after_ns=made.spec.idle_after_ns or 0,
+            idle_after_ns=slice_.spec.idle_after_ns or 0,
             last_work_ns=max(now.last_work_ns, record.program_since_ns),
             resident_since_ns=max(record.resident_since_ns, record.program_since_ns),
         )
 
     def _members(self, uuid: str, now_ns: int) -> list[Member]:
-        return [self._member(made, uuid, now_ns) for made in self._rotating(uuid)]
+        return [self._member(slice_, uuid, now_ns) for slice_ in self._rotating(uuid)]
 
     def _capacity_bytes(self, uuid: str) -> int:
         """What other slices leave to those that rotate: what they are guaranteed, or hold, is theirs."""
         state = self._machine.state
-        members = {made.name for made in self._rotating(uuid)}
+        members = {slice_.name for slice_ in self._rotating(uuid)}
         left = state.devices[uuid].memory_bytes
-        for made in state.slices.values():
-            kept = made.find_reserved_share(uuid)
-            if made.name in members or made.name in state.waiting or not made.keeps_memory or not made.share(uuid):
+        for slice_ in state.slices.values():
+            kept = slice_.find_reserved_share(uuid)
+            if (
+                slice_.name in members
+                or slice_.name in state.waiting
+                or not slice_.keeps_memory
+                or not slice_.share(uuid)
+            ):
                 continue
-            held = self._arbiters.slice_stats(made.serial, uuid).mem_held_bytes
+            held = self._arbiters.slice_stats(slice_.serial, uuid).mem_held_bytes
             left -= max(kept.mem_min_bytes if kept else 0, held)
         return left
 
     def _rate(self, uuid: str) -> int:
         return self._rates.get(uuid, RATE_BYTES_PER_S)
 
-    def stats(self, made: Slice) -> RotationStats | None:
+    def stats(self, slice_: Slice) -> RotationStats | None:
         """What its turns cost; None: its memory is never moved."""
-        if not made.rotates or not made.shares:
+        if not slice_.rotates or not slice_.shares:
             return None
-        uuid = made.shares[0].device_uuid
-        sizes = [member.claim_bytes for member in self._members(uuid, time.monotonic_ns()) if member.mem_swap]
-        cost = estimate_cost(sizes, self._capacity_bytes(uuid), self._rate(uuid))
-        now = self._arbiters.slice_stats(made.serial, uuid)
+        uuid = slice_.shares[0].device_uuid
+        now_ns = time.monotonic_ns()
+        until_ns, cost = self._costs.get(uuid, (0, Cost(0, 0)))
+        if now_ns >= until_ns:  # a list shows many slices of one device
+            sizes = [member.claim_bytes for member in self._members(uuid, now_ns) if member.mem_swap]
+            cost = estimate_cost(sizes, self._capacity_bytes(uuid), self._rate(uuid))
+            self._costs[uuid] = now_ns + COST_NS, cost
+        now = self._arbiters.slice_stats(slice_.serial, uuid)
         return RotationStats(cost, self._rate(uuid), now.moves, now.moved_bytes)
 
     # ---- moves ----
@@ -200,7 +229,7 @@ class RotationController:
                 await self._take_turn(uuid, turns)
             except OSError as error:
                 log.error("device %s: %s", uuid, error)
-                await asyncio.sleep(WISH_S)
+                await asyncio.sleep(WAITING_S)
 
     async def _take_turn(self, uuid: str, turns: Turns) -> None:
         now_ns = time.monotonic_ns()
@@ -208,7 +237,7 @@ class RotationController:
         turns.update(members, now_ns)
         move = None if self._is_lost(uuid) else self._choose(uuid, members, turns, now_ns)
         if move is None:
-            await asyncio.sleep(WISH_S if any(member.residency for member in members) else IDLE_S)
+            await asyncio.sleep(WAITING_S if any(member.residency for member in members) else IDLE_S)
         elif move.to == LEAVING:
             await self._make_leave(move, uuid, turns)
         elif await self._step((move.name, COMING)):
@@ -223,60 +252,64 @@ class RotationController:
         return bool(taken and taken.is_lost)
 
     async def _make_leave(self, move: Move, uuid: str, turns: Turns) -> None:
-        made = self._machine.state.slices[move.name]
-        full = self._refuse_eviction(made) if self._program(move.name) else None
+        slice_ = self._machine.state.slices[move.name]
+        full = self._refuse_eviction(slice_) if self._program(move.name) else None
         if full:
-            self._let_stay(made, full.message, HOST_FULL_NS)
+            self._let_stay(slice_, "host", full.message, HOST_FULL_NS)
             return
         if not await self._step((move.name, LEAVING), time.time_ns() if move.is_asleep else 0):
             return
-        is_out = await self._drain(made, uuid)
+        is_out = await self._drain(slice_, uuid)
         moved = Moved(checkpoint_runner.RUNS, "a thread of its program does not leave the driver")
         if is_out or not move.is_asleep:  # a thread that waits in the driver wakes no sleeper
-            moved = await self._move("evict", made, uuid)
+            moved = await self._move("evict", slice_, uuid)
         now_ns = time.monotonic_ns()
         turns.end_move(move, now_ns)
         if moved.state != checkpoint_runner.AWAY:
             if moved.refusal and self._program(move.name):
-                broken = moved.state != checkpoint_runner.RUNS
-                self._let_stay(made, moved.refusal, BROKEN_NS if broken else REFUSED_NS, broken=broken)
+                if moved.state == checkpoint_runner.RUNS:
+                    self._let_stay(slice_, "driver", moved.refusal, REFUSED_NS)
+                else:
+                    self._let_stay(slice_, _BROKEN, moved.refusal, BROKEN_NS)
             await self._step((move.name, ""))
             return
-        members = [replace(m, residency=AWAY) if m.name == made.name else m for m in self._members(uuid, now_ns)]
+        members = [replace(m, residency=AWAY) if m.name == slice_.name else m for m in self._members(uuid, now_ns)]
         following = self._choose(uuid, members, turns, now_ns)
         if following is None or following.to != COMING:
             await self._step((move.name, AWAY))
-        elif await self._step((move.name, AWAY), then=(following.name, COMING)):  # what is free is no third one's
+        elif await self._step((move.name, AWAY), next_step=(following.name, COMING)):  # what is free is no third one's
             await self._bring(following, uuid, turns)
 
     async def _bring(self, move: Move, uuid: str, turns: Turns) -> None:
         """One that is saved as coming."""
-        made = self._machine.state.slices.get(move.name)
-        if made is None:
+        slice_ = self._machine.state.slices.get(move.name)
+        if slice_ is None:
             return
-        await self._wait_for_room(made, uuid)
-        moved = await self._move("restore", made, uuid)
+        await self._wait_for_room(slice_, uuid)
+        moved = await self._move("restore", slice_, uuid)
         now_ns = time.monotonic_ns()
         turns.end_move(move, now_ns)
-        record = self._record(made)
+        record = self._record(slice_)
         record.resident_since_ns = now_ns
         if moved.state == checkpoint_runner.RUNS:
             await self._step((move.name, ""))
             return
-        wholly = moved.state == checkpoint_runner.AWAY
-        self._let_stay(made, moved.refusal, AGAIN_NS if wholly else 10 * AGAIN_NS, broken=not wholly)
+        if moved.state == checkpoint_runner.AWAY:
+            self._let_stay(slice_, "driver", moved.refusal, AGAIN_NS)
+        else:
+            self._let_stay(slice_, _BROKEN, moved.refusal, 10 * AGAIN_NS)
         await self._step((move.name, AWAY))
 
-    async def _drain(self, made: Slice, uuid: str) -> bool:
+    async def _drain(self, slice_: Slice, uuid: str) -> bool:
         """Whether no thread of its programs is in the driver: those are not seen to wait."""
         until_ns = time.monotonic_ns() + int(DRAIN_S * _SECOND_NS)
-        while self._arbiters.slice_stats(made.serial, uuid).processes_in_driver and self._program(made.name):
+        while self._arbiters.slice_stats(slice_.serial, uuid).processes_in_driver and self._program(slice_.name):
             if time.monotonic_ns() >= until_ns:
                 return False
             await asyncio.sleep(0.005)
         return True
 
-    async def _wait_for_room(self, made: Slice, uuid: str) -> None:
+    async def _wait_for_room(self, slice_: Slice, uuid: str) -> None:
         """Until others have given back what they borrowed: the arbiter grants them no more of it."""
         until_ns = time.monotonic_ns() + int(ROOM_S * _SECOND_NS)
         state = self._machine.state
@@ -287,28 +320,28 @@ class RotationController:
                 return
             await asyncio.sleep(0.02)
 
-    def _let_stay(self, made: Slice, why: str, for_ns: int, *, broken: bool = False) -> None:
-        """It is not asked again for a while; the reason is said once."""
-        record = self._record(made)
+    def _let_stay(self, slice_: Slice, kind: str, why: str, for_ns: int) -> None:
+        """It is not asked again for a while; a reason of each kind is said once, until it was moved."""
+        record = self._record(slice_)
         record.stays_until_ns = time.monotonic_ns() + for_ns
-        if why in record.refusals:
+        if kind in record.refusals:
             return
-        record.refusals.add(why)
-        if broken:
-            program = self._program(made.name)
-            text = f"slice {made.name}: the memory of pid {program.pid if program else '?'} cannot be moved: end it"
-            self._events.note(ev.Log("slice.broken", f"{text} ({why})", made.name))
+        record.refusals.add(kind)
+        if kind == _BROKEN:
+            program = self._program(slice_.name)
+            text = f"slice {slice_.name}: the memory of pid {program.pid if program else '?'} cannot be moved: end it"
+            self._events.note(ev.Log("slice.broken", f"{text} ({why})", slice_.name))
             return
-        where = "on the host" if made.residency in (AWAY, COMING) else "on the device"
-        self._events.note(ev.Log("slice.stays", f"slice {made.name} stays {where}: {why}", made.name))
+        where = "on the host" if slice_.residency in (AWAY, COMING) else "on the device"
+        self._events.note(ev.Log("slice.stays", f"slice {slice_.name} stays {where}: {why}", slice_.name))
 
-    async def _move(self, action: str, made: Slice, uuid: str) -> Moved:
+    async def _move(self, action: str, slice_: Slice, uuid: str) -> Moved:
         """Asks the driver, and measures how fast it is."""
-        program, record = self._program(made.name), self._record(made)
+        program, record = self._program(slice_.name), self._record(slice_)
         done = checkpoint_runner.AWAY if action == "evict" else checkpoint_runner.RUNS
         if program is None:  # nothing on the device, nothing to move
             return Moved(done)
-        size = self._arbiters.slice_stats(made.serial, uuid).mem_used_bytes
+        size = self._arbiters.slice_stats(slice_.serial, uuid).mem_used_bytes
         deadline_s = DEADLINE_S + 4 * size / self._rate(uuid)
         begun_ns = time.monotonic_ns()
         driver, sim_dir = self._devices.driver, self._devices.sim_dir
@@ -317,10 +350,13 @@ class RotationController:
         except OSError as error:
             state = checkpoint_runner.RUNS if action == "evict" else checkpoint_runner.AWAY
             moved = Moved(state, f"cannot start the helper: {error}")
-        if self._program(made.name) != program and moved.state not in (checkpoint_runner.AWAY, checkpoint_runner.RUNS):
+        if self._program(slice_.name) != program and moved.state not in (
+            checkpoint_runner.AWAY,
+            checkpoint_runner.RUNS,
+        ):
             return Moved(checkpoint_runner.RUNS)  # it has ended meanwhile, and its memory with it
         if moved.state == done:
-            self._arbiters.count_move(made.serial, uuid, size)
+            self._arbiters.count_move(slice_.serial, uuid, size)
             record.refusals.clear()
             passed_ns = max(1, time.monotonic_ns() - begun_ns)
             if size >= MEASURED_BYTES:
@@ -329,24 +365,28 @@ class RotationController:
 
     async def _settle(self, uuid: str) -> None:
         """After a crash: waits until programs attach again, then asks the driver how far it got with them."""
-        moving = [made for made in self._rotating(uuid) if made.residency in (LEAVING, COMING)]
-        for made in moving:
+        moving = [slice_ for slice_ in self._rotating(uuid) if slice_.residency in (LEAVING, COMING)]
+        for slice_ in moving:
             for _ in range(50):
-                if self._program(made.name) or made.name not in self._machine.state.slices:
+                if self._program(slice_.name) or slice_.name not in self._machine.state.slices:
                     break
                 await asyncio.sleep(0.1)
-            moved = await self._move("settle", made, uuid)
-            await self._step((made.name, AWAY if moved.state == checkpoint_runner.AWAY else ""))
+            moved = await self._move("settle", slice_, uuid)
+            await self._step((slice_.name, AWAY if moved.state == checkpoint_runner.AWAY else ""))
 
-    async def _step(self, step: tuple[str, str], asleep_wall_ns: int = 0, then: tuple[str, str] | None = None) -> bool:
+    async def _step(
+        self, step: tuple[str, str], asleep_wall_ns: int = 0, next_step: tuple[str, str] | None = None
+    ) -> bool:
         """Whether it was taken. Retried until the store has it: the driver has already done what it is about, or waits
         for it."""
         while True:
-            answer = await self._machine.submit(ev.MoveMemory((step, then) if then else (step,), asleep_wall_ns))
+            answer = await self._machine.submit(
+                ev.MoveMemory((step, next_step) if next_step else (step,), asleep_wall_ns)
+            )
             if isinstance(answer, Denied) and answer.reason is Reason.UNAVAILABLE:
                 await asyncio.sleep(1.0)
                 continue
-            if isinstance(answer, Denied) and then:
-                then = None  # the one that was to come has ended
+            if isinstance(answer, Denied) and next_step:
+                next_step = None  # the one that was to come has ended
                 continue
             return not isinstance(answer, Denied)

@@ -1,0 +1,118 @@
+/*
+ * pinned.c - host memory that the program pins: cuMemAllocHost, HostAlloc, HostRegister and their counterparts. It is
+ * counted for the device of the context that it was pinned in, and ends with that context. Called by programs, any
+ * thread. A record that cannot be made leaves memory uncounted, and changes nothing for the program.
+ */
+#include "hooks/pinned.h"
+
+#include <string.h>
+
+#include "base/lock.h"
+#include "context/context.h"
+#include "gen/abi/real.h"
+#include "gen/hooks/bodies.h"
+
+static struct vg_lock lock;
+static uint64_t pinned_bytes[VG_DEVICES_MAX];
+
+/* Under the lock, so that the page has the last sum. */
+static void show(struct vg_device *device) {
+  struct vg_report_device *report = VG_LOAD(&device->report);
+  if (!report) return;
+  VG_STORE_RELAXED(&report->pinned_bytes, pinned_bytes[device - vg_session.devices]);
+  vg_report_changes(device);
+}
+
+static void add(struct vg_device *device, uint64_t bytes, bool is_pinned) {
+  vg_lock(&lock);
+  uint64_t *sum = &pinned_bytes[device - vg_session.devices];
+  *sum = is_pinned ? *sum + bytes : *sum - bytes;
+  show(device);
+  vg_unlock(&lock);
+}
+
+/* Before the driver's call. NULL: nothing is counted. */
+static struct vg_record *begin(uint64_t bytes) {
+  CUcontext context;
+  struct vg_device *device = vg_context_current(&context);
+  struct vg_record *record = device ? vg_record_new(VG_RECORD_PINNED, device, context) : NULL;
+  if (record) record->size = bytes;
+  return record;
+}
+
+static CUresult end(struct vg_record *record, CUresult result, const void *address) {
+  if (!record) return result;
+  if (result != CUDA_SUCCESS) {
+    vg_record_free(record);
+    return result;
+  }
+  add(record->device, record->size, true);
+  vg_table_put(record, (uint64_t)(uintptr_t)address);
+  return result;
+}
+
+/* Another thread may pin memory at that address as soon as the driver has freed it. */
+static struct vg_record *take(const void *address) {
+  return VG_LOAD(&vg_session.ledger) ? vg_table_take(VG_RECORD_PINNED, (uint64_t)(uintptr_t)address) : NULL;
+}
+
+static CUresult settle(struct vg_record *record, CUresult result) {
+  if (record && result == CUDA_SUCCESS) vg_pinned_return(record);
+  if (record && result != CUDA_SUCCESS) vg_table_put(record, record->key);
+  return result;
+}
+
+CUresult cuMemAllocHost_v2(void **pp, size_t bytesize) {
+  struct vg_record *record = begin(bytesize);
+  CUresult result = REAL(cuMemAllocHost_v2)(pp, bytesize);
+  return end(record, result, result == CUDA_SUCCESS && record ? *pp : NULL);
+}
+
+CUresult cuMemAllocHost(void **pp, unsigned int bytesize) {
+  struct vg_record *record = begin(bytesize);
+  CUresult result = REAL(cuMemAllocHost)(pp, bytesize);
+  return end(record, result, result == CUDA_SUCCESS && record ? *pp : NULL);
+}
+
+CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags) {
+  struct vg_record *record = begin(bytesize);
+  CUresult result = REAL(cuMemHostAlloc)(pp, bytesize, Flags);
+  return end(record, result, result == CUDA_SUCCESS && record ? *pp : NULL);
+}
+
+CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags) {
+  struct vg_record *record = begin(bytesize);
+  return end(record, REAL(cuMemHostRegister_v2)(p, bytesize, Flags), p);
+}
+
+CUresult cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags) {
+  struct vg_record *record = begin(bytesize);
+  return end(record, REAL(cuMemHostRegister)(p, bytesize, Flags), p);
+}
+
+CUresult cuMemFreeHost(void *p) {
+  struct vg_record *record = take(p);
+  return settle(record, REAL(cuMemFreeHost)(p));
+}
+
+CUresult cuMemHostUnregister(void *p) {
+  struct vg_record *record = take(p);
+  return settle(record, REAL(cuMemHostUnregister)(p));
+}
+
+void vg_pinned_return(struct vg_record *record) {
+  add(record->device, record->size, false);
+  vg_record_free(record);
+}
+
+void vg_pinned_refresh(struct vg_device *device) {
+  vg_lock(&lock);
+  show(device);
+  vg_unlock(&lock);
+}
+
+/* What the parent has pinned is not the child's. */
+void vg_pinned_forked_child(void) {
+  lock = (struct vg_lock){0};
+  memset(pinned_bytes, 0, sizeof pinned_bytes);
+}
