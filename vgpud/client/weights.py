@@ -86,7 +86,7 @@ class SharedWeights:
 
     def tensor(self, name: str) -> Any:
         """A tensor as a torch.Tensor on the device, for reading."""
-        import torch  # type: ignore[import-not-found]
+        import torch
 
         entry = self.entries[name]
         dtype = getattr(torch, _TYPES[entry.dtype][1])
