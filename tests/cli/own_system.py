@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.daemon.forked import ForkedSystem
+from vgpud.cli.demo.private_system import OwnSystem
 
 #: has every image, and runs a container's command beside itself with the container's variables; notes its words
 ENGINE = """#!/bin/sh
@@ -24,7 +25,7 @@ exec "$@"
 
 
 @contextmanager
-def own_system(device: Mapping[str, str] | None = None, grace_s: int = 1) -> Iterator[ForkedSystem]:
+def own_system(device: Mapping[str, str] | None = None, grace_s: int = 1) -> Iterator[OwnSystem]:
     """`device`: the simulated device's settings, one device by default; `grace_s`: of its jobs."""
     folder = Path(tempfile.mkdtemp(prefix="vgs-", dir="/tmp"))
     folder.chmod(0o755)

@@ -32,8 +32,8 @@ ROOT = os.geteuid() == 0
 OWNER, OTHER = ((5, "games"), (2, "bin")) if ROOT else ((os.geteuid(), ""), (os.geteuid(), ""))
 CONFIG = ['socket_mode = "0666"']
 DEVICES = {"devices": "2", "memory_bytes": "80G"}
-#: long ones: what computes here is only shown, and each launch takes processor time from the browser
-LENGTHS_US = (2000, 20_000)
+#: what computes here is only shown, and each launch takes processor time from the browser
+KERNEL_US = 2000
 
 
 def as_user(uid: int, work: Callable[[], str]) -> str:
@@ -67,7 +67,7 @@ class Scene:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.system = ForkedSystem(folder / "s", DEVICES, CONFIG)
-        self.system.env["VGPU_SIM_KERNELS"] = str(harness.spin_model(folder, LENGTHS_US))
+        self.system.env["VGPU_SIM_KERNELS"] = str(harness.spin_model(folder, [KERNEL_US]))
         self.console: subprocess.Popen[bytes] | None = None
         self.url = ""
 
@@ -78,11 +78,11 @@ class Scene:
         work = self.folder / "work"
         work.mkdir()
         work.chmod(0o777)
-        load = [str(harness.build("tenants/load.c")), "--seconds", "1000", "--kernel-us"]
+        load = [str(harness.build("tenants/load.c")), "--seconds", "1000", "--kernel-us", str(KERNEL_US)]
         run = self.system.run
-        run("train", ["--gpus", "0.5", "--max", "1"], [*load, "20000"])
-        run("serve", ["--gpus", "0.2", "--max", "0.6"], [*load, "2000", "--burst", "1", "--gap-us", "8000"])
-        run("notebook", ["--gpus", "0.3"], [*load, "2000", "--burst", "1", "--gap-us", "200000"])
+        run("train", ["--gpus", "0.5", "--max", "1"], [*load, "--burst", "4", "--gap-us", "2000"])
+        run("serve", ["--gpus", "0.2", "--max", "0.6"], [*load, "--burst", "1", "--gap-us", "8000"])
+        run("notebook", ["--gpus", "0.3"], [*load, "--burst", "1", "--gap-us", "200000"])
         self.system.vgpu("slice", "create", "mine", "--gpus", "0.2", "--owner", str(OWNER[0]))
         self.system.vgpu("queue", "set", "research", "--guarantee", "1", "--limit", "2")
         runtime = self.system.folder / "run"

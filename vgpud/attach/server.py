@@ -379,11 +379,13 @@ class Tenants:
         """A connection whose message has come, or that has ended. Whose it is costs ten times as much to find out as to
         read the message, so that is not asked for what is no message."""
         sock.setblocking(False)
+        request: Any = None
         try:
             raw = sock.recv(REQUEST_BYTES + 1)
-            request = parse_request(raw) if raw else None
-        except OSError:
-            request = None
+            if raw:
+                request = parse_request(raw)
+        except OSError:  # it has gone
+            pass
         except Refusal as refusal:
             self._refuse(sock, slice_name, host_processes.credentials(sock)[0], refusal)
             sock.close()
