@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import statistics
 import tempfile
 import time
@@ -61,9 +62,11 @@ def copying(own: OwnSystem, seconds: float, *names: str) -> Iterator[list[int]]:
     for part, _ in parts:
         go(part)
     time.sleep(SETTLE_S)
-    yield [said[0]["ready"] for _, said in parts]
-    for part, _ in parts:
-        part.kill()
+    pids = [int(said[0]["ready"]) for _, said in parts]
+    yield pids
+    for (part, _), pid in zip(parts, pids, strict=True):
+        os.kill(pid, signal.SIGKILL)  # the program itself: `vgpu run` ends with it
+        part.process.wait(60)
 
 
 def request(own: OwnSystem, bytes_: int, seconds: float) -> Requests:

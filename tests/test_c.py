@@ -32,7 +32,6 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "test_arbiter_heartbeat": (ARBITER, (ADDRESS,)),
     "test_arbiter_links": (ARBITER, (ADDRESS,)),
     "test_arbiter_memory": (("shim/arbiter/memory.c", "shim/arbiter/reclaim.c"), (ADDRESS,)),
-    "test_arbiter_links": (ARBITER, (ADDRESS,)),
     "test_arbiter_overlap": (ARBITER, (ADDRESS,)),
     "test_arbiter_pages": (ARBITER, (ADDRESS,)),
     "test_arbiter_residence": (ARBITER, (ADDRESS,)),

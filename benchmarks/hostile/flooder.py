@@ -118,7 +118,7 @@ async def connect(target: str) -> socket.socket:
 
 def processor_time_s(pid: int) -> float:
     """Of all threads of a process so far."""
-    return time.clock_gettime(~pid << 3 | 2)  # the number of its clock, as clock_getcpuclockid() makes it
+    return time.clock_gettime(~pid << 3 | 2)  # the number of its clock, as the C library makes it
 
 
 def serve_own() -> tuple[str, int]:
@@ -145,14 +145,15 @@ def serve_own() -> tuple[str, int]:
     return f"tcp:127.0.0.1:{port}", pid
 
 
-async def flood(targets: list[str], own: str, server_pid: int) -> None:
+async def flood(targets: list[str], own_server: str, server_pid: int) -> None:
     """Until it is ended."""
     flooder, loop = Flooder(), asyncio.get_running_loop()
-    flooder.begin([own])
+    flooder.begin([own_server])
     loop.add_signal_handler(BEGIN, flooder.begin, targets)
-    loop.add_signal_handler(END, flooder.begin, [own])
+    loop.add_signal_handler(END, flooder.begin, [own_server])
     while True:
-        users.say(**flooder.counts, held=flooder.held, flood_s=time.process_time(), server_s=processor_time_s(server_pid))
+        own = {"flood_s": time.process_time(), "server_s": processor_time_s(server_pid)}
+        users.say(**flooder.counts, held=flooder.held, **own)
         await asyncio.sleep(REPORT_S)
 
 

@@ -94,7 +94,8 @@ def flood(own: OwnSystem) -> Iterator[Flood]:
     probes = {name: users.start(own, "neighbour", *words) for name, words in calls.items()}
     targets = [f"tcp:{metrics}", f"unix:{run / 'vgpud.sock'}", f"tcp:{remote}", f"seqpacket:{attach}"]
     targets += [f"tcp:{pages}", f"seqpacket:{run / 'console.sock'}", f"seqpacket:{device}"]
-    rates = {"made": "connections made", "refused": "connections refused", "flood_s": "pf", "server_s": "ps"}
+    rates = {"made": "connections made", "refused": "connections refused"}
+    rates |= {"flood_s": "processor seconds of the flood itself", "server_s": "processor seconds of its own server"}
     attack = Flood(users.start(own, "flooder", *targets), rates, {"held": "connections held at a time"}, probes)
     assert own.daemon and own.device
     attack.watch((own.daemon, own.device, console))

@@ -90,7 +90,7 @@ def figures(raw: dict[str, Any]) -> Iterator[Figure]:
             raw.setdefault(str(case), {})[rule] = asdict(one)
             yield Figure(ROW, f"{case}", f"{name}: makespan, % shorter than slots", one.shorter(base))
             yield Figure(ROW, f"{case}", f"{name}: utilisation, % above slots", 100 * (one.busy / base.busy - 1))
-            yield Figure(ROW, f"{case}", f"{name}: average completion time, % below slots", _below(one, base))
+            yield Figure(ROW, f"{case}", f"{name}: average completion time, % below slots", _percent_below(one, base))
     spans = [limits.result(case, chosen[case]).makespan_h / limits.result(case, SLOTS).makespan_h for case in CASES]
     mean = 100 * (1 - statistics.geometric_mean(spans))
     yield Figure(ROW, "all, chosen on the others", "makespan, % shorter than slots, geometric mean", mean)
@@ -105,5 +105,5 @@ def _is_best(raw: dict[str, Any]) -> int:
     return int(raw["chosen on all"] == PRODUCT)
 
 
-def _below(one: Result, base: Result) -> float:
+def _percent_below(one: Result, base: Result) -> float:
     return 100 * (1 - one.jct_h / base.jct_h)

@@ -1,7 +1,7 @@
 /*
- * own_clock.h - a clock that goes on by LOOK_NS when it is looked at, and that the test, or a wait of what it tests,
- * moves: what a test says of time is true on a busy machine, too. Calls reach it by the linker's --wrap, in programs
- * that OWN_CLOCK of tests/test_c.py names. For programs of one thread.
+ * own_clock.h - a clock that moves by LOOK_NS when it is looked at, and that the test, or a wait of what it tests,
+ * moves as well: what a test says of time is true on a busy machine, too. Calls reach it by the linker's --wrap, in
+ * programs that OWN_CLOCK of tests/test_c.py names. For programs of one thread.
  */
 #ifndef OWN_CLOCK_H
 #define OWN_CLOCK_H

@@ -19,8 +19,7 @@ static int doorbells[PROCESSES];
 static uint64_t now_ns;
 
 static void set(struct vg_arbiter *arbiter, uint64_t slice, uint32_t low, uint32_t high) {
-  struct vg_slice_params params = {
-      .min_milli = 300, .max_milli = 1000, .copy_min_milli = low, .copy_max_milli = high};
+  struct vg_slice_params params = {.min_milli = 300, .max_milli = 1000, .copy_min_milli = low, .copy_max_milli = high};
   CHECK(vg_arbiter_slice_set(arbiter, slice, &params) == 0);
 }
 
@@ -32,9 +31,8 @@ static void add(struct vg_arbiter *arbiter, uint64_t slice, int i) {
 
 /* Slices 1 and 2, each with a process. */
 static struct vg_arbiter *begin(uint64_t link_bytes_per_ms) {
-  struct vg_arbiter_params params = {.quantum_ns = 8 * VG_NS_PER_MS,
-                                     .heartbeat_ns = 20 * VG_NS_PER_MS,
-                                     .link_bytes_per_ms = link_bytes_per_ms};
+  struct vg_arbiter_params params = {
+      .quantum_ns = 8 * VG_NS_PER_MS, .heartbeat_ns = 20 * VG_NS_PER_MS, .link_bytes_per_ms = link_bytes_per_ms};
   memset(headers, 0, sizeof headers);
   memset(controls, 0, sizeof controls);
   memset(reports, 0, sizeof reports);
@@ -129,8 +127,7 @@ static void processes_of_a_slice_divide_its_rate(void) {
   struct vg_arbiter *arbiter = begin(LINK_BYTES_PER_MS);
   set(arbiter, 2, 0, 400);
   add(arbiter, 2, 2);
-  for (int i = 0; i < 20; i++)
-    one_window(arbiter, (uint64_t[]){0, LINK_BYTES_PER_MS, LINK_BYTES_PER_MS}, PROCESSES);
+  for (int i = 0; i < 20; i++) one_window(arbiter, (uint64_t[]){0, LINK_BYTES_PER_MS, LINK_BYTES_PER_MS}, PROCESSES);
   CHECK(is_near(rate_of(1), LINK_BYTES_PER_MS / 5) && is_near(rate_of(2), LINK_BYTES_PER_MS / 5));
   end(arbiter, PROCESSES);
 }

@@ -281,7 +281,7 @@ def test_programs_that_only_report_load_no_grpc() -> None:
 
 
 def test_a_slice_that_cannot_be_held_leaves_nothing(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(held_slice, "connect", lambda path: (_ for _ in ()).throw(OSError(errno.ENOENT, "gone")))
+    monkeypatch.setattr(held_slice, "connect", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOENT, "gone")))
     with pytest.raises(ClientError, match="gone"), client.slice(0.5, name="a"):
         pass
     assert client.slices() == []
@@ -290,7 +290,7 @@ def test_a_slice_that_cannot_be_held_leaves_nothing(client: Client, monkeypatch:
 def test_why_a_slice_cannot_be_held_is_said_although_it_has_gone(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def go_away(path: str) -> NoReturn:
+    def go_away(_path: str, _program: str) -> NoReturn:
         client.delete_slice("a", force=True)
         raise OSError(errno.ENOENT, "gone")
 

@@ -1,4 +1,4 @@
-"""Which files weights are read from, and where programs of a user meet. tests/system/test_shared_weights.py shares them."""
+"""Which files weights are read from, and where programs meet; tests/system/test_shared_weights.py shares them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from vgpud.client import ClientError, weights
 
+VALUE = st.none() | st.integers() | st.text(max_size=4)
 GOOD = {"a": {"dtype": "BF16", "shape": [2, 3], "data_offsets": [0, 12]}}
 
 
@@ -52,7 +53,7 @@ def test_a_header_is_read(tmp_path: Path) -> None:
     ],
 )
 def test_a_header_that_cannot_be_true_is_refused(tmp_path: Path, header: Any) -> None:
-    with pytest.raises(ClientError, match="m is no safetensors file: .*: save it again"):
+    with pytest.raises(ClientError, match=r"m is no safetensors file: .*: save it again"):
         read(make_file(tmp_path / "m", header))
 
 
@@ -64,7 +65,11 @@ def test_a_file_without_a_header_is_refused(tmp_path: Path, content: bytes) -> N
 
 
 @settings(max_examples=examples(200), deadline=None)
-@given(st.recursive(st.none() | st.integers() | st.text(max_size=4), lambda s: st.lists(s) | st.dictionaries(st.text(max_size=3), s)))
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.text(max_size=4), lambda s: st.lists(s) | st.dictionaries(st.text(max_size=3), s)
+    )
+)
 def test_any_header_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, header: Any) -> None:
     path = make_file(tmp_path_factory.mktemp("any") / "m", header)
     try:

@@ -19,6 +19,8 @@ from tests.mandatory import unavailable
 T = TypeVar("T")
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 PATIENCE_S = 30.0
+#: a click without an effect is repeated
+AGAIN_S = 3.0
 #: from a phone's to that of a large screen, which is drawn by a processor: no higher than the others
 WIDTHS = (400, 3840, 1280)
 HEIGHT = 900
@@ -163,6 +165,20 @@ class Browser:
                 return found  # type: ignore[return-value]
             assert time.monotonic() < until_s, f"{what} did not come: {self.path()}: {self.text()[:2000]}"
             time.sleep(0.05)
+
+    def click_until(self, selector: str, look: Callable[[], object], what: str) -> None:
+        """Clicks on something in a part of the page that is replaced now and then: a click in that moment is lost, and
+        is repeated."""
+
+        def click() -> bool:
+            for element in self.all(selector)[:1]:
+                element.click()
+            until_s = time.monotonic() + AGAIN_S
+            while not (comes := bool(look())) and time.monotonic() < until_s:
+                time.sleep(0.05)
+            return comes
+
+        self.until(click, what)
 
     # ---- checks ----
 

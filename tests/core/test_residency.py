@@ -198,7 +198,8 @@ def test_a_sleeper_says_since_when_and_its_return_is_an_event() -> None:
     assert not state.slices["a"].asleep_wall_ns
     move(state, ("a", LEAVING), asleep_wall_ns=8)
     commands = move(state, ("a", ""))  # the driver refused
-    assert not state.slices["a"].asleep_wall_ns and not [c for c in commands if isinstance(c, ev.Log)]
+    assert state.slices["a"].asleep_wall_ns == 0
+    assert not [c for c in commands if isinstance(c, ev.Log)]
 
 
 def test_it_is_away_again_after_a_restart_and_asleep_as_before() -> None:

@@ -31,9 +31,12 @@ from vgpud.host import cgroup_tree
 from vgpud.simdevice.process import SimulatedDevice
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
-pytestmark = pytest.mark.skipif(
-    not (paths.sim_lib_dir() / "libcuda.so.1").exists(), reason="the simulated driver is not built: run make"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not (paths.sim_lib_dir() / "libcuda.so.1").exists(), reason="the simulated driver is not built: run make"
+    ),
+]
 MIB, GIB = 1 << 20, 1 << 30
 CONTEXT_BYTES = 256 * MIB
 RESERVE_BYTES = reserve_bytes(make_device(context_bytes=CONTEXT_BYTES), 0)

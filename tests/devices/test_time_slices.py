@@ -21,6 +21,7 @@ from vgpud.simdevice import state_page
 from vgpud.simdevice.process import SimulatedDevice
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
+pytestmark = pytest.mark.slow
 GPU, OTHER = replace(core_device(0), is_simulated=False), replace(core_device(1), is_simulated=False)
 GPUS = {GPU.uuid: GPU, OTHER.uuid: OTHER}
 

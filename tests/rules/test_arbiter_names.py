@@ -28,6 +28,7 @@ ONLY_IN_C = {
     "arbiter": "the thread",
     "coast": "the timetable without a daemon; its model is tests/arbiter/timetable.py",
     "gang": "arbiters among each other",
+    "links": "what is read of copies, and shown of their rates: copies is the policy",
     "memory": "credit of memory",
     "memory_pages": "credit of memory in the shared memory",
     "overlap": "times of processes become that of their slice",

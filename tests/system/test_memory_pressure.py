@@ -18,6 +18,8 @@ from vgpud.v1alpha1 import vgpud_pb2 as pb
 PROGRAM = Path(__file__).parent / "programs" / "memory.py"
 MIB = 1 << 20
 OUT_OF_MEMORY = 2
+#: generous, for busy machines
+PATIENCE_S = 120.0
 SIM = {"devices": "1", "memory_bytes": "4G", "context_bytes": str(64 * MIB)}
 
 
@@ -40,7 +42,7 @@ class Program:
             got.extend(self.part.lines())
             return bool(got)
 
-        wait_for(self.part.name, ready)
+        wait_for(self.part.name, ready, PATIENCE_S)
         (line,) = got
         return line
 
@@ -76,7 +78,7 @@ class World:
             return [event.message for event in client.all(calls.events()) if event.kind == kind]
 
     def wait_for_event(self, kind: str) -> list[str]:
-        wait_for(kind, lambda: bool(self.events(kind)))
+        wait_for(kind, lambda: bool(self.events(kind)), PATIENCE_S)
         return self.events(kind)
 
 

@@ -63,7 +63,7 @@ class Driver:
             raise make_error(f"{name} failed on device {self.device} with CUDA error {code}: {reason}", ExitCode.OTHER)
 
     @contextlib.contextmanager
-    def entered(self) -> Iterator[None]:
+    def use_context(self) -> Iterator[None]:
         """The context is current in this thread inside."""
         self.call("cuCtxPushCurrent_v2", self._context)
         try:
@@ -88,7 +88,7 @@ class SharedMemory:
         address = ctypes.c_uint64()
         with contextlib.ExitStack() as undo:
             undo.callback(driver.call, "cuMemRelease", self._handle)
-            with driver.entered():
+            with driver.use_context():
                 driver.call("cuMemAddressReserve", ctypes.byref(address), self._size, self._size_t(0), 0, 0)
                 undo.callback(driver.call, "cuMemAddressFree", address, self._size)
                 driver.call("cuMemMap", address, self._size, self._size_t(0), self._handle, ctypes.c_ulonglong(0))
@@ -110,13 +110,13 @@ class SharedMemory:
 
     def seal(self) -> None:
         """From now on this process can only read it, too."""
-        with self._driver.entered():
+        with self._driver.use_context():
             self._allow(_READ)
 
     def write(self, offset_bytes: int, data: memoryview) -> None:
         """Copies bytes there; not after seal()."""
         source = (ctypes.c_ubyte * len(data)).from_buffer(data)
-        with self._driver.entered():
+        with self._driver.use_context():
             to = ctypes.c_uint64(self.address + offset_bytes)
             self._driver.call("cuMemcpyHtoD_v2", to, ctypes.byref(source), self._size_t(len(data)))
 
@@ -129,7 +129,7 @@ class SharedMemory:
 
     def close(self) -> None:
         """It is not mapped here any more. The memory is free when no process has it."""
-        with self._driver.entered():
+        with self._driver.use_context():
             self._undo.close()
 
 

@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 
 from vgpud.client.failures import ClientError, make_error
@@ -181,7 +181,7 @@ def watch_memory_pressure(callback: Callable[[MemoryRequest], object]) -> Memory
     return MemoryWatcher(callback)
 
 
-async def memory_requests() -> AsyncIterator[MemoryRequest]:
+async def memory_requests() -> AsyncGenerator[MemoryRequest, None]:
     """The requests to this program's slice, as they come. Raises ClientError outside of slices."""
     loop = asyncio.get_running_loop()
     news = asyncio.Event()

@@ -5,7 +5,7 @@
 
 The first program to ask loads the file, and its slice is charged for it; others map the same memory, for reading only.
 They meet at a socket in a directory of the user. When the first program ends, those that have the memory keep it, and
-the next to ask loads the file anew.
+the next to ask loads the file again.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class SharedWeights:
 
     def tensor(self, name: str) -> Any:
         """A tensor as a torch.Tensor on the device, for reading."""
-        import torch  # type: ignore[import-not-found]
+        import torch
 
         entry = self.entries[name]
         dtype = getattr(torch, _TYPES[entry.dtype][1])

@@ -1,4 +1,4 @@
-"""The priority of the event loop's thread: a user who keeps all processors busy delays no other user's calls by that."""
+"""The priority of the event loop's thread: a user who keeps all processors busy delays no calls of others by that."""
 
 from __future__ import annotations
 

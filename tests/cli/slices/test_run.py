@@ -22,7 +22,7 @@ UNHOOKED = (
     "import contextlib; from vgpud.cli import main; from vgpud.client import held_slice; "
     "from vgpud.libraries import environment; "
     "environment.for_slice = lambda before, node, item, simulated: dict(before); "
-    "held_slice.Holder = lambda path: contextlib.nullcontext(); "
+    "held_slice.Holder = lambda path, program: contextlib.nullcontext(); "
     "main.main()"
 )
 
@@ -41,7 +41,7 @@ def run(vgpu: Any, daemon: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     from vgpud.libraries import environment
 
     monkeypatch.setattr(environment, "for_slice", lambda before, node, item, simulated: dict(before))
-    monkeypatch.setattr(held_slice, "Holder", lambda path: contextlib.nullcontext())
+    monkeypatch.setattr(held_slice, "Holder", lambda path, program: contextlib.nullcontext())
     return lambda *args: vgpu("run", "--gpus", "0.5", *args, host=daemon.host)
 
 

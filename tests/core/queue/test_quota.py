@@ -93,6 +93,15 @@ def test_who_cannot_be_preempted_stays_and_may_not_take_others_guarantee() -> No
     assert at.running == {*fixed[:2], mine} and at.state(loose[0]) == "suspended"
 
 
+def test_a_job_without_gpus_takes_nothing_of_others_guarantee() -> None:
+    """The balancer of a service: also where what runs already leaves others less than they are guaranteed."""
+    at = shell(4, queue("a"), queue("b", guarantee_milli=2000))
+    fixed = [at.submit(gpus(1, queue="a", preemptible=False)) for _ in range(2)]
+    at.send(QueuesChanged((queue("a"), queue("b", guarantee_milli=3000))))
+    more, balancer = (at.submit(gpus(amount, queue="a", preemptible=False)) for amount in (1, 0))
+    assert at.running == {*fixed, balancer} and "cannot be preempted" in at.reason(more)
+
+
 def test_no_job_is_preempted_before_the_minimum_run_and_then_at_once() -> None:
     at = shell(2, queue("a", min_run_ns=60 * SECOND_NS), queue("b", guarantee_milli=1000))
     first, second = at.submit(gpus(1, queue="a")), at.submit(gpus(1, queue="a"))

@@ -52,7 +52,7 @@ class Node:
         self.during: Callable[[str, int], None] = lambda *_: None
         monkeypatch.setattr(checkpoint_runner, "move", self._move)
         monkeypatch.setattr(rotation, "time", SimpleNamespace(monotonic_ns=lambda: self.clock_ns, time_ns=lambda: 7))
-        monkeypatch.setattr(rotation.asyncio, "sleep", self._sleep)
+        monkeypatch.setattr(asyncio, "sleep", self._sleep)
 
     async def _sleep(self, span_s: float) -> None:
         self.clock_ns += int(span_s * S)
@@ -182,7 +182,7 @@ async def test_who_uses_the_driver_as_it_leaves_is_waited_for(monkeypatch: pytes
             node.set("a", processes_in_driver=0)
         await sleep(span_s)
 
-    monkeypatch.setattr(rotation.asyncio, "sleep", leave_driver)
+    monkeypatch.setattr(asyncio, "sleep", leave_driver)
     assert await run_until(node, node.controller(), lambda: not node.now("b"))
     assert drained[0] == 0
 
@@ -202,13 +202,16 @@ async def test_a_program_that_the_driver_cannot_move_stays_and_is_said_once(monk
 
 
 @on_a_loop
-async def test_a_host_without_room_keeps_it_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_host_without_free_ram_keeps_it_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     node = two(monkeypatch)
     node.host_text = "slice a has 80GiB of device memory, and the host has 1GiB for it"
-    assert not await run_until(node, node.controller(), lambda: not node.now("b"), 200)
-    assert not node.calls and [entry.kind for entry in node.entries] == ["slice.stays"]
+    controller = node.controller()
+    assert not await run_until(node, controller, lambda: not node.now("b"), 100)
+    node.host_text = "slice a has 80GiB of device memory, and the host has 2GiB for it"
+    assert not await run_until(node, controller, lambda: not node.now("b"), 50)
+    assert not node.calls and [entry.kind for entry in node.entries] == ["slice.stays"], "said once, whatever it says"
     node.host_text = ""
-    assert await run_until(node, node.controller(), lambda: not node.now("b"))
+    assert await run_until(node, controller, lambda: not node.now("b"))
 
 
 @on_a_loop

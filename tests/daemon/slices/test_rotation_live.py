@@ -154,13 +154,14 @@ def test_a_program_that_is_killed_at_any_step_takes_nothing_with_it(
     bench.start_rotors("ab")
     for name in "ab":
         bench.wait_for_rounds(name)
-    found: list[str] = []
-    wait_for(
-        f"one that is {state}",
-        lambda: found.extend(n for n in "ab" if not found and bench.show(n)["residency"] == state) or bool(found),
-        60,
-    )
-    victim = found[0]
+    victim = ""
+
+    def find_victim() -> bool:
+        nonlocal victim
+        victim = next((name for name in "ab" if bench.show(name)["residency"] == state), "")
+        return bool(victim)
+
+    wait_for(f"one that is {state}", find_victim, 60)
     other = "b" if victim == "a" else "a"
     os.kill(bench.last(victim)["pid"], signal.SIGKILL)
     wait_for("its end", lambda: bench.show(victim)["processes"] == 0, 30)
@@ -203,3 +204,12 @@ def test_what_the_driver_cannot_move_stays_and_the_others_wait(
     assert bench.show("b")["residency"] == "away" and not bench.last("b")
     bench.parts["a"].stop(signal.SIGKILL)
     wait_for("the other one's turn", lambda: bench.rounds("b") > 0, 60)
+
+
+def test_the_queue_counts_what_slices_have_in_turn_once(make_system: Callable[..., OwnSystem], programs: Path) -> None:
+    bench = Bench(make_system, programs, 2 * DEVICE)
+    for name in "ab":
+        bench.create(name, "--mem-swap")
+    size = ("--gpus", "0.25", "--mem", f"{DEVICE - 8}M")
+    done = call(bench.system, "submit", *size, "--wait", "--log", str(bench.system.folder / "log"), "--", "true")
+    assert done.returncode == 0, done.stderr

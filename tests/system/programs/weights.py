@@ -1,6 +1,6 @@
 """Loads a safetensors file and says where it is, then carries out orders from standard input, a line each.
 
-    r NAME    the bytes of a tensor        w NAME    writes to it: the driver's code        q    ends
+r NAME    the bytes of a tensor        w NAME    writes to it: the driver's code        q    ends
 """
 
 from __future__ import annotations

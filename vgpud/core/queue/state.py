@@ -334,6 +334,8 @@ class QueueState:
 
         `is_alone`: if nothing else were to run.
         """
+        if not spec.width_milli:
+            return True  # it takes no part of them
         own = self.lines[spec.queue].account
         fixed_milli = 0 if is_alone else own.fixed_milli
         if fixed_milli + spec.width_milli <= own.spec.guarantee_milli:

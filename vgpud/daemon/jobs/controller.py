@@ -264,6 +264,7 @@ class JobController:
         workers that it does not count for their job."""
         state = self.host.slices.state
         direct = {uuid: [0, state.foreign_bytes(uuid)] for uuid in state.devices}
+        in_turn = dict.fromkeys(state.devices, 0)  # memory that slices with mem_swap have in turn: the largest counts
         held = queue_quota.used_milli(state, jobs=False)
         borrowed = self.elastic.groups.find_borrowed_slices()
         for made in state.slices.values():
@@ -273,10 +274,14 @@ class JobController:
                 held[made.queue] = held.get(made.queue, 0) + queue_quota.width_milli(made)
             for share in made.shares:
                 direct[share.device_uuid][0] += share.min_milli * made.keeps_time
-                direct[share.device_uuid][1] += share.mem_min_bytes * made.keeps_memory
+                size = share.mem_min_bytes * made.keeps_memory
+                if made.spec.mem_swap:
+                    in_turn[share.device_uuid] = max(in_turn[share.device_uuid], size)
+                else:
+                    direct[share.device_uuid][1] += size
         capacity = qe.RoomChanged(
             node=self.node,
-            direct=tuple((device, milli, size) for device, (milli, size) in direct.items()),
+            direct=tuple((device, milli, size + in_turn[device]) for device, (milli, size) in direct.items()),
             offered=tuple(uuid for uuid in state.devices if not state.closed(uuid)),
             held=tuple((queue, milli, 0, 0) for queue, milli in sorted(held.items()) if milli),
         )

@@ -11,10 +11,11 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from vgpud.core import events as ev
 from vgpud.core.model import AWAY, COMING, EVICTED, EVICTING, LEAVING, RESTORING, Denied, Process, Reason, Slice
-from vgpud.core.slices.rotation import Member, Move, RotationStats, Turns, choose_move, estimate_cost
+from vgpud.core.slices.rotation import Cost, Member, Move, RotationStats, Turns, choose_move, estimate_cost
 from vgpud.daemon.slices.events import EventRecorder
 from vgpud.daemon.slices.machine import SliceMachine
 from vgpud.devices import checkpoint_runner
@@ -34,6 +35,10 @@ WAITING_S, IDLE_S = 0.05, 0.25
 RATE_BYTES_PER_S, MEASURED_BYTES = 8 << 30, 64 << 20
 #: time limit of a move, beside four times as long as it should take
 DEADLINE_S = 15.0
+#: of a refusal: the driver leaves the process half way
+_BROKEN = "broken"
+#: the cost of a device is computed again after this time
+COST_NS = _SECOND_NS // 4
 #: for how long a slice stays as it is after the driver, or the host, has refused to move it
 REFUSED_NS, BROKEN_NS = 60 * _SECOND_NS, 600 * _SECOND_NS
 AGAIN_NS, HOST_FULL_NS = _SECOND_NS, 10 * _SECOND_NS
@@ -52,7 +57,7 @@ class _Record:
     program_since_ns: int = 0
     returns_until_ns: int = 0  # it was away when the daemon started: its program may not have attached again yet
     stays_until_ns: int = 0  # it is not asked to move again before
-    refusals: set[str] = field(default_factory=set)  # that were said
+    refusals: set[str] = field(default_factory=set)  # kinds that were said
 
 
 class RotationController:
@@ -73,7 +78,8 @@ class RotationController:
         self._devices = devices
         self._refuse_eviction = refuse_eviction
         self._records: dict[str, _Record] = {}  # by the slice's uid
-        self._rates: dict[str, int] = {}  # bytes per second, by device
+        self._rates: dict[str, int] = {}  # bytes per second, by device, as are:
+        self._costs: dict[str, tuple[int, Cost]] = {}  # until when they are valid
         self._watches: dict[str, asyncio.Task[None]] = {}  # by device
         self._is_stopped = True
 
@@ -112,7 +118,15 @@ class RotationController:
         for uuid in self._machine.state.devices:
             if uuid not in self._watches and self._rotating(uuid):
                 watch = self._watches[uuid] = asyncio.create_task(self._watch(uuid))
-                watch.add_done_callback(lambda _, uuid=uuid: self._watches.pop(uuid))  # type: ignore[misc]
+                watch.add_done_callback(partial(self._end_watch, uuid))
+
+    def _end_watch(self, uuid: str, watch: asyncio.Task[None]) -> None:
+        del self._watches[uuid]
+        fault = None if watch.cancelled() else watch.exception()
+        if fault:
+            log.error("device %s: its slices are not moved any more: %r", uuid, fault)
+        else:
+            self._watch_all()  # a slice may have been made at the last moment
 
     # ---- what is there ----
 
@@ -195,8 +209,12 @@ class RotationController:
         if not slice_.rotates or not slice_.shares:
             return None
         uuid = slice_.shares[0].device_uuid
-        sizes = [member.claim_bytes for member in self._members(uuid, time.monotonic_ns()) if member.mem_swap]
-        cost = estimate_cost(sizes, self._capacity_bytes(uuid), self._rate(uuid))
+        now_ns = time.monotonic_ns()
+        until_ns, cost = self._costs.get(uuid, (0, Cost(0, 0)))
+        if now_ns >= until_ns:  # a list shows many slices of one device
+            sizes = [member.claim_bytes for member in self._members(uuid, now_ns) if member.mem_swap]
+            cost = estimate_cost(sizes, self._capacity_bytes(uuid), self._rate(uuid))
+            self._costs[uuid] = now_ns + COST_NS, cost
         now = self._arbiters.slice_stats(slice_.serial, uuid)
         return RotationStats(cost, self._rate(uuid), now.moves, now.moved_bytes)
 
@@ -237,7 +255,7 @@ class RotationController:
         slice_ = self._machine.state.slices[move.name]
         full = self._refuse_eviction(slice_) if self._program(move.name) else None
         if full:
-            self._let_stay(slice_, full.message, HOST_FULL_NS)
+            self._let_stay(slice_, "host", full.message, HOST_FULL_NS)
             return
         if not await self._step((move.name, LEAVING), time.time_ns() if move.is_asleep else 0):
             return
@@ -249,8 +267,10 @@ class RotationController:
         turns.end_move(move, now_ns)
         if moved.state != checkpoint_runner.AWAY:
             if moved.refusal and self._program(move.name):
-                broken = moved.state != checkpoint_runner.RUNS
-                self._let_stay(slice_, moved.refusal, BROKEN_NS if broken else REFUSED_NS, broken=broken)
+                if moved.state == checkpoint_runner.RUNS:
+                    self._let_stay(slice_, "driver", moved.refusal, REFUSED_NS)
+                else:
+                    self._let_stay(slice_, _BROKEN, moved.refusal, BROKEN_NS)
             await self._step((move.name, ""))
             return
         members = [replace(m, residency=AWAY) if m.name == slice_.name else m for m in self._members(uuid, now_ns)]
@@ -274,8 +294,10 @@ class RotationController:
         if moved.state == checkpoint_runner.RUNS:
             await self._step((move.name, ""))
             return
-        wholly = moved.state == checkpoint_runner.AWAY
-        self._let_stay(slice_, moved.refusal, AGAIN_NS if wholly else 10 * AGAIN_NS, broken=not wholly)
+        if moved.state == checkpoint_runner.AWAY:
+            self._let_stay(slice_, "driver", moved.refusal, AGAIN_NS)
+        else:
+            self._let_stay(slice_, _BROKEN, moved.refusal, 10 * AGAIN_NS)
         await self._step((move.name, AWAY))
 
     async def _drain(self, slice_: Slice, uuid: str) -> bool:
@@ -298,14 +320,14 @@ class RotationController:
                 return
             await asyncio.sleep(0.02)
 
-    def _let_stay(self, slice_: Slice, why: str, for_ns: int, *, broken: bool = False) -> None:
-        """It is not asked again for a while; the reason is said once."""
+    def _let_stay(self, slice_: Slice, kind: str, why: str, for_ns: int) -> None:
+        """It is not asked again for a while; a reason of each kind is said once, until it was moved."""
         record = self._record(slice_)
         record.stays_until_ns = time.monotonic_ns() + for_ns
-        if why in record.refusals:
+        if kind in record.refusals:
             return
-        record.refusals.add(why)
-        if broken:
+        record.refusals.add(kind)
+        if kind == _BROKEN:
             program = self._program(slice_.name)
             text = f"slice {slice_.name}: the memory of pid {program.pid if program else '?'} cannot be moved: end it"
             self._events.note(ev.Log("slice.broken", f"{text} ({why})", slice_.name))
