@@ -106,6 +106,7 @@ Start = Callable[..., Running]
 
 
 def says_something(one: Running, seconds: float) -> bool:
+    assert one.process.stdout
     return bool(select.select([one.process.stdout], [], [], seconds)[0])
 
 

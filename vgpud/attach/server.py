@@ -390,8 +390,8 @@ class Tenants:
             self._refuse(sock, slice_name, host_processes.credentials(sock)[0], refusal)
             sock.close()
             return
-        peer = self._peer(sock, slice_name) if request else None
-        if peer is None:
+        peer = None if request is None else self._peer(sock, slice_name)
+        if request is None or peer is None:
             sock.close()
             return
         try:
