@@ -100,13 +100,13 @@ def measure_shares(own: OwnSystem, seconds: float) -> tuple[float, float]:
     return first, second
 
 
-def copy_cost(without: Path, repeats: int) -> dict[str, list[float]]:
+def copy_cost(other_hook: Path, repeats: int) -> dict[str, list[float]]:
     """ns of a copy's call through the hook over the direct call, with this build and with another, in turn."""
     found: dict[str, list[float]] = {"with": [], "without": []}
     with tempfile.TemporaryDirectory(prefix="vgpu-bench-") as folder, harness.system(harness.one_device()) as own:
         stub = overhead.build_stub(Path(folder))
         for _ in range(repeats):
-            for name, hook in (("with", None), ("without", without)):
+            for name, hook in (("with", None), ("without", other_hook)):
                 run = overhead.measure(own, stub, "solo", "copy", 1, CALLS, hook=hook)
                 found[name].append(run["difference_ns"])
     return found

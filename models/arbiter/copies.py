@@ -24,11 +24,11 @@ class Copier:
     bytes_per_ms: int = 0
 
 
-def copy_demand(copied_bytes_per_ms: int, delayed: bool, before_bytes_per_ms: int, link_bytes_per_ms: int) -> int:
+def copy_demand(copied_bytes_per_ms: int, has_delays: bool, before_bytes_per_ms: int, link_bytes_per_ms: int) -> int:
     """How much a slice would copy. Twice what it does, not all: a page may claim delays and copy nothing."""
-    more = copied_bytes_per_ms if delayed else copied_bytes_per_ms // 4
+    more = copied_bytes_per_ms if has_delays else copied_bytes_per_ms // 4
     now = copied_bytes_per_ms + more + link_bytes_per_ms // LEAST_PART
-    faded = before_bytes_per_ms - before_bytes_per_ms // (FADES_DELAYED if delayed else FADES)
+    faded = before_bytes_per_ms - before_bytes_per_ms // (FADES_DELAYED if has_delays else FADES)
     return min(max(now, faded), link_bytes_per_ms)
 
 
@@ -36,20 +36,20 @@ def part_of(link_bytes_per_ms: int, milli: int) -> int:
     return link_bytes_per_ms * milli // MILLI
 
 
-def wanted(copier: Copier, link_bytes_per_ms: int) -> int:
+def want_of(copier: Copier, link_bytes_per_ms: int) -> int:
     return min(copier.demand_bytes_per_ms, part_of(link_bytes_per_ms, copier.max_milli))
 
 
-def divide_rest(copiers: Sequence[Copier], link_bytes_per_ms: int, left: int) -> int:
+def divide_rest(copiers: Sequence[Copier], link_bytes_per_ms: int, rest_bytes_per_ms: int) -> int:
     """One round: divides what is left by weight among those that want more. Returns what is left after it."""
-    weights = sum(c.weight for c in copiers if c.granted_bytes_per_ms < wanted(c, link_bytes_per_ms))
+    weights = sum(c.weight for c in copiers if c.granted_bytes_per_ms < want_of(c, link_bytes_per_ms))
     given = 0
     for copier in copiers if weights else ():
-        more = wanted(copier, link_bytes_per_ms) - copier.granted_bytes_per_ms
-        more = min(more, left * copier.weight // weights)
+        more = want_of(copier, link_bytes_per_ms) - copier.granted_bytes_per_ms
+        more = min(more, rest_bytes_per_ms * copier.weight // weights)
         copier.granted_bytes_per_ms += more
         given += more
-    return left - given
+    return rest_bytes_per_ms - given
 
 
 def divide_link(copiers: Sequence[Copier], link_bytes_per_ms: int) -> None:
@@ -57,7 +57,7 @@ def divide_link(copiers: Sequence[Copier], link_bytes_per_ms: int) -> None:
     left = link_bytes_per_ms
     for copier in copiers:
         least = part_of(link_bytes_per_ms, copier.min_milli)
-        copier.granted_bytes_per_ms = min(least, wanted(copier, link_bytes_per_ms))
+        copier.granted_bytes_per_ms = min(least, want_of(copier, link_bytes_per_ms))
         left -= min(left, copier.granted_bytes_per_ms)
     for _ in copiers:
         left = divide_rest(copiers, link_bytes_per_ms, left) if left else 0

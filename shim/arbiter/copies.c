@@ -21,7 +21,7 @@ static uint64_t part_of(uint64_t link_bytes_per_ms, uint32_t milli) {
   return link_bytes_per_ms * milli / VG_CORE_MILLI;
 }
 
-static uint64_t wanted(const struct vg_core_copier *copier, uint64_t link_bytes_per_ms) {
+static uint64_t want_of(const struct vg_core_copier *copier, uint64_t link_bytes_per_ms) {
   return vg_core_least(copier->demand_bytes_per_ms, part_of(link_bytes_per_ms, copier->max_milli));
 }
 
@@ -29,9 +29,9 @@ static uint64_t wanted(const struct vg_core_copier *copier, uint64_t link_bytes_
 static uint64_t divide_rest(struct vg_core_copier *copiers, int count, uint64_t link_bytes_per_ms, uint64_t left) {
   uint64_t weights = 0, given = 0;
   for (int i = 0; i < count; i++)
-    if (copiers[i].granted_bytes_per_ms < wanted(&copiers[i], link_bytes_per_ms)) weights += copiers[i].weight;
+    if (copiers[i].granted_bytes_per_ms < want_of(&copiers[i], link_bytes_per_ms)) weights += copiers[i].weight;
   for (int i = 0; weights && i < count; i++) {
-    uint64_t more = wanted(&copiers[i], link_bytes_per_ms) - copiers[i].granted_bytes_per_ms;
+    uint64_t more = want_of(&copiers[i], link_bytes_per_ms) - copiers[i].granted_bytes_per_ms;
     more = vg_core_least(more, left * copiers[i].weight / weights);
     copiers[i].granted_bytes_per_ms += more;
     given += more;
@@ -43,7 +43,7 @@ void vg_core_divide_link(struct vg_core_copier *copiers, int count, uint64_t lin
   uint64_t left = link_bytes_per_ms;
   for (int i = 0; i < count; i++) {
     uint64_t least = part_of(link_bytes_per_ms, copiers[i].min_milli);
-    copiers[i].granted_bytes_per_ms = vg_core_least(least, wanted(&copiers[i], link_bytes_per_ms));
+    copiers[i].granted_bytes_per_ms = vg_core_least(least, want_of(&copiers[i], link_bytes_per_ms));
     left -= vg_core_least(left, copiers[i].granted_bytes_per_ms);
   }
   for (int round = 0; round < count && left; round++) left = divide_rest(copiers, count, link_bytes_per_ms, left);

@@ -37,9 +37,9 @@ def _shape(entry: EntryPoint) -> tuple[str, str]:
     return f"vg_copy_direction({ends})", f"(uint64_t)pCopy->WidthInBytes * pCopy->Height{depth}"
 
 
-def _wait(place: str, direction: str, given: str = "") -> str:
-    """Asks for a direction that only the driver knows where copies are paced; given: an argument that must be there."""
-    asks = f"if (VG_UNLIKELY(vg_copy_is_paced()){f' && {given}' if given else ''}) " if "(" in direction else ""
+def _wait(place: str, direction: str, argument: str = "") -> str:
+    """Asks for a direction that only the driver knows where copies are paced; argument: one that must be there."""
+    asks = f"if (VG_UNLIKELY(vg_copy_is_paced()){f' && {argument}' if argument else ''}) " if "(" in direction else ""
     return f"{asks}vg_copy_wait({place}, {direction});"
 
 

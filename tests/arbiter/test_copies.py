@@ -7,7 +7,7 @@ import dataclasses
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.arbiter.copies import LEAST_PART, MILLI, Copier, copy_demand, divide_link, part_of, wanted
+from models.arbiter.copies import LEAST_PART, MILLI, Copier, copy_demand, divide_link, part_of, want_of
 from tests.arbiter.pair import load
 from tests.examples import examples
 
@@ -43,9 +43,11 @@ def test_model_and_core_decide_alike(given_devices: tuple[list[Copier], int]) ->
 
 @many
 @given(st.integers(0, 1 << 50), st.booleans(), st.integers(0, 1 << 40), st.integers(1, 1 << 40))
-def test_demands_are_alike(copied: int, delayed: bool, before: int, link: int) -> None:
+def test_demands_are_alike(copied_bytes: int, has_delays: bool, last_bytes: int, link: int) -> None:
     _, lib = load()
-    assert copy_demand(copied, delayed, before, link) == lib.vg_core_copy_demand(copied, delayed, before, link)
+    assert copy_demand(copied_bytes, has_delays, last_bytes, link) == lib.vg_core_copy_demand(
+        copied_bytes, has_delays, last_bytes, link
+    )
 
 
 @many
@@ -54,12 +56,12 @@ def test_promises(given_devices: tuple[list[Copier], int]) -> None:
     copiers, link = given_devices
     divide_link(copiers, link)
     granted = sum(copier.granted_bytes_per_ms for copier in copiers)
-    asked = sum(wanted(copier, link) for copier in copiers)
+    asked = sum(want_of(copier, link) for copier in copiers)
     assert granted <= link
     assert granted >= min(asked, link) - len(copiers) ** 2, "work-conserving"
     for copier in copiers:
-        least = min(part_of(link, copier.min_milli), wanted(copier, link))
-        assert least <= copier.granted_bytes_per_ms <= wanted(copier, link)
+        least = min(part_of(link, copier.min_milli), want_of(copier, link))
+        assert least <= copier.granted_bytes_per_ms <= want_of(copier, link)
         assert copier.bytes_per_ms <= part_of(link, copier.max_milli) + 1
         assert copier.bytes_per_ms >= min(part_of(link, copier.max_milli), link // LEAST_PART), "no starvation"
 
