@@ -30,7 +30,7 @@ def look(alice: TestClient, monkeypatch: pytest.MonkeyPatch) -> Any:
         alice.app.state.site.cluster = ClusterStatus(directory)  # type: ignore[attr-defined]
         page, part = alice.get("/nodes"), alice.get("/nodes/part")
         assert (page.status_code, part.status_code) == (200, 200) and text_of(part.text) in text_of(page.text)
-        return page.text
+        return str(page.text)
 
     return ask
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +32,7 @@ def open_again(folder: Folder, monkeypatch: pytest.MonkeyPatch, service: Service
     if service:
         monkeypatch.setenv(SERVICE_RECORD, service.to_json())
     found = balancer.open_folder(folder)
-    assert SERVICE_RECORD not in balancer.os.environ, "health commands have the balancer's environment"
+    assert SERVICE_RECORD not in os.environ, "health commands have the balancer's environment"
     return found
 
 

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from vgpud.cli.demo.private_system import OwnSystem
 from vgpud.errors import ExitCode
 
-from .test_service_real import BUILT, PROGRAM, SMALL, OwnSystem, ask, system, wait_until
+from .test_service_real import BUILT, PROGRAM, SMALL, ask, system, wait_until
 
 __all__ = ["system"]  # a fixture
 USER, STRANGER = 5, 2  # games and bin, of every Debian
