@@ -86,7 +86,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (),  # slices have their origin, which older versions would not read (slice_bodies.py reads theirs)
     jobs.DEFAULT_QUEUE_AS_IT_WAS,
     orders.TABLES,
-    (),  # slices have a residency, and parts of their devices' links
+    (),  # slices have a residency
 )
 
 _Saved = SaveSlice | ForgetSlice | SaveContainer | ForgetContainer | SaveRequest | SaveDrain | ForgetDrain
