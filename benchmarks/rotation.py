@@ -158,7 +158,7 @@ def measure_sleepers(scale: int, wakes: int) -> dict[str, Any]:
         begin_ns, times = time.monotonic_ns(), []
         for number in range(wakes):
             name = sleepers[number % SLEEPERS]
-            wait_for(f"sleep of {name}", lambda name=name: bench.slice(name).residency == away, 60)  # type: ignore[misc]
+            wait_for("their sleep", lambda: all(bench.slice(name).residency == away for name in sleepers), 120)
             times.append(bench.call(name))
         end_ns = time.monotonic_ns()
         used = bench.slice(sleepers[0]).devices[0].mem_used_bytes
