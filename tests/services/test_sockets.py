@@ -1,4 +1,4 @@
-"""WebSockets through the address of a service, by somebody else's library at both ends."""
+"""WebSockets through the address of a service, by another project's library at both ends."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def run(work: Coroutine[Any, Any, None]) -> None:
 
 @dataclass
 class Echo(Program):
-    """A replica that says what it is told; `refuse` has it answer 403."""
+    """A replica that says what it gets; `refuse` has it answer 403."""
 
     open: list[ServerConnection] = field(default_factory=list)
     close_codes: list[int | None] = field(default_factory=list)

@@ -18,7 +18,7 @@ pytestmark = [
     pytest.mark.skipif(not BUILT, reason="the native part is not built: python shim/build_shim.py"),
     pytest.mark.timeout(300),
 ]
-#: says its job's number and what it is told; /health with 200
+#: says its job's number and what it gets; /health with 200
 PROGRAM = """
 import asyncio, os
 from websockets.asyncio.server import serve

@@ -22,7 +22,7 @@ _WEBSOCKET = b"websocket"
 
 def upgrade_of(headers: Headers) -> bytes:
     """The protocol that a request asks for instead of HTTP/1.1; b"": none that is passed on. HTTP/2 would have requests
-    of its own, whose token nobody looks at."""
+    of its own, whose token is not looked at."""
     words = [word.strip().lower() for word in find_header(headers, b"connection").split(b",")]
     protocol = find_header(headers, b"upgrade").strip()
     is_http = protocol.lower().startswith((b"h2", b"http", b"tls"))
