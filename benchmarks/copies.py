@@ -44,7 +44,12 @@ def start(own: OwnSystem, name: str, *words: object) -> tuple[Part, list[dict[st
     program = str(harness.build("tenants/copies.c", *flags))
     part = own.run(name, (), [program, *(str(word) for word in words)], talk=True)
     said: list[dict[str, Any]] = []
-    wait_for("the tenant", lambda: said.extend(part.lines()) or bool(said))
+
+    def has_said() -> bool:
+        said.extend(part.lines())
+        return bool(said)
+
+    wait_for("the tenant", has_said)
     return part, said
 
 

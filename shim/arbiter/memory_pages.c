@@ -4,7 +4,7 @@
 #include <limits.h>
 #include <string.h>
 
-#include "arbiter/pages.h"
+#include "arbiter/helper_bell.h"
 #include "base/prim.h"
 
 #define BEGIN_READS_MAX 64 /* pages of its slice that a newcomer's begin reads */
@@ -55,7 +55,7 @@ static void publish_memory(struct vg_process *process, const struct vg_memory_sl
   }
   VG_STORE(&control->memory_pressure, next.pressure);
   bool asks = next.reclaim_bytes && next.reclaim_serial != shown->reclaim_serial;
-  if (asks || (next.pressure && !shown->pressure)) vg_pages_ring_helper(process);
+  if (asks || (next.pressure && !shown->pressure)) vg_helper_bell_ring(process);
   *shown = next;
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "arbiter/coast.h"
+#include "arbiter/helper_bell.h"
 #include "arbiter/links.h"
 #include "arbiter/memory_pages.h"
 #include "arbiter/overlap.h"
@@ -158,11 +159,6 @@ static uint8_t due_next(const struct vg_process *process) {
   return process->active.since_ns ? VG_DUE_CLOCK : 0;
 }
 
-void vg_pages_ring_helper(struct vg_process *process) {
-  __atomic_add_fetch(&process->header->helper_wake, 1, __ATOMIC_RELEASE);
-  vg_prim_futex_wake(&process->header->helper_wake, 1);
-}
-
 /* Threads at the gate launch soon after it was opened. A process that does not is stopped (SIGSTOP, a paused container)
  * or reports falsely: it counts as not waiting until it works, since its neighbours would wait for it. At a closed gate
  * no process can work; there its doorbell shows, at a bounded rate, that it runs again. */
@@ -199,7 +195,7 @@ static void read_page(struct vg_arbiter *arbiter, struct vg_process *process, ui
   bool late = !is_open(process->word) && !process->answers && process->reported.outstanding && process->contexts;
   process->answers |= late; /* it launched at the moment at which its gate was closed */
   if (late || (!had_context && process->contexts))
-    vg_pages_ring_helper(process); /* its helper has not been woken for this word */
+    vg_helper_bell_ring(process); /* its helper has not been woken for this word */
   read_answers(process, now_ns);
   uint8_t *due = &arbiter->due[process->index];
   *due = due_next(process) | (*due & VG_DUE_DOORBELL);
@@ -246,7 +242,7 @@ void vg_pages_end_gap(struct vg_arbiter *arbiter, uint64_t now_ns) {
     arbiter->due[i] |= VG_DUE_PAGE; /* as last read it says nothing of the gap */
     if (process->is_unread) continue;
     VG_STORE(&process->control->heartbeat_ns, now_ns);
-    vg_pages_ring_helper(process);
+    vg_helper_bell_ring(process);
   }
 }
 
@@ -318,7 +314,7 @@ static void publish_lane(struct vg_arbiter *arbiter, const struct vg_core_slice 
   for (struct vg_process *process = lane->first; process; process = process->next) {
     bool moves = vg_residence_publish(lane, process);
     publish_to(arbiter, slice, process, !alone || process == alone);
-    if (moves || rotates || is_helper_needed(process, drains, changes)) vg_pages_ring_helper(process);
+    if (moves || rotates || is_helper_needed(process, drains, changes)) vg_helper_bell_ring(process);
     waits |= !process->reported.quiet;
   }
   arbiter->hurry |= word && !is_open(slice->out.word) && !waits;

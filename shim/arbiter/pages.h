@@ -23,7 +23,6 @@ uint64_t vg_pages_period_ns(const struct vg_arbiter *arbiter);
 void vg_pages_beat_soon(struct vg_arbiter *arbiter, uint64_t now_ns);
 /* A process has rung: its page is read at each heartbeat again. */
 void vg_pages_wake(struct vg_arbiter *arbiter, struct vg_process *process, uint64_t now_ns);
-void vg_pages_ring_helper(struct vg_process *process); /* its helper thread is to look at its control page */
 /* A process's control page is complete after this, before the tenant sees it. */
 void vg_pages_begin(struct vg_arbiter *arbiter, struct vg_process *process, uint64_t now_ns);
 

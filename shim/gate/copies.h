@@ -36,6 +36,9 @@ void vg_copy_wait(CUstream stream, bool per_thread, enum vg_copy_direction direc
 enum vg_copy_direction vg_copy_direction(CUmemorytype to, CUdeviceptr to_address, CUmemorytype from,
                                          CUdeviceptr from_address);
 bool vg_copy_is_pinned(const void *host);
+
+/* ---- copy_sums.c ---- */
+
 void vg_copy_count_batch(CUstream stream, bool per_thread, const CUdeviceptr *to, const CUdeviceptr *from,
                          const size_t *bytes, size_t count);
 void vg_copy_count_operations(CUstream stream, bool per_thread, const CUDA_MEMCPY3D_BATCH_OP *operations, size_t count);

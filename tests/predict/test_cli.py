@@ -353,7 +353,7 @@ def run_steps(monkeypatch: pytest.MonkeyPatch, torch: Torch, results: tuple[DryR
     """What vgpu starts where this is the interpreter's PyTorch, and the steps end so."""
     asked: list[Any] = []
 
-    def run_dry(command: list[str], *options: Any, **named: Any) -> Any:
+    def run_dry(command: list[str], *_options: Any, **_settings: Any) -> Any:
         asked.append(json.loads(command[-1]))
         return torch, results, exit_code
 

@@ -29,6 +29,7 @@ ONLY_IN_C = {
     "coast": "the timetable without a daemon; its model is tests/arbiter/timetable.py",
     "gang": "arbiters among each other",
     "links": "what is read of copies, and shown of their rates: copies is the policy",
+    "helper_bell": "the helper threads of programs",
     "memory": "credit of memory",
     "memory_pages": "credit of memory in the shared memory",
     "overlap": "times of processes become that of their slice",

@@ -365,16 +365,17 @@ class PeerProxy:
 
     def _take_waiting(self) -> None:
         """Some of the connections that wait."""
+        listening = self._listening
+        assert listening
         for _ in range(ACCEPTED_AT_ONCE):
             try:
-                assert self._listening
-                sock, _ = self._listening.accept()
+                sock, _ = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:  # no descriptors
                 self._log(f"no connection was accepted: {error.strerror}")
                 loop = asyncio.get_running_loop()
-                loop.remove_reader(self._listening)
+                loop.remove_reader(listening)
                 loop.call_later(PAUSE_S, self._wait_for_connections)
                 return
             self._take(sock)

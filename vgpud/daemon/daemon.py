@@ -145,16 +145,9 @@ class Daemon:
         )
         queues = QueueRequests(node.name, machine, queue)
         self._api = Server(backend, site, jobs, queues, queue.elastic.streams, self._private / paths.SOCKET_NAME)
+        reclaims = ReclaimWatch(machine, arbiters, events)
         self.housekeeping = Housekeeping(
-            directory,
-            self._tenants,
-            self._api,
-            self._containers,
-            self._files,
-            events,
-            arbiters,
-            readings,
-            ReclaimWatch(machine, arbiters, events),
+            directory, self._tenants, self._api, self._containers, self._files, events, arbiters, readings, reclaims
         )
         self.housekeeping.chores += self._chores()
 

@@ -171,13 +171,22 @@ static void run_copies(struct device *device, uint64_t now_ns) {
   }
 }
 
+static void run_link(struct link *link, uint64_t now_ns) {
+  struct transfer *transfer;
+  uint64_t end_ns;
+  while ((transfer = link_run(link, now_ns, &end_ns))) {
+    engine_decisions++;
+    if (transfer->stream) queue_complete(transfer->stream, end_ns);
+  }
+}
+
 static void run_device(struct device *device, uint64_t now_ns) {
   uint64_t before;
   do {
     before = engine_decisions;
     run_sm(device, now_ns);
     run_copies(device, now_ns);
-    for (uint32_t i = 0; i < SIM_LINKS; i++) link_run(&device->own_links[i], now_ns);
+    for (uint32_t i = 0; i < SIM_LINKS; i++) run_link(&device->own_links[i], now_ns);
   } while (engine_decisions != before);
 }
 

@@ -4,7 +4,7 @@
  * does not take (pageable memory has a rate of its own) goes to the others. Copies of one context go one after the
  * other, as on its copy engine, so a program gains nothing by many streams.
  *
- * As for SMs, time is decided retroactively: a part is computed anew at every beginning and end, whenever the server
+ * As for SMs, time is decided retroactively: a part is computed again at every beginning and end, whenever the server
  * learns of it. Never decided: an end later than now + LOOK_AHEAD_NS. Instances of a GPU use that GPU's links.
  */
 #include "simgpu/server/server.h"
@@ -105,13 +105,7 @@ void link_remove(struct transfer *transfer, uint64_t now_ns) {
   list_remove(transfer);
 }
 
-static void complete(struct transfer *transfer, uint64_t done_ns) {
-  engine_decisions++;
-  list_remove(transfer);
-  if (transfer->stream) queue_complete(transfer->stream, done_ns);
-}
-
-void link_run(struct link *link, uint64_t now_ns) {
+struct transfer *link_run(struct link *link, uint64_t now_ns, uint64_t *ret_end_ns) {
   link->next_decision_ns = NEVER;
   while (link->first) {
     uint64_t begin_ns = divide(link);
@@ -120,9 +114,13 @@ void link_run(struct link *link, uint64_t now_ns) {
     uint64_t at_ns = end_ns <= begin_ns ? end_ns : begin_ns;
     if (at_ns > now_ns + LOOK_AHEAD_NS) {
       link->next_decision_ns = at_ns;
-      return;
+      return NULL;
     }
     advance(link, at_ns);
-    if (at_ns == end_ns) complete(ending, end_ns);
+    if (at_ns != end_ns) continue;
+    list_remove(ending);
+    *ret_end_ns = end_ns;
+    return ending;
   }
+  return NULL;
 }

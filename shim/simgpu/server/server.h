@@ -350,7 +350,8 @@ void engine_complete(struct stream *stream); /* the kernel that runs is done at 
 /* links.c */
 void link_add(struct link *link, struct transfer *transfer);
 void link_remove(struct transfer *transfer, uint64_t now_ns); /* before it is done; nothing if it is with no link */
-void link_run(struct link *link, uint64_t now_ns);            /* decides what ends, up to now */
+/* Decides what is done, up to now: takes it out, or returns NULL. */
+struct transfer *link_run(struct link *link, uint64_t now_ns, uint64_t *ret_end_ns);
 
 /* link_log.c */
 void link_log_use(struct link *link, struct transfer *transfer, uint64_t end_ns, double used_ns); /* from decided_ns */

@@ -44,6 +44,8 @@ REFUSED_NS, BROKEN_NS = 60 * _SECOND_NS, 600 * _SECOND_NS
 AGAIN_NS, HOST_FULL_NS = _SECOND_NS, 10 * _SECOND_NS
 #: how long threads in the driver may take to leave it, and how long others may take to give credit back
 DRAIN_S, ROOM_S = 1.0, 10.0
+#: after a failure of the daemon's own
+AGAIN_S = 1.0
 #: programs of slices that were away when the daemon started may take as long to attach again
 RETURN_NS = 60 * _SECOND_NS
 
@@ -57,7 +59,7 @@ class _Record:
     program_since_ns: int = 0
     returns_until_ns: int = 0  # it was away when the daemon started: its program may not have attached again yet
     stays_until_ns: int = 0  # it is not asked to move again before
-    refusals: set[str] = field(default_factory=set)  # kinds that were said
+    refusals: set[str] = field(default_factory=set)  # by kind: said already
 
 
 class RotationController:
@@ -223,13 +225,13 @@ class RotationController:
     async def _watch(self, uuid: str) -> None:
         """While a slice of this device rotates."""
         turns = Turns()
-        await self._settle(uuid)
         while self._rotating(uuid):
             try:
+                await self._settle(uuid)
                 await self._take_turn(uuid, turns)
-            except OSError as error:
-                log.error("device %s: %s", uuid, error)
-                await asyncio.sleep(WAITING_S)
+            except Exception:  # programs that are away would wait for ever if this watch ended
+                log.exception("device %s: a turn failed, the next one is tried", uuid)
+                await asyncio.sleep(AGAIN_S)
 
     async def _take_turn(self, uuid: str, turns: Turns) -> None:
         now_ns = time.monotonic_ns()
@@ -364,7 +366,8 @@ class RotationController:
         return moved
 
     async def _settle(self, uuid: str) -> None:
-        """After a crash: waits until programs attach again, then asks the driver how far it got with them."""
+        """After a crash, or a turn that failed: waits until programs attach again, then asks the driver how far it got
+        with them."""
         moving = [slice_ for slice_ in self._rotating(uuid) if slice_.residency in (LEAVING, COMING)]
         for slice_ in moving:
             for _ in range(50):
