@@ -3,7 +3,7 @@ of slices that both do, and what a counted copy costs.
 
 The simulated link is slow (--link), since a host moves the bytes of all copies: so one program fills it. Shares come
 from the device's own log of links. A request copies its input, runs a kernel and copies 4 KiB back; its time on the
-device is told apart from what the host's processors add. `--without` is another build of libvgpu.so, for what the
+device is separate from what the host's processors add. `--without` is another build of libvgpu.so, for what the
 counter adds to a copy's call: pairs of runs over a stub driver, in turn.
 """
 

@@ -137,19 +137,23 @@ class Daemon:
             history=self._history,
             observe=self._metrics.metrics.observe,
         )
-        site = Site(
-            slice_owner=machine.owner,
-            job_owner=reader.owner,
-            user_limits=lambda: live.current.container_limits,
-            job_priority_max=lambda: live.current.job_priority_max,
-        )
         queues = QueueRequests(node.name, machine, queue)
-        self._api = Server(backend, site, jobs, queues, queue.elastic.streams, self._private / paths.SOCKET_NAME)
+        self._api = Server(
+            backend, self._make_site(reader), jobs, queues, queue.elastic.streams, self._private / paths.SOCKET_NAME
+        )
         reclaims = ReclaimWatch(machine, arbiters, events)
         self.housekeeping = Housekeeping(
             directory, self._tenants, self._api, self._containers, self._files, events, arbiters, readings, reclaims
         )
         self.housekeeping.chores += self._chores()
+
+    def _make_site(self, reader: JobReader) -> Site:
+        return Site(
+            slice_owner=self._machine.owner,
+            job_owner=reader.owner,
+            user_limits=lambda: self._config.current.container_limits,
+            job_priority_max=lambda: self._config.current.job_priority_max,
+        )
 
     def _chores(self) -> list[tuple[str, Callable[[], Any]]]:
         return [
