@@ -107,16 +107,13 @@ def open_devices(config: Config) -> tuple[Any, tuple[Device, ...]]:
 
 
 def _check_names(config: Config, inventory: tuple[Device, ...]) -> None:
-    """A misspelt device would be given to users instead of to Kubernetes, or keep its time slices. Raises
-    ConfigError."""
+    """A misspelt device would be given to users instead of to Kubernetes. Raises ConfigError."""
     names = frozenset({ALL_DEVICES}).union(*(d.names for d in inventory))
     have = ", ".join(f"{d.index} ({d.uuid})" for d in inventory)
-    of_keys = {"kubernetes": config.devices.kubernetes, "time_slice": config.devices.named_in_time_slice}
-    for key, named in of_keys.items():
-        unknown = next((name for name in named if name not in names), None)
-        if unknown is not None:
-            text = f"devices.{key} names {unknown!r}, vgpud has {have} here: name these, or"
-            raise ConfigError(f'{text} "{ALL_DEVICES}"')
+    unknown = next((name for name in config.devices.kubernetes if name not in names), None)
+    if unknown is not None:
+        text = f"devices.kubernetes names {unknown!r}, vgpud has {have} here: name these, or"
+        raise ConfigError(f'{text} "{ALL_DEVICES}"')
 
 
 async def run(

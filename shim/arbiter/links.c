@@ -5,6 +5,7 @@
 #include "base/prim.h"
 
 #define WINDOW_NS (10 * VG_NS_PER_MS)
+#define LATELY_WINDOWS 16        /* a piece at a low rate takes several windows */
 #define COUNTER_MAX (1ull << 58) /* bytes: a larger value is ignored */
 
 void vg_links_read(struct vg_arbiter *arbiter, struct vg_process *process) {
@@ -15,10 +16,11 @@ void vg_links_read(struct vg_arbiter *arbiter, struct vg_process *process) {
     uint32_t delays = VG_LOAD_RELAXED(&process->report->copies_delayed[i]);
     uint64_t more = bytes > process->copy_bytes[i] && bytes <= COUNTER_MAX ? bytes - process->copy_bytes[i] : 0;
     process->copy_bytes[i] += more;
-    process->copies_now[i] |= more > 0;
     stats->copy_bytes[i] = more < INT64_MAX - stats->copy_bytes[i] ? stats->copy_bytes[i] + more : INT64_MAX;
     lane->copied_bytes[i] += more;
-    if (delays != process->copies_delayed[i]) lane->delays_copies[i] = true;
+    bool waits = delays != process->copies_delayed[i];
+    lane->delays_copies[i] |= waits;
+    if (more || waits) process->copies_lately[i] = LATELY_WINDOWS;
     process->copies_delayed[i] = delays;
   }
 }
@@ -36,15 +38,16 @@ static bool is_paced(const struct vg_arbiter *arbiter) {
   return false;
 }
 
-/* Each process that copies has an equal part of its slice's rate. */
+/* Each process that copies has an equal part of its slice's rate; one that does not has what it would have then. */
 static void publish(const struct vg_lane *lane, int direction, uint64_t bytes_per_ms) {
   uint64_t copying = 0;
   for (const struct vg_process *process = lane->first; process; process = process->next)
-    copying += process->copies_now[direction];
+    copying += process->copies_lately[direction] != 0;
   for (struct vg_process *process = lane->first; process; process = process->next) {
-    uint64_t part = copying > 1 && process->copies_now[direction] ? bytes_per_ms / copying : bytes_per_ms;
+    uint64_t part = bytes_per_ms / (copying + !process->copies_lately[direction]);
+    if (bytes_per_ms && !part) part = 1;
     VG_STORE_RELAXED(&process->control->copy_bytes_per_ms[direction], part);
-    process->copies_now[direction] = false;
+    if (process->copies_lately[direction]) process->copies_lately[direction]--;
   }
 }
 
@@ -85,7 +88,7 @@ uint64_t vg_links_round(struct vg_arbiter *arbiter, uint64_t now_ns) {
     struct vg_process *process = arbiter->processes[i];
     if (!process) continue;
     vg_links_read(arbiter, process);
-    active |= process->copies_now[0] || process->copies_now[1];
+    active |= process->copies_lately[0] || process->copies_lately[1];
   }
   uint64_t elapsed_ns = now_ns > arbiter->links_ns ? now_ns - arbiter->links_ns : 1;
   for (int i = 0; i < VG_COPY_DIRECTIONS; i++) divide(arbiter, i, paced, elapsed_ns);

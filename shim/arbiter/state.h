@@ -107,7 +107,7 @@ struct vg_process {
   /* see links.h */
   uint64_t copy_bytes[VG_COPY_DIRECTIONS];
   uint32_t copies_delayed[VG_COPY_DIRECTIONS];
-  bool copies_now[VG_COPY_DIRECTIONS]; /* in the present window */
+  uint8_t copies_lately[VG_COPY_DIRECTIONS]; /* for so many windows more it counts as copying */
 };
 
 struct vg_lane { /* the arbiter's state beside each slice of the core */

@@ -14,6 +14,7 @@
 #define PIECE_NS VG_NS_PER_MS        /* at the slice's rate, within these bounds */
 #define DEPTH_NS (20 * VG_NS_PER_MS) /* of the bucket, which holds at least two pieces */
 #define LOOK_NS (10 * VG_NS_PER_MS)
+#define DEBT_MOST_BYTES (1ll << 42) /* a copy that is not cut is paid for in whole */
 
 /* 0: copies are not paced. Without a daemon no slice's rate follows what the others do. */
 static uint64_t rate_of(const struct vg_device *device, enum vg_copy_direction direction) {
@@ -43,10 +44,10 @@ static void fill(struct vg_copy_bucket *bucket, uint64_t bytes_per_ms, uint64_t 
 static void charge(struct vg_device *device, enum vg_copy_direction direction, uint64_t bytes, uint64_t bytes_per_ms) {
   struct vg_copy_bucket *bucket = &device->gate->copies[direction];
   uint64_t now_ns = vg_prim_now_ns();
-  int64_t debt_most = (int64_t)(bytes_per_ms * VG_NS_PER_S / VG_NS_PER_MS + PIECE_MOST_BYTES);
   vg_lock(&bucket->lock);
   fill(bucket, bytes_per_ms, now_ns);
-  bucket->bytes = (int64_t)bytes < bucket->bytes + debt_most ? bucket->bytes - (int64_t)bytes : -debt_most;
+  int64_t left = bucket->bytes + DEBT_MOST_BYTES;
+  bucket->bytes = bytes < (uint64_t)left ? bucket->bytes - (int64_t)bytes : -DEBT_MOST_BYTES;
   vg_unlock(&bucket->lock);
 }
 
@@ -68,8 +69,8 @@ static uint64_t due_ns(struct vg_copy_bucket *bucket, uint64_t bytes_per_ms) {
   int64_t owed = 1 - bucket->bytes;
   vg_unlock(&bucket->lock);
   if (owed <= 0) return 0;
-  uint64_t wait_ns = (uint64_t)owed * VG_NS_PER_MS / bytes_per_ms + 1;
-  return now_ns + (wait_ns < LOOK_NS ? wait_ns : LOOK_NS);
+  if ((uint64_t)owed / bytes_per_ms >= LOOK_NS / VG_NS_PER_MS) return now_ns + LOOK_NS;
+  return now_ns + (uint64_t)owed * VG_NS_PER_MS / bytes_per_ms + 1;
 }
 
 static void wait_for_bytes(struct vg_device *device, enum vg_copy_direction direction) {

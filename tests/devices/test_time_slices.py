@@ -154,13 +154,23 @@ def test_a_daemon_sets_and_undoes_them(node: Node, device: SimulatedDevice) -> N
     [
         ('"endless"', "write one of default, short, medium, long, or a list such as"),
         ('["0=endless"]', "write one of default, short, medium, long, or a list such as"),
-        ('["7=long"]', "devices.time_slice names '7', vgpud has 0"),
     ],
 )
-def test_a_length_or_device_that_is_none_is_refused(
+def test_a_length_that_is_none_is_refused(
     node: Node, device: SimulatedDevice, setting: str, why: str
 ) -> None:
     node.settings["[devices]"] = f"time_slice = {setting}"
     refused = node.run("--device", "sim", "--sim-dir", str(device.directory))
     assert refused.returncode == 2
     assert why in refused.stderr
+
+
+@needs_sim
+def test_a_device_that_is_not_there_is_said_and_keeps_no_other_from_its_length(
+    node: Node, device: SimulatedDevice
+) -> None:
+    node.settings["[devices]"] = 'time_slice = ["7=short", "1=long"]'
+    node.start("--device", "sim", "--sim-dir", str(device.directory))
+    wait_until(lambda: lengths(device) == ["default", "long"], "the lengths")
+    entries = node.events.ListEvents(pb.ListEventsRequest()).events
+    assert "devices.time_slice names '7', which is no device here" in [entry.message for entry in entries]

@@ -37,6 +37,11 @@ class DriverSettings:
         """Gives the devices their time slices; a device that takes none is said in one line."""
         devices = dict(self._machine.state.devices)
         wanted = {uuid: self._config.devices.time_slice_of(device.names) for uuid, device in devices.items()}
+        known = frozenset[str]().union(*(device.names for device in devices.values()))
+        for name in self._config.devices.named_in_time_slice:
+            if name not in known:  # a GPU that is gone keeps the others from nothing
+                text = f"devices.time_slice names {name!r}, which is no device here"
+                self._events.note(ev.Log("timeslice.refused", text, owner_uid=ANYONE))
         self.time_slices = await asyncio.to_thread(self._slices.apply, devices, wanted)
         for one in self.time_slices:
             name = f"device {devices[one.device_uuid].index}"

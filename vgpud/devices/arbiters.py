@@ -225,7 +225,9 @@ class Arbiters:
         params.latency = slice_.spec.service_class == LATENCY
         params.paused = bool(slice_.suspended or slice_.residency)
         params.away = slice_.suspended == EVICTED or slice_.residency == AWAY
-        params.rotates, params.leaves = slice_.rotates, bool(slice_.residency)
+        params.rotates = slice_.rotates
+        # evicted while it was away, a program that had nothing to move was never locked by the driver
+        params.leaves = bool(slice_.residency) or (slice_.rotates and slice_.suspended == EVICTED)
         params.gang = self._roles[slice_.serial, share.device_uuid].value
         _check(lib.vg_arbiter_slice_set(self._native[share.device_uuid], slice_.serial, params), "slice")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import wraps
 from types import SimpleNamespace
 from typing import Any
@@ -298,6 +299,70 @@ async def test_what_a_killed_daemon_was_at_is_found_out(
     node.saved_steps.clear()
     assert await run_until(node, node.controller(), lambda: bool(node.saved_steps))
     assert node.calls[0] == ("settle", 101) and node.saved_steps[0] == ("a", after)
+
+
+def leave(node: Node, name: str, *steps: str) -> None:
+    """As a former daemon has left it."""
+    for step_to in steps:
+        node.run(ev.MoveMemory(((name, step_to),)))
+
+
+@on_a_loop
+async def test_each_program_of_a_slice_that_was_away_is_brought_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second one may have attached while it was away, and be the first after the daemon's restart."""
+    node = Node(monkeypatch, swap("a"))
+    leave(node, "a", LEAVING, AWAY)
+    node.attach(5, "a")
+    node.state.processes = dict(reversed(node.state.processes.items()))
+    node.where[101] = checkpoint_runner.AWAY
+    node.set("a", waiting_calls=1)
+    assert await run_until(node, node.controller(), lambda: not node.now("a"))
+    assert node.where[101] == checkpoint_runner.RUNS
+
+
+@on_a_loop
+async def test_a_program_that_attaches_late_is_brought_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node(monkeypatch, swap("a"))
+    leave(node, "a", LEAVING, AWAY)
+    late = node.state.processes.pop(1)
+    node.attach(5, "a")
+    node.where[101] = checkpoint_runner.AWAY
+    node.set("a", waiting_calls=1)
+    controller = node.controller()
+    assert await run_until(node, controller, lambda: not node.now("a"))
+    node.state.processes[1] = replace(late, is_resumed=True)
+    assert await run_until(node, controller, lambda: node.where[101] == checkpoint_runner.RUNS, 50)
+
+
+@pytest.mark.parametrize("former", [(LEAVING,), (LEAVING, AWAY, COMING)])
+@on_a_loop
+async def test_a_slice_whose_program_is_not_back_yet_stays_away(
+    monkeypatch: pytest.MonkeyPatch, former: tuple[str, ...]
+) -> None:
+    node = Node(monkeypatch, swap("a"))
+    leave(node, "a", *former)
+    late = node.state.processes.pop(1)
+    node.where[101] = checkpoint_runner.AWAY
+    controller = node.controller()
+    assert await run_until(node, controller, lambda: node.now("a") == AWAY)
+    node.state.processes[1] = replace(late, is_resumed=True)
+    node.set("a", waiting_calls=1)
+    assert await run_until(node, controller, lambda: not node.now("a"))
+    assert node.where[101] == checkpoint_runner.RUNS
+
+
+@on_a_loop
+async def test_a_failure_of_its_own_ends_no_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = two(monkeypatch)
+    faults = [KeyError("b")]
+
+    def fail(*_: object) -> None:
+        if faults:
+            raise faults.pop()
+
+    node.during = fail
+    assert await run_until(node, node.controller(), lambda: not node.now("b"))
+    assert not faults
 
 
 @on_a_loop

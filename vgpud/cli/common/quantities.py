@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpud.core.units import UnitError, parse_bytes, parse_gpus
+from vgpud.core.units import MILLI_PER_DEVICE, UnitError, parse_bytes, parse_gpus
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -73,6 +73,24 @@ class Gpus(IntParam):
             return parse_gpus(str(value), zero=self.zero)
         except UnitError as error:
             self.fail(str(error), param, ctx)
+
+
+class LinkPart(IntParam):
+    """A part of a device's link to the host, at most three decimals; becomes thousandths."""
+
+    name = "part"
+
+    def __init__(self, zero: bool = False) -> None:
+        self.zero = zero
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            milli = value if isinstance(value, int) else parse_gpus(str(value), zero=self.zero)
+        except UnitError:
+            milli = -1
+        if not 0 <= milli <= MILLI_PER_DEVICE:
+            self.fail(f"{value!r} is no part of a link: write one up to 1, for example 0.3", param, ctx)
+        return milli
 
 
 class Bytes(IntParam):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from vgpud.cli.common.completions import complete_queue
-from vgpud.cli.common.quantities import DEFAULT, Bytes, Gpus, OrDefault, Whole
+from vgpud.cli.common.quantities import DEFAULT, Bytes, Gpus, LinkPart, OrDefault, Whole
 from vgpud.cli.common.times import Span
 from vgpud.core.model import CLASSES, PRIORITY_MAX, WEIGHT_MAX
 from vgpud.core.units import GPUS_MAX
@@ -56,11 +56,11 @@ _OPTIONS: dict[str, tuple[str, Any, str | None, str]] = {
     ),
     "copy_min_milli": (
         "--copy-min",
-        Gpus(zero=True),
+        LinkPart(zero=True),
         "F",
         "Guaranteed part of each device's link to the host: 0.3 of it (default: 0).",
     ),
-    "copy_max_milli": ("--copy-max", Gpus(), "F", "Maximum part of that link (default: the whole link)."),
+    "copy_max_milli": ("--copy-max", LinkPart(), "F", "Maximum part of that link (default: the whole link)."),
     "spread": (
         "--spread",
         Whole(1, GPUS_MAX),

@@ -104,7 +104,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
 @elastic_options.elastic_options
 @predict_options
 @predict_run_option
-@partial(spec_options, excluded_names=("gpus", "priority"))
+@partial(spec_options, excluded_names=("gpus", "priority", "copy_min_milli"))
 @click.option(
     "--device", "devices", multiple=True, metavar="GPU", help="Only on this device, by index or UUID; repeatable."
 )
@@ -326,7 +326,7 @@ def build_job_spec(option_values: dict[str, Any], command: Sequence[str], variab
 
 _SHARE = (
     *("min_milli", "max_milli", "mem", "mem_min", "mem_max", "service_class", "weight", "spread"),
-    *("mem_swap", "idle_after_ns"),
+    *("mem_swap", "idle_after_ns", "copy_max_milli"),
 )
 
 

@@ -97,7 +97,9 @@ def service_options(function: F) -> F:
 
 
 def size_options(function: F) -> F:
-    return partial(spec_options, excluded_names=("priority", "mem_swap", "idle_after_ns"))(function)
+    return partial(
+        spec_options, excluded_names=("priority", "mem_swap", "idle_after_ns", "copy_min_milli", "copy_max_milli")
+    )(function)
 
 
 _JOB = (

@@ -75,6 +75,9 @@ def check_job(world: QueueState, spec: JobSpec, count: int) -> Denied | None:
 def _check_numbers(spec: JobSpec, count: int) -> Denied | None:
     if not 1 <= count <= ARRAY_JOBS_MAX:
         return _invalid(f"an array of {count} jobs: 1 to {ARRAY_JOBS_MAX} can be submitted at once", "array")
+    if spec.ask.spec.copy_min_milli:
+        text = "copy_min is for slices that are made directly: the queue does not place jobs by links, leave it out"
+        return _invalid(text, "copy_min_milli")
     if spec.index < 0:
         return _invalid(f"array index {spec.index} is negative: begin at 0 or above", "array")
     if not 0 <= spec.array_limit <= ARRAY_JOBS_MAX:

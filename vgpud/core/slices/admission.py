@@ -257,11 +257,12 @@ def check_shares(
     claim: bool = False,
     tolerates_drain: bool = False,
     mem_swap: bool = False,
+    copy_min_milli: int = 0,
 ) -> tuple[Share, ...] | Denied:
     """Checks shares that were chosen elsewhere, ordered by device index, against the free capacity.
 
-    claim: the shares are those of a claim of Kubernetes. tolerates_drain: devices may be drained. mem_swap: the slice
-    has it.
+    claim: the shares are those of a claim of Kubernetes. tolerates_drain: devices may be drained. mem_swap,
+    copy_min_milli: of the slice.
 
     `old`: the slice that is being resized. On a device where it has as much already, it needs no free capacity, and the
     device need not be offered.
@@ -277,6 +278,13 @@ def check_shares(
         if wrong:
             return wrong
         had = old.share(share.device_uuid) if old else None
+        link_milli = state.reserved_link_milli(share.device_uuid, excluded_slice=old.name if old else "")
+        if copy_min_milli > (old.spec.copy_min_milli if old and had else 0) and (
+            link_milli + copy_min_milli > MILLI_PER_DEVICE
+        ):
+            text = f"device {device.index} has {format_gpus(MILLI_PER_DEVICE - link_milli)} of its link left, and this"
+            text += f" needs {format_gpus(copy_min_milli)}: ask for less, or lower the minimum of another slice"
+            return Denied(Reason.NO_CAPACITY, text, subject=device.uuid)
         keeps = old is None or mem_swap or not old.spec.mem_swap  # without it its memory is its own again
         if had and keeps and share.min_milli <= had.min_milli and share.mem_min_bytes <= had.mem_min_bytes:
             continue

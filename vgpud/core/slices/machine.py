@@ -278,7 +278,7 @@ def _changed_shares(state: State, old: Slice, spec: Spec, event: UpdateSlice) ->
     if isinstance(parts, Denied):
         return parts
     shares = (
-        admission.check_shares(event.shares, state, old, mem_swap=spec.mem_swap)
+        admission.check_shares(event.shares, state, old, mem_swap=spec.mem_swap, copy_min_milli=spec.copy_min_milli)
         if event.shares
         else _place_resized_slice(state, old, spec)
     )

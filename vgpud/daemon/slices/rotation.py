@@ -58,6 +58,8 @@ class _Record:
     program: Process | None = None
     program_since_ns: int = 0
     returns_until_ns: int = 0  # it was away when the daemon started: its program may not have attached again yet
+    checks_until_ns: int = 0  # the same: each program that attaches again is asked for, it may be the one that is away
+    checked_ids: set[int] = field(default_factory=set)  # processes that were
     stays_until_ns: int = 0  # it is not asked to move again before
     refusals: set[str] = field(default_factory=set)  # by kind: said already
 
@@ -93,7 +95,8 @@ class RotationController:
         now_ns = time.monotonic_ns()
         for slice_ in self._machine.state.slices.values():
             if slice_.residency:
-                self._record(slice_).returns_until_ns = now_ns + RETURN_NS
+                record = self._record(slice_)
+                record.returns_until_ns = record.checks_until_ns = now_ns + RETURN_NS
         self._watch_all()
 
     async def stop(self) -> None:
@@ -228,6 +231,7 @@ class RotationController:
         while self._rotating(uuid):
             try:
                 await self._settle(uuid)
+                await self._restore_late_programs(uuid)
                 await self._take_turn(uuid, turns)
             except Exception:  # programs that are away would wait for ever if this watch ended
                 log.exception("device %s: a turn failed, the next one is tried", uuid)
@@ -339,24 +343,20 @@ class RotationController:
 
     async def _move(self, action: str, slice_: Slice, uuid: str) -> Moved:
         """Asks the driver, and measures how fast it is."""
-        program, record = self._program(slice_.name), self._record(slice_)
+        programs, record = self._machine.state.processes_of(slice_.name), self._record(slice_)
         done = checkpoint_runner.AWAY if action == "evict" else checkpoint_runner.RUNS
-        if program is None:  # nothing on the device, nothing to move
+        if not programs:  # nothing on the device, nothing to move
             return Moved(done)
+        if action == "evict":
+            programs = programs[:1]
+        record.checked_ids |= {program.process_id for program in programs}
         size = self._arbiters.slice_stats(slice_.serial, uuid).mem_used_bytes
         deadline_s = DEADLINE_S + 4 * size / self._rate(uuid)
         begun_ns = time.monotonic_ns()
-        driver, sim_dir = self._devices.driver, self._devices.sim_dir
-        try:
-            moved = await checkpoint_runner.move(action, program.pid, driver, sim_dir, deadline_s)
-        except OSError as error:
-            state = checkpoint_runner.RUNS if action == "evict" else checkpoint_runner.AWAY
-            moved = Moved(state, f"cannot start the helper: {error}")
-        if self._program(slice_.name) != program and moved.state not in (
-            checkpoint_runner.AWAY,
-            checkpoint_runner.RUNS,
-        ):
-            return Moved(checkpoint_runner.RUNS)  # it has ended meanwhile, and its memory with it
+        moved = Moved(checkpoint_runner.RUNS)
+        for program in programs:  # others than the one that is away run: the driver says so at once
+            one = await self._move_program(action, program, deadline_s)
+            moved = one if one.state != checkpoint_runner.RUNS or one.refusal else moved
         if moved.state == done:
             self._arbiters.count_move(slice_.serial, uuid, size)
             record.refusals.clear()
@@ -364,6 +364,29 @@ class RotationController:
             if size >= MEASURED_BYTES:
                 self._rates[uuid] = max(1, size * _SECOND_NS // passed_ns)
         return moved
+
+    async def _move_program(self, action: str, program: Process, deadline_s: float) -> Moved:
+        driver, sim_dir = self._devices.driver, self._devices.sim_dir
+        try:
+            moved = await checkpoint_runner.move(action, program.pid, driver, sim_dir, deadline_s)
+        except OSError as error:
+            state = checkpoint_runner.RUNS if action == "evict" else checkpoint_runner.AWAY
+            moved = Moved(state, f"cannot start the helper: {error}")
+        whole = moved.state in (checkpoint_runner.AWAY, checkpoint_runner.RUNS)
+        if not whole and program.process_id not in self._machine.state.processes:
+            return Moved(checkpoint_runner.RUNS)  # it has ended meanwhile, and its memory with it
+        return moved
+
+    async def _restore_late_programs(self, uuid: str) -> None:
+        """Programs that attach again after their slice was brought back without them: one may still be away."""
+        for slice_ in self._rotating(uuid):
+            record = self._record(slice_)
+            if slice_.residency or time.monotonic_ns() >= record.checks_until_ns:
+                continue
+            for program in self._machine.state.processes_of(slice_.name):
+                if program.is_resumed and program.process_id not in record.checked_ids:
+                    record.checked_ids.add(program.process_id)
+                    await self._move_program("restore", program, DEADLINE_S)
 
     async def _settle(self, uuid: str) -> None:
         """After a crash, or a turn that failed: waits until programs attach again, then asks the driver how far it got
@@ -375,7 +398,12 @@ class RotationController:
                     break
                 await asyncio.sleep(0.1)
             moved = await self._move("settle", slice_, uuid)
-            await self._step((slice_.name, AWAY if moved.state == checkpoint_runner.AWAY else ""))
+            is_away = moved.state == checkpoint_runner.AWAY
+            if not self._program(slice_.name):  # it may attach again later, and then be brought back
+                is_away = time.monotonic_ns() < self._record(slice_).returns_until_ns
+            elif moved.state != checkpoint_runner.RUNS:  # to bring it back is tried again
+                is_away |= slice_.residency == COMING
+            await self._step((slice_.name, AWAY if is_away else ""))
 
     async def _step(
         self, step: tuple[str, str], asleep_wall_ns: int = 0, next_step: tuple[str, str] | None = None
