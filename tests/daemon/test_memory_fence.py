@@ -26,7 +26,12 @@ from vgpud.core.devices.fence import reserve_bytes
 from vgpud.core.events import Log
 from vgpud.core.model import Process, State
 from vgpud.core.origins import User
+from vgpud.daemon import memory_fence
+from vgpud.daemon.jobs.cgroups import JobCgroups
 from vgpud.daemon.memory_fence import MemoryFence
+from vgpud.daemon.slices.changes import ChangeSignal
+from vgpud.devices import memory_limits
+from vgpud.devices.memory_limits import LimitError
 from vgpud.host import cgroup_tree
 from vgpud.simdevice.process import SimulatedDevice
 from vgpud.v1alpha1 import vgpud_pb2 as pb
@@ -230,6 +235,9 @@ class FakeDaemon:
     def note_bounded(self, _key: str, entry: Log) -> None:
         self.events.append(entry.message)
 
+    def handle(self, uuid: str) -> str:
+        return uuid
+
 
 def test_a_program_without_a_group_stays_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where the kernel's controller cannot be handed down to a group of its own: it is said once."""
@@ -273,11 +281,123 @@ def test_off_says_so_and_clears(node: Node, device: SimulatedDevice) -> None:
     serve_with_fence(node, device)
     with run_vgpu(node, device) as program:
         wait_until(lambda: program.total_mib() == hard_mib(4 * GIB), "the limit")
+        folder = find_mount() / cgroup_tree.unified_path(program.process.pid).lstrip("/")
         node.stop()
         node.settings["memory_fence"] = '"off"'
         serve(node, device)
         assert not read_node(node).memory_fence
         assert read_node(node).memory_fence_problem == 'memory_fence is "off"'
+        wait_until(lambda: program.total_mib() == 32 << 10, "the end of the limit")
+    wait_until(lambda: not folder.exists(), "the end of the group")
+
+
+class FlakyLimits:
+    """A driver that refuses the first call."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def set_limit(self, *_: object) -> None:
+        self.calls += 1
+        if self.calls == 1:
+            raise LimitError("not now")
+
+
+def test_a_limit_that_was_not_cleared_is_tried_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asyncio.run(clear_twice(monkeypatch, tmp_path))
+
+
+async def clear_twice(monkeypatch: pytest.MonkeyPatch, mount: Path) -> None:
+    limits = FlakyLimits()
+    monkeypatch.setattr(memory_limits, "set_limit", limits.set_limit)
+    fake: Any = FakeDaemon(os.getpid())
+    fake.state.processes.clear()
+    fence = MemoryFence("auto", fake, fake, fake, fake)
+    fence._mount = mount
+    (mount / "old").mkdir()
+    fence._set = {("/old", "GPU-0"): 1, ("/gone", "GPU-0"): 1}
+    await fence._settle()
+    assert list(fence._set) == [("/old", "GPU-0")]
+    await fence._settle()
+    assert not fence._set and limits.calls == 2
+    await fence.stop()
+
+
+def test_a_probe_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asyncio.run(probe_thrice(monkeypatch, tmp_path))
+
+
+async def probe_thrice(monkeypatch: pytest.MonkeyPatch, mount: Path) -> None:
+    fake: Any = FakeDaemon(os.getpid())
+    fake.state.processes.clear()
+    fence = MemoryFence("auto", fake, fake, fake, ChangeSignal())
+    fence._mount = mount
+    answers = [KeyError("GPU-0"), "not now", ""]
+    seen: list[str] = []
+
+    def probe() -> str:
+        seen.append(fence.why)
+        answer = answers.pop(0)
+        if isinstance(answer, KeyError):
+            raise answer
+        return str(answer)
+
+    monkeypatch.setattr(fence, "_probe", probe)
+    monkeypatch.setattr(memory_fence, "RETRY_S", 0.01)
+    fence.begin(JobCgroups(list, lambda key: ""))
+    for _ in range(1000):
+        if fence.is_on:
+            break
+        await asyncio.sleep(0.01)
+    assert fence.is_on and fence.why == ""
+    assert "KeyError" in seen[1] and seen[2] == "not now"
+    await fence.stop()
+
+
+def test_no_fault_here_keeps_a_container_from_its_start(caplog: pytest.LogCaptureFixture) -> None:
+    """As a device that has just gone."""
+    asyncio.run(settle_without_device())
+    assert "the memory fence of a container could not be set" in caplog.text
+
+
+async def settle_without_device() -> None:
+    fake: Any = FakeDaemon(os.getpid())
+    fence = MemoryFence("auto", fake, fake, fake, fake)
+    fence.is_on = True
+
+    async def fail() -> None:
+        raise KeyError("GPU-0")
+
+    fence._settle = fail  # type: ignore[method-assign]
+    await fence.settle_start()
+    await fence.stop()
+
+
+def test_a_group_of_the_users_own_making_is_not_taken() -> None:
+    """With the name of one of ours: a limit on it would be the maker's to change."""
+    asyncio.run(place_in_a_users_group())
+
+
+async def place_in_a_users_group() -> None:
+    with own_cgroup() as parent:
+        fake: Any = FakeDaemon(0)
+        uid = fake.state.slices["a"].uid
+        theirs = parent / f"vgpu-run-{uid}"
+        theirs.mkdir()
+        os.chown(theirs, 65534, 65534)
+        program = subprocess.Popen(["sleep", "600"], preexec_fn=enter(theirs))
+        fake.state.processes[1] = replace(fake.state.processes[1], pid=program.pid)
+        fence = MemoryFence("auto", fake, fake, fake, fake)
+        fence._mount = find_mount()
+        made = theirs / theirs.name
+        try:
+            await fence._place_runs()
+            assert fence._folder(fence._run_cgroups[uid]) == made and cgroup_tree.pids_in(made) == [program.pid]
+        finally:
+            program.kill()
+            program.wait()
+            await fence.stop()
+            assert cgroup_tree.remove_all([made, theirs]) == []
 
 
 def test_a_driver_without_limits_is_said(node: Node) -> None:

@@ -103,6 +103,24 @@ def test_neither_smi_nor_instances_can(places: Path) -> None:
     assert said.why_not.startswith("it is a MIG instance")
 
 
+@pytest.mark.parametrize("path", ["", "relative:.:/bin", None])
+def test_no_smi_of_the_working_directory_is_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str | None
+) -> None:
+    """Root would run what a user has put there."""
+    monkeypatch.setattr(time_slices, "_SMI_PLACES", "/bin")
+    if path is None:
+        monkeypatch.delenv("PATH", raising=False)
+    else:
+        monkeypatch.setenv("PATH", path)
+    (tmp_path / "relative").mkdir()
+    fakes = Smi(tmp_path), Smi(tmp_path / "relative")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(time_slices.TimeSliceError):
+        time_slices._call_smi("GPU-none", 0)
+    assert [fake.calls for fake in fakes] == [[], []]
+
+
 def test_nothing_is_called_where_nothing_is_asked_for(places: Path) -> None:
     smi = Smi(places)
     make_slices(places).apply(GPUS, dict.fromkeys(GPUS, "default"))

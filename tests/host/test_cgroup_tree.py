@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -68,3 +69,33 @@ def test_what_is_gone_is_no_fault(tmp_path: Path) -> None:
         cgroup_tree.make(tmp_path / "gone" / "new")
     with pytest.raises(CgroupError, match="pid 1 cannot be moved"):
         cgroup_tree.move_tree(1, tmp_path / "gone")
+
+
+def test_a_name_that_another_user_has_taken_is_not_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As below a cgroup that is delegated to them."""
+    folder = tmp_path / "a/vgpu-run-1"
+    folder.mkdir(parents=True)
+    assert list(cgroup_tree.own_folders(tmp_path)) == [folder]
+    cgroup_tree.make(folder)
+    owner = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    assert list(cgroup_tree.own_folders(tmp_path)) == []
+    with pytest.raises(CgroupError, match="another user's"):
+        cgroup_tree.make(folder)
+
+
+def test_the_controller_is_taken_back_with_the_last_own_cgroup(tmp_path: Path) -> None:
+    """The cgroup in which `vgpu run` was started can have processes again."""
+    control = tmp_path / "cgroup.subtree_control"
+    control.write_text("dmem")
+    first, last, probe = (tmp_path / name for name in ("vgpu-run-1", "vgpu-run-2", "vgpu-probe-3"))
+    for folder in (first, last):
+        folder.mkdir()
+    assert cgroup_tree.remove(first)
+    assert control.read_text() == "dmem", "another needs it"
+    assert cgroup_tree.remove(last)
+    assert control.read_text() == "-dmem"
+    control.write_text("dmem")
+    probe.mkdir()
+    assert cgroup_tree.remove(probe)
+    assert control.read_text() == "dmem"

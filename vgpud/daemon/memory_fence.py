@@ -36,6 +36,8 @@ log = logging.getLogger("vgpud")
 AUTO, OFF = "auto", "off"
 #: how often what has changed without a signal is looked at: jobs that have begun, programs that have left a cgroup
 LOOK_S = 1.0
+#: how often a driver is asked again that has refused
+RETRY_S = 60.0
 #: for which the start of a container waits at most
 START_S = 0.5
 #: what holds the slice of `vgpu run` (client/held_slice.py)
@@ -89,22 +91,47 @@ class MemoryFence:
         self._worker.shutdown(wait=False, cancel_futures=True)
 
     async def _follow(self) -> None:
-        why = await self._in_thread(self._probe)
         if self._setting == OFF:
-            if not why:  # a daemon of before may have set some
-                await self._in_thread(self._clear, dict.fromkeys(await self._find_fences()))
+            if not await self._try_probe():
+                try:
+                    await self._clear_all()
+                except Exception:
+                    log.exception("the driver's memory limits of a daemon of before could not be cleared")
             return
-        self.why, self.is_on = why, not why
-        log.info("memory fence: %s", f"off: {why}" if why else "on: the driver's limits follow the slices'")
-        if why:
-            return
-        self._adopt(await self._in_thread(lambda: list(cgroup_tree.own_folders(self._mount))))
+        while why := await self._try_probe():
+            if why != self.why:
+                log.info("memory fence: off: %s", why)
+            self.why = why
+            await asyncio.sleep(RETRY_S)
+        self.why, self.is_on = "", True
+        log.info("memory fence: on: the driver's limits follow the slices'")
+        await self._adopt_old()
         while True:
             try:
                 await self._settle()
             except Exception:  # what is wrong now may be right in a second
                 log.exception("the memory fence could not be set; continuing")
             await self._changes.wait(LOOK_S)
+
+    async def _clear_all(self) -> None:
+        """What a daemon of before may have set. The cgroups go when their programs have ended."""
+        await self._adopt_old()
+        left = set(await self._find_fences())
+        self._old_folders += [self._folder(cgroup) for cgroup in self._run_cgroups.values()]
+        while left or self._old_folders:
+            left -= await self._in_thread(self._clear, left)
+            self._old_folders = await self._in_thread(cgroup_tree.remove_all, self._old_folders)
+            await asyncio.sleep(LOOK_S)
+
+    async def _try_probe(self) -> str:
+        try:
+            return str(await self._in_thread(self._probe))
+        except Exception as error:  # of a device that has just gone
+            log.exception("the driver could not be asked for memory limits; continuing")
+            return f"the driver could not be asked for memory limits: {type(error).__name__}, see vgpud's log"
+
+    async def _adopt_old(self) -> None:
+        self._adopt(await self._in_thread(lambda: list(cgroup_tree.own_folders(self._mount))))
 
     async def _in_thread(self, work: Callable[..., Any], *arguments: object) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._worker, work, *arguments)
@@ -141,17 +168,22 @@ class MemoryFence:
         for folder in folders:
             uid = folder.name.removeprefix(OWN_PREFIX)
             if uid in uids:
-                self._run_cgroups[uid] = f"/{folder.relative_to(self._mount)}"
+                self._run_cgroups.setdefault(uid, f"/{folder.relative_to(self._mount)}")
             else:
                 self._old_folders.append(folder)
 
     # ---- following the state ----
 
     async def settle_start(self) -> None:
-        """Before the first program of a container runs. A driver that hangs does not stop it."""
-        if self.is_on:
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._settle(), START_S)
+        """Before the first program of a container runs. Neither a driver that hangs nor a fault here stops it."""
+        if not self.is_on:
+            return
+        try:
+            await asyncio.wait_for(self._settle(), START_S)
+        except asyncio.TimeoutError:
+            pass
+        except Exception:
+            log.exception("the memory fence of a container could not be set; continuing")
 
     async def _settle(self) -> None:
         """Sets what the state asks for and is not set, clears what it asks for no more."""
@@ -214,12 +246,18 @@ class MemoryFence:
         return done
 
     def _clear(self, fences_: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
-        """A cgroup that is gone has no limit any more."""
+        """Which have no limit any more, as has a cgroup that is gone; the others are to be tried again."""
+        cleared: set[tuple[str, str]] = set()
         for cgroup, uuid in fences_:
-            with contextlib.suppress(LimitError):
-                if self._folder(cgroup).is_dir():
-                    memory_limits.set_limit(self._devices.handle(uuid), self._folder(cgroup), memory_limits.NO_LIMIT)
-        return set(fences_)
+            folder = self._folder(cgroup)
+            try:
+                if folder.is_dir():
+                    memory_limits.set_limit(self._devices.handle(uuid), folder, memory_limits.NO_LIMIT)
+            except LimitError:
+                if folder.is_dir():
+                    continue
+            cleared.add((cgroup, uuid))
+        return cleared
 
     def _folder(self, cgroup: str) -> Path:
         return self._mount / cgroup.lstrip("/")
@@ -249,7 +287,7 @@ class MemoryFence:
         """The cgroup that `vgpu run` and its programs are in from now on. Raises CgroupError."""
         here = cgroup_tree.unified_path(holder.pid)
         name = OWN_PREFIX + slice_uid
-        if Path(here).name == name:  # a daemon of before has made it
+        if Path(here).name == name and cgroup_tree.is_ours(self._folder(here)):  # a daemon of before has made it
             return here
         if not here or processes.real_uid(holder.pid) != holder.uid:
             raise CgroupError(f"pid {holder.pid} has ended, or has no cgroup of version 2")

@@ -103,9 +103,15 @@ class TimeSlices:
         private_files.replace(self._record, json.dumps(sorted(uuids)))
 
 
+def _search_path() -> str:
+    """Absolute folders only: in others root would run what a user has put there."""
+    folders = f"{os.environ.get('PATH', '')}:{_SMI_PLACES}".split(":")
+    return ":".join(folder for folder in folders if Path(folder).is_absolute())
+
+
 def _call_smi(uuid: str, number: int) -> None:
     """Raises TimeSliceError."""
-    program = shutil.which("nvidia-smi", path=f"{os.environ.get('PATH', '')}:{_SMI_PLACES}")
+    program = shutil.which("nvidia-smi", path=_search_path())
     if program is None:
         raise TimeSliceError("there is no nvidia-smi, which alone sets it: install the driver's utilities")
     env = {key: value for key, value in os.environ.items() if not key.startswith(("LD_", "VGPU_"))}

@@ -57,11 +57,21 @@ def pids_in(folder: Path) -> list[int]:
 
 
 def make(folder: Path) -> None:
-    """Raises CgroupError."""
+    """Raises CgroupError, also where another user has made it: below a cgroup that is delegated to them."""
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:
         raise CgroupError(f"cgroup {folder} cannot be made: {error.strerror}") from error
+    if not is_ours(folder):
+        raise CgroupError(f"cgroup {folder} is another user's")
+
+
+def is_ours(folder: Path) -> bool:
+    """Whether this user has made it, and nobody else."""
+    try:
+        return folder.lstat().st_uid == os.geteuid()
+    except OSError:
+        return False
 
 
 def remove(folder: Path) -> bool:
@@ -69,8 +79,19 @@ def remove(folder: Path) -> bool:
     try:
         folder.rmdir()
     except OSError:
-        return not folder.exists()
+        if folder.exists():
+            return False
+    if folder.name.startswith(OWN_PREFIX):
+        _take_dmem_back(folder.parent)
     return True
+
+
+def _take_dmem_back(parent: Path) -> None:
+    """From a cgroup in which a program was started: with a controller for those below it has no processes of its own.
+    The root cgroup may have both, and what else is below needs the controller."""
+    with contextlib.suppress(OSError):
+        if not parent.is_mount() and not any(each.is_dir() for each in parent.iterdir()):
+            (parent / "cgroup.subtree_control").write_text(f"-{DMEM}")
 
 
 def hand_down_dmem(mount: Path, folder: Path) -> None:
@@ -117,9 +138,11 @@ def _children(pid: int, proc: Path) -> list[int]:
 
 
 def own_folders(mount: Path) -> Iterator[Path]:
-    """The cgroups that daemons have made for slices, of others' as well. Walks all cgroups of the machine."""
+    """The cgroups that daemons of this user have made for slices, of others' as well. Walks all cgroups of the machine.
+    Any user can take such a name below a cgroup that is delegated to them: theirs are left out."""
     for path, directories, _files in os.walk(mount):
-        yield from (Path(path, name) for name in directories if name.startswith(OWN_PREFIX))
+        named = (Path(path, name) for name in directories if name.startswith(OWN_PREFIX))
+        yield from (folder for folder in named if is_ours(folder))
 
 
 def remove_all(folders: Iterable[Path]) -> list[Path]:
