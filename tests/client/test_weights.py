@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -134,3 +136,37 @@ def test_memory_is_given_as_long_as_its_maker_serves(tmp_path: Path) -> None:
     server.close()
     assert weights._receive(path) is None
     assert memory.exports == 2
+
+
+class _Listener(socket.socket):
+    """One whose first connection finds no free descriptor."""
+
+    failures = 0
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        if not self.failures:
+            self.failures += 1
+            raise OSError(errno.EMFILE, "too many open files")
+        return super().accept()
+
+
+def test_memory_is_given_after_a_connection_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "socket", _Listener)
+    memory: Any = Memory(5)
+    server = weights._Server(tmp_path / "s", memory)
+    monkeypatch.undo()
+    offer = weights._receive(tmp_path / "s")
+    assert offer
+    os.close(offer[0])
+    server.close()
+
+
+def test_a_maker_leaves_the_path_to_the_one_that_has_it_by_now(tmp_path: Path) -> None:
+    memory: Any = Memory(5)
+    first, second = (weights._Server(tmp_path / "s", memory) for _ in range(2))
+    first.close()
+    offer = weights._receive(tmp_path / "s")
+    assert offer
+    os.close(offer[0])
+    second.close()
+    assert not (tmp_path / "s").exists()

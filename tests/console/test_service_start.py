@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import socket
@@ -149,6 +150,7 @@ def test_the_form_of_a_clone(alice: TestClient) -> None:
         ("environment", "A", "is not a variable"),
         ("listen", "here", "write PORT, or HOST:PORT"),
         ("listen", "70000", "write PORT, or HOST:PORT"),
+        ("listen", "node7.example.org:8000", "write an IP address"),
         ("replicas", "65", "write 0 to 64"),
         ("scale_to_zero", "soon", "'soon' is not a time"),
         ("scale_to_zero", "90d", "use 1s to 30d"),
@@ -176,6 +178,17 @@ def test_a_name_or_a_port_that_is_taken(post: Post, daemon: FakeDaemon) -> None:
         html = post("/services/new", command="serve", gpus="0.5", name="web", listen=port)
         assert f"cannot listen at 127.0.0.1 port {port}" in html and 'id="w-listen"' in html
     assert submissions(daemon) == []
+
+
+def test_a_port_is_not_tried_in_the_consoles_own_thread(post: Post, monkeypatch: pytest.MonkeyPatch) -> None:
+    has_loop: list[bool] = []
+
+    def look(*_: object) -> None:
+        has_loop.append(asyncio._get_running_loop() is not None)
+
+    monkeypatch.setattr("vgpud.console.services.start.check_port", look)
+    post("/services/new", command="serve", gpus="0.5", name="web", listen="8000")
+    assert has_loop == [False]
 
 
 def test_what_is_too_long_for_a_variable_is_refused(post: Post, daemon: FakeDaemon) -> None:

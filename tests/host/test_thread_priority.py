@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 
@@ -22,13 +23,14 @@ found.append(int(subprocess.run(["nice"], capture_output=True, check=True).stdou
 thread = threading.Thread(target=lambda: found.append(os.getpriority(os.PRIO_PROCESS, 0)))
 thread.start()
 thread.join()
-print(json.dumps(found))
+print(json.dumps([*found, os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK]))
 """
 
 
-def ask(uid: int) -> list[int]:
+def ask(uid: int, prepare: Callable[[], None] | None = None) -> list[int]:
+    """`prepare`: as the unit of the daemon does it."""
     command = [sys.executable, "-c", PROGRAM, str(uid)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, preexec_fn=prepare)
     found: list[int] = json.loads(done.stdout)
     return found
 
@@ -36,10 +38,17 @@ def ask(uid: int) -> list[int]:
 @pytest.mark.root
 def test_the_thread_alone_has_it() -> None:
     before = os.getpriority(os.PRIO_PROCESS, 0)
-    assert ask(0) == [True, thread_priority.NICE, 0, 0] and os.getpriority(os.PRIO_PROCESS, 0) == before
+    assert ask(0) == [True, thread_priority.NICE, 0, 0, os.SCHED_OTHER] and os.getpriority(os.PRIO_PROCESS, 0) == before
 
 
 @pytest.mark.root
 def test_one_who_may_not_goes_on_as_before() -> None:
     before = os.getpriority(os.PRIO_PROCESS, 0)
-    assert ask(65534) == [False, before, before, before]
+    assert ask(65534) == [False, before, before, before, os.SCHED_OTHER]
+
+
+@pytest.mark.root
+def test_what_the_site_has_set_stays_and_is_the_daemons_alone() -> None:
+    assert ask(0, lambda: os.setpriority(os.PRIO_PROCESS, 0, -15)) == [True, -15, 0, 0, os.SCHED_OTHER]
+    found = ask(0, lambda: os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0)))
+    assert found == [False, 0, 0, 0, os.SCHED_BATCH]

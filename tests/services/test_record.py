@@ -54,6 +54,8 @@ def test_a_template_that_is_no_job_is_refused(template: dict[str, Any]) -> None:
         ({"replicas": 65}, "use 0 to 64"),
         ({"restart": "sometimes"}, "use one of always"),
         ({"port": 70_000}, "use 1 to 65535"),
+        ({"host": "node7.example.org"}, r"address 'node7\.example\.org': write an IP address"),
+        ({"host": ""}, "write an IP address"),
         ({"health": Health(http_path="/a", command="b")}, "use one of the two"),
         ({"health": Health(http_path="a b")}, "write it from / on"),
         ({"health": Health(http_path="/a\r\nx: y")}, "without spaces"),
@@ -66,6 +68,11 @@ def test_a_template_that_is_no_job_is_refused(template: dict[str, Any]) -> None:
 def test_each_wrong_value_is_named(wrong: dict[str, Any], why: str) -> None:
     with pytest.raises(RecordError, match=why):
         check(replace(GOOD, **wrong))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::", "fe80::1%eth0", "localhost"])
+def test_where_a_service_may_listen(host: str) -> None:
+    check(replace(GOOD, host=host))
 
 
 def test_the_folder_keeps_secrets_and_serves_one_balancer(tmp_path: Path) -> None:

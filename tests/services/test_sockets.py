@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,8 +18,10 @@ from websockets.typing import Subprotocol
 
 from tests.services.programs import ANSWER, Balanced, Program, serve_balanced
 from vgpud.services.core.model import Service
+from vgpud.services.shell import sockets
 from vgpud.services.shell.sockets import upgrade_of
 from vgpud.tunnels import passing
+from vgpud.tunnels.ends import End
 
 V2 = Subprotocol("v2")
 KEY = {"Authorization": "Bearer secret"}
@@ -117,6 +120,54 @@ def test_what_the_client_sends_with_the_handshake_is_not_lost() -> None:
             writer.close()
             await wait_until_idle(service)
 
+    run(test())
+
+
+def test_what_the_client_sends_last_reaches_a_slow_replica(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends: list[End] = []
+
+    class Recorded(End):
+        def __init__(self, *words: Any) -> None:
+            super().__init__(*words)
+            ends.append(self)
+
+    async def test() -> None:
+        may_read = asyncio.Event()
+        received: list[bytes] = []
+
+        async def replica(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: raw\r\n\r\n")
+            await may_read.wait()
+            with contextlib.suppress(OSError):
+                while piece := await reader.read(65536):
+                    received.append(piece)
+            received.append(b"end")
+            writer.close()
+
+        async with serve_echoes(1) as (service, _):
+            server = await asyncio.start_server(replica, "127.0.0.1", 0, limit=1024)
+            service.replicas.by_id[1].port = server.sockets[0].getsockname()[1]
+            reader, writer = await asyncio.open_connection("127.0.0.1", service.port)
+            head = "Host: here\r\nConnection: Upgrade\r\nUpgrade: raw\r\nAuthorization: Bearer secret\r\n"
+            writer.write(f"GET / HTTP/1.1\r\n{head}\r\n".encode())
+            await reader.readuntil(b"\r\n\r\n")
+            _, far = ends
+            far.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+            count = 0
+            while not far.transport.get_write_buffer_size():
+                writer.write(bytes(8192))
+                count += 8192
+                await asyncio.sleep(0.002)
+            writer.close()
+            await wait_until_idle(service)
+            may_read.set()
+            while received[-1:] != [b"end"]:
+                await asyncio.sleep(0.01)
+            assert len(b"".join(received)) == count + 3
+            server.close()
+
+    monkeypatch.setattr(sockets, "End", Recorded)
     run(test())
 
 

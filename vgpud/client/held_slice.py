@@ -16,6 +16,8 @@ from vgpud.client.failures import make_error
 from vgpud.errors import CliError, ExitCode
 
 ABI_VERSION = 4
+#: of the messages here, VG_ABI_VERSION_OLDEST: a daemon that was not restarted since an upgrade takes them
+_HOLD_VERSION = 3
 _MAGIC = 0x55504756
 _HOLD = 3  # VG_ATTACH_HOLD
 _OK = 0  # VG_ATTACH_OK
@@ -38,7 +40,7 @@ _CLIENT = "vgpud.client"
 
 def request(program: str = _CLIENT) -> bytes:
     """The message that asks to hold the slice."""
-    return _REQUEST.pack(_MAGIC, ABI_VERSION, _REQUEST.size, _HOLD, 0, 0, program.encode())
+    return _REQUEST.pack(_MAGIC, _HOLD_VERSION, _REQUEST.size, _HOLD, 0, 0, program.encode())
 
 
 def connect(path: str, program: str = _CLIENT) -> socket.socket:

@@ -40,6 +40,8 @@ _TYPES = {
 _HEADER_BYTES_MAX = 100_000_000
 _COPY_BYTES = 64 << 20
 _ANSWER_S = 10.0
+#: after a connection that could not be taken, for want of descriptors
+_AGAIN_S = 0.2
 _SIZE = struct.Struct("=Q")
 _CREDENTIALS = struct.Struct("=iII")  # pid, uid, gid of SO_PEERCRED
 
@@ -183,15 +185,18 @@ class _Server:
         path.unlink(missing_ok=True)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._listener.bind(str(path))
+        self._inode = path.lstat().st_ino  # no other's as long as the listener is open
         self._listener.listen(64)
+        self._end = threading.Event()
         threading.Thread(target=self._serve, name="vgpud weights", daemon=True).start()
 
     def _serve(self) -> None:
-        while True:
+        while not self._end.is_set():
             try:
                 peer, _ = self._listener.accept()
             except OSError:
-                return
+                self._end.wait(_AGAIN_S)
+                continue
             with peer, contextlib.suppress(OSError, ClientError):
                 peer.settimeout(_ANSWER_S)
                 self._answer(peer)
@@ -207,7 +212,10 @@ class _Server:
             os.close(fd)
 
     def close(self) -> None:
-        self._path.unlink(missing_ok=True)
+        self._end.set()
+        with contextlib.suppress(FileNotFoundError):
+            if self._path.lstat().st_ino == self._inode:  # not where another maker listens by now
+                self._path.unlink()
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()

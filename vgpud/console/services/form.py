@@ -29,7 +29,8 @@ SPANS = {"scale_to_zero": "idle_s", "wake": "wake_s", "drain": "drain_s"}
 HEALTH_SPANS = {"health_every": "every_s", "health_deadline": "deadline_s", "start_limit": "start_s"}
 _HEALTH_TEXTS = {"health_http": "http_path", "health_cmd": "command"}
 #: field of the record -> field of the form at which a refusal is shown
-_FIELD_OF = {record: form for form, record in {**SPANS, **HEALTH_SPANS, **_HEALTH_TEXTS}.items()} | {"port": "listen"}
+_FIELD_OF = {record: form for form, record in {**SPANS, **HEALTH_SPANS, **_HEALTH_TEXTS}.items()}
+_FIELD_OF |= {"host": "listen", "port": "listen"}
 _TIME: Any = Span(zero=True)
 #: fields of a job's form that a service's has, too, with the same meaning
 JOB_FIELDS = (

@@ -3,6 +3,7 @@ writes nothing into the user's files."""
 
 from __future__ import annotations
 
+import asyncio
 import pwd
 import re
 import uuid
@@ -69,7 +70,7 @@ async def start(request: Request, form: Form) -> Response:
         if await find_balancer(board.api, user.uid, service.name) is not None:
             raise FieldError("name", f"service {service.name} runs already: choose another name, or stop it first")
         if service.port:
-            _check_port(service)
+            await _check_port(service)
         await board.api.submit(make_balancer_job(service, user), form.get("request_id") or str(uuid.uuid4()))
     except (CliError, ValueError) as error:
         sentence = error.message if isinstance(error, CliError) else str(error)
@@ -81,10 +82,10 @@ async def start(request: Request, form: Form) -> Response:
     return back_to("/services")
 
 
-def _check_port(service: Service) -> None:
+async def _check_port(service: Service) -> None:
     """As far as another program can say: the balancer tries again. Raises FieldError."""
     try:
-        check_port(service.host, service.port)
+        await asyncio.to_thread(check_port, service.host, service.port)
     except CliError as error:
         raise FieldError("listen", error.message) from error
 

@@ -5,6 +5,7 @@ Times are seconds of a clock that never goes back, which the caller passes in: n
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import re
 from dataclasses import asdict, dataclass, field, fields
@@ -99,12 +100,14 @@ def check(service: Service) -> None:
         raise RecordError(f"restart {service.restart[:50]!r}: use one of {', '.join(RESTARTS)}", "restart")
     if not 0 <= service.port <= 65535:
         raise RecordError(f"port {service.port}: use 1 to 65535", "port")
+    if not _is_address(service.host):
+        raise RecordError(f"address {service.host[:50]!r}: write an IP address", "host")
     if health.http_path and health.command:
         raise RecordError("a health path and a health command: use one of the two", "command")
     if health.http_path and not re.fullmatch(r"/[!-~]*", health.http_path):
         text = f"health path {health.http_path[:50]!r}: write it from / on, without spaces"
         raise RecordError(text, "http_path")
-    if max(len(health.http_path), len(health.command), len(service.host)) > TEXT_MAX:
+    if max(len(health.http_path), len(health.command)) > TEXT_MAX:
         raise RecordError(f"a text of more than {TEXT_MAX} characters")
     spans = (
         ("interval of its health check", "every_s", health.every_s, 0.1),
@@ -118,6 +121,14 @@ def check(service: Service) -> None:
             raise RecordError(f"the {what} is {value:g} s: use {least:g} s to 24h", name)
     if service.idle_s and not 1.0 <= service.idle_s <= 30 * 86_400.0:
         raise RecordError(f"it sleeps after {service.idle_s:g} s: use 1s to 30d", "idle_s")
+
+
+def _is_address(host: str) -> bool:
+    """No other name: to look it up would hold up whoever listens there."""
+    try:
+        return host == "localhost" or bool(ipaddress.ip_address(host))
+    except ValueError:
+        return False
 
 
 class JobPhase(Enum):

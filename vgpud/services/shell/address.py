@@ -270,11 +270,12 @@ class Address:
             raise _LostError(str(error)) from error
         except asyncio.TimeoutError:
             raise RefusedError(HTTPStatus.GATEWAY_TIMEOUT, f"replica {replica.job_id} gives no answer") from None
-        is_over = False
+        is_over = is_closing = False
         try:
             if isinstance(head, h11.InformationalResponse):
                 replica.answers += 1
                 await self.sockets.pass_on(replica.job_id, wire, upstream, head)
+                is_closing = True  # what its client sent last may still be on its way
                 return
             await self._pass_answer(wire, upstream, head, passed_request.method == b"HEAD")
             is_over = True
@@ -282,7 +283,7 @@ class Address:
         finally:
             if is_over:
                 self._replicas.upstreams.give_back(replica, upstream)
-            else:
+            elif not is_closing:
                 upstream.abort()
 
     async def _pass_answer(self, wire: Wire, upstream: Wire, head: h11.Response, is_head: bool) -> None:

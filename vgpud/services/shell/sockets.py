@@ -56,7 +56,8 @@ class Sockets:
         return bool(mine)
 
     async def pass_on(self, job_id: int, client: Wire, program: Wire, answer: h11.InformationalResponse) -> None:
-        """Until it is over. `answer`: with which the program has changed the protocol. Raises BrokenError."""
+        """Until it is over: then both connections close once they have taken what was written. `answer`: with which
+        the program has changed the protocol. Raises BrokenError."""
         headers = [*keep_headers(answer.headers.raw_items()), *upgrade_headers(find_header(answer.headers, b"upgrade"))]
         await client.send(h11.InformationalResponse(status_code=101, headers=headers, reason=b"Switching Protocols"))
         has_frames = find_header(answer.headers, b"upgrade").lower() == _WEBSOCKET
