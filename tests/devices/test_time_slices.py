@@ -174,9 +174,7 @@ def test_a_daemon_sets_and_undoes_them(node: Node, device: SimulatedDevice) -> N
         ('["0=endless"]', "write one of default, short, medium, long, or a list such as"),
     ],
 )
-def test_a_length_that_is_none_is_refused(
-    node: Node, device: SimulatedDevice, setting: str, why: str
-) -> None:
+def test_a_length_that_is_none_is_refused(node: Node, device: SimulatedDevice, setting: str, why: str) -> None:
     node.settings["[devices]"] = f"time_slice = {setting}"
     refused = node.run("--device", "sim", "--sim-dir", str(device.directory))
     assert refused.returncode == 2
