@@ -18,6 +18,7 @@ from vgpud.core.model import (
     PAUSED,
     RESTORING,
     Reason,
+    Share,
     SiteLimits,
     Slice,
     Spec,
@@ -264,3 +265,17 @@ def test_one_whose_memory_is_moved_is_not_evicted_at_the_same_time() -> None:
     assert state.slices["a"].residency == AWAY
     suspend(state, "b", PAUSED, EVICTING)
     assert "is evicted" in denial(step(state, ev.MoveMemory((("b", COMING),)), 0), Reason.PRECONDITION)
+
+
+def test_minima_of_a_link_hold_where_the_queue_chose_the_device() -> None:
+    state = make_state()
+    shares = (Share("GPU-0", 100, 100, 8 * GIB, 8 * GIB),)
+
+    def ask(name: str, copy_min_milli: int) -> ev.CreateSlice:
+        spec = Spec(100, mem_min_bytes=8 * GIB, copy_min_milli=copy_min_milli)
+        return ev.CreateSlice("", User(name, "x"), spec, 1000, f"uid-{name}", 1, shares=shares)
+
+    make(state, ask("a", 800))
+    text = denial(step(state, ask("b", 300), 0), Reason.NO_CAPACITY)
+    assert text.startswith("device 0 has 0.2 of its link left, and this needs 0.3")
+    make(state, ask("b", 200))

@@ -13,7 +13,7 @@ import pytest
 
 from tests.builders import make_device, make_slice
 from vgpud.config import ArbiterConfig, arbiter_items
-from vgpud.core.model import AWAY, COMING, LATENCY, LEAVING, Share, Slice, Spec
+from vgpud.core.model import AWAY, COMING, EVICTED, LATENCY, LEAVING, Share, Slice, Spec
 from vgpud.core.observed import SCHEDULING
 from vgpud.core.slices.gangs import Role
 from vgpud.devices.arbiters import Arbiters, _Usage, ffi, lib
@@ -235,6 +235,8 @@ def test_what_leaves_the_device_closes_its_gate_and_is_waited_for(
     arbiters.apply(replace(made, residency=AWAY))
     tenant.says(waiting_calls=2, waiting=1)
     assert arbiters.slice_stats(SERIAL, UUID).waiting_calls == 3
+    arbiters.apply(replace(made, suspended=EVICTED))  # a program that had nothing to move is not locked
+    assert tenant.control.residence != 0
     arbiters.apply(replace(made, residency=COMING))
     assert tenant.control.residence != 0
     arbiters.apply(made)

@@ -85,3 +85,12 @@ def test_an_array_is_sent_as_indices_and_a_limit(vgpu: Any, daemon: Any) -> None
     assert vgpu("submit", "--gpus", "0.5", "--array", "2-4", "true", host=daemon.host).code == 0
     spec = daemon.queue.requests[-1].spec
     assert list(spec.array_indices) == [2, 3, 4]
+
+
+def test_a_maximum_of_the_link_is_sent_and_a_minimum_is_none_of_its_options(vgpu: Any, daemon: Any) -> None:
+    assert vgpu("submit", "--gpus", "0.5", "--copy-max", "0.2", "true", host=daemon.host).code == 0
+    assert daemon.queue.requests[-1].spec.slice.copy_max_milli == 200
+    assert vgpu("submit", "--gpus", "0.5", "--copy-min", "0.2", "true", host=daemon.host).code == 2
+    for wrong in ("2", "30%", "-1"):
+        said = vgpu("submit", "--gpus", "0.5", "--copy-max", wrong, "true", host=daemon.host)
+        assert said.code == 2 and "is no part of a link: write one up to 1, for example 0.3" in said.stderr

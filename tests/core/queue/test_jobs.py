@@ -88,6 +88,10 @@ def test_what_comes_after_a_failure_ends_when_the_job_completes() -> None:
     assert at.machine.check(gpus(1, after=(first,), after_end=(first,)), 1) is None
 
 
+def copying(spec: JobSpec) -> JobSpec:
+    return replace(spec, ask=replace(spec.ask, spec=replace(spec.ask.spec, copy_min_milli=100)))
+
+
 @pytest.mark.parametrize(
     ("spec", "says", "field"),
     [
@@ -102,6 +106,7 @@ def test_what_comes_after_a_failure_ends_when_the_job_completes() -> None:
         (gpus(1, retries=-1), "retries -1", "retries"),
         (gpus(1, priority=1001), "priority 1001", "priority"),
         (gpus(1, index=-1), "array index -1", "array"),
+        (copying(gpus(1)), "copy_min is for slices that are made directly", "copy_min_milli"),
         (gpus(3), "3 GPUs are more than queue default may ever have: its limit is 2.5", "gpus_milli"),
     ],
 )

@@ -352,6 +352,19 @@ async def test_a_slice_whose_program_is_not_back_yet_stays_away(
 
 
 @on_a_loop
+async def test_a_sleeper_whose_memory_is_lent_is_said_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node(monkeypatch, swap("a", 40, mem_swap=False, idle_after_ns=60 * S), swap("b", 8, mem_swap=False))
+    leave(node, "a", LEAVING, AWAY)
+    node.set("b", mem_held_bytes=60 * GIB)
+    node.set("a", waiting_calls=1)
+    assert await run_until(node, node.controller(), lambda: bool(node.entries), 60)
+    (said,) = (entry.message for entry in node.entries)
+    assert said.startswith("slice a stays on the host: others use") and "beyond their minima" in said
+    node.set("b", mem_held_bytes=8 * GIB)
+    assert await run_until(node, node.controller(), lambda: not node.now("a"))
+
+
+@on_a_loop
 async def test_a_failure_of_its_own_ends_no_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     node = two(monkeypatch)
     faults = [KeyError("b")]

@@ -16,6 +16,7 @@ from functools import partial
 from vgpud.core import events as ev
 from vgpud.core.model import AWAY, COMING, EVICTED, EVICTING, LEAVING, RESTORING, Denied, Process, Reason, Slice
 from vgpud.core.slices.rotation import Cost, Member, Move, RotationStats, Turns, choose_move, estimate_cost
+from vgpud.core.units import format_bytes
 from vgpud.daemon.slices.events import EventRecorder
 from vgpud.daemon.slices.machine import SliceMachine
 from vgpud.devices import checkpoint_runner
@@ -37,6 +38,8 @@ RATE_BYTES_PER_S, MEASURED_BYTES = 8 << 30, 64 << 20
 DEADLINE_S = 15.0
 #: of a refusal: the driver leaves the process half way
 _BROKEN = "broken"
+#: of a sleeper's return: others have borrowed its memory
+_LENT = "lent"
 #: the cost of a device is computed again after this time
 COST_NS = _SECOND_NS // 4
 #: for how long a slice stays as it is after the driver, or the host, has refused to move it
@@ -243,11 +246,27 @@ class RotationController:
         turns.update(members, now_ns)
         move = None if self._is_lost(uuid) else self._choose(uuid, members, turns, now_ns)
         if move is None:
+            self._note_lent_memory(uuid, members)
             await asyncio.sleep(WAITING_S if any(member.residency for member in members) else IDLE_S)
         elif move.to == LEAVING:
             await self._make_leave(move, uuid, turns)
         elif await self._step((move.name, COMING)):
             await self._bring(move, uuid, turns)
+
+    def _note_lent_memory(self, uuid: str, members: Sequence[Member]) -> None:
+        """Sleepers that are called, but whose memory others have borrowed: it is not taken from them."""
+        capacity_bytes = self._capacity_bytes(uuid)
+        for member in members:
+            lacking_bytes = member.claim_bytes - capacity_bytes
+            slice_ = self._machine.state.slices[member.name]
+            record = self._record(slice_)
+            if member.mem_swap or not member.waits or lacking_bytes <= 0 or _LENT in record.refusals:
+                continue
+            record.refusals.add(_LENT)
+            text = f"slice {member.name} stays on the host: others use {format_bytes(lacking_bytes)} of its memory"
+            self._events.note(
+                ev.Log("slice.stays", f"{text} beyond their minima, it waits until they end", member.name)
+            )
 
     def _choose(self, uuid: str, members: Sequence[Member], turns: Turns, now_ns: int) -> Move | None:
         return choose_move(members, self._capacity_bytes(uuid), self._rate(uuid), turns, now_ns)
