@@ -67,7 +67,7 @@ def make(folder: Path) -> None:
 
 
 def is_ours(folder: Path) -> bool:
-    """Whether this user has made it, and nobody else."""
+    """Whether this user has made it."""
     try:
         return folder.lstat().st_uid == os.geteuid()
     except OSError:
