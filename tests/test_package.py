@@ -202,7 +202,7 @@ def test_wheel_in_a_fresh_environment(wheel: Path, tmp_path: Path) -> None:
     alone = {"PYTHONPATH": ""}  # else these sources would be imported
     where, version, size = run(python, "-c", program, cwd=tmp_path, env=alone).split()
     assert where.startswith(str(site))
-    assert (int(version), int(size) > 0) == (3, True)
+    assert (int(version), int(size) > 0) == (4, True)
     assert wheel.name.split("-")[1] in run(venv / "bin" / "vgpud", "version", cwd=tmp_path, env=alone)
     assert "Exit codes" in run(venv / "bin" / "vgpu", "--help", cwd=tmp_path, env=alone)
     shown = run(venv / "bin" / "vgpu", "docs", "limits", cwd=tmp_path, env=alone)
