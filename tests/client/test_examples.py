@@ -27,12 +27,30 @@ _VISION = """
 import types, torch
 torchvision = types.SimpleNamespace(models=types.SimpleNamespace(resnet50=lambda: torch.nn.Conv2d(3, 8, 3)))
 """
+#: outside of a slice there is nothing to watch or to load: tests/system has the functions themselves
+_PRESSURE = """
+import contextlib, ctypes, signal, types
+from vgpud import client
+assert callable(client.watch_memory_pressure) and callable(client.memory_requests)
+client.watch_memory_pressure = lambda callback: contextlib.nullcontext(callback)
+ctypes.CDLL = lambda name: types.SimpleNamespace(cuInit=lambda flags: 0)
+signal.pause = train = lambda: None
+"""
+_WEIGHTS = """
+import types
+from vgpud import client
+assert callable(client.load_weights)
+client.load_weights = lambda path, device: types.SimpleNamespace(tensors=dict)
+model = types.SimpleNamespace(load_state_dict=lambda tensors, assign: None)
+"""
 #: document -> (what its text assumes before the example, the check after it)
 AROUND = {
     "docs/api.md": ("", "assert done.state == 'completed', done"),
     "docs/elastic.md": (_TORCH, "import os; assert os.path.exists('model.pt')"),
+    "docs/memory-pressure.md": (_PRESSURE, ""),
     "docs/predict.md": (_VISION, "model, inputs = make(2)\nassert model(inputs).shape[:2] in ((2, 10), (2, 8))"),
     "docs/ray.md": ("", "assert isinstance(Model, ray.actor.ActorClass)"),
+    "docs/shared-weights.md": (_WEIGHTS, ""),
 }
 
 
