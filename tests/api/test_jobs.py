@@ -117,7 +117,11 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"session": "web", "session_ports": ["a/b"]}, "INVALID_ARGUMENT", "'a/b' is no name of a port"),
     ({"session": "web", "session_ports": ["tb", "tb"]}, "INVALID_ARGUMENT", "two ports have the same name"),
     ({"session": "web", "session_ports": list("abcdefghi")}, "INVALID_ARGUMENT", "at most 8"),
-    ({"session": "balancer", "image": "a"}, "INVALID_ARGUMENT", "leave the image out"),
+    (
+        {"session": "balancer", "image": "a", "command": session.balancer_command("/usr/bin/python3", "/home/a/chat")},
+        "INVALID_ARGUMENT",
+        "leave the image out",
+    ),
     ({"session": "web", "array_indices": [1, 2]}, "INVALID_ARGUMENT", "a session for an array"),
     ({"session": "web", "members": 2}, "INVALID_ARGUMENT", "a session for a gang of 2"),
     ({"command": []}, "INVALID_ARGUMENT", "nothing to run"),
