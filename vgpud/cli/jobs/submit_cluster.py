@@ -33,6 +33,7 @@ INSTEAD = {
     "mem_max": "write --mem, which is the limit there",
     "weight": "each node divides idle time by what is guaranteed: leave it out",
     "mem_swap": "Slurm knows no memory that jobs have in turn: leave it out",
+    "copy_max_milli": "Slurm knows no links: leave it out",
     "idle_after_ns": "Slurm counts memory until its job ends: leave it out",
     "spread": "write --gang N for a part of a device on each of N nodes",
     "devices": "the queue chooses nodes, and Slurm chooses devices: leave it out, or name a model with --gpu-model",
