@@ -131,19 +131,23 @@ static void a_launch_waits_before_the_gate_or_at_it(void) {
   end();
 }
 
-/* Into a stream that captures, it does not pass the gate; and a probe would end the capture. */
-static void a_launch_that_is_captured_waits_as_well(void) {
+static void check_that_it_waits_beside_a_capture(void *(*call)(void *)) {
   begin_watched();
   fake_capture_begin(fake_stream(1));
   leave(1);
   serve_until_left();
-  pthread_t thread = start(launch_once);
+  pthread_t thread = start(call);
   wait_until(&report()->waiting_calls, 1);
   CHECK(!VG_LOAD(&calls_done));
   come_back();
   pthread_join(thread, NULL);
   fake_capture_end(fake_stream(1));
   end();
+}
+
+/* Into a stream that captures, it does not pass the gate; and a probe would end the capture. */
+static void a_launch_that_is_captured_waits_as_well(void) {
+  check_that_it_waits_beside_a_capture(launch_once);
 }
 
 static void the_process_has_left_when_the_last_call_has_ended(void) {
@@ -227,17 +231,7 @@ static void *poll_once(void *unused) {
 
 /* Beside a capture no probe shows what has completed: nothing false is said. */
 static void a_poll_that_cannot_be_answered_waits(void) {
-  begin_watched();
-  fake_capture_begin(fake_stream(1));
-  leave(1);
-  serve_until_left();
-  pthread_t thread = start(poll_once);
-  wait_until(&report()->waiting_calls, 1);
-  CHECK(!VG_LOAD(&calls_done));
-  come_back();
-  pthread_join(thread, NULL);
-  fake_capture_end(fake_stream(1));
-  end();
+  check_that_it_waits_beside_a_capture(poll_once);
 }
 
 /* It cannot bring the slice back, and in no mode may anything run: the driver may have locked the process. */

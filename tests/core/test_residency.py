@@ -277,5 +277,5 @@ def test_minima_of_a_link_hold_where_the_queue_chose_the_device() -> None:
 
     make(state, ask("a", 800))
     text = denial(step(state, ask("b", 300), 0), Reason.NO_CAPACITY)
-    assert text.startswith("device 0 has 0.2 of its link left, and this needs 0.3")
+    assert text.startswith("copy-min 0.3 is more than other slices leave of a link: device 0 has 0.2 left")
     make(state, ask("b", 200))

@@ -23,6 +23,8 @@ DEFAULT_QUEUE = "default"
 NO_LIMIT = 1 << 62
 #: Slice.suspended; the last two while the driver is at it
 PAUSED, EVICTED, EVICTING, RESTORING = "paused", "evicted", "evicting", "restoring"
+#: of these: its memory is on the host, or on its way
+EVICTION = (EVICTING, EVICTED, RESTORING)
 #: Slice.residency, "" = resident; the first and the last while the driver is at it (residency.py)
 LEAVING, AWAY, COMING = "leaving", "away", "coming"
 #: what becomes of slices that are made otherwise than for jobs: counted, held to their queue's limit, or refused

@@ -207,7 +207,7 @@ class MemoryFence:
         slices = self._machine.state.slices
         leaves = self._jobs.leaves(slices.values())
         others = await self._in_thread(self._paths_of, leaves) if leaves else {}
-        for made in self._machine.state.slices.values():
+        for made in slices.values():
             if cgroup := self._run_cgroups.get(made.uid):
                 others.setdefault(made.name, []).append(cgroup)
         return fences(self._machine.state, others)

@@ -17,12 +17,10 @@ from vgpud.core.model import (
     BATCH,
     CLASSES,
     COMING,
-    EVICTED,
-    EVICTING,
+    EVICTION,
     LATENCY,
     LEAVING,
     PAUSED,
-    RESTORING,
     UID_MAX,
     Container,
     Slice,
@@ -89,7 +87,7 @@ def slice_of(text: str) -> Slice:
     wrong = name_error(made.name, _SLICE_NAME_MAX)
     if wrong:
         raise ValueError("its name is not a slice name")
-    if not made.uid or made.owner_uid > UID_MAX or made.suspended not in ("", PAUSED, EVICTED, EVICTING, RESTORING):
+    if not made.uid or made.owner_uid > UID_MAX or made.suspended not in ("", PAUSED, *EVICTION):
         raise ValueError("its uid, owner or state is invalid")
     if made.residency not in ("", LEAVING, AWAY, COMING):
         raise ValueError("its residency is invalid")

@@ -3,9 +3,9 @@
  */
 #define _GNU_SOURCE
 #include "simgpu/nvml/page.h"
+#include "simgpu/wire_send.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -26,22 +26,6 @@ static nvmlReturn_t code_of(int status) {
   }
 }
 
-static bool send_request(int link, struct sim_request *request, int fd) {
-  struct iovec part = {.iov_base = request, .iov_len = sizeof *request};
-  union {
-    struct cmsghdr header;
-    char space[CMSG_SPACE(sizeof(int))];
-  } control = {0};
-  struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-  if (fd >= 0) {
-    message.msg_control = &control;
-    message.msg_controllen = sizeof control;
-    control.header = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS};
-    memcpy(CMSG_DATA(&control.header), &fd, sizeof fd);
-  }
-  return sendmsg(link, &message, MSG_NOSIGNAL) == sizeof *request;
-}
-
 /* One request about a device, with the descriptor of a cgroup's directory or -1. */
 static nvmlReturn_t ask(enum sim_request_kind kind, nvmlDevice_t device, int fd, struct sim_wire_limits *limits) {
   struct sim_request request = {
@@ -49,7 +33,7 @@ static nvmlReturn_t ask(enum sim_request_kind kind, nvmlDevice_t device, int fd,
   struct sim_reply reply;
   int link = sim_nvml_connect();
   if (link < 0) return NVML_ERROR_GPU_IS_LOST;
-  bool answered = send_request(link, &request, fd) && recv(link, &reply, sizeof reply, 0) == sizeof reply;
+  bool answered = sim_wire_send(link, &request, fd) == 0 && recv(link, &reply, sizeof reply, 0) == sizeof reply;
   close(link);
   if (!answered) return NVML_ERROR_GPU_IS_LOST;
   if (reply.status == 0) *limits = reply.limits;

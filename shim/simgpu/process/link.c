@@ -4,6 +4,7 @@
  */
 #define _GNU_SOURCE
 #include "simgpu/process/process.h"
+#include "simgpu/wire_send.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -56,27 +57,8 @@ static int receive(int fd, struct sim_reply *ret_reply, int *ret_fds, int fd_cou
   return 0;
 }
 
-static int send_with(int fd, struct sim_request *request, int send_fd) {
-  struct iovec part = {.iov_base = request, .iov_len = sizeof *request};
-  union {
-    struct cmsghdr header;
-    char space[CMSG_SPACE(sizeof(int))];
-  } control = {0};
-  struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-  if (send_fd >= 0) {
-    message.msg_control = &control;
-    message.msg_controllen = sizeof control;
-    control.header = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS};
-    memcpy(CMSG_DATA(&control.header), &send_fd, sizeof send_fd);
-  }
-  ssize_t size;
-  while ((size = sendmsg(fd, &message, MSG_NOSIGNAL)) < 0 && errno == EINTR) {
-  }
-  return size == sizeof *request ? 0 : -EPIPE;
-}
-
 static int send_request(int fd, struct sim_request *request) {
-  return send_with(fd, request, -1);
+  return sim_wire_send(fd, request, -1);
 }
 
 static void program_name(char ret_name[32]) {
@@ -118,7 +100,7 @@ int sim_link_exchange(struct sim_request *request, int send_fd, struct sim_reply
   request->magic = SIM_WIRE_MAGIC;
   request->version = SIM_WIRE_VERSION;
   pthread_mutex_lock(&request_lock);
-  int rc = sim_link.gone ? -EPIPE : send_with(sim_link.socket, request, send_fd);
+  int rc = sim_link.gone ? -EPIPE : sim_wire_send(sim_link.socket, request, send_fd);
   if (rc == 0) rc = receive(sim_link.socket, ret_reply, ret_fd, ret_fd ? 1 : 0);
   pthread_mutex_unlock(&request_lock);
   if (rc < 0) sim_link.gone = true;

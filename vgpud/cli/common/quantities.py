@@ -75,13 +75,10 @@ class Gpus(IntParam):
             self.fail(str(error), param, ctx)
 
 
-class LinkPart(IntParam):
+class LinkPart(Gpus):
     """A part of a device's link to the host, at most three decimals; becomes thousandths."""
 
     name = "part"
-
-    def __init__(self, zero: bool = False) -> None:
-        self.zero = zero
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
         try:

@@ -256,13 +256,12 @@ def check_shares(
     *,
     claim: bool = False,
     tolerates_drain: bool = False,
-    mem_swap: bool = False,
-    copy_min_milli: int = 0,
+    spec: Spec | None = None,
 ) -> tuple[Share, ...] | Denied:
     """Checks shares that were chosen elsewhere, ordered by device index, against the free capacity.
 
-    claim: the shares are those of a claim of Kubernetes. tolerates_drain: devices may be drained. mem_swap,
-    copy_min_milli: of the slice.
+    claim: the shares are those of a claim of Kubernetes. tolerates_drain: devices may be drained. spec: of the slice,
+    as far as it says more than the shares.
 
     `old`: the slice that is being resized. On a device where it has as much already, it needs no free capacity, and the
     device need not be offered.
@@ -270,6 +269,7 @@ def check_shares(
     several = _several([device for share in shares if (device := state.devices.get(share.device_uuid))])
     if several:
         return several
+    own_name, mem_swap = old.name if old else "", spec is not None and spec.mem_swap
     for share in shares:
         device = state.devices.get(share.device_uuid)
         if device is None:
@@ -278,20 +278,16 @@ def check_shares(
         if wrong:
             return wrong
         had = old.share(share.device_uuid) if old else None
-        link_milli = state.reserved_link_milli(share.device_uuid, excluded_slice=old.name if old else "")
-        if copy_min_milli > (old.spec.copy_min_milli if old and had else 0) and (
-            link_milli + copy_min_milli > MILLI_PER_DEVICE
-        ):
-            text = f"device {device.index} has {format_gpus(MILLI_PER_DEVICE - link_milli)} of its link left, and this"
-            text += f" needs {format_gpus(copy_min_milli)}: ask for less, or lower the minimum of another slice"
-            return Denied(Reason.NO_CAPACITY, text, subject=device.uuid)
+        full = _refuse_link(spec, device, state, own_name) if spec else None
+        if full:
+            return full
         keeps = old is None or mem_swap or not old.spec.mem_swap  # without it its memory is its own again
         if had and keeps and share.min_milli <= had.min_milli and share.mem_min_bytes <= had.mem_min_bytes:
             continue
         closed = None if had else drains.refusal([device], state, claim=claim, tolerates_drain=tolerates_drain)
         if closed:
             return closed
-        milli, size = state.reserved(share.device_uuid, excluded_slice=old.name if old else "", mem_swap=mem_swap)
+        milli, size = state.reserved(share.device_uuid, excluded_slice=own_name, mem_swap=mem_swap)
         size += 0 if had and share.mem_min_bytes <= had.mem_min_bytes else state.foreign_bytes(share.device_uuid)
         if not _fits(share, milli, size, device):
             text = f"device {device.index} has {format_gpus(MILLI_PER_DEVICE - milli)} GPU and"
@@ -362,20 +358,30 @@ def _find_offered_devices(
     return replace(closed, message=f"{count} devices are needed, {len(found)} offered: {closed.message}")
 
 
+def _refuse_link(spec: Spec, device: Device, state: State, excluded_slice: str) -> Denied | None:
+    """Refuses a minimum of the device's link to the host that others' minima do not leave."""
+    left_milli = MILLI_PER_DEVICE - state.reserved_link_milli(device.uuid, excluded_slice)
+    if spec.copy_min_milli <= left_milli:
+        return None
+    asked, left = format_gpus(spec.copy_min_milli), format_gpus(left_milli)
+    text = f"copy-min {asked} is more than other slices leave of a link: device {device.index} has {left} left;"
+    text += " ask for less, or lower the minimum of another slice"
+    return Denied(Reason.NO_CAPACITY, text, subject=device.uuid)
+
+
 def _with_free_link(
     spec: Spec, devices: list[Device], count: int, state: State, excluded_slice: str
 ) -> list[Device] | Denied:
     """Those whose link to the host has the minimum left; Denied if they are fewer than `count`."""
-    if not spec.copy_min_milli:
-        return devices
-    left = {d.uuid: MILLI_PER_DEVICE - state.reserved_link_milli(d.uuid, excluded_slice) for d in devices}
-    found = [device for device in devices if left[device.uuid] >= spec.copy_min_milli]
-    if len(found) >= count:
-        return found
-    best = max(devices, key=lambda device: left[device.uuid])
-    asked, free = format_gpus(spec.copy_min_milli), format_gpus(left[best.uuid])
-    text = f"copy-min {asked} is more than other slices leave of a link: device {best.index} has {free} left;"
-    return Denied(Reason.NO_CAPACITY, f"{text} ask for less, or lower the minimum of another slice", best.uuid)
+    refusals = {device.uuid: _refuse_link(spec, device, state, excluded_slice) for device in devices}
+    free = [device for device in devices if not refusals[device.uuid]]
+    if len(free) >= count:
+        return free
+    full = [device for device in devices if device not in free]
+    best = min(full, key=lambda device: state.reserved_link_milli(device.uuid, excluded_slice))
+    refusal = refusals[best.uuid]
+    assert refusal
+    return refusal
 
 
 def _best_fit(part: Part, devices: list[Device], state: State, excluded_slice: str, mem_swap: bool) -> Share | Denied:

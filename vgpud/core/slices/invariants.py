@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vgpud.core.model import EVICTED, EVICTING, LATENCY, RESTORING, State
+from vgpud.core.model import EVICTION, LATENCY, State
 from vgpud.core.origins import Allocation, User
 from vgpud.core.slices.admission import smallest_limit_bytes
 from vgpud.core.slices.make import in_use
@@ -40,7 +40,7 @@ def _check_slices(state: State) -> None:
         is_for_programs = isinstance(made.origin, User) and made.origin.ephemeral and not made.origin.cdi_device
         may_pend = is_for_programs and not made.suspended and name not in state.waiting
         _require(not made.pending or may_pend, f"pending slice {name} is for programs alone")
-        may_move = not made.pending and made.suspended not in (EVICTING, EVICTED, RESTORING)
+        may_move = not made.pending and made.suspended not in EVICTION
         _require(not made.residency or may_move, f"{name}: either its user or the daemon moves its memory")
         _require(bool(made.residency) or not made.asleep_wall_ns, f"{name}: a resident slice is awake")
         instance = any(d.profile for uuid in uuids if (d := state.devices.get(uuid)))

@@ -273,12 +273,14 @@ def _changed_shares(state: State, old: Slice, spec: Spec, event: UpdateSlice) ->
     if isinstance(old.origin, KubernetesOrigin):
         granules = {device.uuid: device.granule_bytes for device in state.devices.values()}
         chosen = claims.resize_shares(old.origin, spec, event.fields, granules)
-        return chosen if isinstance(chosen, Denied) else admission.check_shares(chosen, state, old, claim=True)
+        if isinstance(chosen, Denied):
+            return chosen
+        return admission.check_shares(chosen, state, old, claim=True, spec=spec)
     parts = admission.parts_of(spec, state.policy)
     if isinstance(parts, Denied):
         return parts
     shares = (
-        admission.check_shares(event.shares, state, old, mem_swap=spec.mem_swap, copy_min_milli=spec.copy_min_milli)
+        admission.check_shares(event.shares, state, old, spec=spec)
         if event.shares
         else _place_resized_slice(state, old, spec)
     )

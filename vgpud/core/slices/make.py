@@ -87,8 +87,7 @@ def make(state: State, request: CreateSlice) -> tuple[Slice, list[Command]] | De
                 state,
                 claim=for_claim,
                 tolerates_drain=request.tolerates_drain,
-                mem_swap=spec.mem_swap,
-                copy_min_milli=spec.copy_min_milli,
+                spec=spec,
             )
             if request.shares
             else admission.place(spec, seen)

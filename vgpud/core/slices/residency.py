@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from vgpud.core.events import Answer, ApplySlice, Command, Log, MoveMemory, SaveSlice
-from vgpud.core.model import AWAY, COMING, EVICTED, EVICTING, LEAVING, RESTORING, Denied, Reason, Slice, State
+from vgpud.core.model import AWAY, COMING, EVICTION, LEAVING, Denied, Reason, Slice, State
 from vgpud.core.slices.make import unknown
 
 #: from where one may go where
@@ -48,7 +48,7 @@ def on_move_memory(state: State, event: MoveMemory, now_ns: int) -> list[Command
 def _step_refusal(old: Slice | None, name: str, to: str) -> Denied | None:
     if old is None:
         return unknown(name)
-    if old.suspended in (EVICTING, EVICTED, RESTORING) or old.pending:
+    if old.suspended in EVICTION or old.pending:
         text = f"slice {name} is {old.suspended or 'pending'}: it has no memory to move"
         return Denied(Reason.PRECONDITION, text)
     if to not in STEPS[old.residency]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from vgpud.core.events import Answer, ApplySlice, Command, Log, SaveSlice, SuspendSlice
-from vgpud.core.model import AWAY, EVICTED, EVICTING, PAUSED, RESTORING, Denied, Reason, Slice, State
+from vgpud.core.model import AWAY, EVICTED, EVICTING, EVICTION, PAUSED, RESTORING, Denied, Reason, Slice, State
 from vgpud.core.slices import pending, queue_quota
 from vgpud.core.slices.make import unknown
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus
@@ -60,7 +60,7 @@ def _take_step(old: Slice, to: str) -> Slice:
 
 def attach_refusal(slice_: Slice) -> Denied | None:
     """Why no further program may join: its memory would be a part that is not away. A paused slice's waits."""
-    if slice_.suspended not in (EVICTING, EVICTED, RESTORING):
+    if slice_.suspended not in EVICTION:
         return None
     text = f"slice {slice_.name} is evicted: `vgpu slice resume {slice_.name}` first"
     return Denied(Reason.PRECONDITION, text)

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from vgpud.core.model import AWAY, COMING, EVICTED, EVICTING, LEAVING, RESTORING, Denied, Reason, Slice
+from vgpud.core.model import AWAY, COMING, EVICTING, EVICTION, LEAVING, Denied, Reason, Slice
 from vgpud.core.units import format_bytes
 from vgpud.daemon.slices.machine import SliceMachine
 from vgpud.devices.arbiters import Arbiters
 
 #: of the host's RAM, what memory that was moved from devices leaves free
 FREE_PART = 10
-_ON_HOST = (EVICTED, EVICTING, RESTORING, AWAY, LEAVING, COMING)
+_ON_HOST = (*EVICTION, AWAY, LEAVING, COMING)
 
 
 def read_ram() -> tuple[int, int]:

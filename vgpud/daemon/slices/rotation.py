@@ -14,7 +14,16 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from vgpud.core import events as ev
-from vgpud.core.model import AWAY, COMING, EVICTED, EVICTING, LEAVING, RESTORING, Denied, Process, Reason, Slice
+from vgpud.core.model import (
+    AWAY,
+    COMING,
+    EVICTION,
+    LEAVING,
+    Denied,
+    Process,
+    Reason,
+    Slice,
+)
 from vgpud.core.slices.rotation import Cost, Member, Move, RotationStats, Turns, choose_move, estimate_cost
 from vgpud.core.units import format_bytes
 from vgpud.daemon.slices.events import EventRecorder
@@ -141,14 +150,13 @@ class RotationController:
     def _rotating(self, uuid: str) -> list[Slice]:
         """The slices of a device whose memory may move."""
         state = self._machine.state
-        suspended = (EVICTING, EVICTED, RESTORING)
         return [
             slice_
             for slice_ in state.slices.values()
             if slice_.rotates
             and slice_.share(uuid)
             and slice_.name not in state.waiting
-            and slice_.suspended not in suspended
+            and slice_.suspended not in EVICTION
         ]
 
     def _record(self, slice_: Slice) -> _Record:
@@ -255,12 +263,12 @@ class RotationController:
 
     def _note_lent_memory(self, uuid: str, members: Sequence[Member]) -> None:
         """Sleepers that are called, but whose memory others have borrowed: it is not taken from them."""
-        capacity_bytes = self._capacity_bytes(uuid)
         for member in members:
-            lacking_bytes = member.claim_bytes - capacity_bytes
-            slice_ = self._machine.state.slices[member.name]
-            record = self._record(slice_)
-            if member.mem_swap or not member.waits or lacking_bytes <= 0 or _LENT in record.refusals:
+            record = self._record(self._machine.state.slices[member.name])
+            if member.mem_swap or not member.waits or _LENT in record.refusals:
+                continue
+            lacking_bytes = member.claim_bytes - self._capacity_bytes(uuid)
+            if lacking_bytes <= 0:
                 continue
             record.refusals.add(_LENT)
             text = f"slice {member.name} stays on the host: others use {format_bytes(lacking_bytes)} of its memory"
