@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -150,16 +151,23 @@ def test_a_backup_of_a_newer_release_is_refused(tmp_path: Path) -> None:
         restore.restore(tmp_path, tmp_path / "by-an-older-vgpu")
 
 
+def go_back(directory: Path) -> None:
+    """To a database of before new queues had another order."""
+    before = next(at for at, statements in enumerate(MIGRATIONS) if statements is DEFAULT_QUEUE_AS_IT_WAS)
+    with closing(sqlite3.connect(directory / "vgpud.sqlite3")) as database:
+        database.execute("DROP TABLE queue_orders")
+        database.execute(f"PRAGMA user_version = {before}")
+        database.commit()
+
+
 @pytest.mark.parametrize("was_used", [True, False])
 def test_a_queue_whose_order_was_never_set_keeps_it(tmp_path: Path, was_used: bool) -> None:
     """The queue default was first in, first out, until new databases began with another order."""
-    before = next(at for at, statements in enumerate(MIGRATIONS) if statements is DEFAULT_QUEUE_AS_IT_WAS)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stores, "MIGRATIONS", MIGRATIONS[:before])
-        store = Store(tmp_path)
-        if was_used:
-            store.apply([SaveSlice(make_slice("one"))])
-        store.close()
+    store = Store(tmp_path)
+    if was_used:
+        store.apply([SaveSlice(make_slice("one"))])
+    store.close()
+    go_back(tmp_path)
     store = Store(tmp_path)
     kept = JobStore(store).load().queues
     store.close()
@@ -167,13 +175,11 @@ def test_a_queue_whose_order_was_never_set_keeps_it(tmp_path: Path, was_used: bo
 
 
 def test_a_set_order_is_kept(tmp_path: Path) -> None:
-    before = next(at for at, statements in enumerate(MIGRATIONS) if statements is DEFAULT_QUEUE_AS_IT_WAS)
     chosen = QueueSpec("default", policy="srsf", limit_milli=500)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stores, "MIGRATIONS", MIGRATIONS[:before])
-        store = Store(tmp_path)
-        JobStore(store).save_queue(chosen, ("uid:7",))
-        store.close()
+    store = Store(tmp_path)
+    JobStore(store).save_queue(chosen, ("uid:7",))
+    store.close()
+    go_back(tmp_path)
     store = Store(tmp_path)
     assert JobStore(store).load().queues == ((chosen, ("uid:7",)),)
     store.close()
