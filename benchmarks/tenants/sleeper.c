@@ -1,6 +1,6 @@
 /*
- * sleeper MIB KERNEL_US busy|call - has so much device memory. busy: launches kernels back to back, and says ten times a
- * second how many have completed; call: for each line on stdin it launches one, waits for it, and says how long that
+ * sleeper MIB KERNEL_US busy|call - has so much device memory. busy: launches kernels back to back, and says ten times
+ * a second how many have completed; call: for each line on stdin it launches one, waits for it, and says how long that
  * took. JSON lines on stdout.
  */
 #include "driver.h"

@@ -9,7 +9,9 @@
 
 static unsigned char *block;
 
-static unsigned seed_of(int part, size_t at, unsigned round) { return (unsigned)(at * 31 + (size_t)part * 7 + round); }
+static unsigned seed_of(int part, size_t at, unsigned round) {
+  return (unsigned)(at * 31 + (size_t)part * 7 + round);
+}
 
 static void put(CUdeviceptr memory, int part, size_t at, unsigned round) {
   memset(block, (int)(seed_of(part, at, round) & 255), BLOCK);
