@@ -250,4 +250,5 @@ class Daemon:
         if "memory_grace_s" in changed:
             self._arbiters.set_memory_grace(config.memory_grace_s * 1_000_000_000)
         self._machine.run(ev.PolicyChanged(policy_of(self._config.current, self._swap_fault)))
+        self._queue.capacity_changed()  # it may be another part of the host's RAM
         return [name for name in changed if name not in LIVE_KEYS]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from vgpud.core.jobs.model import Ask, Job, JobSpec, Node, Place, Placement
+from vgpud.core.jobs.model import NEVER_NS, Ask, Job, JobSpec, Node, Place, Placement
 from vgpud.core.model import Share
-from vgpud.core.placement.base import Vacancy
+from vgpud.core.placement.base import Direct, Turns, Vacancy
 from vgpud.core.units import MILLI_PER_DEVICE
 
 
@@ -91,7 +91,14 @@ class Counted:
     def rules(self, by_queue: dict[str, tuple[str, bool]]) -> None:
         """There is nothing to choose."""
 
-    def change(self, node: str, direct: tuple[tuple[str, int, int], ...], offered_uuids: tuple[str, ...]) -> None:
+    def change(
+        self,
+        node: str,
+        direct: Direct,
+        offered_uuids: tuple[str, ...],
+        in_turn: Turns = (),
+        swap_bytes: int = NEVER_NS,
+    ) -> None:
         """Simulated clusters do not change."""
 
     def replace_nodes(self, nodes: Sequence[Node]) -> list[str]:

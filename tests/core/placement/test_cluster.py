@@ -28,6 +28,12 @@ ASKS = st.builds(
         st.builds(Spec, st.sampled_from([0, 1, 250, 300, 500, 700, 1000, 1500, 2000, 2500, 3000])),
         st.builds(Spec, st.sampled_from([500, 1000]), min_milli=st.sampled_from([0, 100, 400])),
         st.builds(Spec, st.sampled_from([300, 1000]), mem_min_bytes=st.sampled_from([GIB, 30 * GIB, 70 * GIB])),
+        st.builds(
+            Spec,
+            st.sampled_from([250, 300]),
+            mem_min_bytes=st.sampled_from([10, 40, 75]).map(GIB.__mul__),
+            mem_swap=st.just(True),
+        ),
         st.builds(Spec, st.just(1000), spread=st.just(2)),
         st.builds(Spec, st.just(500), device_uuids=st.sampled_from([("n0/0",), ("n1/1",)])),
     ),
@@ -134,7 +140,7 @@ def fits_somewhere(cluster: Cluster, request: Ask) -> bool:
             least = [admission.smallest_limit_bytes(d.context_bytes, d.granule_bytes) for d in chosen]
             if any(s.mem_max_bytes < size for s, size in zip(shares, least, strict=True)):
                 continue
-            place = Place(n.name, shares, request.cpu_milli, request.ram_bytes)
+            place = Place(n.name, shares, request.cpu_milli, request.ram_bytes, in_turn=request.spec.mem_swap)
             if cluster.suits(one := job(request), cluster.annotate_placement(one, (place,))):
                 return True
     return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -24,14 +25,17 @@ def make_cluster(draw: random.Random, rule: str) -> Cluster:
             make_small_device(i, uuid=f"{n}-{i}", memory_bytes=memory_bytes) for i in range(draw.randint(1, 4))
         )
         model = draw.choice(["A", "B"])
-        nodes.append(Node(f"n{n}", devices, cpu_milli=draw.choice([4000, 64_000]), ram_bytes=64 * GIB, gpu_model=model))
+        cpu_milli, swap_bytes = draw.choice([4000, 64_000]), draw.choice([0, 10, 100]) * GIB
+        nodes.append(Node(f"n{n}", devices, cpu_milli, 64 * GIB, model, swap_bytes=swap_bytes))
     return Cluster(nodes, rule=make(rule))
 
 
 def make_spec(draw: random.Random) -> JobSpec:
     milli = draw.choice([0, 1, 100, 250, 500, 750, 1000, 1000, 1500, 2000, 3000])
     size_bytes = draw.choice([None, None, None, GIB, 6 * GIB])
-    spec = Spec(milli, mem_min_bytes=size_bytes, mem_max_bytes=size_bytes, spread=draw.choice([0, 0, 0, 2]))
+    spread, rotates = draw.choice([0, 0, 0, 2]), milli <= 1000 and draw.random() < 0.4
+    spec = Spec(milli, mem_min_bytes=size_bytes, mem_max_bytes=size_bytes, spread=0 if rotates else spread)
+    spec = replace(spec, mem_swap=rotates)
     if draw.random() < 0.1:
         spec = Spec(milli, device_uuids=tuple(f"0-{i}" for i in range(max(1, milli // 1000))))
     models = draw.choice([(), (), (), ("A",)])

@@ -67,6 +67,9 @@ def state(nodes: Sequence[Node]) -> list[tuple[object, ...]]:
             n.free_ram_bytes,
             tuple(n.offered),
             tuple(n.residents),
+            tuple(n.turns),
+            tuple(n.host_sizes),
+            n.swapped_bytes,
         )
         for n in nodes
     ]

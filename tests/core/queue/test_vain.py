@@ -174,8 +174,10 @@ class World:
         node = self.random.choice(self.at.machine._world.cluster.nodes)  # type: ignore[attr-defined]
         uuids = [device.uuid for device in node.devices]
         offered = tuple(uuid for uuid in uuids if self.random.random() < 0.6)
-        milli = self.random.choice([0, 0, 300])
-        self.send(RoomChanged(node.name, ((uuids[0], milli, 0),), offered))
+        chance = self.random.choice
+        milli = chance([0, 0, 300])
+        in_turn = ((uuids[-1], 8 * GIB, bool(milli)),)[: chance([0, 1])]
+        self.send(RoomChanged(node.name, ((uuids[0], milli, 0),), offered, (), in_turn, chance([0, 10, 1000]) * GIB))
 
     def submit(self) -> None:
         chance = self.random.choice
@@ -190,6 +192,7 @@ class World:
         asked = spec.ask.spec
         if size := chance([0, 0, 1, 6, 12]) * GIB:
             asked = replace(asked, mem_min_bytes=size, mem_max_bytes=size)
+        asked = replace(asked, mem_swap=asked.gpus_milli <= 500 and chance([False, True]))
         spec = replace(spec, ask=replace(spec.ask, spec=asked, utilisation_milli=chance([-1, 300, 500])))
         if self.at.machine.check(spec) is None:
             self.at.submit(spec)

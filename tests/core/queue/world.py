@@ -18,9 +18,21 @@ from vgpud.core.jobs.events import (
     Wake,
     Woken,
 )
-from vgpud.core.jobs.model import SECOND_NS, Ask, How, Job, JobSpec, JobState, Node, Place, Placement, QueueSpec
+from vgpud.core.jobs.model import (
+    NEVER_NS,
+    SECOND_NS,
+    Ask,
+    How,
+    Job,
+    JobSpec,
+    JobState,
+    Node,
+    Place,
+    Placement,
+    QueueSpec,
+)
 from vgpud.core.model import Share, Spec
-from vgpud.core.placement.base import Vacancy
+from vgpud.core.placement.base import Direct, Turns, Vacancy
 from vgpud.core.policy.base import Plain, Policy
 from vgpud.core.queue.machine import Machine
 from vgpud.core.units import format_gpus
@@ -96,7 +108,14 @@ class CountedCluster:
     def rules(self, by_queue: dict[str, tuple[str, bool]]) -> None:
         return
 
-    def change(self, node: str, direct: tuple[tuple[str, int, int], ...], offered_uuids: tuple[str, ...]) -> None:
+    def change(
+        self,
+        node: str,
+        direct: Direct,
+        offered_uuids: tuple[str, ...],
+        in_turn: Turns = (),
+        swap_bytes: int = NEVER_NS,
+    ) -> None:
         held = sum(milli for _, milli, _ in direct)
         self._free += self._direct - held
         self._direct = held

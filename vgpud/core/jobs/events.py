@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vgpud.core.jobs.model import Ask, How, Job, JobSpec, Node, Placement, QueueSpec, Reservation
+from vgpud.core.jobs.model import NEVER_NS, Ask, How, Job, JobSpec, Node, Placement, QueueSpec, Reservation
 from vgpud.core.model import Denied
 
 # ---- events ----
@@ -139,6 +139,10 @@ class RoomChanged:
     offered: tuple[str, ...]  # UUIDs that jobs may use
     #: what those slices hold of each queue's quota: (queue, milli, cpu_milli, ram_bytes)
     held: tuple[tuple[str, int, int, int], ...] = ()
+    #: (device UUID, bytes, whether it is on the device or evicted) of each of those slices that has memory in turn:
+    #: `direct` is without it
+    in_turn: tuple[tuple[str, int, bool], ...] = ()
+    swap_bytes: int = NEVER_NS  # RAM of the host for all memory in turn
 
 
 @dataclass(frozen=True, slots=True)

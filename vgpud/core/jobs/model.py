@@ -163,6 +163,9 @@ class Place:
     #: utilisation of each of its devices, from the ask, where placement goes by it; 0 = not known, -1 = it is paused
     utilisation_milli: int = 0
     kind: str = ""
+    in_turn: bool = False  # it has its memory in turn with others (Spec.mem_swap): the largest of these counts
+    #: of a member in turn that is evicted, by device UUID: bytes that the host holds for it
+    host_sizes: tuple[tuple[str, int], ...] = ()
 
 
 Placement = tuple[Place, ...]  # one for each member
@@ -323,3 +326,8 @@ class Node:
     switches: tuple[str, ...] = ()  # of its network, from its own to the uppermost; () = not known
     #: memory of each of its devices for sentences, where placement counts with an assumed one: 0 = not known
     told_bytes: int | None = None
+    #: RAM of the host for the memory of jobs in turn; the rest as placement.turns has it
+    swap_bytes: int = NEVER_NS
+    swapped_bytes: int = 0  # what these need of it
+    turns: list[tuple[int, ...]] = field(default_factory=list)  # by device: their sizes, ascending; [] = there are none
+    host_sizes: list[tuple[int, ...]] = field(default_factory=list)  # the same of those that are evicted

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from vgpud.core.jobs.model import Ask, Job, JobSpec, Node, Placement, Resident
+from vgpud.core.jobs.model import NEVER_NS, Ask, Job, JobSpec, Node, Placement, Resident
 from vgpud.core.placement.shape import Devices, Shape
 
 Rank = tuple[int, ...]
+#: as in events.RoomChanged
+Direct = tuple[tuple[str, int, int], ...]
+Turns = tuple[tuple[str, int, bool], ...]
 
 
 class Rule(Protocol):
@@ -172,7 +175,14 @@ class ClusterCapacity(Protocol):
         """The name of the placement rule of each queue's jobs, and whether they are spread."""
         ...
 
-    def change(self, node: str, direct: tuple[tuple[str, int, int], ...], offered_uuids: tuple[str, ...]) -> None:
+    def change(
+        self,
+        node: str,
+        direct: Direct,
+        offered_uuids: tuple[str, ...],
+        in_turn: Turns = (),
+        swap_bytes: int = NEVER_NS,
+    ) -> None:
         """As in events.RoomChanged."""
         ...
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vgpud.core.jobs.model import JobSpec, Node
+from vgpud.core.placement import turns
 from vgpud.core.placement.base import Rank
 from vgpud.core.placement.shape import Devices, Shape
 from vgpud.core.units import MILLI_PER_DEVICE
@@ -22,7 +23,7 @@ class BestFit:
 
     def device_ranks(self, shape: Shape, part: int, node: Node, devices: Sequence[int]) -> list[int]:
         sign = 1 if shape.parts[part].gpus_milli == MILLI_PER_DEVICE else -1
-        return [sign * fullness(node, i) for i in devices]
+        return [sign * fullness(node, i, is_in_turn=shape.in_turn) for i in devices]
 
     def node_rank(self, shape: Shape, node: Node, devices: Devices) -> Rank:
         return (sum_free_capacity(node),)
@@ -31,11 +32,12 @@ class BestFit:
         return False
 
 
-def fullness(node: Node, device: int) -> int:
-    """How much of a device is taken, compute and memory alike."""
+def fullness(node: Node, device: int, *, is_in_turn: bool = False) -> int:
+    """How much of a device is taken, compute and memory alike. `is_in_turn`: for a member in turn with others there."""
     memory_bytes = node.devices[device].memory_bytes
+    free_bytes = node.free_bytes[device] + (turns.largest_bytes(node, device) if is_in_turn else 0)
     taken = (MILLI_PER_DEVICE - node.free_milli[device]) * memory_bytes
-    return taken + (memory_bytes - node.free_bytes[device]) * MILLI_PER_DEVICE
+    return taken + (memory_bytes - free_bytes) * MILLI_PER_DEVICE
 
 
 def sum_free_capacity(node: Node) -> int:

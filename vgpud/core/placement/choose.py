@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vgpud.core.jobs.model import Node
-from vgpud.core.placement import topology
+from vgpud.core.placement import topology, turns
 from vgpud.core.placement.base import Rule, Sharing
 from vgpud.core.placement.best_fit import BestFit
 from vgpud.core.placement.shape import Devices, Shape
@@ -19,6 +19,9 @@ def choose(shape: Shape, node: Node, rule: Rule) -> Devices | None:
         fits = _welcoming(shape, node, rule.sharing, fits)
     if not fits:
         return None if fits is None else ()
+    if shape.in_turn:  # of one part
+        sizes = shape.sizes(node)[0]
+        fits = [[i for i in fits[0] if not turns.rotates(node, i, sizes[i])] or fits[0]]
     if len(fits) == 1:
         return (_choose_device(shape, 0, node, rule, fits[0]),)
     early = topology.group_order(node.groups, fits)
@@ -46,7 +49,11 @@ def _choose_device(shape: Shape, part: int, node: Node, rule: Rule, fit: list[in
     """Only one of each sort of device is ranked: many are alike, and the lowest index is the one to take."""
     free_milli, free_bytes, devices = node.free_milli, node.free_bytes, node.devices
     unlike: dict[tuple[object, ...], int] = {}
-    if rule.sharing is None:
+    if shape.in_turn:
+        for i in fit:
+            there = tuple(node.turns[i]) if node.turns else (), node.residents[i]
+            unlike.setdefault((free_milli[i], free_bytes[i], devices[i].memory_bytes, there), i)
+    elif rule.sharing is None:
         for i in fit:
             unlike.setdefault((free_milli[i], free_bytes[i], devices[i].memory_bytes), i)
     else:

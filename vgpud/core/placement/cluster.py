@@ -10,10 +10,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from vgpud.core.colocate.pairs import Pairs
-from vgpud.core.jobs.model import Ask, Job, JobSpec, Node, Place, Placement, Resident
+from vgpud.core.jobs.model import NEVER_NS, Ask, Job, JobSpec, Node, Place, Placement, Resident
 from vgpud.core.model import SiteLimits
-from vgpud.core.placement import shortage, switches, why
-from vgpud.core.placement.base import Rule, Vacancy
+from vgpud.core.placement import shortage, switches, turns, why
+from vgpud.core.placement.base import Direct, Rule, Turns, Vacancy
 from vgpud.core.placement.best_fit import BestFit
 from vgpud.core.placement.choose import PACK, choose
 from vgpud.core.placement.colocate import shared
@@ -55,7 +55,7 @@ class Cluster:
         self._never: dict[tuple[Ask, int], str] = {}  # why such jobs never fit these nodes
         self._has_devices: dict[tuple[Ask, int], bool] = {}  # what has_devices() has found
         self._why_end = 0  # of the changes that these sentences know
-        self._direct: dict[str, tuple[tuple[str, int, int], ...]] = {}
+        self._direct: dict[str, tuple[Direct, Turns]] = {}
         self._by_name: dict[str, tuple[Node, dict[str, int]]] = {}
         self._set_nodes(list(nodes), 0)
 
@@ -73,6 +73,7 @@ class Cluster:
             node.free_milli = [MILLI_PER_DEVICE] * len(node.devices)
             node.free_bytes = [device.memory_bytes for device in node.devices]
             node.residents = [()] * len(node.devices)
+            node.turns, node.host_sizes, node.swapped_bytes = [], [], 0
             node.free_cpu_milli, node.free_ram_bytes = node.cpu_milli, node.ram_bytes
             node.offered = node.offered or [True] * len(node.devices)
             self._by_name[node.name] = node, {device.uuid: i for i, device in enumerate(node.devices)}
@@ -175,6 +176,8 @@ class Cluster:
         node, devices = self._by_name[place.node]
         if node.free_cpu_milli < 0 or node.free_ram_bytes < 0:
             return False
+        if node.swapped_bytes > node.swap_bytes and (place.in_turn or place.host_sizes):
+            return False
         at = [devices.get(share.device_uuid, -1) for share in place.shares]
         return all(i >= 0 and node.offered[i] and node.free_milli[i] >= 0 and node.free_bytes[i] >= 0 for i in at)
 
@@ -191,8 +194,14 @@ class Cluster:
             node, devices = known
             for share in place.shares:
                 i = devices.get(share.device_uuid)
-                if i is not None:
-                    self._add_to(node, i, sign * share.min_milli, sign * share.mem_min_bytes)
+                if i is None:
+                    continue
+                if place.in_turn:
+                    turns.change(node, i, share.mem_min_bytes, sign)
+                self._add_to(node, i, sign * share.min_milli, 0 if place.in_turn else sign * share.mem_min_bytes)
+            for uuid, size_bytes in place.host_sizes:
+                if uuid in devices:
+                    turns.change(node, devices[uuid], size_bytes, sign, is_on_device=False)
             node.free_cpu_milli += sign * place.cpu_milli
             node.free_ram_bytes += sign * place.ram_bytes
 
@@ -214,23 +223,36 @@ class Cluster:
         if node.offered[device]:
             self._free_milli += max(before + milli, 0) - max(before, 0)
 
-    def change(self, name: str, direct: tuple[tuple[str, int, int], ...], offered_uuids: tuple[str, ...]) -> None:
+    def change(
+        self,
+        name: str,
+        direct: Direct,
+        offered_uuids: tuple[str, ...],
+        in_turn: Turns = (),
+        swap_bytes: int = NEVER_NS,
+    ) -> None:
         """What slices that are no jobs have reserved on a node, and the only devices on which jobs may be placed.
 
-        As in events.RoomChanged; both replace what was set before. Running jobs stay where they are.
+        As in events.RoomChanged; all of it replaces what was set before. Running jobs stay where they are.
         """
         node, devices = self._by_name[name]
         wanted = [device.uuid in offered_uuids for device in node.devices]
-        before = self._direct.get(name, ())
-        if wanted == node.offered and direct == before:
+        before = self._direct.get(name, ((), ()))
+        if wanted == node.offered and (direct, in_turn) == before and swap_bytes == node.swap_bytes:
             return
-        for sign, reserved in ((1, before), (-1, direct)):
+        for sign, (reserved, rotating) in ((1, before), (-1, (direct, in_turn))):
+            for uuid, size_bytes, is_on_device in rotating:
+                if uuid in devices:
+                    turns.change(node, devices[uuid], size_bytes, sign, is_on_device=is_on_device)
             for uuid, milli, size_bytes in reserved:
                 if uuid in devices:
                     self._add_to(node, devices[uuid], sign * milli, sign * size_bytes)
                     if milli:
                         move(node, devices[uuid], (milli, ""), -sign)
-        self._direct[name] = direct
+        self._direct[name] = direct, in_turn
+        if swap_bytes != node.swap_bytes:
+            node.swap_bytes = swap_bytes
+            self._never.clear()
         for i, now in enumerate(wanted):
             turned = now - node.offered[i]
             self._total_milli += turned * MILLI_PER_DEVICE

@@ -22,6 +22,7 @@ from math import exp
 
 from vgpud.core.jobs.model import Ask, JobSpec, Node
 from vgpud.core.model import Spec
+from vgpud.core.placement import turns
 from vgpud.core.placement.base import Rank, Rule
 from vgpud.core.placement.model_demand import ModelCost
 from vgpud.core.placement.shape import Devices, Shape
@@ -174,7 +175,8 @@ class Fgd:
         sizes, takes = shape.sizes(node), shape.takes
         for part, i in puts:
             milli = node.free_milli[i] - takes[part]
-            usable = _usable(node, i, milli, node.free_bytes[i] - sizes[part][i])
+            size = turns.added_bytes(node, i, sizes[part][i]) if shape.in_turn else sizes[part][i]
+            usable = _usable(node, i, milli, node.free_bytes[i] - size)
             was = sums.usable[i]
             after += milli * unserved[usable] - sums.free[i] * unserved[was]
             if was == MILLI_PER_DEVICE != usable:

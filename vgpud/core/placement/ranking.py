@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
 from vgpud.core.jobs.model import Node
+from vgpud.core.placement import turns
 from vgpud.core.placement.base import Rank, Rule
 from vgpud.core.placement.choose import choose
 from vgpud.core.placement.shape import Devices, Shape
@@ -51,7 +52,15 @@ class Changes:
         if version == node.version:
             return number
         device_state = (tuple(node.free_milli), tuple(node.free_bytes), tuple(node.offered), node.groups)
-        state = (node.kind, node.gpu_model, node.free_cpu_milli, node.free_ram_bytes, device_state)
+        state: tuple[object, ...] = (
+            node.kind,
+            node.gpu_model,
+            node.free_cpu_milli,
+            node.free_ram_bytes,
+            device_state,
+        )
+        if node.turns or node.host_sizes:
+            state = (*state, tuple(node.turns), tuple(node.host_sizes), node.swap_bytes - node.swapped_bytes)
         if len(self._states) > self._keep:
             self._states.clear()  # numbers are never used again, so that nothing can go wrong but some more ranking
         self._numbers += 1
@@ -106,6 +115,8 @@ class Ranking:
         rank = self._rule.node_rank(shape, node, devices)
         if len(devices) > 1 and node.groups:
             rank = (groups_used(node.groups, devices), *rank)
+        if shape.in_turn:  # where all of them can be resident at once comes first
+            rank = (int(turns.rotates(node, devices[0], shape.sizes(node)[0][devices[0]])), *rank)
         return (rank, devices)
 
     def find_best(self) -> Entry | None:

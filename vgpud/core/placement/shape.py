@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from vgpud.core.jobs.model import Ask, Node, Place, Resident
 from vgpud.core.model import Denied, Device, Share, SiteLimits
+from vgpud.core.placement import turns
+from vgpud.core.slices import swap_rules
 from vgpud.core.slices.admission import Part, parts_of, smallest_limit_bytes
 from vgpud.core.units import MILLI_PER_DEVICE
 
@@ -31,6 +33,7 @@ class Shape:
         "_sizes",
         "ask",
         "denial",
+        "in_turn",
         "is_countable",
         "models",
         "named_uuids",
@@ -40,10 +43,13 @@ class Shape:
     )
 
     def __init__(self, ask: Ask, policy: SiteLimits) -> None:
-        parts = parts_of(ask.spec, policy) if ask.spec.gpus_milli else []
+        fault = swap_rules.fault_refusal(ask.spec, policy)
+        parts = (fault or parts_of(ask.spec, policy)) if ask.spec.gpus_milli else []
         self.ask = ask
         self.denial = parts if isinstance(parts, Denied) else None
         self.parts: Sequence[Part] = () if isinstance(parts, Denied) else parts
+        #: a member has its memory in turn with others of its device (turns.py)
+        self.in_turn = ask.spec.mem_swap and bool(self.parts)
         self.takes = tuple(part.min_milli for part in self.parts)
         self.residents = tuple(resident(ask.utilisation_milli, ask.kind, part.max_milli) for part in self.parts)
         self.models = frozenset(ask.gpu_models)
@@ -54,6 +60,8 @@ class Shape:
         self._sizes: dict[int, tuple[tuple[int, ...], ...]] = {}
         #: wherever its members go, one takes the place of one: on one device each, or on whole ones
         self.is_countable = len(set(self.parts)) == 1 and (len(self.parts) == 1 or self.takes[0] == MILLI_PER_DEVICE)
+        if self.in_turn:  # what a member needs of the host differs
+            self.is_countable = False
         self._shares: dict[tuple[int, str], tuple[Device, Share]] = {}  # by part and device
 
     def sizes(self, node: Node) -> tuple[tuple[int, ...], ...]:
@@ -74,7 +82,13 @@ class Shape:
         free_milli, free_bytes, offered = node.free_milli, node.free_bytes, node.offered
         fits: list[list[int]] = []
         for milli, sizes in zip(self.takes, self.sizes(node), strict=True):
-            fit = [i for i, free in enumerate(free_milli) if free >= milli and free_bytes[i] >= sizes[i] and offered[i]]
+            if self.in_turn:
+                fit = [i for i, free in enumerate(free_milli) if free >= milli and offered[i]]
+                fit = [i for i in fit if turns.admits(node, i, sizes[i])]
+            else:
+                fit = [
+                    i for i, free in enumerate(free_milli) if free >= milli and free_bytes[i] >= sizes[i] and offered[i]
+                ]
             if self.named_uuids:
                 fit = [i for i in fit if node.devices[i].uuid in self.named_uuids]
             if len(fit) <= len(fits):
@@ -114,7 +128,7 @@ class Shape:
         ask, least = self.ask, other.ask
         if least.cpu_milli * len(self.parts) > ask.cpu_milli or least.ram_bytes * len(self.parts) > ask.ram_bytes:
             return False
-        if min(self.takes) < other.takes[0]:
+        if min(self.takes) < other.takes[0] or (self.in_turn and not other.in_turn):
             return False
         return all(
             need >= least_need
@@ -127,7 +141,10 @@ class Shape:
         """Takes (-1) or gives back (+1) one member's capacity. The caller updates the node's version."""
         for milli, sizes, i in zip(self.takes, self.sizes(node), devices, strict=True):
             node.free_milli[i] += sign * milli
-            node.free_bytes[i] += sign * sizes[i]
+            if self.in_turn:
+                turns.change(node, i, sizes[i], sign)
+            else:
+                node.free_bytes[i] += sign * sizes[i]
         node.free_cpu_milli += sign * self.ask.cpu_milli
         node.free_ram_bytes += sign * self.ask.ram_bytes
 
@@ -135,7 +152,7 @@ class Shape:
         """The four numbers on each device, by device index, as admission gives them."""
         chosen = sorted(zip(devices, range(len(devices)), strict=True))
         shares = tuple(self._share(part, node.devices[i]) for i, part in chosen)
-        return Place(node.name, shares, self.ask.cpu_milli, self.ask.ram_bytes)
+        return Place(node.name, shares, self.ask.cpu_milli, self.ask.ram_bytes, in_turn=self.in_turn)
 
     def _share(self, part: int, device: Device) -> Share:
         known = self._shares.get((part, device.uuid))

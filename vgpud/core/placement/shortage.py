@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from vgpud.core.jobs.model import Ask, JobSpec, Node, Placement
+from vgpud.core.jobs.model import Ask, JobSpec, Node, Place, Placement
 from vgpud.core.model import Denied, SiteLimits, State
+from vgpud.core.placement import turns
 from vgpud.core.placement.base import Rule, Sharing
 from vgpud.core.placement.choose import choose, count_fitting_members
 from vgpud.core.placement.memory import with_memory
 from vgpud.core.placement.shape import NEVER_BYTES, Shape
 from vgpud.core.slices import admission
+from vgpud.core.slices.swap_rules import describe_host_need
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus
 
 
@@ -73,6 +75,7 @@ def _empty(node: Node, policy: SiteLimits) -> Node:
         free_ram_bytes=node.ram_bytes,
         offered=[not policy.of_kubernetes(device) for device in node.devices],
         residents=[()] * count,
+        swap_bytes=node.swap_bytes,
     )
 
 
@@ -167,7 +170,22 @@ def _missing(shape: Shape, nodes: Sequence[Node]) -> str:
     if all(node.free_ram_bytes < ask.ram_bytes for node in nodes):
         most = max(node.free_ram_bytes for node in nodes)
         return f"no node{on} has {format_bytes(ask.ram_bytes)} of RAM free: at most {format_bytes(max(most, 0))}"
+    if shape.in_turn and (full := _find_full_host(shape, nodes)):
+        return full
     return f"no node has {describe(ask)} free together"
+
+
+def _find_full_host(shape: Shape, nodes: Sequence[Node]) -> str:
+    """Devices have free memory, but no host could hold what is not resident: of the one that lacks least; "" = one
+    can."""
+    needs = [
+        (turns.host_bytes(node, i, shape.sizes(node)[0][i]) - node.swap_bytes, node.index, node)
+        for node in nodes
+        for i in range(len(node.devices))
+        if _device_fits(shape, node, 0, i)
+    ]
+    lacks, _, node = min(needs, key=lambda need: need[:2])
+    return describe_host_need(lacks + node.swap_bytes, node.swap_bytes) if lacks > 0 else ""
 
 
 def _describe_withheld(devices: int) -> str:
@@ -176,9 +194,16 @@ def _describe_withheld(devices: int) -> str:
 
 def _fitting(shape: Shape, node: Node, part: int) -> int:
     """How many devices of a node fit a part."""
-    milli, sizes = shape.takes[part], shape.sizes(node)[part]
-    devices = [i for i, d in enumerate(node.devices) if not shape.named_uuids or d.uuid in shape.named_uuids]
-    return sum(node.offered[i] and node.free_milli[i] >= milli and node.free_bytes[i] >= sizes[i] for i in devices)
+    return sum(_device_fits(shape, node, part, i) for i in range(len(node.devices)))
+
+
+def _device_fits(shape: Shape, node: Node, part: int, i: int) -> bool:
+    """Whether a part fits on this device of the node; of memory in turn, without a look at the host."""
+    if shape.named_uuids and node.devices[i].uuid not in shape.named_uuids:
+        return False
+    size = shape.sizes(node)[part][i]
+    has = turns.fits_device(node, i, size) if shape.in_turn else node.free_bytes[i] >= size
+    return has and node.offered[i] and node.free_milli[i] >= shape.takes[part]
 
 
 def _devices_fit(shape: Shape, node: Node) -> bool:
@@ -198,7 +223,7 @@ def _too_few(shape: Shape, nodes: Sequence[Node]) -> str:
                 f" {most.name} has the most: {have}"
             )
     free_devices = [
-        (node.free_milli[i], node.free_bytes[i], node, i)
+        (node.free_milli[i], node.free_bytes[i] + (turns.largest_bytes(node, i) if shape.in_turn else 0), node, i)
         for node in nodes
         for i, device in enumerate(node.devices)
         if node.offered[i] and (not shape.named_uuids or device.uuid in shape.named_uuids)
@@ -238,8 +263,9 @@ def where(placement: Placement, nodes: Mapping[str, Node]) -> str:
             if node.free_milli[i] < share.min_milli:
                 free = format_gpus(max(0, node.free_milli[i]))
                 return f"{name} has {free} GPU free of {format_gpus(share.min_milli)} needed"
-            if node.free_bytes[i] < share.mem_min_bytes and node.told_bytes is None:
-                free = format_bytes(max(0, node.free_bytes[i]))
+            free_bytes = node.free_bytes[i] + (turns.largest_bytes(node, i) if place.in_turn else 0)
+            if free_bytes < share.mem_min_bytes and node.told_bytes is None:
+                free = format_bytes(max(0, free_bytes))
                 return f"{name} has {free} of memory free of {format_bytes(share.mem_min_bytes)} needed"
         if node.free_cpu_milli < place.cpu_milli:
             free = format_gpus(max(0, node.free_cpu_milli))
@@ -247,4 +273,12 @@ def where(placement: Placement, nodes: Mapping[str, Node]) -> str:
         if node.free_ram_bytes < place.ram_bytes:
             free = format_bytes(max(0, node.free_ram_bytes))
             return f"{node.name} has {free} of RAM free of {format_bytes(place.ram_bytes)} needed"
+        if place.in_turn and (wanted := _sum_host_need(place, node, at)) > node.swap_bytes:
+            return describe_host_need(wanted, node.swap_bytes)
     return "not all of its members fit together"
+
+
+def _sum_host_need(place: Place, node: Node, at: Mapping[str, int]) -> int:
+    """RAM of the host that all memory in turn would need with a member placed there: it is on one device."""
+    needs = (turns.host_bytes(node, at[share.device_uuid], share.mem_min_bytes) for share in place.shares)
+    return max(needs, default=0)

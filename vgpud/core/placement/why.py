@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from vgpud.core.jobs.model import Job, Node, Placement
 from vgpud.core.model import Share
+from vgpud.core.placement import turns
 from vgpud.core.placement.base import Rule, Sharing
 from vgpud.core.placement.memory import with_memory
 from vgpud.core.units import MILLI_PER_DEVICE, format_gpus
@@ -37,7 +38,7 @@ def why_here(job: Job, placement: Placement, nodes: Mapping[str, Node], rule: Ru
         return f"on {name}, as --device asks"
     if rule.sharing is not None:
         return f"on {name}{_describe_sharing(node, at, place.utilisation_milli, rule.sharing)}"
-    others = _count_fitting_devices(node, at, share)
+    others = _count_fitting_devices(node, at, share, is_in_turn=place.in_turn)
     left = with_memory(f"{format_gpus(max(0, node.free_milli[at]))} GPU", node, at, max(0, node.free_bytes[at]))
     left += " is left" if node.told_bytes == 0 else " are left"
     if not others:
@@ -47,12 +48,13 @@ def why_here(job: Job, placement: Placement, nodes: Mapping[str, Node], rule: Ru
     return f"on {name}: of {others + 1} that fit, {looks} ({rule.name}); {left} there"
 
 
-def _count_fitting_devices(node: Node, at: int, share: Share) -> int:
+def _count_fitting_devices(node: Node, at: int, share: Share, *, is_in_turn: bool) -> int:
     """How many other devices of the node would have had enough free."""
+    others = [i for i in range(len(node.devices)) if i != at and node.offered[i]]
+    lent = [turns.largest_bytes(node, i) if is_in_turn else 0 for i in others]
     return sum(
-        node.offered[i] and node.free_milli[i] >= share.min_milli and node.free_bytes[i] >= share.mem_min_bytes
-        for i in range(len(node.devices))
-        if i != at
+        node.free_milli[i] >= share.min_milli and node.free_bytes[i] + more >= share.mem_min_bytes
+        for i, more in zip(others, lent, strict=True)
     )
 
 

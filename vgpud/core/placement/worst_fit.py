@@ -17,7 +17,7 @@ class WorstFit:
     sharing = None
 
     def device_ranks(self, shape: Shape, part: int, node: Node, devices: Sequence[int]) -> list[int]:
-        return [fullness(node, i) for i in devices]
+        return [fullness(node, i, is_in_turn=shape.in_turn) for i in devices]
 
     def node_rank(self, shape: Shape, node: Node, devices: Devices) -> Rank:
         return (-sum_free_capacity(node),)

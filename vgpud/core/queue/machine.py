@@ -12,6 +12,7 @@ and send Woken when the last Wake says so.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from vgpud.core.estimates import Estimate
@@ -161,8 +162,8 @@ class Machine:
                 self._lives.note_start(event, now_ns)
             case StartFailed():
                 self._lives.start_failed(event, now_ns)
-            case RoomChanged(node, direct, offered, held):
-                self._world.cluster.change(node, direct, offered)
+            case RoomChanged(node, direct, offered, held, in_turn, swap_bytes):
+                self._world.cluster.change(node, direct, offered, in_turn, swap_bytes)
                 self._world.set_direct(node, held, now_ns)
             case NodesChanged(nodes):
                 self._world.set_nodes(nodes, now_ns)
@@ -322,6 +323,9 @@ class Machine:
         known = sorted(jobs, key=lambda job: job.job_id)
         self.jobs.update((job.job_id, job) for job in known)
         for job in known:
+            if job.spec.ask.spec.mem_swap:  # a placement from before places said so
+                job.placement = tuple(replace(place, in_turn=True) for place in job.placement)
+                job.resizing = tuple(replace(place, in_turn=True) for place in job.resizing)
             if job.state in (JobState.RUNNING, JobState.SUSPENDED):
                 world.arrays.enter(job)
             if job.state is JobState.RUNNING:

@@ -249,7 +249,16 @@ class QueueState:
         if how is How.REQUEUE or (how is How.EVICT and self.moves):
             return ()
         if how is How.EVICT:
-            return tuple(replace(place, cpu_milli=0, shares=()) for place in job.placement if place.ram_bytes)
+            return tuple(
+                replace(
+                    place,
+                    cpu_milli=0,
+                    shares=(),
+                    host_sizes=tuple((s.device_uuid, s.mem_min_bytes) for s in place.shares) if place.in_turn else (),
+                )
+                for place in job.placement
+                if place.ram_bytes or place.in_turn
+            )
         return tuple(
             replace(
                 place, cpu_milli=0, shares=tuple(replace(s, min_milli=0) for s in place.shares), utilisation_milli=-1

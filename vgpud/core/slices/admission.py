@@ -385,8 +385,9 @@ def _with_free_link(
 
 
 def _best_fit(part: Part, devices: list[Device], state: State, excluded_slice: str, mem_swap: bool) -> Share | Denied:
-    """The fullest device where the part fits (for a whole device the emptiest), lowest index among equals."""
-    fits: list[tuple[tuple[int, int], Share]] = []
+    """The fullest device where the part fits (for a whole device the emptiest), lowest index among equals; with
+    mem_swap where none has to leave for it, if there is one."""
+    fits: list[tuple[tuple[bool, int, int], Share]] = []
     refusals: list[Denied] = []
     for device in devices:
         share = part.compute_share(device)
@@ -400,7 +401,8 @@ def _best_fit(part: Part, devices: list[Device], state: State, excluded_slice: s
             continue
         fullness = milli * device.memory_bytes + size * MILLI_PER_DEVICE
         rank = fullness if part.gpus_milli == MILLI_PER_DEVICE else -fullness
-        fits.append(((rank, device.index), share))
+        rotates = mem_swap and swap_rules.rotates(state, share, size, excluded_slice)
+        fits.append(((rotates, rank, device.index), share))
     if fits:
         return min(fits, key=lambda fit: fit[0])[1]
     if refusals and len(refusals) == len(devices):

@@ -41,11 +41,9 @@ def with_site_default(spec: Spec, policy: SiteLimits) -> Spec:
 
 def host_refusal(state: State, spec: Spec, shares: Iterable[Share], excluded_slice: str = "") -> Denied | None:
     """Why the host cannot hold the memory of a slice with these shares in its turn, or None."""
-    name = "mem_swap" if spec.mem_swap else "idle_after_ns"
-    if (spec.mem_swap or spec.idle_after_ns) and state.policy.swap_fault:
-        return Denied(Reason.PRECONDITION, f"{state.policy.swap_fault}: leave out --{_option(name)}", field=name)
-    if not spec.mem_swap:
-        return None
+    fault = fault_refusal(spec, state.policy)
+    if fault or not spec.mem_swap:
+        return fault
     sizes = _swap_sizes(state, excluded_slice)
     for share in shares:
         sizes.setdefault(share.device_uuid, []).append(share.mem_min_bytes)
@@ -53,13 +51,40 @@ def host_refusal(state: State, spec: Spec, shares: Iterable[Share], excluded_sli
     has = state.policy.swap_bytes
     if wanted <= has:
         return None
-    text = f"slices with mem-swap would need {format_bytes(wanted)} of the host's RAM, of which {format_bytes(has)}"
-    text += " may be used (a tenth stays free, suspended_bytes_max): ask for less memory, or remove one of them"
+    text = f"{describe_host_need(wanted, has)}: ask for less memory, or remove one of them"
     return Denied(Reason.NO_CAPACITY, text, field="mem_swap")
+
+
+def describe_host_need(wanted_bytes: int, usable_bytes: int) -> str:
+    """A sentence: more of the host's RAM than may be used."""
+    needed, usable = format_bytes(wanted_bytes), format_bytes(usable_bytes)
+    text = f"slices with mem-swap would need {needed} of the host's RAM, of which {usable} may be used"
+    return f"{text} (a tenth stays free, suspended_bytes_max)"
+
+
+def fault_refusal(spec: Spec, policy: SiteLimits) -> Denied | None:
+    """Why no memory of such a slice can be moved on this node, or None: it can, or it is not to be."""
+    name = "mem_swap" if spec.mem_swap else "idle_after_ns"
+    if not (spec.mem_swap or spec.idle_after_ns) or not policy.swap_fault:
+        return None
+    return Denied(Reason.PRECONDITION, f"{policy.swap_fault}: leave out --{_option(name)}", field=name)
 
 
 def _option(field: str) -> str:
     return field.removesuffix("_ns").replace("_", "-")
+
+
+def rotates(state: State, share: Share, others_bytes: int, excluded_slice: str = "") -> bool:
+    """Whether the slices with mem_swap of a device could not all be resident at once with this share beside
+    `others_bytes`, what is reserved for other slices."""
+    device_uuid = share.device_uuid
+    shares = (
+        one.find_reserved_share(device_uuid)
+        for one in state.slices.values()
+        if one.spec.mem_swap and one.keeps_memory and one.name not in (excluded_slice, *state.waiting)
+    )
+    in_turn = sum(one.mem_min_bytes for one in shares if one)
+    return others_bytes + in_turn + share.mem_min_bytes > state.devices[device_uuid].memory_bytes
 
 
 def _swap_sizes(state: State, excluded_slice: str) -> dict[str, list[int]]:

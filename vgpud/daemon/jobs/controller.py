@@ -90,7 +90,8 @@ class JobController:
         devices = tuple(device for device in state.devices.values() if not device.profile)  # GPUs
         model = devices[0].name if devices else ""
         cpu_milli, groups = (os.cpu_count() or 1) * 1000, host.devices.groups(devices)
-        nodes = [Node(self.node, devices, cpu_milli, _ram_bytes(), model, groups)]
+        swap_bytes = state.policy.swap_bytes
+        nodes = [Node(self.node, devices, cpu_milli, _ram_bytes(), model, groups, swap_bytes=swap_bytes)]
         cluster, most = Cluster(nodes, state.policy), members_max(state.policy)
         specs = self.queues.specs
         self.machine = Machine(
@@ -264,7 +265,7 @@ class JobController:
         workers that it does not count for their job."""
         state = self.host.slices.state
         direct = {uuid: [0, state.foreign_bytes(uuid)] for uuid in state.devices}
-        in_turn = dict.fromkeys(state.devices, 0)  # memory that slices with mem_swap have in turn: the largest counts
+        in_turn = []
         held = queue_quota.used_milli(state, jobs=False)
         borrowed = self.elastic.groups.find_borrowed_slices()
         for made in state.slices.values():
@@ -274,16 +275,17 @@ class JobController:
                 held[made.queue] = held.get(made.queue, 0) + queue_quota.width_milli(made)
             for share in made.shares:
                 direct[share.device_uuid][0] += share.min_milli * made.keeps_time
-                size = share.mem_min_bytes * made.keeps_memory
                 if made.spec.mem_swap:
-                    in_turn[share.device_uuid] = max(in_turn[share.device_uuid], size)
+                    in_turn.append((share.device_uuid, share.mem_min_bytes, made.keeps_memory))
                 else:
-                    direct[share.device_uuid][1] += size
+                    direct[share.device_uuid][1] += share.mem_min_bytes * made.keeps_memory
         capacity = qe.RoomChanged(
             node=self.node,
-            direct=tuple((device, milli, size + in_turn[device]) for device, (milli, size) in direct.items()),
+            direct=tuple((device, milli, size) for device, (milli, size) in direct.items()),
             offered=tuple(uuid for uuid in state.devices if not state.closed(uuid)),
             held=tuple((queue, milli, 0, 0) for queue, milli in sorted(held.items()) if milli),
+            in_turn=tuple(sorted(in_turn)),
+            swap_bytes=state.policy.swap_bytes,
         )
         if capacity != self._capacity:
             self._capacity = capacity
