@@ -44,7 +44,9 @@ NotificationEvent = Literal["", "start", "end", "failure"]
 JobState = Literal["", "pending", "held", "running", "suspended", "completed", "failed", "cancelled", "timed_out"]
 
 #: What a fact is about. Empty: not known.
-FactKind = Literal["", "queue", "help", "anomaly", "device", "neighbour", "size", "resize", "prediction", "estimate"]
+FactKind = Literal[
+    "", "queue", "help", "anomaly", "device", "neighbour", "size", "resize", "prediction", "estimate", "rotation"
+]
 
 #: What usage is summed by. Empty: by user.
 UsageBy = Literal["", "job", "user", "queue", "namespace", "pod"]

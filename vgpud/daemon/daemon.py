@@ -104,7 +104,7 @@ class Daemon:
         allowance = config.jobs.allowance
         files = config.environments_file, config.state / "environments.toml"
         self._environments = environments = EnvironmentList(*files, allowance, events.note)
-        host = Host(live, node, machine, counters, events, self._suspension, devices, environments)
+        host = Host(live, node, machine, counters, events, self._suspension, devices, environments, self._rotation)
         self._queue = JobController(host, JobStore(store))
         effects.observers += [self._queue, self._rotation]
         self._monitor.on_fault = self._queue.progress.note_fault

@@ -105,6 +105,7 @@ class FactKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     FACT_KIND_RESIZE: _ClassVar[FactKind]
     FACT_KIND_PREDICTION: _ClassVar[FactKind]
     FACT_KIND_ESTIMATE: _ClassVar[FactKind]
+    FACT_KIND_ROTATION: _ClassVar[FactKind]
 
 class UsageBy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -188,6 +189,7 @@ FACT_KIND_SIZE: FactKind
 FACT_KIND_RESIZE: FactKind
 FACT_KIND_PREDICTION: FactKind
 FACT_KIND_ESTIMATE: FactKind
+FACT_KIND_ROTATION: FactKind
 USAGE_BY_UNSPECIFIED: UsageBy
 USAGE_BY_JOB: UsageBy
 USAGE_BY_USER: UsageBy

@@ -47,7 +47,7 @@ JOB_STATE: Words[pb.JobState] = Words(
     "pending", "held", "running", "suspended", "completed", "failed", "cancelled", "timed_out"
 )
 FACT_KIND: Words[pb.FactKind] = Words(
-    "queue", "help", "anomaly", "device", "neighbour", "size", "resize", "prediction", "estimate"
+    "queue", "help", "anomaly", "device", "neighbour", "size", "resize", "prediction", "estimate", "rotation"
 )
 USAGE_BY: Words[pb.UsageBy] = Words("job", "user", "queue", "namespace", "pod")
 HISTORY_KIND: Words[pb.HistoryKind] = Words("device", "slice", "job", "queue", "user", "node")

@@ -32,6 +32,7 @@ LABELS = {
     "resize": "resized",
     "prediction": "predicted",
     "estimate": "estimate",
+    "rotation": "rotation",
 }
 
 

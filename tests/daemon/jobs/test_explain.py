@@ -13,15 +13,16 @@ from hypothesis import strategies as st
 from tests.core.placement.world import GIB, ask, node
 from tests.core.queue.world import Shell, queue
 from tests.examples import examples
-from vgpud.core.jobs.events import Measured, Note, RoomChanged
+from vgpud.core.jobs.events import Cancelled, Measured, Note, RoomChanged, Suspended
 from vgpud.core.jobs.facts import Fact, Facts, Launch, Predicted
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Elastic, Job, JobSpec
 from vgpud.core.jobs.similarity import classes
-from vgpud.core.model import Drain, Share, Slice, Spec, State
+from vgpud.core.model import Drain, Share, SiteLimits, Slice, Spec, State
 from vgpud.core.origins import User
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.policy import registry
 from vgpud.core.queue.machine import Machine
+from vgpud.core.slices.rotation import Cost, estimate_cost
 from vgpud.daemon.jobs.explain import NEIGHBOURS_MAX, Known, explain
 
 ANN, BEN = 1000, 1001
@@ -35,6 +36,10 @@ class Explainer(Shell):
         self.node = node("n1", devices)
         super().__init__(Machine((queue(**rules),), Cluster([self.node]), registry.make))
         self.node_state = State(devices={device.uuid: device for device in self.node.devices})
+        self.claims: dict[str, list[int]] = {device.uuid: [] for device in self.node.devices}  # of slices in turn
+
+    def cost_with(self, uuid: str, more_bytes: Sequence[int] = ()) -> tuple[Cost, int]:
+        return estimate_cost([*self.claims[uuid], *more_bytes], 80 * GIB, 40 * GIB), 40 * GIB
 
     def ask(self, job_id: int, uid: int | None = ANN, trail: Sequence[Fact] | None = None) -> list[tuple[str, str]]:
         """(kind, text) of each fact."""
@@ -52,7 +57,7 @@ class Explainer(Shell):
             estimated_start_ns=NEVER_NS if job.state.is_final else machine.estimated_start(job_id, self.now_ns),
             measured_milli=job.spec.ask.utilisation_milli or -1,
         )
-        return explain(machine, self.node_state, shown, Known(facts, said, anomalies, self.now_ns, uid))
+        return explain(machine, self.node_state, shown, Known(facts, said, anomalies, self.now_ns, uid, self))
 
 
 def spec(gpus: float = 0.5, mem: int = 8 * GIB, uid: int = ANN, name: str = "train", **fields: object) -> JobSpec:
@@ -300,7 +305,7 @@ def test_one_that_has_ended_and_is_known_by_the_store_alone() -> None:
     job = Job(77, spec(), 0, executed_ns=MINUTE_NS)
     job.state = job.state.FAILED
     job.reason = "it ended with exit code 3"
-    facts = explain(explainer.machine, explainer.node_state, job, Known(Facts(), [], (), 0, ANN))
+    facts = explain(explainer.machine, explainer.node_state, job, Known(Facts(), [], (), 0, ANN, explainer))
     assert [(fact.kind, fact.text) for fact in facts] == [
         ("queue", "it ended with exit code 3"),
         ("size", "0.5 GPU, as submitted; 8GiB of memory, as submitted"),
@@ -319,3 +324,56 @@ def test_a_job_that_waits_for_memory_starts_when_another_ends() -> None:
     unknown.submit(spec(0.25, 60 * GIB))
     (first, *_) = texts(unknown.ask(unknown.submit(spec(0.25, 30 * GIB))), "estimate")
     assert first == "its start is not known, because the durations of the jobs that must end first are not"
+
+
+# ---- rotation ----
+
+
+def rotating(gib: int, **fields: object) -> JobSpec:
+    return JobSpec(ask(250, mem_min_bytes=gib * GIB, mem_max_bytes=gib * GIB, mem_swap=True), uid=ANN, **fields)  # type: ignore[arg-type]
+
+
+def test_what_turns_would_cost_is_said_before_it_runs() -> None:
+    explainer = Explainer(2)
+    job_id = explainer.submit(rotating(60), held=True)
+    explainer.claims["n1/0"] = [60 * GIB]
+    assert texts(explainer.ask(job_id), "rotation") == [
+        "with this job, slices with mem-swap claim 60GiB together of 80GiB that device 1 has for them:"
+        " they fit, none leaves",
+        "with this job, slices with mem-swap claim 120GiB together of 80GiB that device 0 has for them:"
+        " turns of up to 1 min, 4.8 % of the time lost in moves at 40GiB/s, 60GiB of the host's RAM",
+    ]
+    gang = explainer.submit(rotating(60, members=2), held=True)
+    assert texts(explainer.ask(gang), "rotation")[0].startswith("with a member of this job, ")
+    explainer.node_state.drains["n1/1"] = Drain("n1/1", "cables")
+    (alone,) = texts(explainer.ask(job_id), "rotation")
+    assert "device 0" in alone
+    plain = explainer.submit(spec(), held=True)
+    assert texts(explainer.ask(plain), "rotation") == []
+
+
+def test_one_that_runs_is_among_those_in_turn() -> None:
+    explainer = Explainer(2)
+    job_id = explainer.submit(rotating(60))
+    explainer.claims["n1/0"] = [60 * GIB, 50 * GIB]
+    (said,) = texts(explainer.ask(job_id), "rotation")
+    assert said.startswith("slices with mem-swap claim 110GiB together of 80GiB that device 0 has for them: turns of")
+    explainer.send(Suspended(job_id))
+    (said,) = texts(explainer.ask(job_id), "rotation")
+    assert said.startswith("with this job, slices with mem-swap claim 170GiB")
+    explainer.send(Cancelled(job_id, ""))
+    assert texts(explainer.ask(job_id), "rotation") == []
+
+
+def test_what_sleeping_costs_is_said() -> None:
+    explainer = Explainer()
+    wanted = ask(500, mem_min_bytes=8 * GIB, mem_max_bytes=20 * GIB, idle_after_ns=10 * MINUTE_NS)
+    job_id = explainer.submit(JobSpec(wanted, uid=ANN))
+    assert texts(explainer.ask(job_id), "rotation") == [
+        "after 10 min without work it sleeps: up to 20GiB leave the device in up to 0.5 s, and its next call waits as"
+        " long for them (40GiB/s)"
+    ]
+    by_site = explainer.submit(spec())
+    assert texts(explainer.ask(by_site), "rotation") == []
+    explainer.node_state.policy = SiteLimits(idle_after_ns=MINUTE_NS)
+    assert texts(explainer.ask(by_site), "rotation")[0].startswith("after 1 min without work it sleeps")

@@ -3,6 +3,7 @@ and no byte of theirs changes, whoever is killed meanwhile."""
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -213,3 +214,40 @@ def test_the_queue_counts_what_slices_have_in_turn_once(make_system: Callable[..
     size = ("--gpus", "0.25", "--mem", f"{DEVICE - 8}M")
     done = call(bench.system, "submit", *size, "--wait", "--log", str(bench.system.folder / "log"), "--", "true")
     assert done.returncode == 0, done.stderr
+
+
+def test_jobs_that_each_fill_the_device_run_in_turn(make_system: Callable[..., OwnSystem], programs: Path) -> None:
+    """Both run, are moved to the host and back, and end with all bytes as they were."""
+    bench = Bench(make_system, programs)
+    lines, jobs, logs = 48, [], []
+    for part in range(2):
+        logs.append(bench.system.folder / f"job-{part}.log")
+        size = ("--gpus", "0.25", "--mem", f"{DEVICE}M", "--mem-swap", "--log", str(logs[-1]))
+        work = f"for i in $(seq {lines}); do echo; sleep 0.25; done | {programs / 'rotor'} {PROGRAM} {part}"
+        done = call(bench.system, "submit", *size, "-o", "json", "--", "sh", "-c", work)
+        assert done.returncode == 0, done.stderr
+        jobs.append(str(json.loads(done.stdout)["job_ids"][0]))
+
+    def show(job_id: str) -> dict[str, Any]:
+        found: dict[str, Any] = ask(bench.system, "job", "show", job_id)["job"]
+        return found
+
+    wait_for("both", lambda: all(show(job_id)["state"] == "running" and show(job_id)["slices"] for job_id in jobs), 30)
+    facts = ask(bench.system, "explain", jobs[1])["facts"]
+    (said,) = [fact["text"] for fact in facts if fact["kind"] == "rotation"]
+    assert said.startswith(f"slices with mem-swap claim {2 * DEVICE}MiB together of {DEVICE}MiB that device 0 has")
+    assert "turns of up to 2 s" in said
+    names = [show(job_id)["slices"][0] for job_id in jobs]
+    moved: set[str] = set()
+
+    def both_have_moved() -> bool:
+        shown = [bench.show(name) for name in names]
+        assert sum(one["residency"] is None for one in shown) <= 1, "they do not fit together"
+        moved.update(one["name"] for one in shown if one["rotation"]["moves"] >= 2)
+        return len(moved) == 2
+
+    wait_for("moves out and back", both_have_moved, 60)
+    wait_for("their ends", lambda: all(show(job_id)["state"] == "completed" for job_id in jobs), 120)
+    for log in logs:
+        last = json.loads(log.read_text().splitlines()[-1])
+        assert (last["rounds"], last["wrong"]) == (lines, 0)

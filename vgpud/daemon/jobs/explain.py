@@ -17,6 +17,7 @@ from vgpud.core.model import State
 from vgpud.core.queue.machine import Machine
 from vgpud.core.queue.reasons import duration
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus
+from vgpud.daemon.jobs.explain_rotation import TurnCosts, explain_rotation
 
 #: types of notes in a trail -> what they are facts about
 _ABOUT = {
@@ -46,6 +47,7 @@ class Known:
     anomalies: Sequence[str]  # that are not over
     now_ns: int
     viewer_uid: int | None
+    turns: TurnCosts
 
 
 def explain(machine: Machine, state: State, job: Job, context: Known) -> list[Fact]:
@@ -67,6 +69,8 @@ def explain(machine: Machine, state: State, job: Job, context: Known) -> list[Fa
     found += trail("device")
     if lives and job.placement:
         found += _neighbours(machine, state, job, context)
+    if lives:
+        found += (Fact(_NOW, "rotation", text) for text in explain_rotation(state, job, context.turns))
     found.append(Fact(_NOW, "size", _size(job, state)))
     found += trail("resize")
     launch = job.spec.run

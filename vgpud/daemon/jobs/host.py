@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from vgpud.config import LiveConfig
 from vgpud.daemon.jobs.environments import EnvironmentList
+from vgpud.daemon.jobs.explain_rotation import TurnCosts
 from vgpud.daemon.slices.counters import Counters
 from vgpud.daemon.slices.events import EventRecorder
 from vgpud.daemon.slices.machine import SliceMachine
@@ -24,3 +25,4 @@ class Host:
     suspension: SuspendController
     devices: Devices
     environments: EnvironmentList
+    turns: TurnCosts

@@ -125,7 +125,7 @@ class JobReader:
         except StoreError as error:
             trail = [Fact(-1, "job.warning", f"what was decided before cannot be read: {error}")]
         anomalies = jobs.progress.anomalies_of(job.job_id)
-        known = Known(self.facts(job), trail, anomalies, jobs.clock.now_ns(), uid)
+        known = Known(self.facts(job), trail, anomalies, jobs.clock.now_ns(), uid, self._host.turns)
         return explain(jobs.machine, self._host.slices.state, job, known)
 
     async def array_of(self, job_id: int) -> Sequence[int]:

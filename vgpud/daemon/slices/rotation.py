@@ -220,6 +220,13 @@ class RotationController:
     def _rate(self, uuid: str) -> int:
         return self._rates.get(uuid, RATE_BYTES_PER_S)
 
+    def cost_with(self, uuid: str, more_bytes: Sequence[int] = ()) -> tuple[Cost, int]:
+        """What the turns on a device cost, with further slices that claim so much; and the bytes per second of its last
+        move."""
+        sizes = [member.claim_bytes for member in self._members(uuid, time.monotonic_ns()) if member.mem_swap]
+        rate = self._rate(uuid)
+        return estimate_cost([*sizes, *more_bytes], self._capacity_bytes(uuid), rate), rate
+
     def stats(self, slice_: Slice) -> RotationStats | None:
         """What its turns cost; None: its memory is never moved."""
         if not slice_.rotates or not slice_.shares:
@@ -228,8 +235,7 @@ class RotationController:
         now_ns = time.monotonic_ns()
         until_ns, cost = self._costs.get(uuid, (0, Cost(0, 0)))
         if now_ns >= until_ns:  # a list shows many slices of one device
-            sizes = [member.claim_bytes for member in self._members(uuid, now_ns) if member.mem_swap]
-            cost = estimate_cost(sizes, self._capacity_bytes(uuid), self._rate(uuid))
+            cost, _ = self.cost_with(uuid)
             self._costs[uuid] = now_ns + COST_NS, cost
         now = self._arbiters.slice_stats(slice_.serial, uuid)
         return RotationStats(cost, self._rate(uuid), now.moves, now.moved_bytes)
