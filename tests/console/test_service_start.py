@@ -40,6 +40,8 @@ FIELDS = {
     "environment": "environment_name",
     "devices": "device:",
     "registry_auth": "registry",
+    "idle_after_ns": "idle_after",
+    "copy_max_milli": "copy_max",
 }
 #: options that are about the terminal and the environment of the command line
 NOT_HERE = {"quiet", "no_env", "output", "host", "timeout", "timeout_s", "help", "color", "headers"}
@@ -57,6 +59,9 @@ FULL = {
     "mem": "8589934592",
     "spread": "2",
     "weight": "3",
+    "mem_swap": "yes",
+    "idle_after": "5m",
+    "copy_max": "0.5",
     "class": "latency",
     f"device:{uuid_of(1)}": "yes",
     "cpus": "2",
@@ -101,6 +106,7 @@ def test_what_is_written_is_the_record(post: Post, daemon: FakeDaemon) -> None:
     job = json_format.ParseDict(service.template, pb.JobSpec())
     assert (list(job.command), job.image, job.session) == (["serve", "--model", "a b"], "r.io/serve:1", "replica")
     assert (job.slice.gpus_milli, job.slice.max_milli, list(job.slice.device_uuids)) == (250, 1000, [uuid_of(1)])
+    assert (job.slice.mem_swap, job.slice.idle_after_ns, job.slice.copy_max_milli) == (True, 300 * 10**9, 500)
     assert (dict(job.environment), list(job.volumes)) == ({"A": "1", "B": "2 3"}, ["/srv/sets:/data:ro"])
     assert (job.cpu_milli, job.not_preemptible, job.directory) == (2000, False, "/usr/sbin/work")
 

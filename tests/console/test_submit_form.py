@@ -27,6 +27,8 @@ FIELDS = {
     "env": "environment",
     "devices": "device:",
     "registry_auth": "registry",
+    "idle_after_ns": "idle_after",
+    "copy_max_milli": "copy_max",
     "after_ok": "after",  # the same as --after
     "predict": "model",
     "dims": "model_batch",  # the form asks for the batch, which is the usual one
@@ -101,6 +103,8 @@ def test_the_form_has_all_options_of_the_command_line(alice: TestClient) -> None
         {"command": "for i in 1 2; do echo $i; done", "shell": "yes", "gpus": "0.25..1", "pty": "yes"},
         {"command": "./train", "gpus": "1", "workers": "1-8", "heuristic": "efficiency(0.2)", "batch": "64"},
         {"command": "./train", "gpus": "1", "workers": "2-4", "utility": "linear,100,0.5,samples=5000000"},
+        {"command": "./a", "gpus": "0.5", "mem_swap": "yes", "idle_after": "10m", "copy_max": "0.25"},
+        {"command": "./a", "gpus": "0.5", "idle_after": "0s"},
         {"command": "", "image": "my/image:1", "gpus": "0.5", "mem": "8G", "environment": "PATH=/opt/bin"},
         FULL,
     ],

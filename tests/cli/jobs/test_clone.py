@@ -17,6 +17,7 @@ USAGE, NOT_FOUND, CONFLICT = 2, 4, 8
 #: an option of each kind, and what it becomes
 ALL = (
     *("--gpus", "0.5", "--min", "0.25", "--max", "0.75", "--mem", "8G", "--class", "latency", "--weight", "300"),
+    *("--mem-swap", "--idle-after", "10m", "--copy-max", "0.5"),
     *("--spread", "1", "--gang", "2", "--cpus", "2.5", "--ram", "1536M", "--queue", "default", "--priority", "-5"),
     *("--time-limit", "2h30m", "--signal", "USR1@5m", "--grace", "60s", "--expected", "1h", "--retries", "2"),
     *("--skew", "0.2", "--no-preempt", "--log", "/tmp/%j.txt", "--name", "night", "-C", "/tmp"),

@@ -155,6 +155,26 @@ def site(system: OwnSystem, vgpu: Any, short_dir: Path, monkeypatch: pytest.Monk
             made("job", "wait", *left)
 
 
+def test_replicas_take_turns_and_sleep(site: Site) -> None:
+    """What `vgpu service` says of memory is what the replica's slice has; a change of it is one of the size."""
+    site.start("turns", "--mem-swap", "--idle-after", "10m", "--copy-max", "0.5", "--health-http", "/health")
+    site.wait_until_healthy("turns", 1)
+
+    def show_slice() -> tuple[Any, ...]:
+        (job_id,) = site.jobs("replica", "turns")
+        (name,) = site("job", "show", str(job_id), "-o", "json").json["job"]["slices"]
+        made = site("slice", "show", name, "-o", "json").json["slice"]
+        return made["mem_swap"], made["idle_after_ns"], made["copy_max_milli"]
+
+    assert show_slice() == (True, 600 * 10**9, 500)
+    alone = site("service", "update", "turns", "--no-mem-swap")
+    assert alone.code == ExitCode.USAGE and "give --gpus as well" in alone.stderr
+    changed = site("service", "update", "turns", *SMALL, "--idle-after", "5m")
+    assert changed.code == 0
+    site.wait_until_healthy("turns", 1, generation=2)
+    assert show_slice() == (False, 300 * 10**9, 0)
+
+
 def test_a_service_from_its_start_to_its_end(site: Site) -> None:
     site.start("web", "--replicas", "2", "--health-http", "/health")
     site.wait_until_healthy("web", 2)

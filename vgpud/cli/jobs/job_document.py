@@ -70,6 +70,7 @@ def _size(spec: pb.JobSpec) -> dict[str, Any]:
     found |= {"class": SERVICE_CLASS.to_word(share.service_class), "weight": share.weight, "spread": share.spread}
     found["mem_swap"] = share.mem_swap
     found["idle_after"] = format_span(share.idle_after_ns) if share.HasField("idle_after_ns") else ""
+    found["copy_max"] = format_gpus(share.copy_max_milli) if share.copy_max_milli else ""
     found |= {"device": list(share.device_uuids), "cpus": format_gpus(spec.cpu_milli) if spec.cpu_milli else ""}
     found["ram"] = _format_size(spec.ram_bytes) if spec.ram_bytes else ""
     if elastic.workers_max:

@@ -23,7 +23,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 _NS = 1_000_000_000
 #: as in vgpud.services.core.model, whose words these are
 RESTARTS, REPLICAS_MAX = ("always", "on-failure", "never"), 64
-SIZES = ("gpus", "min_milli", "max_milli", "mem", "mem_min", "mem_max", "service_class", "weight", "spread")
+SIZES = (
+    *("gpus", "min_milli", "max_milli", "mem", "mem_min", "mem_max", "service_class", "weight", "spread"),
+    *("mem_swap", "idle_after_ns", "copy_max_milli"),
+)
 SECTIONS = {
     "Size of each replica": (*SIZES, "cpus", "ram", "queue", "preemptible"),
     "Replicas": ("replicas", "restart", "scale_to_zero", "wake", "drain"),
@@ -50,7 +53,8 @@ _SERVICE = (
         "--scale-to-zero",
         type=Span(zero=True),
         metavar="TIME",
-        help="Without requests for this time, give the GPUs to others; the next request wakes it. 0s: never (default).",
+        help="Without requests for this time, give the GPUs to others; the next request wakes it. 0s: never (default)."
+        " (--idle-after: without work on the GPU, its memory alone.)",
     ),
     click.option(
         "--wake",
@@ -97,9 +101,7 @@ def service_options(function: F) -> F:
 
 
 def size_options(function: F) -> F:
-    return partial(
-        spec_options, excluded_names=("priority", "mem_swap", "idle_after_ns", "copy_min_milli", "copy_max_milli")
-    )(function)
+    return partial(spec_options, excluded_names=("priority", "copy_min_milli"))(function)
 
 
 _JOB = (

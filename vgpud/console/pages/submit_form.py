@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from vgpud.cli.common.quantities import Bytes, Gpus, Number, Whole
+from vgpud.cli.common.quantities import Bytes, Gpus, LinkPart, Number, Whole
 from vgpud.cli.common.slice_options import build_spec
 from vgpud.cli.common.times import Begin, Span
 from vgpud.cli.jobs import elastic_options
@@ -49,6 +49,8 @@ _TYPES: dict[str, Any] = {
     "mem_max": Bytes(),
     "weight": Whole(0, WEIGHT_MAX),
     "spread": Whole(1, GPUS_MAX),
+    "idle_after": Span(zero=True),
+    "copy_max": LinkPart(),
     "gang": Whole(1, MEMBERS_MAX),
     "cpus": Cpus(),
     "ram": Bytes(),
@@ -126,6 +128,9 @@ def _make_sized_spec(values: dict[str, Any], form: Form) -> pb.JobSpec:
         "min_milli": values["min"],
         "max_milli": values["max"],
         **{name: values[name] for name in ("mem", "mem_min", "mem_max", "weight", "spread")},
+        "mem_swap": form.get("mem_swap") == "yes" or None,
+        "idle_after_ns": values["idle_after"],
+        "copy_max_milli": values["copy_max"],
         "service_class": form["class"] if form.get("class") in CLASSES else None,
     }
     spec = pb.JobSpec(slice=build_spec(share), members=values["gang"] or 1, umask=_UMASK)
@@ -243,6 +248,9 @@ def form_of(job: pb.Job, user: User) -> dict[str, str]:
         "ram": str(spec.ram_bytes or ""),
         "spread": str(share.spread or ""),
         "weight": str(share.weight or ""),
+        "mem_swap": "yes" if share.mem_swap else "",
+        "idle_after": format_span(share.idle_after_ns) if share.HasField("idle_after_ns") else "",
+        "copy_max": format_gpus(share.copy_max_milli) if share.copy_max_milli else "",
         "class": "" if share.service_class in _USUAL else SERVICE_CLASS.to_word(share.service_class),
         "skew": f"{spec.skew:g}" if spec.skew else "",
         "priority": str(spec.priority or ""),

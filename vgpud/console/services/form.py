@@ -36,6 +36,7 @@ _TIME: Any = Span(zero=True)
 JOB_FIELDS = (
     *("command", "shell", "name", "directory", "environment_name", "image", "volumes", "registry", "environment"),
     *("gpus", "min", "max", "mem", "mem_min", "mem_max", "weight", "spread", "class", "cpus", "ram", "queue"),
+    *("mem_swap", "idle_after", "copy_max"),
 )
 
 
