@@ -61,6 +61,36 @@ def test_one_that_waits_starts_when_it_does_what_would_help(queue: QueueNode) ->
     assert queue.wait_for_end(queue.submit("true", 300)[0]).state == pb.JOB_STATE_COMPLETED
 
 
+@pytest.fixture
+def small_host(node: Node) -> Iterator[QueueNode]:
+    """One device of 8 GiB, and a host that holds 1 GiB of what is not on it."""
+    with queue_node(node, devices=1, suspended_bytes_max=str(1 << 30)) as made:
+        yield made.start()
+
+
+def test_one_that_the_host_cannot_hold_waits_until_it_may(small_host: QueueNode) -> None:
+    """It is not started in vain meanwhile, and the RAM that may be used is as configured now."""
+    queue, node = small_host, small_host.node
+    stays = "while [ ! -e go ]; do sleep 0.05; done"
+    in_turn = {"mem_min_bytes": 8 << 30, "mem_max_bytes": 8 << 30, "mem_swap": True}
+    first, second = (queue.submit(stays, 250, slice=in_turn)[0] for _ in range(2))
+    queue.until(first, "running")
+    (reason, *_) = [text for kind, text in explain_job(queue, second) if kind == "queue"]
+    assert reason.startswith("slices with mem-swap would need 8GiB of the host's RAM, of which 1GiB may be used")
+    (cost,) = [text for kind, text in explain_job(queue, second) if kind == "rotation"]
+    assert cost.startswith("with this job, slices with mem-swap claim 16GiB together of 8GiB that device 0 has")
+    queue.restart(signal.SIGKILL)
+    assert queue.get(second).state == pb.JOB_STATE_PENDING and "job.start_failed" not in node.event_kinds()
+    node.settings["suspended_bytes_max"] = "0"
+    node.write_config()
+    assert node.process
+    node.process.send_signal(signal.SIGHUP)
+    queue.until(second, "running")
+    (queue.work / "go").touch()
+    for job_id in (first, second):
+        assert queue.wait_for_end(job_id).state == pb.JOB_STATE_COMPLETED
+
+
 def test_who_is_not_there_is_refused(queue: QueueNode) -> None:
     with pytest.raises(grpc.RpcError) as caught:
         explain_job(queue, 99)
