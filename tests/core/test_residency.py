@@ -82,6 +82,12 @@ def test_the_largest_of_them_fits_beside_what_others_have_reserved() -> None:
     invariants.check(state)
 
 
+def test_a_device_where_none_has_to_leave_comes_first() -> None:
+    state = make_state(2)
+    make(state, *(swap(name) for name in "abc"))
+    assert [state.slices[name].shares[0].device_uuid for name in "abc"] == ["GPU-0", "GPU-1", "GPU-0"]
+
+
 def test_host_ram_is_admitted_as_device_memory_is() -> None:
     state = make_state(swap_bytes=100 * GIB)
     make(state, swap("a"), swap("b", 60), swap("c", 40))

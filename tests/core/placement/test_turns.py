@@ -21,8 +21,8 @@ def rotating(gib: int, milli: int = 250, **options: object) -> Job:
     return job(ask(milli, mem_min_bytes=gib * GIB, mem_max_bytes=gib * GIB, mem_swap=True, **options))
 
 
-def plain(gib: int, milli: int = 250) -> Job:
-    return job(ask(milli, mem_min_bytes=gib * GIB, mem_max_bytes=max(gib, 1) * GIB))
+def plain(gib: int, milli: int = 250, **options: object) -> Job:
+    return job(ask(milli, mem_min_bytes=gib * GIB, mem_max_bytes=max(gib, 1) * GIB, **options))
 
 
 def take(cluster: Cluster, new_job: Job) -> Placement:
@@ -106,6 +106,33 @@ def test_what_a_suspended_job_waits_for_on_the_host_is_named() -> None:
     assert "would need 60GiB of the host's RAM" in cluster.shortage(mine)
     offer_all(cluster, (), 60 * GIB)
     assert not cluster.shortage(mine)
+
+
+def test_the_host_holds_what_is_evicted_there() -> None:
+    cluster = Cluster([node("a", 1)])
+    offer_all(cluster, (("a/0", 80 * GIB, False),), 30 * GIB)
+    assert cluster.place(rotating(40)) is None and "would need 40GiB" in cluster.why_not(rotating(40))
+    assert cluster.place(rotating(30)) is not None
+
+
+def test_one_in_turn_fits_where_another_does_not() -> None:
+    cluster = Cluster([node("a", 1)])
+    take(cluster, rotating(60))
+    in_turn, alone = (cluster.ask_vacancy(new.spec, ()) for new in (rotating(40), plain(30)))
+    assert in_turn is not None and alone is not None
+    assert in_turn.fits() and not alone.fits()
+    assert not in_turn.needs_all_of(alone) and in_turn.needs_all_of(in_turn)
+
+
+def test_rules_see_what_is_in_turn() -> None:
+    """Both devices have 40 GiB free, of the first one 40 are in turn: best fit takes the fuller one, and fgd the one
+    that is left with more."""
+    for rule, uuid in (("best-fit", "a/1"), ("worst-fit", "a/0"), ("fgd", "a/0")):
+        cluster = Cluster([node("a", 2)])
+        cluster.rules({"default": (rule, False)})
+        for new in (rotating(40, device_uuids=("a/0",)), plain(40, device_uuids=("a/1",))):
+            take(cluster, new)
+        assert devices_of(cluster.place(rotating(40))) == [(uuid,)], rule
 
 
 def test_a_gang_has_the_memory_in_turn_with_itself() -> None:

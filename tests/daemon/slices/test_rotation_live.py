@@ -211,9 +211,19 @@ def test_the_queue_counts_what_slices_have_in_turn_once(make_system: Callable[..
     bench = Bench(make_system, programs, 2 * DEVICE)
     for name in "ab":
         bench.create(name, "--mem-swap")
-    size = ("--gpus", "0.25", "--mem", f"{DEVICE - 8}M")
-    done = call(bench.system, "submit", *size, "--wait", "--log", str(bench.system.folder / "log"), "--", "true")
-    assert done.returncode == 0, done.stderr
+    log = ("--log", str(bench.system.folder / "log"))
+    for mib, *turns in ((DEVICE - 8,), (2 * DEVICE, "--mem-swap")):
+        size = ("--gpus", "0.25", "--mem", f"{mib}M", *turns)
+        done = call(bench.system, "submit", *size, "--wait", *log, "--", "true")
+        assert done.returncode == 0, done.stderr
+    size = ("--gpus", "0.25", "--mem", f"{DEVICE + 8}M")
+    done = call(bench.system, "submit", *size, *log, "-o", "json", "--", "true")
+    job_id = str(json.loads(done.stdout)["job_ids"][0])
+    reason = ask(bench.system, "job", "show", job_id)["job"]["reason"]
+    assert reason.startswith("no device has 0.25 GPU and ") and f"has the most free: 0.5 GPU and {DEVICE}MiB" in reason
+    for name in "ab":
+        assert call(bench.system, "slice", "rm", name).returncode == 0
+    wait_for("its end", lambda: ask(bench.system, "job", "show", job_id)["job"]["state"] == "completed", 30)
 
 
 def test_jobs_that_each_fill_the_device_run_in_turn(make_system: Callable[..., OwnSystem], programs: Path) -> None:
