@@ -17,8 +17,9 @@ _PLACE = pytest.StashKey[dict[pytest.Item | pytest.Collector, int]]()
 
 
 def rotate_places(length: int, worker: int, workers: int) -> list[int]:
-    """Places 0 to length - 1, beginning with the first one of a worker's part."""
-    begin = length * worker // workers
+    """Places 0 to length - 1, beginning with the first one of a worker's part. `worker` counts on where one takes the
+    place of another that has died."""
+    begin = length * (worker % workers) // workers
     return [*range(begin, length), *range(begin)]
 
 

@@ -72,7 +72,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("alone"):
             item.add_marker(pytest.mark.flaky(reruns=TRIES - 1, reruns_delay=5))
-            item.add_marker(pytest.mark.timeout(TRIES * float(item.config.getini("timeout"))))  # of all tries together
     if os.geteuid() != 0:
         for item in items:
             if item.get_closest_marker("root"):
