@@ -69,7 +69,7 @@ def small_host(node: Node) -> Iterator[QueueNode]:
 
 
 def test_one_that_the_host_cannot_hold_waits_until_it_may(small_host: QueueNode) -> None:
-    """It is not started in vain meanwhile, and the RAM that may be used is as configured now."""
+    """It is not tried meanwhile, and the RAM that may be used is as configured now."""
     queue, node = small_host, small_host.node
     stays = "while [ ! -e go ]; do sleep 0.05; done"
     in_turn = {"mem_min_bytes": 8 << 30, "mem_max_bytes": 8 << 30, "mem_swap": True}
