@@ -128,14 +128,15 @@ def test_other_refusals(empty_node: Node) -> None:
 
 
 def test_what_names_a_device_a_slice_or_a_process_names_its_node() -> None:
-    """So that several nodes need no second version of the API. Specs, claims, ArbiterThread and TraceEvent are only
-    ever parts of such messages; jobs may run on any node, and queues and reservations are the same on all."""
+    """So that several nodes need no second version of the API. Specs, claims, ArbiterThread, TimeSlice and TraceEvent
+    are only ever parts of such messages; jobs may run on any node, and queues and reservations are the same on all."""
     names = {"name", "slice", "uuid", "device_uuid", "device_uuids", "process_id", "pid"}
     for message in pb.DESCRIPTOR.message_types_by_name.values():
         fields = {field.name for field in message.fields if not field.message_type}
         parts = (
             "Node",
             "ArbiterThread",
+            "TimeSlice",
             "SliceSpec",
             "TraceEvent",
             "Claim",
