@@ -16,7 +16,7 @@ from tests.core.test_machine import GIB, S, make_state
 from tests.core.test_residency import make, swap
 from vgpud.core import events as ev
 from vgpud.core.model import AWAY, COMING, LEAVING, Denied, Process, Reason, Slice, Taken
-from vgpud.core.observed import SliceStats
+from vgpud.core.observed import Reclaim, SliceStats
 from vgpud.core.slices import invariants
 from vgpud.core.slices.machine import step
 from vgpud.daemon.slices import rotation
@@ -48,6 +48,8 @@ class Node:
         self.entries: list[ev.Log] = []
         self.saved_steps: list[tuple[str, str]] = []
         self.calls: list[tuple[str, int]] = []
+        self.rooms: list[int] = []  # bytes for which others are asked, one after the other
+        self.asked: dict[tuple[int, str], Reclaim] = {}
         self.answers: list[Moved] = []
         self.where: dict[int, str] = {}  # pid -> what the driver says
         self.during: Callable[[str, int], None] = lambda *_: None
@@ -84,6 +86,13 @@ class Node:
         now = self.stats[serial]
         now["moves"] = now.get("moves", 0) + 1
         now["moved_bytes"] = now.get("moved_bytes", 0) + size
+
+    def make_room(self, _: str, size: int) -> None:
+        if [size] != self.rooms[-1:]:
+            self.rooms.append(size)
+
+    def reclaims(self) -> dict[tuple[int, str], Reclaim]:
+        return self.asked
 
     async def _move(self, action: str, pid: int, *_: Any) -> Moved:
         self.calls.append((action, pid))
@@ -362,6 +371,50 @@ async def test_a_sleeper_whose_memory_is_lent_is_said_to_wait(monkeypatch: pytes
     assert said.startswith("slice a stays on the host: others use") and "beyond their minima" in said
     node.set("b", mem_held_bytes=8 * GIB)
     assert await run_until(node, node.controller(), lambda: not node.now("a"))
+
+
+def lend(monkeypatch: pytest.MonkeyPatch, *, mem_swap: bool) -> Node:
+    """a is away with 40 GiB and waits; b holds 60 GiB of 80, of which 8 are its minimum."""
+    sleeps = {} if mem_swap else {"idle_after_ns": 60 * S}
+    node = Node(monkeypatch, swap("a", 40, mem_swap=mem_swap, **sleeps), swap("b", 8, mem_swap=False))
+    leave(node, "a", LEAVING, AWAY)
+    node.set("b", mem_held_bytes=60 * GIB)
+    node.set("a", waiting_calls=1)
+    return node
+
+
+@pytest.mark.parametrize("mem_swap", [False, True])
+@on_a_loop
+async def test_borrowers_are_asked_for_the_room_of_one_that_waits(
+    monkeypatch: pytest.MonkeyPatch, mem_swap: bool
+) -> None:
+    node = lend(monkeypatch, mem_swap=mem_swap)
+    b = node.state.slices["b"].serial, "GPU-0"
+    node.asked[b] = Reclaim(remaining_bytes=20 * GIB)
+    controller = node.controller()
+    assert not await run_until(node, controller, lambda: not node.now("a"), 100)
+    assert node.rooms == [40 * GIB] and not node.entries, "nothing is said while b has time to give it back"
+    node.set("b", mem_held_bytes=40 * GIB)
+    node.asked[b] = Reclaim(end_count=1)
+    assert await run_until(node, controller, lambda: not node.now("a"))
+    assert node.rooms == [40 * GIB, 0] and not node.entries
+
+
+@on_a_loop
+async def test_what_does_not_come_back_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = lend(monkeypatch, mem_swap=True)
+    node.asked[node.state.slices["b"].serial, "GPU-0"] = Reclaim(end_count=1, was_late=True)
+    assert not await run_until(node, node.controller(), lambda: not node.now("a"), 100)
+    (said,) = (entry.message for entry in node.entries)
+    assert said.startswith("slice a stays on the host: others use 20GiB") and "do not give it back" in said
+
+
+@on_a_loop
+async def test_a_device_that_has_gone_asks_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = lend(monkeypatch, mem_swap=True)
+    node.state.taken_devices["GPU-0"] = Taken("GPU-0", "lost: it fell off the bus", is_lost=True)
+    assert not await run_until(node, node.controller(), lambda: not node.now("a"), 100)
+    assert node.rooms == [0] and not node.entries
 
 
 @on_a_loop

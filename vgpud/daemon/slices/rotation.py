@@ -24,7 +24,17 @@ from vgpud.core.model import (
     Reason,
     Slice,
 )
-from vgpud.core.slices.rotation import Cost, Member, Move, RotationStats, Turns, choose_move, estimate_cost
+from vgpud.core.slices.rotation import (
+    Cost,
+    Lack,
+    Member,
+    Move,
+    RotationStats,
+    Turns,
+    choose_move,
+    estimate_cost,
+    find_lack,
+)
 from vgpud.core.units import format_bytes
 from vgpud.daemon.slices.events import EventRecorder
 from vgpud.daemon.slices.machine import SliceMachine
@@ -47,8 +57,8 @@ RATE_BYTES_PER_S, MEASURED_BYTES = 8 << 30, 64 << 20
 DEADLINE_S = 15.0
 #: of a refusal: the driver leaves the process half way
 _BROKEN = "broken"
-#: of a sleeper's return: others have borrowed its memory
-_LENT = "lent"
+#: of a return: others have borrowed the memory; it is said when they have kept it for so long, and are not asked now
+_LENT, LENT_NS = "lent", _SECOND_NS
 #: the cost of a device is computed again after this time
 COST_NS = _SECOND_NS // 4
 #: for how long a slice stays as it is after the driver, or the host, has refused to move it
@@ -74,6 +84,7 @@ class _Record:
     checked_ids: set[int] = field(default_factory=set)  # processes that were
     stays_until_ns: int = 0  # it is not asked to move again before
     refusals: set[str] = field(default_factory=set)  # by kind: said already
+    lacks_since_ns: int = 0  # others have borrowed what it waits for; 0: they have not
 
 
 class RotationController:
@@ -162,6 +173,9 @@ class RotationController:
     def _record(self, slice_: Slice) -> _Record:
         return self._records.setdefault(slice_.uid, _Record(time.monotonic_ns()))
 
+    def _record_of(self, name: str) -> _Record:
+        return self._record(self._machine.state.slices[name])
+
     def _program(self, name: str) -> Process | None:
         return next(iter(self._machine.state.processes_of(name)), None)
 
@@ -200,10 +214,14 @@ class RotationController:
         return [self._member(slice_, uuid, now_ns) for slice_ in self._rotating(uuid)]
 
     def _capacity_bytes(self, uuid: str) -> int:
-        """What other slices leave to those that rotate: what they are guaranteed, or hold, is theirs."""
+        return self._read_others(uuid)[0]
+
+    def _read_others(self, uuid: str) -> tuple[int, int]:
+        """What other slices leave to those that rotate: what they are guaranteed, or hold, is theirs. And what of that
+        they have borrowed."""
         state = self._machine.state
         members = {slice_.name for slice_ in self._rotating(uuid)}
-        left = state.devices[uuid].memory_bytes
+        left, lent = state.devices[uuid].memory_bytes, 0
         for slice_ in state.slices.values():
             kept = slice_.find_reserved_share(uuid)
             if (
@@ -214,8 +232,10 @@ class RotationController:
             ):
                 continue
             held = self._arbiters.slice_stats(slice_.serial, uuid).mem_held_bytes
-            left -= max(kept.mem_min_bytes if kept else 0, held)
-        return left
+            kept_bytes = kept.mem_min_bytes if kept else 0
+            left -= max(kept_bytes, held)
+            lent += max(0, held - kept_bytes)
+        return left, lent
 
     def _rate(self, uuid: str) -> int:
         return self._rates.get(uuid, RATE_BYTES_PER_S)
@@ -247,6 +267,7 @@ class RotationController:
             except Exception:  # programs that are away would wait for ever if this watch ended
                 log.exception("device %s: a turn failed, the next one is tried", uuid)
                 await asyncio.sleep(AGAIN_S)
+        self._arbiters.make_room(uuid, 0)
 
     async def _take_turn(self, uuid: str, turns: Turns) -> None:
         now_ns = time.monotonic_ns()
@@ -254,27 +275,35 @@ class RotationController:
         turns.update(members, now_ns)
         move = None if self._is_lost(uuid) else self._choose(uuid, members, turns, now_ns)
         if move is None:
-            self._note_lent_memory(uuid, members)
+            self._ask_back(uuid, members, now_ns)
             await asyncio.sleep(WAITING_S if any(member.residency for member in members) else IDLE_S)
         elif move.to == LEAVING:
             await self._make_leave(move, uuid, turns)
-        elif await self._step((move.name, COMING)):
+        elif await self._step_to_coming(uuid, (move.name, COMING)):
             await self._bring(move, uuid, turns)
 
-    def _note_lent_memory(self, uuid: str, members: Sequence[Member]) -> None:
-        """Sleepers that are called, but whose memory others have borrowed: it is not taken from them."""
+    async def _step_to_coming(self, uuid: str, step: Step, next_step: Step | None = None) -> bool:
+        self._arbiters.make_room(uuid, 0)  # from now on what it claims counts by itself
+        return await self._step(step, next_step=next_step)
+
+    def _ask_back(self, uuid: str, members: Sequence[Member], now_ns: int) -> None:
+        """Asks those that have borrowed memory for which others wait now. It is not taken from them."""
+        lack = Lack() if self._is_lost(uuid) else find_lack(members, *self._read_others(uuid))
+        self._arbiters.make_room(uuid, lack.room_bytes)
         for member in members:
-            record = self._record(self._machine.state.slices[member.name])
-            if member.mem_swap or not member.waits or _LENT in record.refusals:
-                continue
-            lacking_bytes = member.claim_bytes - self._capacity_bytes(uuid)
-            if lacking_bytes <= 0:
+            record, missing_bytes = self._record_of(member.name), lack.missing_bytes.get(member.name, 0)
+            record.lacks_since_ns = (record.lacks_since_ns or now_ns) if missing_bytes else 0
+            is_due = missing_bytes and now_ns - record.lacks_since_ns >= LENT_NS
+            if not is_due or _LENT in record.refusals or self._are_asked(uuid):
                 continue
             record.refusals.add(_LENT)
-            text = f"slice {member.name} stays on the host: others use {format_bytes(lacking_bytes)} of its memory"
-            self._events.note(
-                ev.Log("slice.stays", f"{text} beyond their minima, it waits until they end", member.name)
-            )
+            text = f"slice {member.name} stays on the host: others use {format_bytes(missing_bytes)} of the memory"
+            text += " beyond their minima and do not give it back, it waits until they do"
+            self._events.note(ev.Log("slice.stays", text, member.name))
+
+    def _are_asked(self, uuid: str) -> bool:
+        """Whether a slice on the device still has time to give memory back."""
+        return any(of == uuid and now.remaining_bytes for (_, of), now in self._arbiters.reclaims().items())
 
     def _choose(self, uuid: str, members: Sequence[Member], turns: Turns, now_ns: int) -> Move | None:
         return choose_move(members, self._capacity_bytes(uuid), self._rate(uuid), turns, now_ns)
@@ -310,7 +339,9 @@ class RotationController:
         following = self._choose(uuid, members, turns, now_ns)
         if following is None or following.to != COMING:
             await self._step((move.name, AWAY))
-        elif await self._step((move.name, AWAY), next_step=(following.name, COMING)):  # what is free is no third one's
+        elif await self._step_to_coming(
+            uuid, (move.name, AWAY), (following.name, COMING)
+        ):  # no third one has the memory
             await self._bring(following, uuid, turns)
 
     async def _bring(self, move: Move, uuid: str, turns: Turns) -> None:
