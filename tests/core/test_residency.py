@@ -58,6 +58,35 @@ def suspend(state: State, name: str, *to: str) -> Slice:
 # ---- admission ----
 
 
+def on_devices(count: int, *requests: ev.CreateSlice) -> list[str]:
+    """Where these are placed, one after the other."""
+    state = make_state(count)
+    make(state, *requests)
+    return [made.shares[0].device_uuid for made in state.slices.values()]
+
+
+def test_a_device_where_no_turns_are_needed_is_preferred() -> None:
+    assert on_devices(2, swap("a", 60), swap("b", 60)) == ["GPU-0", "GPU-1"]
+    assert on_devices(2, swap("a", 30), swap("b", 60, mem_swap=False), swap("c", 30)) == ["GPU-0", "GPU-1", "GPU-0"]
+    assert on_devices(2, swap("a", 30), swap("b", 30)) == ["GPU-0", "GPU-0"], "the fullest where all fit"
+
+
+def test_where_turns_are_needed_the_device_is_chosen_where_they_cost_least() -> None:
+    made = on_devices(3, swap("a", 80), swap("b", 40), swap("o", 80, mem_swap=False), swap("c", 50))
+    assert made == ["GPU-0", "GPU-1", "GPU-2", "GPU-1"]
+    assert on_devices(2, swap("a", 80), swap("b", 80), swap("c", 80), swap("d", 80))[2:] == ["GPU-0", "GPU-1"]
+
+
+def test_a_change_stays_where_it_is_though_another_device_is_empty() -> None:
+    state = make_state(2)
+    make(state, swap("a", 60), swap("b", 60))
+    event = ev.UpdateSlice(
+        "", "b", Spec(250, mem_min_bytes=70 * GIB, mem_max_bytes=70 * GIB), ("mem_min_bytes", "mem_max_bytes")
+    )
+    found = answer(step(state, event, 0))
+    assert isinstance(found, Slice) and [share.device_uuid for share in found.shares] == ["GPU-1"]
+
+
 def test_their_memory_together_may_be_more_than_the_device() -> None:
     state = make_state()
     make(state, *(swap(name) for name in "abcd"))

@@ -457,8 +457,25 @@ async def test_a_slice_with_several_programs_stays(monkeypatch: pytest.MonkeyPat
     node = two(monkeypatch)
     node.attach(3, "a")
     assert not await run_until(node, node.controller(), lambda: bool(node.calls), 90)
+    assert [(entry.kind, entry.message) for entry in node.entries] == [
+        (
+            "slice.stays",
+            "slice a stays on the device: it has 2 programs, and the driver moves a slice with one: keep it to one program",
+        )
+    ]
     del node.state.processes[3]
     assert await run_until(node, node.controller(), lambda: not node.now("b"))
+
+
+@on_a_loop
+async def test_several_programs_are_no_matter_while_all_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node(monkeypatch, swap("a", 10), swap("b", 10, mem_swap=False, idle_after_ns=60 * S))
+    node.attach(3, "a")
+    node.attach(4, "b")
+    begun_ns = node.clock_ns
+    assert await run_until(node, node.controller(), lambda: bool(node.entries))
+    (said,) = node.entries
+    assert said.slice_name == "b" and node.clock_ns - begun_ns >= 60 * S, "it would sleep now"
 
 
 @on_a_loop

@@ -73,6 +73,14 @@ def _swap_sizes(state: State, excluded_slice: str) -> dict[str, list[int]]:
     return sizes
 
 
+def excess_ppm(state: State, share: Share, capacity_bytes: int, excluded_slice: str) -> int:
+    """By how much the minima of a device's slices with mem_swap, with this share, would be above what it has for them,
+    in millionths of that: for that part of the time slices would be away. 0: all fit, and none takes turns."""
+    others = _swap_sizes(state, excluded_slice).get(share.device_uuid, [])
+    excess_bytes = sum(others) + share.mem_min_bytes - capacity_bytes
+    return max(0, excess_bytes * 1_000_000 // max(1, capacity_bytes))
+
+
 def first_residency(state: State, spec: Spec, shares: Iterable[Share]) -> str:
     """Of a new slice: beside others with mem_swap it begins away, with nothing, and comes when there is free memory."""
     sizes = _swap_sizes(state, "")

@@ -59,6 +59,8 @@ DEADLINE_S = 15.0
 _BROKEN = "broken"
 #: of a return: others have borrowed the memory; it is said when they have kept it for so long, and are not asked now
 _LENT, LENT_NS = "lent", _SECOND_NS
+#: of a slice that has several programs: none of them is moved
+_SEVERAL = "several"
 #: the cost of a device is computed again after this time
 COST_NS = _SECOND_NS // 4
 #: for how long a slice stays as it is after the driver, or the host, has refused to move it
@@ -276,6 +278,7 @@ class RotationController:
         move = None if self._is_lost(uuid) else self._choose(uuid, members, turns, now_ns)
         if move is None:
             self._ask_back(uuid, members, now_ns)
+            self._note_several(uuid, members, turns, now_ns)
             await asyncio.sleep(WAITING_S if any(member.residency for member in members) else IDLE_S)
         elif move.to == LEAVING:
             await self._make_leave(move, uuid, turns)
@@ -300,6 +303,20 @@ class RotationController:
             text = f"slice {member.name} stays on the host: others use {format_bytes(missing_bytes)} of the memory"
             text += " beyond their minima and do not give it back, it waits until they do"
             self._events.note(ev.Log("slice.stays", text, member.name))
+
+    def _note_several(self, uuid: str, members: Sequence[Member], turns: Turns, now_ns: int) -> None:
+        """One that would leave now, if it did not have several programs."""
+        state = self._machine.state
+        counts = {m.name: len(state.processes_of(m.name)) for m in members if m.is_resident}
+        several = {name for name, count in counts.items() if count > 1}
+        if not several or self._is_lost(uuid):
+            return
+        alone = [replace(m, is_movable=True) if m.name in several else m for m in members]
+        move = self._choose(uuid, alone, turns, now_ns)
+        if move is None or move.to != LEAVING or move.name not in several:
+            return
+        why = f"it has {counts[move.name]} programs, and the driver moves a slice with one: keep it to one program"
+        self._note_stay(state.slices[move.name], _SEVERAL, why)
 
     def _are_asked(self, uuid: str) -> bool:
         """Whether a slice on the device still has time to give memory back."""
@@ -388,14 +405,20 @@ class RotationController:
         """It is not asked again for a while; a reason of each kind is said once, until it was moved."""
         record = self._record(slice_)
         record.stays_until_ns = time.monotonic_ns() + for_ns
-        if kind in record.refusals:
-            return
-        record.refusals.add(kind)
-        if kind == _BROKEN:
+        if kind == _BROKEN and kind not in record.refusals:
+            record.refusals.add(kind)
             program = self._program(slice_.name)
             text = f"slice {slice_.name}: the memory of pid {program.pid if program else '?'} cannot be moved: end it"
             self._events.note(ev.Log("slice.broken", f"{text} ({why})", slice_.name))
             return
+        self._note_stay(slice_, kind, why)
+
+    def _note_stay(self, slice_: Slice, kind: str, why: str) -> None:
+        """Once, until it was moved or has another program."""
+        record = self._record(slice_)
+        if kind in record.refusals:
+            return
+        record.refusals.add(kind)
         where = "on the host" if slice_.residency in (AWAY, COMING) else "on the device"
         self._events.note(ev.Log("slice.stays", f"slice {slice_.name} stays {where}: {why}", slice_.name))
 
