@@ -303,7 +303,7 @@ int vg_arbiter_slice_unattributed(struct vg_arbiter *arbiter, uint64_t slice_id,
 
 int vg_arbiter_make_room(struct vg_arbiter *arbiter, uint64_t bytes) {
   pthread_mutex_lock(&arbiter->mutex);
-  arbiter->room_bytes = bytes;
+  arbiter->space_bytes = bytes;
   arbiter->memory_stale = true;
   return leave(arbiter, 0);
 }

@@ -61,9 +61,9 @@ static uint64_t unheld(const struct vg_memory_table *table) {
   return minus(table->total_bytes, held_bytes);
 }
 
-/* The minima of all slices but this one, or what they hold if that is more, and the room for one that is to come. */
+/* The minima of all slices but this one, or what they hold if that is more, and the space for one that is to come. */
 static uint64_t claims(const struct vg_memory_table *table, const struct vg_memory_slice *but) {
-  uint64_t sum_bytes = table->room_bytes;
+  uint64_t sum_bytes = table->space_bytes;
   for (int i = 0; i < table->slice_count; i++) {
     const struct vg_memory_slice *other = &table->slices[i];
     if (other != but && !other->away) sum_bytes += at_least(other->min_bytes, other->held_bytes);
@@ -133,18 +133,18 @@ static uint64_t wait_for_others(struct vg_memory_table *table, struct vg_memory_
   return deadline_ns;
 }
 
-/* Of the room for one that is to come back. */
-static uint64_t missing_room(const struct vg_memory_table *table) {
-  return table->room_bytes ? minus(claims(table, NULL), table->total_bytes) : 0;
+/* Of the space for one that is to come back. */
+static uint64_t missing_space(const struct vg_memory_table *table) {
+  return table->space_bytes ? minus(claims(table, NULL), table->total_bytes) : 0;
 }
 
 /* Of what slices use beyond their minima, in equal parts; and of one whose maximum is below what it uses, the rest. */
 static void ask_back(struct vg_memory_table *table, uint64_t now_ns) {
   uint64_t missing_bytes = table->waiting_bytes ? minus(table->waiting_bytes, unheld(table)) : 0;
-  uint64_t room_bytes = missing_room(table); /* wants are within minima, for which it leaves enough */
-  uint64_t others_deadline_ns = room_bytes ? now_ns + table->grace_ns : 0;
+  uint64_t space_bytes = missing_space(table); /* wants are within minima, for which it leaves enough */
+  uint64_t others_deadline_ns = space_bytes ? now_ns + table->grace_ns : 0;
   others_deadline_ns = at_least(others_deadline_ns, table->waiting_deadline_ns);
-  missing_bytes = at_least(missing_bytes, room_bytes);
+  missing_bytes = at_least(missing_bytes, space_bytes);
   for (int i = 0; i < table->slice_count; i++) { /* unused credit is pressed for, not asked for */
     const struct vg_memory_slice *slice = &table->slices[i];
     if (!slice->away)
@@ -165,9 +165,9 @@ static void ask_back(struct vg_memory_table *table, uint64_t now_ns) {
   }
 }
 
-/* What such slices do not use is not theirs any more, nor what is lent out of the room of one that is to come. */
+/* What such slices do not use is not theirs any more, nor what is lent out of the space of one that is to come. */
 static void press_asked(struct vg_memory_table *table) {
-  bool lent = missing_room(table) != 0;
+  bool lent = missing_space(table) != 0;
   for (int i = 0; i < table->row_count; i++) {
     const struct vg_memory_slice *slice = slice_of(table, table->rows[i]);
     uint64_t most_bytes = lent && !slice->away ? at_most(slice->min_bytes, slice->max_bytes) : slice->max_bytes;
@@ -178,7 +178,7 @@ static void press_asked(struct vg_memory_table *table) {
 
 /* Requests can be decided about only by rows as of now. */
 static bool asks(const struct vg_memory_table *table, uint64_t now_ns) {
-  bool any = table->room_bytes != 0;
+  bool any = table->space_bytes != 0;
   for (int i = 0; i < table->slice_count && table->grace_ns; i++) {
     const struct vg_memory_slice *slice = &table->slices[i];
     any |= slice->reclaim.remaining_bytes ||
@@ -193,7 +193,7 @@ static uint64_t serve_requests(struct vg_memory_table *table, uint64_t now_ns) {
   if (table->stale) return asks(table, now_ns) ? now_ns : UINT64_MAX;
   ask_back(table, now_ns);
   press_asked(table);
-  bool lent = missing_room(table) != 0;
+  bool lent = missing_space(table) != 0;
   for (int i = 0; i < table->slice_count; i++) {
     const struct vg_reclaim *reclaim = &table->slices[i].reclaim;
     if (reclaim->remaining_bytes)

@@ -174,7 +174,7 @@ def test_requests_are_decided_by_rows_as_of_now() -> None:
 
 
 MOVE = st.tuples(
-    st.integers(0, 3), st.sampled_from(["want", "give", "use", "watch", "wait", "max", "room"]), st.integers(0, 10)
+    st.integers(0, 3), st.sampled_from(["want", "give", "use", "watch", "wait", "max", "space"]), st.integers(0, 10)
 )
 
 
@@ -205,8 +205,8 @@ def test_requests_hold_under_any_sequence(moves: list[tuple[int, str, int]]) -> 
         elif move == "max":
             slice_ = table.slices[row.slice]
             slice_.max_bytes = max(slice_.min_bytes, size * 2 * mib)
-        elif move == "room":
-            table.table.room_bytes = size * 2 * mib
+        elif move == "space":
+            table.table.space_bytes = size * 2 * mib
         due_ns = table.step(now_ns)
         assert due_ns > now_ns
         for i in range(3):
@@ -218,7 +218,7 @@ def test_requests_hold_under_any_sequence(moves: list[tuple[int, str, int]]) -> 
                 assert now_ns < other.want_since_ns + grace_ns + 2 * PATIENCE_NS
 
 
-# ---- room for a slice that is to come back from the host ----
+# ---- space for a slice that is to come back from the host ----
 
 SLEEPER = OWNER
 
@@ -233,7 +233,7 @@ class Lent(Promise):
         self.update(SLEEPER, used=8 * GIB)
 
     def make_room(self, size: int, now_ns: int) -> int:
-        self.table.room_bytes = size
+        self.table.space_bytes = size
         return self.step(now_ns)
 
 

@@ -217,7 +217,7 @@ def test_all_steps_of_an_event_or_none() -> None:
 def test_a_sleeper_says_since_when_and_its_return_is_an_event() -> None:
     state = make_state()
     make(state, swap("a", mem_swap=False, idle_after_ns=60 * S))
-    move(state, ("a", LEAVING), asleep_wall_ns=7)
+    move(state, ("a", LEAVING), wall_ns=7, falls_asleep=True)
     commands = move(state, ("a", AWAY))
     assert state.slices["a"].asleep_wall_ns == 7
     assert [c.kind for c in commands if isinstance(c, ev.Log)] == ["slice.asleep"]
@@ -226,16 +226,35 @@ def test_a_sleeper_says_since_when_and_its_return_is_an_event() -> None:
     commands = move(state, ("a", ""))
     assert [c.kind for c in commands if isinstance(c, ev.Log)] == ["slice.awake"]
     assert not state.slices["a"].asleep_wall_ns
-    move(state, ("a", LEAVING), asleep_wall_ns=8)
+    move(state, ("a", LEAVING), wall_ns=8, falls_asleep=True)
     commands = move(state, ("a", ""))  # the driver refused
     assert state.slices["a"].asleep_wall_ns == 0
     assert not [c for c in commands if isinstance(c, ev.Log)]
 
 
+def test_it_says_since_when_its_memory_is_on_the_host() -> None:
+    state = make_state()
+    make(state, swap("a"), swap("b"))
+    assert state.slices["b"].away_wall_ns == 0, "it is away with nothing"
+    move(state, ("a", LEAVING), wall_ns=7)
+    assert state.slices["a"].away_wall_ns == 0
+    move(state, ("a", AWAY), wall_ns=8)
+    move(state, ("a", COMING), wall_ns=9)
+    move(state, ("a", AWAY), wall_ns=10)
+    assert (state.slices["a"].away_wall_ns, state.slices["a"].asleep_wall_ns) == (8, 0)
+    suspend(state, "a", EVICTING)
+    assert state.slices["a"].away_wall_ns == 8, "evicting moved nothing"
+    step(state, ev.SuspendSlice("a", RESTORING), 0)
+    assert (state.slices["a"].residency, state.slices["a"].away_wall_ns) == (AWAY, 8)
+    move(state, ("a", COMING))
+    move(state, ("a", ""))
+    assert state.slices["a"].away_wall_ns == 0
+
+
 def test_it_is_away_again_after_a_restart_and_asleep_as_before() -> None:
     state = make_state()
     make(state, swap("a"), swap("b"))
-    move(state, ("a", LEAVING), asleep_wall_ns=7)
+    move(state, ("a", LEAVING), wall_ns=7, falls_asleep=True)
     kept = tuple(state.slices.values())
     again = State()
     step(again, ev.Started(SiteLimits(), (device(0),), kept, ()), 0)

@@ -229,9 +229,9 @@ def test_two_sleepers_that_borrowed_come_one_after_the_other() -> None:
 # ---- memory that others have borrowed ----
 
 
-def lack_of(*members: Member, capacity: int = 80, lent: int = 80) -> tuple[int, dict[str, int]]:
-    found = rotation.find_lack(members, capacity * GIB, lent * GIB)
-    return found.room_bytes // GIB, {name: size // GIB for name, size in found.missing_bytes.items()}
+def shortage_of(*members: Member, capacity: int = 80, lent_gib: int = 80) -> tuple[int, dict[str, int]]:
+    found = rotation.find_shortage(members, capacity * GIB, lent_gib * GIB)
+    return found.space_bytes // GIB, {name: size // GIB for name, size in found.missing_bytes.items()}
 
 
 def sleeper(name: str, gib: int, held: int = 0, residency: str = AWAY, waits: bool = True) -> Member:
@@ -240,15 +240,15 @@ def sleeper(name: str, gib: int, held: int = 0, residency: str = AWAY, waits: bo
 
 
 def test_nothing_is_asked_for_one_that_sleeps_or_has_room() -> None:
-    assert lack_of(sleeper("a", 40, waits=False), capacity=10) == (0, {})
-    assert lack_of(sleeper("a", 40), capacity=40) == (0, {})
+    assert shortage_of(sleeper("a", 40, waits=False), capacity=10) == (0, {})
+    assert shortage_of(sleeper("a", 40), capacity=40) == (0, {})
 
 
 def test_a_sleeper_is_owed_its_memory_and_no_more_of_that_of_other_sleepers() -> None:
-    assert lack_of(sleeper("a", 40), capacity=10) == (40, {"a": 30})
+    assert shortage_of(sleeper("a", 40), capacity=10) == (40, {"a": 30})
     other = sleeper("b", 30, waits=False)
-    assert lack_of(sleeper("a", 40), other, capacity=40) == (0, {})
-    assert lack_of(sleeper("a", 40, held=50), other, capacity=60) == (80, {"a": 20})
+    assert shortage_of(sleeper("a", 40), other, capacity=40) == (0, {})
+    assert shortage_of(sleeper("a", 40, held=50), other, capacity=60) == (80, {"a": 20})
 
 
 def test_a_sleeper_is_not_kept_waiting_by_memory_that_another_one_is_owed() -> None:
@@ -259,21 +259,23 @@ def test_a_sleeper_is_not_kept_waiting_by_memory_that_another_one_is_owed() -> N
 
 
 def test_another_sleeper_that_has_borrowed_is_asked() -> None:
-    assert lack_of(sleeper("a", 40), sleeper("b", 10, held=60, residency="")) == (40, {"a": 20})
+    assert shortage_of(sleeper("a", 40), sleeper("b", 10, held=60, residency="")) == (40, {"a": 20})
 
 
 def test_none_is_asked_for_what_is_its_own() -> None:
     waiter = member("b", 40, AWAY, waits=True)
-    assert lack_of(member("a", 80, is_movable=False), waiter, lent=0) == (0, {})
-    assert lack_of(replace(member("a", 80, is_movable=False), mem_min_bytes=70 * GIB), waiter, lent=0)[1] == {"b": 10}
+    assert shortage_of(member("a", 80, is_movable=False), waiter, lent_gib=0) == (0, {})
+    assert shortage_of(replace(member("a", 80, is_movable=False), mem_min_bytes=70 * GIB), waiter, lent_gib=0)[1] == {
+        "b": 10
+    }
 
 
 def test_those_that_take_turns_are_asked_only_for_what_no_turn_yields() -> None:
     resident, waiter = member("a", 30), member("b", 40, AWAY, waits=True)
-    assert lack_of(resident, waiter, capacity=60) == (0, {})
-    assert lack_of(resident, waiter, capacity=30) == (10, {"b": 10})
-    assert lack_of(replace(resident, is_movable=False), waiter, capacity=60) == (40, {"b": 10})
-    assert lack_of(resident, sleeper("c", 40), capacity=60) == (40, {"c": 10}), "a sleeper does not wait for turns"
+    assert shortage_of(resident, waiter, capacity=60) == (0, {})
+    assert shortage_of(resident, waiter, capacity=30) == (10, {"b": 10})
+    assert shortage_of(replace(resident, is_movable=False), waiter, capacity=60) == (40, {"b": 10})
+    assert shortage_of(resident, sleeper("c", 40), capacity=60) == (40, {"c": 10}), "a sleeper does not wait for turns"
 
 
 # ---- proportions ----

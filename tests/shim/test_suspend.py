@@ -56,6 +56,7 @@ def test_evicted_memory_is_others_meanwhile_and_bit_for_bit_the_same_afterwards(
     assert used_bytes(bench) == HELD
     bench.system.vgpu("slice", "evict", "a")
     assert used_bytes(bench) == 0 and show_slice(bench, "a")["suspended"] == "evicted"
+    assert show_slice(bench, "a")["away_time"] and show_slice(bench, "a")["devices"][0]["mem_used_bytes"] == HELD
     bench.system.vgpu("slice", "set", "b", "--mem", "3584M")
     go(part)  # it asks for its contents, and waits
     refused = call(bench.system, "slice", "resume", "a")

@@ -48,8 +48,8 @@ class Node:
         self.entries: list[ev.Log] = []
         self.saved_steps: list[tuple[str, str]] = []
         self.calls: list[tuple[str, int]] = []
-        self.rooms: list[int] = []  # bytes for which others are asked, one after the other
-        self.asked: dict[tuple[int, str], Reclaim] = {}
+        self.spaces: list[int] = []  # bytes for which others are asked, one after the other
+        self.requests: dict[tuple[int, str], Reclaim] = {}
         self.answers: list[Moved] = []
         self.where: dict[int, str] = {}  # pid -> what the driver says
         self.during: Callable[[str, int], None] = lambda *_: None
@@ -88,11 +88,11 @@ class Node:
         now["moved_bytes"] = now.get("moved_bytes", 0) + size
 
     def make_room(self, _: str, size: int) -> None:
-        if [size] != self.rooms[-1:]:
-            self.rooms.append(size)
+        if [size] != self.spaces[-1:]:
+            self.spaces.append(size)
 
     def reclaims(self) -> dict[tuple[int, str], Reclaim]:
-        return self.asked
+        return self.requests
 
     async def _move(self, action: str, pid: int, *_: Any) -> Moved:
         self.calls.append((action, pid))
@@ -390,20 +390,20 @@ async def test_borrowers_are_asked_for_the_room_of_one_that_waits(
 ) -> None:
     node = lend(monkeypatch, mem_swap=mem_swap)
     b = node.state.slices["b"].serial, "GPU-0"
-    node.asked[b] = Reclaim(remaining_bytes=20 * GIB)
+    node.requests[b] = Reclaim(remaining_bytes=20 * GIB)
     controller = node.controller()
     assert not await run_until(node, controller, lambda: not node.now("a"), 100)
-    assert node.rooms == [40 * GIB] and not node.entries, "nothing is said while b has time to give it back"
+    assert node.spaces == [40 * GIB] and not node.entries, "nothing is said while b has time to give it back"
     node.set("b", mem_held_bytes=40 * GIB)
-    node.asked[b] = Reclaim(end_count=1)
+    node.requests[b] = Reclaim(end_count=1)
     assert await run_until(node, controller, lambda: not node.now("a"))
-    assert node.rooms == [40 * GIB, 0] and not node.entries
+    assert node.spaces == [40 * GIB, 0] and not node.entries
 
 
 @on_a_loop
 async def test_what_does_not_come_back_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
     node = lend(monkeypatch, mem_swap=True)
-    node.asked[node.state.slices["b"].serial, "GPU-0"] = Reclaim(end_count=1, was_late=True)
+    node.requests[node.state.slices["b"].serial, "GPU-0"] = Reclaim(end_count=1, was_late=True)
     assert not await run_until(node, node.controller(), lambda: not node.now("a"), 100)
     (said,) = (entry.message for entry in node.entries)
     assert said.startswith("slice a stays on the host: others use 20GiB") and "do not give it back" in said
@@ -414,7 +414,7 @@ async def test_a_device_that_has_gone_asks_none(monkeypatch: pytest.MonkeyPatch)
     node = lend(monkeypatch, mem_swap=True)
     node.state.taken_devices["GPU-0"] = Taken("GPU-0", "lost: it fell off the bus", is_lost=True)
     assert not await run_until(node, node.controller(), lambda: not node.now("a"), 100)
-    assert node.rooms == [0] and not node.entries
+    assert node.spaces == [0] and not node.entries
 
 
 @on_a_loop
@@ -460,7 +460,8 @@ async def test_a_slice_with_several_programs_stays(monkeypatch: pytest.MonkeyPat
     assert [(entry.kind, entry.message) for entry in node.entries] == [
         (
             "slice.stays",
-            "slice a stays on the device: it has 2 programs, and the driver moves a slice with one: keep it to one program",
+            "slice a stays on the device: it has 2 programs, and the driver moves a slice with one: keep it to one"
+            " program",
         )
     ]
     del node.state.processes[3]

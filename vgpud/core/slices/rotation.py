@@ -247,20 +247,20 @@ def choose_move(
 
 
 @dataclass(frozen=True, slots=True)
-class Lack:
+class Shortage:
     """What others have borrowed of a device while slices were away that wait for it now."""
 
-    room_bytes: int = 0  # to be free beyond all claims of slices that are there, so that the one that needs most comes
+    space_bytes: int = 0  # to be free beyond all claims of slices that are there, so that the one that needs most comes
     missing_bytes: dict[str, int] = field(default_factory=dict)  # by slice that waits: what others hold of that
 
 
-def find_lack(members: Sequence[Member], capacity_bytes: int, lent_bytes: int) -> Lack:
+def find_shortage(members: Sequence[Member], capacity_bytes: int, lent_bytes: int) -> Shortage:
     """Of those that wait: memory that is not free, and would not be if all that leave for others had left for it. One
-    without mem_swap is owed its memory: it does not wait for turns to be asked for it. lent_bytes: what slices beside
+    without mem_swap has a claim to its memory: it does not wait for turns. lent_bytes: what slices beside
     the members hold beyond their minima."""
     device = _Device(members, capacity_bytes, 1, Turns(), 0)
     turns_bytes = sum(m.claim_bytes for m in members if m.is_resident and m.mem_swap and m.is_movable)
-    room_bytes, missing_bytes = 0, {}
+    space_bytes, missing_bytes = 0, {}
     for waiter in members:
         if waiter.residency != AWAY or not waiter.waits:
             continue
@@ -270,8 +270,8 @@ def find_lack(members: Sequence[Member], capacity_bytes: int, lent_bytes: int) -
         missing = min(borrowed_bytes, waiter.claim_bytes - device.free_for(waiter) - in_turn_bytes)
         if missing > 0:
             missing_bytes[waiter.name] = missing
-            room_bytes = max(room_bytes, waiter.claim_bytes + device.kept_from(waiter) - in_turn_bytes)
-    return Lack(room_bytes, missing_bytes)
+            space_bytes = max(space_bytes, waiter.claim_bytes + device.kept_from(waiter) - in_turn_bytes)
+    return Shortage(space_bytes, missing_bytes)
 
 
 def _serve(device: _Device, waiters: Sequence[Member]) -> Move | None:

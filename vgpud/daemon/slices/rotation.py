@@ -26,14 +26,14 @@ from vgpud.core.model import (
 )
 from vgpud.core.slices.rotation import (
     Cost,
-    Lack,
     Member,
     Move,
     RotationStats,
+    Shortage,
     Turns,
     choose_move,
     estimate_cost,
-    find_lack,
+    find_shortage,
 )
 from vgpud.core.units import format_bytes
 from vgpud.daemon.slices.events import EventRecorder
@@ -291,10 +291,10 @@ class RotationController:
 
     def _ask_back(self, uuid: str, members: Sequence[Member], now_ns: int) -> None:
         """Asks those that have borrowed memory for which others wait now. It is not taken from them."""
-        lack = Lack() if self._is_lost(uuid) else find_lack(members, *self._read_others(uuid))
-        self._arbiters.make_room(uuid, lack.room_bytes)
+        shortage = Shortage() if self._is_lost(uuid) else find_shortage(members, *self._read_others(uuid))
+        self._arbiters.make_room(uuid, shortage.space_bytes)
         for member in members:
-            record, missing_bytes = self._record_of(member.name), lack.missing_bytes.get(member.name, 0)
+            record, missing_bytes = self._record_of(member.name), shortage.missing_bytes.get(member.name, 0)
             record.lacks_since_ns = (record.lacks_since_ns or now_ns) if missing_bytes else 0
             is_due = missing_bytes and now_ns - record.lacks_since_ns >= LENT_NS
             if not is_due or _LENT in record.refusals or self._are_asked(uuid):
@@ -336,7 +336,7 @@ class RotationController:
         if full:
             self._let_stay(slice_, "host", full.message, HOST_FULL_NS)
             return
-        if not await self._step((move.name, LEAVING), time.time_ns() if move.is_asleep else 0):
+        if not await self._step((move.name, LEAVING), falls_asleep=move.is_asleep):
             return
         is_out = await self._drain(slice_, uuid)
         moved = Moved(checkpoint_runner.RUNS, "a thread of its program does not leave the driver")
@@ -486,15 +486,12 @@ class RotationController:
                 is_away |= slice_.residency == COMING
             await self._step((slice_.name, AWAY if is_away else ""))
 
-    async def _step(
-        self, step: tuple[str, str], asleep_wall_ns: int = 0, next_step: tuple[str, str] | None = None
-    ) -> bool:
+    async def _step(self, step: Step, *, falls_asleep: bool = False, next_step: Step | None = None) -> bool:
         """Whether it was taken. Retried until the store has it: the driver has already done what it is about, or waits
         for it."""
         while True:
-            answer = await self._machine.submit(
-                ev.MoveMemory((step, next_step) if next_step else (step,), asleep_wall_ns)
-            )
+            steps = (step, next_step) if next_step else (step,)
+            answer = await self._machine.submit(ev.MoveMemory(steps, time.time_ns(), falls_asleep))
             if isinstance(answer, Denied) and answer.reason is Reason.UNAVAILABLE:
                 await asyncio.sleep(1.0)
                 continue

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
@@ -162,7 +163,7 @@ class SuspendController:
                 return answer
 
     async def _step(self, name: str, to: str, job_id: int, why: str = "") -> Slice | Denied:
-        answer = await self._machine.submit(ev.SuspendSlice(name, to, why, job_id))
+        answer = await self._machine.submit(ev.SuspendSlice(name, to, why, job_id, time.time_ns()))
         assert answer is not None
         return answer
 
