@@ -175,6 +175,34 @@ def test_the_sites_idle_after_is_for_those_that_do_not_say_and_can_sleep() -> No
     assert state.slices["b"].spec.idle_after_ns == 60 * S
 
 
+def test_another_default_of_the_site_is_for_slices_made_from_then_on() -> None:
+    state = make_state()
+    make(state, swap("a", 10, mem_swap=False))
+    step(state, ev.PolicyChanged(SiteLimits(idle_after_ns=60 * S)), 0)
+    latency = {"mem_swap": False, "service_class": LATENCY}
+    make(state, swap("b", 10, mem_swap=False), swap("c", 10, **latency))
+    refused = answer(step(state, swap("d", 10, idle_after_ns=60 * S, **latency), 0))
+    assert not isinstance(refused, Slice) and refused is not None and "class latency with idle-after" in refused.message
+    for name in "abc":
+        step(state, ev.UpdateSlice("", name, Spec(250, weight=3), ("weight",)), 0)
+    assert [state.slices[name].spec.idle_after_ns for name in "abc"] == [None, 60 * S, 0]
+    assert [state.slices[name].rotates for name in "abc"] == [False, True, False]
+    step(state, ev.PolicyChanged(SiteLimits()), 0)
+    assert state.slices["b"].rotates, "it keeps what was the site's when it was made"
+
+
+def test_who_becomes_class_latency_loses_the_sites_default_silently_and_not_its_own() -> None:
+    state = make_state(idle_after_ns=60 * S)
+    make(state, swap("a", 10, mem_swap=False), swap("b", 10, mem_swap=False, idle_after_ns=9 * S))
+    found = [
+        answer(step(state, ev.UpdateSlice("", name, Spec(250, service_class=LATENCY), ("service_class",)), 0))
+        for name in "ab"
+    ]
+    assert isinstance(found[0], Slice) and (found[0].spec.idle_after_ns, found[0].rotates) == (0, False)
+    assert not isinstance(found[1], Slice) and found[1] is not None
+    assert "class latency with idle-after" in found[1].message and state.slices["b"].spec.service_class != LATENCY
+
+
 # ---- steps ----
 
 

@@ -410,12 +410,14 @@ def test_reload(node: Node) -> None:
     node.start()
     node.create("a", 100)
     tenant = client.attach(node.socket())
-    node.settings |= {"default_max": '"device"', "mode": '"closed"', "events_max": "5"}
+    node.settings |= {"default_max": '"device"', "mode": '"closed"', "events_max": "5", "idle_after_s": "60"}
     node.write_config()
     assert node.process
     node.process.send_signal(signal.SIGHUP)
     wait_until(lambda: "config.reloaded" in node.event_kinds(), "the reload")
-    assert node.create("b", 100).devices[0].max_milli == 1000
+    made = node.create("b", 100)
+    assert (made.devices[0].max_milli, made.spec.idle_after_ns) == (1000, 60_000_000_000)
+    assert not node.get("a").spec.idle_after_ns, "what was made before keeps what was the site's then"
     control, _report = tenant.map()
     assert control[12] == 2, "attached tenants learn the new mode"
     assert node.nodes.GetNode(pb.GetNodeRequest()).node.mode == pb.TENANT_MODE_CLOSED

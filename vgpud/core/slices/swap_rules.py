@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from vgpud.core.model import AWAY, LATENCY, Denied, Reason, Share, SiteLimits, Spec, State
@@ -37,6 +37,15 @@ def with_site_default(spec: Spec, policy: SiteLimits) -> Spec:
         return spec
     asked = replace(spec, idle_after_ns=policy.idle_after_ns)
     return replace(spec, idle_after_ns=0) if spec_refusal(asked) else asked
+
+
+def keep_site_default(spec: Spec, fields: Sequence[str], policy: SiteLimits) -> Spec:
+    """The same for a changed spec; fields: what the change names. Otherwise a slice keeps what was the site's when it was
+    made, but one that becomes unable to sleep says nothing of it."""
+    if "idle_after_ns" in fields:
+        return with_site_default(spec, policy)
+    is_the_sites = spec.idle_after_ns and spec.idle_after_ns == policy.idle_after_ns
+    return replace(spec, idle_after_ns=0) if is_the_sites and spec_refusal(spec) else spec
 
 
 def host_refusal(state: State, spec: Spec, shares: Iterable[Share], excluded_slice: str = "") -> Denied | None:
