@@ -515,7 +515,7 @@ def test_wall_clock_is_for_display_only() -> None:
     stamps |= {"store/manual_backup.py"}
     stamps |= {"api/history.py", "daemon/history.py"}  # when something was used, which bounds no wait
     stamps |= {"api/tokens.py"}
-    stamps |= {"daemon/slices/rotation.py"}  # since when a slice is asleep
+    stamps |= {"daemon/slices/rotation.py", "daemon/slices/suspend.py"}  # since when memory is on the host
     assert readers == stamps | queue | validity
     core = [p.read_text().replace("monotonic_ns()", "") for p in (root / "core").rglob("*.py")]
     assert not any("time_ns()" in text for text in core)

@@ -48,6 +48,7 @@ class Node:
         self.entries: list[ev.Log] = []
         self.saved_steps: list[tuple[str, str]] = []
         self.calls: list[tuple[str, int]] = []
+        self.keepers: list[str] = []  # of a helper that waits
         self.spaces: list[int] = []  # bytes for which others are asked, one after the other
         self.requests: dict[tuple[int, str], Reclaim] = {}
         self.answers: list[Moved] = []
@@ -87,6 +88,12 @@ class Node:
         now["moves"] = now.get("moves", 0) + 1
         now["moved_bytes"] = now.get("moved_bytes", 0) + size
 
+    def keep(self, keeper: str) -> None:
+        self.keepers.append(keeper)
+
+    def release(self, keeper: str) -> None:
+        self.keepers.remove(keeper)
+
     def make_room(self, _: str, size: int) -> None:
         if [size] != self.spaces[-1:]:
             self.spaces.append(size)
@@ -113,7 +120,7 @@ class Node:
     def controller(self) -> RotationController:
         node: Any = self
         refuse = lambda made: Denied(Reason.NO_CAPACITY, self.host_text) if self.host_text else None  # noqa: E731
-        return RotationController(node, node, node, node, refuse)
+        return RotationController(node, node, node, node, refuse, node)
 
 
 REAL_SLEEP = asyncio.sleep
@@ -175,8 +182,9 @@ async def test_no_device_is_watched_where_nothing_rotates(monkeypatch: pytest.Mo
     assert not controller._watches
     make(node.state, swap("b", 10))
     controller.slice_changed(node.state.slices["b"])
-    assert list(controller._watches) == ["GPU-0"]
+    assert list(controller._watches) == ["GPU-0"] == node.keepers
     await controller.stop()
+    assert not node.keepers, "no helper waits for moves"
 
 
 @on_a_loop

@@ -40,8 +40,8 @@ def with_site_default(spec: Spec, policy: SiteLimits) -> Spec:
 
 
 def keep_site_default(spec: Spec, fields: Sequence[str], policy: SiteLimits) -> Spec:
-    """The same for a changed spec; fields: what the change names. Otherwise a slice keeps what was the site's when it was
-    made, but one that becomes unable to sleep says nothing of it."""
+    """The same for a changed spec; fields: what the change names. A slice keeps what was the site's when it was made,
+    and loses that silently if it cannot sleep any more."""
     if "idle_after_ns" in fields:
         return with_site_default(spec, policy)
     is_the_sites = spec.idle_after_ns and spec.idle_after_ns == policy.idle_after_ns

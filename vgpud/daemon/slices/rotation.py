@@ -99,6 +99,7 @@ class RotationController:
         arbiters: Arbiters,
         devices: Devices,
         refuse_eviction: Callable[[Slice], Denied | None],
+        helpers: checkpoint_runner.Helpers,
     ) -> None:
         """`refuse_eviction`: why the host has no RAM for a slice's memory."""
         self._machine = machine
@@ -106,6 +107,7 @@ class RotationController:
         self._arbiters = arbiters
         self._devices = devices
         self._refuse_eviction = refuse_eviction
+        self._helpers = helpers
         self._records: dict[str, _Record] = {}  # by the slice's uid
         self._rates: dict[str, int] = {}  # bytes per second, by device, as are:
         self._costs: dict[str, tuple[int, Cost]] = {}  # until when they are valid
@@ -147,11 +149,13 @@ class RotationController:
             return
         for uuid in self._machine.state.devices:
             if uuid not in self._watches and self._rotating(uuid):
+                self._helpers.keep(uuid)
                 watch = self._watches[uuid] = asyncio.create_task(self._watch(uuid))
                 watch.add_done_callback(partial(self._end_watch, uuid))
 
     def _end_watch(self, uuid: str, watch: asyncio.Task[None]) -> None:
         del self._watches[uuid]
+        self._helpers.release(uuid)
         fault = None if watch.cancelled() else watch.exception()
         if fault:
             log.error("device %s: its slices are not moved any more: %r", uuid, fault)
@@ -449,7 +453,7 @@ class RotationController:
     async def _move_program(self, action: str, program: Process, deadline_s: float) -> Moved:
         driver, sim_dir = self._devices.driver, self._devices.sim_dir
         try:
-            moved = await checkpoint_runner.move(action, program.pid, driver, sim_dir, deadline_s)
+            moved = await checkpoint_runner.move(action, program.pid, driver, sim_dir, deadline_s, self._helpers)
         except OSError as error:
             state = checkpoint_runner.RUNS if action == "evict" else checkpoint_runner.AWAY
             moved = Moved(state, f"cannot start the helper: {error}")
