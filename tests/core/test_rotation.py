@@ -270,6 +270,30 @@ def test_none_is_asked_for_what_is_its_own() -> None:
     }
 
 
+def test_what_others_are_guaranteed_by_now_is_asked_of_none() -> None:
+    """It had borrowed 50 GiB when it fell asleep."""
+    waiter, other = sleeper("a", 10, held=60), sleeper("b", 30, residency="")
+    found = rotation.find_shortage([waiter, other], 80 * GIB, 0)
+    assert (found.space_bytes, found.missing_bytes, found.guaranteed_bytes) == (0, {}, {"a": 10 * GIB})
+    found = rotation.find_shortage([waiter, replace(other, residency=AWAY, waits=False)], 80 * GIB, 0)
+    assert found.guaranteed_bytes == {"a": 10 * GIB}
+    found = rotation.find_shortage([waiter], 40 * GIB, 20 * GIB)
+    assert (found.missing_bytes, found.guaranteed_bytes) == ({"a": 20 * GIB}, {})
+
+
+def test_a_borrower_that_takes_turns_leaves_for_a_sleeper_when_its_turn_ends() -> None:
+    """It is asked meanwhile: had it given back, it would have stayed."""
+    borrower = Member("b", 10 * GIB, 60 * GIB, 60 * GIB, resident_since_ns=100 * S)
+    made = world(borrower, sleeper("a", 40))
+    made.run(10 * S)
+    assert made.names() == [] and shortage_of(*made.members.values(), lent_gib=0) == (40, {"a": 20})
+    made.run(compute_quantum_ns(100 * GIB, RATE))
+    assert made.names() == ["b leaving", "a coming"]
+    made = world(replace(borrower, held_bytes=40 * GIB), sleeper("a", 40))
+    made.run(100 * S)
+    assert made.names() == ["a coming"]
+
+
 def test_those_that_take_turns_are_asked_only_for_what_no_turn_yields() -> None:
     resident, waiter = member("a", 30), member("b", 40, AWAY, waits=True)
     assert shortage_of(resident, waiter, capacity=60) == (0, {})

@@ -418,6 +418,16 @@ async def test_what_does_not_come_back_is_said_once(monkeypatch: pytest.MonkeyPa
 
 
 @on_a_loop
+async def test_memory_that_others_are_guaranteed_by_now_is_said_to_be_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = lend(monkeypatch, mem_swap=False)
+    node.set("a", mem_held_bytes=75 * GIB)
+    assert not await run_until(node, node.controller(), lambda: not node.now("a"), 100)
+    (said,) = (entry.message for entry in node.entries)
+    assert said.startswith("slice a stays on the host: of its 75GiB other slices are guaranteed 3GiB by now, it waits")
+    assert node.spaces == [0]
+
+
+@on_a_loop
 async def test_a_device_that_has_gone_asks_none(monkeypatch: pytest.MonkeyPatch) -> None:
     node = lend(monkeypatch, mem_swap=True)
     node.state.taken_devices["GPU-0"] = Taken("GPU-0", "lost: it fell off the bus", is_lost=True)

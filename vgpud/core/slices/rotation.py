@@ -252,6 +252,9 @@ class Shortage:
 
     space_bytes: int = 0  # to be free beyond all claims of slices that are there, so that the one that needs most comes
     missing_bytes: dict[str, int] = field(default_factory=dict)  # by slice that waits: what others hold of that
+    guaranteed_bytes: dict[str, int] = field(
+        default_factory=dict
+    )  # and what others are guaranteed of it: none is asked
 
 
 def find_shortage(members: Sequence[Member], capacity_bytes: int, lent_bytes: int) -> Shortage:
@@ -260,9 +263,14 @@ def find_shortage(members: Sequence[Member], capacity_bytes: int, lent_bytes: in
     the members hold beyond their minima."""
     device = _Device(members, capacity_bytes, 1, Turns(), 0)
     turns_bytes = sum(m.claim_bytes for m in members if m.is_resident and m.mem_swap and m.is_movable)
-    space_bytes, missing_bytes = 0, {}
+    kept_bytes = sum(m.mem_min_bytes for m in members if m.on_device and not m.mem_swap)
+    space_bytes, missing_bytes, guaranteed_bytes = 0, {}, {}
     for waiter in members:
         if waiter.residency != AWAY or not waiter.waits:
+            continue
+        guaranteed = waiter.claim_bytes + device.kept_from(waiter) + kept_bytes - capacity_bytes - lent_bytes
+        if guaranteed > 0:
+            guaranteed_bytes[waiter.name] = guaranteed
             continue
         in_turn_bytes = turns_bytes if waiter.mem_swap else 0
         others = [m for m in members if m.on_device]  # the waiter is not
@@ -271,7 +279,7 @@ def find_shortage(members: Sequence[Member], capacity_bytes: int, lent_bytes: in
         if missing > 0:
             missing_bytes[waiter.name] = missing
             space_bytes = max(space_bytes, waiter.claim_bytes + device.kept_from(waiter) - in_turn_bytes)
-    return Shortage(space_bytes, missing_bytes)
+    return Shortage(space_bytes, missing_bytes, guaranteed_bytes)
 
 
 def _serve(device: _Device, waiters: Sequence[Member]) -> Move | None:

@@ -59,6 +59,8 @@ DEADLINE_S = 15.0
 _BROKEN = "broken"
 #: of a return: others have borrowed the memory; it is said when they have kept it for so long, and are not asked now
 _LENT, LENT_NS = "lent", _SECOND_NS
+#: of a return: it had borrowed memory itself, of which others have a minimum now
+_GUARANTEED = "guaranteed"
 #: of a slice that has several programs: none of them is moved
 _SEVERAL = "several"
 #: the cost of a device is computed again after this time
@@ -299,14 +301,18 @@ class RotationController:
         self._arbiters.make_room(uuid, shortage.space_bytes)
         for member in members:
             record, missing_bytes = self._record_of(member.name), shortage.missing_bytes.get(member.name, 0)
-            record.lacks_since_ns = (record.lacks_since_ns or now_ns) if missing_bytes else 0
-            is_due = missing_bytes and now_ns - record.lacks_since_ns >= LENT_NS
-            if not is_due or _LENT in record.refusals or self._are_asked(uuid):
+            guaranteed_bytes = shortage.guaranteed_bytes.get(member.name, 0)
+            short_bytes = missing_bytes or guaranteed_bytes
+            record.lacks_since_ns = (record.lacks_since_ns or now_ns) if short_bytes else 0
+            if not short_bytes or now_ns - record.lacks_since_ns < LENT_NS:
                 continue
-            record.refusals.add(_LENT)
-            text = f"slice {member.name} stays on the host: others use {format_bytes(missing_bytes)} of the memory"
-            text += " beyond their minima and do not give it back, it waits until they do"
-            self._events.note(ev.Log("slice.stays", text, member.name))
+            slice_, short = self._machine.state.slices[member.name], format_bytes(short_bytes)
+            if guaranteed_bytes:
+                why = f"of its {format_bytes(member.claim_bytes)} other slices are guaranteed {short} by now, it waits"
+                self._note_stay(slice_, _GUARANTEED, f"{why} until they end or have less")
+            elif not self._are_asked(uuid):
+                why = f"others use {short} of the memory beyond their minima and do not give it back"
+                self._note_stay(slice_, _LENT, f"{why}, it waits until they do")
 
     def _note_several(self, uuid: str, members: Sequence[Member], turns: Turns, now_ns: int) -> None:
         """One that would leave now, if it did not have several programs."""
