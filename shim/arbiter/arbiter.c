@@ -301,6 +301,13 @@ int vg_arbiter_slice_unattributed(struct vg_arbiter *arbiter, uint64_t slice_id,
   return leave(arbiter, 0);
 }
 
+int vg_arbiter_make_room(struct vg_arbiter *arbiter, uint64_t bytes) {
+  pthread_mutex_lock(&arbiter->mutex);
+  arbiter->space_bytes = bytes;
+  arbiter->memory_stale = true;
+  return leave(arbiter, 0);
+}
+
 int vg_arbiter_slice_remove(struct vg_arbiter *arbiter, uint64_t slice_id) {
   pthread_mutex_lock(&arbiter->mutex);
   const struct vg_core_slice *slice = vg_core_find(&arbiter->core, slice_id);

@@ -190,6 +190,9 @@ int vg_arbiter_slice_release(struct vg_arbiter *arbiter, uint64_t slice_id, uint
 /* Charges the slice with memory that its programs have beside the ledger (vgpud/core/devices/strangers.py compares with
  * the driver). */
 int vg_arbiter_slice_unattributed(struct vg_arbiter *arbiter, uint64_t slice_id, uint64_t bytes);
+/* So many bytes of the device are to be free beyond what the slices that are there hold or are guaranteed: one whose
+ * memory is to come back from the host lacks them. They are asked back from those that borrowed them; 0: no more. */
+int vg_arbiter_make_room(struct vg_arbiter *arbiter, uint64_t bytes);
 int vg_arbiter_slice_stats(struct vg_arbiter *arbiter, uint64_t slice_id, struct vg_slice_stats *ret_stats);
 /* All slices at once, in no order, without reading their pages; returns how many, at most capacity. */
 int vg_arbiter_usage(struct vg_arbiter *arbiter, struct vg_slice_usage *ret_usage, int capacity);

@@ -1,6 +1,8 @@
 /* memory.c - see memory.h. */
 #include "arbiter/memory.h"
 
+#include <stddef.h>
+
 static uint64_t held(const struct vg_memory_row *row) {
   return row->granted_bytes - row->returned_bytes;
 }
@@ -59,18 +61,18 @@ static uint64_t unheld(const struct vg_memory_table *table) {
   return minus(table->total_bytes, held_bytes);
 }
 
-/* The memory for this slice once all other slices' minima, or what they hold if that is more, are set aside. */
-static uint64_t device_free(const struct vg_memory_table *table, const struct vg_memory_slice *slice) {
-  uint64_t others_bytes = 0;
+/* The minima of all slices but this one, or what they hold if that is more, and the space for one that is to come. */
+static uint64_t claims(const struct vg_memory_table *table, const struct vg_memory_slice *but) {
+  uint64_t sum_bytes = table->space_bytes;
   for (int i = 0; i < table->slice_count; i++) {
     const struct vg_memory_slice *other = &table->slices[i];
-    if (other != slice && !other->away) others_bytes += at_least(other->min_bytes, other->held_bytes);
+    if (other != but && !other->away) sum_bytes += at_least(other->min_bytes, other->held_bytes);
   }
-  return minus(table->total_bytes, others_bytes);
+  return sum_bytes;
 }
 
 static uint64_t headroom(const struct vg_memory_table *table, const struct vg_memory_slice *slice) {
-  uint64_t free_bytes = slice->away ? UINT64_MAX : device_free(table, slice);
+  uint64_t free_bytes = slice->away ? UINT64_MAX : minus(table->total_bytes, claims(table, slice));
   uint64_t allowed_bytes = at_most(slice->max_bytes, at_least(slice->min_bytes, free_bytes));
   return minus(allowed_bytes, slice->held_bytes);
 }
@@ -131,9 +133,18 @@ static uint64_t wait_for_others(struct vg_memory_table *table, struct vg_memory_
   return deadline_ns;
 }
 
+/* Of the space for one that is to come back. */
+static uint64_t missing_space(const struct vg_memory_table *table) {
+  return table->space_bytes ? minus(claims(table, NULL), table->total_bytes) : 0;
+}
+
 /* Of what slices use beyond their minima, in equal parts; and of one whose maximum is below what it uses, the rest. */
 static void ask_back(struct vg_memory_table *table, uint64_t now_ns) {
   uint64_t missing_bytes = table->waiting_bytes ? minus(table->waiting_bytes, unheld(table)) : 0;
+  uint64_t space_bytes = missing_space(table); /* wants are within minima, for which it leaves enough */
+  uint64_t others_deadline_ns = space_bytes ? now_ns + table->grace_ns : 0;
+  others_deadline_ns = at_least(others_deadline_ns, table->waiting_deadline_ns);
+  missing_bytes = at_least(missing_bytes, space_bytes);
   for (int i = 0; i < table->slice_count; i++) { /* unused credit is pressed for, not asked for */
     const struct vg_memory_slice *slice = &table->slices[i];
     if (!slice->away)
@@ -148,24 +159,26 @@ static void ask_back(struct vg_memory_table *table, uint64_t now_ns) {
     part_bytes = at_most(part_bytes, own_bytes);
     uint64_t over_bytes = slice->watchers && !slice->away ? minus(slice->used_bytes, slice->max_bytes) : 0;
     bool lowered = over_bytes > part_bytes;
-    uint64_t deadline_ns = lowered ? now_ns + table->grace_ns : table->waiting_deadline_ns;
+    uint64_t deadline_ns = lowered ? now_ns + table->grace_ns : others_deadline_ns;
     vg_reclaim_update(&slice->reclaim, table->grace_ns ? at_least(part_bytes, over_bytes) : 0, slice->used_bytes,
                       deadline_ns, now_ns);
   }
 }
 
-/* What such slices do not use is not theirs any more. */
+/* What such slices do not use is not theirs any more, nor what is lent out of the space of one that is to come. */
 static void press_asked(struct vg_memory_table *table) {
+  bool lent = missing_space(table) != 0;
   for (int i = 0; i < table->row_count; i++) {
     const struct vg_memory_slice *slice = slice_of(table, table->rows[i]);
-    bool over = slice->held_bytes > slice->max_bytes && held(table->rows[i]) > table->rows[i]->used_bytes;
+    uint64_t most_bytes = lent && !slice->away ? at_most(slice->min_bytes, slice->max_bytes) : slice->max_bytes;
+    bool over = slice->held_bytes > most_bytes && held(table->rows[i]) > table->rows[i]->used_bytes;
     table->rows[i]->pressure |= over || slice->reclaim.remaining_bytes;
   }
 }
 
 /* Requests can be decided about only by rows as of now. */
 static bool asks(const struct vg_memory_table *table, uint64_t now_ns) {
-  bool any = false;
+  bool any = table->space_bytes != 0;
   for (int i = 0; i < table->slice_count && table->grace_ns; i++) {
     const struct vg_memory_slice *slice = &table->slices[i];
     any |= slice->reclaim.remaining_bytes ||
@@ -180,9 +193,14 @@ static uint64_t serve_requests(struct vg_memory_table *table, uint64_t now_ns) {
   if (table->stale) return asks(table, now_ns) ? now_ns : UINT64_MAX;
   ask_back(table, now_ns);
   press_asked(table);
-  for (int i = 0; i < table->slice_count; i++)
-    if (table->slices[i].reclaim.remaining_bytes)
-      deadline_ns = at_most(deadline_ns, table->slices[i].reclaim.deadline_ns);
+  bool lent = missing_space(table) != 0;
+  for (int i = 0; i < table->slice_count; i++) {
+    const struct vg_reclaim *reclaim = &table->slices[i].reclaim;
+    if (reclaim->remaining_bytes)
+      deadline_ns = at_most(deadline_ns, reclaim->deadline_ns);
+    else if (lent && reclaim->again_ns > now_ns)
+      deadline_ns = at_most(deadline_ns, reclaim->again_ns);
+  }
   return deadline_ns;
 }
 

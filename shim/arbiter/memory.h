@@ -9,6 +9,8 @@
  * A minimum that was promised while others held the memory may find it in use. Then slices that use more than their
  * minimum, and have a program that watches for it, are asked to give memory back (reclaim.h); the want waits for that
  * at most grace_ns. Then it is granted as it is without such programs, and the driver says whether there is memory.
+ * A slice whose memory is to come back from the host (space_bytes) has them asked in the same way, and nothing is lent
+ * out of its space meanwhile.
  */
 #ifndef VG_ARBITER_MEMORY_H
 #define VG_ARBITER_MEMORY_H
@@ -59,9 +61,11 @@ struct vg_memory_table {
   int slice_count;
   struct vg_memory_row **rows;
   int row_count;
-  uint64_t grace_ns;      /* how long a slice has to give back what it is asked for; 0: none is asked */
-  bool stale;             /* the rows were read a while ago: no want is refused, and no process pressed, by them */
-  uint64_t waiting_bytes; /* computed: of guaranteed wants that wait for others' memory */
+  uint64_t space_bytes; /* to be free beyond what slices that are there hold or are guaranteed: for one that is to come
+                         * back from the host; 0: none is */
+  uint64_t grace_ns;    /* how long a slice has to give back what it is asked for; 0: none is asked */
+  bool stale;           /* the rows were read a while ago: no want is refused, and no process pressed, by them */
+  uint64_t waiting_bytes;       /* computed: of guaranteed wants that wait for others' memory */
   uint64_t waiting_deadline_ns; /* computed: of the last of them */
 };
 

@@ -66,6 +66,7 @@ void vg_pages_memory(struct vg_arbiter *arbiter, uint64_t now_ns) {
       .slices = arbiter->memory_slices,
       .slice_count = arbiter->core.slice_count,
       .rows = rows,
+      .space_bytes = arbiter->space_bytes,
       .grace_ns = arbiter->core.params.memory_grace_ns,
       .stale = true,
   };

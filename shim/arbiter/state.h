@@ -180,6 +180,7 @@ struct vg_arbiter {
   bool hurry;          /* a closed gate needs no answer: the next round is due at once */
   bool memory_stale;
   uint64_t memory_due_ns;
+  uint64_t space_bytes;   /* as in memory.h */
   uint32_t coast_version; /* grows when slices or attachments change: timetables must be rewritten */
   uint32_t coast_beaten;  /* the version for which beat_all was last set */
   uint32_t coast_made;    /* the version of coast_slots, which is by the core's slices */

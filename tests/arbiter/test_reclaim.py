@@ -174,7 +174,7 @@ def test_requests_are_decided_by_rows_as_of_now() -> None:
 
 
 MOVE = st.tuples(
-    st.integers(0, 3), st.sampled_from(["want", "give", "use", "watch", "wait", "max"]), st.integers(0, 10)
+    st.integers(0, 3), st.sampled_from(["want", "give", "use", "watch", "wait", "max", "space"]), st.integers(0, 10)
 )
 
 
@@ -205,6 +205,8 @@ def test_requests_hold_under_any_sequence(moves: list[tuple[int, str, int]]) -> 
         elif move == "max":
             slice_ = table.slices[row.slice]
             slice_.max_bytes = max(slice_.min_bytes, size * 2 * mib)
+        elif move == "space":
+            table.table.space_bytes = size * 2 * mib
         due_ns = table.step(now_ns)
         assert due_ns > now_ns
         for i in range(3):
@@ -214,3 +216,73 @@ def test_requests_hold_under_any_sequence(moves: list[tuple[int, str, int]]) -> 
         for other in table.rows:
             if other.want_seq != other.want_answered:
                 assert now_ns < other.want_since_ns + grace_ns + 2 * PATIENCE_NS
+
+
+# ---- space for a slice that is to come back from the host ----
+
+SLEEPER = OWNER
+
+
+class Lent(Promise):
+    """The same device, and slice 2 is away with the 8 GiB that it holds."""
+
+    def __init__(self, watchers: int = 1, grace_ns: int = GRACE_NS) -> None:
+        super().__init__(watchers, grace_ns)
+        self.slices[1].away = True
+        self.want(SLEEPER, 8 * GIB)
+        self.update(SLEEPER, used=8 * GIB)
+
+    def make_room(self, size: int, now_ns: int) -> int:
+        self.table.space_bytes = size
+        return self.step(now_ns)
+
+
+def test_a_borrower_is_asked_for_the_room_of_one_that_is_to_come_back() -> None:
+    world = Lent()
+    world.step(50)
+    assert world.reclaim.serial == 0, "it is away: nothing is missing"
+    assert world.make_room(8 * GIB, 100) == 100 + GRACE_NS
+    assert world.reclaim.remaining_bytes == 7 * GIB and world.rows[BORROWER].pressure
+    world.give_back(3 * GIB, 200)
+    assert (world.reclaim.remaining_bytes, world.reclaim.asked_bytes, world.reclaim.serial) == (4 * GIB, 7 * GIB, 1)
+    world.give_back(4 * GIB, 300)
+    assert (world.reclaim.remaining_bytes, world.reclaim.end_count, world.reclaim.last_was_late) == (0, 1, False)
+    assert not world.rows[BORROWER].pressure
+
+
+def test_nothing_is_lent_out_of_that_room() -> None:
+    world = Lent(watchers=0)
+    world.give_back(8 * GIB, 100)
+    world.make_room(8 * GIB, 200)
+    assert world.want(BORROWER, 2 * GIB, now_ns=300).want_answered, "1 GiB of its minimum, which it had"
+    assert world.rows[BORROWER].denied and world.held(BORROWER) == 1 * GIB
+    assert not world.want(BORROWER, 1 * GIB, now_ns=400).denied, "its minimum is its own"
+    world.make_room(0, 500)
+    assert not world.want(BORROWER, 1 * GIB, now_ns=600).denied
+
+
+def test_unused_credit_is_taken_back_for_it_without_a_watcher() -> None:
+    for grace_ns in (GRACE_NS, 0):
+        world = Lent(watchers=0, grace_ns=grace_ns)
+        world.update(BORROWER, used=1 * GIB)
+        world.make_room(8 * GIB, 100)
+        assert world.rows[BORROWER].pressure and world.reclaim.serial == 0
+        world.update(BORROWER, returned=7 * GIB)
+        world.step(200)
+        assert not world.rows[BORROWER].pressure
+
+
+def test_who_keeps_that_room_is_asked_again_after_a_minute_by_itself() -> None:
+    world = Lent()
+    world.make_room(8 * GIB, 100)
+    late_ns = 100 + GRACE_NS
+    assert world.step(late_ns) == late_ns + AGAIN_NS
+    assert (world.reclaim.remaining_bytes, world.reclaim.last_was_late) == (0, True)
+    world.step(late_ns + AGAIN_NS)
+    assert world.reclaim.remaining_bytes == 7 * GIB and world.reclaim.serial == 2
+
+
+def test_no_room_is_judged_by_rows_of_before() -> None:
+    world = Lent()
+    world.table.stale = True
+    assert world.make_room(8 * GIB, 100) == 100 and world.reclaim.serial == 0

@@ -36,6 +36,17 @@ def test_parts_lie_side_by_side() -> None:
     assert bar.parts[0].color != bar.parts[1].color
 
 
+def test_a_slice_that_is_away_is_said_to_be_so_and_not_to_wait() -> None:
+    absent = {"asleep": pb.RESIDENCY_AWAY, "coming": pb.RESIDENCY_COMING, "away": pb.RESIDENCY_AWAY, "": 0}
+    for word, residency in absent.items():
+        made = item("a", "d", 500)
+        made.devices[0].gate, made.residency = pb.GATE_CLOSED, residency  # type: ignore[assignment]
+        if word == "asleep":
+            made.asleep_time.FromSeconds(1)
+        (bar,) = bars.bars([device("d", 500)], [made])
+        assert (bar.parts[0].absence, bar.parts[0].waits) == (word, not word)
+
+
 def test_what_others_have_is_not_drawn_as_free() -> None:
     """A user who is no admin sees the slices of other users in the devices' sums alone."""
     there = device("d", 800, mem_reserved_bytes=50 * GIB)

@@ -67,6 +67,15 @@ def test_the_overview_has_devices_slices_and_counts(alice: TestClient, daemon: F
     assert "Device 0: 0 GPUs allocated" in html
 
 
+def test_a_sleeping_slice_is_said_to_sleep_and_its_gate_not_to_be_closed(alice: TestClient, daemon: FakeDaemon) -> None:
+    made = add_slice(daemon, "train")
+    made.devices[0].gate, made.residency = pb.GATE_CLOSED, pb.RESIDENCY_AWAY
+    made.asleep_time.FromSeconds(1)
+    for path in ("/", "/slice/train"):
+        text = text_of(alice.get(path).text)
+        assert "asleep" in text and "closed</" not in alice.get(path).text, path
+
+
 def test_other_nodes_consoles_are_in_a_menu_for_users_only(alice: TestClient, stranger: TestClient) -> None:
     page = alice.get("/queue").text
     assert '<a href="https://n2:8377">n2</a>' in page

@@ -58,6 +58,35 @@ def suspend(state: State, name: str, *to: str) -> Slice:
 # ---- admission ----
 
 
+def on_devices(count: int, *requests: ev.CreateSlice) -> list[str]:
+    """Where these are placed, one after the other."""
+    state = make_state(count)
+    make(state, *requests)
+    return [made.shares[0].device_uuid for made in state.slices.values()]
+
+
+def test_a_device_where_no_turns_are_needed_is_preferred() -> None:
+    assert on_devices(2, swap("a", 60), swap("b", 60)) == ["GPU-0", "GPU-1"]
+    assert on_devices(2, swap("a", 30), swap("b", 60, mem_swap=False), swap("c", 30)) == ["GPU-0", "GPU-1", "GPU-0"]
+    assert on_devices(2, swap("a", 30), swap("b", 30)) == ["GPU-0", "GPU-0"], "the fullest where all fit"
+
+
+def test_where_turns_are_needed_the_device_is_chosen_where_they_cost_least() -> None:
+    made = on_devices(3, swap("a", 80), swap("b", 40), swap("o", 80, mem_swap=False), swap("c", 50))
+    assert made == ["GPU-0", "GPU-1", "GPU-2", "GPU-1"]
+    assert on_devices(2, swap("a", 80), swap("b", 80), swap("c", 80), swap("d", 80))[2:] == ["GPU-0", "GPU-1"]
+
+
+def test_a_change_stays_where_it_is_though_another_device_is_empty() -> None:
+    state = make_state(2)
+    make(state, swap("a", 60), swap("b", 60))
+    event = ev.UpdateSlice(
+        "", "b", Spec(250, mem_min_bytes=70 * GIB, mem_max_bytes=70 * GIB), ("mem_min_bytes", "mem_max_bytes")
+    )
+    found = answer(step(state, event, 0))
+    assert isinstance(found, Slice) and [share.device_uuid for share in found.shares] == ["GPU-1"]
+
+
 def test_their_memory_together_may_be_more_than_the_device() -> None:
     state = make_state()
     make(state, *(swap(name) for name in "abcd"))
@@ -152,6 +181,34 @@ def test_the_sites_idle_after_is_for_those_that_do_not_say_and_can_sleep() -> No
     assert state.slices["b"].spec.idle_after_ns == 60 * S
 
 
+def test_another_default_of_the_site_is_for_slices_made_from_then_on() -> None:
+    state = make_state()
+    make(state, swap("a", 10, mem_swap=False))
+    step(state, ev.PolicyChanged(SiteLimits(idle_after_ns=60 * S)), 0)
+    latency = {"mem_swap": False, "service_class": LATENCY}
+    make(state, swap("b", 10, mem_swap=False), swap("c", 10, **latency))
+    refused = answer(step(state, swap("d", 10, idle_after_ns=60 * S, **latency), 0))
+    assert not isinstance(refused, Slice) and refused is not None and "class latency with idle-after" in refused.message
+    for name in "abc":
+        step(state, ev.UpdateSlice("", name, Spec(250, weight=3), ("weight",)), 0)
+    assert [state.slices[name].spec.idle_after_ns for name in "abc"] == [None, 60 * S, 0]
+    assert [state.slices[name].rotates for name in "abc"] == [False, True, False]
+    step(state, ev.PolicyChanged(SiteLimits()), 0)
+    assert state.slices["b"].rotates, "it keeps what was the site's when it was made"
+
+
+def test_who_becomes_class_latency_loses_the_sites_default_silently_and_not_its_own() -> None:
+    state = make_state(idle_after_ns=60 * S)
+    make(state, swap("a", 10, mem_swap=False), swap("b", 10, mem_swap=False, idle_after_ns=9 * S))
+    found = [
+        answer(step(state, ev.UpdateSlice("", name, Spec(250, service_class=LATENCY), ("service_class",)), 0))
+        for name in "ab"
+    ]
+    assert isinstance(found[0], Slice) and (found[0].spec.idle_after_ns, found[0].rotates) == (0, False)
+    assert not isinstance(found[1], Slice) and found[1] is not None
+    assert "class latency with idle-after" in found[1].message and state.slices["b"].spec.service_class != LATENCY
+
+
 # ---- steps ----
 
 
@@ -194,7 +251,7 @@ def test_all_steps_of_an_event_or_none() -> None:
 def test_a_sleeper_says_since_when_and_its_return_is_an_event() -> None:
     state = make_state()
     make(state, swap("a", mem_swap=False, idle_after_ns=60 * S))
-    move(state, ("a", LEAVING), asleep_wall_ns=7)
+    move(state, ("a", LEAVING), wall_ns=7, falls_asleep=True)
     commands = move(state, ("a", AWAY))
     assert state.slices["a"].asleep_wall_ns == 7
     assert [c.kind for c in commands if isinstance(c, ev.Log)] == ["slice.asleep"]
@@ -203,16 +260,35 @@ def test_a_sleeper_says_since_when_and_its_return_is_an_event() -> None:
     commands = move(state, ("a", ""))
     assert [c.kind for c in commands if isinstance(c, ev.Log)] == ["slice.awake"]
     assert not state.slices["a"].asleep_wall_ns
-    move(state, ("a", LEAVING), asleep_wall_ns=8)
+    move(state, ("a", LEAVING), wall_ns=8, falls_asleep=True)
     commands = move(state, ("a", ""))  # the driver refused
     assert state.slices["a"].asleep_wall_ns == 0
     assert not [c for c in commands if isinstance(c, ev.Log)]
 
 
+def test_it_says_since_when_its_memory_is_on_the_host() -> None:
+    state = make_state()
+    make(state, swap("a"), swap("b"))
+    assert state.slices["b"].away_wall_ns == 0, "it is away with nothing"
+    move(state, ("a", LEAVING), wall_ns=7)
+    assert state.slices["a"].away_wall_ns == 0
+    move(state, ("a", AWAY), wall_ns=8)
+    move(state, ("a", COMING), wall_ns=9)
+    move(state, ("a", AWAY), wall_ns=10)
+    assert (state.slices["a"].away_wall_ns, state.slices["a"].asleep_wall_ns) == (8, 0)
+    suspend(state, "a", EVICTING)
+    assert state.slices["a"].away_wall_ns == 8, "evicting moved nothing"
+    step(state, ev.SuspendSlice("a", RESTORING), 0)
+    assert (state.slices["a"].residency, state.slices["a"].away_wall_ns) == (AWAY, 8)
+    move(state, ("a", COMING))
+    move(state, ("a", ""))
+    assert state.slices["a"].away_wall_ns == 0
+
+
 def test_it_is_away_again_after_a_restart_and_asleep_as_before() -> None:
     state = make_state()
     make(state, swap("a"), swap("b"))
-    move(state, ("a", LEAVING), asleep_wall_ns=7)
+    move(state, ("a", LEAVING), wall_ns=7, falls_asleep=True)
     kept = tuple(state.slices.values())
     again = State()
     step(again, ev.Started(SiteLimits(), (device(0),), kept, ()), 0)

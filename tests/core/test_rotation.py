@@ -226,6 +226,82 @@ def test_two_sleepers_that_borrowed_come_one_after_the_other() -> None:
     assert made.names() == ["a coming"]
 
 
+# ---- memory that others have borrowed ----
+
+
+def shortage_of(*members: Member, capacity: int = 80, lent_gib: int = 80) -> tuple[int, dict[str, int]]:
+    found = rotation.find_shortage(members, capacity * GIB, lent_gib * GIB)
+    return found.space_bytes // GIB, {name: size // GIB for name, size in found.missing_bytes.items()}
+
+
+def sleeper(name: str, gib: int, held: int = 0, residency: str = AWAY, waits: bool = True) -> Member:
+    held_bytes = (held or gib) * GIB
+    return Member(name, gib * GIB, held_bytes, held_bytes, residency, waits, mem_swap=False, idle_after_ns=9 * S)
+
+
+def test_nothing_is_asked_for_one_that_sleeps_or_has_room() -> None:
+    assert shortage_of(sleeper("a", 40, waits=False), capacity=10) == (0, {})
+    assert shortage_of(sleeper("a", 40), capacity=40) == (0, {})
+
+
+def test_a_sleeper_is_owed_its_memory_and_no_more_of_that_of_other_sleepers() -> None:
+    assert shortage_of(sleeper("a", 40), capacity=10) == (40, {"a": 30})
+    other = sleeper("b", 30, waits=False)
+    assert shortage_of(sleeper("a", 40), other, capacity=40) == (0, {})
+    assert shortage_of(sleeper("a", 40, held=50), other, capacity=60) == (80, {"a": 20})
+
+
+def test_a_sleeper_is_not_kept_waiting_by_memory_that_another_one_is_owed() -> None:
+    """Both are within their minima, of which a third slice has borrowed a part."""
+    made = world(sleeper("a", 40), sleeper("b", 40, waits=False), naps={"b": (0, S)}, capacity_bytes=50 * GIB)
+    made.run(2 * S)
+    assert made.names() == ["a coming"]
+
+
+def test_another_sleeper_that_has_borrowed_is_asked() -> None:
+    assert shortage_of(sleeper("a", 40), sleeper("b", 10, held=60, residency="")) == (40, {"a": 20})
+
+
+def test_none_is_asked_for_what_is_its_own() -> None:
+    waiter = member("b", 40, AWAY, waits=True)
+    assert shortage_of(member("a", 80, is_movable=False), waiter, lent_gib=0) == (0, {})
+    assert shortage_of(replace(member("a", 80, is_movable=False), mem_min_bytes=70 * GIB), waiter, lent_gib=0)[1] == {
+        "b": 10
+    }
+
+
+def test_what_others_are_guaranteed_by_now_is_asked_of_none() -> None:
+    """It had borrowed 50 GiB when it fell asleep."""
+    waiter, other = sleeper("a", 10, held=60), sleeper("b", 30, residency="")
+    found = rotation.find_shortage([waiter, other], 80 * GIB, 0)
+    assert (found.space_bytes, found.missing_bytes, found.guaranteed_bytes) == (0, {}, {"a": 10 * GIB})
+    found = rotation.find_shortage([waiter, replace(other, residency=AWAY, waits=False)], 80 * GIB, 0)
+    assert found.guaranteed_bytes == {"a": 10 * GIB}
+    found = rotation.find_shortage([waiter], 40 * GIB, 20 * GIB)
+    assert (found.missing_bytes, found.guaranteed_bytes) == ({"a": 20 * GIB}, {})
+
+
+def test_a_borrower_that_takes_turns_leaves_for_a_sleeper_when_its_turn_ends() -> None:
+    """It is asked meanwhile: had it given back, it would have stayed."""
+    borrower = Member("b", 10 * GIB, 60 * GIB, 60 * GIB, resident_since_ns=100 * S)
+    made = world(borrower, sleeper("a", 40))
+    made.run(10 * S)
+    assert made.names() == [] and shortage_of(*made.members.values(), lent_gib=0) == (40, {"a": 20})
+    made.run(compute_quantum_ns(100 * GIB, RATE))
+    assert made.names() == ["b leaving", "a coming"]
+    made = world(replace(borrower, held_bytes=40 * GIB), sleeper("a", 40))
+    made.run(100 * S)
+    assert made.names() == ["a coming"]
+
+
+def test_those_that_take_turns_are_asked_only_for_what_no_turn_yields() -> None:
+    resident, waiter = member("a", 30), member("b", 40, AWAY, waits=True)
+    assert shortage_of(resident, waiter, capacity=60) == (0, {})
+    assert shortage_of(resident, waiter, capacity=30) == (10, {"b": 10})
+    assert shortage_of(replace(resident, is_movable=False), waiter, capacity=60) == (40, {"b": 10})
+    assert shortage_of(resident, sleeper("c", 40), capacity=60) == (40, {"c": 10}), "a sleeper does not wait for turns"
+
+
 # ---- proportions ----
 
 

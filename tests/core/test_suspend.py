@@ -49,6 +49,15 @@ def test_an_evicted_slice_gives_up_both_when_it_is_away_and_has_them_before_it_c
     to(state, "")
 
 
+def test_an_evicted_slice_says_since_when_its_memory_is_on_the_host() -> None:
+    state = half()
+    for wall_ns, (one, since) in enumerate([(EVICTING, 0), (EVICTED, 2), (RESTORING, 2), (EVICTED, 2)], 1):
+        step(state, ev.SuspendSlice("a", one, wall_ns=wall_ns), 0)
+        assert state.slices["a"].away_wall_ns == since, one
+    assert to(state, RESTORING, "").away_wall_ns == 0
+    assert to(state, PAUSED).away_wall_ns == 0
+
+
 @pytest.mark.parametrize("steps", [(PAUSED,), (EVICTING, EVICTED)], ids="-".join)
 def test_it_continues_when_there_is_capacity_again(steps: tuple[str, ...]) -> None:
     state = half()

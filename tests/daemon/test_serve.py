@@ -410,12 +410,14 @@ def test_reload(node: Node) -> None:
     node.start()
     node.create("a", 100)
     tenant = client.attach(node.socket())
-    node.settings |= {"default_max": '"device"', "mode": '"closed"', "events_max": "5"}
+    node.settings |= {"default_max": '"device"', "mode": '"closed"', "events_max": "5", "idle_after_s": "60"}
     node.write_config()
     assert node.process
     node.process.send_signal(signal.SIGHUP)
     wait_until(lambda: "config.reloaded" in node.event_kinds(), "the reload")
-    assert node.create("b", 100).devices[0].max_milli == 1000
+    made = node.create("b", 100)
+    assert (made.devices[0].max_milli, made.spec.idle_after_ns) == (1000, 60_000_000_000)
+    assert not node.get("a").spec.idle_after_ns, "what was made before keeps what was the site's then"
     control, _report = tenant.map()
     assert control[12] == 2, "attached tenants learn the new mode"
     assert node.nodes.GetNode(pb.GetNodeRequest()).node.mode == pb.TENANT_MODE_CLOSED
@@ -513,7 +515,7 @@ def test_wall_clock_is_for_display_only() -> None:
     stamps |= {"store/manual_backup.py"}
     stamps |= {"api/history.py", "daemon/history.py"}  # when something was used, which bounds no wait
     stamps |= {"api/tokens.py"}
-    stamps |= {"daemon/slices/rotation.py"}  # since when a slice is asleep
+    stamps |= {"daemon/slices/rotation.py", "daemon/slices/suspend.py"}  # since when memory is on the host
     assert readers == stamps | queue | validity
     core = [p.read_text().replace("monotonic_ns()", "") for p in (root / "core").rglob("*.py")]
     assert not any("time_ns()" in text for text in core)

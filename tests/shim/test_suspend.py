@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,7 @@ import pytest
 from tests.command_line import ask, call
 from vgpud.cli.demo.private_system import Part, wait_for
 from vgpud.devices import checkpoint_runner
-from vgpud.devices.checkpoint_runner import AWAY, RUNS, UNKNOWN
+from vgpud.devices.checkpoint_runner import AWAY, RUNS, UNKNOWN, Helpers
 
 from .test_checkpoint import HELD, Bench, bench, go, programs  # noqa: F401  (fixtures)
 
@@ -56,6 +59,7 @@ def test_evicted_memory_is_others_meanwhile_and_bit_for_bit_the_same_afterwards(
     assert used_bytes(bench) == HELD
     bench.system.vgpu("slice", "evict", "a")
     assert used_bytes(bench) == 0 and show_slice(bench, "a")["suspended"] == "evicted"
+    assert show_slice(bench, "a")["away_time"] and show_slice(bench, "a")["devices"][0]["mem_used_bytes"] == HELD
     bench.system.vgpu("slice", "set", "b", "--mem", "3584M")
     go(part)  # it asks for its contents, and waits
     refused = call(bench.system, "slice", "resume", "a")
@@ -114,17 +118,22 @@ def test_an_evicted_program_that_is_killed_leaves_nothing_to_restore(bench: Benc
 # ---- the helper ----
 
 
+def put_helper(folder: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
+    helper = folder / "helper.py"
+    begin = "import json, os, sys, time\naction = (sys.stdin.readline().split() or sys.exit(0))[0]"
+    helper.write_text(f"{begin}\n{body}\n")
+    monkeypatch.setattr(checkpoint_runner, "HELPER", helper)
+
+
 def run_move(
     folder: Path, monkeypatch: pytest.MonkeyPatch, body: str, deadline_s: float = 20.0
 ) -> checkpoint_runner.Moved:
-    helper = folder / "helper.py"
-    helper.write_text(f"import json, sys, time\naction = sys.argv[1]\n{body}\n")
-    monkeypatch.setattr(checkpoint_runner, "HELPER", helper)
+    put_helper(folder, monkeypatch, body)
     return asyncio.run(checkpoint_runner.move("evict", 1, "libcuda.so.1", "", deadline_s))
 
 
-def say(state: str, reason: str = "") -> str:
-    return f'print(json.dumps({{"state": {state!r}, "refused": {reason!r}}}))'
+def say(state: str, reason: str = "", has_begun: bool = True) -> str:
+    return f'print(json.dumps({{"state": {state!r}, "refused": {reason!r}, "begun": {has_begun}}}))'
 
 
 def test_a_helper_that_hangs_is_killed_and_what_it_left_is_asked_for(
@@ -143,6 +152,123 @@ def test_a_helper_that_dies_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_what_the_helper_says_is_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run_move(tmp_path, monkeypatch, say(RUNS, "no")) == checkpoint_runner.Moved(RUNS, "no")
+
+
+def run_helpers(test: Callable[[Helpers], Awaitable[None]]) -> None:
+    """With helpers that are ended afterwards."""
+
+    async def run() -> None:
+        helpers = Helpers("libcuda.so.1", "")
+        try:
+            await test(helpers)
+        finally:
+            await helpers.stop()
+
+    asyncio.run(run())
+
+
+def pid_of(answer: checkpoint_runner.Moved) -> int:
+    """Of the helper that has said it."""
+    return int(answer.refusal)
+
+
+SAY_PID = 'print(json.dumps({"state": "running", "refused": str(os.getpid()), "begun": True}))'
+
+
+async def move_with(helpers: Helpers, deadline_s: float = 20.0) -> checkpoint_runner.Moved:
+    return await checkpoint_runner.move("evict", 1, "libcuda.so.1", "", deadline_s, helpers)
+
+
+async def find_waiting(helpers: Helpers) -> int:
+    assert helpers._waiting
+    return (await helpers._waiting).pid
+
+
+def test_a_helper_waits_for_the_next_move(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_helper(tmp_path, monkeypatch, SAY_PID)
+
+    async def test(helpers: Helpers) -> None:
+        helpers.keep("GPU-0")
+        for _ in range(3):
+            waiting = await find_waiting(helpers)
+            assert pid_of(await move_with(helpers)) == waiting
+        last = await find_waiting(helpers)
+        await helpers.stop()
+        assert not Path(f"/proc/{last}").exists()
+
+    run_helpers(test)
+
+
+def test_none_waits_for_long_where_no_move_is_expected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_helper(tmp_path, monkeypatch, SAY_PID)
+    monkeypatch.setattr(checkpoint_runner, "IDLE_S", 0.2)
+
+    async def test(helpers: Helpers) -> None:
+        helpers.keep("GPU-0")
+        kept = await find_waiting(helpers)
+        await asyncio.sleep(0.5)
+        assert await find_waiting(helpers) == kept, "moves are expected"
+        helpers.release("GPU-0")
+        while helpers._waiting:
+            await asyncio.sleep(0.05)
+        assert pid_of(await move_with(helpers)) != kept, "a fresh one is as good"
+        while helpers._waiting:
+            await asyncio.sleep(0.05)
+
+    run_helpers(test)
+
+
+def test_a_helper_that_died_while_it_waited_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_helper(tmp_path, monkeypatch, SAY_PID)
+
+    async def test(helpers: Helpers) -> None:
+        helpers.keep("GPU-0")
+        assert helpers._waiting
+        made = await helpers._waiting
+        os.kill(made.pid, signal.SIGKILL)
+        await made.wait()
+        assert pid_of(await move_with(helpers)) != made.pid
+
+    run_helpers(test)
+
+
+def test_a_helper_that_could_not_begin_is_replaced_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device may have been lost and have come back since it loaded the driver. One that has begun is not."""
+    used = f"open({str(tmp_path / 'used')!r}, 'a').write(action + ' ')"
+
+    async def test(helpers: Helpers) -> None:
+        helpers.keep("GPU-0")
+        moved = await move_with(helpers)
+        assert (moved.state, moved.refusal) == ("unknown", "no device")
+
+    for begun, uses in ((False, 2), (True, 1)):
+        put_helper(tmp_path, monkeypatch, f"{used}\n{say(UNKNOWN, 'no device', begun)}")
+        run_helpers(test)
+        assert (tmp_path / "used").read_text().split() == ["evict"] * uses
+        (tmp_path / "used").unlink()
+
+
+def test_a_helper_that_waited_and_hangs_is_killed_at_the_deadline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_helper(tmp_path, monkeypatch, f"time.sleep(1000 * (action == 'evict'))\n{say(AWAY)}")
+
+    async def test(helpers: Helpers) -> None:
+        helpers.keep("GPU-0")
+        waiting = await find_waiting(helpers)
+        assert await move_with(helpers, 1.5) == checkpoint_runner.Moved(AWAY, "the driver took longer than 1.5 s")
+        while Path(f"/proc/{waiting}").exists():
+            await asyncio.sleep(0.05)
+
+    run_helpers(test)
+
+
+def test_the_helper_ends_with_the_daemon(tmp_path: Path) -> None:
+    """It reads the end of its input, and moves nothing."""
+    made = subprocess.run(
+        [sys.executable, "-I", "-S", checkpoint_runner.HELPER, "libc.so.6"], input=b"", capture_output=True, check=True
+    )
+    assert made.stdout == b""
 
 
 def test_a_driver_without_the_calls(tmp_path: Path) -> None:

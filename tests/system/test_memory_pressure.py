@@ -169,3 +169,35 @@ def test_a_daemon_that_is_killed_ends_the_wait(make_system: Callable[..., OwnSys
     assert owner.answer()["code"] == OUT_OF_MEMORY
     world.system.start_daemon()
     assert borrower.ask("f")["code"] == 0
+
+
+def lend_to(world: World, mode: str) -> tuple[Program, Program]:
+    """A sleeper that is guaranteed 768 MiB, and a borrower that has some of them. Programs of the two."""
+    sleeper = world.start("sleeper", "--gpus", "0.5", "--mem", "768M", "--idle-after", "1s")
+    assert [sleeper.ask("a", 256 * MIB)["code"] for _ in range(2)] == [0, 0]
+    world.wait_for_event("slice.asleep")
+    return sleeper, world.borrower(14, mode)
+
+
+def test_a_borrower_gives_back_what_a_sleeper_needs_to_wake(make_system: Callable[..., OwnSystem]) -> None:
+    world = World(make_system, grace_s=60)
+    sleeper, borrower = lend_to(world, "give")
+    assert sleeper.ask("f")["code"] == 0, "its memory is there, and its call was answered"
+    (request,) = borrower.ask("r")["requests"]
+    assert request["bytes"] <= 2 * 256 * MIB, "not more than is needed"
+    world.wait_for_event("memory.returned")
+    assert world.events("slice.awake") and world.events("slice.stays") == []
+
+
+@pytest.mark.parametrize("mode", ["", "keep"])
+def test_what_a_sleeper_does_not_get_back_is_said(make_system: Callable[..., OwnSystem], mode: str) -> None:
+    """It waits, and the borrower lives; no more is lent to it meanwhile."""
+    world = World(make_system, grace_s=1)
+    sleeper, borrower = lend_to(world, mode)
+    sleeper.send("f")
+    (said,) = world.wait_for_event("slice.stays")
+    assert said.startswith("slice sleeper stays on the host: others use 320MiB of the memory beyond their minima")
+    assert bool(world.events("memory.kept")) == (mode == "keep")
+    assert borrower.ask("a", 256 * MIB)["code"] == OUT_OF_MEMORY
+    assert [borrower.ask("f")["code"] for _ in range(2)] == [0, 0]
+    assert sleeper.answer()["code"] == 0

@@ -148,6 +148,7 @@ def slice_view(
         residency=words.RESIDENCY.to_number(slice_.residency),
         asleep_time=timestamp(slice_.asleep_wall_ns) if slice_.asleep_wall_ns else None,
         rotation=_rotation_view(rotation) if rotation else None,
+        away_time=timestamp(slice_.away_wall_ns) if slice_.away_wall_ns else None,
     )
     for share, now in zip(slice_.shares, counters, strict=True):
         view.devices.add(

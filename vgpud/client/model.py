@@ -392,6 +392,8 @@ class Slice:
     asleep_time: datetime | None = None
     #: what its turns cost; unset = its memory is never moved
     rotation: Rotation | None = None
+    #: since when its memory is on the host; unset = it is not
+    away_time: datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

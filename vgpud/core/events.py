@@ -119,6 +119,7 @@ class SuspendSlice:
     to: str  # as Slice.suspended is to be
     why: str = ""
     job_id: int = 0  # a job's slice is suspended by the queue, and only so
+    wall_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,8 @@ class MoveMemory:
     """Steps of slices whose memory the daemon moves, taken together: (slice, Slice.residency after it)."""
 
     steps: tuple[tuple[str, str], ...]
-    asleep_wall_ns: int = 0  # it leaves because it is idle: since now; 0: for another one
+    wall_ns: int = 0
+    falls_asleep: bool = False  # it leaves because it is idle, not for another one
 
 
 @dataclass(frozen=True, slots=True)

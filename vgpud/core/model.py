@@ -212,6 +212,7 @@ class Slice:
     suspended: str = ""  # PAUSED: its gates are shut; EVICTED: its device memory is on the host, too
     residency: str = ""  # LEAVING, AWAY, COMING: the daemon moves its memory by itself; "": it is on the device
     asleep_wall_ns: int = 0  # display only: since when it is away because it was idle; 0: it is not
+    away_wall_ns: int = 0  # display only: since when its memory is on the host; 0: it is not
     name: str = field(init=False)  # its origin's
 
     def __post_init__(self) -> None:

@@ -53,6 +53,7 @@ from vgpud.daemon.slices.node import NodeInfo
 from vgpud.daemon.slices.reclaims import ReclaimWatch
 from vgpud.daemon.slices.rotation import RotationController
 from vgpud.daemon.slices.suspend import SuspendController
+from vgpud.devices import checkpoint_runner
 from vgpud.devices.arbiters import Arbiters
 from vgpud.devices.nvml import Devices
 from vgpud.host.directories import RuntimeDirectory
@@ -87,8 +88,9 @@ class Daemon:
         self._tenants = Tenants(slices_dir, shared_dir, config.node_name, config.mode, self._attach)
         self._containers = Containers(containers)
         evicted = EvictedMemory(machine, arbiters, lambda: live.current.suspended_bytes_max)
-        self._suspension = SuspendController(machine, events, devices, evicted.refuse)
-        self._rotation = RotationController(machine, events, arbiters, devices, evicted.refuse)
+        self._helpers = checkpoint_runner.Helpers(devices.driver, devices.sim_dir)
+        self._suspension = SuspendController(machine, events, devices, evicted.refuse, self._helpers)
+        self._rotation = RotationController(machine, events, arbiters, devices, evicted.refuse, self._helpers)
         self._swap_fault = devices.why_not_swap()
         self._files = DeviceFiles(config.cdi, containers.facts, events.note)
         effects = Effects(machine, events, changes, arbiters, self._tenants, self._containers, self._files)
@@ -226,6 +228,7 @@ class Daemon:
             self._files.remove()  # a real GPU's stay: it is there when the daemon starts again
         await self._rotation.stop()
         await self._suspension.stop()
+        await self._helpers.stop()
         await self._attach.stop()
         await self._containers.stop()
         await self._api.stop(1.0)

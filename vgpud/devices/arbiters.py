@@ -172,6 +172,7 @@ class Arbiters:
         self._roles: dict[tuple[int, str], Role] = {}
         #: (moves, bytes) of a slice's memory to the host or back
         self._moves: dict[tuple[int, str], tuple[int, int]] = {}
+        self._spaces: dict[str, int] = {}
         #: processes that closed their connections: (slice, last counters) by (process_id, device)
         self._disconnected: dict[tuple[int, str], tuple[int, Any]] = {}
         for uuid in self._memory_bytes:
@@ -256,6 +257,13 @@ class Arbiters:
         self._moves.pop((serial, uuid), None)
         if self._usage.pop((serial, uuid), None) is not None:
             _check(lib.vg_arbiter_slice_remove(self._native[uuid], serial), "slice")
+
+    def make_room(self, uuid: str, size_bytes: int) -> None:
+        """So much of a device's memory is asked back from those that borrowed it, for a slice that is to come back: as
+        far as it is not free beyond all that the slices there hold or are guaranteed. 0: no more."""
+        if size_bytes != self._spaces.get(uuid, 0):
+            self._spaces[uuid] = size_bytes
+            _check(lib.vg_arbiter_make_room(self._native[uuid], size_bytes), "space")
 
     def charge(self, serial: int, uuid: str, unattributed_bytes: int) -> None:
         """What a slice's programs have past the ledger counts as its own. Unknown: no effect."""

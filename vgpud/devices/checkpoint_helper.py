@@ -1,8 +1,8 @@
 """Moves a process's device memory to the host, or back, through the driver (cuCheckpointProcess*, 570 and later).
 
 A program of its own, run by path and killed when it takes too long: the driver may hang in these calls, and the daemon
-must not. One JSON object on stdout says how far it got. Nothing but the standard library, and no import of ours: it
-starts as fast as the interpreter, and no hook is in it.
+must not. It loads the driver, waits for one line on stdin, and one JSON object on stdout says how far it got. Nothing
+but the standard library, and no import of ours: it starts as fast as the interpreter, and no hook is in it.
 
 The driver's steps: lock (the process's calls block, what it has submitted completes), checkpoint, restore,
 unlock. `evict` is the first two, `restore` the last two, and a failure is undone as far as the driver allows.
@@ -31,7 +31,9 @@ class Refused(Exception):
 class Driver:
     """The calls, on one process."""
 
-    def __init__(self, path: str, pid: int) -> None:
+    pid = 0
+
+    def __init__(self, path: str) -> None:
         try:
             self._library = ctypes.CDLL(path)
             self._library.cuCheckpointProcessLock  # noqa: B018  # is it there at all?
@@ -39,12 +41,11 @@ class Driver:
             raise Refused(f"cannot load the driver {path}: {error}") from error
         except AttributeError as error:
             raise Refused("the driver cannot do it: 570 and later can") from error
-        self._pid = pid
         self._check("begin", self._library.cuInit(0))
 
     def state(self) -> int:
         state = ctypes.c_int()
-        self._check("ask", self._library.cuCheckpointProcessGetState(self._pid, ctypes.byref(state)))
+        self._check("ask", self._library.cuCheckpointProcessGetState(self.pid, ctypes.byref(state)))
         return state.value
 
     def lock(self, timeout_ms: int) -> None:
@@ -62,7 +63,7 @@ class Driver:
     def _step(self, name: str, first: int = 0) -> None:
         arguments = (ctypes.c_uint64 * _ARGUMENT_WORDS)(first)
         call: Any = getattr(self._library, f"cuCheckpointProcess{name.capitalize()}")
-        self._check(name, call(self._pid, ctypes.byref(arguments)))
+        self._check(name, call(self.pid, ctypes.byref(arguments)))
 
     @staticmethod
     def _check(step: str, code: int) -> None:
@@ -95,22 +96,37 @@ def settle(driver: Driver) -> None:
         driver.unlock()
 
 
+def move(driver: Driver, action: str, timeout_ms: int) -> None:
+    {"evict": lambda: evict(driver, timeout_ms), "restore": lambda: restore(driver)}.get(
+        action, lambda: settle(driver)
+    )()
+
+
 def main(arguments: list[str]) -> int:
-    """Arguments: evict, restore or settle; the driver's path; the pid; milliseconds for the lock."""
-    action, path, pid, timeout_ms = arguments[0], arguments[1], int(arguments[2]), int(arguments[3])
-    said = ""
-    state = -1
+    """Argument: the driver's path. The line: evict, restore or settle; the pid; milliseconds for the lock. None: it is
+    not needed. `begun` of the answer: whether the driver was asked for more than the state."""
+    driver, said, state, begun = None, "", -1, False
     try:
-        driver = Driver(path, pid)
-        try:
-            {"evict": lambda: evict(driver, timeout_ms), "restore": lambda: restore(driver)}.get(
-                action, lambda: settle(driver)
-            )()
-        finally:
-            state = driver.state()
+        driver = Driver(arguments[0])
     except Refused as refused:
         said = str(refused)
-    print(json.dumps({"refused": said, "state": STATES[state] if 0 <= state < len(STATES) else "unknown"}))
+    words = sys.stdin.readline().split()
+    if not words:
+        return 0
+    try:
+        if driver:
+            driver.pid = int(words[1])
+            state = driver.state()
+            begun = True
+            try:
+                move(driver, words[0], int(words[2]))
+            finally:
+                state = -1
+                state = driver.state()
+    except Refused as refused:
+        said = str(refused)
+    name = STATES[state] if 0 <= state < len(STATES) else "unknown"
+    print(json.dumps({"refused": said, "state": name, "begun": begun}))
     return 0
 
 

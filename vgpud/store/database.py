@@ -87,6 +87,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     jobs.DEFAULT_QUEUE_AS_IT_WAS,
     orders.TABLES,
     (),  # slices have a residency
+    (),  # and a time since when their memory is on the host
 )
 
 _Saved = SaveSlice | ForgetSlice | SaveContainer | ForgetContainer | SaveRequest | SaveDrain | ForgetDrain

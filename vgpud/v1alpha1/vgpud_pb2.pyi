@@ -475,7 +475,7 @@ class Rotation(_message.Message):
     def __init__(self, claims_bytes: _Optional[int] = ..., capacity_bytes: _Optional[int] = ..., quantum_ns: _Optional[int] = ..., lost_ratio: _Optional[float] = ..., host_bytes: _Optional[int] = ..., bytes_per_second: _Optional[int] = ..., moves: _Optional[int] = ..., moved_bytes: _Optional[int] = ...) -> None: ...
 
 class Slice(_message.Message):
-    __slots__ = ("node", "name", "uid", "spec", "devices", "ephemeral", "owner_uid", "attach_socket", "processes", "create_time", "revision", "containers", "cdi_device", "queue", "job_id", "suspended", "claim", "job_name", "residency", "asleep_time", "rotation")
+    __slots__ = ("node", "name", "uid", "spec", "devices", "ephemeral", "owner_uid", "attach_socket", "processes", "create_time", "revision", "containers", "cdi_device", "queue", "job_id", "suspended", "claim", "job_name", "residency", "asleep_time", "rotation", "away_time")
     NODE_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
@@ -497,6 +497,7 @@ class Slice(_message.Message):
     RESIDENCY_FIELD_NUMBER: _ClassVar[int]
     ASLEEP_TIME_FIELD_NUMBER: _ClassVar[int]
     ROTATION_FIELD_NUMBER: _ClassVar[int]
+    AWAY_TIME_FIELD_NUMBER: _ClassVar[int]
     node: str
     name: str
     uid: str
@@ -518,7 +519,8 @@ class Slice(_message.Message):
     residency: Residency
     asleep_time: _timestamp_pb2.Timestamp
     rotation: Rotation
-    def __init__(self, node: _Optional[str] = ..., name: _Optional[str] = ..., uid: _Optional[str] = ..., spec: _Optional[_Union[SliceSpec, _Mapping]] = ..., devices: _Optional[_Iterable[_Union[SliceDevice, _Mapping]]] = ..., ephemeral: bool = ..., owner_uid: _Optional[int] = ..., attach_socket: _Optional[str] = ..., processes: _Optional[int] = ..., create_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., revision: _Optional[int] = ..., containers: _Optional[_Iterable[_Union[Container, _Mapping]]] = ..., cdi_device: _Optional[str] = ..., queue: _Optional[str] = ..., job_id: _Optional[int] = ..., suspended: _Optional[_Union[Suspension, str]] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ..., job_name: _Optional[str] = ..., residency: _Optional[_Union[Residency, str]] = ..., asleep_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., rotation: _Optional[_Union[Rotation, _Mapping]] = ...) -> None: ...
+    away_time: _timestamp_pb2.Timestamp
+    def __init__(self, node: _Optional[str] = ..., name: _Optional[str] = ..., uid: _Optional[str] = ..., spec: _Optional[_Union[SliceSpec, _Mapping]] = ..., devices: _Optional[_Iterable[_Union[SliceDevice, _Mapping]]] = ..., ephemeral: bool = ..., owner_uid: _Optional[int] = ..., attach_socket: _Optional[str] = ..., processes: _Optional[int] = ..., create_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., revision: _Optional[int] = ..., containers: _Optional[_Iterable[_Union[Container, _Mapping]]] = ..., cdi_device: _Optional[str] = ..., queue: _Optional[str] = ..., job_id: _Optional[int] = ..., suspended: _Optional[_Union[Suspension, str]] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ..., job_name: _Optional[str] = ..., residency: _Optional[_Union[Residency, str]] = ..., asleep_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., rotation: _Optional[_Union[Rotation, _Mapping]] = ..., away_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class Claim(_message.Message):
     __slots__ = ("uid", "namespace", "name", "pod_uids", "granted", "boot_id", "device_ids", "pod_names")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from vgpud.core.units import format_bytes, format_gpus
 from vgpud.view.fit import Cell, Grid, shorten_text
-from vgpud.view.slices import View
+from vgpud.view.slices import ASLEEP, View, describe_absence
 from vgpud.view.text import duration, natural_key
 from vgpud.view.user_names import named_users, user_name
 
@@ -144,9 +144,8 @@ def slices_grid(slices: Sequence[View], now: datetime.datetime) -> Grid:
 
 def residency_label(item: View, now: datetime.datetime) -> str:
     """Where its memory is, "" = on the device; of a sleeper since when, one word: asleep:12m."""
-    if item["asleep_time"] and item["residency"] == "away":
-        return f"asleep:{age(item['asleep_time'], now)}"
-    return item["residency"] or ""
+    word = describe_absence({**item, "suspended": None})
+    return f"{word}:{age(item['asleep_time'], now)}" if word == ASLEEP else word
 
 
 def job_label(item: View) -> str:

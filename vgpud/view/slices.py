@@ -186,6 +186,7 @@ def slice_view(item: pb.Slice, simulated_device_uuids: frozenset[str]) -> View:
         "idle_after_ns": item.spec.idle_after_ns,
         "residency": words.RESIDENCY.to_word(item.residency) or None,
         "asleep_time": _time(item.asleep_time) if item.HasField("asleep_time") else None,
+        "away_time": _time(item.away_time) if item.HasField("away_time") else None,
         "rotation": rotation_view(item.rotation) if item.HasField("rotation") else None,
         "claim": claim_view(item.claim) if item.HasField("claim") else None,
         "containers": [container_view(c) for c in item.containers],
@@ -224,6 +225,27 @@ def process_view(process: pb.Process, simulated_device_uuids: frozenset[str]) ->
             for d in process.devices
         ],
     }
+
+
+#: of a slice that is away because it was idle
+ASLEEP = "asleep"
+
+
+def describe_absence(item: View) -> str:
+    """Why the gates of a slice are closed whatever others do, one word; "" = they are not."""
+    if item["suspended"]:
+        return str(item["suspended"])
+    return ASLEEP if item["asleep_time"] and item["residency"] == "away" else item["residency"] or ""
+
+
+def find_absence(item: pb.Slice) -> str:
+    """As describe_absence()."""
+    view = {
+        "suspended": words.SUSPENSION.to_word(item.suspended),
+        "residency": words.RESIDENCY.to_word(item.residency),
+        "asleep_time": item.HasField("asleep_time"),
+    }
+    return describe_absence(view)
 
 
 def event_view(event: pb.Event) -> View:

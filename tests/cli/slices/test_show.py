@@ -117,17 +117,39 @@ def test_more_than_its_limit_and_past_its_ledger(vgpu: Any, daemon_with_slice: A
     assert (shown_device["mem_over_limit_bytes"], shown_device["mem_unattributed_bytes"]) == (1 << 30, 512 << 20)
 
 
+def test_an_evicted_slice_says_where_its_memory_is(vgpu: Any, daemon_with_slice: Any) -> None:
+    train = daemon_with_slice.slices["train"]
+    train.devices[0].mem_used_bytes = 3 << 30
+    train.suspended = pb.SUSPENSION_EVICTED
+    train.away_time.FromSeconds(1_700_000_000)
+    lines = lines_of(vgpu, daemon_with_slice)
+    assert lines["suspended"].startswith(
+        "evicted: its share and memory are offered to others; its memory is on the host, "
+    )
+    assert ", 3GiB since 2023-11-14T22:13:20Z (" in lines["suspended"]
+    assert lines["memory"].startswith("3GiB on the host of ") and lines["gate"] == "closed: the slice is evicted"
+    shown = vgpu("slice", "show", "train", "-o", "json", host=daemon_with_slice.host).json["slice"]
+    assert shown["away_time"] == "2023-11-14T22:13:20Z"
+    train.suspended = pb.SUSPENSION_PAUSED
+    lines = lines_of(vgpu, daemon_with_slice)
+    assert "host" not in lines["suspended"] and lines["memory"].startswith("3GiB in use of ")
+
+
 def test_a_slice_that_takes_turns_says_where_it_is_and_what_they_cost(vgpu: Any, daemon_with_slice: Any) -> None:
     train = daemon_with_slice.slices["train"]
     train.spec.mem_swap, train.spec.idle_after_ns = True, 600_000_000_000
     train.residency = pb.RESIDENCY_AWAY
     train.asleep_time.FromSeconds(1_700_000_000)
+    train.away_time.FromSeconds(1_700_000_003)
+    train.devices[0].mem_used_bytes = 3 << 30
     gib = 1 << 30
     cost = pb.Rotation(claims_bytes=160 * gib, capacity_bytes=80 * gib, quantum_ns=64_000_000_000, lost_ratio=0.048)
     cost.host_bytes, cost.bytes_per_second, cost.moves, cost.moved_bytes = 80 * gib, 50 * gib, 3, 240 * gib
     train.rotation.CopyFrom(cost)
     lines = lines_of(vgpu, daemon_with_slice)
-    assert lines["residency"].startswith("on the host: its next call waits until it is back (asleep since 2023-11-14T")
+    said = "asleep: its next call waits until its memory is back; it is on the host, 3GiB since 2023-11-14T22:13:23Z ("
+    assert lines["residency"].startswith(said)
+    assert lines["memory"].startswith("3GiB on the host of ") and lines["gate"] == "closed: the slice is asleep"
     assert lines["moved"] == "3 moves, 240GiB, at 50GiB/s"
     assert lines["idle after"] == "600.0 s without work, its memory is given back"
     assert lines["rotation"] == (

@@ -16,7 +16,7 @@ from tests.core.test_machine import GIB, S, make_state
 from tests.core.test_residency import make, swap
 from vgpud.core import events as ev
 from vgpud.core.model import AWAY, COMING, LEAVING, Denied, Process, Reason, Slice, Taken
-from vgpud.core.observed import SliceStats
+from vgpud.core.observed import Reclaim, SliceStats
 from vgpud.core.slices import invariants
 from vgpud.core.slices.machine import step
 from vgpud.daemon.slices import rotation
@@ -48,6 +48,9 @@ class Node:
         self.entries: list[ev.Log] = []
         self.saved_steps: list[tuple[str, str]] = []
         self.calls: list[tuple[str, int]] = []
+        self.keepers: list[str] = []  # of a helper that waits
+        self.spaces: list[int] = []  # bytes for which others are asked, one after the other
+        self.requests: dict[tuple[int, str], Reclaim] = {}
         self.answers: list[Moved] = []
         self.where: dict[int, str] = {}  # pid -> what the driver says
         self.during: Callable[[str, int], None] = lambda *_: None
@@ -85,6 +88,19 @@ class Node:
         now["moves"] = now.get("moves", 0) + 1
         now["moved_bytes"] = now.get("moved_bytes", 0) + size
 
+    def keep(self, keeper: str) -> None:
+        self.keepers.append(keeper)
+
+    def release(self, keeper: str) -> None:
+        self.keepers.remove(keeper)
+
+    def make_room(self, _: str, size: int) -> None:
+        if [size] != self.spaces[-1:]:
+            self.spaces.append(size)
+
+    def reclaims(self) -> dict[tuple[int, str], Reclaim]:
+        return self.requests
+
     async def _move(self, action: str, pid: int, *_: Any) -> Moved:
         self.calls.append((action, pid))
         self.during(action, pid)
@@ -104,7 +120,7 @@ class Node:
     def controller(self) -> RotationController:
         node: Any = self
         refuse = lambda made: Denied(Reason.NO_CAPACITY, self.host_text) if self.host_text else None  # noqa: E731
-        return RotationController(node, node, node, node, refuse)
+        return RotationController(node, node, node, node, refuse, node)
 
 
 REAL_SLEEP = asyncio.sleep
@@ -166,8 +182,9 @@ async def test_no_device_is_watched_where_nothing_rotates(monkeypatch: pytest.Mo
     assert not controller._watches
     make(node.state, swap("b", 10))
     controller.slice_changed(node.state.slices["b"])
-    assert list(controller._watches) == ["GPU-0"]
+    assert list(controller._watches) == ["GPU-0"] == node.keepers
     await controller.stop()
+    assert not node.keepers, "no helper waits for moves"
 
 
 @on_a_loop
@@ -364,6 +381,60 @@ async def test_a_sleeper_whose_memory_is_lent_is_said_to_wait(monkeypatch: pytes
     assert await run_until(node, node.controller(), lambda: not node.now("a"))
 
 
+def lend(monkeypatch: pytest.MonkeyPatch, *, mem_swap: bool) -> Node:
+    """a is away with 40 GiB and waits; b holds 60 GiB of 80, of which 8 are its minimum."""
+    sleeps = {} if mem_swap else {"idle_after_ns": 60 * S}
+    node = Node(monkeypatch, swap("a", 40, mem_swap=mem_swap, **sleeps), swap("b", 8, mem_swap=False))
+    leave(node, "a", LEAVING, AWAY)
+    node.set("b", mem_held_bytes=60 * GIB)
+    node.set("a", waiting_calls=1)
+    return node
+
+
+@pytest.mark.parametrize("mem_swap", [False, True])
+@on_a_loop
+async def test_borrowers_are_asked_for_the_room_of_one_that_waits(
+    monkeypatch: pytest.MonkeyPatch, mem_swap: bool
+) -> None:
+    node = lend(monkeypatch, mem_swap=mem_swap)
+    b = node.state.slices["b"].serial, "GPU-0"
+    node.requests[b] = Reclaim(remaining_bytes=20 * GIB)
+    controller = node.controller()
+    assert not await run_until(node, controller, lambda: not node.now("a"), 100)
+    assert node.spaces == [40 * GIB] and not node.entries, "nothing is said while b has time to give it back"
+    node.set("b", mem_held_bytes=40 * GIB)
+    node.requests[b] = Reclaim(end_count=1)
+    assert await run_until(node, controller, lambda: not node.now("a"))
+    assert node.spaces == [40 * GIB, 0] and not node.entries
+
+
+@on_a_loop
+async def test_what_does_not_come_back_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = lend(monkeypatch, mem_swap=True)
+    node.requests[node.state.slices["b"].serial, "GPU-0"] = Reclaim(end_count=1, was_late=True)
+    assert not await run_until(node, node.controller(), lambda: not node.now("a"), 100)
+    (said,) = (entry.message for entry in node.entries)
+    assert said.startswith("slice a stays on the host: others use 20GiB") and "do not give it back" in said
+
+
+@on_a_loop
+async def test_memory_that_others_are_guaranteed_by_now_is_said_to_be_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = lend(monkeypatch, mem_swap=False)
+    node.set("a", mem_held_bytes=75 * GIB)
+    assert not await run_until(node, node.controller(), lambda: not node.now("a"), 100)
+    (said,) = (entry.message for entry in node.entries)
+    assert said.startswith("slice a stays on the host: of its 75GiB other slices are guaranteed 3GiB by now, it waits")
+    assert node.spaces == [0]
+
+
+@on_a_loop
+async def test_a_device_that_has_gone_asks_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = lend(monkeypatch, mem_swap=True)
+    node.state.taken_devices["GPU-0"] = Taken("GPU-0", "lost: it fell off the bus", is_lost=True)
+    assert not await run_until(node, node.controller(), lambda: not node.now("a"), 100)
+    assert node.spaces == [0] and not node.entries
+
+
 @on_a_loop
 async def test_a_failure_of_its_own_ends_no_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     node = two(monkeypatch)
@@ -404,8 +475,26 @@ async def test_a_slice_with_several_programs_stays(monkeypatch: pytest.MonkeyPat
     node = two(monkeypatch)
     node.attach(3, "a")
     assert not await run_until(node, node.controller(), lambda: bool(node.calls), 90)
+    assert [(entry.kind, entry.message) for entry in node.entries] == [
+        (
+            "slice.stays",
+            "slice a stays on the device: it has 2 programs, and the driver moves a slice with one: keep it to one"
+            " program",
+        )
+    ]
     del node.state.processes[3]
     assert await run_until(node, node.controller(), lambda: not node.now("b"))
+
+
+@on_a_loop
+async def test_several_programs_are_no_matter_while_all_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node(monkeypatch, swap("a", 10), swap("b", 10, mem_swap=False, idle_after_ns=60 * S))
+    node.attach(3, "a")
+    node.attach(4, "b")
+    begun_ns = node.clock_ns
+    assert await run_until(node, node.controller(), lambda: bool(node.entries))
+    (said,) = node.entries
+    assert said.slice_name == "b" and node.clock_ns - begun_ns >= 60 * S, "it would sleep now"
 
 
 @on_a_loop

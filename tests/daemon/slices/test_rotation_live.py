@@ -178,7 +178,7 @@ def test_who_is_idle_sleeps_until_it_calls_and_others_have_its_memory(
     bench.start("a", "rotor", str(PROGRAM), "0")
     wait_for("the program", lambda: bench.rounds("a") == 0)
     wait_for("its sleep", lambda: bench.show("a")["residency"] == "away", 30)
-    assert bench.show("a")["asleep_time"] and bench.events("slice.asleep")
+    assert bench.show("a")["asleep_time"] and bench.show("a")["away_time"] and bench.events("slice.asleep")
     assert "asleep:" in call(bench.system, "slice", "ls").stdout
     bench.create("b")
     bench.start("b", "rotor", str(DEVICE - CONTEXT - 4), "1")

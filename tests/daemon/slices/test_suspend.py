@@ -51,7 +51,7 @@ class Node:
 
 
 def suspension_of(node: Any) -> SuspendController:
-    return SuspendController(node, node, node, lambda _: None)
+    return SuspendController(node, node, node, lambda _: None, node)
 
 
 class Driver:

@@ -7,7 +7,7 @@ import datetime
 from vgpud.cli.slices.top_frame import REGIMES
 from vgpud.core.units import format_bytes
 from vgpud.view import figures, slice_tables
-from vgpud.view.slices import View
+from vgpud.view.slices import View, describe_absence
 from vgpud.view.text import plain
 from vgpud.view.user_names import user_name
 
@@ -23,14 +23,14 @@ GATES = {
 SUSPENDED = {
     "paused": "paused: launches wait, its memory stays, its SM time is offered to others",
     "evicting": "being evicted",
-    "evicted": "evicted: its memory is on the host, its share and memory are offered to others",
+    "evicted": "evicted: its share and memory are offered to others; its memory is on the host",
     "restoring": "being restored",
 }
 #: where the memory of a slice is that rotates or sleeps
 RESIDENCY = {
     None: "on the device",
     "leaving": "being moved to the host",
-    "away": "on the host: its next call waits until it is back",
+    "away": "its next call waits until its memory is back; it is on the host",
     "coming": "being moved back to the device",
 }
 _LABEL_CELLS = 13
@@ -44,10 +44,13 @@ Pairs = list[tuple[str, str]]
 def slice_lines(item: View, now: datetime.datetime, ascii_only: bool = False) -> list[str]:
     """Everything about one slice."""
     lines = [f"slice {plain(item['name'])} on node {plain(item['node'])}", *_align_pairs(_general(item, now))]
+    is_away = item["residency"] == "away" or item["suspended"] == "evicted"
     for device in item["devices"]:
         simulated = "SIMULATED, " if device["simulated"] else ""
         lines += ["", f"device {device['device_index']} ({simulated}{device['device_uuid']})"]
-        lines += _align_pairs([*_limits(device), *_describe_usage(device), *_turns(device)])
+        lines += _align_pairs(
+            [*_limits(device, is_away), *_describe_usage(device, describe_absence(item)), *_turns(device)]
+        )
         lines += _waits(device, ascii_only)
     return lines
 
@@ -73,7 +76,8 @@ def _general(item: View, now: datetime.datetime) -> Pairs:
         pairs.append(("claim", f"{claim['namespace']}/{claim['name']} ({claim['uid']})"))
         pairs += [("pod", uid) for uid in claim["pods"]]
     if item["suspended"]:
-        pairs.append(("suspended", SUSPENDED[item["suspended"]]))
+        where = _describe_host(item, now) if item["suspended"] == "evicted" else ""
+        pairs.append(("suspended", SUSPENDED[item["suspended"]] + where))
     if item["rotation"]:
         pairs += _rotation(item, now)
     for container in item["containers"]:
@@ -89,8 +93,10 @@ def _rotation(item: View, now: datetime.datetime) -> Pairs:
     """Where its memory is, and what it costs that slices take turns."""
     turns = item["rotation"]
     where = RESIDENCY[item["residency"]]
+    if item["residency"] == "away":
+        where += _describe_host(item, now)
     if item["asleep_time"]:
-        where += f" (asleep since {item['asleep_time']}, {slice_tables.age(item['asleep_time'], now)})"
+        where = f"asleep: {where}"
     moved = f"{turns['moves']} moves, {format_bytes(turns['moved_bytes'])}"
     rate = f"{format_bytes(turns['bytes_per_second'])}/s"
     pairs = [("residency", where), ("moved", f"{moved}, at {rate}")]
@@ -110,6 +116,13 @@ def _rotation(item: View, now: datetime.datetime) -> Pairs:
     return [*pairs, ("rotation", f"{sizes}: {text}")]
 
 
+def _describe_host(item: View, now: datetime.datetime) -> str:
+    """How much of its memory is there, and since when."""
+    size = sum(device["mem_used_bytes"] for device in item["devices"])
+    since = f" since {item['away_time']} ({slice_tables.age(item['away_time'], now)})" if item["away_time"] else ""
+    return f", {format_bytes(size)}{since}"
+
+
 def _link(item: View) -> Pairs:
     low, high = item["copy_min_milli"], item["copy_max_milli"]
     if not low and not high:
@@ -119,10 +132,11 @@ def _link(item: View) -> Pairs:
     ]
 
 
-def _limits(device: View) -> Pairs:
+def _limits(device: View, is_away: bool) -> Pairs:
     low, high, mem_min, mem_max = slice_tables.four_numbers(device)
     used, peak = format_bytes(device["mem_used_bytes"]), format_bytes(device["mem_peak_bytes"])
-    memory = f"{used} in use of {mem_max} (guaranteed {mem_min}), peak {peak}, {device['mem_denied']} refused"
+    where = "on the host" if is_away else "in use"
+    memory = f"{used} {where} of {mem_max} (guaranteed {mem_min}), peak {peak}, {device['mem_denied']} refused"
     pairs = [("SM time", f"minimum {low}, maximum {high}"), ("memory", memory)]
     if device["mem_over_limit_bytes"]:
         over = format_bytes(device["mem_over_limit_bytes"])
@@ -145,7 +159,7 @@ def _describe_reclaim(reclaim: View) -> str:
     return f"{came}, when its time was up" if reclaim["late"] else came
 
 
-def _describe_usage(device: View) -> Pairs:
+def _describe_usage(device: View, absence: str) -> Pairs:
     regime = device["regime"]
     shared = f"{regime}: {REGIMES[regime]}" if regime in REGIMES else regime or "-"
     spans = (("1 s", "share_ratio"), ("10 s", "share_10s_ratio"), ("60 s", "share_60s_ratio"))
@@ -154,7 +168,7 @@ def _describe_usage(device: View) -> Pairs:
     borrowed = f"{_seconds(device['borrowed_ns'])} borrowed" + _part(device["borrowed_ns"], charged_ns)
     return [
         ("shared", shared),
-        ("gate", GATES.get(device["gate"], str(device["gate"]))),
+        ("gate", f"closed: the slice is {absence}" if absence and device["gate"] else _describe_gate(device)),
         ("due now", slice_tables.percent(device["entitlement_milli"] / 1000) if device["gate"] else NO_PROGRAM),
         ("got", ", ".join(f"{slice_tables.percent(device[name])} in {span}" for span, name in spans)),
         ("balance", figures.short_time(abs(lag_ns)) + whose if device["gate"] else NO_PROGRAM),
@@ -162,6 +176,10 @@ def _describe_usage(device: View) -> Pairs:
         ("launches", str(device["launches"])),
         ("copied", _copies(device)),
     ]
+
+
+def _describe_gate(device: View) -> str:
+    return GATES.get(device["gate"], str(device["gate"]))
 
 
 def _copies(device: View) -> str:

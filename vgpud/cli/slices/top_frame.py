@@ -12,7 +12,7 @@ from vgpud.cli.slices.top_keys import HELP, Screen
 from vgpud.core.units import format_bytes, format_gpus
 from vgpud.view import figures, slice_tables
 from vgpud.view.fit import Cell, Grid, shorten_text, wrap_text
-from vgpud.view.slices import View
+from vgpud.view.slices import View, describe_absence
 from vgpud.view.text import natural_key, plain
 from vgpud.view.user_names import user_name
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Sample = dict[str, list[View]]
 
 NAME_CELLS = (10, 28)  # least and most
-MINUTE_CELLS = (8, 60)
+MINUTE_CELLS = (7, 60)
 #: columns of this rank and above are shown only if name and minute have this much more than their minimum
 EXTRA_RANK, EXTRA_CELLS = 10, 18
 #: meanings of the regimes
@@ -111,7 +111,7 @@ COLUMNS = (
     Column("BALANCE", 7, 5, _balance),
     Column("BORR%", 5, 6, lambda line: _percent(line.recent.borrowed_ratio)),
     Column("DRAIN", 6, 15, _drain),
-    Column("GATE", 6, 8, lambda line: line.share["gate"] or "-"),
+    Column("GATE", 7, 8, lambda line: shorten_text(describe_absence(line.item) or line.share["gate"] or "-", 7)),
     Column(
         "MEM%",
         5,

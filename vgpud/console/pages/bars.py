@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.v1alpha1 import vgpud_pb2 as pb
-from vgpud.v1alpha1 import words
+from vgpud.view.slices import find_absence
 from vgpud.view.text import natural_key
 
 COLORS = 8
@@ -31,7 +31,7 @@ class Part:
     mem_used: float
     label: str
     waits: bool
-    suspended: str
+    absence: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def _bar(
     total = max(1, device.mem_total_bytes)
     used = 0.0
     for item, part in sorted(slices_on_device, key=lambda pair: natural_key(pair[0].name)):
-        width = float(part.min_milli)
+        width, absence = float(part.min_milli), find_absence(item)
         mem_width = 1000 * part.mem_min_bytes / total
         used += part.share_ratio
         letters = int(width / _LETTER)
@@ -122,8 +122,8 @@ def _bar(
                 mem_width=mem_width,
                 mem_used=min(mem_width, 1000 * part.mem_used_bytes / total),
                 label=label if width >= _LABEL_MIN else "",
-                waits=part.gate == pb.GATE_CLOSED,
-                suspended=words.SUSPENSION.to_word(item.suspended),
+                waits=part.gate == pb.GATE_CLOSED and not absence,
+                absence=absence,
             )
         )
         at += width

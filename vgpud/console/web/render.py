@@ -12,6 +12,7 @@ from vgpud.console.web.clock import describe_clock, format_local, format_stamp
 from vgpud.core.units import format_bytes, format_gpus
 from vgpud.v1alpha1 import words
 from vgpud.view import job_tables, slice_tables
+from vgpud.view.slices import find_absence
 from vgpud.view.spans import format_span
 from vgpud.view.text import duration, gpu_time, plain
 from vgpud.view.user_names import user_name
@@ -53,6 +54,7 @@ def _hours(seconds: float | None) -> str:
 
 
 FILTERS = {
+    "absence": find_absence,
     "ago": _ago,
     "bytes": format_bytes,
     "devices": job_tables.devices_label,
@@ -68,7 +70,6 @@ FILTERS = {
     "seconds": _seconds,
     "span": format_span,
     "stamp": format_stamp,
-    "suspension": words.SUSPENSION.to_word,
     "until": _until,
     "hours": _hours,
     "user": user_name,

@@ -1,7 +1,7 @@
 """Admission: from what was asked to four numbers per device, or a refusal (README.md: minimum, maximum). Pure.
 
 Minima, of time and of memory, never add up to more than a device. Placement is best fit: the fullest device that still
-fits, so that empty ones stay free for slices that need a whole device.
+fits, so that empty ones stay free for slices that need a whole device; with mem_swap first one where it takes no turns.
 """
 
 from __future__ import annotations
@@ -385,9 +385,9 @@ def _with_free_link(
 
 
 def _best_fit(part: Part, devices: list[Device], state: State, excluded_slice: str, mem_swap: bool) -> Share | Denied:
-    """The fullest device where the part fits (for a whole device the emptiest), lowest index among equals; with
-    mem_swap where none has to leave for it, if there is one."""
-    fits: list[tuple[tuple[bool, int, int], Share]] = []
+    """The fullest device where the part fits (for a whole device the emptiest), lowest index among equals. With
+    mem_swap the one where the slices with it are the least above what it has for them; then the fullest."""
+    fits: list[tuple[tuple[int, int, int], Share]] = []
     refusals: list[Denied] = []
     for device in devices:
         share = part.compute_share(device)
@@ -401,8 +401,8 @@ def _best_fit(part: Part, devices: list[Device], state: State, excluded_slice: s
             continue
         fullness = milli * device.memory_bytes + size * MILLI_PER_DEVICE
         rank = fullness if part.gpus_milli == MILLI_PER_DEVICE else -fullness
-        rotates = mem_swap and swap_rules.rotates(state, share, size, excluded_slice)
-        fits.append(((rotates, rank, device.index), share))
+        turns = swap_rules.excess_ppm(state, share, device.memory_bytes - size, excluded_slice) if mem_swap else 0
+        fits.append(((turns, rank, device.index), share))
     if fits:
         return min(fits, key=lambda fit: fit[0])[1]
     if refusals and len(refusals) == len(devices):

@@ -43,6 +43,8 @@ def _check_slices(state: State) -> None:
         may_move = not made.pending and made.suspended not in EVICTION
         _require(not made.residency or may_move, f"{name}: either its user or the daemon moves its memory")
         _require(bool(made.residency) or not made.asleep_wall_ns, f"{name}: a resident slice is awake")
+        may_be_away = made.residency or made.suspended in EVICTION
+        _require(bool(may_be_away) or not made.away_wall_ns, f"{name}: a resident slice is not on the host")
         instance = any(d.profile for uuid in uuids if (d := state.devices.get(uuid)))
         _require(len(uuids) < 2 or not instance, f"slice {name} has a MIG instance alone")
         for share in made.shares:

@@ -241,7 +241,7 @@ def _on_update_slice(state: State, event: UpdateSlice, now_ns: int) -> list[Comm
     merged = admission.merge(old.spec, event.patch, event.fields)
     if isinstance(merged, Denied):
         return [Answer(merged)]
-    spec = swap_rules.with_site_default(drains.with_uuids(merged, state), state.policy)
+    spec = swap_rules.keep_site_default(drains.with_uuids(merged, state), event.fields, state.policy)
     shares = _changed_shares(state, old, spec, event)
     if isinstance(shares, Denied):
         return [Answer(admission.name_unused_slices(shares, state, now_ns))]

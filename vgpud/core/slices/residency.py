@@ -32,8 +32,9 @@ def on_move_memory(state: State, event: MoveMemory, now_ns: int) -> list[Command
     commands: list[Command] = []
     for name, to in event.steps:
         old = state.slices[name]
-        asleep = event.asleep_wall_ns if to == LEAVING else old.asleep_wall_ns if to else 0
-        new = replace(old, residency=to, asleep_wall_ns=asleep, revision=old.revision + 1)
+        asleep = event.wall_ns * event.falls_asleep if to == LEAVING else old.asleep_wall_ns if to else 0
+        away = event.wall_ns if (old.residency, to) == (LEAVING, AWAY) else old.away_wall_ns if to else 0
+        new = replace(old, residency=to, asleep_wall_ns=asleep, away_wall_ns=away, revision=old.revision + 1)
         state.slices[name] = new
         commands += [SaveSlice(new), ApplySlice(new)]
         if to == AWAY and old.residency == LEAVING and asleep:

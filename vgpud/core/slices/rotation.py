@@ -8,7 +8,7 @@ turn take, so that at most 5 % of the time is lost; and turns are in proportion 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from vgpud.core.model import AWAY, COMING, LEAVING
 
@@ -157,11 +157,17 @@ class _Device:
     now_ns: int
 
     def free_for(self, comer: Member) -> int:
-        """Bytes that no slice claims. What a sleeper without mem_swap has given back is lent, but its minimum is not
-        given to those that come."""
+        """Bytes that no slice claims."""
+        present = [m for m in self.members if m.name != comer.name and m.on_device]
+        return self.capacity_bytes - self.kept_from(comer) - sum(m.claim_bytes for m in present)
+
+    def kept_from(self, comer: Member) -> int:
+        """Bytes that others which are away are guaranteed. What a sleeper without mem_swap has given back is lent, but
+        its minimum is not given to those that come; only to one that takes no more than its own minimum."""
+        if not comer.mem_swap and comer.claim_bytes == comer.mem_min_bytes:
+            return 0
         others = [m for m in self.members if m.name != comer.name]
-        kept = sum(m.mem_min_bytes for m in others if not m.on_device and not m.mem_swap)
-        return self.capacity_bytes - kept - sum(m.claim_bytes for m in others if m.on_device)
+        return sum(m.mem_min_bytes for m in others if not m.on_device and not m.mem_swap)
 
     @property
     def resident_bytes(self) -> int:
@@ -238,6 +244,42 @@ def choose_move(
         if member.is_empty and member.claim_bytes <= device.free_for(member):
             return Move(member.name, COMING)
     return _put_to_sleep(device)
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """What others have borrowed of a device while slices were away that wait for it now."""
+
+    space_bytes: int = 0  # to be free beyond all claims of slices that are there, so that the one that needs most comes
+    missing_bytes: dict[str, int] = field(default_factory=dict)  # by slice that waits: what others hold of that
+    guaranteed_bytes: dict[str, int] = field(
+        default_factory=dict
+    )  # and what others are guaranteed of it: none is asked
+
+
+def find_shortage(members: Sequence[Member], capacity_bytes: int, lent_bytes: int) -> Shortage:
+    """Of those that wait: memory that is not free, and would not be if all that leave for others had left for it. One
+    without mem_swap has a claim to its memory: it does not wait for turns. lent_bytes: what slices beside
+    the members hold beyond their minima."""
+    device = _Device(members, capacity_bytes, 1, Turns(), 0)
+    turns_bytes = sum(m.claim_bytes for m in members if m.is_resident and m.mem_swap and m.is_movable)
+    kept_bytes = sum(m.mem_min_bytes for m in members if m.on_device and not m.mem_swap)
+    space_bytes, missing_bytes, guaranteed_bytes = 0, {}, {}
+    for waiter in members:
+        if waiter.residency != AWAY or not waiter.waits:
+            continue
+        guaranteed = waiter.claim_bytes + device.kept_from(waiter) + kept_bytes - capacity_bytes - lent_bytes
+        if guaranteed > 0:
+            guaranteed_bytes[waiter.name] = guaranteed
+            continue
+        in_turn_bytes = turns_bytes if waiter.mem_swap else 0
+        others = [m for m in members if m.on_device]  # the waiter is not
+        borrowed_bytes = lent_bytes + sum(m.claim_bytes - m.mem_min_bytes for m in others)
+        missing = min(borrowed_bytes, waiter.claim_bytes - device.free_for(waiter) - in_turn_bytes)
+        if missing > 0:
+            missing_bytes[waiter.name] = missing
+            space_bytes = max(space_bytes, waiter.claim_bytes + device.kept_from(waiter) - in_turn_bytes)
+    return Shortage(space_bytes, missing_bytes, guaranteed_bytes)
 
 
 def _serve(device: _Device, waiters: Sequence[Member]) -> Move | None:

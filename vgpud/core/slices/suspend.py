@@ -38,7 +38,7 @@ def on_suspend(state: State, event: SuspendSlice, now_ns: int) -> list[Command]:
     )
     if wrong:
         return [Answer(wrong)]
-    new = _take_step(old, event.to)
+    new = _take_step(old, event.to, event.wall_ns)
     state.slices[new.name] = new
     said = _DONE.get(new.suspended)
     log: list[Command] = []
@@ -48,14 +48,17 @@ def on_suspend(state: State, event: SuspendSlice, now_ns: int) -> list[Command]:
     return [SaveSlice(new), ApplySlice(new), *log, Answer(new)]
 
 
-def _take_step(old: Slice, to: str) -> Slice:
+def _take_step(old: Slice, to: str, wall_ns: int) -> Slice:
     """Memory that the daemon has moved to the host is evicted at once; of a slice with mem_swap it comes back in its
     turn (rotation.py)."""
     if to == EVICTING and old.residency == AWAY:
         to, old = EVICTED, replace(old, residency="", asleep_wall_ns=0)
     elif to == RESTORING and old.spec.mem_swap:
         to, old = "", replace(old, residency=AWAY)
-    return replace(old, suspended=to, revision=old.revision + 1)
+    elif to == EVICTED and old.suspended == EVICTING:
+        old = replace(old, away_wall_ns=wall_ns)
+    away = old.away_wall_ns if to in (EVICTED, RESTORING) or old.residency else 0
+    return replace(old, suspended=to, away_wall_ns=away, revision=old.revision + 1)
 
 
 def attach_refusal(slice_: Slice) -> Denied | None:

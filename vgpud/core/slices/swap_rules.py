@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from vgpud.core.model import AWAY, LATENCY, Denied, Reason, Share, SiteLimits, Spec, State
@@ -37,6 +37,15 @@ def with_site_default(spec: Spec, policy: SiteLimits) -> Spec:
         return spec
     asked = replace(spec, idle_after_ns=policy.idle_after_ns)
     return replace(spec, idle_after_ns=0) if spec_refusal(asked) else asked
+
+
+def keep_site_default(spec: Spec, fields: Sequence[str], policy: SiteLimits) -> Spec:
+    """The same for a changed spec; fields: what the change names. A slice keeps what was the site's when it was made,
+    and loses that silently if it cannot sleep any more."""
+    if "idle_after_ns" in fields:
+        return with_site_default(spec, policy)
+    is_the_sites = spec.idle_after_ns and spec.idle_after_ns == policy.idle_after_ns
+    return replace(spec, idle_after_ns=0) if is_the_sites and spec_refusal(spec) else spec
 
 
 def host_refusal(state: State, spec: Spec, shares: Iterable[Share], excluded_slice: str = "") -> Denied | None:
@@ -74,19 +83,6 @@ def _option(field: str) -> str:
     return field.removesuffix("_ns").replace("_", "-")
 
 
-def rotates(state: State, share: Share, others_bytes: int, excluded_slice: str = "") -> bool:
-    """Whether the slices with mem_swap of a device could not all be resident at once with this share beside
-    `others_bytes`, what is reserved for other slices."""
-    device_uuid = share.device_uuid
-    shares = (
-        one.find_reserved_share(device_uuid)
-        for one in state.slices.values()
-        if one.spec.mem_swap and one.keeps_memory and one.name not in (excluded_slice, *state.waiting)
-    )
-    in_turn = sum(one.mem_min_bytes for one in shares if one)
-    return others_bytes + in_turn + share.mem_min_bytes > state.devices[device_uuid].memory_bytes
-
-
 def _swap_sizes(state: State, excluded_slice: str) -> dict[str, list[int]]:
     """The minima of memory of slices with mem_swap, by device."""
     sizes: dict[str, list[int]] = {}
@@ -96,6 +92,14 @@ def _swap_sizes(state: State, excluded_slice: str) -> dict[str, list[int]]:
         for share in other.shares:
             sizes.setdefault(share.device_uuid, []).append(share.mem_min_bytes)
     return sizes
+
+
+def excess_ppm(state: State, share: Share, capacity_bytes: int, excluded_slice: str) -> int:
+    """By how much the minima of a device's slices with mem_swap, with this share, would be above what it has for them,
+    in millionths of that: for that part of the time slices would be away. 0: all fit, and none takes turns."""
+    others = _swap_sizes(state, excluded_slice).get(share.device_uuid, [])
+    excess_bytes = sum(others) + share.mem_min_bytes - capacity_bytes
+    return max(0, excess_bytes * 1_000_000 // max(1, capacity_bytes))
 
 
 def first_residency(state: State, spec: Spec, shares: Iterable[Share]) -> str:

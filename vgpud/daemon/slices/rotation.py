@@ -24,7 +24,17 @@ from vgpud.core.model import (
     Reason,
     Slice,
 )
-from vgpud.core.slices.rotation import Cost, Member, Move, RotationStats, Turns, choose_move, estimate_cost
+from vgpud.core.slices.rotation import (
+    Cost,
+    Member,
+    Move,
+    RotationStats,
+    Shortage,
+    Turns,
+    choose_move,
+    estimate_cost,
+    find_shortage,
+)
 from vgpud.core.units import format_bytes
 from vgpud.daemon.slices.events import EventRecorder
 from vgpud.daemon.slices.machine import SliceMachine
@@ -47,8 +57,12 @@ RATE_BYTES_PER_S, MEASURED_BYTES = 8 << 30, 64 << 20
 DEADLINE_S = 15.0
 #: of a refusal: the driver leaves the process half way
 _BROKEN = "broken"
-#: of a sleeper's return: others have borrowed its memory
-_LENT = "lent"
+#: of a return: others have borrowed the memory; it is said when they have kept it for so long, and are not asked now
+_LENT, LENT_NS = "lent", _SECOND_NS
+#: of a return: it had borrowed memory itself, of which others have a minimum now
+_GUARANTEED = "guaranteed"
+#: of a slice that has several programs: none of them is moved
+_SEVERAL = "several"
 #: the cost of a device is computed again after this time
 COST_NS = _SECOND_NS // 4
 #: for how long a slice stays as it is after the driver, or the host, has refused to move it
@@ -74,6 +88,7 @@ class _Record:
     checked_ids: set[int] = field(default_factory=set)  # processes that were
     stays_until_ns: int = 0  # it is not asked to move again before
     refusals: set[str] = field(default_factory=set)  # by kind: said already
+    lacks_since_ns: int = 0  # others have borrowed what it waits for; 0: they have not
 
 
 class RotationController:
@@ -86,6 +101,7 @@ class RotationController:
         arbiters: Arbiters,
         devices: Devices,
         refuse_eviction: Callable[[Slice], Denied | None],
+        helpers: checkpoint_runner.Helpers,
     ) -> None:
         """`refuse_eviction`: why the host has no RAM for a slice's memory."""
         self._machine = machine
@@ -93,6 +109,7 @@ class RotationController:
         self._arbiters = arbiters
         self._devices = devices
         self._refuse_eviction = refuse_eviction
+        self._helpers = helpers
         self._records: dict[str, _Record] = {}  # by the slice's uid
         self._rates: dict[str, int] = {}  # bytes per second, by device, as are:
         self._costs: dict[str, tuple[int, Cost]] = {}  # until when they are valid
@@ -134,11 +151,13 @@ class RotationController:
             return
         for uuid in self._machine.state.devices:
             if uuid not in self._watches and self._rotating(uuid):
+                self._helpers.keep(uuid)
                 watch = self._watches[uuid] = asyncio.create_task(self._watch(uuid))
                 watch.add_done_callback(partial(self._end_watch, uuid))
 
     def _end_watch(self, uuid: str, watch: asyncio.Task[None]) -> None:
         del self._watches[uuid]
+        self._helpers.release(uuid)
         fault = None if watch.cancelled() else watch.exception()
         if fault:
             log.error("device %s: its slices are not moved any more: %r", uuid, fault)
@@ -161,6 +180,9 @@ class RotationController:
 
     def _record(self, slice_: Slice) -> _Record:
         return self._records.setdefault(slice_.uid, _Record(time.monotonic_ns()))
+
+    def _record_of(self, name: str) -> _Record:
+        return self._record(self._machine.state.slices[name])
 
     def _program(self, name: str) -> Process | None:
         return next(iter(self._machine.state.processes_of(name)), None)
@@ -200,10 +222,14 @@ class RotationController:
         return [self._member(slice_, uuid, now_ns) for slice_ in self._rotating(uuid)]
 
     def _capacity_bytes(self, uuid: str) -> int:
-        """What other slices leave to those that rotate: what they are guaranteed, or hold, is theirs."""
+        return self._read_others(uuid)[0]
+
+    def _read_others(self, uuid: str) -> tuple[int, int]:
+        """What other slices leave to those that rotate: what they are guaranteed, or hold, is theirs. And what of that
+        they have borrowed."""
         state = self._machine.state
         members = {slice_.name for slice_ in self._rotating(uuid)}
-        left = state.devices[uuid].memory_bytes
+        left, lent = state.devices[uuid].memory_bytes, 0
         for slice_ in state.slices.values():
             kept = slice_.find_reserved_share(uuid)
             if (
@@ -214,8 +240,10 @@ class RotationController:
             ):
                 continue
             held = self._arbiters.slice_stats(slice_.serial, uuid).mem_held_bytes
-            left -= max(kept.mem_min_bytes if kept else 0, held)
-        return left
+            kept_bytes = kept.mem_min_bytes if kept else 0
+            left -= max(kept_bytes, held)
+            lent += max(0, held - kept_bytes)
+        return left, lent
 
     def _rate(self, uuid: str) -> int:
         return self._rates.get(uuid, RATE_BYTES_PER_S)
@@ -253,6 +281,7 @@ class RotationController:
             except Exception:  # programs that are away would wait for ever if this watch ended
                 log.exception("device %s: a turn failed, the next one is tried", uuid)
                 await asyncio.sleep(AGAIN_S)
+        self._arbiters.make_room(uuid, 0)
 
     async def _take_turn(self, uuid: str, turns: Turns) -> None:
         now_ns = time.monotonic_ns()
@@ -260,27 +289,54 @@ class RotationController:
         turns.update(members, now_ns)
         move = None if self._is_lost(uuid) else self._choose(uuid, members, turns, now_ns)
         if move is None:
-            self._note_lent_memory(uuid, members)
+            self._ask_back(uuid, members, now_ns)
+            self._note_several(uuid, members, turns, now_ns)
             await asyncio.sleep(WAITING_S if any(member.residency for member in members) else IDLE_S)
         elif move.to == LEAVING:
             await self._make_leave(move, uuid, turns)
-        elif await self._step((move.name, COMING)):
+        elif await self._step_to_coming(uuid, (move.name, COMING)):
             await self._bring(move, uuid, turns)
 
-    def _note_lent_memory(self, uuid: str, members: Sequence[Member]) -> None:
-        """Sleepers that are called, but whose memory others have borrowed: it is not taken from them."""
+    async def _step_to_coming(self, uuid: str, step: Step, next_step: Step | None = None) -> bool:
+        self._arbiters.make_room(uuid, 0)  # from now on what it claims counts by itself
+        return await self._step(step, next_step=next_step)
+
+    def _ask_back(self, uuid: str, members: Sequence[Member], now_ns: int) -> None:
+        """Asks those that have borrowed memory for which others wait now. It is not taken from them."""
+        shortage = Shortage() if self._is_lost(uuid) else find_shortage(members, *self._read_others(uuid))
+        self._arbiters.make_room(uuid, shortage.space_bytes)
         for member in members:
-            record = self._record(self._machine.state.slices[member.name])
-            if member.mem_swap or not member.waits or _LENT in record.refusals:
+            record, missing_bytes = self._record_of(member.name), shortage.missing_bytes.get(member.name, 0)
+            guaranteed_bytes = shortage.guaranteed_bytes.get(member.name, 0)
+            short_bytes = missing_bytes or guaranteed_bytes
+            record.lacks_since_ns = (record.lacks_since_ns or now_ns) if short_bytes else 0
+            if not short_bytes or now_ns - record.lacks_since_ns < LENT_NS:
                 continue
-            lacking_bytes = member.claim_bytes - self._capacity_bytes(uuid)
-            if lacking_bytes <= 0:
-                continue
-            record.refusals.add(_LENT)
-            text = f"slice {member.name} stays on the host: others use {format_bytes(lacking_bytes)} of its memory"
-            self._events.note(
-                ev.Log("slice.stays", f"{text} beyond their minima, it waits until they end", member.name)
-            )
+            slice_, short = self._machine.state.slices[member.name], format_bytes(short_bytes)
+            if guaranteed_bytes:
+                why = f"of its {format_bytes(member.claim_bytes)} other slices are guaranteed {short} by now, it waits"
+                self._note_stay(slice_, _GUARANTEED, f"{why} until they end or have less")
+            elif not self._are_asked(uuid):
+                why = f"others use {short} of the memory beyond their minima and do not give it back"
+                self._note_stay(slice_, _LENT, f"{why}, it waits until they do")
+
+    def _note_several(self, uuid: str, members: Sequence[Member], turns: Turns, now_ns: int) -> None:
+        """One that would leave now, if it did not have several programs."""
+        state = self._machine.state
+        counts = {m.name: len(state.processes_of(m.name)) for m in members if m.is_resident}
+        several = {name for name, count in counts.items() if count > 1}
+        if not several or self._is_lost(uuid):
+            return
+        alone = [replace(m, is_movable=True) if m.name in several else m for m in members]
+        move = self._choose(uuid, alone, turns, now_ns)
+        if move is None or move.to != LEAVING or move.name not in several:
+            return
+        why = f"it has {counts[move.name]} programs, and the driver moves a slice with one: keep it to one program"
+        self._note_stay(state.slices[move.name], _SEVERAL, why)
+
+    def _are_asked(self, uuid: str) -> bool:
+        """Whether a slice on the device still has time to give memory back."""
+        return any(of == uuid and now.remaining_bytes for (_, of), now in self._arbiters.reclaims().items())
 
     def _choose(self, uuid: str, members: Sequence[Member], turns: Turns, now_ns: int) -> Move | None:
         return choose_move(members, self._capacity_bytes(uuid), self._rate(uuid), turns, now_ns)
@@ -296,7 +352,7 @@ class RotationController:
         if full:
             self._let_stay(slice_, "host", full.message, HOST_FULL_NS)
             return
-        if not await self._step((move.name, LEAVING), time.time_ns() if move.is_asleep else 0):
+        if not await self._step((move.name, LEAVING), falls_asleep=move.is_asleep):
             return
         is_out = await self._drain(slice_, uuid)
         moved = Moved(checkpoint_runner.RUNS, "a thread of its program does not leave the driver")
@@ -316,7 +372,9 @@ class RotationController:
         following = self._choose(uuid, members, turns, now_ns)
         if following is None or following.to != COMING:
             await self._step((move.name, AWAY))
-        elif await self._step((move.name, AWAY), next_step=(following.name, COMING)):  # what is free is no third one's
+        elif await self._step_to_coming(
+            uuid, (move.name, AWAY), (following.name, COMING)
+        ):  # no third one has the memory
             await self._bring(following, uuid, turns)
 
     async def _bring(self, move: Move, uuid: str, turns: Turns) -> None:
@@ -363,14 +421,20 @@ class RotationController:
         """It is not asked again for a while; a reason of each kind is said once, until it was moved."""
         record = self._record(slice_)
         record.stays_until_ns = time.monotonic_ns() + for_ns
-        if kind in record.refusals:
-            return
-        record.refusals.add(kind)
-        if kind == _BROKEN:
+        if kind == _BROKEN and kind not in record.refusals:
+            record.refusals.add(kind)
             program = self._program(slice_.name)
             text = f"slice {slice_.name}: the memory of pid {program.pid if program else '?'} cannot be moved: end it"
             self._events.note(ev.Log("slice.broken", f"{text} ({why})", slice_.name))
             return
+        self._note_stay(slice_, kind, why)
+
+    def _note_stay(self, slice_: Slice, kind: str, why: str) -> None:
+        """Once, until it was moved or has another program."""
+        record = self._record(slice_)
+        if kind in record.refusals:
+            return
+        record.refusals.add(kind)
         where = "on the host" if slice_.residency in (AWAY, COMING) else "on the device"
         self._events.note(ev.Log("slice.stays", f"slice {slice_.name} stays {where}: {why}", slice_.name))
 
@@ -401,7 +465,7 @@ class RotationController:
     async def _move_program(self, action: str, program: Process, deadline_s: float) -> Moved:
         driver, sim_dir = self._devices.driver, self._devices.sim_dir
         try:
-            moved = await checkpoint_runner.move(action, program.pid, driver, sim_dir, deadline_s)
+            moved = await checkpoint_runner.move(action, program.pid, driver, sim_dir, deadline_s, self._helpers)
         except OSError as error:
             state = checkpoint_runner.RUNS if action == "evict" else checkpoint_runner.AWAY
             moved = Moved(state, f"cannot start the helper: {error}")
@@ -438,15 +502,12 @@ class RotationController:
                 is_away |= slice_.residency == COMING
             await self._step((slice_.name, AWAY if is_away else ""))
 
-    async def _step(
-        self, step: tuple[str, str], asleep_wall_ns: int = 0, next_step: tuple[str, str] | None = None
-    ) -> bool:
+    async def _step(self, step: Step, *, falls_asleep: bool = False, next_step: Step | None = None) -> bool:
         """Whether it was taken. Retried until the store has it: the driver has already done what it is about, or waits
         for it."""
         while True:
-            answer = await self._machine.submit(
-                ev.MoveMemory((step, next_step) if next_step else (step,), asleep_wall_ns)
-            )
+            steps = (step, next_step) if next_step else (step,)
+            answer = await self._machine.submit(ev.MoveMemory(steps, time.time_ns(), falls_asleep))
             if isinstance(answer, Denied) and answer.reason is Reason.UNAVAILABLE:
                 await asyncio.sleep(1.0)
                 continue

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
@@ -37,12 +38,14 @@ class SuspendController:
         events: EventRecorder,
         devices: Devices,
         refuse_eviction: Callable[[Slice], Denied | None],
+        helpers: checkpoint_runner.Helpers,
     ) -> None:
         """`refuse_eviction`: why the host has no RAM for a slice's memory."""
         self._machine = machine
         self._events = events
         self._devices = devices
         self._refuse_eviction = refuse_eviction
+        self._helpers = helpers
         self._moving: dict[str, asyncio.Task[Slice | Denied]] = {}
         self._settling: dict[str, asyncio.Task[None]] = {}
 
@@ -162,7 +165,7 @@ class SuspendController:
                 return answer
 
     async def _step(self, name: str, to: str, job_id: int, why: str = "") -> Slice | Denied:
-        answer = await self._machine.submit(ev.SuspendSlice(name, to, why, job_id))
+        answer = await self._machine.submit(ev.SuspendSlice(name, to, why, job_id, time.time_ns()))
         assert answer is not None
         return answer
 
@@ -175,7 +178,7 @@ class SuspendController:
             return Moved(AWAY if action == "evict" else RUNS)
         driver, sim_dir = self._devices.driver, self._devices.sim_dir
         try:
-            moved = await checkpoint_runner.move(action, program.pid, driver, sim_dir, deadline_s)
+            moved = await checkpoint_runner.move(action, program.pid, driver, sim_dir, deadline_s, self._helpers)
         except OSError as error:
             moved = Moved(checkpoint_runner.UNKNOWN if action != "evict" else RUNS, f"cannot start the helper: {error}")
         if self._program(name) != program and moved.state not in (AWAY, RUNS):
