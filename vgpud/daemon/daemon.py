@@ -91,10 +91,9 @@ class Daemon:
         self._helpers = checkpoint_runner.Helpers(devices.driver, devices.sim_dir)
         self._suspension = SuspendController(machine, events, devices, evicted.refuse, self._helpers)
         self._rotation = RotationController(machine, events, arbiters, devices, evicted.refuse, self._helpers)
-        self._swap_fault = devices.why_not_swap()
         self._files = DeviceFiles(config.cdi, containers.facts, events.note)
         effects = Effects(machine, events, changes, arbiters, self._tenants, self._containers, self._files)
-        attached = AttachedProcesses(machine, self._tenants)
+        attached, self._swap_fault = AttachedProcesses(machine, self._tenants), devices.why_not_swap()
         self._monitor = UsageMonitor(machine, effects, events, changes, arbiters, devices, attached, readings)
         node = NodeInfo(live, machine, devices, arbiters, self._files.directory, self._driver)
         kept = loaded.slices, loaded.requests, loaded.containers, loaded.drains
