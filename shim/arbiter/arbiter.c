@@ -271,7 +271,7 @@ int vg_arbiter_set_params(struct vg_arbiter *arbiter, const struct vg_arbiter_pa
 int vg_arbiter_slice_set(struct vg_arbiter *arbiter, uint64_t slice_id, const struct vg_slice_params *params) {
   if (params->min_milli > params->max_milli || params->max_milli > 1000 || !params->max_milli ||
       params->mem_min_bytes > params->mem_max_bytes || params->gang > VG_GANG_OPEN || params->leaves > 1 ||
-      params->copy_min_milli > 1000 || params->copy_max_milli > 1000)
+      params->moves_itself > 1 || params->copy_min_milli > 1000 || params->copy_max_milli > 1000)
     return -EINVAL;
   pthread_mutex_lock(&arbiter->mutex);
   vg_record_inputs(&arbiter->recorder,
@@ -299,6 +299,14 @@ int vg_arbiter_slice_unattributed(struct vg_arbiter *arbiter, uint64_t slice_id,
   memory_of(arbiter, slice)->unattributed_bytes = bytes;
   arbiter->memory_stale = true;
   return leave(arbiter, 0);
+}
+
+int64_t vg_arbiter_slice_move(struct vg_arbiter *arbiter, uint64_t slice_id, uint32_t where) {
+  pthread_mutex_lock(&arbiter->mutex);
+  const struct vg_core_slice *slice = vg_core_find(&arbiter->core, slice_id);
+  int64_t word = slice && where <= VG_MOVE_IN ? vg_residence_ask_move(arbiter, slice, where) : -EINVAL;
+  leave(arbiter, 0);
+  return word;
 }
 
 int vg_arbiter_slice_remove(struct vg_arbiter *arbiter, uint64_t slice_id) {

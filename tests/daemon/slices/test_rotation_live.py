@@ -18,6 +18,7 @@ from tests.command_line import ask, call
 from tests.examples import is_nightly
 from vgpud import paths
 from vgpud.cli.demo.private_system import OwnSystem, Part, wait_for
+from vgpud.core.model import BY_CHECKPOINT, BY_HOOK
 
 ROOT = Path(__file__).resolve().parents[3]
 MIB = 1 << 20
@@ -40,8 +41,12 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Bench:
     """A system with slices of a whole device's memory each."""
 
-    def __init__(self, make_system: Callable[..., OwnSystem], programs: Path, device_mib: int = DEVICE) -> None:
+    def __init__(
+        self, make_system: Callable[..., OwnSystem], programs: Path, device_mib: int = DEVICE, way: str = BY_CHECKPOINT
+    ) -> None:
+        """way: BY_HOOK, with a driver that has no checkpoint."""
         sizes = {"memory_bytes": f"{device_mib}M", "context_bytes": f"{CONTEXT}M", "devices": "1"}
+        sizes["checkpoint"] = str(int(way == BY_CHECKPOINT))
         self.system, self._programs = make_system(sizes), programs
         self._lines: dict[str, list[Any]] = {}
         self.parts: dict[str, Part] = {}
@@ -92,10 +97,11 @@ class Bench:
 
 
 @pytest.mark.parametrize("names", ["ab", "abcd"])
+@pytest.mark.parametrize("way", [BY_CHECKPOINT, BY_HOOK])
 def test_slices_that_each_fill_the_device_take_turns(
-    make_system: Callable[..., OwnSystem], programs: Path, names: str
+    make_system: Callable[..., OwnSystem], programs: Path, names: str, way: str
 ) -> None:
-    bench = Bench(make_system, programs)
+    bench = Bench(make_system, programs, way=way)
     bench.start_rotors(names)
     for _ in range(2):
         for name in names:
@@ -106,10 +112,11 @@ def test_slices_that_each_fill_the_device_take_turns(
     assert "away" in listed
 
 
+@pytest.mark.parametrize("way", [BY_CHECKPOINT, BY_HOOK])
 def test_a_program_that_is_killed_while_away_leaves_its_slice_to_the_next_one(
-    make_system: Callable[..., OwnSystem], programs: Path
+    make_system: Callable[..., OwnSystem], programs: Path, way: str
 ) -> None:
-    bench = Bench(make_system, programs)
+    bench = Bench(make_system, programs, way=way)
     bench.start_rotors("ab")
     for name in "ab":
         bench.wait_for_rounds(name)
@@ -126,10 +133,11 @@ def test_a_program_that_is_killed_while_away_leaves_its_slice_to_the_next_one(
 
 
 @pytest.mark.parametrize("tries", [40 if is_nightly() else 3])
+@pytest.mark.parametrize("way", [BY_CHECKPOINT, BY_HOOK])
 def test_a_daemon_that_is_killed_at_any_moment_changes_no_byte(
-    make_system: Callable[..., OwnSystem], programs: Path, tries: int
+    make_system: Callable[..., OwnSystem], programs: Path, tries: int, way: str
 ) -> None:
-    bench = Bench(make_system, programs)
+    bench = Bench(make_system, programs, way=way)
     bench.start_rotors("ab")
     moments = random.Random(1)
     for name in "ab":
@@ -147,10 +155,11 @@ def test_a_daemon_that_is_killed_at_any_moment_changes_no_byte(
 
 
 @pytest.mark.parametrize("state", ["leaving", "away", "coming"])
+@pytest.mark.parametrize("way", [BY_CHECKPOINT, BY_HOOK])
 def test_a_program_that_is_killed_at_any_step_takes_nothing_with_it(
-    make_system: Callable[..., OwnSystem], programs: Path, state: str
+    make_system: Callable[..., OwnSystem], programs: Path, state: str, way: str
 ) -> None:
-    bench = Bench(make_system, programs)
+    bench = Bench(make_system, programs, way=way)
     bench.start_rotors("ab")
     for name in "ab":
         bench.wait_for_rounds(name)
@@ -169,10 +178,11 @@ def test_a_program_that_is_killed_at_any_step_takes_nothing_with_it(
     wait_for("its memory", lambda: bench.show(victim)["devices"][0]["mem_used_bytes"] == 0, 30)
 
 
+@pytest.mark.parametrize("way", [BY_CHECKPOINT, BY_HOOK])
 def test_who_is_idle_sleeps_until_it_calls_and_others_have_its_memory(
-    make_system: Callable[..., OwnSystem], programs: Path
+    make_system: Callable[..., OwnSystem], programs: Path, way: str
 ) -> None:
-    bench = Bench(make_system, programs, 2 * DEVICE)
+    bench = Bench(make_system, programs, 2 * DEVICE, way)
     bench.create("a", "--idle-after", "1s")
     bench.start("a", "rotor", str(PROGRAM), "0")
     wait_for("the program", lambda: bench.rounds("a") == 0)

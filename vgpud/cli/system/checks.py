@@ -165,6 +165,11 @@ def driver_fences(node: pb.Node, indices: Mapping[str, int]) -> Iterator[Finding
         yield Finding("memory-fence", "ok", "the driver's memory limits stand behind those of the slices")
     elif problem:
         yield Finding("memory-fence", "ok", f"no memory limits of the driver: {problem}")
+    if node.memory_moves_problem:
+        yield Finding("memory-moves", "ok", f"no --mem-swap: {node.memory_moves_problem}")
+    elif node.memory_moves:
+        who = "the driver (checkpoint)" if node.memory_moves == "checkpoint" else "the library in programs (hook)"
+        yield Finding("memory-moves", "ok", f"memory of slices that take turns or sleep is moved by {who}")
     if hangs_at_kill(node.driver_version):
         text = (
             f"driver {node.driver_version} may hang this machine when a program is killed that was evicted and resumed"
