@@ -228,7 +228,8 @@ uint64_t vg_move_service(uint64_t now_ns) {
   bool is_known = mover.control == control; /* else it is a daemon's that has not been told where the memory is */
   if (VG_LIKELY(is_known && !VG_LOAD(&vg_residence_moves) && mover.phase == HERE)) return UINT64_MAX;
   if (vg_session.device_count != 1 || !control) return UINT64_MAX;
-  if (!is_known) mover.word = 0; /* another daemon has numbers of its own */
+  if (!is_known) mover.word = 0;                                         /* its numbers are its own */
+  if (!is_known && mover.phase == AWAY) vg_memory_return_unused(device); /* it has granted what was held for coasting */
   mover.control = control;
   uint32_t word = VG_LOAD(&control->move_word);
   if (!is_moving() && word != mover.word) take_up(device, word);

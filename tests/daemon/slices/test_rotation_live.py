@@ -51,8 +51,8 @@ class Bench:
         self._lines: dict[str, list[Any]] = {}
         self.parts: dict[str, Part] = {}
 
-    def create(self, name: str, *options: str) -> None:
-        done = call(self.system, "slice", "create", name, "--gpus", "0.25", "--mem", f"{DEVICE}M", *options)
+    def create(self, name: str, *options: str, mib: int = DEVICE) -> None:
+        done = call(self.system, "slice", "create", name, "--gpus", "0.25", "--mem", f"{mib}M", *options)
         assert done.returncode == 0, done.stderr
 
     def start(self, name: str, *command: str) -> None:
@@ -60,9 +60,9 @@ class Bench:
         program = str(self._programs / command[0])
         self.parts[name] = self.system.run(name, (), [program, *command[1:]], talk=True)
 
-    def start_rotors(self, names: str) -> None:
+    def start_rotors(self, names: str, mib: int = DEVICE) -> None:
         for number, name in enumerate(names):
-            self.create(name, "--mem-swap")
+            self.create(name, "--mem-swap", mib=mib)
             self.start(name, "rotor", str(PROGRAM), str(number), "busy")
 
     def last(self, name: str) -> dict[str, Any]:
@@ -101,8 +101,9 @@ class Bench:
 def test_slices_that_each_fill_the_device_take_turns(
     make_system: Callable[..., OwnSystem], programs: Path, names: str, way: str
 ) -> None:
-    bench = Bench(make_system, programs, way=way)
-    bench.start_rotors(names)
+    stay = (len(names) - 2) * (CONTEXT + 4) if way == BY_HOOK else 0  # contexts stay on the device
+    bench = Bench(make_system, programs, DEVICE + stay, way)
+    bench.start_rotors(names, DEVICE + stay)
     for _ in range(2):
         for name in names:
             bench.wait_for_rounds(name)
