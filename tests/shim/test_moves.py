@@ -238,3 +238,39 @@ def test_calls_wait_although_the_daemon_does_not_know_that_the_memory_is_away(be
     assert mover.now.moved_state == lib.VG_MOVED_AWAY and one.process.poll() is None
     assert mover.move_in() == lib.VG_STAYS_NOT
     assert not read_until(one, "checks", 50)["wrong"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "direction", "reason"),
+    [
+        ("cuMemHostAlloc:1=2", "out", "HOST"),
+        ("cuMemcpyDtoHAsync_v2:1=719", "out", "COPY"),
+        ("cuStreamCreate:1=2", "out", "COPY"),
+        ("cuMemUnmap:1=999", "out", "DRIVER"),
+        ("cuMemCreate:2=2", "in", "DEVICE"),
+        ("cuMemMap:2=1", "in", "DRIVER"),
+        ("cuMemSetAccess:2=1", "in", "DRIVER"),
+        ("cuMemcpyHtoDAsync_v2:1=719", "in", "COPY"),
+    ],
+)
+def test_a_move_that_fails_in_the_middle_leaves_all_as_it_was(
+    bench: Bench, start: Start, fault: str, direction: str, reason: str
+) -> None:
+    mover, hooked = bench
+    one = start(mover.device, "movable", "has", "plain", **hooked, VGPU_SIM_FAIL=fault)
+    assert one.line() == {"wrong": 0}
+    before = mover.on_device
+    said = mover.move_out()
+    if direction == "out":
+        assert said == getattr(lib, f"VG_STAYS_{reason}")
+        assert mover.now.moved_state == lib.VG_MOVED_HERE and mover.on_device == before
+    else:
+        assert said == lib.VG_STAYS_NOT
+        assert mover.move_in() == getattr(lib, f"VG_STAYS_{reason}")
+        assert mover.now.moved_state == lib.VG_MOVED_AWAY and mover.on_device == before - 4 * MIB
+        assert mover.move_in() == lib.VG_STAYS_NOT
+    one.go()
+    assert one.line() == {"wrong": 0}
+    assert mover.move_out() == lib.VG_STAYS_NOT and mover.move_in() == lib.VG_STAYS_NOT
+    one.go()
+    assert one.line() == {"wrong": 0}

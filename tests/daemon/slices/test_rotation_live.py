@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.xdist_group("rotation")]
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with programs of tests/sim."""
     folder = tmp_path_factory.mktemp("programs")
-    for name in ("rotor", "checkpoint_target"):
+    for name in ("rotor", "checkpoint_target", "movable"):
         flags = ["-O1", "-pthread", "-iquote", str(ROOT / "shim"), str(ROOT / "tests" / "sim" / f"{name}.c")]
         library = [f"-L{paths.sim_lib_dir()}", "-l:libcuda.so.1"]
         subprocess.run(["gcc", "-o", str(folder / name), *flags, *library], check=True)
@@ -59,6 +59,13 @@ class Bench:
         self._lines[name] = []
         program = str(self._programs / command[0])
         self.parts[name] = self.system.run(name, (), [program, *command[1:]], talk=True)
+
+    def run(self, name: str, *command: str) -> None:
+        """A program by `vgpu run`, in a slice of the whole device's memory."""
+        self._lines[name] = []
+        size = ("--gpus", "0.25", "--mem", f"{DEVICE}M", "--mem-swap")
+        program = str(self._programs / command[0])
+        self.parts[name] = self.system.run(name, size, [program, *command[1:]], talk=True)
 
     def start_rotors(self, names: str, mib: int = DEVICE) -> None:
         for number, name in enumerate(names):
@@ -213,6 +220,42 @@ def test_what_the_driver_cannot_move_stays_and_the_others_wait(
     (text,) = bench.events("slice.stays")
     assert text.startswith("slice a stays on the device: ") and "not supported" in text
     assert bench.show("b")["residency"] == "away" and not bench.last("b")
+    bench.parts["a"].stop(signal.SIGKILL)
+    wait_for("the other one's turn", lambda: bench.rounds("b") > 0, 60)
+
+
+@pytest.mark.parametrize(("way", "words"), [(BY_CHECKPOINT, "the driver"), (BY_HOOK, "its program")])
+def test_programs_of_vgpu_run_take_turns_and_the_commands_say_which_way(
+    make_system: Callable[..., OwnSystem], programs: Path, way: str, words: str
+) -> None:
+    bench = Bench(make_system, programs, way=way)
+    for number, name in enumerate("ab"):
+        bench.run(name, "rotor", str(PROGRAM), str(number), "busy")
+    for _ in range(2):
+        for name in "ab":
+            bench.wait_for_rounds(name)
+    wait_for("moves", lambda: all(bench.moves(name) >= 1 for name in "ab"), 60)
+    assert bench.show("a")["rotation"]["moved_by"] == way
+    assert f", by {words}" in call(bench.system, "slice", "show", "a").stdout
+    assert ("stays" in call(bench.system, "slice", "show", "a").stdout) == (way == BY_HOOK)
+    assert f"({way})" in call(bench.system, "doctor").stdout
+
+
+@pytest.mark.parametrize(("kind", "why"), [("pool", "memory of pools"), ("ipc", "has given memory to others")])
+def test_what_a_program_cannot_move_itself_stays_and_is_said(
+    make_system: Callable[..., OwnSystem], programs: Path, kind: str, why: str
+) -> None:
+    bench = Bench(make_system, programs, way=BY_HOOK)
+    bench.run("a", "movable", "has", kind)
+    wait_for("its contents", lambda: bench.last("a") == {"wrong": 0})
+    bench.run("b", "rotor", "8", "1", "busy")
+    wait_for("the event", lambda: len(bench.events("slice.stays")) == 1, 30)
+    (text,) = bench.events("slice.stays")
+    assert text.startswith("slice a stays on the device: its program cannot move it: ") and why in text
+    bench.go("a")
+    bench.parts["a"].check()
+    refused = call(bench.system, "slice", "evict", "a")
+    assert refused.returncode == 8 and "checkpoint" in refused.stderr
     bench.parts["a"].stop(signal.SIGKILL)
     wait_for("the other one's turn", lambda: bench.rounds("b") > 0, 60)
 
