@@ -1,9 +1,10 @@
 """Slices in turn (--mem-swap), asleep (--idle-after): what of the device's time is left, how long the way back is.
 
 turns-N: N slices of the whole memory each, each launching without a break: device time against what the moves leave by
-the link's rate. out and back: `vgpu slice evict` and `resume`. by the hook: the same on a driver without a checkpoint,
-where a slice sleeps and wakes; and what an allocation costs there and elsewhere. sleepers: seven slices, of which one calls again and
-again after sleeping, beside two at work: the time of its first call, and whether the others' shares stay what they are.
+the link's rate. out and back: `vgpu slice evict` and `resume`. by the hook: a slice sleeps and wakes, the driver has no
+checkpoint; the host's own copying and its page faults count. allocations: one and its freeing there, and elsewhere.
+sleepers: seven slices, of which one calls again and again after sleeping, beside two at work: the time of its first
+call, and whether the others' shares stay what they are.
 
 Sizes and the link's rate are those of an 80 GiB device over PCIe, both divided by --scale: moves take as long, and the
 host need not have half a terabyte of RAM.
@@ -176,18 +177,22 @@ def measure_hook(scale: int, times: int) -> dict[str, Any]:
     }
 
 
+def measure_allocation(own: OwnSystem, mib: int, options: Sequence[str]) -> int:
+    bench, name = Bench(own, 1), f"s{mib}"
+    own.vgpu("slice", "create", name, "--mem", "4G", "--gpus", "0.2", *options)
+    bench.run(name, str(mib), "allocate")
+    wait_for("its answer", lambda: len(bench.read_lines(name)) > 1, 60)
+    found = int(bench.read_lines(name)[1]["allocation_ns"])
+    bench.stop()
+    return found
+
+
 def measure_allocations(sizes_mib: Sequence[int]) -> dict[str, Any]:
-    """An allocation and its freeing, in ns: in a slice that moves its memory itself, and in one that does not move."""
+    """An allocation and its freeing, in ns: in a slice whose program moves its memory, and in one that stays."""
     found: dict[str, Any] = {}
     for way, options in (("plain", ()), ("hook", ("--idle-after", "1h"))):
         with harness.system({"devices": "1", "checkpoint": "0"}, lengths_us=[KERNEL_US]) as own:
-            bench = Bench(own, 1)
-            for mib in sizes_mib:
-                own.vgpu("slice", "create", f"s{mib}", "--mem", "4G", "--gpus", "0.2", *options)
-                bench.run(f"s{mib}", str(mib), "allocate")
-                wait_for("its answer", lambda m=mib: len(bench.read_lines(f"s{m}")) > 1, 60)  # type: ignore[misc]
-                found[f"{way}_{mib}_mib_ns"] = bench.read_lines(f"s{mib}")[1]["allocation_ns"]
-            bench.stop()
+            found |= {f"{way}_{mib}_mib_ns": measure_allocation(own, mib, options) for mib in sizes_mib}
     return found
 
 

@@ -311,14 +311,14 @@ def test_the_cost_is_said_before() -> None:
     assert rotation.estimate_cost([], CAPACITY, RATE).claims_bytes == 0
 
 
-def stays(name: str, held: int, left: int, **more: Any) -> Member:
+def self_mover(name: str, held_gib: int, stays_gib: int, **fields: Any) -> Member:
     """One whose program moves its memory itself: so many GiB of what it holds never leave the device."""
-    return Member(name, 0, held * GIB, (held - left) * GIB, stays_bytes=left * GIB, **more)
+    return Member(name, 0, held_gib * GIB, (held_gib - stays_gib) * GIB, stays_bytes=stays_gib * GIB, **fields)
 
 
 def test_what_stays_on_the_device_is_no_other_ones() -> None:
-    a = stays("a", 70, 10, is_empty=False, last_work_ns=100 * S)
-    b = stays("b", 70, 10, residency=AWAY, waits=True)
+    a = self_mover("a", 70, 10, is_empty=False, last_work_ns=100 * S)
+    b = self_mover("b", 70, 10, residency=AWAY, waits=True)
     turns = Turns()
     turns.update([a, b], 100 * S)
     assert choose_move([a, b], 80 * GIB, GIB, turns, 4000 * S) == Move("a", LEAVING, "b")
