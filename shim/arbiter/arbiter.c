@@ -521,7 +521,7 @@ int vg_arbiter_slice_stats(struct vg_arbiter *arbiter, uint64_t slice_id, struct
       ret_stats->mem_used_bytes += process->memory.used_bytes;
       ret_stats->pinned_bytes += vg_core_least(VG_LOAD_RELAXED(&process->report->pinned_bytes), PINNED_MAX_BYTES);
       ret_stats->processes++;
-      vg_residence_add(process, ret_stats);
+      vg_residence_add(vg_lane_of(arbiter, slice), process, ret_stats);
     }
   }
   pthread_mutex_unlock(&arbiter->mutex);

@@ -51,10 +51,11 @@ static uint32_t waiting_calls_of(const struct vg_process *process) {
   return count < WAITING_CALLS_MAX ? (uint32_t)count : WAITING_CALLS_MAX;
 }
 
-void vg_residence_add(const struct vg_process *process, struct vg_slice_stats *stats) {
-  bool leaves = process->residence != 0;
+/* What the process was last shown may be of the departure before: it has not heard of this one then. */
+void vg_residence_add(const struct vg_lane *lane, const struct vg_process *process, struct vg_slice_stats *stats) {
+  bool leaves = lane->residence != 0;
   if (leaves) stats->waiting_calls += waiting_calls_of(process);
-  stats->processes_in_driver += !leaves || VG_LOAD(&process->report->left_word) != process->residence;
+  stats->processes_in_driver += !leaves || VG_LOAD(&process->report->left_word) != lane->residence;
   stats->moved_word = VG_LOAD(&process->report->moved_word); /* before the others, which it writes first */
   stats->moved_state = VG_LOAD(&process->report->moved_state);
   stats->stays_reason = VG_LOAD_RELAXED(&process->report->stays_reason);

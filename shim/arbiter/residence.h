@@ -15,6 +15,6 @@ bool vg_residence_publish(const struct vg_lane *lane, struct vg_process *process
 /* After its page was read. worked: it has launched, or had work outstanding. */
 void vg_residence_note_work(struct vg_process *process, bool worked, uint64_t now_ns);
 /* What the process's page says now: it may have rung for it, and may not have been read yet. */
-void vg_residence_add(const struct vg_process *process, struct vg_slice_stats *stats);
+void vg_residence_add(const struct vg_lane *lane, const struct vg_process *process, struct vg_slice_stats *stats);
 
 #endif

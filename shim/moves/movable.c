@@ -24,6 +24,12 @@ static void show(struct vg_device *device) {
   vg_report_changes(device);
 }
 
+void vg_movable_show(struct vg_device *device) {
+  pthread_mutex_lock(&lock);
+  show(device);
+  pthread_mutex_unlock(&lock);
+}
+
 static void enter(struct vg_movable *movable) {
   pthread_mutex_lock(&lock);
   movable->next = all;

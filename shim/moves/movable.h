@@ -40,7 +40,8 @@ bool vg_movable_exist(void); /* any at all */
 
 /* ---- for move.c ---- */
 
-struct vg_movable *vg_movable_first(void);
+struct vg_movable *vg_movable_first(void);      /* the list stands still while the memory is out, see residence.h */
+void vg_movable_show(struct vg_device *device); /* on a page that may be new: their bytes */
 bool vg_movable_are_shared(void);
 CUresult vg_movable_map(struct vg_movable *movable);   /* new physical memory at its address */
 CUresult vg_movable_unmap(struct vg_movable *movable); /* frees its physical memory */

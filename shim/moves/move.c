@@ -18,6 +18,9 @@
 
 #define CHUNK_BYTES (128ull << 20) /* of a copy: some milliseconds */
 
+#define LOOKS 100
+#define LOOK_NS 200000ull
+
 enum phase { HERE, SAVING, CLEARING, AWAY, MAPPING, LOADING };
 
 static struct {
@@ -99,10 +102,19 @@ static void note_reason(const struct vg_record *record, void *argument) {
   if (record->kind == VG_RECORD_POINTER && record->count == VG_POINTER_MANAGED) *reason = VG_STAYS_MANAGED;
 }
 
+/* A thread that was about to enter the driver may be marked for a moment yet: it looks again before it does. */
+static bool has_left(struct vg_device *device) {
+  for (int i = 0; i < LOOKS; i++) {
+    if (vg_residence_has_left(device)) return true;
+    vg_prim_sleep_until_ns(vg_prim_now_ns() + LOOK_NS);
+  }
+  return false;
+}
+
 static uint32_t find_reason(struct vg_device *device) {
   static const enum vg_record_kind kinds[] = {VG_RECORD_POOLED, VG_RECORD_ARRAY, VG_RECORD_HANDLE, VG_RECORD_POINTER};
   uint32_t reason = VG_STAYS_NOT;
-  if (!vg_residence_has_left(device)) return VG_STAYS_CALLS;
+  if (!has_left(device)) return VG_STAYS_CALLS;
   for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) vg_table_each(kinds[i], note_reason, &reason);
   return vg_movable_are_shared() ? VG_STAYS_SHARED : reason;
 }
@@ -208,14 +220,12 @@ static void take_up(struct vg_device *device, uint32_t word) {
 }
 
 /* On the present page, which may be a new daemon's. */
-static void show(const struct vg_device *device, uint32_t word) {
+static void show(struct vg_device *device, uint32_t word) {
   struct vg_report_device *report = VG_LOAD(&device->report);
   uint32_t state = mover.phase == AWAY ? VG_MOVED_AWAY : VG_MOVED_HERE;
   uint32_t answered = mover.word == word ? word : 0; /* the number is the daemon's own */
   if (VG_LOAD_RELAXED(&report->moved_state) == state && VG_LOAD_RELAXED(&report->moved_word) == answered) return;
-  uint64_t bytes = 0;
-  for (const struct vg_movable *one = vg_movable_first(); one; one = one->next) bytes += one->bytes;
-  VG_STORE_RELAXED(&report->movable_bytes, bytes);
+  vg_movable_show(device);
   VG_STORE_RELAXED(&report->stays_reason, mover.reason);
   VG_STORE(&report->moved_state, state);
   VG_STORE(&report->moved_word, answered);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +16,9 @@ from vgpud.core.model import BY_CHECKPOINT, BY_EITHER, BY_HOOK, Process
 from vgpud.core.observed import SliceStats
 from vgpud.devices import checkpoint_runner
 from vgpud.devices.checkpoint_runner import AWAY, RUNS, UNKNOWN, Moved
-from vgpud.devices.memory_mover import STAYS, MemoryMover
+from vgpud.devices.memory_mover import STAYS, MemoryMover, read_left_bytes
 from vgpud.devices.nvml import DriverFacts, MemoryMoves
+from vgpud.host import cgroup_tree
 
 PROGRAM = Process(1, "a", 101, 1000, "prog", 1, False)
 
@@ -33,6 +35,7 @@ class Node:
         self.looks: int | None = 3
         self.state, self.reason = lib.VG_MOVED_HERE, lib.VG_STAYS_NOT
         self.is_attached = True
+        self.movable_bytes = self.left_bytes = 0
         monkeypatch.setattr(checkpoint_runner, "move", self._move)
 
     async def _move(self, action: str, *_: Any) -> Moved:
@@ -46,7 +49,7 @@ class Node:
     def slice_stats(self, *_: Any) -> SliceStats:
         if self.looks is None or self.looks > 0:
             self.looks = None if self.looks is None else self.looks - 1
-            return SliceStats(moved_state=self.state)
+            return SliceStats(moved_state=self.state, movable_bytes=self.movable_bytes)
         if self.requests and not self.reason:
             self.state = {lib.VG_MOVE_OUT: lib.VG_MOVED_AWAY, lib.VG_MOVE_IN: lib.VG_MOVED_HERE}.get(
                 self.requests[-1], self.state
@@ -55,7 +58,7 @@ class Node:
 
     def move(self, action: str, program: Process = PROGRAM, *, is_suspended: bool = False) -> Moved:
         node: Any = self
-        mover = MemoryMover(node, node, lambda _: self.is_attached)
+        mover = MemoryMover(node, node, lambda _: self.is_attached, lambda _: self.left_bytes)
         state = make_state()
         make(state, swap("a"))
         one = mover.move_suspended if is_suspended else mover.move
@@ -92,6 +95,36 @@ def test_a_program_that_does_not_answer_is_to_undo_it(
     moved = node.move(action)
     assert moved.state == UNKNOWN and "has not answered" in moved.refusal
     assert node.requests[-1] == getattr(lib, f"VG_MOVE_{undone_by}")
+
+
+def test_a_program_with_an_older_library_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node(monkeypatch)
+    node.looks, node.state = None, lib.VG_MOVED_UNKNOWN
+    moved = node.move("evict")
+    assert moved.state == RUNS and "older than vgpud" in moved.refusal
+    assert node.requests == [lib.VG_MOVE_OUT, lib.VG_MOVE_IN]
+
+
+def test_memory_that_its_cgroup_has_no_ram_for_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node(monkeypatch)
+    node.movable_bytes, node.left_bytes = 8 << 30, (8 << 30) - 1
+    moved = node.move("evict")
+    assert moved.state == RUNS and "its cgroup may have 8GiB of RAM more" in moved.refusal and not node.requests
+    node.left_bytes += 1
+    assert node.move("evict") == Moved(AWAY)
+
+
+def test_the_ram_that_a_cgroup_leaves_is_that_of_the_tightest(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for folder, most, current in (("a", "1000", 100), ("a/b", "max", 50), ("a/b/c", "600", 20)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "memory.max").write_text(f"{most}\n")
+        (tmp_path / folder / "memory.current").write_text(f"{current}\n")
+    monkeypatch.setattr(cgroup_tree, "mount_point", lambda: tmp_path)
+    for path, left_bytes in (("/a/b/c", 580), ("/a/b", 900), ("/a/b/none", 900)):
+        monkeypatch.setattr(cgroup_tree, "unified_path", lambda _, path=path: path)
+        assert read_left_bytes(1) == left_bytes
+    monkeypatch.setattr(cgroup_tree, "unified_path", lambda _: "")
+    assert read_left_bytes(1) >= 1 << 60
 
 
 def test_a_program_that_has_ended_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.examples import is_nightly
 from tests.shim.fake_daemon import MIB, FakeDaemon, FakeDevice, lib, wait_until
 from tests.sim.conftest import MakeDevice, Running, device, program, start
 from vgpud.simdevice import state_page
@@ -22,7 +23,7 @@ __all__ = ["device", "program", "start"]
 
 CONTEXT, DEVICE = 16 * MIB, 256 * MIB
 UUID = b"SIMULATED-GPU\0\0\0"
-MOVES = 200
+MOVES = 200 if is_nightly() else 60
 Start = Callable[..., Running]
 
 
@@ -159,6 +160,12 @@ def test_what_the_driver_says_of_memory_is_the_same_with_and_without(bench: Benc
     again = one.line()
     assert again.pop("used") == CONTEXT + 4 * MIB
     assert again == said
+
+
+def test_memory_ends_with_its_context(bench: Bench, start: Start) -> None:
+    mover, _ = bench
+    begin(bench, start, "ends")
+    assert mover.on_device == CONTEXT and mover.now.movable_bytes == 0 and mover.now.mem_used_bytes == CONTEXT
 
 
 def test_a_program_that_is_within_a_call_is_not_moved(bench: Bench, start: Start) -> None:

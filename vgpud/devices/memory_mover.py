@@ -7,21 +7,26 @@ the device when it is asked (shim/moves/). It is asked through the arbiter, and 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 
 import vgpud._shim as _shim
 from vgpud.core.model import BY_HOOK, Process, Slice
+from vgpud.core.units import format_bytes
 from vgpud.devices import checkpoint_runner
 from vgpud.devices.arbiters import Arbiters
 from vgpud.devices.checkpoint_runner import AWAY, RUNS, UNKNOWN, Moved
 from vgpud.devices.nvml import Devices
+from vgpud.host import cgroup_tree
 
 lib = _shim.lib
 
 _WHERE = {"evict": lib.VG_MOVE_OUT, "restore": lib.VG_MOVE_IN, "settle": lib.VG_MOVE_STAY}
+_NO_LIMIT = 1 << 62
 _STATES = {lib.VG_MOVED_HERE: RUNS, lib.VG_MOVED_AWAY: AWAY}
-#: how often the page is looked at, and how long a program may take until it has said where its memory is
-POLL_S, KNOWN_S = 0.005, 1.0
+#: how often the page is looked at, and how long a program may take until it has said where its memory is: one that came
+#: back from another daemon, and one that is asked to move it
+POLL_S, KNOWN_S, SAID_S = 0.005, 1.0, 5.0
 STAYS = {
     lib.VG_STAYS_CALLS: "a thread of it is in the driver, or not all of its work is known to have completed",
     lib.VG_STAYS_MANAGED: "it has managed memory",
@@ -36,11 +41,33 @@ STAYS = {
 }
 
 
+def read_left_bytes(pid: int) -> int:
+    """RAM that a process's cgroups (version 2) leave it: what it has pinned is theirs, and beyond it would be killed.
+    Very much where none has a limit, or none is known."""
+    mount = cgroup_tree.mount_point()
+    path = cgroup_tree.unified_path(pid)
+    folder = mount / path.strip("/") if mount and path else None
+    left_bytes = _NO_LIMIT
+    while folder and folder != mount and mount in folder.parents:
+        with contextlib.suppress(OSError, ValueError):  # "max", or a cgroup without the controller
+            most = int((folder / "memory.max").read_text())
+            left_bytes = min(left_bytes, most - int((folder / "memory.current").read_text()))
+        folder = folder.parent
+    return max(0, left_bytes)
+
+
 class MemoryMover:
     """`is_attached`: whether a process is, still."""
 
-    def __init__(self, devices: Devices, arbiters: Arbiters, is_attached: Callable[[Process], bool]) -> None:
+    def __init__(
+        self,
+        devices: Devices,
+        arbiters: Arbiters,
+        is_attached: Callable[[Process], bool],
+        read_left_bytes: Callable[[int], int] = read_left_bytes,
+    ) -> None:
         self._devices, self._arbiters, self._is_attached = devices, arbiters, is_attached
+        self._read_left_bytes = read_left_bytes
 
     @property
     def way(self) -> str:
@@ -85,20 +112,30 @@ class MemoryMover:
 
     async def _ask(self, action: str, slice_: Slice, program: Process, deadline_s: float) -> Moved:
         serial, uuid = slice_.serial, slice_.shares[0].device_uuid
+        if action == "evict":
+            size = self._arbiters.slice_stats(serial, uuid).movable_bytes
+            left_bytes = self._read_left_bytes(program.pid)
+            if size > left_bytes:
+                text = f"its cgroup may have {format_bytes(left_bytes)} of RAM more, for {format_bytes(size)}"
+                return Moved(RUNS, f"its program cannot move it: {text}")
         loop = asyncio.get_running_loop()
-        until_s = loop.time() + deadline_s
+        begin_s = loop.time()
         word = self._arbiters.ask_move(serial, uuid, _WHERE[action])
         while (now := self._arbiters.slice_stats(serial, uuid)).moved_word != word:
             if not self._is_attached(program):
                 return Moved(RUNS)  # its memory has ended with it
-            if loop.time() >= until_s:
-                return self._give_up(action, serial, uuid, deadline_s)
+            passed_s = loop.time() - begin_s
+            if now.moved_state == lib.VG_MOVED_UNKNOWN and passed_s >= min(SAID_S, deadline_s):
+                self._undo(action, serial, uuid)
+                return Moved(RUNS, "the library in its program is older than vgpud and cannot move it: start it again")
+            if passed_s >= deadline_s:
+                self._undo(action, serial, uuid)
+                return Moved(UNKNOWN, f"its program has not answered for {deadline_s:g} s")
             await asyncio.sleep(POLL_S)
         why = STAYS.get(now.stays_reason, "")
         return Moved(_STATES.get(now.moved_state, UNKNOWN), f"its program cannot move it: {why}" if why else "")
 
-    def _give_up(self, action: str, serial: int, uuid: str, deadline_s: float) -> Moved:
-        """It may carry it out later (a stopped program): then it undoes it."""
+    def _undo(self, action: str, serial: int, uuid: str) -> None:
+        """It may carry out later what it has not answered: a stopped program."""
         undo = {"evict": lib.VG_MOVE_IN, "restore": lib.VG_MOVE_OUT}.get(action, lib.VG_MOVE_STAY)
         self._arbiters.ask_move(serial, uuid, undo)
-        return Moved(UNKNOWN, f"its program has not answered for {deadline_s:g} s")
