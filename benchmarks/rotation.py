@@ -1,8 +1,10 @@
 """Slices in turn (--mem-swap), asleep (--idle-after): what of the device's time is left, how long the way back is.
 
 turns-N: N slices of the whole memory each, each launching without a break: device time against what the moves leave by
-the link's rate. out and back: `vgpu slice evict` and `resume`. sleepers: seven slices, of which one calls again and
-again after sleeping, beside two at work: the time of its first call, and whether the others' shares stay what they are.
+the link's rate. out and back: `vgpu slice evict` and `resume`. by the hook: a slice sleeps and wakes, the driver has no
+checkpoint; the host's own copying and its page faults count. allocations: one and its freeing there, and elsewhere.
+sleepers: seven slices, of which one calls again and again after sleeping, beside two at work: the time of its first
+call, and whether the others' shares stay what they are.
 
 Sizes and the link's rate are those of an 80 GiB device over PCIe, both divided by --scale: moves take as long, and the
 host need not have half a terabyte of RAM.
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from benchmarks import harness, results
@@ -28,6 +31,7 @@ DEVICE_BYTES, LINK_BYTES_PER_S, CONTEXT_BYTES = 80 * GIB, 50_000_000_000, 512 * 
 KERNEL_US = 500
 GOAL_SUM, GOAL_MOVE, GOAL_SPARE_S, GOAL_SHARE_PP = 0.9, 1.2, 0.3, 1.0
 DEADLINE_S = 120.0
+ALLOCATIONS_MIB = (2, 64, 1024)
 SLEEPERS, SLEEPER_BYTES, OUT_BYTES = 7, 16 * GIB, 10 * GIB
 
 
@@ -59,9 +63,12 @@ class Bench:
         mib = self.mib(size_bytes)
         self.own.vgpu("slice", "create", name, "--mem", f"{mib}M", *options)
         held = mib - self.context_mib - 4
-        command = [self._program, str(held - held % 2), str(KERNEL_US), how]
+        self.run(name, str(held - held % 2), how)
+
+    def run(self, name: str, mib: str, how: str) -> None:
+        """A program in a slice that there is."""
         self._lines[name] = []
-        self.parts[name] = self.own.run(name, (), command, talk=True)
+        self.parts[name] = self.own.run(name, (), [self._program, mib, str(KERNEL_US), how], talk=True)
 
     def read_lines(self, name: str) -> list[dict[str, Any]]:
         self.parts[name].check()
@@ -139,6 +146,56 @@ def measure_way(scale: int, times: int) -> dict[str, Any]:
     return {"seconds": found, "bytes": used, "link_seconds": link_s, "median_of_link": median_s / link_s}
 
 
+def measure_hook(scale: int, times: int) -> dict[str, Any]:
+    """By the daemon's own account of its last move: from its request to the program's answer."""
+    with harness.system(sim_config(scale) | {"checkpoint": "0"}, lengths_us=[KERNEL_US]) as own:
+        bench = Bench(own, scale)
+        bench.start("s", OUT_BYTES, "call", "--gpus", "0.5", "--idle-after", "1s")
+        bench.wait_for_all(60)
+        found = []
+        moved = bench.slice("s").rotation.moves
+        for _ in range(times):
+            seconds = 0.0
+            for residency in (pb.RESIDENCY_AWAY, pb.RESIDENCY_UNSPECIFIED):
+                if residency != pb.RESIDENCY_AWAY:
+                    bench.call("s")
+                wait_for("its move", lambda to=residency: bench.slice("s").residency == to, 60)  # type: ignore[misc]
+                rotation = bench.slice("s").rotation
+                size = (rotation.moved_bytes) // rotation.moves
+                seconds += size / rotation.bytes_per_second
+            found.append(seconds)
+        moved = bench.slice("s").rotation.moves - moved
+        bench.stop()
+    link_s = 2 * size / (LINK_BYTES_PER_S / scale)
+    median_s = statistics.median(found)
+    return {
+        "seconds": found,
+        "bytes": size,
+        "moves": moved,
+        "link_seconds": link_s,
+        "median_of_link": median_s / link_s,
+    }
+
+
+def measure_allocation(own: OwnSystem, mib: int, options: Sequence[str]) -> int:
+    bench, name = Bench(own, 1), f"s{mib}"
+    own.vgpu("slice", "create", name, "--mem", "4G", "--gpus", "0.2", *options)
+    bench.run(name, str(mib), "allocate")
+    wait_for("its answer", lambda: len(bench.read_lines(name)) > 1, 60)
+    found = int(bench.read_lines(name)[1]["allocation_ns"])
+    bench.stop()
+    return found
+
+
+def measure_allocations(sizes_mib: Sequence[int]) -> dict[str, Any]:
+    """An allocation and its freeing, in ns: in a slice whose program moves its memory, and in one that stays."""
+    found: dict[str, Any] = {}
+    for way, options in (("plain", ()), ("hook", ("--idle-after", "1h"))):
+        with harness.system({"devices": "1", "checkpoint": "0"}, lengths_us=[KERNEL_US]) as own:
+            found |= {f"{way}_{mib}_mib_ns": measure_allocation(own, mib, options) for mib in sizes_mib}
+    return found
+
+
 def measure_sleepers(scale: int, wakes: int) -> dict[str, Any]:
     # all fit: what is measured is sleep, not turns
     device_bytes = (SLEEPERS + 2) * SLEEPER_BYTES
@@ -200,6 +257,9 @@ def main() -> int:
         good &= judge(f"{count} slices of 100 %, device time of ideal turns", found["sum_of_ideal"], at_least(GOAL_SUM))
     found = figures["out_and_back"] = measure_way(args.scale, 5)
     good &= judge("10 GiB out and back, times the link's", found["median_of_link"], at_most(GOAL_MOVE))
+    found = figures["by_the_hook"] = measure_hook(args.scale, 5)
+    good &= judge("10 GiB out and back by the hook, times the link's", found["median_of_link"], at_most(GOAL_MOVE))
+    figures["allocations"] = measure_allocations(ALLOCATIONS_MIB)
     found = figures["sleepers"] = measure_sleepers(args.scale, args.wakes)
     good &= judge("first call of a sleeper, p95, s", found["p95_seconds"], at_most(found["bound_seconds"]))
     good &= judge("shares of the others, change in pp", found["change_pp"], at_most(GOAL_SHARE_PP))

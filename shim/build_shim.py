@@ -32,7 +32,7 @@ OBJECTS = Path(os.environ.get("VGPU_OBJECTS") or ROOT / "build" / "objects")
 ABI_HEADERS = ("abi/vg_abi.h", "arbiter/arbiter.h", "attach_server/attach_server.h")
 
 #: folders whose files are loaded into every tenant's process
-TENANT_FOLDERS = ("base", "session", "ledger", "context", "gate", "attach", "driver", "hooks", "gen/hooks")
+TENANT_FOLDERS = ("base", "session", "ledger", "context", "gate", "moves", "attach", "driver", "hooks", "gen/hooks")
 #: what the NVML shim takes of them
 NVML_PARTS = (
     *("base/prim", "base/log", "session/visible_devices", "attach/socket"),

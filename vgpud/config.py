@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from vgpud import paths
 from vgpud.core.devices.enforce import VERBS
 from vgpud.core.jobs.container_parts import Allowance, PartError, parse_allowance
-from vgpud.core.model import ALL_DEVICES, DIRECTS, PRIORITY_MAX, SLICES_MAX
+from vgpud.core.model import ALL_DEVICES, BY_EITHER, DIRECTS, MEMORY_MOVES, PRIORITY_MAX, SLICES_MAX
 from vgpud.core.units import PORT_MAX, UnitError, parse_bytes, parse_gpus, parse_whole
 from vgpud.errors import ConfigError
 from vgpud.oci.owner import BY_ANNOTATION, BY_ENGINE, BY_LABEL, BY_SESSION
@@ -306,6 +306,9 @@ class Config:
     state_bytes_max: int = key(2 << 30, check_range(16 << 20, 1 << 44, " bytes"), live=True)
     #: of host RAM, for the device memory of evicted slices; 0 = what is available, but a tenth of all
     suspended_bytes_max: int = key(0, check_range(0, 1 << 50, " bytes"), live=True)
+    #: how memory leaves a device when slices rotate or sleep: "checkpoint" (the driver moves it), "hook" (the program's
+    #: library does) or "auto" (the hook where the driver cannot)
+    memory_moves: str = key(BY_EITHER, one_of(*MEMORY_MOVES))
     #: slices that do not say otherwise give their memory back after this time without work; 0 = never
     idle_after_s: int = key(0, check_range(0, 365 * 86_400, " seconds"), live=True)
     #: whether the use of devices, slices, jobs, queues and users is recorded (docs/watching.md)

@@ -87,7 +87,7 @@ def group_id(key: str, name: str) -> int:
 
 def open_devices(config: Config) -> tuple[Any, tuple[Device, ...]]:
     """The device shell and the devices to share. Raises DriverError, DeviceRefusedError, ConfigError."""
-    from vgpud.devices.nvml import Devices, driver_version
+    from vgpud.devices.nvml import Devices, probe_driver
     from vgpud.libraries.driver import DRIVER_SONAME, NVML_SONAME, find_driver, find_nvml
 
     sim_dir = ""
@@ -98,8 +98,8 @@ def open_devices(config: Config) -> tuple[Any, tuple[Device, ...]]:
     if config.device == "sim":
         sim_dir = config.sim_dir or os.environ.get("VGPU_SIM_DIR", "") or str(config.runtime / "sim")
         driver, nvml = str(paths.sim_lib_dir() / "libcuda.so.1"), str(paths.sim_lib_dir() / "libnvidia-ml.so.1")
-    driver_version(driver, sim_dir)
-    devices = Devices(driver, nvml, sim_dir, config.context_bytes, config.link_bytes_per_s)
+    moves = probe_driver(driver, sim_dir).choose_memory_moves(config.memory_moves)
+    devices = Devices(driver, nvml, sim_dir, config.context_bytes, config.link_bytes_per_s, moves)
     inventory = devices.inventory(config.device if isinstance(config.device, tuple) else (), config.devices.exclude)
     _check_names(config, inventory)
     devices.refuse_unshareable(inventory)

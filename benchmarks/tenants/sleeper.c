@@ -1,12 +1,14 @@
 /*
- * sleeper MIB KERNEL_US busy|call - has so much device memory. busy: launches kernels back to back, and says ten times
- * a second how many have completed; call: for each line on stdin it launches one, waits for it, and says how long that
- * took. JSON lines on stdout.
+ * sleeper MIB KERNEL_US busy|call|allocate - has so much device memory. busy: launches kernels back to back, and says
+ * ten times a second how many have completed; call: for each line on stdin it launches one, waits for it, and says how
+ * long that took; allocate: says how long an allocation of as much more and its freeing take together, of some hundred.
+ * JSON lines on stdout.
  */
 #include "driver.h"
 #include <string.h>
 #include <unistd.h>
 
+enum { ALLOCATIONS = 300 };
 enum { BATCH = 64 }; /* as much work as hides a late wake-up of this program */
 
 static void say(const char *name, uint64_t value) {
@@ -20,6 +22,16 @@ static void run(struct driver *driver, handle function, int count) {
   void *arguments[] = {&rounds, &sink};
   for (int i = 0; i < count; i++) CHECK(driver->cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, arguments, NULL));
   CHECK(driver->cuCtxSynchronize());
+}
+
+static void allocate(struct driver *driver, size_t bytes) {
+  device_pointer memory;
+  uint64_t begin_ns = now_ns();
+  for (int i = 0; i < ALLOCATIONS; i++) {
+    CHECK(driver->cuMemAlloc(&memory, bytes));
+    CHECK(driver->cuMemFree(memory));
+  }
+  say("allocation_ns", (now_ns() - begin_ns) / ALLOCATIONS);
 }
 
 int main(int argc, char **argv) {
@@ -37,6 +49,10 @@ int main(int argc, char **argv) {
   CHECK(driver.cuMemAlloc(&memory, (size_t)atoll(argv[1]) << 20));
   run(&driver, function, 1);
   say("ready", 1);
+  if (strcmp(argv[3], "allocate") == 0) {
+    allocate(&driver, (size_t)atoll(argv[1]) << 20);
+    return getchar() == EOF ? 0 : 1;
+  }
   if (strcmp(argv[3], "call") == 0) {
     while (getchar() != EOF) {
       uint64_t begin_ns = now_ns();

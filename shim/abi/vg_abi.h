@@ -43,11 +43,39 @@
 
 /* What the shim is to report to the arbiter, a set of bits: when the last piece of work has completed, even if the
  * program never waits (for usage); by the doorbell at once, when work begins or ends; launches of collectives (the
- * slice is a gang); calls of the driver (the slice's memory may leave the device). */
+ * slice is a gang); calls of the driver (the slice's memory may leave the device). MOVES: the process is to move that
+ * memory itself, since the driver does not (shim/moves/). */
 #define VG_WATCH_USAGE 1
 #define VG_WATCH_EDGES 2
 #define VG_WATCH_GANG 4
 #define VG_WATCH_CALLS 8
+#define VG_WATCH_MOVES 16
+
+/* Where a process that moves its memory itself is to have it: the two low bits of move_word, a number above. STAY:
+ * where it is. */
+#define VG_MOVE_STAY 0
+#define VG_MOVE_OUT 1
+#define VG_MOVE_IN 2
+#define VG_MOVE_MASK 3
+#define VG_MOVE_SHIFT 2
+
+/* Where it has it. UNKNOWN: its library is from before these. */
+#define VG_MOVED_UNKNOWN 0
+#define VG_MOVED_HERE 1
+#define VG_MOVED_AWAY 2
+
+/* Why a move was not made; the memory is where it was. */
+#define VG_STAYS_NOT 0     /* it was */
+#define VG_STAYS_CALLS 1   /* threads are in the driver, or not all work is known to have completed */
+#define VG_STAYS_MANAGED 2 /* it has managed memory, */
+#define VG_STAYS_POOL 3    /* memory of pools, */
+#define VG_STAYS_ARRAY 4   /* arrays, */
+#define VG_STAYS_HANDLE 5  /* memory of cuMemCreate, its own or another process's */
+#define VG_STAYS_SHARED 6  /* it has given memory to others: by IPC, a handle, a descriptor, to RDMA */
+#define VG_STAYS_HOST 7    /* no memory of the host, */
+#define VG_STAYS_DEVICE 8  /* or of the device */
+#define VG_STAYS_COPY 9    /* a copy failed */
+#define VG_STAYS_DRIVER 10 /* the driver refused something else */
 
 /* The behaviour of a tenant when no daemon answers (site configuration, DESIGN D9). */
 #define VG_MODE_COAST 0
@@ -197,6 +225,7 @@ struct vg_control_device {
   uint64_t reclaim_bytes;
   uint64_t reclaim_deadline_ns;
   uint64_t want_deadline_ns; /* the present want waits for memory that other slices are asked to give back; 0: not */
+  uint32_t move_word;        /* number << VG_MOVE_SHIFT | VG_MOVE_*; 0: nothing was asked yet */
 };
 
 /* ---- report page: written by the tenant, never trusted ---- */
@@ -249,6 +278,10 @@ struct vg_report_device {
   uint64_t pinned_bytes;                       /* host memory pinned in contexts of this device */
   uint64_t want_least_bytes; /* of want_bytes: what the allocation needs, without credit for later ones; 0: all of it */
   uint32_t watchers;         /* parts of the program that wait for requests to give memory back (reclaim_bytes) */
+  uint32_t moved_word;       /* the last move_word that was carried out or refused; written last */
+  uint32_t moved_state;      /* VG_MOVED_* */
+  uint32_t stays_reason;     /* VG_STAYS_* */
+  uint64_t movable_bytes;    /* of used_bytes: what it moves, whether it is there or away */
 };
 
 #endif

@@ -254,7 +254,7 @@ void vg_arbiter_free(struct vg_arbiter *arbiter) {
 
 /* ---- what Python calls ---- */
 
-static int leave(struct vg_arbiter *arbiter, int result) {
+int vg_arbiter_leave(struct vg_arbiter *arbiter, int result) {
   pthread_mutex_unlock(&arbiter->mutex);
   vg_prim_eventfd_ring(arbiter->wake_fd);
   return result;
@@ -265,19 +265,19 @@ int vg_arbiter_set_params(struct vg_arbiter *arbiter, const struct vg_arbiter_pa
   arbiter->core.params = *params;
   vg_record_params(&arbiter->recorder, &arbiter->core);
   arbiter->memory_stale = true;
-  return leave(arbiter, 0);
+  return vg_arbiter_leave(arbiter, 0);
 }
 
 int vg_arbiter_slice_set(struct vg_arbiter *arbiter, uint64_t slice_id, const struct vg_slice_params *params) {
   if (params->min_milli > params->max_milli || params->max_milli > 1000 || !params->max_milli ||
       params->mem_min_bytes > params->mem_max_bytes || params->gang > VG_GANG_OPEN || params->leaves > 1 ||
-      params->copy_min_milli > 1000 || params->copy_max_milli > 1000)
+      params->moves_itself > 1 || params->copy_min_milli > 1000 || params->copy_max_milli > 1000)
     return -EINVAL;
   pthread_mutex_lock(&arbiter->mutex);
   vg_record_inputs(&arbiter->recorder,
                    &arbiter->core); /* a new slice's gate depends on which slices have processes by now */
   struct vg_core_slice *slice = vg_core_set(&arbiter->core, slice_id, params);
-  if (!slice) return leave(arbiter, -ENOSPC);
+  if (!slice) return vg_arbiter_leave(arbiter, -ENOSPC);
   if (!slice->stats.last_work_ns) slice->stats.last_work_ns = vg_prim_now_ns();
   vg_record_set(&arbiter->recorder, slice_id, params);
   vg_residence_set(arbiter, slice);
@@ -285,7 +285,7 @@ int vg_arbiter_slice_set(struct vg_arbiter *arbiter, uint64_t slice_id, const st
   vg_lane_of(arbiter, slice)->stale = true;
   arbiter->memory_stale = true;
   arbiter->coast_version++;
-  return leave(arbiter, 0);
+  return vg_arbiter_leave(arbiter, 0);
 }
 
 static struct vg_memory_slice *memory_of(struct vg_arbiter *arbiter, const struct vg_core_slice *slice) {
@@ -295,24 +295,17 @@ static struct vg_memory_slice *memory_of(struct vg_arbiter *arbiter, const struc
 int vg_arbiter_slice_unattributed(struct vg_arbiter *arbiter, uint64_t slice_id, uint64_t bytes) {
   pthread_mutex_lock(&arbiter->mutex);
   const struct vg_core_slice *slice = vg_core_find(&arbiter->core, slice_id);
-  if (!slice) return leave(arbiter, -ENOENT);
+  if (!slice) return vg_arbiter_leave(arbiter, -ENOENT);
   memory_of(arbiter, slice)->unattributed_bytes = bytes;
   arbiter->memory_stale = true;
-  return leave(arbiter, 0);
-}
-
-int vg_arbiter_make_room(struct vg_arbiter *arbiter, uint64_t bytes) {
-  pthread_mutex_lock(&arbiter->mutex);
-  arbiter->space_bytes = bytes;
-  arbiter->memory_stale = true;
-  return leave(arbiter, 0);
+  return vg_arbiter_leave(arbiter, 0);
 }
 
 int vg_arbiter_slice_remove(struct vg_arbiter *arbiter, uint64_t slice_id) {
   pthread_mutex_lock(&arbiter->mutex);
   const struct vg_core_slice *slice = vg_core_find(&arbiter->core, slice_id);
-  if (!slice) return leave(arbiter, -ENOENT);
-  if (vg_lane_of(arbiter, slice)->first) return leave(arbiter, -EBUSY);
+  if (!slice) return vg_arbiter_leave(arbiter, -ENOENT);
+  if (vg_lane_of(arbiter, slice)->first) return vg_arbiter_leave(arbiter, -EBUSY);
   vg_lane_of(arbiter, slice)->draining = false;
   memory_of(arbiter, slice)->unattributed_bytes = memory_of(arbiter, slice)->disconnected_bytes = 0;
   memory_of(arbiter, slice)->reclaim = (struct vg_reclaim){0};
@@ -321,7 +314,7 @@ int vg_arbiter_slice_remove(struct vg_arbiter *arbiter, uint64_t slice_id) {
   vg_record_remove(&arbiter->recorder, slice_id);
   arbiter->memory_stale = true;
   arbiter->coast_version++;
-  return leave(arbiter, 0);
+  return vg_arbiter_leave(arbiter, 0);
 }
 
 static struct vg_process *find_process(const struct vg_arbiter *arbiter, uint64_t process_id) {
@@ -432,9 +425,9 @@ static void remove_locked(struct vg_arbiter *arbiter, struct vg_process *process
 int vg_arbiter_process_remove(struct vg_arbiter *arbiter, uint64_t process_id) {
   pthread_mutex_lock(&arbiter->mutex);
   struct vg_process *process = find_process(arbiter, process_id);
-  if (!process) return leave(arbiter, -ENOENT);
+  if (!process) return vg_arbiter_leave(arbiter, -ENOENT);
   remove_locked(arbiter, process);
-  return leave(arbiter, 0);
+  return vg_arbiter_leave(arbiter, 0);
 }
 
 static uint64_t held_bytes(const struct vg_process *process) {
@@ -459,21 +452,21 @@ static struct vg_process_stats stats_of(const struct vg_process *process) {
 int vg_arbiter_process_disconnect(struct vg_arbiter *arbiter, uint64_t process_id, struct vg_process_stats *ret_stats) {
   pthread_mutex_lock(&arbiter->mutex);
   struct vg_process *process = find_process(arbiter, process_id);
-  if (!process) return leave(arbiter, -ENOENT);
+  if (!process) return vg_arbiter_leave(arbiter, -ENOENT);
   *ret_stats = stats_of(process);
   memory_of(arbiter, process->slice)->disconnected_bytes += held_bytes(process);
   remove_locked(arbiter, process);
-  return leave(arbiter, 0);
+  return vg_arbiter_leave(arbiter, 0);
 }
 
 int vg_arbiter_slice_release(struct vg_arbiter *arbiter, uint64_t slice_id, uint64_t bytes) {
   pthread_mutex_lock(&arbiter->mutex);
   const struct vg_core_slice *slice = vg_core_find(&arbiter->core, slice_id);
-  if (!slice) return leave(arbiter, -ENOENT);
+  if (!slice) return vg_arbiter_leave(arbiter, -ENOENT);
   struct vg_memory_slice *memory = memory_of(arbiter, slice);
   memory->disconnected_bytes -= bytes < memory->disconnected_bytes ? bytes : memory->disconnected_bytes;
   arbiter->memory_stale = true;
-  return leave(arbiter, 0);
+  return vg_arbiter_leave(arbiter, 0);
 }
 
 static struct vg_slice_reclaim reclaim_of(uint64_t slice_id, const struct vg_memory_slice *memory) {
@@ -520,7 +513,7 @@ int vg_arbiter_slice_stats(struct vg_arbiter *arbiter, uint64_t slice_id, struct
       ret_stats->mem_used_bytes += process->memory.used_bytes;
       ret_stats->pinned_bytes += vg_core_least(VG_LOAD_RELAXED(&process->report->pinned_bytes), PINNED_MAX_BYTES);
       ret_stats->processes++;
-      vg_residence_add(process, ret_stats);
+      vg_residence_add(vg_lane_of(arbiter, slice), process, ret_stats);
     }
   }
   pthread_mutex_unlock(&arbiter->mutex);
@@ -577,7 +570,7 @@ void vg_arbiter_thread_state(struct vg_arbiter *arbiter, struct vg_arbiter_threa
 
 int vg_arbiter_trace(struct vg_arbiter *arbiter, int on) {
   pthread_mutex_lock(&arbiter->mutex);
-  return leave(arbiter, vg_trace_switch(&arbiter->trace, on != 0));
+  return vg_arbiter_leave(arbiter, vg_trace_switch(&arbiter->trace, on != 0));
 }
 
 int vg_arbiter_trace_read(struct vg_arbiter *arbiter, struct vg_trace_event *ret_events, int capacity) {
@@ -590,10 +583,10 @@ int vg_arbiter_trace_read(struct vg_arbiter *arbiter, struct vg_trace_event *ret
 int vg_arbiter_record(struct vg_arbiter *arbiter, int fd) {
   pthread_mutex_lock(&arbiter->mutex);
   vg_record_end(&arbiter->recorder);
-  if (fd < 0) return leave(arbiter, 0);
+  if (fd < 0) return vg_arbiter_leave(arbiter, 0);
   for (int i = 0; i < arbiter->core.slice_count; i++)
-    if (arbiter->core.slices[i].present) return leave(arbiter, -EBUSY);
+    if (arbiter->core.slices[i].present) return vg_arbiter_leave(arbiter, -EBUSY);
   struct vg_arbiter_params params = arbiter->core.params;
   vg_core_init(&arbiter->core, &params, vg_prim_now_ns());
-  return leave(arbiter, vg_record_begin(&arbiter->recorder, &arbiter->core, fd));
+  return vg_arbiter_leave(arbiter, vg_record_begin(&arbiter->recorder, &arbiter->core, fd));
 }

@@ -40,6 +40,7 @@ struct vg_slice_params {
   uint32_t away;     /* 1: its memory is on the host (checkpointed): others may use the device's meanwhile */
   uint32_t rotates;  /* 1: its memory may leave the device: its launches are counted, and its calls noticed, always */
   uint32_t leaves;   /* 1: its memory leaves the device, is away or comes back: calls that need the device wait */
+  uint32_t moves_itself;   /* 1: its process moves it, as vg_arbiter_slice_move() asks; else the driver does */
   uint32_t copy_min_milli; /* of the link between host and device, in each direction */
   uint32_t copy_max_milli; /* 0 = all of it */
   uint64_t mem_min_bytes;
@@ -107,6 +108,11 @@ struct vg_slice_stats {
   uint32_t waiting_calls; /* since it leaves: threads that wait for its memory */
   uint32_t processes_in_driver; /* of processes: since it leaves, not all threads have left the driver, and one that is
                                  * there would block while the process is locked; else all */
+  /* of one that moves its memory itself */
+  uint32_t moved_word;    /* of vg_arbiter_slice_move(): the last one that its process has answered */
+  uint32_t moved_state;   /* VG_MOVED_* */
+  uint32_t stays_reason;  /* VG_STAYS_* */
+  uint64_t movable_bytes; /* of mem_used_bytes: what leaves the device, or has left it */
   struct vg_slice_reclaim reclaim;
 };
 
@@ -170,6 +176,9 @@ int vg_arbiter_start(struct vg_arbiter *arbiter); /* starts the thread */
 void vg_arbiter_free(struct vg_arbiter *arbiter); /* stops and joins it; leaves the pages as they are: tenants coast */
 int vg_arbiter_set_params(struct vg_arbiter *arbiter, const struct vg_arbiter_params *params);
 int vg_arbiter_slice_set(struct vg_arbiter *arbiter, uint64_t slice_id, const struct vg_slice_params *params);
+/* Asks the slice's process to have its memory there: VG_MOVE_*. Returns the word by which it is answered
+ * (vg_slice_stats.moved_word), or a negative errno. */
+int64_t vg_arbiter_slice_move(struct vg_arbiter *arbiter, uint64_t slice_id, uint32_t where);
 int vg_arbiter_slice_remove(struct vg_arbiter *arbiter, uint64_t slice_id);
 /* control and report are this device's pages, header the control header page; all stay mapped until process_remove.
  * held_bytes: credit that a re-attaching process holds already. The eventfd stays the caller's. */

@@ -42,22 +42,28 @@ static void sum_up(struct vg_memory_table *table) {
   for (int i = 0; i < table->slice_count; i++) {
     struct vg_memory_slice *slice = &table->slices[i];
     slice->held_bytes = slice->used_bytes = slice->unattributed_bytes + slice->disconnected_bytes;
-    slice->rows = slice->watchers = 0;
+    slice->movable_bytes = slice->rows = slice->watchers = 0;
   }
   for (int i = 0; i < table->row_count; i++) {
     struct vg_memory_slice *slice = slice_of(table, table->rows[i]);
     slice->held_bytes += held(table->rows[i]);
     slice->used_bytes += table->rows[i]->used_bytes;
+    slice->movable_bytes += at_most(table->rows[i]->movable_bytes, table->rows[i]->used_bytes);
     slice->rows++;
     slice->watchers += table->rows[i]->watchers != 0;
   }
+}
+
+/* What an away slice has on the device. */
+static uint64_t left_there(const struct vg_memory_slice *slice) {
+  return slice->moves_itself ? slice->used_bytes - slice->movable_bytes : 0;
 }
 
 /* What the device has beyond all credit. */
 static uint64_t unheld(const struct vg_memory_table *table) {
   uint64_t held_bytes = 0;
   for (int i = 0; i < table->slice_count; i++)
-    if (!table->slices[i].away) held_bytes += table->slices[i].held_bytes;
+    held_bytes += table->slices[i].away ? left_there(&table->slices[i]) : table->slices[i].held_bytes;
   return minus(table->total_bytes, held_bytes);
 }
 
@@ -66,7 +72,8 @@ static uint64_t claims(const struct vg_memory_table *table, const struct vg_memo
   uint64_t sum_bytes = table->space_bytes;
   for (int i = 0; i < table->slice_count; i++) {
     const struct vg_memory_slice *other = &table->slices[i];
-    if (other != but && !other->away) sum_bytes += at_least(other->min_bytes, other->held_bytes);
+    if (other == but) continue;
+    sum_bytes += other->away ? left_there(other) : at_least(other->min_bytes, other->held_bytes);
   }
   return sum_bytes;
 }

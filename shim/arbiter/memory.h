@@ -24,16 +24,18 @@
 struct vg_memory_slice {
   uint64_t min_bytes;
   uint64_t max_bytes;
-  bool away; /* what it holds is not on the device: it uses no memory there, and may hold up to its maximum */
+  bool away;         /* what it holds is not on the device: it uses no memory there, and may hold up to its maximum */
+  bool moves_itself; /* away, what its processes do not move is there all the same */
   uint64_t unattributed_bytes; /* counted by the driver for its programs beyond the rows: held and used */
   uint64_t disconnected_bytes; /* credit of processes that closed their connections and live on: held and used */
   struct vg_reclaim reclaim;
   uint32_t shortages; /* how often it was granted a part of its minimum that others hold */
   uint64_t last_short_bytes;
-  uint64_t held_bytes; /* computed */
-  uint64_t used_bytes; /* computed */
-  uint32_t rows;       /* computed */
-  uint32_t watchers;   /* computed: of its programs, that receive such requests */
+  uint64_t held_bytes;    /* computed */
+  uint64_t used_bytes;    /* computed */
+  uint64_t movable_bytes; /* computed: of used_bytes */
+  uint32_t rows;          /* computed */
+  uint32_t watchers;      /* computed: of its programs, that receive such requests */
 };
 
 struct vg_memory_row { /* one process on one device */
@@ -43,6 +45,7 @@ struct vg_memory_row { /* one process on one device */
   uint64_t used_bytes;     /* validated: at most held */
   uint64_t want_bytes;
   uint64_t want_least_bytes; /* of it: what the allocation needs; 0: all of it */
+  uint64_t movable_bytes;    /* of used_bytes: what the process moves off the device, or has moved */
   uint32_t watchers;         /* in the program, for requests to give memory back */
   uint32_t want_seq;
   uint32_t want_answered;

@@ -14,11 +14,14 @@ static bool read_memory(struct vg_process *process, uint64_t now_ns) {
   const struct vg_report_device *report = process->report;
   uint32_t want_seq = VG_LOAD(&report->want_seq); /* before want_bytes, which the tenant writes first */
   uint32_t watchers = VG_LOAD(&report->watchers), before = process->memory.watchers;
+  uint64_t movable_bytes = process->slice->params.moves_itself ? VG_LOAD_RELAXED(&report->movable_bytes) : 0;
+  bool moves = movable_bytes != process->memory.movable_bytes;
+  process->memory.movable_bytes = movable_bytes;
   process->memory.want_least_bytes = VG_LOAD_RELAXED(&report->want_least_bytes);
   process->memory.watchers = watchers;
-  return (watchers != before) | vg_memory_row_update(&process->memory, VG_LOAD(&report->returned_bytes),
-                                                     VG_LOAD(&report->used_bytes), VG_LOAD(&report->want_bytes),
-                                                     want_seq, now_ns);
+  return moves | (watchers != before) |
+         vg_memory_row_update(&process->memory, VG_LOAD(&report->returned_bytes), VG_LOAD(&report->used_bytes),
+                              VG_LOAD(&report->want_bytes), want_seq, now_ns);
 }
 
 void vg_pages_read_memory(struct vg_arbiter *arbiter, struct vg_process *process, uint64_t now_ns) {
@@ -77,6 +80,7 @@ void vg_pages_memory(struct vg_arbiter *arbiter, uint64_t now_ns) {
     arbiter->memory_slices[i].min_bytes = slice->present ? slice->params.mem_min_bytes : 0;
     arbiter->memory_slices[i].max_bytes = slice->present ? slice->params.mem_max_bytes : 0;
     arbiter->memory_slices[i].away = slice->present && slice->params.away;
+    arbiter->memory_slices[i].moves_itself = slice->present && slice->params.moves_itself;
   }
   arbiter->memory_due_ns = vg_memory_table_step(&table, now_ns);
   if (arbiter->memory_due_ns <= now_ns) { /* a want does not fit by the rows as known, and freeing does not ring */
@@ -121,4 +125,11 @@ void vg_pages_begin_memory(struct vg_arbiter *arbiter, struct vg_process *proces
   read_slice_memory(arbiter, process, now_ns);
   publish_memory(process, slice);
   arbiter->memory_stale = true;
+}
+
+int vg_arbiter_make_room(struct vg_arbiter *arbiter, uint64_t bytes) {
+  pthread_mutex_lock(&arbiter->mutex);
+  arbiter->space_bytes = bytes;
+  arbiter->memory_stale = true;
+  return vg_arbiter_leave(arbiter, 0);
 }

@@ -300,7 +300,7 @@ static void publish_to(struct vg_arbiter *arbiter, const struct vg_core_slice *s
   VG_STORE_RELAXED(&control->max_milli, slice->params.max_milli);
   VG_STORE_RELAXED(&control->bound_ns, slice->out.bound_ns);
   VG_STORE(&control->neighbour_waits, slice->out.neighbour_waits);
-  VG_STORE(&control->watch, slice->out.watch);
+  VG_STORE(&control->watch, slice->out.watch | (slice->params.moves_itself ? VG_WATCH_MOVES : 0));
   if (admitted && process->word != slice->out.word) publish_word(arbiter, process, slice->out.word);
 }
 
@@ -324,6 +324,7 @@ static void publish_lane(struct vg_arbiter *arbiter, const struct vg_core_slice 
   lane->neighbour_waits = slice->out.neighbour_waits;
   lane->watch = slice->out.watch;
   lane->residence_shown = lane->residence;
+  lane->move_word_shown = lane->move_word;
   lane->min_milli = slice->params.min_milli;
   lane->max_milli = slice->params.max_milli;
   lane->bound_ns = slice->out.bound_ns;
@@ -333,7 +334,8 @@ static bool is_published(const struct vg_core *core, const struct vg_core_slice 
   return lane->word == slice->out.word && lane->neighbour_waits == slice->out.neighbour_waits &&
          lane->watch == slice->out.watch && lane->min_milli == slice->params.min_milli &&
          lane->max_milli == slice->params.max_milli && lane->bound_ns == slice->out.bound_ns &&
-         lane->residence_shown == lane->residence && !vg_turn_is_over(core, slice, lane);
+         lane->residence_shown == lane->residence && lane->move_word_shown == lane->move_word &&
+         !vg_turn_is_over(core, slice, lane);
 }
 
 static void publish_others(const struct vg_arbiter *arbiter, struct vg_process *process, uint64_t now_ns) {

@@ -1,8 +1,10 @@
 /* residence.c - see residence.h. A page that lies about this hurts its own slice alone. */
 #include "arbiter/residence.h"
 
+#include <errno.h>
 #include <limits.h>
 
+#include "arbiter/policy.h"
 #include "base/prim.h"
 
 #define WAITING_CALLS_MAX 65536 /* of a process: the sum over all is still a number */
@@ -13,8 +15,20 @@ void vg_residence_set(struct vg_arbiter *arbiter, const struct vg_core_slice *sl
   lane->residence = slice->params.leaves ? ++arbiter->departures : 0;
 }
 
+int64_t vg_residence_ask_move(struct vg_arbiter *arbiter, const struct vg_core_slice *slice, uint32_t where) {
+  return vg_lane_of(arbiter, slice)->move_word = ++arbiter->moves << VG_MOVE_SHIFT | where;
+}
+
+static bool publish_move(const struct vg_lane *lane, struct vg_process *process) {
+  if (process->move_word == lane->move_word) return false;
+  process->move_word = lane->move_word;
+  VG_STORE(&process->control->move_word, lane->move_word);
+  return true;
+}
+
 bool vg_residence_publish(const struct vg_lane *lane, struct vg_process *process) {
-  if (process->residence == lane->residence) return false;
+  bool asks = publish_move(lane, process);
+  if (process->residence == lane->residence) return asks;
   process->residence = lane->residence;
   VG_STORE(&process->control->residence, lane->residence);
   vg_prim_futex_wake(&process->control->residence, INT_MAX);
@@ -39,8 +53,21 @@ static uint32_t waiting_calls_of(const struct vg_process *process) {
   return count < WAITING_CALLS_MAX ? (uint32_t)count : WAITING_CALLS_MAX;
 }
 
-void vg_residence_add(const struct vg_process *process, struct vg_slice_stats *stats) {
-  bool leaves = process->residence != 0;
+/* What the process was last shown may be of the departure before: it has not heard of this one then. */
+void vg_residence_add(const struct vg_lane *lane, const struct vg_process *process, struct vg_slice_stats *stats) {
+  bool leaves = lane->residence != 0;
   if (leaves) stats->waiting_calls += waiting_calls_of(process);
-  stats->processes_in_driver += !leaves || VG_LOAD(&process->report->left_word) != process->residence;
+  stats->processes_in_driver += !leaves || VG_LOAD(&process->report->left_word) != lane->residence;
+  stats->moved_word = VG_LOAD(&process->report->moved_word); /* before the others, which it writes first */
+  stats->moved_state = VG_LOAD(&process->report->moved_state);
+  stats->stays_reason = VG_LOAD_RELAXED(&process->report->stays_reason);
+  stats->movable_bytes += process->memory.movable_bytes;
+}
+
+int64_t vg_arbiter_slice_move(struct vg_arbiter *arbiter, uint64_t slice_id, uint32_t where) {
+  pthread_mutex_lock(&arbiter->mutex);
+  const struct vg_core_slice *slice = vg_core_find(&arbiter->core, slice_id);
+  int64_t word = slice && where <= VG_MOVE_IN ? vg_residence_ask_move(arbiter, slice, where) : -EINVAL;
+  vg_arbiter_leave(arbiter, 0);
+  return word;
 }

@@ -98,7 +98,8 @@ struct vg_process {
   uint64_t revived_ns;  /* when its doorbell alone ended that */
   bool locked;          /* its pages are kept in RAM */
   bool answers;         /* at work when its gate was closed: the drain waits for its answer */
-  uint32_t residence;   /* in its control page */
+  uint32_t residence;   /* in its control page, */
+  uint32_t move_word;   /* and this */
   uint64_t calls;       /* as last read */
   bool has_turn;        /* the lane is apart, and the lease is this one's: see turns.h */
   uint64_t turns_ns;    /* leases that it had to itself */
@@ -143,8 +144,9 @@ struct vg_lane { /* the arbiter's state beside each slice of the core */
   bool others_idle_wants;      /* threads wait at the gate of another one, which has no work */
   bool own_wants, own_outstanding;
   uint32_t residence; /* not 0: the number of its present departure */
+  uint32_t move_word; /* 0: it was not asked to move its memory */
   /* as published in the control pages */
-  uint32_t word, neighbour_waits, watch, min_milli, max_milli, residence_shown;
+  uint32_t word, neighbour_waits, watch, min_milli, max_milli, residence_shown, move_word_shown;
   uint64_t bound_ns;
 };
 
@@ -177,6 +179,7 @@ struct vg_arbiter {
   bool paces_copies;
   uint64_t round_due_ns;
   uint32_t departures; /* of slices, so far */
+  uint32_t moves;      /* asked of slices */
   bool hurry;          /* a closed gate needs no answer: the next round is due at once */
   bool memory_stale;
   uint64_t memory_due_ns;
@@ -196,5 +199,8 @@ struct vg_arbiter {
 static inline struct vg_lane *vg_lane_of(struct vg_arbiter *arbiter, const struct vg_core_slice *slice) {
   return &arbiter->lanes[slice - arbiter->core.slices];
 }
+
+/* Ends a call from another thread, which holds the mutex: the arbiter's thread looks at what is new. Returns result. */
+int vg_arbiter_leave(struct vg_arbiter *arbiter, int result);
 
 #endif

@@ -16,6 +16,7 @@
 #include "base/prim.h"
 #include "gate/gate.h"
 #include "ledger/credit.h"
+#include "moves/move.h"
 #include "session/helper_wake.h"
 
 #define POLL_NS (50 * VG_NS_PER_MS)
@@ -193,6 +194,7 @@ static void *helper_main(void *unused) {
     if (vg_session.attached) {
       deadline_ns = earlier(deadline_ns, vg_gate_service(now_ns));
       deadline_ns = earlier(deadline_ns, vg_memory_service(now_ns));
+      deadline_ns = earlier(deadline_ns, vg_move_service(now_ns));
     }
     if (VG_LOAD(&vg_session.header) == header) vg_helper_sleep(wake_word, seen, deadline_ns);
   }

@@ -36,5 +36,7 @@ void vg_gate_forked_child(void) {
   vg_gate_graphs_forked_child();
   VG_STORE(&vg_gate_only_device, NULL);
   VG_STORE(&vg_residence_watched, 0);
+  VG_STORE(&vg_residence_moves, 0);
+  VG_STORE(&vg_residence_is_out, 0);
   for (uint32_t i = 0; i < VG_DEVICES_MAX; i++) vg_session.devices[i].gate = NULL;
 }

@@ -9,14 +9,15 @@
 
 #define WAIT_ROUND_NS (100 * VG_NS_PER_MS) /* how long a thread sleeps before it looks around */
 
-uint32_t vg_residence_watched;
+uint32_t vg_residence_watched, vg_residence_moves, vg_residence_is_out;
 
-/* A device that the slice's memory leaves, or has left, and the number of the departure; NULL: there is none. */
+/* A device that the slice's memory leaves, or has left, and the number of the departure; NULL: there is none. A daemon
+ * that does not know that the memory is away has no number for it. */
 static struct vg_device *find_away(uint32_t *ret_residence) {
   for (uint32_t i = 0; i < vg_session.device_count; i++) {
     const struct vg_control_device *control = VG_LOAD(&vg_session.devices[i].control);
     *ret_residence = control ? VG_LOAD(&control->residence) : 0;
-    if (*ret_residence) return &vg_session.devices[i];
+    if (*ret_residence || (control && VG_UNLIKELY(VG_LOAD(&vg_residence_is_out)))) return &vg_session.devices[i];
   }
   return NULL;
 }
@@ -128,10 +129,23 @@ void vg_residence_end_poll(void) {
 }
 
 void vg_residence_review(void) {
-  bool watched = false;
+  bool watched = VG_LOAD(&vg_residence_is_out), moves = false;
   for (uint32_t i = 0; i < vg_session.device_count; i++) {
     const struct vg_control_device *control = VG_LOAD(&vg_session.devices[i].control);
     watched |= control && (VG_LOAD_RELAXED(&control->watch) & VG_WATCH_CALLS || VG_LOAD_RELAXED(&control->residence));
+    moves |= control && VG_LOAD_RELAXED(&control->watch) & VG_WATCH_MOVES;
   }
   VG_STORE(&vg_residence_watched, watched);
+  VG_STORE(&vg_residence_moves, moves);
+}
+
+void vg_residence_set_out(bool is_out) {
+  VG_STORE(&vg_residence_is_out, is_out);
+}
+
+bool vg_residence_has_left(struct vg_device *device) {
+  uint32_t residence = VG_LOAD(&VG_LOAD(&device->control)->residence);
+  return residence && device->gate && VG_LOAD(&VG_LOAD(&device->report)->left_word) == residence &&
+         VG_LOAD(&device->gate->completed_residence) == residence && !vg_gate_calls_under_way(false) &&
+         !vg_gate_in_flight(device);
 }

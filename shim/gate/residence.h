@@ -19,6 +19,10 @@
 struct vg_gate_line;
 
 extern uint32_t vg_residence_watched __attribute__((visibility("hidden")));
+/* Is the process to move its memory itself (VG_WATCH_MOVES)? Has it moved it off the device? Then calls wait whatever
+ * the daemon says: set and cleared by moves/move.c. */
+extern uint32_t vg_residence_moves __attribute__((visibility("hidden")));
+extern uint32_t vg_residence_is_out __attribute__((visibility("hidden")));
 
 static inline bool vg_residence_is_watched(void) { /* may the slice's memory leave? */
   return VG_LOAD_RELAXED(&vg_residence_watched) != 0;
@@ -45,5 +49,11 @@ enum vg_poll {
 };
 enum vg_poll vg_residence_poll_watched(void);
 void vg_residence_end_poll(void);
+
+struct vg_device;
+
+void vg_residence_set_out(bool is_out);
+/* Has the process left the driver, with all of its work completed? After vg_residence_set_out(true) it stays so. */
+bool vg_residence_has_left(struct vg_device *device);
 
 #endif

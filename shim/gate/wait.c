@@ -76,6 +76,7 @@ static bool coast_admits(struct vg_device *device, uint64_t now_ns, uint64_t *re
 static bool accept_word(struct vg_device *device, uint32_t word) {
   pthread_mutex_lock(&device->gate->mutex);
   bool accepted = word != VG_LOAD_RELAXED(&VG_LOAD(&device->report)->given_up_word);
+  accepted = accepted && !VG_LOAD(&vg_residence_is_out); /* then this is a gate of a daemon that does not know it */
   if (accepted) {
     vg_gate_renew_waiting(device);
     device->gate->deep = true;

@@ -15,6 +15,14 @@
 #include "hooks/pool.h"
 #include "hooks/vmm.h"
 #include "ledger/records.h"
+#include "moves/movable.h"
+#include "moves/move.h"
+
+/* The driver keeps what is mapped. */
+static void return_movable(struct vg_record *record) {
+  vg_movable_drop((struct vg_movable *)(uintptr_t)record->other);
+  vg_charge_return(record);
+}
 
 /* Records of graphs and handles belong to no context. */
 static void return_record(struct vg_record *record) {
@@ -24,6 +32,8 @@ static void return_record(struct vg_record *record) {
     vg_capture_return(record);
   else if (record->kind == VG_RECORD_PINNED)
     vg_pinned_return(record);
+  else if (record->kind == VG_RECORD_POINTER && record->bytes && record->other)
+    return_movable(record);
   else
     vg_charge_return(record);
 }
@@ -58,4 +68,6 @@ void vg_lifecycle_forked_child(void) {
   vg_handle_forked_child();
   vg_multicast_forked_child();
   vg_limit_forked_child();
+  vg_movable_forked_child();
+  vg_move_forked_child();
 }

@@ -6,6 +6,7 @@
 #include "hooks/charge.h"
 #include "hooks/pool.h"
 #include "ledger/granule.h"
+#include "moves/movable.h"
 
 #define PITCH_ALIGN_BYTES 512 /* pitches are rounded to at least this; the driver's choice is checked afterwards */
 
@@ -32,13 +33,26 @@ static CUresult settle(struct vg_charge *charge, CUresult result, CUdeviceptr ad
   return result;
 }
 
+/* Large memory of a slice whose memory this process is to move itself. */
+static CUresult allocate_movable(const struct vg_charge *charge, CUdeviceptr *ret_address) {
+  struct vg_record *record = charge->record;
+  struct vg_movable *movable;
+  CUresult result = vg_movable_make(charge->device, record->context, charge->reserved_bytes, &movable);
+  if (result != CUDA_SUCCESS) return result;
+  record->other = (uintptr_t)movable;
+  *ret_address = movable->address;
+  return CUDA_SUCCESS;
+}
+
 CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize) {
   struct vg_charge charge;
   if (!dptr) return REAL(cuMemAlloc_v2)(dptr, bytesize);
   if (!vg_charge_begin(&charge, bytesize)) return CUDA_ERROR_OUT_OF_MEMORY;
   if (!charge.device) return REAL(cuMemAlloc_v2)(dptr, bytesize);
   CUdeviceptr address = 0;
-  CUresult result = REAL(cuMemAlloc_v2)(&address, bytesize);
+  CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+  if (VG_UNLIKELY(vg_movable_is_wanted()) && !charge.chunk) result = allocate_movable(&charge, &address);
+  if (VG_LIKELY(result == CUDA_ERROR_NOT_SUPPORTED)) result = REAL(cuMemAlloc_v2)(&address, bytesize);
   return settle(&charge, result, address, bytesize, dptr);
 }
 
@@ -47,6 +61,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flag
   if (!dptr) return REAL(cuMemAllocManaged)(dptr, bytesize, flags);
   if (!vg_charge_begin(&charge, bytesize)) return refused(flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST);
   if (!charge.device) return REAL(cuMemAllocManaged)(dptr, bytesize, flags);
+  charge.record->count = VG_POINTER_MANAGED;
   CUdeviceptr address = 0;
   CUresult result = REAL(cuMemAllocManaged)(&address, bytesize, flags);
   return settle(&charge, result, address, bytesize, dptr);
@@ -91,21 +106,66 @@ static struct vg_record *take(CUdeviceptr address) {
   return record;
 }
 
+static bool is_movable(const struct vg_record *record) {
+  return record && record->bytes && record->other && record->kind == VG_RECORD_POINTER;
+}
+
+static CUresult free_movable(struct vg_record *record) {
+  return freed(record, vg_movable_free((struct vg_movable *)(uintptr_t)record->other));
+}
+
 /* The record is taken before the call: once the driver has freed the address another thread may be given it. */
 CUresult cuMemFree_v2(CUdeviceptr dptr) {
   struct vg_record *record = take(dptr);
+  if (VG_UNLIKELY(is_movable(record))) return free_movable(record);
   return freed(record, REAL(cuMemFree_v2)(dptr));
 }
 
-/* Memory of cuMemAlloc freed in stream order goes back to the device a little later than to the ledger. */
+/* Memory of cuMemAlloc freed in stream order goes back to the device a little later than to the ledger; what is movable
+ * at once, when all work of its context has completed. */
 CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
   struct vg_record *record = take(dptr);
+  if (VG_UNLIKELY(is_movable(record))) return free_movable(record);
   return freed(record, REAL(cuMemFreeAsync)(dptr, hStream));
 }
 
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream) {
   struct vg_record *record = take(dptr);
+  if (VG_UNLIKELY(is_movable(record))) return free_movable(record);
   return freed(record, REAL(cuMemFreeAsync_ptsz)(dptr, hStream));
+}
+
+/* The driver sees whole granules, mapped at the address. */
+CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr) {
+  CUdeviceptr base = 0;
+  struct vg_record known;
+  CUresult result = REAL(cuMemGetAddressRange_v2)(pbase, psize, dptr);
+  if (VG_LIKELY(!vg_movable_exist()) || result != CUDA_SUCCESS || !psize) return result;
+  if (pbase)
+    base = *pbase;
+  else if (REAL(cuMemGetAddressRange_v2)(&base, NULL, dptr) != CUDA_SUCCESS)
+    return result;
+  if (vg_table_look(VG_RECORD_POINTER, base, &known) && is_movable(&known)) *psize = known.size;
+  return result;
+}
+
+/* ---- memory that others are given: the process is not moved any more ---- */
+
+CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr) {
+  vg_movable_share(dptr);
+  return REAL(cuIpcGetMemHandle)(pHandle, dptr);
+}
+
+CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size, CUmemRangeHandleType handleType,
+                                       unsigned long long flags) {
+  vg_movable_share(dptr);
+  return REAL(cuMemGetHandleForAddressRange)(handle, dptr, size, handleType, flags);
+}
+
+/* SYNC_MEMOPS is set for RDMA. */
+CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr ptr) {
+  vg_movable_share(ptr);
+  return REAL(cuPointerSetAttribute)(value, attribute, ptr);
 }
 
 /* ---- the first interface, of 32-bit addresses, which a driver for 64-bit programs may refuse or serve ---- */

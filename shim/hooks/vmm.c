@@ -20,6 +20,7 @@
 #include "hooks/physical.h"
 #include "ledger/credit.h"
 #include "ledger/granule.h"
+#include "moves/movable.h"
 
 #define WAIT_NS (1000 * VG_NS_PER_MS)
 #define POLL_NS (VG_NS_PER_MS / 20)
@@ -182,6 +183,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
 }
 
 CUresult vg_handle_retain(CUmemGenericAllocationHandle *handle, void *addr) {
+  vg_movable_share((CUdeviceptr)addr);
   unsigned entered = begin_retain();
   CUresult result = REAL(cuMemRetainAllocationHandle)(handle, addr);
   if (result == CUDA_SUCCESS) vg_handle_enter(*handle);

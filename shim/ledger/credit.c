@@ -427,6 +427,15 @@ static uint64_t service_stocks(struct vg_device *device, bool at_once, uint64_t 
   return UINT64_MAX;
 }
 
+void vg_memory_return_unused(struct vg_device *device) {
+  struct vg_memory_state *state = device->memory;
+  vg_lock(&state->lock);
+  drain_stocks(device);
+  bool ring = give_back(device, 0);
+  vg_unlock(&state->lock);
+  if (ring) vg_prim_eventfd_ring(device->doorbell_fd);
+}
+
 uint64_t vg_memory_service(uint64_t now_ns) {
   uint64_t due_ns = UINT64_MAX; /* the daemon wakes the helper thread under pressure */
   for (uint32_t i = 0; i < vg_session.device_count; i++) {

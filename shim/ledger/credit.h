@@ -26,6 +26,7 @@ extern void (*vg_memory_refresh)(struct vg_device *device);
 void vg_memory_info(struct vg_device *device, uint64_t *ret_free_bytes, uint64_t *ret_total_bytes);
 uint64_t vg_memory_limit_bytes(const struct vg_device *device); /* UINT64_MAX: none yet */
 uint64_t vg_memory_held_bytes(struct vg_device *device);        /* for re-attach */
+void vg_memory_return_unused(struct vg_device *device);         /* all credit that it holds and does not use */
 uint64_t vg_memory_service(uint64_t now_ns); /* helper thread: gives unused credit back under pressure; next deadline */
 void vg_memory_forked_child(void);
 

@@ -12,7 +12,7 @@
 #include "session/session.h"
 
 enum vg_record_kind {
-  VG_RECORD_POINTER, /* key: device address */
+  VG_RECORD_POINTER, /* key: device address; count: VG_POINTER_*; other, of a large one: its struct vg_movable, or 0 */
   VG_RECORD_CHUNK,   /* key: chunk number; count: live small allocations that touch it */
   VG_RECORD_ARRAY,   /* key: CUarray or CUmipmappedArray */
   VG_RECORD_HANDLE,  /* key: CUmemGenericAllocationHandle; count: references */
@@ -23,6 +23,8 @@ enum vg_record_kind {
   VG_RECORD_LIMIT,   /* key: context + CUlimit; size: what is a part of the context's cost */
   VG_RECORD_PINNED,  /* key: host address; size: pinned there */
 };
+
+enum { VG_POINTER_DEVICE = 1, VG_POINTER_MANAGED = 2 };
 
 struct vg_record {
   struct vg_record *next;

@@ -142,11 +142,37 @@ static void no_want_is_refused_by_stale_rows(void) {
   CHECK(rows[5].denied && rows[5].want_answered == 1);
 }
 
+/* What an away slice does not move is not lent; a page that says more than it uses has it no larger. */
+static void what_an_away_slice_leaves_on_the_device_is_its_own(void) {
+  uint64_t now_ns = 1;
+  set_up();
+  table.slice_count = 2;
+  table.row_count = 2;
+  slices[0] = (struct vg_memory_slice){.max_bytes = TOTAL_BYTES, .moves_itself = true};
+  slices[1] = (struct vg_memory_slice){.max_bytes = TOTAL_BYTES};
+  vg_memory_row_update(&rows[0], 0, 0, 600 * MIB, 1, now_ns);
+  vg_memory_table_step(&table, now_ns);
+  vg_memory_row_update(&rows[0], 0, 600 * MIB, 0, 1, now_ns);
+  rows[0].movable_bytes = 580 * MIB;
+  slices[0].away = true;
+  vg_memory_row_update(&rows[1], 0, 0, TOTAL_BYTES - 20 * MIB, 1, ++now_ns);
+  vg_memory_table_step(&table, now_ns);
+  CHECK(held(&rows[1]) == TOTAL_BYTES - 20 * MIB);
+  vg_memory_row_update(&rows[1], 0, held(&rows[1]), 2 * MIB, 2, ++now_ns);
+  vg_memory_table_step(&table, now_ns += VG_MEMORY_PATIENCE_NS + 1);
+  CHECK(rows[1].denied && held(&rows[1]) == TOTAL_BYTES - 20 * MIB);
+  rows[0].movable_bytes = UINT64_MAX;
+  vg_memory_row_update(&rows[1], 0, held(&rows[1]), 40 * MIB, 3, ++now_ns);
+  vg_memory_table_step(&table, now_ns += VG_MEMORY_PATIENCE_NS + 1);
+  CHECK(held(&rows[1]) <= TOTAL_BYTES);
+}
+
 int main(void) {
   RUN(limits_hold_in_every_state);
   RUN(every_want_is_answered);
   RUN(a_minimum_can_be_had_beside_borrowers);
   RUN(unused_credit_comes_back_under_pressure);
   RUN(no_want_is_refused_by_stale_rows);
+  RUN(what_an_away_slice_leaves_on_the_device_is_its_own);
   return 0;
 }

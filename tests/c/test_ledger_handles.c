@@ -13,6 +13,7 @@
 #include "hooks/physical.h"
 #include "hooks/sparse.h"
 #include "ledger/credit.h"
+#include "moves/movable.h"
 
 #define BYTES (2ull << 20)
 #define MEMORY 0x100ull
@@ -51,6 +52,10 @@ void vg_memory_release(struct vg_device *device, uint64_t bytes) {
 
 struct vg_device *vg_context_ordinal(CUdevice ordinal) {
   return ordinal == 0 ? &vg_session.devices[0] : NULL;
+}
+
+void vg_movable_share(CUdeviceptr address) {
+  (void)address;
 }
 
 void vg_charge_return(struct vg_record *record) {

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from vgpud.core.model import AWAY, LEAVING
+from vgpud.core.model import AWAY, COMING, LEAVING
 from vgpud.core.slices import rotation
 from vgpud.core.slices.rotation import Member, Move, Turns, choose_move, compute_quantum_ns, turn_weights
 
@@ -384,3 +385,20 @@ def test_the_cost_is_said_before() -> None:
     fit = rotation.estimate_cost([40 * GIB, 40 * GIB], CAPACITY, RATE)
     assert (fit.quantum_ns, fit.lost_ratio, fit.host_bytes) == (0, 0.0, 0)
     assert rotation.estimate_cost([], CAPACITY, RATE).claims_bytes == 0
+
+
+def self_mover(name: str, held_gib: int, stays_gib: int, **fields: Any) -> Member:
+    """One whose program moves its memory itself: so many GiB of what it holds never leave the device."""
+    return Member(name, 0, held_gib * GIB, (held_gib - stays_gib) * GIB, stays_bytes=stays_gib * GIB, **fields)
+
+
+def test_what_stays_on_the_device_is_no_other_ones() -> None:
+    a = self_mover("a", 70, 10, is_empty=False, last_work_ns=100 * S)
+    b = self_mover("b", 70, 10, residency=AWAY, waits=True)
+    turns = Turns()
+    turns.update([a, b], 100 * S)
+    assert choose_move([a, b], 80 * GIB, GIB, turns, 4000 * S) == Move("a", LEAVING, "b")
+    assert choose_move([replace(a, residency=AWAY), b], 80 * GIB, GIB, turns, 4000 * S) == Move("b", COMING)
+    larger = replace(b, held_bytes=71 * GIB)  # with what a leaves there it never fits
+    assert choose_move([a, larger], 80 * GIB, GIB, turns, 4000 * S) is None
+    assert choose_move([replace(a, residency=AWAY), larger], 80 * GIB, GIB, turns, 4000 * S) is None

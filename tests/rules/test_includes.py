@@ -14,7 +14,7 @@ _SIM_GROUND = {"simgpu/base", "simgpu/process"}
 _SIM_WORK = {"simgpu/process", "simgpu/arena", "simgpu/streams", "simgpu/memory"}
 
 #: folder of shim/ -> what it may include beside itself. From the ground up: base and abi; session; ledger; context;
-#: gate; attach; hooks. Arbiter and attach_server run in the daemon and have nothing of the tenant's
+#: gate; moves; attach; hooks. Arbiter and attach_server run in the daemon and have nothing of the tenant's
 #: folders.
 ALLOWED: dict[str, set[str]] = {
     "abi": set(),
@@ -25,10 +25,11 @@ ALLOWED: dict[str, set[str]] = {
     "ledger": {"base", "gen/abi", "session"},
     "context": {"base", "gen/abi", "ledger", "session"},
     "gate": _BELOW_GATE,
-    "attach": {"abi", "base", "context", "gate", "ledger", "session"},
+    "moves": {"context", "gate", "gen/abi", "ledger", "session"},
+    "attach": {"abi", "base", "context", "gate", "ledger", "moves", "session"},
     "driver": {"base", "gen/abi"},
     "gen/hooks": {"base", "gate", "gen/abi"},
-    "hooks": _BELOW_GATE | {"attach", "driver", "gate", "gen/hooks", "ledger"},
+    "hooks": _BELOW_GATE | {"attach", "driver", "gate", "gen/hooks", "ledger", "moves"},
     "cuda_hook.c": {"gate", "gen/abi", "hooks"},
     "nvml": {"abi", "attach", "base", "driver", "gen/nvml", "session"},
     "arbiter": {"abi", "base"},

@@ -62,6 +62,7 @@ class FakeDaemon:
     def __init__(self, path: Path, devices: list[FakeDevice], mode: int = lib.VG_MODE_COAST) -> None:
         self.path, self.devices, self.mode = path, devices, mode
         self.script: list[Script] = []
+        self.moves_itself = False  # its program moves the slice's memory, as move() asks
         self.leaves: bool | None = None  # None: the slice's memory never leaves the devices
         self.requests: list[Any] = []
         self.processes: list[Attached] = []
@@ -128,6 +129,7 @@ class FakeDaemon:
         params.mem_min_bytes = device.limit_bytes if device.min_bytes is None else device.min_bytes
         params.mem_max_bytes = device.limit_bytes
         params.rotates, params.leaves, params.paused = self.leaves is not None, bool(self.leaves), bool(self.leaves)
+        params.moves_itself = self.moves_itself
         return params
 
     def rotate(self, *, leaves: bool) -> None:
@@ -135,6 +137,13 @@ class FakeDaemon:
         self.leaves = leaves
         for arbiter, device in zip(self._arbiters, self.devices, strict=True):
             assert lib.vg_arbiter_slice_set(arbiter, 1, self._params(device)) == 0
+
+    def move(self, where: int) -> int:
+        """Asks the program to have its memory there (VG_MOVE_*); returns the word that it answers."""
+        (arbiter,) = self._arbiters
+        word: int = lib.vg_arbiter_slice_move(arbiter, 1, where)
+        assert word > 0
+        return word
 
     def stats(self) -> list[Any]:
         """The slice's counters on each device."""

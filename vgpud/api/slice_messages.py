@@ -201,6 +201,8 @@ def _rotation_view(now: RotationStats) -> pb.Rotation:
         bytes_per_second=now.bytes_per_s,
         moves=now.moves,
         moved_bytes=now.moved_bytes,
+        moved_by=now.moved_by,
+        stays_bytes=now.stays_bytes,
     )
 
 

@@ -163,6 +163,10 @@ class Node:
     memory_fence_problem: str = ""
     #: devices that are to have other time slices than the driver's default ones
     time_slices: tuple[TimeSlice, ...] = ()
+    #: how memory leaves a device: "checkpoint" or "hook", as Rotation.moved_by
+    memory_moves: str = ""
+    #: why it does not; empty = it does
+    memory_moves_problem: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -344,6 +348,10 @@ class Rotation:
     moves: int = 0
     #: bytes of these moves
     moved_bytes: int = 0
+    #: who moves its memory: "checkpoint" (the driver) or "hook" (the library in its program)
+    moved_by: str = ""
+    #: what stays on the device while it is away: nothing with the driver
+    stays_bytes: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

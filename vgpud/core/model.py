@@ -27,6 +27,9 @@ PAUSED, EVICTED, EVICTING, RESTORING = "paused", "evicted", "evicting", "restori
 EVICTION = (EVICTING, EVICTED, RESTORING)
 #: Slice.residency, "" = resident; the first and the last while the driver is at it (residency.py)
 LEAVING, AWAY, COMING = "leaving", "away", "coming"
+#: how memory leaves a device: the driver moves it, or the program's hook, or whichever can
+BY_CHECKPOINT, BY_HOOK, BY_EITHER = "checkpoint", "hook", "auto"
+MEMORY_MOVES = (BY_EITHER, BY_CHECKPOINT, BY_HOOK)
 #: what becomes of slices that are made otherwise than for jobs: counted, held to their queue's limit, or refused
 ALLOW, QUOTA, DENY = "allow", "quota", "deny"
 DIRECTS = (ALLOW, QUOTA, DENY)

@@ -67,6 +67,11 @@ class SliceStats:
     processes_in_driver: int = 0  # of processes: threads of theirs may be in the driver, so it cannot be locked yet
     moves: int = 0  # of its memory, to the host or back
     moved_bytes: int = 0
+    # of one whose program moves it itself
+    moved_word: int = 0  # the last request that it has answered
+    moved_state: int = 0  # where its memory is, VG_MOVED_*
+    stays_reason: int = 0  # why it is not where it was asked for, VG_STAYS_*
+    movable_bytes: int = 0  # of mem_used_bytes: what leaves the device, or has left it
     # copied between host and device, and what it may copy now of each, in bytes per second; 0 = that is not paced
     copy_to_device_bytes: int = 0
     copy_from_device_bytes: int = 0

@@ -19,7 +19,7 @@ from vgpud.attach.server import SHARED, Tenants
 from vgpud.config import LIVE_KEYS, Config, LiveConfig, arbiter_items
 from vgpud.containers.server import Containers
 from vgpud.core import events as ev
-from vgpud.core.model import Device
+from vgpud.core.model import BY_HOOK, Device
 from vgpud.core.units import format_bytes
 from vgpud.daemon.attach_backend import AttachBackend
 from vgpud.daemon.cdi import DeviceFiles
@@ -55,6 +55,7 @@ from vgpud.daemon.slices.rotation import RotationController
 from vgpud.daemon.slices.suspend import SuspendController
 from vgpud.devices import checkpoint_runner
 from vgpud.devices.arbiters import Arbiters
+from vgpud.devices.memory_mover import MemoryMover
 from vgpud.devices.nvml import Devices
 from vgpud.host.directories import RuntimeDirectory
 from vgpud.store.database import Store
@@ -62,6 +63,15 @@ from vgpud.store.history import HistoryFile
 from vgpud.store.jobs import JobStore
 
 log = logging.getLogger("vgpud")
+
+
+def make_arbiters(config: Config, devices: Devices, inventory: tuple[Device, ...]) -> Arbiters:
+    return Arbiters(
+        inventory,
+        dict(arbiter_items(config.arbiter)),
+        memory_grace_ns=config.memory_grace_s * 1_000_000_000,
+        moves_itself=devices.memory_moves.way == BY_HOOK,
+    )
 
 
 class Daemon:
@@ -74,9 +84,7 @@ class Daemon:
         self._store, self._is_simulated = store, bool(devices.sim_dir)
         loaded = store.load(config.events_max)
         changes, readings, event_log = ChangeSignal(), Readings(), EventLog(loaded.events, config.events_max)
-        self._arbiters = arbiters = Arbiters(
-            inventory, dict(arbiter_items(config.arbiter)), memory_grace_ns=config.memory_grace_s * 1_000_000_000
-        )
+        self._arbiters = arbiters = make_arbiters(config, devices, inventory)
         self._machine = machine = SliceMachine(store, arbiters)
         self.events = events = EventRecorder(event_log, store, changes, machine.owner)
         counters = Counters(machine, arbiters, readings)
@@ -89,8 +97,9 @@ class Daemon:
         self._containers = Containers(containers)
         evicted = EvictedMemory(machine, arbiters, lambda: live.current.suspended_bytes_max)
         self._helpers = checkpoint_runner.Helpers(devices.driver, devices.sim_dir)
-        self._suspension = SuspendController(machine, events, devices, evicted.refuse, self._helpers)
-        self._rotation = RotationController(machine, events, arbiters, devices, evicted.refuse, self._helpers)
+        mover = MemoryMover(devices, arbiters, lambda p: p.process_id in machine.state.processes, self._helpers)
+        self._suspension = SuspendController(machine, events, mover, evicted.refuse)
+        self._rotation = RotationController(machine, events, arbiters, mover, evicted.refuse)
         self._files = DeviceFiles(config.cdi, containers.facts, events.note)
         effects = Effects(machine, events, changes, arbiters, self._tenants, self._containers, self._files)
         attached, self._swap_fault = AttachedProcesses(machine, self._tenants), devices.why_not_swap()

@@ -153,7 +153,10 @@ class Arbiters:
         times_ns: Mapping[str, int],
         heartbeat_ns: int = 20_000_000,
         memory_grace_ns: int = 0,
+        moves_itself: bool = False,
     ) -> None:
+        """`moves_itself`: programs move the memory of slices that rotate or sleep; else the driver does."""
+        self._moves_itself = moves_itself
         self.times_ns = dict(times_ns)
         self._heartbeat_ns = heartbeat_ns
         self._memory_grace_ns = memory_grace_ns
@@ -227,6 +230,7 @@ class Arbiters:
         params.paused = bool(slice_.suspended or slice_.residency)
         params.away = slice_.suspended == EVICTED or slice_.residency == AWAY
         params.rotates = slice_.rotates
+        params.moves_itself = slice_.rotates and self._moves_itself
         # evicted while it was away, a program that had nothing to move was never locked by the driver
         params.leaves = bool(slice_.residency) or (slice_.rotates and slice_.suspended == EVICTED)
         params.gang = self._roles[slice_.serial, share.device_uuid].value
@@ -247,6 +251,12 @@ class Arbiters:
         for share in slice_.shares:
             self._forget(slice_.serial, share.device_uuid)
         self._give_roles()
+
+    def ask_move(self, serial: int, uuid: str, where: int) -> int:
+        """Asks a slice's program to have its memory there (VG_MOVE_*); the word that it will answer (moved_word)."""
+        word: int = lib.vg_arbiter_slice_move(self._native[uuid], serial, where)
+        _check(word, "move")
+        return word
 
     def count_move(self, serial: int, uuid: str, size_bytes: int) -> None:
         """The slice's memory was moved to the host or back."""
@@ -367,6 +377,10 @@ class Arbiters:
             processes_in_driver=raw.processes_in_driver,
             moves=moves,
             moved_bytes=moved_bytes,
+            moved_word=raw.moved_word,
+            moved_state=raw.moved_state,
+            stays_reason=raw.stays_reason,
+            movable_bytes=raw.movable_bytes,
             gate=_GATES.get(raw.gate, "") if raw.processes else "",
             regime=_REGIMES.get(raw.regime, ""),
         )

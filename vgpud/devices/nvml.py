@@ -14,11 +14,11 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pynvml
 
-from vgpud.core.model import INSTANCES_FROM, Device, instance_index
+from vgpud.core.model import BY_CHECKPOINT, BY_EITHER, BY_HOOK, INSTANCES_FROM, Device, instance_index
 from vgpud.core.observed import Reading
 from vgpud.devices.asking import or_none
 from vgpud.devices.mig import Instance, instances, is_in_mig_mode
@@ -34,6 +34,8 @@ GRANULE_BYTES = 2 << 20
 PROBE_S = 60
 #: the first version with cuCheckpointProcess*
 CHECKPOINT_DRIVER = 570
+#: the first one with events behind all work of a context (cuCtxRecordEvent), as CUDA counts versions, and as NVIDIA
+HOOK_CUDA_VERSION, HOOK_DRIVER = 12050, 555
 NO_GPU = "try without a GPU: `vgpu sim start && vgpud serve --device sim`"
 #: how the name of every simulated device begins
 SIMULATED = "SIMULATED"
@@ -54,7 +56,7 @@ _MODES = {
 
 #: runs in a process of its own, so that the daemon never becomes a client of the driver; prints the error's name
 _PROBE = """
-import ctypes, sys
+import ctypes, os, sys
 try:
     driver = ctypes.CDLL(sys.argv[1])
 except OSError as error:
@@ -65,13 +67,43 @@ if code:
     driver.cuGetErrorName(code, ctypes.byref(name))
 version = ctypes.c_int()
 driver.cuDriverGetVersion(ctypes.byref(version))
-print(name.value.decode() if name.value else f"error {code}" if code else version.value)
+try:
+    has_checkpoint = driver.cuCheckpointProcessGetState(os.getpid(), ctypes.byref(ctypes.c_int())) != 801
+except AttributeError:
+    has_checkpoint = False
+print(name.value.decode() if name.value else f"error {code}" if code else f"{version.value} {int(has_checkpoint)}")
 sys.exit(1 if code else 0)
 """
 
 
-def driver_version(driver: str, sim_dir: str = "") -> int:
-    """The CUDA version of a driver that initialises (13000 = 13.0). Raises DriverError with the driver's own words."""
+class MemoryMoves(NamedTuple):
+    """How memory leaves devices."""
+
+    way: str = BY_CHECKPOINT  # or BY_HOOK
+    problem: str = ""  # why it does not, about the driver
+    has_checkpoint: bool = True
+
+
+class DriverFacts(NamedTuple):
+    """Of a driver that initialises."""
+
+    cuda_version: int  # 13000 = 13.0
+    has_checkpoint: bool  # cuCheckpointProcess*
+
+    def choose_memory_moves(self, setting: str) -> MemoryMoves:
+        """setting: memory_moves of the configuration."""
+        way = (BY_CHECKPOINT if self.has_checkpoint else BY_HOOK) if setting == BY_EITHER else setting
+        problem = ""
+        if way == BY_CHECKPOINT and not self.has_checkpoint:
+            problem = f"cannot move memory to the host ({CHECKPOINT_DRIVER} and later can;"
+            problem += f' from {HOOK_DRIVER} on with memory_moves = "{BY_HOOK}")'
+        elif way == BY_HOOK and self.cuda_version < HOOK_CUDA_VERSION:
+            problem = f"cannot move memory to the host ({HOOK_DRIVER} and later can)"
+        return MemoryMoves(way, problem, self.has_checkpoint)
+
+
+def probe_driver(driver: str, sim_dir: str = "") -> DriverFacts:
+    """Raises DriverError with the driver's own words."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("LD_", "CUDA_", "VGPU_"))}
     if sim_dir:
         env["VGPU_SIM_DIR"] = sim_dir
@@ -83,7 +115,8 @@ def driver_version(driver: str, sim_dir: str = "") -> int:
         raise DriverError(text) from error
     said = done.stdout.strip()
     if done.returncode == 0:
-        return int(said)
+        version, has_checkpoint = said.split()
+        return DriverFacts(int(version), has_checkpoint == "1")
     if sim_dir:
         raise DriverError(f"the simulated device does not start ({said}): run `vgpu sim start --dir {sim_dir}` first")
     if done.returncode == 2:
@@ -107,9 +140,16 @@ class Devices:
     """NVML of this node. `driver`, `nvml`: libraries in use; `sim_dir`: of the simulated device, "" for real ones."""
 
     def __init__(
-        self, driver: str, nvml: str, sim_dir: str = "", context_bytes: int = 0, link_bytes_per_s: int = 0
+        self,
+        driver: str,
+        nvml: str,
+        sim_dir: str = "",
+        context_bytes: int = 0,
+        link_bytes_per_s: int = 0,
+        memory_moves: MemoryMoves = MemoryMoves(),  # noqa: B008  # a constant
     ) -> None:
         self.driver, self.nvml, self.sim_dir = driver, nvml, sim_dir
+        self.memory_moves = memory_moves
         self._context_bytes, self._link_bytes_per_s = context_bytes, link_bytes_per_s
         self._handles: dict[str, Any] = {}
         #: by the GPU's UUID its MIG instances, and by an instance's UUID the GPU's handle
@@ -309,12 +349,9 @@ class Devices:
         return found
 
     def why_not_swap(self) -> str:
-        """Why the driver moves no memory to the host (cuCheckpointProcess*); "" = it does, or its version is not
-        known."""
-        major = self.version.partition(".")[0]
-        if self.sim_dir or not major.isdecimal() or int(major) >= CHECKPOINT_DRIVER:
-            return ""
-        return f"driver {self.version} cannot move memory to the host ({CHECKPOINT_DRIVER} and later can)"
+        """Why no memory can be moved to the host; "" = it can."""
+        problem = self.memory_moves.problem
+        return f"driver {self.version} {problem}" if problem else ""
 
     def find_lost_devices(self) -> dict[str, str]:
         """Why devices are missing, by UUID: those that NVML calls lost, or those of a simulator that has ended. Finds

@@ -267,7 +267,7 @@ class Device(_message.Message):
     def __init__(self, node: _Optional[str] = ..., index: _Optional[int] = ..., uuid: _Optional[str] = ..., name: _Optional[str] = ..., pci_bus_id: _Optional[str] = ..., mem_total_bytes: _Optional[int] = ..., mem_used_bytes: _Optional[int] = ..., mem_reserved_bytes: _Optional[int] = ..., reserved_milli: _Optional[int] = ..., sm_count: _Optional[int] = ..., simulated: bool = ..., context_bytes: _Optional[int] = ..., granule_bytes: _Optional[int] = ..., utilization_ratio: _Optional[float] = ..., drained: _Optional[str] = ..., drained_by_fault: bool = ..., taken_by: _Optional[str] = ..., offered: bool = ..., kubernetes: bool = ..., temperature_celsius: _Optional[int] = ..., power_milliwatts: _Optional[int] = ..., power_limit_milliwatts: _Optional[int] = ..., xids: _Optional[int] = ..., last_xid: _Optional[int] = ..., compute_capability: _Optional[str] = ..., nvlink_group: _Optional[int] = ..., parent_uuid: _Optional[str] = ..., profile: _Optional[str] = ..., link_bytes_per_s: _Optional[int] = ...) -> None: ...
 
 class Node(_message.Message):
-    __slots__ = ("name", "version", "driver_version", "simulated", "abi_version", "mode", "start_time", "runtime_dir", "sim_dir", "driver", "nvml", "runtime_socket", "cdi_dir", "unwatched", "arbiters", "memory_fence", "memory_fence_problem", "time_slices")
+    __slots__ = ("name", "version", "driver_version", "simulated", "abi_version", "mode", "start_time", "runtime_dir", "sim_dir", "driver", "nvml", "runtime_socket", "cdi_dir", "unwatched", "arbiters", "memory_fence", "memory_fence_problem", "time_slices", "memory_moves", "memory_moves_problem")
     NAME_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     DRIVER_VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -286,6 +286,8 @@ class Node(_message.Message):
     MEMORY_FENCE_FIELD_NUMBER: _ClassVar[int]
     MEMORY_FENCE_PROBLEM_FIELD_NUMBER: _ClassVar[int]
     TIME_SLICES_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_MOVES_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_MOVES_PROBLEM_FIELD_NUMBER: _ClassVar[int]
     name: str
     version: str
     driver_version: str
@@ -304,7 +306,9 @@ class Node(_message.Message):
     memory_fence: bool
     memory_fence_problem: str
     time_slices: _containers.RepeatedCompositeFieldContainer[TimeSlice]
-    def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., driver_version: _Optional[str] = ..., simulated: bool = ..., abi_version: _Optional[int] = ..., mode: _Optional[_Union[TenantMode, str]] = ..., start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., runtime_dir: _Optional[str] = ..., sim_dir: _Optional[str] = ..., driver: _Optional[str] = ..., nvml: _Optional[str] = ..., runtime_socket: _Optional[str] = ..., cdi_dir: _Optional[str] = ..., unwatched: bool = ..., arbiters: _Optional[_Iterable[_Union[ArbiterThread, _Mapping]]] = ..., memory_fence: bool = ..., memory_fence_problem: _Optional[str] = ..., time_slices: _Optional[_Iterable[_Union[TimeSlice, _Mapping]]] = ...) -> None: ...
+    memory_moves: str
+    memory_moves_problem: str
+    def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., driver_version: _Optional[str] = ..., simulated: bool = ..., abi_version: _Optional[int] = ..., mode: _Optional[_Union[TenantMode, str]] = ..., start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., runtime_dir: _Optional[str] = ..., sim_dir: _Optional[str] = ..., driver: _Optional[str] = ..., nvml: _Optional[str] = ..., runtime_socket: _Optional[str] = ..., cdi_dir: _Optional[str] = ..., unwatched: bool = ..., arbiters: _Optional[_Iterable[_Union[ArbiterThread, _Mapping]]] = ..., memory_fence: bool = ..., memory_fence_problem: _Optional[str] = ..., time_slices: _Optional[_Iterable[_Union[TimeSlice, _Mapping]]] = ..., memory_moves: _Optional[str] = ..., memory_moves_problem: _Optional[str] = ...) -> None: ...
 
 class TimeSlice(_message.Message):
     __slots__ = ("device_uuid", "length", "problem")
@@ -455,7 +459,7 @@ class SliceSpec(_message.Message):
     def __init__(self, gpus_milli: _Optional[int] = ..., min_milli: _Optional[int] = ..., max_milli: _Optional[int] = ..., mem_min_bytes: _Optional[int] = ..., mem_max_bytes: _Optional[int] = ..., weight: _Optional[int] = ..., priority: _Optional[int] = ..., device_uuids: _Optional[_Iterable[str]] = ..., service_class: _Optional[_Union[ServiceClass, str]] = ..., spread: _Optional[int] = ..., mem_swap: bool = ..., idle_after_ns: _Optional[int] = ..., copy_min_milli: _Optional[int] = ..., copy_max_milli: _Optional[int] = ...) -> None: ...
 
 class Rotation(_message.Message):
-    __slots__ = ("claims_bytes", "capacity_bytes", "quantum_ns", "lost_ratio", "host_bytes", "bytes_per_second", "moves", "moved_bytes")
+    __slots__ = ("claims_bytes", "capacity_bytes", "quantum_ns", "lost_ratio", "host_bytes", "bytes_per_second", "moves", "moved_bytes", "moved_by", "stays_bytes")
     CLAIMS_BYTES_FIELD_NUMBER: _ClassVar[int]
     CAPACITY_BYTES_FIELD_NUMBER: _ClassVar[int]
     QUANTUM_NS_FIELD_NUMBER: _ClassVar[int]
@@ -464,6 +468,8 @@ class Rotation(_message.Message):
     BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
     MOVES_FIELD_NUMBER: _ClassVar[int]
     MOVED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MOVED_BY_FIELD_NUMBER: _ClassVar[int]
+    STAYS_BYTES_FIELD_NUMBER: _ClassVar[int]
     claims_bytes: int
     capacity_bytes: int
     quantum_ns: int
@@ -472,7 +478,9 @@ class Rotation(_message.Message):
     bytes_per_second: int
     moves: int
     moved_bytes: int
-    def __init__(self, claims_bytes: _Optional[int] = ..., capacity_bytes: _Optional[int] = ..., quantum_ns: _Optional[int] = ..., lost_ratio: _Optional[float] = ..., host_bytes: _Optional[int] = ..., bytes_per_second: _Optional[int] = ..., moves: _Optional[int] = ..., moved_bytes: _Optional[int] = ...) -> None: ...
+    moved_by: str
+    stays_bytes: int
+    def __init__(self, claims_bytes: _Optional[int] = ..., capacity_bytes: _Optional[int] = ..., quantum_ns: _Optional[int] = ..., lost_ratio: _Optional[float] = ..., host_bytes: _Optional[int] = ..., bytes_per_second: _Optional[int] = ..., moves: _Optional[int] = ..., moved_bytes: _Optional[int] = ..., moved_by: _Optional[str] = ..., stays_bytes: _Optional[int] = ...) -> None: ...
 
 class Slice(_message.Message):
     __slots__ = ("node", "name", "uid", "spec", "devices", "ephemeral", "owner_uid", "attach_socket", "processes", "create_time", "revision", "containers", "cdi_device", "queue", "job_id", "suspended", "claim", "job_name", "residency", "asleep_time", "rotation", "away_time")

@@ -155,6 +155,8 @@ def rotation_view(now: pb.Rotation) -> View:
         "bytes_per_second": now.bytes_per_second,
         "moves": now.moves,
         "moved_bytes": now.moved_bytes,
+        "moved_by": now.moved_by,
+        "stays_bytes": now.stays_bytes,
     }
 
 

@@ -108,6 +108,7 @@ static int restore(struct process *target, uint64_t *ret_bytes) {
 int checkpoint_request(struct process *caller, const struct sim_request *request, uint64_t *ret_bytes) {
   struct process *target = target_of(caller, request->context);
   *ret_bytes = 0;
+  if (!server.config.checkpoint) return -EOPNOTSUPP;
   if (!target) return -ESRCH;
   switch (request->kind) {
   case SIM_REQUEST_CHECKPOINT_STATE:

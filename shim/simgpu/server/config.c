@@ -18,6 +18,7 @@ static void defaults(struct config *config) {
   config->link_bytes_per_us = SIM_HOST_LINK_BYTES_PER_US;
   config->context_bytes = SIM_CONTEXT_BYTES;
   config->speed = 1;
+  config->checkpoint = true;
   config->host_memory_bytes = host_memory_default();
   for (uint32_t i = 0; i < SIM_DEVICES_MAX; i++) {
     struct config_device *device = &config->devices[i];
@@ -126,6 +127,11 @@ static int set(struct config *config, const char *key, const char *value) {
     config->memory_limits = count == 1;
     return rc;
   }
+  if (strcmp(key, "checkpoint") == 0) {
+    rc = set_number(value, 0, 1, 1, &count);
+    config->checkpoint = count == 1;
+    return rc;
+  }
   if (strcmp(key, "host_memory_bytes") == 0)
     return set_number(value, SIM_GRANULE_BYTES, 1ull << 50, 1, &config->host_memory_bytes);
   if (strcmp(key, "devices") == 0) {
@@ -165,7 +171,7 @@ static int line_read(struct config *config, char *line, const char *path, int li
   if (rc == -ENOENT)
     fprintf(stderr,
             "vgpu-simd: %s:%d: unknown key \"%s\": use devices, memory_bytes, slice_us, switch_us, launch_cost_ns, "
-            "link_bytes_per_us, context_bytes, host_memory_bytes, memory_limits, speed, model or "
+            "link_bytes_per_us, context_bytes, host_memory_bytes, memory_limits, checkpoint, speed, model or "
             "device.N.{name,uuid,memory_bytes,sm_count,compute,mig,nvlink}\n",
             path, line_number, key);
   else if (rc < 0)

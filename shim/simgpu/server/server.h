@@ -53,6 +53,7 @@ struct config {
   uint64_t context_bytes;
   uint64_t host_memory_bytes; /* most that may lie behind the device memory of all processes */
   bool memory_limits;         /* the driver has limits per cgroup, as r615 */
+  bool checkpoint;            /* it has cuCheckpointProcess*, as 570 */
   uint64_t speed;             /* kernels and copies take such a part of their time; 1 = all of it */
   char model[256];
   struct config_device devices[SIM_DEVICES_MAX];

@@ -145,12 +145,14 @@ def test_a_slice_that_takes_turns_says_where_it_is_and_what_they_cost(vgpu: Any,
     gib = 1 << 30
     cost = pb.Rotation(claims_bytes=160 * gib, capacity_bytes=80 * gib, quantum_ns=64_000_000_000, lost_ratio=0.048)
     cost.host_bytes, cost.bytes_per_second, cost.moves, cost.moved_bytes = 80 * gib, 50 * gib, 3, 240 * gib
+    cost.moved_by = "checkpoint"
     train.rotation.CopyFrom(cost)
     lines = lines_of(vgpu, daemon_with_slice)
     said = "asleep: its next call waits until its memory is back; it is on the host, 3GiB since 2023-11-14T22:13:23Z ("
     assert lines["residency"].startswith(said)
     assert lines["memory"].startswith("3GiB on the host of ") and lines["gate"] == "closed: the slice is asleep"
-    assert lines["moved"] == "3 moves, 240GiB, at 50GiB/s"
+    assert lines["moved"] == "3 moves, 240GiB, at 50GiB/s, by the driver"
+    assert "stays" not in lines
     assert lines["idle after"] == "600.0 s without work, its memory is given back"
     assert lines["rotation"] == (
         "160GiB of slices with --mem-swap for 80GiB: turns of up to 64.0 s, 4.8% of the time lost in moves,"

@@ -23,12 +23,15 @@ from vgpud.daemon.slices import rotation
 from vgpud.daemon.slices.rotation import RotationController
 from vgpud.devices import checkpoint_runner
 from vgpud.devices.checkpoint_runner import Moved
+from vgpud.devices.memory_mover import MemoryMover
+from vgpud.devices.nvml import MemoryMoves
 
 
 class Node:
     """The machine with slices that rotate, a program in each; also the arbiters, the events and the driver."""
 
     driver = sim_dir = ""
+    memory_moves = MemoryMoves()
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *requests: ev.CreateSlice) -> None:
         self.state = make_state()
@@ -81,7 +84,7 @@ class Node:
         self.entries.append(entry)
 
     def slice_stats(self, serial: int, _: str) -> SliceStats:
-        return SliceStats(**self.stats.get(serial, {}))
+        return SliceStats(**({"moved_state": 1} | self.stats.get(serial, {})))
 
     def count_move(self, serial: int, _: str, size: int) -> None:
         now = self.stats[serial]
@@ -120,7 +123,8 @@ class Node:
     def controller(self) -> RotationController:
         node: Any = self
         refuse = lambda made: Denied(Reason.NO_CAPACITY, self.host_text) if self.host_text else None  # noqa: E731
-        return RotationController(node, node, node, node, refuse, node)
+        mover = MemoryMover(node, node, lambda process: process.process_id in self.state.processes, node)
+        return RotationController(node, node, node, mover, refuse)
 
 
 REAL_SLEEP = asyncio.sleep

@@ -19,6 +19,7 @@ from tests.command_line import ask, call
 from tests.examples import is_nightly
 from vgpud import paths
 from vgpud.cli.demo.private_system import OwnSystem, Part, wait_for
+from vgpud.core.model import BY_CHECKPOINT, BY_HOOK
 
 ROOT = Path(__file__).resolve().parents[3]
 MIB = 1 << 20
@@ -31,7 +32,7 @@ pytestmark = [pytest.mark.xdist_group("rotation")]
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with programs of tests/sim."""
     folder = tmp_path_factory.mktemp("programs")
-    for name in ("rotor", "checkpoint_target"):
+    for name in ("rotor", "checkpoint_target", "movable"):
         flags = ["-O1", "-pthread", "-iquote", str(ROOT / "shim"), str(ROOT / "tests" / "sim" / f"{name}.c")]
         library = [f"-L{paths.sim_lib_dir()}", "-l:libcuda.so.1"]
         subprocess.run(["gcc", "-o", str(folder / name), *flags, *library], check=True)
@@ -41,14 +42,18 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Bench:
     """A system with slices of a whole device's memory each."""
 
-    def __init__(self, make_system: Callable[..., OwnSystem], programs: Path, device_mib: int = DEVICE) -> None:
+    def __init__(
+        self, make_system: Callable[..., OwnSystem], programs: Path, device_mib: int = DEVICE, way: str = BY_CHECKPOINT
+    ) -> None:
+        """way: BY_HOOK, with a driver that has no checkpoint."""
         sizes = {"memory_bytes": f"{device_mib}M", "context_bytes": f"{CONTEXT}M", "devices": "1"}
+        sizes["checkpoint"] = str(int(way == BY_CHECKPOINT))
         self.system, self._programs = make_system(sizes), programs
         self._lines: dict[str, list[Any]] = {}
         self.parts: dict[str, Part] = {}
 
-    def create(self, name: str, *options: str) -> None:
-        done = call(self.system, "slice", "create", name, "--gpus", "0.25", "--mem", f"{DEVICE}M", *options)
+    def create(self, name: str, *options: str, mib: int = DEVICE) -> None:
+        done = call(self.system, "slice", "create", name, "--gpus", "0.25", "--mem", f"{mib}M", *options)
         assert done.returncode == 0, done.stderr
 
     def start(self, name: str, *command: str) -> None:
@@ -56,9 +61,16 @@ class Bench:
         program = str(self._programs / command[0])
         self.parts[name] = self.system.run(name, (), [program, *command[1:]], talk=True)
 
-    def start_rotors(self, names: str) -> None:
+    def run(self, name: str, *command: str) -> None:
+        """A program by `vgpu run`, in a slice of the whole device's memory."""
+        self._lines[name] = []
+        size = ("--gpus", "0.25", "--mem", f"{DEVICE}M", "--mem-swap")
+        program = str(self._programs / command[0])
+        self.parts[name] = self.system.run(name, size, [program, *command[1:]], talk=True)
+
+    def start_rotors(self, names: str, mib: int = DEVICE) -> None:
         for number, name in enumerate(names):
-            self.create(name, "--mem-swap")
+            self.create(name, "--mem-swap", mib=mib)
             self.start(name, "rotor", str(PROGRAM), str(number), "busy")
 
     def last(self, name: str) -> dict[str, Any]:
@@ -93,11 +105,13 @@ class Bench:
 
 
 @pytest.mark.parametrize("names", ["ab", "abcd"])
+@pytest.mark.parametrize("way", [BY_CHECKPOINT, BY_HOOK])
 def test_slices_that_each_fill_the_device_take_turns(
-    make_system: Callable[..., OwnSystem], programs: Path, names: str
+    make_system: Callable[..., OwnSystem], programs: Path, names: str, way: str
 ) -> None:
-    bench = Bench(make_system, programs)
-    bench.start_rotors(names)
+    stay = (len(names) - 2) * (CONTEXT + 4) if way == BY_HOOK else 0  # contexts stay on the device
+    bench = Bench(make_system, programs, DEVICE + stay, way)
+    bench.start_rotors(names, DEVICE + stay)
     for _ in range(2):
         for name in names:
             bench.wait_for_rounds(name)
@@ -107,10 +121,11 @@ def test_slices_that_each_fill_the_device_take_turns(
     assert "away" in listed
 
 
+@pytest.mark.parametrize("way", [BY_CHECKPOINT, BY_HOOK])
 def test_a_program_that_is_killed_while_away_leaves_its_slice_to_the_next_one(
-    make_system: Callable[..., OwnSystem], programs: Path
+    make_system: Callable[..., OwnSystem], programs: Path, way: str
 ) -> None:
-    bench = Bench(make_system, programs)
+    bench = Bench(make_system, programs, way=way)
     bench.start_rotors("ab")
     for name in "ab":
         bench.wait_for_rounds(name)
@@ -127,10 +142,11 @@ def test_a_program_that_is_killed_while_away_leaves_its_slice_to_the_next_one(
 
 
 @pytest.mark.parametrize("tries", [40 if is_nightly() else 3])
+@pytest.mark.parametrize("way", [BY_CHECKPOINT, BY_HOOK])
 def test_a_daemon_that_is_killed_at_any_moment_changes_no_byte(
-    make_system: Callable[..., OwnSystem], programs: Path, tries: int
+    make_system: Callable[..., OwnSystem], programs: Path, tries: int, way: str
 ) -> None:
-    bench = Bench(make_system, programs)
+    bench = Bench(make_system, programs, way=way)
     bench.start_rotors("ab")
     moments = random.Random(1)
     for name in "ab":
@@ -148,10 +164,11 @@ def test_a_daemon_that_is_killed_at_any_moment_changes_no_byte(
 
 
 @pytest.mark.parametrize("state", ["leaving", "away", "coming"])
+@pytest.mark.parametrize("way", [BY_CHECKPOINT, BY_HOOK])
 def test_a_program_that_is_killed_at_any_step_takes_nothing_with_it(
-    make_system: Callable[..., OwnSystem], programs: Path, state: str
+    make_system: Callable[..., OwnSystem], programs: Path, state: str, way: str
 ) -> None:
-    bench = Bench(make_system, programs)
+    bench = Bench(make_system, programs, way=way)
     bench.start_rotors("ab")
     for name in "ab":
         bench.wait_for_rounds(name)
@@ -170,10 +187,11 @@ def test_a_program_that_is_killed_at_any_step_takes_nothing_with_it(
     wait_for("its memory", lambda: bench.show(victim)["devices"][0]["mem_used_bytes"] == 0, 30)
 
 
+@pytest.mark.parametrize("way", [BY_CHECKPOINT, BY_HOOK])
 def test_who_is_idle_sleeps_until_it_calls_and_others_have_its_memory(
-    make_system: Callable[..., OwnSystem], programs: Path
+    make_system: Callable[..., OwnSystem], programs: Path, way: str
 ) -> None:
-    bench = Bench(make_system, programs, 2 * DEVICE)
+    bench = Bench(make_system, programs, 2 * DEVICE, way)
     bench.create("a", "--idle-after", "1s")
     bench.start("a", "rotor", str(PROGRAM), "0")
     wait_for("the program", lambda: bench.rounds("a") == 0)
@@ -203,6 +221,42 @@ def test_what_the_driver_cannot_move_stays_and_the_others_wait(
     (text,) = bench.events("slice.stays")
     assert text.startswith("slice a stays on the device: ") and "not supported" in text
     assert bench.show("b")["residency"] == "away" and not bench.last("b")
+    bench.parts["a"].stop(signal.SIGKILL)
+    wait_for("the other one's turn", lambda: bench.rounds("b") > 0, 60)
+
+
+@pytest.mark.parametrize(("way", "words"), [(BY_CHECKPOINT, "the driver"), (BY_HOOK, "its program")])
+def test_programs_of_vgpu_run_take_turns_and_the_commands_say_which_way(
+    make_system: Callable[..., OwnSystem], programs: Path, way: str, words: str
+) -> None:
+    bench = Bench(make_system, programs, way=way)
+    for number, name in enumerate("ab"):
+        bench.run(name, "rotor", str(PROGRAM), str(number), "busy")
+    for _ in range(2):
+        for name in "ab":
+            bench.wait_for_rounds(name)
+    wait_for("moves", lambda: all(bench.moves(name) >= 1 for name in "ab"), 60)
+    assert bench.show("a")["rotation"]["moved_by"] == way
+    assert f", by {words}" in call(bench.system, "slice", "show", "a").stdout
+    assert ("stays" in call(bench.system, "slice", "show", "a").stdout) == (way == BY_HOOK)
+    assert f"({way})" in call(bench.system, "doctor").stdout
+
+
+@pytest.mark.parametrize(("kind", "why"), [("pool", "memory of pools"), ("ipc", "has given memory to others")])
+def test_what_a_program_cannot_move_itself_stays_and_is_said(
+    make_system: Callable[..., OwnSystem], programs: Path, kind: str, why: str
+) -> None:
+    bench = Bench(make_system, programs, way=BY_HOOK)
+    bench.run("a", "movable", "has", kind)
+    wait_for("its contents", lambda: bench.last("a") == {"wrong": 0})
+    bench.run("b", "rotor", "8", "1", "busy")
+    wait_for("the event", lambda: len(bench.events("slice.stays")) == 1, 30)
+    (text,) = bench.events("slice.stays")
+    assert text.startswith("slice a stays on the device: its program cannot move it: ") and why in text
+    bench.go("a")
+    bench.parts["a"].check()
+    refused = call(bench.system, "slice", "evict", "a")
+    assert refused.returncode == 8 and "checkpoint" in refused.stderr
     bench.parts["a"].stop(signal.SIGKILL)
     wait_for("the other one's turn", lambda: bench.rounds("b") > 0, 60)
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from functools import wraps
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from tests.core.test_machine import create
 from tests.core.test_suspend import half, to
 from vgpud.core import events as ev
 from vgpud.core.model import EVICTED, EVICTING, PAUSED, Denied, Process, Reason, Slice
+from vgpud.core.observed import SliceStats
 from vgpud.core.origins import Job
 from vgpud.core.slices import invariants
 from vgpud.core.slices.machine import step
@@ -21,6 +23,8 @@ from vgpud.daemon.slices import suspend
 from vgpud.daemon.slices.suspend import SuspendController
 from vgpud.devices import checkpoint_runner
 from vgpud.devices.checkpoint_runner import AWAY, RUNS, Moved
+from vgpud.devices.memory_mover import MemoryMover
+from vgpud.devices.nvml import MemoryMoves
 
 
 class Node:
@@ -45,13 +49,18 @@ class Node:
     def note(self, entry: ev.Log) -> None:
         pass
 
+    def slice_stats(self, *_: Any) -> SliceStats:
+        return SliceStats()
+
     @property
     def now(self) -> str:
         return self.state.slices["a"].suspended
 
 
 def suspension_of(node: Any) -> SuspendController:
-    return SuspendController(node, node, node, lambda _: None, node)
+    devices: Any = SimpleNamespace(driver="", sim_dir="", memory_moves=MemoryMoves())
+    mover = MemoryMover(devices, node, lambda _: True, node)
+    return SuspendController(node, node, mover, lambda _: None)
 
 
 class Driver:

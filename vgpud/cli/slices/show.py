@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 
 from vgpud.cli.slices.top_frame import REGIMES
+from vgpud.core.model import BY_CHECKPOINT
 from vgpud.core.units import format_bytes
 from vgpud.view import figures, slice_tables
 from vgpud.view.slices import View, describe_absence
@@ -99,7 +100,10 @@ def _rotation(item: View, now: datetime.datetime) -> Pairs:
         where = f"asleep: {where}"
     moved = f"{turns['moves']} moves, {format_bytes(turns['moved_bytes'])}"
     rate = f"{format_bytes(turns['bytes_per_second'])}/s"
-    pairs = [("residency", where), ("moved", f"{moved}, at {rate}")]
+    who = "the driver" if turns["moved_by"] == BY_CHECKPOINT else "its program"
+    pairs = [("residency", where), ("moved", f"{moved}, at {rate}, by {who}")]
+    if turns["stays_bytes"]:
+        pairs.append(("stays", f"{format_bytes(turns['stays_bytes'])} stay on the device while it is away"))
     if item["idle_after_ns"]:
         pairs.append(("idle after", f"{_seconds(item['idle_after_ns'])} without work, its memory is given back"))
     if not item["mem_swap"]:

@@ -16,6 +16,7 @@ from vgpud.cli.common.findings import Check, Finding, Look
 from vgpud.cli.common.options import Settings
 from vgpud.cli.system import checks_containers, checks_engines
 from vgpud.core.driver_faults import hangs_at_kill
+from vgpud.core.model import BY_CHECKPOINT
 from vgpud.errors import CliError, VgpudError
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 from vgpud.v1alpha1 import words
@@ -165,6 +166,12 @@ def driver_fences(node: pb.Node, indices: Mapping[str, int]) -> Iterator[Finding
         yield Finding("memory-fence", "ok", "the driver's memory limits stand behind those of the slices")
     elif problem:
         yield Finding("memory-fence", "ok", f"no memory limits of the driver: {problem}")
+    if node.memory_moves_problem:
+        yield Finding("memory-moves", "ok", f"no --mem-swap: {node.memory_moves_problem}")
+    elif node.memory_moves:
+        who = "the driver" if node.memory_moves == BY_CHECKPOINT else "the library in their programs"
+        text = f"memory of slices that take turns or sleep is moved by {who} ({node.memory_moves})"
+        yield Finding("memory-moves", "ok", text)
     if hangs_at_kill(node.driver_version):
         text = (
             f"driver {node.driver_version} may hang this machine when a program is killed that was evicted and resumed"

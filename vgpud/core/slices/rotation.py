@@ -42,6 +42,7 @@ class Member:
     idle_after_ns: int = 0  # 0 = never
     last_work_ns: int = 0
     resident_since_ns: int = 0
+    stays_bytes: int = 0  # of held_bytes: what stays on the device when it leaves
 
     @property
     def claim_bytes(self) -> int:
@@ -49,9 +50,19 @@ class Member:
         return max(self.mem_min_bytes, self.held_bytes)
 
     @property
+    def freed_bytes(self) -> int:
+        """What others have of its claim when it leaves."""
+        return self.claim_bytes - self.stays_bytes
+
+    @property
     def on_device(self) -> bool:
         """Whether its claim counts: from the moment that it begins to come until it has left."""
         return self.residency != AWAY
+
+    @property
+    def taken_bytes(self) -> int:
+        """Of the device, now."""
+        return self.claim_bytes if self.on_device else self.stays_bytes
 
     @property
     def is_resident(self) -> bool:
@@ -158,8 +169,8 @@ class _Device:
 
     def free_for(self, comer: Member) -> int:
         """Bytes that no slice claims."""
-        present = [m for m in self.members if m.name != comer.name and m.on_device]
-        return self.capacity_bytes - self.kept_from(comer) - sum(m.claim_bytes for m in present)
+        taken = sum(m.taken_bytes for m in self.members if m.name != comer.name)
+        return self.capacity_bytes - self.kept_from(comer) - taken
 
     def kept_from(self, comer: Member) -> int:
         """Bytes that others which are away are guaranteed. What a sleeper without mem_swap has given back is lent, but
@@ -167,11 +178,16 @@ class _Device:
         if not comer.mem_swap and comer.claim_bytes == comer.mem_min_bytes:
             return 0
         others = [m for m in self.members if m.name != comer.name]
-        return sum(m.mem_min_bytes for m in others if not m.on_device and not m.mem_swap)
+        return sum(max(0, m.mem_min_bytes - m.stays_bytes) for m in others if not m.on_device and not m.mem_swap)
 
     @property
     def resident_bytes(self) -> int:
-        return sum(member.claim_bytes for member in self.members if member.on_device)
+        return sum(member.taken_bytes for member in self.members)
+
+    def may_fit(self, member: Member) -> bool:
+        """Whether it fits when all others have left."""
+        left_bytes = sum(m.stays_bytes for m in self.members if m.name != member.name)
+        return member.claim_bytes <= self.capacity_bytes - left_bytes
 
     def order_leavers(self) -> tuple[list[Member], list[Member]]:
         """Those that may leave for others: the idle ones, longest first, and those at work, longest resident first."""
@@ -195,18 +211,18 @@ class _Device:
         behind = [m for m in busy if self.turns.spent(m.name) < spent]
         chosen: list[Member] = []
         for member in [*idle, *(m for m in busy if m not in behind), *behind]:
-            if sum(m.claim_bytes for m in chosen) >= need:
+            if sum(m.freed_bytes for m in chosen) >= need:
                 break
             chosen.append(member)
-        if sum(m.claim_bytes for m in chosen) < need:
+        if sum(m.freed_bytes for m in chosen) < need:
             return _Leavers((), None)
         for member in list(chosen):  # a large one may be enough without those before it
-            if sum(m.claim_bytes for m in chosen) - member.claim_bytes >= need:
+            if sum(m.freed_bytes for m in chosen) - member.freed_bytes >= need:
                 chosen.remove(member)
         at_work = [m for m in chosen if m in busy]
         if not at_work:
             return _Leavers(tuple(chosen), self.now_ns)
-        freed = sum(m.claim_bytes for m in chosen) + max(0, self.free_for(waiter))
+        freed = sum(m.freed_bytes for m in chosen) + max(0, self.free_for(waiter))
         back = max(waiter.used_bytes, min(sum(m.used_bytes for m in waiters), freed))
         quantum_ns = compute_quantum_ns(sum(m.used_bytes for m in chosen) + back, self.bytes_per_s)
         begun_ns = max([*(m.resident_since_ns for m in at_work), self.turns.begun_ns(waiter.name)])
@@ -236,7 +252,7 @@ def choose_move(
         first = next(iter([*idle, *busy]), None)
         return Move(first.name, LEAVING, is_turn=first in busy) if first else None
     away = [m for m in members if m.residency == AWAY]
-    waiters = [m for m in away if m.waits and m.is_movable and m.claim_bytes <= capacity_bytes]
+    waiters = [m for m in away if m.waits and m.is_movable and device.may_fit(m)]
     waiters.sort(key=lambda m: (m.name != turns.comes_next, turns.spent(m.name), m.name))
     if waiters:
         return _serve(device, waiters) or _put_to_sleep(device)
@@ -262,7 +278,7 @@ def find_shortage(members: Sequence[Member], capacity_bytes: int, lent_bytes: in
     without mem_swap has a claim to its memory: it does not wait for turns. lent_bytes: what slices beside
     the members hold beyond their minima."""
     device = _Device(members, capacity_bytes, 1, Turns(), 0)
-    turns_bytes = sum(m.claim_bytes for m in members if m.is_resident and m.mem_swap and m.is_movable)
+    turns_bytes = sum(m.freed_bytes for m in members if m.is_resident and m.mem_swap and m.is_movable)
     kept_bytes = sum(m.mem_min_bytes for m in members if m.on_device and not m.mem_swap)
     space_bytes, missing_bytes, guaranteed_bytes = 0, {}, {}
     for waiter in members:
@@ -295,7 +311,7 @@ def _serve(device: _Device, waiters: Sequence[Member]) -> Move | None:
         free = device.free_for(later)
         if later.claim_bytes > free:
             continue
-        made = sum(m.claim_bytes for m in leavers.members)
+        made = sum(m.freed_bytes for m in leavers.members)
         arrival_ns = device.now_ns + _move_ns(later.used_bytes, device.bytes_per_s)
         delays = first.claim_bytes > device.free_for(first) + made - later.claim_bytes
         if leavers.ready_ns is None or not (delays or arrival_ns > leavers.ready_ns):
@@ -337,6 +353,8 @@ class RotationStats:
     bytes_per_s: int  # of the last move
     moves: int = 0
     moved_bytes: int = 0
+    moved_by: str = ""  # BY_CHECKPOINT or BY_HOOK
+    stays_bytes: int = 0  # on the device, while it is away
 
 
 def estimate_cost(sizes_bytes: Sequence[int], capacity_bytes: int, bytes_per_s: int) -> Cost:

@@ -73,6 +73,8 @@ class NodeInfo:
             runtime_socket=str(paths.runtime_socket(config.runtime)),
             cdi_dir=self._cdi_dir,
             unwatched=not self._devices.knows_pids,
+            memory_moves=self._devices.memory_moves.way,
+            memory_moves_problem=self._devices.why_not_swap(),
             memory_fence=self._driver_state.fence.is_on,
             memory_fence_problem=self._driver_state.fence.why,
             time_slices=[

@@ -24,6 +24,7 @@ from vgpud.core.model import (
     Reason,
     Slice,
 )
+from vgpud.core.observed import SliceStats
 from vgpud.core.slices.rotation import (
     Cost,
     Member,
@@ -41,7 +42,7 @@ from vgpud.daemon.slices.machine import SliceMachine
 from vgpud.devices import checkpoint_runner
 from vgpud.devices.arbiters import Arbiters
 from vgpud.devices.checkpoint_runner import Moved
-from vgpud.devices.nvml import Devices
+from vgpud.devices.memory_mover import MemoryMover
 
 log = logging.getLogger("vgpud.rotation")
 
@@ -99,17 +100,15 @@ class RotationController:
         machine: SliceMachine,
         events: EventRecorder,
         arbiters: Arbiters,
-        devices: Devices,
+        mover: MemoryMover,
         refuse_eviction: Callable[[Slice], Denied | None],
-        helpers: checkpoint_runner.Helpers,
     ) -> None:
         """`refuse_eviction`: why the host has no RAM for a slice's memory."""
         self._machine = machine
         self._events = events
         self._arbiters = arbiters
-        self._devices = devices
+        self._mover = mover
         self._refuse_eviction = refuse_eviction
-        self._helpers = helpers
         self._records: dict[str, _Record] = {}  # by the slice's uid
         self._rates: dict[str, int] = {}  # bytes per second, by device, as are:
         self._costs: dict[str, tuple[int, Cost]] = {}  # until when they are valid
@@ -151,13 +150,13 @@ class RotationController:
             return
         for uuid in self._machine.state.devices:
             if uuid not in self._watches and self._rotating(uuid):
-                self._helpers.keep(uuid)
+                self._mover.keep_ready(uuid)
                 watch = self._watches[uuid] = asyncio.create_task(self._watch(uuid))
                 watch.add_done_callback(partial(self._end_watch, uuid))
 
     def _end_watch(self, uuid: str, watch: asyncio.Task[None]) -> None:
         del self._watches[uuid]
-        self._helpers.release(uuid)
+        self._mover.release(uuid)
         fault = None if watch.cancelled() else watch.exception()
         if fault:
             log.error("device %s: its slices are not moved any more: %r", uuid, fault)
@@ -205,7 +204,8 @@ class RotationController:
             name=slice_.name,
             mem_min_bytes=share.mem_min_bytes,
             held_bytes=now.mem_held_bytes,
-            used_bytes=now.mem_used_bytes,
+            used_bytes=self._moved_bytes(now),
+            stays_bytes=now.mem_used_bytes - self._moved_bytes(now) if running else 0,
             residency=slice_.residency,
             waits=bool(is_away and running and asks and not slice_.suspended),
             min_milli=share.min_milli,
@@ -218,8 +218,20 @@ class RotationController:
             resident_since_ns=max(record.resident_since_ns, record.program_since_ns),
         )
 
+    def _moved_bytes(self, now: SliceStats) -> int:
+        """What leaves the device."""
+        return now.movable_bytes if self._mover.moves_itself else now.mem_used_bytes
+
     def _members(self, uuid: str, now_ns: int) -> list[Member]:
-        return [self._member(slice_, uuid, now_ns) for slice_ in self._rotating(uuid)]
+        """No minimum is more than what the others leave to it where they leave all that they can."""
+        members = [self._member(slice_, uuid, now_ns) for slice_ in self._rotating(uuid)]
+        stays = sum(member.stays_bytes for member in members)
+        if not stays:
+            return members
+        capacity = self._capacity_bytes(uuid)
+        return [
+            replace(m, mem_min_bytes=max(0, min(m.mem_min_bytes, capacity - stays + m.stays_bytes))) for m in members
+        ]
 
     def _capacity_bytes(self, uuid: str) -> int:
         return self._read_others(uuid)[0]
@@ -266,7 +278,8 @@ class RotationController:
             cost, _ = self.cost_with(uuid)
             self._costs[uuid] = now_ns + COST_NS, cost
         now = self._arbiters.slice_stats(slice_.serial, uuid)
-        return RotationStats(cost, self._rate(uuid), now.moves, now.moved_bytes)
+        stays = now.mem_used_bytes - self._moved_bytes(now)
+        return RotationStats(cost, self._rate(uuid), now.moves, now.moved_bytes, self._mover.way, stays)
 
     # ---- moves ----
 
@@ -306,6 +319,8 @@ class RotationController:
         shortage = Shortage() if self._is_lost(uuid) else find_shortage(members, *self._read_others(uuid))
         self._arbiters.make_room(uuid, shortage.space_bytes)
         for member in members:
+            if member.mem_swap and member.waits:
+                self._note_left_memory(uuid, member, members)
             record, missing_bytes = self._record_of(member.name), shortage.missing_bytes.get(member.name, 0)
             guaranteed_bytes = shortage.guaranteed_bytes.get(member.name, 0)
             short_bytes = missing_bytes or guaranteed_bytes
@@ -337,6 +352,15 @@ class RotationController:
     def _are_asked(self, uuid: str) -> bool:
         """Whether a slice on the device still has time to give memory back."""
         return any(of == uuid and now.remaining_bytes for (_, of), now in self._arbiters.reclaims().items())
+
+    def _note_left_memory(self, uuid: str, member: Member, members: Sequence[Member]) -> None:
+        """One that cannot come however long it waits: others keep a part of what it has."""
+        left_bytes = sum(m.stays_bytes for m in members if m.name != member.name)
+        if not left_bytes or member.held_bytes <= self._capacity_bytes(uuid) - left_bytes:
+            return
+        self._record(self._machine.state.slices[member.name]).refusals.add(_LENT)
+        text = f"slice {member.name} stays on the host: of {format_bytes(left_bytes)} that does not leave the device"
+        self._events.note(ev.Log("slice.stays", f"{text} with others it needs a part, and waits for them", member.name))
 
     def _choose(self, uuid: str, members: Sequence[Member], turns: Turns, now_ns: int) -> Move | None:
         return choose_move(members, self._capacity_bytes(uuid), self._rate(uuid), turns, now_ns)
@@ -413,6 +437,9 @@ class RotationController:
         while time.monotonic_ns() < until_ns:
             present = [s for s in state.slices.values() if s.share(uuid) and s.keeps_memory and s.residency != AWAY]
             held = sum(self._arbiters.slice_stats(s.serial, uuid).mem_held_bytes for s in present)
+            away = [s for s in state.slices.values() if s.share(uuid) and s.keeps_memory and s.residency == AWAY]
+            stats = [self._arbiters.slice_stats(s.serial, uuid) for s in away]
+            held += sum(now.mem_used_bytes - self._moved_bytes(now) for now in stats)
             if held <= state.devices[uuid].memory_bytes:
                 return
             await asyncio.sleep(0.02)
@@ -447,12 +474,12 @@ class RotationController:
         if action == "evict":
             programs = programs[:1]
         record.checked_ids |= {program.process_id for program in programs}
-        size = self._arbiters.slice_stats(slice_.serial, uuid).mem_used_bytes
+        size = self._moved_bytes(self._arbiters.slice_stats(slice_.serial, uuid))
         deadline_s = DEADLINE_S + 4 * size / self._rate(uuid)
         begun_ns = time.monotonic_ns()
         moved = Moved(checkpoint_runner.RUNS)
         for program in programs:  # others than the one that is away run: the driver says so at once
-            one = await self._move_program(action, program, deadline_s)
+            one = await self._move_program(action, slice_, program, deadline_s)
             moved = one if one.state != checkpoint_runner.RUNS or one.refusal else moved
         if moved.state == done:
             self._arbiters.count_move(slice_.serial, uuid, size)
@@ -462,10 +489,9 @@ class RotationController:
                 self._rates[uuid] = max(1, size * _SECOND_NS // passed_ns)
         return moved
 
-    async def _move_program(self, action: str, program: Process, deadline_s: float) -> Moved:
-        driver, sim_dir = self._devices.driver, self._devices.sim_dir
+    async def _move_program(self, action: str, slice_: Slice, program: Process, deadline_s: float) -> Moved:
         try:
-            moved = await checkpoint_runner.move(action, program.pid, driver, sim_dir, deadline_s, self._helpers)
+            moved = await self._mover.move(action, slice_, program, deadline_s)
         except OSError as error:
             state = checkpoint_runner.RUNS if action == "evict" else checkpoint_runner.AWAY
             moved = Moved(state, f"cannot start the helper: {error}")
@@ -483,7 +509,7 @@ class RotationController:
             for program in self._machine.state.processes_of(slice_.name):
                 if program.is_resumed and program.process_id not in record.checked_ids:
                     record.checked_ids.add(program.process_id)
-                    await self._move_program("restore", program, DEADLINE_S)
+                    await self._move_program("restore", slice_, program, DEADLINE_S)
 
     async def _settle(self, uuid: str) -> None:
         """After a crash, or a turn that failed: waits until programs attach again, then asks the driver how far it got

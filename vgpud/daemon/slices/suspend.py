@@ -19,7 +19,7 @@ from vgpud.daemon.slices.events import EventRecorder
 from vgpud.daemon.slices.machine import SliceMachine
 from vgpud.devices import checkpoint_runner
 from vgpud.devices.checkpoint_runner import AWAY, RUNS, Moved
-from vgpud.devices.nvml import Devices
+from vgpud.devices.memory_mover import MemoryMover
 
 log = logging.getLogger("vgpud.suspend")
 
@@ -36,16 +36,14 @@ class SuspendController:
         self,
         machine: SliceMachine,
         events: EventRecorder,
-        devices: Devices,
+        mover: MemoryMover,
         refuse_eviction: Callable[[Slice], Denied | None],
-        helpers: checkpoint_runner.Helpers,
     ) -> None:
         """`refuse_eviction`: why the host has no RAM for a slice's memory."""
         self._machine = machine
         self._events = events
-        self._devices = devices
+        self._mover = mover
         self._refuse_eviction = refuse_eviction
-        self._helpers = helpers
         self._moving: dict[str, asyncio.Task[Slice | Denied]] = {}
         self._settling: dict[str, asyncio.Task[None]] = {}
 
@@ -176,9 +174,9 @@ class SuspendController:
         program = self._program(name)
         if program is None:  # nothing on the device, nothing to move
             return Moved(AWAY if action == "evict" else RUNS)
-        driver, sim_dir = self._devices.driver, self._devices.sim_dir
+        slice_ = self._machine.state.slices[name]
         try:
-            moved = await checkpoint_runner.move(action, program.pid, driver, sim_dir, deadline_s, self._helpers)
+            moved = await self._mover.move_suspended(action, slice_, program, deadline_s)
         except OSError as error:
             moved = Moved(checkpoint_runner.UNKNOWN if action != "evict" else RUNS, f"cannot start the helper: {error}")
         if self._program(name) != program and moved.state not in (AWAY, RUNS):
