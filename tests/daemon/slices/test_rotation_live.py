@@ -26,6 +26,8 @@ MIB = 1 << 20
 #: turns are 2 s where moves take less than that, so these are small
 DEVICE, CONTEXT, PROGRAM = 48, 8, 30
 pytestmark = [pytest.mark.xdist_group("rotation")]
+#: the second one is in each run, too: test_programs_of_vgpu_run
+WAYS = [BY_CHECKPOINT, pytest.param(BY_HOOK, marks=pytest.mark.slow)]
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +107,7 @@ class Bench:
 
 
 @pytest.mark.parametrize("names", ["ab", "abcd"])
-@pytest.mark.parametrize("way", [BY_CHECKPOINT, BY_HOOK])
+@pytest.mark.parametrize("way", WAYS)
 def test_slices_that_each_fill_the_device_take_turns(
     make_system: Callable[..., OwnSystem], programs: Path, names: str, way: str
 ) -> None:
@@ -121,7 +123,7 @@ def test_slices_that_each_fill_the_device_take_turns(
     assert "away" in listed
 
 
-@pytest.mark.parametrize("way", [BY_CHECKPOINT, BY_HOOK])
+@pytest.mark.parametrize("way", WAYS)
 def test_a_program_that_is_killed_while_away_leaves_its_slice_to_the_next_one(
     make_system: Callable[..., OwnSystem], programs: Path, way: str
 ) -> None:
@@ -142,7 +144,7 @@ def test_a_program_that_is_killed_while_away_leaves_its_slice_to_the_next_one(
 
 
 @pytest.mark.parametrize("tries", [40 if is_nightly() else 3])
-@pytest.mark.parametrize("way", [BY_CHECKPOINT, BY_HOOK])
+@pytest.mark.parametrize("way", WAYS)
 def test_a_daemon_that_is_killed_at_any_moment_changes_no_byte(
     make_system: Callable[..., OwnSystem], programs: Path, tries: int, way: str
 ) -> None:
@@ -164,7 +166,7 @@ def test_a_daemon_that_is_killed_at_any_moment_changes_no_byte(
 
 
 @pytest.mark.parametrize("state", ["leaving", "away", "coming"])
-@pytest.mark.parametrize("way", [BY_CHECKPOINT, BY_HOOK])
+@pytest.mark.parametrize("way", WAYS)
 def test_a_program_that_is_killed_at_any_step_takes_nothing_with_it(
     make_system: Callable[..., OwnSystem], programs: Path, state: str, way: str
 ) -> None:
@@ -187,7 +189,7 @@ def test_a_program_that_is_killed_at_any_step_takes_nothing_with_it(
     wait_for("its memory", lambda: bench.show(victim)["devices"][0]["mem_used_bytes"] == 0, 30)
 
 
-@pytest.mark.parametrize("way", [BY_CHECKPOINT, BY_HOOK])
+@pytest.mark.parametrize("way", WAYS)
 def test_who_is_idle_sleeps_until_it_calls_and_others_have_its_memory(
     make_system: Callable[..., OwnSystem], programs: Path, way: str
 ) -> None:
