@@ -254,12 +254,6 @@ void vg_arbiter_free(struct vg_arbiter *arbiter) {
 
 /* ---- what Python calls ---- */
 
-int vg_arbiter_leave(struct vg_arbiter *arbiter, int result) {
-  pthread_mutex_unlock(&arbiter->mutex);
-  vg_prim_eventfd_ring(arbiter->wake_fd);
-  return result;
-}
-
 int vg_arbiter_set_params(struct vg_arbiter *arbiter, const struct vg_arbiter_params *params) {
   pthread_mutex_lock(&arbiter->mutex);
   arbiter->core.params = *params;

@@ -18,6 +18,7 @@
 #include "arbiter/record.h"
 #include "arbiter/thread_priority.h"
 #include "arbiter/trace.h"
+#include "base/prim.h"
 #include "base/run_time.h"
 
 /* Some leases: longer than a thread at an open gate waits for a processor. */
@@ -201,6 +202,10 @@ static inline struct vg_lane *vg_lane_of(struct vg_arbiter *arbiter, const struc
 }
 
 /* Ends a call from another thread, which holds the mutex: the arbiter's thread looks at what is new. Returns result. */
-int vg_arbiter_leave(struct vg_arbiter *arbiter, int result);
+static inline int vg_arbiter_leave(struct vg_arbiter *arbiter, int result) {
+  pthread_mutex_unlock(&arbiter->mutex);
+  vg_prim_eventfd_ring(arbiter->wake_fd);
+  return result;
+}
 
 #endif
