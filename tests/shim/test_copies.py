@@ -133,7 +133,7 @@ def test_parts_of_a_link_that_cannot_be(make_system: Callable[..., OwnSystem]) -
     for words, says in (
         (("--copy-min", "0.4"), "copy-min 0.4 is more than other slices leave of a link: device 0 has 0.3 left"),
         (("--copy-min", "0.3", "--copy-max", "0.2"), "copy-min 0.3 is above copy-max 0.2"),
-        (("--copy-max", "1.5"), "copy_max_milli 1500 is no part of a link"),
+        (("--copy-max", "1.5"), "'1.5' is no part of a link"),
     ):
         refused = call(system, "slice", "create", "b", "--gpus", "0.2", "--mem", "1G", *words)
         assert refused.returncode != 0 and says in refused.stderr, refused.stderr

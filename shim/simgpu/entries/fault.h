@@ -43,6 +43,7 @@ int sim_fault(enum vg_entry entry);
 /* The same of one that a locked process is answered. */
 #define SIM_ENTRY_ASKS(name, arguments)                                                                                \
   sim_asks++;                                                                                                          \
+  sim_caller = __builtin_return_address(0);                                                                            \
   CUresult sim_answer = sim_entry_##name arguments;                                                                    \
   sim_asks--;                                                                                                          \
   return sim_answer

@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include "simgpu/process/notice.h"
 #include "simgpu/process/process.h"
+#include "simgpu/process/started.h"
 #include <ctype.h>
 #include <dlfcn.h>
 #include <stdatomic.h>
@@ -28,7 +29,7 @@ SIM_PUBLIC CUresult cuGetExportTable(const void **ret_table, const CUuuid *id) {
   (void)ret_table;
   (void)id;
   if (atomic_flag_test_and_set(&told)) return CUDA_ERROR_NOT_SUPPORTED;
-  const char *file = file_of(__builtin_return_address(0));
+  const char *file = file_of(sim_caller);
   if (strstr(file, "libcudart.so"))
     fprintf(stderr,
             "vgpu: SIMULATED device: %s is NVIDIA's CUDA runtime, which starts on NVIDIA's driver alone, so it finds no"

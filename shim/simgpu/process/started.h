@@ -7,5 +7,7 @@
 bool sim_is_started(void); /* state.c */
 /* Not 0: the calling thread only asks for facts, which a locked process is answered as well. */
 extern __thread uint32_t sim_asks __attribute__((tls_model("initial-exec"), visibility("hidden")));
+/* Where the last such call of this thread comes from: whose code it is. */
+extern __thread const void *sim_caller __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
 #endif

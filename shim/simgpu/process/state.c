@@ -35,6 +35,7 @@ void sim_start(const uint32_t *page) {
 
 /* A definition does not take the model from the header. */
 __thread uint32_t sim_asks __attribute__((tls_model("initial-exec")));
+__thread const void *sim_caller __attribute__((tls_model("initial-exec")));
 
 /* Until the process is not locked any more (cuCheckpointProcessLock). */
 static void wait_while_locked(void) {

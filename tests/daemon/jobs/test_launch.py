@@ -149,4 +149,4 @@ def test_a_replica_knows_its_port_and_token() -> None:
     ).members
     names = ("VGPU_SERVICE_", "VGPU_SESSION_")
     seen = {name: value for name, value in member.environment.items() if name.startswith(names)}
-    assert seen == {"VGPU_SERVICE_PORT": "20001", "VGPU_SERVICE_TOKEN": "key"}
+    assert seen == {"VGPU_SERVICE_HOST": "127.0.0.1", "VGPU_SERVICE_PORT": "20001", "VGPU_SERVICE_TOKEN": "key"}
