@@ -273,6 +273,8 @@ class Config:
     memory_fence: str = key("auto", one_of(*FENCES))
     #: how long a slice has to give back memory beyond its minimum that another one is guaranteed; 0: none is asked
     memory_grace_s: int = key(10, check_range(0, 3600, " seconds"), live=True)
+    #: host memory that the programs of a slice may pin together, in contexts of one device; 0 = no limit
+    pinned_bytes_max: int = key(0, check_range(0, 1 << 50, " bytes"), live=True)
     #: memory that one context takes; 0 = as measured (devices.CONTEXT_BYTES)
     context_bytes: int = key(0, _context_bytes)
     #: rate of the link between host and device, in each direction, of which slices have parts; 0 = by NVML

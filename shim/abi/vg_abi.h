@@ -226,6 +226,7 @@ struct vg_control_device {
   uint64_t reclaim_deadline_ns;
   uint64_t want_deadline_ns; /* the present want waits for memory that other slices are asked to give back; 0: not */
   uint32_t move_word;        /* number << VG_MOVE_SHIFT | VG_MOVE_*; 0: nothing was asked yet */
+  uint64_t pinned_limit;     /* host memory that this process may pin in contexts of this device, and 1; 0: no limit */
 };
 
 /* ---- report page: written by the tenant, never trusted ---- */
@@ -282,6 +283,7 @@ struct vg_report_device {
   uint32_t moved_state;      /* VG_MOVED_* */
   uint32_t stays_reason;     /* VG_STAYS_* */
   uint64_t movable_bytes;    /* of used_bytes: what it moves, whether it is there or away */
+  uint32_t pinned_denied;    /* how often host memory was not pinned, for pinned_limit */
 };
 
 #endif

@@ -29,7 +29,6 @@
 
 #define RINGS_PER_MS 20      /* per slice, however many processes it has: beyond it their doorbells are not armed */
 #define STILL_RINGS_PER_MS 1 /* of a process that claims to wait and does not work: each costs a round */
-#define PINNED_MAX_BYTES (1ull << 50) /* of a process: a page that says more still adds up to a number */
 #define WAKE_EVENT UINT64_MAX
 #define TIMER_EVENT (UINT64_MAX - 1)
 
@@ -505,7 +504,8 @@ int vg_arbiter_slice_stats(struct vg_arbiter *arbiter, uint64_t slice_id, struct
     for (const struct vg_process *process = vg_lane_of(arbiter, slice)->first; process; process = process->next) {
       ret_stats->mem_held_bytes += held_bytes(process);
       ret_stats->mem_used_bytes += process->memory.used_bytes;
-      ret_stats->pinned_bytes += vg_core_least(VG_LOAD_RELAXED(&process->report->pinned_bytes), PINNED_MAX_BYTES);
+      ret_stats->pinned_bytes += vg_pages_pinned_bytes(process);
+      ret_stats->pinned_denied += VG_LOAD_RELAXED(&process->report->pinned_denied);
       ret_stats->processes++;
       vg_residence_add(vg_lane_of(arbiter, slice), process, ret_stats);
     }

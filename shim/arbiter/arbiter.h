@@ -27,6 +27,7 @@ struct vg_arbiter_params {
   uint64_t memory_total_bytes; /* what the device has for tenants */
   uint64_t link_bytes_per_ms;  /* between host and device, in each direction; 0 = not known: copies are not paced */
   uint64_t memory_grace_ns;    /* how long a slice has to give back memory that it is asked for; 0: none is asked */
+  uint64_t pinned_max_bytes;   /* host memory that the processes of a slice may pin together; 0 = no limit */
 };
 
 struct vg_slice_params {
@@ -103,6 +104,7 @@ struct vg_slice_stats {
   uint64_t copy_bytes[VG_COPY_DIRECTIONS];        /* copied between host and device */
   uint64_t copy_bytes_per_ms[VG_COPY_DIRECTIONS]; /* that it may copy now; 0 = its copies are not paced */
   uint64_t pinned_bytes;                          /* host memory that its processes have pinned */
+  uint64_t pinned_denied;                         /* how often those that are attached were refused more of it */
   /* of a slice that rotates */
   uint64_t last_work_ns;  /* CLOCK_MONOTONIC: when its launches, outstanding work or calls were last seen to change */
   uint32_t waiting_calls; /* since it leaves: threads that wait for its memory */

@@ -36,6 +36,7 @@ struct vg_memory_slice {
   uint64_t movable_bytes; /* computed: of used_bytes */
   uint32_t rows;          /* computed */
   uint32_t watchers;      /* computed: of its programs, that receive such requests */
+  uint64_t pinned_bytes;  /* host memory that its processes have pinned: memory_pages.c */
 };
 
 struct vg_memory_row { /* one process on one device */

@@ -7,7 +7,13 @@
 #include "arbiter/helper_bell.h"
 #include "base/prim.h"
 
-#define BEGIN_READS_MAX 64 /* pages of its slice that a newcomer's begin reads */
+#define BEGIN_READS_MAX 64            /* pages of its slice that a newcomer's begin reads */
+#define PINNED_MAX_BYTES (1ull << 50) /* of a process: a page that says more still adds up to a number */
+
+uint64_t vg_pages_pinned_bytes(const struct vg_process *process) {
+  uint64_t bytes = VG_LOAD_RELAXED(&process->report->pinned_bytes);
+  return bytes < PINNED_MAX_BYTES ? bytes : PINNED_MAX_BYTES;
+}
 
 /* Returns whether the table of memory has to be stepped. */
 static bool read_memory(struct vg_process *process, uint64_t now_ns) {
@@ -19,7 +25,10 @@ static bool read_memory(struct vg_process *process, uint64_t now_ns) {
   process->memory.movable_bytes = movable_bytes;
   process->memory.want_least_bytes = VG_LOAD_RELAXED(&report->want_least_bytes);
   process->memory.watchers = watchers;
-  return moves | (watchers != before) |
+  uint64_t pinned_bytes = vg_pages_pinned_bytes(process);
+  bool pins = pinned_bytes != process->pinned_bytes;
+  process->pinned_bytes = pinned_bytes;
+  return moves | pins | (watchers != before) |
          vg_memory_row_update(&process->memory, VG_LOAD(&report->returned_bytes), VG_LOAD(&report->used_bytes),
                               VG_LOAD(&report->want_bytes), want_seq, now_ns);
 }
@@ -28,25 +37,36 @@ void vg_pages_read_memory(struct vg_arbiter *arbiter, struct vg_process *process
   arbiter->memory_stale |= read_memory(process, now_ns);
 }
 
-static void publish_memory(struct vg_process *process, const struct vg_memory_slice *slice) {
+/* Two processes that pin at the same time may be beyond the slice's maximum together, until the next round. */
+static uint64_t pinned_limit(const struct vg_process *process, const struct vg_memory_slice *slice,
+                             uint64_t max_bytes) {
+  if (!max_bytes) return 0;
+  uint64_t others_bytes = slice->pinned_bytes - process->pinned_bytes;
+  return others_bytes < max_bytes ? max_bytes - others_bytes + 1 : 1;
+}
+
+static void publish_memory(struct vg_process *process, const struct vg_memory_slice *slice, uint64_t pinned_max_bytes) {
   struct vg_control_device *control = process->control;
   const struct vg_memory_row *row = &process->memory;
-  struct vg_memory_shown *shown = &process->memory_shown, next = {
-                                                              .limit_bytes = slice->max_bytes,
-                                                              .slice_used_bytes = slice->used_bytes - row->used_bytes,
-                                                              .granted_bytes = row->granted_bytes,
-                                                              .coast_bytes = row->coast_bytes,
-                                                              .want_answered = row->want_answered,
-                                                              .pressure = row->pressure,
-                                                              .want_deadline_ns = row->want_deadline_ns,
-                                                              .reclaim_bytes = slice->reclaim.remaining_bytes,
-                                                              .reclaim_deadline_ns = slice->reclaim.deadline_ns,
-                                                              .reclaim_serial = slice->reclaim.serial,
-                                                          };
+  struct vg_memory_shown *shown = &process->memory_shown,
+                         next = {
+                             .limit_bytes = slice->max_bytes,
+                             .slice_used_bytes = slice->used_bytes - row->used_bytes,
+                             .granted_bytes = row->granted_bytes,
+                             .coast_bytes = row->coast_bytes,
+                             .want_answered = row->want_answered,
+                             .pressure = row->pressure,
+                             .want_deadline_ns = row->want_deadline_ns,
+                             .reclaim_bytes = slice->reclaim.remaining_bytes,
+                             .reclaim_deadline_ns = slice->reclaim.deadline_ns,
+                             .reclaim_serial = slice->reclaim.serial,
+                             .pinned_limit = pinned_limit(process, slice, pinned_max_bytes),
+                         };
   if (memcmp(shown, &next, sizeof next) == 0) return;
   VG_STORE_RELAXED(&control->limit_bytes, next.limit_bytes);
   VG_STORE_RELAXED(&control->slice_used_bytes, next.slice_used_bytes);
   VG_STORE_RELAXED(&control->coast_bytes, next.coast_bytes);
+  VG_STORE_RELAXED(&control->pinned_limit, next.pinned_limit);
   VG_STORE(&control->granted_bytes, next.granted_bytes);
   VG_STORE(&control->want_deadline_ns, next.want_deadline_ns);
   VG_STORE(&control->reclaim_bytes, next.reclaim_bytes);
@@ -93,12 +113,17 @@ void vg_pages_memory(struct vg_arbiter *arbiter, uint64_t now_ns) {
   for (int i = 0; i < arbiter->core.slice_count; i++) {
     uint64_t *peak_bytes = &arbiter->core.slices[i].stats.mem_peak_bytes;
     if (arbiter->memory_slices[i].used_bytes > *peak_bytes) *peak_bytes = arbiter->memory_slices[i].used_bytes;
+    arbiter->memory_slices[i].pinned_bytes = 0;
+  }
+  for (int i = 0; i < arbiter->process_end; i++) {
+    const struct vg_process *process = arbiter->processes[i];
+    if (process) arbiter->memory_slices[process->memory.slice].pinned_bytes += process->pinned_bytes;
   }
   for (int i = 0; i < arbiter->process_end; i++) {
     struct vg_process *process = arbiter->processes[i];
     if (!process) continue;
     process->slice->stats.mem_denied += process->memory.denied;
-    publish_memory(process, &arbiter->memory_slices[process->memory.slice]);
+    publish_memory(process, &arbiter->memory_slices[process->memory.slice], arbiter->core.params.pinned_max_bytes);
   }
 }
 
@@ -123,7 +148,8 @@ void vg_pages_begin_memory(struct vg_arbiter *arbiter, struct vg_process *proces
   struct vg_memory_slice *slice = &arbiter->memory_slices[process->memory.slice];
   slice->max_bytes = process->slice->params.mem_max_bytes;
   read_slice_memory(arbiter, process, now_ns);
-  publish_memory(process, slice);
+  slice->pinned_bytes += process->pinned_bytes;
+  publish_memory(process, slice, arbiter->core.params.pinned_max_bytes);
   arbiter->memory_stale = true;
 }
 

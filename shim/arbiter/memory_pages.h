@@ -6,6 +6,8 @@
 #define VG_ARBITER_MEMORY_PAGES_H
 #include "arbiter/state.h"
 
+/* Host memory that a process has pinned, by its page. */
+uint64_t vg_pages_pinned_bytes(const struct vg_process *process);
 /* One process's account of memory as of now, between its turns. */
 void vg_pages_read_memory(struct vg_arbiter *arbiter, struct vg_process *process, uint64_t now_ns);
 /* Decides about memory and publishes what has changed. */

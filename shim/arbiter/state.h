@@ -59,6 +59,7 @@ static inline bool vg_span_is_late(const struct vg_span *span) {
 struct vg_memory_shown { /* as published in the control page */
   uint64_t limit_bytes, slice_used_bytes, granted_bytes, coast_bytes;
   uint64_t want_deadline_ns, reclaim_bytes, reclaim_deadline_ns, reclaim_serial;
+  uint64_t pinned_limit;
   uint32_t want_answered, pressure;
 };
 
@@ -79,7 +80,8 @@ struct vg_process {
   int doorbell_fd;
   struct vg_memory_row memory;
   struct vg_memory_shown memory_shown;
-  uint32_t word; /* the gate word in its control page */
+  uint64_t pinned_bytes; /* last read from its page, bounded */
+  uint32_t word;         /* the gate word in its control page */
   uint32_t coast_version;
   /* last read from its page, validated */
   uint64_t counted_ns; /* its time is counted up to here */

@@ -1,7 +1,8 @@
 /*
  * pinned.c - host memory that the program pins: cuMemAllocHost, HostAlloc, HostRegister and their counterparts. It is
  * counted for the device of the context that it was pinned in, and ends with that context. Called by programs, any
- * thread. A record that cannot be made leaves memory uncounted, and changes nothing for the program.
+ * thread. A record that cannot be made leaves memory uncounted, and changes nothing for the program. Where the site has
+ * a limit (pinned_limit of the control page), more is refused as the driver refuses what the host does not have.
  */
 #include "hooks/pinned.h"
 
@@ -23,31 +24,54 @@ static void show(struct vg_device *device) {
   vg_report_changes(device);
 }
 
-static void add(struct vg_device *device, uint64_t bytes, bool is_pinned) {
+/* Under the lock. */
+static bool fits(struct vg_device *device, uint64_t bytes) {
+  const struct vg_control_device *control = VG_LOAD(&device->control);
+  uint64_t limit = control ? VG_LOAD_RELAXED(&control->pinned_limit) : 0,
+           has = pinned_bytes[device - vg_session.devices];
+  return !limit || (has < limit && bytes < limit - has);
+}
+
+static bool add(struct vg_device *device, uint64_t bytes) {
+  struct vg_report_device *report = VG_LOAD(&device->report);
   vg_lock(&lock);
-  uint64_t *sum = &pinned_bytes[device - vg_session.devices];
-  *sum = is_pinned ? *sum + bytes : *sum - bytes;
+  bool is_granted = fits(device, bytes);
+  if (is_granted) {
+    pinned_bytes[device - vg_session.devices] += bytes;
+    show(device);
+  } else if (report) {
+    VG_STORE_RELAXED(&report->pinned_denied, VG_LOAD_RELAXED(&report->pinned_denied) + 1);
+  }
+  vg_unlock(&lock);
+  return is_granted;
+}
+
+static void subtract(struct vg_device *device, uint64_t bytes) {
+  vg_lock(&lock);
+  pinned_bytes[device - vg_session.devices] -= bytes;
   show(device);
   vg_unlock(&lock);
 }
 
-/* Before the driver's call. NULL: nothing is counted. */
-static struct vg_record *begin(uint64_t bytes) {
+/* Before the driver's call. False: the slice may pin no more. *ret_record NULL: nothing is counted. */
+static bool begin(uint64_t bytes, struct vg_record **ret_record) {
   CUcontext context;
   struct vg_device *device = vg_context_current(&context);
   struct vg_record *record = device ? vg_record_new(VG_RECORD_PINNED, device, context) : NULL;
-  if (record) record->size = bytes;
-  return record;
+  *ret_record = record;
+  if (!record) return true;
+  record->size = bytes;
+  if (add(device, bytes)) return true;
+  vg_record_free(record);
+  return false;
 }
 
 static CUresult end(struct vg_record *record, CUresult result, const void *address) {
   if (!record) return result;
-  if (result != CUDA_SUCCESS) {
-    vg_record_free(record);
-    return result;
-  }
-  add(record->device, record->size, true);
-  vg_table_put(record, (uint64_t)(uintptr_t)address);
+  if (result == CUDA_SUCCESS)
+    vg_table_put(record, (uint64_t)(uintptr_t)address);
+  else
+    vg_pinned_return(record);
   return result;
 }
 
@@ -63,30 +87,35 @@ static CUresult settle(struct vg_record *record, CUresult result) {
 }
 
 CUresult cuMemAllocHost_v2(void **pp, size_t bytesize) {
-  struct vg_record *record = begin(bytesize);
+  struct vg_record *record;
+  if (!begin(bytesize, &record)) return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult result = REAL(cuMemAllocHost_v2)(pp, bytesize);
   return end(record, result, result == CUDA_SUCCESS && record ? *pp : NULL);
 }
 
 CUresult cuMemAllocHost(void **pp, unsigned int bytesize) {
-  struct vg_record *record = begin(bytesize);
+  struct vg_record *record;
+  if (!begin(bytesize, &record)) return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult result = REAL(cuMemAllocHost)(pp, bytesize);
   return end(record, result, result == CUDA_SUCCESS && record ? *pp : NULL);
 }
 
 CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags) {
-  struct vg_record *record = begin(bytesize);
+  struct vg_record *record;
+  if (!begin(bytesize, &record)) return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult result = REAL(cuMemHostAlloc)(pp, bytesize, Flags);
   return end(record, result, result == CUDA_SUCCESS && record ? *pp : NULL);
 }
 
 CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags) {
-  struct vg_record *record = begin(bytesize);
+  struct vg_record *record;
+  if (!begin(bytesize, &record)) return CUDA_ERROR_OUT_OF_MEMORY;
   return end(record, REAL(cuMemHostRegister_v2)(p, bytesize, Flags), p);
 }
 
 CUresult cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags) {
-  struct vg_record *record = begin(bytesize);
+  struct vg_record *record;
+  if (!begin(bytesize, &record)) return CUDA_ERROR_OUT_OF_MEMORY;
   return end(record, REAL(cuMemHostRegister)(p, bytesize, Flags), p);
 }
 
@@ -101,7 +130,7 @@ CUresult cuMemHostUnregister(void *p) {
 }
 
 void vg_pinned_return(struct vg_record *record) {
-  add(record->device, record->size, false);
+  subtract(record->device, record->size);
   vg_record_free(record);
 }
 

@@ -23,12 +23,13 @@ MIB = 1 << 20
 SLOW = {"memory_bytes": str(4096 * MIB), "context_bytes": str(64 * MIB), "link_bytes_per_us": "200"}
 COPY = 8 * MIB
 SECOND_NS = 1_000_000_000
+OUT_OF_MEMORY = 2
 
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("copies")
-    for name in ("link_copies", "link_families", "link_random"):
+    for name in ("link_copies", "link_families", "link_random", "pinner"):
         flags = ["-O1", "-Wall", "-Wextra", "-Werror", "-iquote", str(ROOT / "shim"), f"-L{LIB}"]
         source = str(ROOT / "tests" / "sim" / f"{name}.c")
         subprocess.run(["gcc", *flags, "-o", str(folder / name), source, "-l:libcuda.so.1"], check=True)
@@ -73,6 +74,29 @@ def test_every_family_is_counted_by_direction(make_system: Callable[..., OwnSyst
     assert "copied" in shown
     go(part)
     part.check()
+
+
+def test_programs_of_a_slice_pin_no_more_than_the_site_allows(
+    make_system: Callable[..., OwnSystem], programs: Path
+) -> None:
+    """Together, by each way to pin; what is freed may be pinned again, and other slices are not concerned."""
+    sim = {"memory_bytes": str(4096 * MIB), "context_bytes": str(64 * MIB)}
+    system = make_system(sim, [f"pinned_bytes_max = {10 * MIB}"])
+    for name in ("a", "b"):
+        system.vgpu("slice", "create", name, "--gpus", "0.5", "--mem", "1G")
+    first, said = start(system, "a", programs / "pinner", 3, 3, 3, 2, 1)
+    assert said == [{"answers": [0, 0, 0, OUT_OF_MEMORY, 0]}]
+    wait_for("the daemon", lambda: show_device(system, "a")["pinned_bytes"] == 10 * MIB)
+    assert show_device(system, "a")["pinned_denied"] == 1
+    assert "10MiB pinned, 1 times refused" in system.vgpu("slice", "show", "a")
+    second, refused = start(system, "a", programs / "pinner", 1)
+    other, granted = start(system, "b", programs / "pinner", 10)
+    assert (refused, granted) == ([{"answers": [OUT_OF_MEMORY]}], [{"answers": [0]}])
+    go(first)
+    wait_for("the program", lambda: said.extend(first.lines()) or len(said) == 2)
+    assert said[1] == {"answers": [0]}, "3 MiB were freed, 1 MiB is pinned"
+    for part in (first, second, other):
+        part.stop()
 
 
 def shares(system: OwnSystem, *pids: int) -> list[float]:

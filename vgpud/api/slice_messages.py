@@ -186,6 +186,7 @@ def slice_view(
             copy_to_device_bytes_per_s=now.copy_to_device_bytes_per_s,
             copy_from_device_bytes_per_s=now.copy_from_device_bytes_per_s,
             pinned_bytes=now.pinned_bytes,
+            pinned_denied=now.pinned_denied,
             reclaim=_reclaim_view(now.reclaim),
         )
     return view

@@ -289,6 +289,8 @@ class SliceDevice:
     copy_from_device_bytes_per_s: int = 0
     #: host memory that its programs have pinned
     pinned_bytes: int = 0
+    #: how often its present programs were refused more of it (pinned_bytes_max)
+    pinned_denied: int = 0
     #: the last request to give memory back; unset = there was none
     reclaim: MemoryReclaim | None = None
 

@@ -78,6 +78,7 @@ class SliceStats:
     copy_to_device_bytes_per_s: int = 0
     copy_from_device_bytes_per_s: int = 0
     pinned_bytes: int = 0  # of host memory
+    pinned_denied: int = 0  # how often programs that are attached were refused more of it
     gate: str = ""  # closed, count, solo; "" when no process is attached
     regime: str = ""  # of the device: one of REGIMES
 

@@ -70,6 +70,7 @@ def make_arbiters(config: Config, devices: Devices, inventory: tuple[Device, ...
         inventory,
         dict(arbiter_items(config.arbiter)),
         memory_grace_ns=config.memory_grace_s * 1_000_000_000,
+        pinned_max_bytes=config.pinned_bytes_max,
         moves_itself=devices.memory_moves.way == BY_HOOK,
     )
 
@@ -260,6 +261,8 @@ class Daemon:
             self._arbiters.set_times(dict(arbiter_items(config.arbiter)))
         if "memory_grace_s" in changed:
             self._arbiters.set_memory_grace(config.memory_grace_s * 1_000_000_000)
+        if "pinned_bytes_max" in changed:
+            self._arbiters.set_pinned_max(config.pinned_bytes_max)
         self._machine.run(ev.PolicyChanged(policy_of(self._config.current, self._swap_fault)))
         self._queue.capacity_changed()  # it may be another part of the host's RAM
         return [name for name in changed if name not in LIVE_KEYS]

@@ -153,13 +153,14 @@ class Arbiters:
         times_ns: Mapping[str, int],
         heartbeat_ns: int = 20_000_000,
         memory_grace_ns: int = 0,
+        pinned_max_bytes: int = 0,
         moves_itself: bool = False,
     ) -> None:
         """`moves_itself`: programs move the memory of slices that rotate or sleep; else the driver does."""
         self._moves_itself = moves_itself
         self.times_ns = dict(times_ns)
         self._heartbeat_ns = heartbeat_ns
-        self._memory_grace_ns = memory_grace_ns
+        self._memory_grace_ns, self._pinned_max_bytes = memory_grace_ns, pinned_max_bytes
         known = list(devices)
         self._memory_bytes = {d.uuid: d.memory_bytes for d in known}
         self._link_bytes_per_s = {d.uuid: d.link_bytes_per_s for d in known}
@@ -193,6 +194,7 @@ class Arbiters:
         params.memory_total_bytes = self._memory_bytes[uuid]
         params.link_bytes_per_ms = self._link_bytes_per_s[uuid] // 1000
         params.memory_grace_ns = self._memory_grace_ns
+        params.pinned_max_bytes = self._pinned_max_bytes
         return params
 
     def set_times(self, changes: Mapping[str, int]) -> None:
@@ -203,6 +205,11 @@ class Arbiters:
     def set_memory_grace(self, grace_ns: int) -> None:
         """How long slices have to give back memory that they are asked for; 0: none is asked."""
         self._memory_grace_ns = grace_ns
+        self._set_params()
+
+    def set_pinned_max(self, max_bytes: int) -> None:
+        """Host memory that the programs of a slice may pin together, for each device; 0: no limit."""
+        self._pinned_max_bytes = max_bytes
         self._set_params()
 
     def _set_params(self) -> None:
@@ -372,6 +379,7 @@ class Arbiters:
             copy_to_device_bytes_per_s=raw.copy_bytes_per_ms[0] * 1000,
             copy_from_device_bytes_per_s=raw.copy_bytes_per_ms[1] * 1000,
             pinned_bytes=raw.pinned_bytes,
+            pinned_denied=raw.pinned_denied,
             last_work_ns=raw.last_work_ns,
             waiting_calls=raw.waiting_calls,
             processes_in_driver=raw.processes_in_driver,

@@ -353,7 +353,7 @@ class MemoryReclaim(_message.Message):
     def __init__(self, asked_bytes: _Optional[int] = ..., remaining_bytes: _Optional[int] = ..., returned_bytes: _Optional[int] = ..., duration_ns: _Optional[int] = ..., late: bool = ...) -> None: ...
 
 class SliceDevice(_message.Message):
-    __slots__ = ("node", "device_uuid", "device_index", "min_milli", "max_milli", "mem_min_bytes", "mem_max_bytes", "mem_used_bytes", "mem_peak_bytes", "share_ratio", "charged_ns", "throttled_ns", "grants", "overruns", "gate", "regime", "entitlement_milli", "share_10s_ratio", "share_60s_ratio", "lag_ns", "borrowed_ns", "early_releases", "drains", "drain_total_ns", "drain_max_ns", "wait_counts", "launches", "mem_denied", "mem_unattributed_bytes", "copy_to_device_bytes", "copy_from_device_bytes", "copy_to_device_bytes_per_s", "copy_from_device_bytes_per_s", "pinned_bytes", "reclaim")
+    __slots__ = ("node", "device_uuid", "device_index", "min_milli", "max_milli", "mem_min_bytes", "mem_max_bytes", "mem_used_bytes", "mem_peak_bytes", "share_ratio", "charged_ns", "throttled_ns", "grants", "overruns", "gate", "regime", "entitlement_milli", "share_10s_ratio", "share_60s_ratio", "lag_ns", "borrowed_ns", "early_releases", "drains", "drain_total_ns", "drain_max_ns", "wait_counts", "launches", "mem_denied", "mem_unattributed_bytes", "copy_to_device_bytes", "copy_from_device_bytes", "copy_to_device_bytes_per_s", "copy_from_device_bytes_per_s", "pinned_bytes", "pinned_denied", "reclaim")
     NODE_FIELD_NUMBER: _ClassVar[int]
     DEVICE_UUID_FIELD_NUMBER: _ClassVar[int]
     DEVICE_INDEX_FIELD_NUMBER: _ClassVar[int]
@@ -388,6 +388,7 @@ class SliceDevice(_message.Message):
     COPY_TO_DEVICE_BYTES_PER_S_FIELD_NUMBER: _ClassVar[int]
     COPY_FROM_DEVICE_BYTES_PER_S_FIELD_NUMBER: _ClassVar[int]
     PINNED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PINNED_DENIED_FIELD_NUMBER: _ClassVar[int]
     RECLAIM_FIELD_NUMBER: _ClassVar[int]
     node: str
     device_uuid: str
@@ -423,8 +424,9 @@ class SliceDevice(_message.Message):
     copy_to_device_bytes_per_s: int
     copy_from_device_bytes_per_s: int
     pinned_bytes: int
+    pinned_denied: int
     reclaim: MemoryReclaim
-    def __init__(self, node: _Optional[str] = ..., device_uuid: _Optional[str] = ..., device_index: _Optional[int] = ..., min_milli: _Optional[int] = ..., max_milli: _Optional[int] = ..., mem_min_bytes: _Optional[int] = ..., mem_max_bytes: _Optional[int] = ..., mem_used_bytes: _Optional[int] = ..., mem_peak_bytes: _Optional[int] = ..., share_ratio: _Optional[float] = ..., charged_ns: _Optional[int] = ..., throttled_ns: _Optional[int] = ..., grants: _Optional[int] = ..., overruns: _Optional[int] = ..., gate: _Optional[_Union[Gate, str]] = ..., regime: _Optional[_Union[Regime, str]] = ..., entitlement_milli: _Optional[int] = ..., share_10s_ratio: _Optional[float] = ..., share_60s_ratio: _Optional[float] = ..., lag_ns: _Optional[int] = ..., borrowed_ns: _Optional[int] = ..., early_releases: _Optional[int] = ..., drains: _Optional[int] = ..., drain_total_ns: _Optional[int] = ..., drain_max_ns: _Optional[int] = ..., wait_counts: _Optional[_Iterable[int]] = ..., launches: _Optional[int] = ..., mem_denied: _Optional[int] = ..., mem_unattributed_bytes: _Optional[int] = ..., copy_to_device_bytes: _Optional[int] = ..., copy_from_device_bytes: _Optional[int] = ..., copy_to_device_bytes_per_s: _Optional[int] = ..., copy_from_device_bytes_per_s: _Optional[int] = ..., pinned_bytes: _Optional[int] = ..., reclaim: _Optional[_Union[MemoryReclaim, _Mapping]] = ...) -> None: ...
+    def __init__(self, node: _Optional[str] = ..., device_uuid: _Optional[str] = ..., device_index: _Optional[int] = ..., min_milli: _Optional[int] = ..., max_milli: _Optional[int] = ..., mem_min_bytes: _Optional[int] = ..., mem_max_bytes: _Optional[int] = ..., mem_used_bytes: _Optional[int] = ..., mem_peak_bytes: _Optional[int] = ..., share_ratio: _Optional[float] = ..., charged_ns: _Optional[int] = ..., throttled_ns: _Optional[int] = ..., grants: _Optional[int] = ..., overruns: _Optional[int] = ..., gate: _Optional[_Union[Gate, str]] = ..., regime: _Optional[_Union[Regime, str]] = ..., entitlement_milli: _Optional[int] = ..., share_10s_ratio: _Optional[float] = ..., share_60s_ratio: _Optional[float] = ..., lag_ns: _Optional[int] = ..., borrowed_ns: _Optional[int] = ..., early_releases: _Optional[int] = ..., drains: _Optional[int] = ..., drain_total_ns: _Optional[int] = ..., drain_max_ns: _Optional[int] = ..., wait_counts: _Optional[_Iterable[int]] = ..., launches: _Optional[int] = ..., mem_denied: _Optional[int] = ..., mem_unattributed_bytes: _Optional[int] = ..., copy_to_device_bytes: _Optional[int] = ..., copy_from_device_bytes: _Optional[int] = ..., copy_to_device_bytes_per_s: _Optional[int] = ..., copy_from_device_bytes_per_s: _Optional[int] = ..., pinned_bytes: _Optional[int] = ..., pinned_denied: _Optional[int] = ..., reclaim: _Optional[_Union[MemoryReclaim, _Mapping]] = ...) -> None: ...
 
 class SliceSpec(_message.Message):
     __slots__ = ("gpus_milli", "min_milli", "max_milli", "mem_min_bytes", "mem_max_bytes", "weight", "priority", "device_uuids", "service_class", "spread", "mem_swap", "idle_after_ns", "copy_min_milli", "copy_max_milli")

@@ -123,6 +123,7 @@ def slice_device_view(device: pb.SliceDevice, is_simulated: bool) -> View:
         "copy_to_device_bytes_per_s": device.copy_to_device_bytes_per_s,
         "copy_from_device_bytes_per_s": device.copy_from_device_bytes_per_s,
         "pinned_bytes": device.pinned_bytes,
+        "pinned_denied": device.pinned_denied,
         "gate": words.GATE.to_word(device.gate) or None,
         "regime": words.REGIME.to_word(device.regime) or None,
     }

@@ -193,7 +193,8 @@ def _copies(device: View) -> str:
         most = device[f"copy_{name}_device_bytes_per_s"]
         held = f" (now at most {format_bytes(most)}/s)" if most else ""
         ways.append(f"{format_bytes(device[f'copy_{name}_device_bytes'])} {words}{held}")
-    return f"{', '.join(ways)}; {format_bytes(device['pinned_bytes'])} pinned"
+    denied = f", {device['pinned_denied']} times refused" if device["pinned_denied"] else ""
+    return f"{', '.join(ways)}; {format_bytes(device['pinned_bytes'])} pinned{denied}"
 
 
 def _seconds(span_ns: int) -> str:
