@@ -79,7 +79,7 @@ static uint64_t claims(const struct vg_memory_table *table, const struct vg_memo
 }
 
 static uint64_t headroom(const struct vg_memory_table *table, const struct vg_memory_slice *slice) {
-  uint64_t free_bytes = slice->away ? UINT64_MAX : minus(table->total_bytes, claims(table, slice));
+  uint64_t free_bytes = slice->away ? 0 : minus(table->total_bytes, claims(table, slice));
   uint64_t allowed_bytes = at_most(slice->max_bytes, at_least(slice->min_bytes, free_bytes));
   return minus(allowed_bytes, slice->held_bytes);
 }

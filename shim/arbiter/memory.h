@@ -24,7 +24,7 @@
 struct vg_memory_slice {
   uint64_t min_bytes;
   uint64_t max_bytes;
-  bool away;         /* what it holds is not on the device: it uses no memory there, and may hold up to its maximum */
+  bool away;         /* what it holds is not on the device: it uses no memory there, and is granted up to its minimum */
   bool moves_itself; /* away, what its processes do not move is there all the same */
   uint64_t unattributed_bytes; /* counted by the driver for its programs beyond the rows: held and used */
   uint64_t disconnected_bytes; /* credit of processes that closed their connections and live on: held and used */

@@ -58,10 +58,13 @@ void vg_residence_add(const struct vg_lane *lane, const struct vg_process *proce
   bool leaves = lane->residence != 0;
   if (leaves) stats->waiting_calls += waiting_calls_of(process);
   stats->processes_in_driver += !leaves || VG_LOAD(&process->report->left_word) != lane->residence;
-  stats->moved_word = VG_LOAD(&process->report->moved_word); /* before the others, which it writes first */
-  stats->moved_state = VG_LOAD(&process->report->moved_state);
-  stats->stays_reason = VG_LOAD_RELAXED(&process->report->stays_reason);
-  stats->movable_bytes += process->memory.movable_bytes;
+  uint32_t word = VG_LOAD(&process->report->moved_word); /* before the others, which it writes first */
+  uint32_t state = VG_LOAD(&process->report->moved_state), reason = VG_LOAD_RELAXED(&process->report->stays_reason);
+  bool first = process == lane->first;
+  stats->moved_word = first || word == stats->moved_word ? word : 0; /* of several programs: when all have answered */
+  if (first || state == VG_MOVED_AWAY) stats->moved_state = state;
+  if (first || !stats->stays_reason) stats->stays_reason = reason;
+  stats->movable_bytes += vg_core_least(process->memory.movable_bytes, process->memory.used_bytes);
 }
 
 int64_t vg_arbiter_slice_move(struct vg_arbiter *arbiter, uint64_t slice_id, uint32_t where) {

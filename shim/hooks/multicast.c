@@ -17,6 +17,7 @@
 #include "hooks/physical.h"
 #include "hooks/vmm.h"
 #include "ledger/records.h"
+#include "moves/movable.h"
 
 struct binding {
   struct binding *next;
@@ -104,6 +105,7 @@ CUresult cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffs
 CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOffset, CUdeviceptr memptr, size_t size,
                              unsigned long long flags) {
   CUmemGenericAllocationHandle memory;
+  if (VG_UNLIKELY(vg_movable_has(memptr))) return CUDA_ERROR_INVALID_VALUE; /* as memory of cuMemAlloc */
   bool mapped = VG_LOAD(&vg_session.ledger) && vg_handle_retain(&memory, (void *)(uintptr_t)memptr) == CUDA_SUCCESS;
   struct binding *binding = mapped ? begin(mcHandle, memory, mcOffset) : NULL;
   CUresult result = settle(binding, REAL(cuMulticastBindAddr)(mcHandle, mcOffset, memptr, size, flags));

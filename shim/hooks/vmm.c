@@ -183,7 +183,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
 }
 
 CUresult vg_handle_retain(CUmemGenericAllocationHandle *handle, void *addr) {
-  vg_movable_share((CUdeviceptr)addr);
+  if (VG_UNLIKELY(vg_movable_has((CUdeviceptr)addr))) return CUDA_ERROR_INVALID_VALUE;
   unsigned entered = begin_retain();
   CUresult result = REAL(cuMemRetainAllocationHandle)(handle, addr);
   if (result == CUDA_SUCCESS) vg_handle_enter(*handle);

@@ -62,12 +62,18 @@ bool vg_movable_are_shared(void) {
   return VG_LOAD(&are_shared);
 }
 
-void vg_movable_share(CUdeviceptr address) {
-  if (VG_LIKELY(!VG_LOAD(&all))) return;
+bool vg_movable_has(CUdeviceptr address) {
+  bool has = false;
+  if (VG_LIKELY(!VG_LOAD(&all))) return false;
   pthread_mutex_lock(&lock);
-  for (const struct vg_movable *one = all; one; one = one->next)
-    if (address >= one->address && address - one->address < one->bytes) VG_STORE(&are_shared, true);
+  for (const struct vg_movable *one = all; one && !has; one = one->next)
+    has = address >= one->address && address - one->address < one->bytes;
   pthread_mutex_unlock(&lock);
+  return has;
+}
+
+void vg_movable_share(CUdeviceptr address) {
+  if (vg_movable_has(address)) VG_STORE(&are_shared, true);
 }
 
 /* ---- physical memory ---- */

@@ -37,6 +37,8 @@ void vg_movable_drop(struct vg_movable *movable); /* its context has ended */
  * not moved from now on. */
 void vg_movable_share(CUdeviceptr address);
 bool vg_movable_exist(void); /* any at all */
+/* Is the address in such an allocation? To the program it is memory of cuMemAlloc, which has no handle. */
+bool vg_movable_has(CUdeviceptr address);
 
 /* ---- for move.c ---- */
 

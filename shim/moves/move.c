@@ -66,7 +66,10 @@ static CUresult copy_chunk(const struct vg_movable *movable, uint64_t bytes, boo
 }
 
 static void free_host(struct vg_movable *movable) {
+  CUcontext unused;
+  bool is_entered = movable->host && REAL(cuCtxPushCurrent_v2)(movable->context) == CUDA_SUCCESS;
   if (movable->host) REAL(cuMemFreeHost)(movable->host);
+  if (is_entered) REAL(cuCtxPopCurrent_v2)(&unused);
   movable->host = NULL;
 }
 

@@ -118,14 +118,15 @@ def test_a_device_where_none_has_to_leave_comes_first() -> None:
 
 
 def test_host_ram_is_admitted_as_device_memory_is() -> None:
-    state = make_state(swap_bytes=100 * GIB)
+    """When the smallest has its turn, all others may have left for it."""
+    state = make_state(swap_bytes=140 * GIB)
     make(state, swap("a"), swap("b", 60), swap("c", 40))
     said = denial(step(state, swap("d", 1), 0), Reason.NO_CAPACITY)
-    assert "101GiB" in said and "100GiB" in said and "suspended_bytes_max" in said
+    assert "180GiB" in said and "140GiB" in said and "suspended_bytes_max" in said
     grown = ev.UpdateSlice(
-        "", "c", Spec(250, mem_min_bytes=41 * GIB, mem_max_bytes=41 * GIB), ("mem_max_bytes", "mem_min_bytes")
+        "", "b", Spec(250, mem_min_bytes=61 * GIB, mem_max_bytes=61 * GIB), ("mem_max_bytes", "mem_min_bytes")
     )
-    assert "101GiB" in denial(step(state, grown, 0), Reason.NO_CAPACITY)
+    assert "141GiB" in denial(step(state, grown, 0), Reason.NO_CAPACITY)
 
 
 def test_who_gives_rotation_up_needs_its_memory_as_any_other() -> None:

@@ -118,7 +118,9 @@ def test_the_ram_that_a_cgroup_leaves_is_that_of_the_tightest(monkeypatch: pytes
     for folder, most, current in (("a", "1000", 100), ("a/b", "max", 50), ("a/b/c", "600", 20)):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "memory.max").write_text(f"{most}\n")
-        (tmp_path / folder / "memory.current").write_text(f"{current}\n")
+        (tmp_path / folder / "memory.current").write_text(f"{current + 45}\n")
+        cache = "active_file 40\ninactive_file 5\n"  # is taken back before a process is ended
+        (tmp_path / folder / "memory.stat").write_text(f"anon 7\nfile 99\n{cache}shmem 3\n")
     monkeypatch.setattr(cgroup_tree, "mount_point", lambda: tmp_path)
     for path, left_bytes in (("/a/b/c", 580), ("/a/b", 900), ("/a/b/none", 900)):
         monkeypatch.setattr(cgroup_tree, "unified_path", lambda _, path=path: path)

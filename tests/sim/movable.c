@@ -137,7 +137,8 @@ static void have(const char *kind, CUdeviceptr first) {
   if (strcmp(kind, "array") == 0) CHECK(cuArrayCreate_v2(&array, &shape));
   if (strcmp(kind, "handle") == 0) CHECK(cuMemCreate(&handle, 4 * MIB, &prop, 0));
   if (strcmp(kind, "ipc") == 0) cuIpcGetMemHandle(&(CUipcMemHandle){0}, first);
-  if (strcmp(kind, "retained") == 0) CHECK(cuMemRetainAllocationHandle(&handle, (void *)first));
+  if (strcmp(kind, "retained") == 0)
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemRetainAllocationHandle(&handle, (void *)first));
   if (strcmp(kind, "range") == 0)
     cuMemGetHandleForAddressRange(&fd, first, 2 * MIB, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
   if (strcmp(kind, "sync") == 0) CHECK(cuPointerSetAttribute(&one, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, first));

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from pathlib import Path
 
 import vgpud._shim as _shim
 from vgpud.core.model import BY_HOOK, Process, Slice
@@ -41,6 +42,12 @@ STAYS = {
 }
 
 
+def read_cache_bytes(folder: Path) -> int:
+    """Of a cgroup: pages of files, which the kernel takes back before it ends a process."""
+    lines = (line.split() for line in (folder / "memory.stat").read_text().splitlines())
+    return sum(int(words[1]) for words in lines if words[0] in ("active_file", "inactive_file"))
+
+
 def read_left_bytes(pid: int) -> int:
     """RAM that a process's cgroups (version 2) leave it: what it has pinned is theirs, and beyond it would be killed.
     Very much where none has a limit, or none is known."""
@@ -51,7 +58,8 @@ def read_left_bytes(pid: int) -> int:
     while folder and folder != mount and mount in folder.parents:
         with contextlib.suppress(OSError, ValueError):  # "max", or a cgroup without the controller
             most = int((folder / "memory.max").read_text())
-            left_bytes = min(left_bytes, most - int((folder / "memory.current").read_text()))
+            used = int((folder / "memory.current").read_text()) - read_cache_bytes(folder)
+            left_bytes = min(left_bytes, most - used)
         folder = folder.parent
     return max(0, left_bytes)
 
@@ -80,6 +88,10 @@ class MemoryMover:
         """Whether programs of slices that rotate or sleep move their memory."""
         return self.way == BY_HOOK
 
+    def is_out(self, slice_: Slice) -> bool:
+        """Whether its program says that it has moved its memory to the host, where programs do that."""
+        return self.moves_itself and len(slice_.shares) == 1 and self._state(slice_) == lib.VG_MOVED_AWAY
+
     def keep_ready(self, uuid: str) -> None:
         """Memory of slices on this device may have to move at any time."""
         if not self.moves_itself:
@@ -107,8 +119,8 @@ class MemoryMover:
 
     async def _is_out(self, slice_: Slice, program: Process) -> bool:
         """Whether it has moved its memory itself, perhaps for another daemon: it tells this one in a moment."""
-        if len(slice_.shares) != 1:
-            return False
+        if len(slice_.shares) != 1 or not (self.moves_itself or program.is_resumed):
+            return False  # the driver has moved it: what its page says does not matter
         loop = asyncio.get_running_loop()
         until_s = loop.time() + (KNOWN_S if program.is_resumed else 0.0)
         while (state := self._state(slice_)) == lib.VG_MOVED_UNKNOWN and loop.time() < until_s:

@@ -72,25 +72,25 @@ def test_slices_that_are_no_jobs_are_in_the_same_turn() -> None:
     take(cluster, rotating(40))
     offer_all(cluster, (("a/0", 80 * GIB, True), ("a/0", 30 * GIB, True)), 1000 * GIB)
     (n,) = cluster.nodes
-    assert (n.free_bytes, n.swapped_bytes) == ([0], 70 * GIB)
+    assert (n.free_bytes, n.swapped_bytes) == ([0], 120 * GIB)
     take(cluster, rotating(80))
     offer_all(cluster, (("a/0", 30 * GIB, False),), 1000 * GIB)
-    assert (n.free_bytes, n.swapped_bytes) == ([0], 70 * GIB)
+    assert (n.free_bytes, n.swapped_bytes) == ([0], 120 * GIB)
     offer_all(cluster, (), 1000 * GIB)
-    assert (n.free_bytes, n.swapped_bytes) == ([0], 40 * GIB)
+    assert (n.free_bytes, n.swapped_bytes) == ([0], 80 * GIB)
 
 
 def test_a_host_that_cannot_hold_the_others_is_named() -> None:
     cluster = Cluster([node("a", 1)])
-    offer_all(cluster, (), 100 * GIB)
+    offer_all(cluster, (), 140 * GIB)
     for gib in (80, 60, 40):
         take(cluster, rotating(gib))
     assert cluster.place(rotating(1)) is None
     said = cluster.why_not(rotating(1))
-    assert said.startswith("slices with mem-swap would need 101GiB of the host's RAM, of which 100GiB may be used")
+    assert said.startswith("slices with mem-swap would need 180GiB of the host's RAM, of which 140GiB may be used")
     assert "suspended_bytes_max" in said
     assert cluster.place(job(ask(250, mem_min_bytes=0, mem_max_bytes=GIB))) is not None, "others do not need it"
-    offer_all(cluster, (), 101 * GIB)
+    offer_all(cluster, (), 180 * GIB)
     assert cluster.place(rotating(1)) is not None and not cluster.why_not(rotating(1))
     offer_all(cluster, (), 0)
     held = cluster.place(plain(0, 100))
@@ -103,15 +103,16 @@ def test_what_a_suspended_job_waits_for_on_the_host_is_named() -> None:
     take(cluster, rotating(60))
     offer_all(cluster, (), 50 * GIB)
     cluster.release(mine)
-    assert "would need 60GiB of the host's RAM" in cluster.shortage(mine)
-    offer_all(cluster, (), 60 * GIB)
+    assert "would need 80GiB of the host's RAM" in cluster.shortage(mine)
+    offer_all(cluster, (), 80 * GIB)
     assert not cluster.shortage(mine)
 
 
 def test_the_host_holds_what_is_evicted_there() -> None:
     cluster = Cluster([node("a", 1)])
-    offer_all(cluster, (("a/0", 80 * GIB, False),), 30 * GIB)
-    assert cluster.place(rotating(40)) is None and "would need 40GiB" in cluster.why_not(rotating(40))
+    offer_all(cluster, (("a/0", 80 * GIB, False),), 79 * GIB)
+    assert cluster.place(rotating(40)) is None and "would need 80GiB" in cluster.why_not(rotating(40))
+    offer_all(cluster, (("a/0", 80 * GIB, False),), 80 * GIB)
     assert cluster.place(rotating(30)) is not None
 
 
@@ -122,6 +123,8 @@ def test_one_in_turn_fits_where_another_does_not() -> None:
     assert in_turn is not None and alone is not None
     assert in_turn.fits() and not alone.fits()
     assert not in_turn.needs_all_of(alone) and in_turn.needs_all_of(in_turn)
+    smaller = cluster.ask_vacancy(rotating(20).spec, ())
+    assert smaller is not None and not alone.needs_all_of(smaller), "the host may be what that one lacks"
 
 
 def test_rules_see_what_is_in_turn() -> None:

@@ -128,7 +128,7 @@ class Shape:
         ask, least = self.ask, other.ask
         if least.cpu_milli * len(self.parts) > ask.cpu_milli or least.ram_bytes * len(self.parts) > ask.ram_bytes:
             return False
-        if min(self.takes) < other.takes[0] or (self.in_turn and not other.in_turn):
+        if min(self.takes) < other.takes[0] or self.in_turn != other.in_turn:
             return False
         return all(
             need >= least_need

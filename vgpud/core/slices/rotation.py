@@ -15,6 +15,8 @@ from vgpud.core.model import AWAY, COMING, LEAVING
 _SECOND_NS = 1_000_000_000
 #: of a turn, and of a slice without work before others may take its place
 QUANTUM_MIN_NS = 2 * _SECOND_NS
+#: nobody waits longer for a turn of one other, however slow moves are
+QUANTUM_MAX_NS = 600 * _SECOND_NS
 IDLE_MIN_NS = _SECOND_NS
 #: a turn lasts so many times as long as its moves take
 QUANTUM_MOVES = 20
@@ -87,7 +89,7 @@ class Move:
 
 def compute_quantum_ns(moved_bytes: int, bytes_per_s: int) -> int:
     """How long a turn lasts whose moves are of so many bytes."""
-    return max(QUANTUM_MIN_NS, QUANTUM_MOVES * _move_ns(moved_bytes, bytes_per_s))
+    return min(QUANTUM_MAX_NS, max(QUANTUM_MIN_NS, QUANTUM_MOVES * _move_ns(moved_bytes, bytes_per_s)))
 
 
 def _move_ns(moved_bytes: int, bytes_per_s: int) -> int:
@@ -282,7 +284,7 @@ def find_shortage(members: Sequence[Member], capacity_bytes: int, lent_bytes: in
     kept_bytes = sum(m.mem_min_bytes for m in members if m.on_device and not m.mem_swap)
     space_bytes, missing_bytes, guaranteed_bytes = 0, {}, {}
     for waiter in members:
-        if waiter.residency != AWAY or not waiter.waits:
+        if waiter.residency != AWAY or not waiter.waits or not waiter.is_movable:
             continue
         guaranteed = waiter.claim_bytes + device.kept_from(waiter) + kept_bytes - capacity_bytes - lent_bytes
         if guaranteed > 0:
@@ -342,7 +344,7 @@ class Cost:
     capacity_bytes: int  # what the device has for them
     quantum_ns: int = 0  # how long the longest turn lasts; 0: all fit, and none leaves
     lost_ratio: float = 0.0  # of the time, in moves
-    host_bytes: int = 0  # RAM that they need when the largest one is resident
+    host_bytes: int = 0  # RAM that they need when the smallest one is resident
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,10 +363,10 @@ def estimate_cost(sizes_bytes: Sequence[int], capacity_bytes: int, bytes_per_s: 
     """For slices with these claims."""
     claims = sum(sizes_bytes)
     largest = max(sizes_bytes, default=0)
-    host = claims - largest
+    host = claims - min(filter(None, sizes_bytes), default=0)
     if claims <= capacity_bytes:
         return Cost(claims, capacity_bytes)
-    moved = min(2 * capacity_bytes, largest + min(host, capacity_bytes))
+    moved = min(2 * capacity_bytes, largest + min(claims - largest, capacity_bytes))
     quantum_ns = compute_quantum_ns(moved, bytes_per_s)
     move_ns = _move_ns(moved, bytes_per_s)
     return Cost(claims, capacity_bytes, quantum_ns, move_ns / (move_ns + quantum_ns), host)

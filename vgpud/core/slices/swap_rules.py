@@ -56,12 +56,19 @@ def host_refusal(state: State, spec: Spec, shares: Iterable[Share], excluded_sli
     sizes = _swap_sizes(state, excluded_slice)
     for share in shares:
         sizes.setdefault(share.device_uuid, []).append(share.mem_min_bytes)
-    wanted = sum(sum(of_device) - max(of_device) for of_device in sizes.values())
+    wanted = sum(map(compute_host_need, sizes.values()))
     has = state.policy.swap_bytes
     if wanted <= has:
         return None
     text = f"{describe_host_need(wanted, has)}: ask for less memory, or remove one of them"
     return Denied(Reason.NO_CAPACITY, text, field="mem_swap")
+
+
+def compute_host_need(sizes_bytes: Iterable[int]) -> int:
+    """RAM of the host for slices with mem_swap of one device that have these minima: when the smallest has its turn, all
+    others may have to leave for it. None has to for one without a minimum."""
+    sizes = [size for size in sizes_bytes if size]
+    return sum(sizes) - min(sizes, default=0)
 
 
 def describe_host_need(wanted_bytes: int, usable_bytes: int) -> str:

@@ -56,6 +56,8 @@ WAITING_S, IDLE_S = 0.05, 0.25
 RATE_BYTES_PER_S, MEASURED_BYTES = 8 << 30, 64 << 20
 #: time limit of a move, beside four times as long as it should take
 DEADLINE_S = 15.0
+#: of a program that moves its memory itself, at the least: it has pages of the host made and pinned, on a busy machine
+ITS_OWN_BYTES_PER_S = 512 << 20
 #: of a refusal: the driver leaves the process half way
 _BROKEN = "broken"
 #: of a return: others have borrowed the memory; it is said when they have kept it for so long, and are not asked now
@@ -90,6 +92,8 @@ class _Record:
     stays_until_ns: int = 0  # it is not asked to move again before
     refusals: set[str] = field(default_factory=set)  # by kind: said already
     lacks_since_ns: int = 0  # others have borrowed what it waits for; 0: they have not
+    rate: int = 0  # bytes per second of its last move
+    failures: int = 0  # moves since the last good one after which nobody knew where its memory is
 
 
 class RotationController:
@@ -219,8 +223,8 @@ class RotationController:
         )
 
     def _moved_bytes(self, now: SliceStats) -> int:
-        """What leaves the device."""
-        return now.movable_bytes if self._mover.moves_itself else now.mem_used_bytes
+        """What leaves the device. Of programs that say it themselves, no more than they use."""
+        return min(now.movable_bytes, now.mem_used_bytes) if self._mover.moves_itself else now.mem_used_bytes
 
     def _members(self, uuid: str, now_ns: int) -> list[Member]:
         """No minimum is more than what the others leave to it where they leave all that they can."""
@@ -258,7 +262,12 @@ class RotationController:
         return left, lent
 
     def _rate(self, uuid: str) -> int:
-        return self._rates.get(uuid, RATE_BYTES_PER_S)
+        """Bytes per second of the last move by the driver. Of programs that move their memory themselves the fastest
+        counts, and no more than the link has: each says when it is done, and a slow one would make all turns longer."""
+        if not self._mover.moves_itself:
+            return self._rates.get(uuid, RATE_BYTES_PER_S)
+        best = max((self._record(slice_).rate for slice_ in self._rotating(uuid)), default=0) or RATE_BYTES_PER_S
+        return min(best, self._machine.state.devices[uuid].link_bytes_per_s or best)
 
     def cost_with(self, uuid: str, more_bytes: Sequence[int] = ()) -> tuple[Cost, int]:
         """What the turns on a device cost, with further slices that claim so much; and the bytes per second of its last
@@ -311,8 +320,9 @@ class RotationController:
             await self._bring(move, uuid, turns)
 
     async def _step_to_coming(self, uuid: str, step: Step, next_step: Step | None = None) -> bool:
+        is_taken = await self._step(step, next_step=next_step)
         self._arbiters.make_room(uuid, 0)  # from now on what it claims counts by itself
-        return await self._step(step, next_step=next_step)
+        return is_taken
 
     def _ask_back(self, uuid: str, members: Sequence[Member], now_ns: int) -> None:
         """Asks those that have borrowed memory for which others wait now. It is not taken from them."""
@@ -358,9 +368,8 @@ class RotationController:
         left_bytes = sum(m.stays_bytes for m in members if m.name != member.name)
         if not left_bytes or member.held_bytes <= self._capacity_bytes(uuid) - left_bytes:
             return
-        self._record(self._machine.state.slices[member.name]).refusals.add(_LENT)
-        text = f"slice {member.name} stays on the host: of {format_bytes(left_bytes)} that does not leave the device"
-        self._events.note(ev.Log("slice.stays", f"{text} with others it needs a part, and waits for them", member.name))
+        why = f"of {format_bytes(left_bytes)} that does not leave the device with others it needs a part"
+        self._note_stay(self._machine.state.slices[member.name], _LENT, f"{why}, and waits for them")
 
     def _choose(self, uuid: str, members: Sequence[Member], turns: Turns, now_ns: int) -> Move | None:
         return choose_move(members, self._capacity_bytes(uuid), self._rate(uuid), turns, now_ns)
@@ -386,7 +395,9 @@ class RotationController:
         turns.end_move(move, now_ns)
         if moved.state != checkpoint_runner.AWAY:
             if moved.refusal and self._program(move.name):
-                if moved.state == checkpoint_runner.RUNS:
+                if (
+                    moved.state == checkpoint_runner.RUNS or self._mover.moves_itself
+                ):  # a slow program goes on by itself
                     self._let_stay(slice_, "driver", moved.refusal, REFUSED_NS)
                 else:
                     self._let_stay(slice_, _BROKEN, moved.refusal, BROKEN_NS)
@@ -418,7 +429,8 @@ class RotationController:
         if moved.state == checkpoint_runner.AWAY:
             self._let_stay(slice_, "driver", moved.refusal, AGAIN_NS)
         else:
-            self._let_stay(slice_, _BROKEN, moved.refusal, 10 * AGAIN_NS)
+            record.failures += 1  # others wait while it is asked
+            self._let_stay(slice_, _BROKEN, moved.refusal, min(BROKEN_NS, AGAIN_NS * 5 * 2 ** min(record.failures, 10)))
         await self._step((move.name, AWAY))
 
     async def _drain(self, slice_: Slice, uuid: str) -> bool:
@@ -475,7 +487,8 @@ class RotationController:
             programs = programs[:1]
         record.checked_ids |= {program.process_id for program in programs}
         size = self._moved_bytes(self._arbiters.slice_stats(slice_.serial, uuid))
-        deadline_s = DEADLINE_S + 4 * size / self._rate(uuid)
+        rate = min(self._rate(uuid), ITS_OWN_BYTES_PER_S) if self._mover.moves_itself else self._rate(uuid)
+        deadline_s = DEADLINE_S + 4 * size / rate
         begun_ns = time.monotonic_ns()
         moved = Moved(checkpoint_runner.RUNS)
         for program in programs:  # others than the one that is away run: the driver says so at once
@@ -485,8 +498,11 @@ class RotationController:
             self._arbiters.count_move(slice_.serial, uuid, size)
             record.refusals.clear()
             passed_ns = max(1, time.monotonic_ns() - begun_ns)
+            record.failures = 0
             if size >= MEASURED_BYTES:
-                self._rates[uuid] = max(1, size * _SECOND_NS // passed_ns)
+                record.rate = max(1, size * _SECOND_NS // passed_ns)
+                if action == "evict":  # which the driver does, where it is to move memory: a program may do the rest
+                    self._rates[uuid] = record.rate
         return moved
 
     async def _move_program(self, action: str, slice_: Slice, program: Process, deadline_s: float) -> Moved:
@@ -501,10 +517,15 @@ class RotationController:
         return moved
 
     async def _restore_late_programs(self, uuid: str) -> None:
-        """Programs that attach again after their slice was brought back without them: one may still be away."""
+        """Programs that attach again after their slice was brought back without them: one may still be away. And those
+        that did not answer in time, and have moved their memory after all."""
         for slice_ in self._rotating(uuid):
-            record = self._record(slice_)
-            if slice_.residency or time.monotonic_ns() >= record.checks_until_ns:
+            record, now_ns = self._record(slice_), time.monotonic_ns()
+            program = self._program(slice_.name)
+            if not slice_.residency and program and self._mover.is_out(slice_) and now_ns >= record.stays_until_ns:
+                record.stays_until_ns = now_ns + AGAIN_NS
+                await self._move_program("restore", slice_, program, DEADLINE_S)
+            if slice_.residency or now_ns >= record.checks_until_ns:
                 continue
             for program in self._machine.state.processes_of(slice_.name):
                 if program.is_resumed and program.process_id not in record.checked_ids:
