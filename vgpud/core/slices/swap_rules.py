@@ -65,8 +65,8 @@ def host_refusal(state: State, spec: Spec, shares: Iterable[Share], excluded_sli
 
 
 def compute_host_need(sizes_bytes: Iterable[int]) -> int:
-    """RAM of the host for slices with mem_swap of one device that have these minima, in bytes: when the smallest has its
-    turn, all others may have to leave for it. None has to for one without a minimum."""
+    """RAM of the host, in bytes, for slices with mem_swap of one device that have these minima: when the smallest has
+    its turn, all others may have to leave for it. None has to for one without a minimum."""
     sizes = [size for size in sizes_bytes if size]
     return sum(sizes) - min(sizes, default=0)
 
