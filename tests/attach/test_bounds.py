@@ -203,7 +203,7 @@ def test_who_sends_what_is_no_message_delays_no_other(node: Node) -> None:
         return answers
 
     assert send(1) != [b""], "a single one reads why"
-    assert b"" in send(200), "many at once do not: how many depends on how fast they come"
+    wait_until(lambda: b"" in send(400), "so many at once that not all do, as fast as they come")
     assert client.attach(node.socket()).status == client.OK
     wait_until(lambda: send(1) != [b""], "the reason again")
 

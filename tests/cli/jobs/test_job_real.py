@@ -224,7 +224,7 @@ def test_logs_follow_over_a_requeue(real: Any, home: Path, system: OwnSystem) ->
 
     def requeue() -> None:
         wait_until(lambda: log.exists() and log.read_text())
-        system.vgpu("job", "requeue", job_id)
+        OwnSystem.vgpu(system, "job", "requeue", job_id)  # a process: one in this thread would take the other's output
 
     thread = threading.Thread(target=requeue)
     thread.start()
