@@ -15,13 +15,12 @@ import pytest
 from tests.core.test_machine import GIB, S, make_state
 from tests.core.test_residency import make, swap
 from vgpud.core import events as ev
-from vgpud.core.model import AWAY, BY_HOOK, COMING, LEAVING, Denied, Process, Reason, Slice, Taken
+from vgpud.core.model import AWAY, COMING, LEAVING, Denied, Process, Reason, Slice, Taken
 from vgpud.core.observed import Reclaim, SliceStats
 from vgpud.core.slices import invariants
 from vgpud.core.slices.machine import step
-from vgpud.core.slices.rotation import Move, Turns
 from vgpud.daemon.slices import rotation
-from vgpud.daemon.slices.rotation import RATE_BYTES_PER_S, RotationController
+from vgpud.daemon.slices.rotation import RotationController
 from vgpud.devices import checkpoint_runner
 from vgpud.devices.checkpoint_runner import Moved
 from vgpud.devices.memory_mover import MemoryMover
@@ -550,58 +549,3 @@ async def test_the_cost_is_that_of_the_device(monkeypatch: pytest.MonkeyPatch) -
     assert found and (found.cost.claims_bytes, found.cost.capacity_bytes) == (120 * GIB, 70 * GIB)
     assert found.cost.quantum_ns and found.cost.host_bytes == 60 * GIB
     assert controller.stats(node.state.slices["c"]) is None
-
-
-# ---- programs that move their memory themselves: what their pages say is not believed ----
-
-
-def by_hook(node: Node) -> RotationController:
-    node.memory_moves = MemoryMoves(way=BY_HOOK)
-    return node.controller()
-
-
-def test_a_slow_program_does_not_make_the_turns_of_others_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    node = two(monkeypatch)
-    controller = by_hook(node)
-    a, b = (controller._record(node.state.slices[name]) for name in "ab")
-    assert controller._rate("GPU-0") == RATE_BYTES_PER_S
-    a.rate, b.rate = 1 << 30, 1
-    assert controller._rate("GPU-0") == 1 << 30
-    node.state.devices["GPU-0"] = replace(node.state.devices["GPU-0"], link_bytes_per_s=1 << 29)
-    assert controller._rate("GPU-0") == 1 << 29, "nor one that answers at once make them shorter"
-
-
-def test_a_program_moves_no_more_than_it_uses(monkeypatch: pytest.MonkeyPatch) -> None:
-    node = two(monkeypatch)
-    controller = by_hook(node)
-    node.set("a", movable_bytes=1 << 61)
-    (a,) = (member for member in controller._members("GPU-0", node.clock_ns) if member.name == "a")
-    assert a.used_bytes == node.stats[node.state.slices["a"].serial]["mem_used_bytes"] and not a.stays_bytes
-
-
-def test_that_others_keep_a_part_for_good_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    node = two(monkeypatch)
-    controller = by_hook(node)
-    node.set("a", movable_bytes=0)
-    for _ in range(3):
-        members = controller._members("GPU-0", node.clock_ns)
-        (b,) = (member for member in members if member.name == "b")
-        controller._note_left_memory("GPU-0", b, members)
-    assert len(node.entries) == 1 and "does not leave the device with others" in node.entries[0].message
-
-
-@on_a_loop
-async def test_one_that_does_not_answer_is_asked_less_and_less_often() -> None:
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        node = two(monkeypatch)
-        node.run(ev.MoveMemory((("a", LEAVING),), 0, False))
-        node.run(ev.MoveMemory((("a", AWAY),), 0, False))
-        controller = node.controller()
-        record = controller._record(node.state.slices["b"])
-        stays_ns = []
-        for _ in range(8):
-            node.answers = [Moved(checkpoint_runner.UNKNOWN, "it has not answered")]
-            node.run(ev.MoveMemory((("b", COMING),), 0, False))
-            await controller._bring(Move("b", COMING), "GPU-0", Turns())
-            stays_ns.append(record.stays_until_ns - node.clock_ns)
-        assert stays_ns == sorted(stays_ns) and stays_ns[0] < stays_ns[1] and stays_ns[-1] == rotation.BROKEN_NS

@@ -15,7 +15,7 @@ from vgpud.core.model import AWAY, COMING, LEAVING
 _SECOND_NS = 1_000_000_000
 #: of a turn, and of a slice without work before others may take its place
 QUANTUM_MIN_NS = 2 * _SECOND_NS
-#: nobody waits longer for a turn of one other, however slow moves are
+#: no slice waits longer for a turn of one other, however slow moves are
 QUANTUM_MAX_NS = 600 * _SECOND_NS
 IDLE_MIN_NS = _SECOND_NS
 #: a turn lasts so many times as long as its moves take

@@ -56,8 +56,8 @@ WAITING_S, IDLE_S = 0.05, 0.25
 RATE_BYTES_PER_S, MEASURED_BYTES = 8 << 30, 64 << 20
 #: time limit of a move, beside four times as long as it should take
 DEADLINE_S = 15.0
-#: of a program that moves its memory itself, at the least: it has pages of the host made and pinned, on a busy machine
-ITS_OWN_BYTES_PER_S = 512 << 20
+#: the lowest rate that is assumed of a program that moves its memory itself: pages of the host are made and pinned
+ITS_OWN_BYTES_PER_S = 2 << 30
 #: of a refusal: the driver leaves the process half way
 _BROKEN = "broken"
 #: of a return: others have borrowed the memory; it is said when they have kept it for so long, and are not asked now
@@ -93,7 +93,13 @@ class _Record:
     refusals: set[str] = field(default_factory=set)  # by kind: said already
     lacks_since_ns: int = 0  # others have borrowed what it waits for; 0: they have not
     rate: int = 0  # bytes per second of its last move
-    failures: int = 0  # moves since the last good one after which nobody knew where its memory is
+    failures: int = 0  # moves since the last good one after which it was not known where its memory is
+
+
+def _lengthen_pause(record: _Record, least_ns: int) -> int:
+    """Until a program is asked again that has not answered: others wait while it is asked."""
+    record.failures += 1
+    return min(BROKEN_NS, least_ns << min(record.failures, 20))
 
 
 class RotationController:
@@ -395,10 +401,10 @@ class RotationController:
         turns.end_move(move, now_ns)
         if moved.state != checkpoint_runner.AWAY:
             if moved.refusal and self._program(move.name):
-                if (
-                    moved.state == checkpoint_runner.RUNS or self._mover.moves_itself
-                ):  # a slow program goes on by itself
+                if moved.state == checkpoint_runner.RUNS:
                     self._let_stay(slice_, "driver", moved.refusal, REFUSED_NS)
+                elif self._mover.moves_itself:  # a slow program finishes by itself
+                    self._let_stay(slice_, "driver", moved.refusal, _lengthen_pause(self._record(slice_), REFUSED_NS))
                 else:
                     self._let_stay(slice_, _BROKEN, moved.refusal, BROKEN_NS)
             await self._step((move.name, ""))
@@ -429,8 +435,7 @@ class RotationController:
         if moved.state == checkpoint_runner.AWAY:
             self._let_stay(slice_, "driver", moved.refusal, AGAIN_NS)
         else:
-            record.failures += 1  # others wait while it is asked
-            self._let_stay(slice_, _BROKEN, moved.refusal, min(BROKEN_NS, AGAIN_NS * 5 * 2 ** min(record.failures, 10)))
+            self._let_stay(slice_, _BROKEN, moved.refusal, _lengthen_pause(record, 5 * AGAIN_NS))
         await self._step((move.name, AWAY))
 
     async def _drain(self, slice_: Slice, uuid: str) -> bool:
@@ -523,7 +528,7 @@ class RotationController:
             record, now_ns = self._record(slice_), time.monotonic_ns()
             program = self._program(slice_.name)
             if not slice_.residency and program and self._mover.is_out(slice_) and now_ns >= record.stays_until_ns:
-                record.stays_until_ns = now_ns + AGAIN_NS
+                record.stays_until_ns = now_ns + int(DEADLINE_S * _SECOND_NS) + _lengthen_pause(record, AGAIN_NS)
                 await self._move_program("restore", slice_, program, DEADLINE_S)
             if slice_.residency or now_ns >= record.checks_until_ns:
                 continue
