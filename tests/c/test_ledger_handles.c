@@ -54,8 +54,9 @@ struct vg_device *vg_context_ordinal(CUdevice ordinal) {
   return ordinal == 0 ? &vg_session.devices[0] : NULL;
 }
 
-void vg_movable_share(CUdeviceptr address) {
+bool vg_movable_has(CUdeviceptr address) {
   (void)address;
+  return false;
 }
 
 void vg_charge_return(struct vg_record *record) {
