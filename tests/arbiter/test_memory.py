@@ -87,12 +87,11 @@ def test_what_is_away_leaves_its_memory_to_others_and_comes_back_to_what_they_le
     assert table.held(1) == 8 * GIB
     table.update(1, used=8 * GIB)
     table.update(0, returned=2 * GIB, used=3 * GIB)
-    table.want(0, 2 * GIB)
-    assert table.held(0) == 6 * GIB, "what it is given while it is away is within its maximum"
+    assert table.want(0, 2 * GIB).denied and table.held(0) == 4 * GIB, "while it is away it has its minimum"
     assert not table.rows[0].pressure
     table.slices[0].away = False
-    table.update(0, returned=5 * GIB, used=2 * GIB)
-    table.want(0, 1 * GIB)
+    table.update(0, returned=4 * GIB, used=2 * GIB)
+    table.want(0, 2 * GIB)
     assert table.held(0) == 4 * GIB, "its minimum is its own again"
     table.update(0, used=4 * GIB)
     assert table.want(0, 1 * GIB).denied, "beyond it others have what there is"
