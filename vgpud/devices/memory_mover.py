@@ -118,11 +118,11 @@ class MemoryMover:
         return await self.move(action, slice_, program, deadline_s)
 
     async def _is_out(self, slice_: Slice, program: Process) -> bool:
-        """Whether it has moved its memory itself, perhaps for another daemon: it tells this one in a moment."""
-        if len(slice_.shares) != 1 or not (self.moves_itself or program.is_resumed):
+        """Whether it has moved its memory itself, for another daemon: it tells this one in a moment."""
+        if len(slice_.shares) != 1 or not program.is_resumed:
             return False  # the driver has moved it: what its page says does not matter
         loop = asyncio.get_running_loop()
-        until_s = loop.time() + (KNOWN_S if program.is_resumed else 0.0)
+        until_s = loop.time() + KNOWN_S
         while (state := self._state(slice_)) == lib.VG_MOVED_UNKNOWN and loop.time() < until_s:
             await asyncio.sleep(POLL_S)
         return bool(state == lib.VG_MOVED_AWAY)

@@ -1,8 +1,7 @@
 """Memory of jobs and slices with mem-swap, which are resident in turn (docs/design/rotation.md).
 
-Of a device the largest of their sizes is taken, and the host must hold all but the smallest. As slices.swap_rules
-admits them.
-Only nodes with such jobs have lists of sizes: all others are as if there were no rotation.
+Of a device the largest of their sizes is taken, and the host must hold all but the smallest, as slices.swap_rules
+admits them. Only nodes with such jobs have lists of sizes: all others are as if there were no rotation.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 
 from vgpud.core.jobs.model import Node
+from vgpud.core.slices.swap_rules import compute_host_need
 
 
 def largest_bytes(node: Node, device: int) -> int:
@@ -41,7 +41,8 @@ def rotates(node: Node, device: int, size_bytes: int) -> bool:
 def host_bytes(node: Node, device: int, size_bytes: int) -> int:
     """RAM of the host that all of the node need with one more of this size: on each device, all but the smallest, for
     which the others must leave."""
-    return node.swapped_bytes + _sum_on_host((*_sizes(node, device), size_bytes)) - _sum_on_host(_sizes(node, device))
+    sizes = _sizes(node, device)
+    return node.swapped_bytes + compute_host_need((*sizes, size_bytes)) - compute_host_need(sizes)
 
 
 def change(node: Node, device: int, size_bytes: int, sign: int, *, is_on_device: bool = True) -> None:
@@ -49,22 +50,17 @@ def change(node: Node, device: int, size_bytes: int, sign: int, *, is_on_device:
     counts it. The caller updates the node's version."""
     if not size_bytes:
         return
-    free, before = node.free_bytes[device] + largest_bytes(node, device), _sum_on_host(_sizes(node, device))
+    free, before = node.free_bytes[device] + largest_bytes(node, device), compute_host_need(_sizes(node, device))
     if is_on_device:
         node.turns = _change_sizes(node.turns or [()] * len(node.devices), device, size_bytes, sign)
     else:
         node.host_sizes = _change_sizes(node.host_sizes or [()] * len(node.devices), device, size_bytes, sign)
     node.free_bytes[device] = free - largest_bytes(node, device)
-    node.swapped_bytes += _sum_on_host(_sizes(node, device)) - before
+    node.swapped_bytes += compute_host_need(_sizes(node, device)) - before
 
 
 def _sizes(node: Node, device: int) -> tuple[int, ...]:
     return (*(node.turns[device] if node.turns else ()), *(node.host_sizes[device] if node.host_sizes else ()))
-
-
-def _sum_on_host(sizes: tuple[int, ...]) -> int:
-    """As swap_rules.compute_host_need()."""
-    return sum(sizes) - min(filter(None, sizes), default=0)
 
 
 def _change_sizes(sizes: list[tuple[int, ...]], device: int, size_bytes: int, sign: int) -> list[tuple[int, ...]]:

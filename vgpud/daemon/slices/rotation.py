@@ -92,7 +92,7 @@ class _Record:
     stays_until_ns: int = 0  # it is not asked to move again before
     refusals: set[str] = field(default_factory=set)  # by kind: said already
     lacks_since_ns: int = 0  # others have borrowed what it waits for; 0: they have not
-    rate: int = 0  # bytes per second of its last move
+    rate: int = 0  # bytes per second of the last move by its program
     failures: int = 0  # moves since the last good one after which it was not known where its memory is
 
 
@@ -452,14 +452,15 @@ class RotationController:
         until_ns = time.monotonic_ns() + int(ROOM_S * _SECOND_NS)
         state = self._machine.state
         while time.monotonic_ns() < until_ns:
-            present = [s for s in state.slices.values() if s.share(uuid) and s.keeps_memory and s.residency != AWAY]
-            held = sum(self._arbiters.slice_stats(s.serial, uuid).mem_held_bytes for s in present)
-            away = [s for s in state.slices.values() if s.share(uuid) and s.keeps_memory and s.residency == AWAY]
-            stats = [self._arbiters.slice_stats(s.serial, uuid) for s in away]
-            held += sum(now.mem_used_bytes - self._moved_bytes(now) for now in stats)
-            if held <= state.devices[uuid].memory_bytes:
+            there = [s for s in state.slices.values() if s.share(uuid) and s.keeps_memory]
+            if sum(self._on_device_bytes(one, uuid) for one in there) <= state.devices[uuid].memory_bytes:
                 return
             await asyncio.sleep(0.02)
+
+    def _on_device_bytes(self, slice_: Slice, uuid: str) -> int:
+        """What a slice has of a device now: of one that is away, what does not leave it."""
+        now = self._arbiters.slice_stats(slice_.serial, uuid)
+        return now.mem_used_bytes - self._moved_bytes(now) if slice_.residency == AWAY else now.mem_held_bytes
 
     def _let_stay(self, slice_: Slice, kind: str, why: str, for_ns: int) -> None:
         """It is not asked again for a while; a reason of each kind is said once, until it was moved."""
@@ -505,9 +506,11 @@ class RotationController:
             passed_ns = max(1, time.monotonic_ns() - begun_ns)
             record.failures = 0
             if size >= MEASURED_BYTES:
-                record.rate = max(1, size * _SECOND_NS // passed_ns)
-                if action == "evict":  # which the driver does, where it is to move memory: a program may do the rest
-                    self._rates[uuid] = record.rate
+                rate = max(1, size * _SECOND_NS // passed_ns)
+                if self._mover.moves_itself:
+                    record.rate = rate
+                elif action == "evict":  # a program may do the rest, for a daemon before this one
+                    self._rates[uuid] = rate
         return moved
 
     async def _move_program(self, action: str, slice_: Slice, program: Process, deadline_s: float) -> Moved:
@@ -526,8 +529,9 @@ class RotationController:
         that did not answer in time, and have moved their memory after all."""
         for slice_ in self._rotating(uuid):
             record, now_ns = self._record(slice_), time.monotonic_ns()
-            program = self._program(slice_.name)
-            if not slice_.residency and program and self._mover.is_out(slice_) and now_ns >= record.stays_until_ns:
+            is_late = not slice_.residency and now_ns >= record.stays_until_ns and self._mover.is_out(slice_)
+            program = self._program(slice_.name) if is_late else None
+            if program:
                 record.stays_until_ns = now_ns + int(DEADLINE_S * _SECOND_NS) + _lengthen_pause(record, AGAIN_NS)
                 await self._move_program("restore", slice_, program, DEADLINE_S)
             if slice_.residency or now_ns >= record.checks_until_ns:
