@@ -115,7 +115,7 @@ class Daemon:
         allowance = config.jobs.allowance
         files = config.environments_file, config.state / "environments.toml"
         self._environments = environments = EnvironmentList(*files, allowance, events.note)
-        host = Host(live, node, machine, counters, events, self._suspension, devices, environments, self._rotation)
+        host = Host(live, node, machine, counters, events, self._suspension, devices, environments, self._rotation.view)
         self._queue = JobController(host, JobStore(store))
         effects.observers += [self._queue, self._rotation]
         self._monitor.on_fault = self._queue.progress.note_fault
@@ -137,7 +137,7 @@ class Daemon:
             node=node,
             machine=machine,
             suspension=self._suspension,
-            rotation=self._rotation,
+            rotation=self._rotation.view,
             counters=counters,
             changes=changes,
             events=event_log,

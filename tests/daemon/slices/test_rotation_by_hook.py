@@ -14,7 +14,8 @@ from vgpud.core import events as ev
 from vgpud.core.model import AWAY, BY_HOOK, COMING, LEAVING
 from vgpud.core.slices.rotation import Move, Turns
 from vgpud.daemon.slices import rotation
-from vgpud.daemon.slices.rotation import RATE_BYTES_PER_S, RotationController
+from vgpud.daemon.slices.rotation import RotationController
+from vgpud.daemon.slices.rotation_view import RATE_BYTES_PER_S
 from vgpud.devices import checkpoint_runner
 from vgpud.devices.checkpoint_runner import Moved
 from vgpud.devices.nvml import MemoryMoves
@@ -28,12 +29,12 @@ def by_hook(node: Node) -> RotationController:
 def test_a_slow_program_does_not_make_the_turns_of_others_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     node = two(monkeypatch)
     controller = by_hook(node)
-    a, b = (controller._record(node.state.slices[name]) for name in "ab")
-    assert controller._rate("GPU-0") == RATE_BYTES_PER_S
+    a, b = (controller.view.record(node.state.slices[name]) for name in "ab")
+    assert controller.view.rate("GPU-0") == RATE_BYTES_PER_S
     a.rate, b.rate = 1 << 30, 1
-    assert controller._rate("GPU-0") == 1 << 30
+    assert controller.view.rate("GPU-0") == 1 << 30
     node.state.devices["GPU-0"] = replace(node.state.devices["GPU-0"], link_bytes_per_s=1 << 29)
-    assert controller._rate("GPU-0") == 1 << 29, "nor one that answers at once make them shorter"
+    assert controller.view.rate("GPU-0") == 1 << 29, "nor one that answers at once make them shorter"
 
 
 def test_a_program_moves_no_more_than_it_uses(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,7 +63,7 @@ async def test_one_that_does_not_answer_is_asked_less_and_less_often() -> None:
         node.run(ev.MoveMemory((("a", LEAVING),), 0, False))
         node.run(ev.MoveMemory((("a", AWAY),), 0, False))
         controller = node.controller()
-        record = controller._record(node.state.slices["b"])
+        record = controller.view.record(node.state.slices["b"])
         stays_ns = []
         for _ in range(8):
             node.answers = [Moved(checkpoint_runner.UNKNOWN, "it has not answered")]
@@ -79,7 +80,7 @@ async def test_one_that_moved_after_all_is_asked_less_and_less_often() -> None:
         node = two(monkeypatch)
         controller = by_hook(node)
         node.set("a", moved_state=_shim.lib.VG_MOVED_AWAY)
-        record = controller._record(node.state.slices["a"])
+        record = controller.view.record(node.state.slices["a"])
         asked = 0
 
         async def move(*_: Any) -> Moved:

@@ -10,35 +10,16 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 
 from vgpud.core import events as ev
-from vgpud.core.model import (
-    AWAY,
-    COMING,
-    EVICTION,
-    LEAVING,
-    Denied,
-    Process,
-    Reason,
-    Slice,
-)
-from vgpud.core.observed import SliceStats
-from vgpud.core.slices.rotation import (
-    Cost,
-    Member,
-    Move,
-    RotationStats,
-    Shortage,
-    Turns,
-    choose_move,
-    estimate_cost,
-    find_shortage,
-)
+from vgpud.core.model import AWAY, COMING, LEAVING, Denied, Process, Reason, Slice
+from vgpud.core.slices.rotation import Member, Move, Shortage, Turns, choose_move, find_shortage
 from vgpud.core.units import format_bytes
 from vgpud.daemon.slices.events import EventRecorder
 from vgpud.daemon.slices.machine import SliceMachine
+from vgpud.daemon.slices.rotation_view import Record, RotationView
 from vgpud.devices import checkpoint_runner
 from vgpud.devices.arbiters import Arbiters
 from vgpud.devices.checkpoint_runner import Moved
@@ -52,8 +33,6 @@ Step = tuple[str, str]
 _SECOND_NS = 1_000_000_000
 #: how often it looks for waiting threads, and for idleness
 WAITING_S, IDLE_S = 0.05, 0.25
-#: assumed before the first move; a first move of fewer bytes measures the helper's start, not the link
-RATE_BYTES_PER_S, MEASURED_BYTES = 8 << 30, 64 << 20
 #: time limit of a move, beside four times as long as it should take
 DEADLINE_S = 15.0
 #: the lowest rate that is assumed of a program that moves its memory itself: pages of the host are made and pinned
@@ -66,8 +45,6 @@ _LENT, LENT_NS = "lent", _SECOND_NS
 _GUARANTEED = "guaranteed"
 #: of a slice that has several programs: none of them is moved
 _SEVERAL = "several"
-#: the cost of a device is computed again after this time
-COST_NS = _SECOND_NS // 4
 #: for how long a slice stays as it is after the driver, or the host, has refused to move it
 REFUSED_NS, BROKEN_NS = 60 * _SECOND_NS, 600 * _SECOND_NS
 AGAIN_NS, HOST_FULL_NS = _SECOND_NS, 10 * _SECOND_NS
@@ -79,24 +56,7 @@ AGAIN_S = 1.0
 RETURN_NS = 60 * _SECOND_NS
 
 
-@dataclass(slots=True)
-class _Record:
-    """What is known of a slice beyond its state."""
-
-    resident_since_ns: int
-    program: Process | None = None
-    program_since_ns: int = 0
-    returns_until_ns: int = 0  # it was away when the daemon started: its program may not have attached again yet
-    checks_until_ns: int = 0  # the same: each program that attaches again is asked for, it may be the one that is away
-    checked_ids: set[int] = field(default_factory=set)  # processes that were
-    stays_until_ns: int = 0  # it is not asked to move again before
-    refusals: set[str] = field(default_factory=set)  # by kind: said already
-    lacks_since_ns: int = 0  # others have borrowed what it waits for; 0: they have not
-    rate: int = 0  # bytes per second of the last move by its program
-    failures: int = 0  # moves since the last good one after which it was not known where its memory is
-
-
-def _lengthen_pause(record: _Record, least_ns: int) -> int:
+def _lengthen_pause(record: Record, least_ns: int) -> int:
     """Until a program is asked again that has not answered: others wait while it is asked."""
     record.failures += 1
     return min(BROKEN_NS, least_ns << min(record.failures, 20))
@@ -119,9 +79,7 @@ class RotationController:
         self._arbiters = arbiters
         self._mover = mover
         self._refuse_eviction = refuse_eviction
-        self._records: dict[str, _Record] = {}  # by the slice's uid
-        self._rates: dict[str, int] = {}  # bytes per second, by device, as are:
-        self._costs: dict[str, tuple[int, Cost]] = {}  # until when they are valid
+        self.view = RotationView(machine, arbiters, mover)
         self._watches: dict[str, asyncio.Task[None]] = {}  # by device
         self._is_stopped = True
 
@@ -133,7 +91,7 @@ class RotationController:
         now_ns = time.monotonic_ns()
         for slice_ in self._machine.state.slices.values():
             if slice_.residency:
-                record = self._record(slice_)
+                record = self.view.record(slice_)
                 record.returns_until_ns = record.checks_until_ns = now_ns + RETURN_NS
         self._watch_all()
 
@@ -150,7 +108,7 @@ class RotationController:
             self._watch_all()
 
     def slice_goes(self, slice_: Slice) -> None:
-        self._records.pop(slice_.uid, None)
+        self.view.forget(slice_)
 
     def capacity_changed(self) -> None:
         """Moves go by what slices claim, not by what others take."""
@@ -159,7 +117,7 @@ class RotationController:
         if self._is_stopped:
             return
         for uuid in self._machine.state.devices:
-            if uuid not in self._watches and self._rotating(uuid):
+            if uuid not in self._watches and self.view.list_rotating(uuid):
                 self._mover.keep_ready(uuid)
                 watch = self._watches[uuid] = asyncio.create_task(self._watch(uuid))
                 watch.add_done_callback(partial(self._end_watch, uuid))
@@ -173,135 +131,12 @@ class RotationController:
         else:
             self._watch_all()  # a slice may have been made at the last moment
 
-    # ---- what is there ----
-
-    def _rotating(self, uuid: str) -> list[Slice]:
-        """The slices of a device whose memory may move."""
-        state = self._machine.state
-        return [
-            slice_
-            for slice_ in state.slices.values()
-            if slice_.rotates
-            and slice_.share(uuid)
-            and slice_.name not in state.waiting
-            and slice_.suspended not in EVICTION
-        ]
-
-    def _record(self, slice_: Slice) -> _Record:
-        return self._records.setdefault(slice_.uid, _Record(time.monotonic_ns()))
-
-    def _record_of(self, name: str) -> _Record:
-        return self._record(self._machine.state.slices[name])
-
-    def _program(self, name: str) -> Process | None:
-        return next(iter(self._machine.state.processes_of(name)), None)
-
-    def _member(self, slice_: Slice, uuid: str, now_ns: int) -> Member:
-        share = slice_.share(uuid)
-        assert share
-        record, now = self._record(slice_), self._arbiters.slice_stats(slice_.serial, uuid)
-        running = self._machine.state.processes_of(slice_.name)
-        program = running[0] if running else None
-        if program != record.program:
-            record.program, record.stays_until_ns = program, 0
-            record.refusals.clear()
-            if program:
-                record.program_since_ns, record.returns_until_ns = now_ns, 0
-        is_away = slice_.residency == AWAY
-        stays = now_ns < record.stays_until_ns
-        asks = now.waiting_calls or now.processes_in_driver or not (slice_.spec.mem_swap or slice_.spec.idle_after_ns)
-        return Member(
-            name=slice_.name,
-            mem_min_bytes=share.mem_min_bytes,
-            held_bytes=now.mem_held_bytes,
-            used_bytes=self._moved_bytes(now),
-            stays_bytes=now.mem_used_bytes - self._moved_bytes(now) if running else 0,
-            residency=slice_.residency,
-            waits=bool(is_away and running and asks and not slice_.suspended),
-            min_milli=share.min_milli,
-            weight=slice_.spec.weight,
-            mem_swap=slice_.spec.mem_swap,
-            is_movable=not stays and (is_away or len(running) < 2),
-            is_empty=not running and now_ns >= record.returns_until_ns,
-            idle_after_ns=slice_.spec.idle_after_ns or 0,
-            last_work_ns=max(now.last_work_ns, record.program_since_ns),
-            resident_since_ns=max(record.resident_since_ns, record.program_since_ns),
-        )
-
-    def _moved_bytes(self, now: SliceStats) -> int:
-        """What leaves the device. Of programs that say it themselves, no more than they use."""
-        return min(now.movable_bytes, now.mem_used_bytes) if self._mover.moves_itself else now.mem_used_bytes
-
-    def _members(self, uuid: str, now_ns: int) -> list[Member]:
-        """No minimum is more than what the others leave to it where they leave all that they can."""
-        members = [self._member(slice_, uuid, now_ns) for slice_ in self._rotating(uuid)]
-        stays = sum(member.stays_bytes for member in members)
-        if not stays:
-            return members
-        capacity = self._capacity_bytes(uuid)
-        return [
-            replace(m, mem_min_bytes=max(0, min(m.mem_min_bytes, capacity - stays + m.stays_bytes))) for m in members
-        ]
-
-    def _capacity_bytes(self, uuid: str) -> int:
-        return self._read_others(uuid)[0]
-
-    def _read_others(self, uuid: str) -> tuple[int, int]:
-        """What other slices leave to those that rotate: what they are guaranteed, or hold, is theirs. And what of that
-        they have borrowed."""
-        state = self._machine.state
-        members = {slice_.name for slice_ in self._rotating(uuid)}
-        left, lent = state.devices[uuid].memory_bytes, 0
-        for slice_ in state.slices.values():
-            kept = slice_.find_reserved_share(uuid)
-            if (
-                slice_.name in members
-                or slice_.name in state.waiting
-                or not slice_.keeps_memory
-                or not slice_.share(uuid)
-            ):
-                continue
-            held = self._arbiters.slice_stats(slice_.serial, uuid).mem_held_bytes
-            kept_bytes = kept.mem_min_bytes if kept else 0
-            left -= max(kept_bytes, held)
-            lent += max(0, held - kept_bytes)
-        return left, lent
-
-    def _rate(self, uuid: str) -> int:
-        """Bytes per second of the last move by the driver. Of programs that move their memory themselves the fastest
-        counts, and no more than the link has: each says when it is done, and a slow one would make all turns longer."""
-        if not self._mover.moves_itself:
-            return self._rates.get(uuid, RATE_BYTES_PER_S)
-        best = max((self._record(slice_).rate for slice_ in self._rotating(uuid)), default=0) or RATE_BYTES_PER_S
-        return min(best, self._machine.state.devices[uuid].link_bytes_per_s or best)
-
-    def cost_with(self, uuid: str, more_bytes: Sequence[int] = ()) -> tuple[Cost, int]:
-        """What the turns on a device cost, with further slices that claim so much; and the bytes per second of its last
-        move."""
-        sizes = [member.claim_bytes for member in self._members(uuid, time.monotonic_ns()) if member.mem_swap]
-        rate = self._rate(uuid)
-        return estimate_cost([*sizes, *more_bytes], self._capacity_bytes(uuid), rate), rate
-
-    def stats(self, slice_: Slice) -> RotationStats | None:
-        """What its turns cost; None: its memory is never moved."""
-        if not slice_.rotates or not slice_.shares:
-            return None
-        uuid = slice_.shares[0].device_uuid
-        now_ns = time.monotonic_ns()
-        until_ns, cost = self._costs.get(uuid, (0, Cost(0, 0)))
-        if now_ns >= until_ns:  # a list shows many slices of one device
-            cost, _ = self.cost_with(uuid)
-            self._costs[uuid] = now_ns + COST_NS, cost
-        now = self._arbiters.slice_stats(slice_.serial, uuid)
-        stays = now.mem_used_bytes - self._moved_bytes(now)
-        return RotationStats(cost, self._rate(uuid), now.moves, now.moved_bytes, self._mover.way, stays)
-
     # ---- moves ----
 
     async def _watch(self, uuid: str) -> None:
         """While a slice of this device rotates."""
         turns = Turns()
-        while self._rotating(uuid):
+        while self.view.list_rotating(uuid):
             try:
                 await self._settle(uuid)
                 await self._restore_late_programs(uuid)
@@ -313,9 +148,9 @@ class RotationController:
 
     async def _take_turn(self, uuid: str, turns: Turns) -> None:
         now_ns = time.monotonic_ns()
-        members = self._members(uuid, now_ns)
+        members = self.view.list_members(uuid, now_ns)
         turns.update(members, now_ns)
-        move = None if self._is_lost(uuid) else self._choose(uuid, members, turns, now_ns)
+        move = None if self.view.is_lost(uuid) else self._choose(uuid, members, turns, now_ns)
         if move is None:
             self._ask_back(uuid, members, now_ns)
             self._note_several(uuid, members, turns, now_ns)
@@ -332,12 +167,12 @@ class RotationController:
 
     def _ask_back(self, uuid: str, members: Sequence[Member], now_ns: int) -> None:
         """Asks those that have borrowed memory for which others wait now. It is not taken from them."""
-        shortage = Shortage() if self._is_lost(uuid) else find_shortage(members, *self._read_others(uuid))
+        shortage = Shortage() if self.view.is_lost(uuid) else find_shortage(members, *self.view.read_others(uuid))
         self._arbiters.make_room(uuid, shortage.space_bytes)
         for member in members:
             if member.mem_swap and member.waits:
                 self._note_left_memory(uuid, member, members)
-            record, missing_bytes = self._record_of(member.name), shortage.missing_bytes.get(member.name, 0)
+            record, missing_bytes = self.view.record_of(member.name), shortage.missing_bytes.get(member.name, 0)
             guaranteed_bytes = shortage.guaranteed_bytes.get(member.name, 0)
             short_bytes = missing_bytes or guaranteed_bytes
             record.lacks_since_ns = (record.lacks_since_ns or now_ns) if short_bytes else 0
@@ -347,7 +182,7 @@ class RotationController:
             if guaranteed_bytes:
                 why = f"of its {format_bytes(member.claim_bytes)} other slices are guaranteed {short} by now, it waits"
                 self._note_stay(slice_, _GUARANTEED, f"{why} until they end or have less")
-            elif not self._are_asked(uuid):
+            elif not self.view.is_asking(uuid):
                 why = f"others use {short} of the memory beyond their minima and do not give it back"
                 self._note_stay(slice_, _LENT, f"{why}, it waits until they do")
 
@@ -356,7 +191,7 @@ class RotationController:
         state = self._machine.state
         counts = {m.name: len(state.processes_of(m.name)) for m in members if m.is_resident}
         several = {name for name, count in counts.items() if count > 1}
-        if not several or self._is_lost(uuid):
+        if not several or self.view.is_lost(uuid):
             return
         alone = [replace(m, is_movable=True) if m.name in several else m for m in members]
         move = self._choose(uuid, alone, turns, now_ns)
@@ -365,29 +200,20 @@ class RotationController:
         why = f"it has {counts[move.name]} programs, and the driver moves a slice with one: keep it to one program"
         self._note_stay(state.slices[move.name], _SEVERAL, why)
 
-    def _are_asked(self, uuid: str) -> bool:
-        """Whether a slice on the device still has time to give memory back."""
-        return any(of == uuid and now.remaining_bytes for (_, of), now in self._arbiters.reclaims().items())
-
     def _note_left_memory(self, uuid: str, member: Member, members: Sequence[Member]) -> None:
         """One that cannot come however long it waits: others keep a part of what it has."""
         left_bytes = sum(m.stays_bytes for m in members if m.name != member.name)
-        if not left_bytes or member.held_bytes <= self._capacity_bytes(uuid) - left_bytes:
+        if not left_bytes or member.held_bytes <= self.view.capacity_bytes(uuid) - left_bytes:
             return
         why = f"of {format_bytes(left_bytes)} that does not leave the device with others it needs a part"
         self._note_stay(self._machine.state.slices[member.name], _LENT, f"{why}, and waits for them")
 
     def _choose(self, uuid: str, members: Sequence[Member], turns: Turns, now_ns: int) -> Move | None:
-        return choose_move(members, self._capacity_bytes(uuid), self._rate(uuid), turns, now_ns)
-
-    def _is_lost(self, uuid: str) -> bool:
-        """Whether the device has gone: memory on the host stays there until it is back."""
-        taken = self._machine.state.taken_devices.get(uuid)
-        return bool(taken and taken.is_lost)
+        return choose_move(members, self.view.capacity_bytes(uuid), self.view.rate(uuid), turns, now_ns)
 
     async def _make_leave(self, move: Move, uuid: str, turns: Turns) -> None:
         slice_ = self._machine.state.slices[move.name]
-        full = self._refuse_eviction(slice_) if self._program(move.name) else None
+        full = self._refuse_eviction(slice_) if self.view.program(move.name) else None
         if full:
             self._let_stay(slice_, "host", full.message, HOST_FULL_NS)
             return
@@ -400,16 +226,20 @@ class RotationController:
         now_ns = time.monotonic_ns()
         turns.end_move(move, now_ns)
         if moved.state != checkpoint_runner.AWAY:
-            if moved.refusal and self._program(move.name):
+            if moved.refusal and self.view.program(move.name):
                 if moved.state == checkpoint_runner.RUNS:
                     self._let_stay(slice_, "driver", moved.refusal, REFUSED_NS)
                 elif self._mover.moves_itself:  # a slow program finishes by itself
-                    self._let_stay(slice_, "driver", moved.refusal, _lengthen_pause(self._record(slice_), REFUSED_NS))
+                    self._let_stay(
+                        slice_, "driver", moved.refusal, _lengthen_pause(self.view.record(slice_), REFUSED_NS)
+                    )
                 else:
                     self._let_stay(slice_, _BROKEN, moved.refusal, BROKEN_NS)
             await self._step((move.name, ""))
             return
-        members = [replace(m, residency=AWAY) if m.name == slice_.name else m for m in self._members(uuid, now_ns)]
+        members = [
+            replace(m, residency=AWAY) if m.name == slice_.name else m for m in self.view.list_members(uuid, now_ns)
+        ]
         following = self._choose(uuid, members, turns, now_ns)
         if following is None or following.to != COMING:
             await self._step((move.name, AWAY))
@@ -427,7 +257,7 @@ class RotationController:
         moved = await self._move("restore", slice_, uuid)
         now_ns = time.monotonic_ns()
         turns.end_move(move, now_ns)
-        record = self._record(slice_)
+        record = self.view.record(slice_)
         record.resident_since_ns = now_ns
         if moved.state == checkpoint_runner.RUNS:
             await self._step((move.name, ""))
@@ -441,7 +271,7 @@ class RotationController:
     async def _drain(self, slice_: Slice, uuid: str) -> bool:
         """Whether no thread of its programs is in the driver: those are not seen to wait."""
         until_ns = time.monotonic_ns() + int(DRAIN_S * _SECOND_NS)
-        while self._arbiters.slice_stats(slice_.serial, uuid).processes_in_driver and self._program(slice_.name):
+        while self._arbiters.slice_stats(slice_.serial, uuid).processes_in_driver and self.view.program(slice_.name):
             if time.monotonic_ns() >= until_ns:
                 return False
             await asyncio.sleep(0.005)
@@ -453,22 +283,17 @@ class RotationController:
         state = self._machine.state
         while time.monotonic_ns() < until_ns:
             there = [s for s in state.slices.values() if s.share(uuid) and s.keeps_memory]
-            if sum(self._on_device_bytes(one, uuid) for one in there) <= state.devices[uuid].memory_bytes:
+            if sum(self.view.on_device_bytes(one, uuid) for one in there) <= state.devices[uuid].memory_bytes:
                 return
             await asyncio.sleep(0.02)
 
-    def _on_device_bytes(self, slice_: Slice, uuid: str) -> int:
-        """What a slice has of a device now: of one that is away, what does not leave it."""
-        now = self._arbiters.slice_stats(slice_.serial, uuid)
-        return now.mem_used_bytes - self._moved_bytes(now) if slice_.residency == AWAY else now.mem_held_bytes
-
     def _let_stay(self, slice_: Slice, kind: str, why: str, for_ns: int) -> None:
         """It is not asked again for a while; a reason of each kind is said once, until it was moved."""
-        record = self._record(slice_)
+        record = self.view.record(slice_)
         record.stays_until_ns = time.monotonic_ns() + for_ns
         if kind == _BROKEN and kind not in record.refusals:
             record.refusals.add(kind)
-            program = self._program(slice_.name)
+            program = self.view.program(slice_.name)
             text = f"slice {slice_.name}: the memory of pid {program.pid if program else '?'} cannot be moved: end it"
             self._events.note(ev.Log("slice.broken", f"{text} ({why})", slice_.name))
             return
@@ -476,7 +301,7 @@ class RotationController:
 
     def _note_stay(self, slice_: Slice, kind: str, why: str) -> None:
         """Once, until it was moved or has another program."""
-        record = self._record(slice_)
+        record = self.view.record(slice_)
         if kind in record.refusals:
             return
         record.refusals.add(kind)
@@ -485,15 +310,15 @@ class RotationController:
 
     async def _move(self, action: str, slice_: Slice, uuid: str) -> Moved:
         """Asks the driver, and measures how fast it is."""
-        programs, record = self._machine.state.processes_of(slice_.name), self._record(slice_)
+        programs, record = self._machine.state.processes_of(slice_.name), self.view.record(slice_)
         done = checkpoint_runner.AWAY if action == "evict" else checkpoint_runner.RUNS
         if not programs:  # nothing on the device, nothing to move
             return Moved(done)
         if action == "evict":
             programs = programs[:1]
         record.checked_ids |= {program.process_id for program in programs}
-        size = self._moved_bytes(self._arbiters.slice_stats(slice_.serial, uuid))
-        rate = min(self._rate(uuid), ITS_OWN_BYTES_PER_S) if self._mover.moves_itself else self._rate(uuid)
+        size = self.view.moved_bytes(self._arbiters.slice_stats(slice_.serial, uuid))
+        rate = min(self.view.rate(uuid), ITS_OWN_BYTES_PER_S) if self._mover.moves_itself else self.view.rate(uuid)
         deadline_s = DEADLINE_S + 4 * size / rate
         begun_ns = time.monotonic_ns()
         moved = Moved(checkpoint_runner.RUNS)
@@ -503,14 +328,9 @@ class RotationController:
         if moved.state == done:
             self._arbiters.count_move(slice_.serial, uuid, size)
             record.refusals.clear()
-            passed_ns = max(1, time.monotonic_ns() - begun_ns)
             record.failures = 0
-            if size >= MEASURED_BYTES:
-                rate = max(1, size * _SECOND_NS // passed_ns)
-                if self._mover.moves_itself:
-                    record.rate = rate
-                elif action == "evict":  # a program may do the rest, for a daemon before this one
-                    self._rates[uuid] = rate
+            passed_ns = time.monotonic_ns() - begun_ns
+            self.view.keep_rate(slice_, uuid, size, passed_ns, is_eviction=action == "evict")
         return moved
 
     async def _move_program(self, action: str, slice_: Slice, program: Process, deadline_s: float) -> Moved:
@@ -527,10 +347,10 @@ class RotationController:
     async def _restore_late_programs(self, uuid: str) -> None:
         """Programs that attach again after their slice was brought back without them: one may still be away. And those
         that did not answer in time, and have moved their memory after all."""
-        for slice_ in self._rotating(uuid):
-            record, now_ns = self._record(slice_), time.monotonic_ns()
+        for slice_ in self.view.list_rotating(uuid):
+            record, now_ns = self.view.record(slice_), time.monotonic_ns()
             is_late = not slice_.residency and now_ns >= record.stays_until_ns and self._mover.is_out(slice_)
-            program = self._program(slice_.name) if is_late else None
+            program = self.view.program(slice_.name) if is_late else None
             if program:
                 record.stays_until_ns = now_ns + int(DEADLINE_S * _SECOND_NS) + _lengthen_pause(record, AGAIN_NS)
                 await self._move_program("restore", slice_, program, DEADLINE_S)
@@ -544,16 +364,16 @@ class RotationController:
     async def _settle(self, uuid: str) -> None:
         """After a crash, or a turn that failed: waits until programs attach again, then asks the driver how far it got
         with them."""
-        moving = [slice_ for slice_ in self._rotating(uuid) if slice_.residency in (LEAVING, COMING)]
+        moving = [slice_ for slice_ in self.view.list_rotating(uuid) if slice_.residency in (LEAVING, COMING)]
         for slice_ in moving:
             for _ in range(50):
-                if self._program(slice_.name) or slice_.name not in self._machine.state.slices:
+                if self.view.program(slice_.name) or slice_.name not in self._machine.state.slices:
                     break
                 await asyncio.sleep(0.1)
             moved = await self._move("settle", slice_, uuid)
             is_away = moved.state == checkpoint_runner.AWAY
-            if not self._program(slice_.name):  # it may attach again later, and then be brought back
-                is_away = time.monotonic_ns() < self._record(slice_).returns_until_ns
+            if not self.view.program(slice_.name):  # it may attach again later, and then be brought back
+                is_away = time.monotonic_ns() < self.view.record(slice_).returns_until_ns
             elif moved.state != checkpoint_runner.RUNS:  # to bring it back is tried again
                 is_away |= slice_.residency == COMING
             await self._step((slice_.name, AWAY if is_away else ""))

@@ -1,0 +1,206 @@
+"""What the memory of slices is moved by: who holds what, what others leave, what a move costs.
+
+Part of the composition root. It reads; rotation.py moves.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from vgpud.core.model import AWAY, EVICTION, Process, Slice
+from vgpud.core.observed import SliceStats
+from vgpud.core.slices.rotation import Cost, Member, RotationStats, estimate_cost
+from vgpud.daemon.slices.machine import SliceMachine
+from vgpud.devices.arbiters import Arbiters
+from vgpud.devices.memory_mover import MemoryMover
+
+_SECOND_NS = 1_000_000_000
+#: assumed before the first move; a first move of fewer bytes measures the helper's start, not the link
+RATE_BYTES_PER_S, MEASURED_BYTES = 8 << 30, 64 << 20
+#: the cost of a device is computed again after this time
+COST_NS = _SECOND_NS // 4
+
+
+@dataclass(slots=True)
+class Record:
+    """What is known of a slice beyond its state."""
+
+    resident_since_ns: int
+    program: Process | None = None
+    program_since_ns: int = 0
+    returns_until_ns: int = 0  # it was away when the daemon started: its program may not have attached again yet
+    checks_until_ns: int = 0  # the same: each program that attaches again is asked for, it may be the one that is away
+    checked_ids: set[int] = field(default_factory=set)  # processes that were
+    stays_until_ns: int = 0  # it is not asked to move again before
+    refusals: set[str] = field(default_factory=set)  # by kind: said already
+    lacks_since_ns: int = 0  # others have borrowed what it waits for; 0: they have not
+    rate: int = 0  # bytes per second of the last move by its program
+    failures: int = 0  # moves since the last good one after which it was not known where its memory is
+
+
+class RotationView:
+    """What is known of the slices whose memory may move, and of their devices."""
+
+    def __init__(self, machine: SliceMachine, arbiters: Arbiters, mover: MemoryMover) -> None:
+        self._machine = machine
+        self._arbiters = arbiters
+        self._mover = mover
+        self._records: dict[str, Record] = {}  # by the slice's uid
+        self._rates: dict[str, int] = {}  # bytes per second of the driver's last move, by device, as are:
+        self._costs: dict[str, tuple[int, Cost]] = {}  # until when they are valid
+
+    def forget(self, slice_: Slice) -> None:
+        """A slice that has gone."""
+        self._records.pop(slice_.uid, None)
+
+    def keep_rate(self, slice_: Slice, uuid: str, size_bytes: int, passed_ns: int, *, is_eviction: bool) -> None:
+        """Of a move that succeeded."""
+        if size_bytes < MEASURED_BYTES:
+            return
+        rate = max(1, size_bytes * _SECOND_NS // max(1, passed_ns))
+        if self._mover.moves_itself:
+            self.record(slice_).rate = rate
+        elif is_eviction:  # a program may do the rest, for a daemon before this one
+            self._rates[uuid] = rate
+
+    def list_rotating(self, uuid: str) -> list[Slice]:
+        """The slices of a device whose memory may move."""
+        state = self._machine.state
+        return [
+            slice_
+            for slice_ in state.slices.values()
+            if slice_.rotates
+            and slice_.share(uuid)
+            and slice_.name not in state.waiting
+            and slice_.suspended not in EVICTION
+        ]
+
+    def record(self, slice_: Slice) -> Record:
+        """What is known of it, from now on."""
+        return self._records.setdefault(slice_.uid, Record(time.monotonic_ns()))
+
+    def record_of(self, name: str) -> Record:
+        return self.record(self._machine.state.slices[name])
+
+    def program(self, name: str) -> Process | None:
+        """The first of a slice's programs: one with several is not moved."""
+        return next(iter(self._machine.state.processes_of(name)), None)
+
+    def _member(self, slice_: Slice, uuid: str, now_ns: int) -> Member:
+        share = slice_.share(uuid)
+        assert share
+        record, now = self.record(slice_), self._arbiters.slice_stats(slice_.serial, uuid)
+        running = self._machine.state.processes_of(slice_.name)
+        program = running[0] if running else None
+        if program != record.program:
+            record.program, record.stays_until_ns = program, 0
+            record.refusals.clear()
+            if program:
+                record.program_since_ns, record.returns_until_ns = now_ns, 0
+        is_away = slice_.residency == AWAY
+        stays = now_ns < record.stays_until_ns
+        asks = now.waiting_calls or now.processes_in_driver or not (slice_.spec.mem_swap or slice_.spec.idle_after_ns)
+        return Member(
+            name=slice_.name,
+            mem_min_bytes=share.mem_min_bytes,
+            held_bytes=now.mem_held_bytes,
+            used_bytes=self.moved_bytes(now),
+            stays_bytes=now.mem_used_bytes - self.moved_bytes(now) if running else 0,
+            residency=slice_.residency,
+            waits=bool(is_away and running and asks and not slice_.suspended),
+            min_milli=share.min_milli,
+            weight=slice_.spec.weight,
+            mem_swap=slice_.spec.mem_swap,
+            is_movable=not stays and (is_away or len(running) < 2),
+            is_empty=not running and now_ns >= record.returns_until_ns,
+            idle_after_ns=slice_.spec.idle_after_ns or 0,
+            last_work_ns=max(now.last_work_ns, record.program_since_ns),
+            resident_since_ns=max(record.resident_since_ns, record.program_since_ns),
+        )
+
+    def moved_bytes(self, now: SliceStats) -> int:
+        """What leaves the device. Of programs that say it themselves, no more than they use."""
+        return min(now.movable_bytes, now.mem_used_bytes) if self._mover.moves_itself else now.mem_used_bytes
+
+    def list_members(self, uuid: str, now_ns: int) -> list[Member]:
+        """What the turns are decided by. No minimum is more than what the others leave to it, where they leave all that
+        they can."""
+        members = [self._member(slice_, uuid, now_ns) for slice_ in self.list_rotating(uuid)]
+        stays = sum(member.stays_bytes for member in members)
+        if not stays:
+            return members
+        capacity = self.capacity_bytes(uuid)
+        return [
+            replace(m, mem_min_bytes=max(0, min(m.mem_min_bytes, capacity - stays + m.stays_bytes))) for m in members
+        ]
+
+    def capacity_bytes(self, uuid: str) -> int:
+        """What other slices leave to those that rotate."""
+        return self.read_others(uuid)[0]
+
+    def read_others(self, uuid: str) -> tuple[int, int]:
+        """What other slices leave to those that rotate: what they are guaranteed, or hold, is theirs. And what of that
+        they have borrowed."""
+        state = self._machine.state
+        members = {slice_.name for slice_ in self.list_rotating(uuid)}
+        left, lent = state.devices[uuid].memory_bytes, 0
+        for slice_ in state.slices.values():
+            kept = slice_.find_reserved_share(uuid)
+            if (
+                slice_.name in members
+                or slice_.name in state.waiting
+                or not slice_.keeps_memory
+                or not slice_.share(uuid)
+            ):
+                continue
+            held = self._arbiters.slice_stats(slice_.serial, uuid).mem_held_bytes
+            kept_bytes = kept.mem_min_bytes if kept else 0
+            left -= max(kept_bytes, held)
+            lent += max(0, held - kept_bytes)
+        return left, lent
+
+    def rate(self, uuid: str) -> int:
+        """Bytes per second of the last move by the driver. Of programs that move their memory themselves the fastest
+        counts, and no more than the link has: each says when it is done, and a slow one would make all turns longer."""
+        if not self._mover.moves_itself:
+            return self._rates.get(uuid, RATE_BYTES_PER_S)
+        best = max((self.record(slice_).rate for slice_ in self.list_rotating(uuid)), default=0) or RATE_BYTES_PER_S
+        return min(best, self._machine.state.devices[uuid].link_bytes_per_s or best)
+
+    def cost_with(self, uuid: str, more_bytes: Sequence[int] = ()) -> tuple[Cost, int]:
+        """What the turns on a device cost, with further slices that claim so much; and the bytes per second of its last
+        move."""
+        sizes = [member.claim_bytes for member in self.list_members(uuid, time.monotonic_ns()) if member.mem_swap]
+        rate = self.rate(uuid)
+        return estimate_cost([*sizes, *more_bytes], self.capacity_bytes(uuid), rate), rate
+
+    def stats(self, slice_: Slice) -> RotationStats | None:
+        """What its turns cost; None: its memory is never moved."""
+        if not slice_.rotates or not slice_.shares:
+            return None
+        uuid = slice_.shares[0].device_uuid
+        now_ns = time.monotonic_ns()
+        until_ns, cost = self._costs.get(uuid, (0, Cost(0, 0)))
+        if now_ns >= until_ns:  # a list shows many slices of one device
+            cost, _ = self.cost_with(uuid)
+            self._costs[uuid] = now_ns + COST_NS, cost
+        now = self._arbiters.slice_stats(slice_.serial, uuid)
+        stays = now.mem_used_bytes - self.moved_bytes(now)
+        waiting = now.waiting_calls if slice_.residency else 0
+        return RotationStats(cost, self.rate(uuid), now.moves, now.moved_bytes, self._mover.way, stays, waiting)
+
+    def is_lost(self, uuid: str) -> bool:
+        """Whether the device has gone: memory on the host stays there until it is back."""
+        taken = self._machine.state.taken_devices.get(uuid)
+        return bool(taken and taken.is_lost)
+
+    def is_asking(self, uuid: str) -> bool:
+        """Whether a slice on the device still has time to give memory back."""
+        return any(of == uuid and now.remaining_bytes for (_, of), now in self._arbiters.reclaims().items())
+
+    def on_device_bytes(self, slice_: Slice, uuid: str) -> int:
+        """What a slice has of a device now: of one that is away, what does not leave it."""
+        now = self._arbiters.slice_stats(slice_.serial, uuid)
+        return now.mem_used_bytes - self.moved_bytes(now) if slice_.residency == AWAY else now.mem_held_bytes
