@@ -155,14 +155,26 @@ void vg_gate_wait_begins(struct vg_device *device, uint64_t now_ns) {
   if (!gate->active.since_ns) span_begin(&gate->active, now_ns, &report->active_since_ns);
 }
 
-void vg_gate_wait_ends(struct vg_device *device, uint64_t begun_ns, uint64_t now_ns) {
-  struct vg_gate_state *gate = device->gate;
-  struct vg_report_device *report = page_of(device, now_ns);
-  uint64_t waited_ns = now_ns - begun_ns;
+static void count_wait(struct vg_report_device *report, uint64_t waited_ns) {
   int bucket = 0;
   while (bucket < VG_WAIT_BUCKETS - 1 && waited_ns >= WAIT_FIRST_BUCKET_NS << bucket) bucket++;
   VG_STORE_RELAXED(&report->wait_counts[bucket], report->wait_counts[bucket] + 1);
-  VG_STORE_RELAXED(&report->waited_ns, report->waited_ns + waited_ns);
+}
+
+void vg_gate_report_memory_wait(struct vg_device *device, uint64_t part_ns, uint64_t whole_ns) {
+  if (!device->gate) return;
+  pthread_mutex_lock(&device->gate->mutex);
+  struct vg_report_device *report = page_of(device, vg_prim_now_ns());
+  VG_STORE_RELAXED(&report->waited_ns, report->waited_ns + part_ns);
+  if (whole_ns) count_wait(report, whole_ns);
+  pthread_mutex_unlock(&device->gate->mutex);
+}
+
+void vg_gate_wait_ends(struct vg_device *device, uint64_t begun_ns, uint64_t now_ns) {
+  struct vg_gate_state *gate = device->gate;
+  struct vg_report_device *report = page_of(device, now_ns);
+  count_wait(report, now_ns - begun_ns);
+  VG_STORE_RELAXED(&report->waited_ns, report->waited_ns + now_ns - begun_ns);
   gate->waiters--;
   if (!gate->waiters && !gate->busy.since_ns)
     span_end(&gate->active, now_ns, &report->active_since_ns, &report->active_ns);

@@ -27,21 +27,31 @@ static bool is_away(void) {
   return find_away(&residence) != NULL;
 }
 
-static void wait_one_round(struct vg_device *device, uint32_t residence) {
+/* Returns for how long. A round is reported as it ends: who waits for minutes is seen to. */
+static uint64_t wait_one_round(struct vg_device *device, uint32_t residence) {
   struct vg_report_device *report = VG_LOAD(&device->report); /* of a daemon that has gone, perhaps */
   const uint32_t *word_at = &VG_LOAD(&device->control)->residence;
   int fd = VG_LOAD_RELAXED(&device->doorbell_fd);
+  uint64_t begun_ns = vg_prim_now_ns();
   __atomic_add_fetch(&report->waiting_calls, 1, __ATOMIC_ACQ_REL);
   vg_report_changes(device);
   if (vg_prim_eventfd_is(fd)) vg_prim_eventfd_ring(fd);
-  vg_prim_futex_wait(word_at, residence, vg_prim_now_ns() + WAIT_ROUND_NS);
+  vg_prim_futex_wait(word_at, residence, begun_ns + WAIT_ROUND_NS);
   __atomic_sub_fetch(&report->waiting_calls, 1, __ATOMIC_ACQ_REL);
+  uint64_t waited_ns = vg_prim_now_ns() - begun_ns;
+  vg_gate_report_memory_wait(device, waited_ns, 0);
+  return waited_ns;
 }
 
 static void wait_until_back(void) {
-  struct vg_device *device;
+  struct vg_device *device, *last = NULL;
   uint32_t residence;
-  while ((device = find_away(&residence)) != NULL) wait_one_round(device, residence);
+  uint64_t waited_ns = 0;
+  while ((device = find_away(&residence)) != NULL) {
+    waited_ns += wait_one_round(device, residence);
+    last = device;
+  }
+  if (last) vg_gate_report_memory_wait(last, 0, waited_ns);
 }
 
 /* Other threads' calls may be lost from the count: it only shows that there are some. */

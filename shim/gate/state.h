@@ -233,6 +233,9 @@ void vg_gate_ring_edge(struct vg_device *device);
 void vg_gate_wake_helper(struct vg_device *device); /* if it rests: work begins, or may begin, or a thread waits */
 void vg_gate_wait_begins(struct vg_device *device, uint64_t now_ns);
 void vg_gate_wait_ends(struct vg_device *device, uint64_t begun_ns, uint64_t now_ns);
+/* A thread waited for the slice's memory: for part_ns since its last report; whole_ns, if it has it now, in all. Takes
+ * the gate's lock. */
+void vg_gate_report_memory_wait(struct vg_device *device, uint64_t part_ns, uint64_t whole_ns);
 void vg_gate_report_news(struct vg_device *device, uint64_t done_ns, uint64_t launches); /* since the last report */
 void vg_gate_report_again(struct vg_device *device); /* on a new page, of another daemon */
 

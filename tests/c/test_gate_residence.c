@@ -112,6 +112,9 @@ static void a_call_waits_is_counted_and_continues(void) {
   come_back();
   pthread_join(thread, NULL);
   CHECK(report()->waiting_calls == 0 && report()->calls == 1);
+  uint64_t waits = 0; /* the two departures are one wait to the thread */
+  for (int bucket = 0; bucket < VG_WAIT_BUCKETS; bucket++) waits += report()->wait_counts[bucket];
+  CHECK(waits == 1 && report()->waited_ns > 0);
   end();
 }
 

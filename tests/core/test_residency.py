@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from vgpud.core.model import (
     LEAVING,
     PAUSED,
     RESTORING,
+    Denied,
     Reason,
     Share,
     SiteLimits,
@@ -98,6 +100,44 @@ def test_their_time_may_not() -> None:
     state = make_state()
     make(state, *(swap(name) for name in "abcd"))
     assert "GPU" in denial(step(state, swap("e"), 0), Reason.NO_CAPACITY)
+
+
+def test_a_refusal_says_that_turns_would_do() -> None:
+    state = make_state()
+    make(state, swap("a", milli=1000))
+    whole = denial(step(state, swap("b", milli=1000), 0), Reason.NO_CAPACITY)
+    assert whole.endswith("; slices in turns keep their minimum of SM time: give min 0 to share that as well")
+    make(state, swap("b", milli=1000, min_milli=0))
+
+
+@pytest.mark.parametrize(
+    ("options", "advised"),
+    [
+        ({}, True),
+        ({"gib": 90}, False),  # more than the device has
+        ({"milli": 900}, False),  # its time is reserved
+        ({"service_class": LATENCY}, False),
+    ],
+)
+def test_a_refusal_says_that_mem_swap_would_do(options: dict[str, Any], advised: bool) -> None:
+    state = make_state()
+    make(state, swap("a"))
+    refusal = answer(step(state, swap("b", **({"mem_swap": False} | options)), 0))
+    assert isinstance(refusal, Denied)
+    text = refusal.message
+    assert text.endswith("; or ask with mem-swap: it has device 0 in turn with others that do") == advised
+    if advised:
+        make(state, swap("b"))
+
+
+def test_a_refusal_says_nothing_of_turns_where_none_takes_turns() -> None:
+    state = make_state()
+    make(state, swap("a", mem_swap=False))
+    assert "mem-swap" not in denial(step(state, swap("b", mem_swap=False), 0), Reason.NO_CAPACITY)
+    faulty = make_state()
+    make(faulty, swap("a"))
+    faulty.policy = replace(faulty.policy, swap_fault="no driver")
+    assert "mem-swap" not in denial(step(faulty, swap("b", mem_swap=False), 0), Reason.NO_CAPACITY)
 
 
 def test_the_largest_of_them_fits_beside_what_others_have_reserved() -> None:
@@ -249,17 +289,21 @@ def test_all_steps_of_an_event_or_none() -> None:
     assert state == before
 
 
-def test_a_sleeper_says_since_when_and_its_return_is_an_event() -> None:
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_sleeper_says_since_when_and_its_return_is_an_event(ends: bool) -> None:
     state = make_state()
     make(state, swap("a", mem_swap=False, idle_after_ns=60 * S))
+    state.processes[1] = process()
     move(state, ("a", LEAVING), wall_ns=7, falls_asleep=True)
     commands = move(state, ("a", AWAY))
     assert state.slices["a"].asleep_wall_ns == 7
     assert [c.kind for c in commands if isinstance(c, ev.Log)] == ["slice.asleep"]
     assert state.reserved("GPU-0") == (250, 80 * GIB), "others' minima are not placed on it"
     move(state, ("a", COMING))
+    if ends:  # its program, while it comes: nothing is awake then
+        del state.processes[1]
     commands = move(state, ("a", ""))
-    assert [c.kind for c in commands if isinstance(c, ev.Log)] == ["slice.awake"]
+    assert [c.kind for c in commands if isinstance(c, ev.Log)] == ([] if ends else ["slice.awake"])
     assert not state.slices["a"].asleep_wall_ns
     move(state, ("a", LEAVING), wall_ns=8, falls_asleep=True)
     commands = move(state, ("a", ""))  # the driver refused

@@ -204,6 +204,7 @@ def _rotation_view(now: RotationStats) -> pb.Rotation:
         moved_bytes=now.moved_bytes,
         moved_by=now.moved_by,
         stays_bytes=now.stays_bytes,
+        waiting_calls=now.waiting_calls,
     )
 
 

@@ -354,6 +354,8 @@ class Rotation:
     moved_by: str = ""
     #: what stays on the device while it is away: nothing with the driver
     stays_bytes: int = 0
+    #: threads of its programs that wait for its memory now
+    waiting_calls: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

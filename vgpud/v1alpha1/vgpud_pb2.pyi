@@ -461,7 +461,7 @@ class SliceSpec(_message.Message):
     def __init__(self, gpus_milli: _Optional[int] = ..., min_milli: _Optional[int] = ..., max_milli: _Optional[int] = ..., mem_min_bytes: _Optional[int] = ..., mem_max_bytes: _Optional[int] = ..., weight: _Optional[int] = ..., priority: _Optional[int] = ..., device_uuids: _Optional[_Iterable[str]] = ..., service_class: _Optional[_Union[ServiceClass, str]] = ..., spread: _Optional[int] = ..., mem_swap: bool = ..., idle_after_ns: _Optional[int] = ..., copy_min_milli: _Optional[int] = ..., copy_max_milli: _Optional[int] = ...) -> None: ...
 
 class Rotation(_message.Message):
-    __slots__ = ("claims_bytes", "capacity_bytes", "quantum_ns", "lost_ratio", "host_bytes", "bytes_per_second", "moves", "moved_bytes", "moved_by", "stays_bytes")
+    __slots__ = ("claims_bytes", "capacity_bytes", "quantum_ns", "lost_ratio", "host_bytes", "bytes_per_second", "moves", "moved_bytes", "moved_by", "stays_bytes", "waiting_calls")
     CLAIMS_BYTES_FIELD_NUMBER: _ClassVar[int]
     CAPACITY_BYTES_FIELD_NUMBER: _ClassVar[int]
     QUANTUM_NS_FIELD_NUMBER: _ClassVar[int]
@@ -472,6 +472,7 @@ class Rotation(_message.Message):
     MOVED_BYTES_FIELD_NUMBER: _ClassVar[int]
     MOVED_BY_FIELD_NUMBER: _ClassVar[int]
     STAYS_BYTES_FIELD_NUMBER: _ClassVar[int]
+    WAITING_CALLS_FIELD_NUMBER: _ClassVar[int]
     claims_bytes: int
     capacity_bytes: int
     quantum_ns: int
@@ -482,7 +483,8 @@ class Rotation(_message.Message):
     moved_bytes: int
     moved_by: str
     stays_bytes: int
-    def __init__(self, claims_bytes: _Optional[int] = ..., capacity_bytes: _Optional[int] = ..., quantum_ns: _Optional[int] = ..., lost_ratio: _Optional[float] = ..., host_bytes: _Optional[int] = ..., bytes_per_second: _Optional[int] = ..., moves: _Optional[int] = ..., moved_bytes: _Optional[int] = ..., moved_by: _Optional[str] = ..., stays_bytes: _Optional[int] = ...) -> None: ...
+    waiting_calls: int
+    def __init__(self, claims_bytes: _Optional[int] = ..., capacity_bytes: _Optional[int] = ..., quantum_ns: _Optional[int] = ..., lost_ratio: _Optional[float] = ..., host_bytes: _Optional[int] = ..., bytes_per_second: _Optional[int] = ..., moves: _Optional[int] = ..., moved_bytes: _Optional[int] = ..., moved_by: _Optional[str] = ..., stays_bytes: _Optional[int] = ..., waiting_calls: _Optional[int] = ...) -> None: ...
 
 class Slice(_message.Message):
     __slots__ = ("node", "name", "uid", "spec", "devices", "ephemeral", "owner_uid", "attach_socket", "processes", "create_time", "revision", "containers", "cdi_device", "queue", "job_id", "suspended", "claim", "job_name", "residency", "asleep_time", "rotation", "away_time")

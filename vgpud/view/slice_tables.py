@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from vgpud.core.units import format_bytes, format_gpus
 from vgpud.view.fit import Cell, Grid, shorten_text
-from vgpud.view.slices import ASLEEP, View, describe_absence
+from vgpud.view.slices import ASLEEP, View, describe_absence, is_on_host
 from vgpud.view.text import duration, natural_key
 from vgpud.view.user_names import named_users, user_name
 
@@ -131,7 +131,7 @@ def slices_grid(slices: Sequence[View], now: datetime.datetime) -> Grid:
                     percent(d["share_ratio"]),
                     format_bytes(d["mem_min_bytes"]),
                     format_bytes(d["mem_max_bytes"]),
-                    _memory_cell(d),
+                    _memory_cell(d, is_on_host(item)),
                     str(item["processes"]),
                     item["suspended"] or residency_label(item, now) or d["gate"] or "-",
                     age(item["create_time"], now),
@@ -183,9 +183,10 @@ def container_label(name: str | None, container_id: str | None) -> str:
     return shorten_text(name, _NAME_CELLS) if name else (container_id or "-")[:12]
 
 
-def _memory_cell(device: View) -> Cell:
-    """Used memory; yellow above 95 % of the limit, where allocations soon fail, red and marked OVER above it."""
-    used = format_bytes(device["mem_used_bytes"])
+def _memory_cell(device: View, is_on_host: bool) -> Cell:
+    """Used memory, marked HOST where it is not on the device; yellow above 95 % of the limit, where allocations soon
+    fail, red and marked OVER above it."""
+    used = format_bytes(device["mem_used_bytes"]) + ("-HOST" if is_on_host and device["mem_used_bytes"] else "")
     if device["mem_over_limit_bytes"]:
         return Cell(f"{used}-OVER", "red")
     full = device["mem_used_bytes"] * 20 > device["mem_max_bytes"] * 19
@@ -200,10 +201,12 @@ def _limit_cell(device: View | None) -> Cell:
     return Cell(f"{limit}-OVER", "red") if device["mem_over_limit_bytes"] else Cell(limit)
 
 
-def _process_memory(device: View) -> str:
-    """Memory in the ledger, and memory that the driver counts beyond it: 2GiB+512MiB."""
-    beyond = device["mem_unattributed_bytes"]
-    return format_bytes(device["mem_used_bytes"]) + (f"+{format_bytes(beyond)}" if beyond else "")
+def _process_memory(device: View, is_on_host: bool) -> str:
+    """Memory in the ledger, and memory that the driver counts beyond it: 2GiB+512MiB; 2GiB-HOST where it is not on the
+    device."""
+    beyond, used = device["mem_unattributed_bytes"], device["mem_used_bytes"]
+    where = "-HOST" if is_on_host and used else ""
+    return format_bytes(used) + where + (f"+{format_bytes(beyond)}" if beyond else "")
 
 
 def processes_grid(processes: Sequence[View], slices: Sequence[View], now: datetime.datetime) -> Grid:
@@ -219,6 +222,7 @@ def processes_grid(processes: Sequence[View], slices: Sequence[View], now: datet
     )
     numbers = {(item["name"], d["device_uuid"]): d for item in slices for d in item["devices"]}
     ranks = {item["name"]: (item["class"], str(item["priority"])) for item in slices}
+    away = {item["name"] for item in slices if is_on_host(item)}
     for p in sorted(processes, key=lambda p: natural_key(p["slice"])):
         for d in p["devices"]:
             limits = numbers.get((p["slice"], d["device_uuid"]))
@@ -232,7 +236,7 @@ def processes_grid(processes: Sequence[View], slices: Sequence[View], now: datet
                     device_label(d["device_index"], d["simulated"]),
                     *three,
                     _limit_cell(limits),
-                    _process_memory(d),
+                    _process_memory(d, p["slice"] in away),
                     format_bytes(d["mem_peak_bytes"]),
                     str(d["launches"]),
                     age(p["attach_time"], now),

@@ -158,6 +158,7 @@ def rotation_view(now: pb.Rotation) -> View:
         "moved_bytes": now.moved_bytes,
         "moved_by": now.moved_by,
         "stays_bytes": now.stays_bytes,
+        "waiting_calls": now.waiting_calls,
     }
 
 
@@ -230,25 +231,44 @@ def process_view(process: pb.Process, simulated_device_uuids: frozenset[str]) ->
     }
 
 
-#: of a slice that is away because it was idle
-ASLEEP = "asleep"
+#: of a slice that is away because it was idle, and of one that is away while its programs wait for its memory
+ASLEEP, WAITING = "asleep", "waiting"
 
 
 def describe_absence(item: View) -> str:
     """Why the gates of a slice are closed whatever others do, one word; "" = they are not."""
     if item["suspended"]:
         return str(item["suspended"])
-    return ASLEEP if item["asleep_time"] and item["residency"] == "away" else item["residency"] or ""
+    if item["residency"] != "away":
+        return item["residency"] or ""
+    if item["rotation"] and item["rotation"]["waiting_calls"]:
+        return WAITING
+    return ASLEEP if item["asleep_time"] else "away"
+
+
+def is_on_host(item: View) -> bool:
+    """Whether the memory of a slice is not on its device."""
+    return item["residency"] == "away" or item["suspended"] == "evicted"
+
+
+def _absence_view(item: pb.Slice) -> View:
+    """What the two above read."""
+    return {
+        "suspended": words.SUSPENSION.to_word(item.suspended),
+        "residency": words.RESIDENCY.to_word(item.residency),
+        "asleep_time": item.HasField("asleep_time"),
+        "rotation": rotation_view(item.rotation),
+    }
 
 
 def find_absence(item: pb.Slice) -> str:
     """As describe_absence()."""
-    view = {
-        "suspended": words.SUSPENSION.to_word(item.suspended),
-        "residency": words.RESIDENCY.to_word(item.residency),
-        "asleep_time": item.HasField("asleep_time"),
-    }
-    return describe_absence(view)
+    return describe_absence(_absence_view(item))
+
+
+def find_is_on_host(item: pb.Slice) -> bool:
+    """As is_on_host()."""
+    return is_on_host(_absence_view(item))
 
 
 def event_view(event: pb.Event) -> View:

@@ -156,23 +156,29 @@ def site(system: OwnSystem, vgpu: Any, short_dir: Path, monkeypatch: pytest.Monk
 
 
 def test_replicas_take_turns_and_sleep(site: Site) -> None:
-    """What `vgpu service` says of memory is what the replica's slice has; a change of it is one of the size."""
-    site.start("turns", "--mem-swap", "--idle-after", "10m", "--copy-max", "0.5", "--health-http", "/health")
+    """What `vgpu service` says of memory is what the replica's slice has; whether it moves is changed by itself."""
+    size = ("--mem", "1GiB", "--mem-swap", "--idle-after", "10m", "--copy-max", "0.5")
+    site.start("turns", *size, "--health-http", "/health")
     site.wait_until_healthy("turns", 1)
 
     def show_slice() -> tuple[Any, ...]:
         (job_id,) = site.jobs("replica", "turns")
         (name,) = site("job", "show", str(job_id), "-o", "json").json["job"]["slices"]
         made = site("slice", "show", name, "-o", "json").json["slice"]
-        return made["mem_swap"], made["idle_after_ns"], made["copy_max_milli"]
+        size_gib = made["devices"][0]["mem_max_bytes"] / 2**30
+        return size_gib, made["mem_swap"], made["idle_after_ns"], made["copy_max_milli"]
 
-    assert show_slice() == (True, 600 * 10**9, 500)
-    alone = site("service", "update", "turns", "--no-mem-swap")
-    assert alone.code == ExitCode.USAGE and "give --gpus as well" in alone.stderr
-    changed = site("service", "update", "turns", *SMALL, "--idle-after", "5m")
-    assert changed.code == 0
+    assert show_slice() == (1, True, 600 * 10**9, 500)
+    part = site("service", "update", "turns", "--mem", "2GiB")
+    assert part.code == ExitCode.USAGE and "give --gpus as well" in part.stderr
+    urgent = site("service", "update", "turns", "--class", "latency")
+    assert urgent.code == ExitCode.USAGE and "--class latency with --mem-swap" in urgent.stderr
+    assert site("service", "update", "turns", "--no-mem-swap", "--idle-after", "5m").code == 0
     site.wait_until_healthy("turns", 1, generation=2)
-    assert show_slice() == (False, 300 * 10**9, 0)
+    assert show_slice() == (1, False, 300 * 10**9, 500)
+    assert site("service", "update", "turns", *SMALL, "--mem", "2GiB").code == 0
+    site.wait_until_healthy("turns", 1, generation=3)
+    assert show_slice() == (2, False, 300 * 10**9, 500)
 
 
 def test_a_service_from_its_start_to_its_end(site: Site) -> None:

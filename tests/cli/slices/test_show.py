@@ -159,7 +159,14 @@ def test_a_slice_that_takes_turns_says_where_it_is_and_what_they_cost(vgpu: Any,
         " 80GiB of the host's RAM"
     )
     listed = vgpu("slice", "ls", host=daemon_with_slice.host).stdout
-    assert "asleep:" in listed
+    assert "asleep:" in listed and "3GiB-HOST" in listed
+    train.rotation.waiting_calls, train.rotation.moves, train.away_time.nanos = 1, 1, 123_456_789
+    lines = lines_of(vgpu, daemon_with_slice)
+    said = "a call waits until its memory is back; it is on the host, 3GiB since 2023-11-14T22:13:23Z ("
+    assert lines["residency"].startswith(said) and lines["gate"] == "closed: the slice is waiting"
+    assert lines["moved"].startswith("1 move, 240GiB")
+    listed = vgpu("slice", "ls", host=daemon_with_slice.host).stdout
+    assert "waiting" in listed and "asleep" not in listed
     shown = vgpu("slice", "show", "train", "-o", "json", host=daemon_with_slice.host).json["slice"]
     assert (shown["residency"], shown["mem_swap"], shown["rotation"]["moves"]) == ("away", True, 3)
 

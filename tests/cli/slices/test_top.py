@@ -35,7 +35,7 @@ def device_of(**fields: Any) -> dict[str, Any]:
 
 def slice_of(name: str, processes: int = 1, **fields: Any) -> dict[str, Any]:
     holders = {"owner_uid": 0, "queue": "default", "job_id": 12, "job_name": "fit", "claim": None, "containers": []}
-    there = {"suspended": None, "residency": None, "asleep_time": None}
+    there = {"suspended": None, "residency": None, "asleep_time": None, "rotation": None}
     return {"name": name, "uid": name, "processes": processes, "devices": [device_of(**fields)], **holders, **there}
 
 
@@ -60,6 +60,8 @@ def draw_lines(
         ({}, "closed"),
         ({"residency": "away", "asleep_time": "2023-11-14T22:13:20Z"}, "asleep"),
         ({"residency": "away"}, "away"),
+        ({"residency": "away", "rotation": {"waiting_calls": 0}}, "away"),
+        ({"residency": "away", "rotation": {"waiting_calls": 2}, "asleep_time": "2023-11-14T22:13:20Z"}, "waiting"),
         ({"residency": "coming", "asleep_time": "2023-11-14T22:13:20Z"}, "coming"),
         ({"residency": "leaving"}, "leaving"),
         ({"suspended": "evicted"}, "evicted"),
@@ -68,7 +70,7 @@ def draw_lines(
 def test_the_gate_of_a_slice_that_is_away_is_no_closed_gate(fields: dict[str, Any], word: str) -> None:
     made = slice_of("train", gate=pb.GATE_CLOSED) | fields
     (line,) = (line for line in draw_lines([made], 200) if "train" in line)
-    assert {"closed", "asleep", "away", "coming", "leaving", "evicted"} & set(line.split()) == {word}
+    assert {"closed", "asleep", "away", "waiting", "coming", "leaving", "evicted"} & set(line.split()) == {word}
 
 
 # ---- figures ----

@@ -10,7 +10,7 @@ import click
 from vgpud.cli.common.completions import complete_queue
 from vgpud.cli.common.quantities import DEFAULT, Bytes, Gpus, LinkPart, OrDefault, Whole
 from vgpud.cli.common.times import Span
-from vgpud.core.model import CLASSES, PRIORITY_MAX, WEIGHT_MAX
+from vgpud.core.model import CLASSES, LATENCY, PRIORITY_MAX, WEIGHT_MAX
 from vgpud.core.units import GPUS_MAX
 
 if TYPE_CHECKING:
@@ -122,14 +122,19 @@ def build_spec(option_values: Given, *, is_change: bool = False, **spec_fields: 
     spec = pb.SliceSpec(**spec_fields)
     for name, value in asked.items():
         if value != DEFAULT:
-            for field in _FIELDS.get(name, (name,)):
+            for field in list_fields(name):
                 setattr(spec, field, SERVICE_CLASS.to_number(value) if field == "service_class" else value)
     return spec
 
 
+def list_fields(name: str) -> tuple[str, ...]:
+    """The fields of the API's spec that an option sets."""
+    return _FIELDS.get(name, (name,))
+
+
 def changed_fields(option_values: Given) -> list[str]:
     """The fields of the API's spec that these options change."""
-    return [field for name, value in option_values.items() if value is not None for field in _FIELDS.get(name, (name,))]
+    return [field for name, value in option_values.items() if value is not None for field in list_fields(name)]
 
 
 def _check_minimum(option_values: Given) -> None:
@@ -142,7 +147,18 @@ def _check_minimum(option_values: Given) -> None:
         raise click.UsageError(f"{what}: lower --min, or set --max")
 
 
+def check_latency(option_values: Given) -> None:
+    """Before a command does anything else; the daemon checks it again."""
+    if option_values.get("service_class") != LATENCY:
+        return
+    for name, option in (("mem_swap", "--mem-swap"), ("idle_after_ns", "--idle-after")):
+        if option_values.get(name, DEFAULT) not in (DEFAULT, 0, False):
+            what = f"--class latency with {option}: what is served at once never leaves the device"
+            raise click.UsageError(f"{what}: leave one of them out")
+
+
 def _check(option_values: Given) -> None:
+    check_latency(option_values)
     low, high = (option_values.get(name, DEFAULT) for name in ("min_milli", "max_milli"))
     if DEFAULT not in (low, high) and low > high:
         from vgpud.core.units import format_gpus

@@ -10,7 +10,7 @@ import click
 
 from vgpud.cli.common.completions import complete_queue
 from vgpud.cli.common.quantities import Bytes, Whole
-from vgpud.cli.common.slice_options import build_spec, spec_options
+from vgpud.cli.common.slice_options import build_spec, check_latency, list_fields, spec_options
 from vgpud.cli.common.times import Span
 from vgpud.cli.jobs.container_options import environment_option, registry_option, volume_option
 from vgpud.cli.jobs.quantities import Cpus, Variable
@@ -27,6 +27,8 @@ SIZES = (
     *("gpus", "min_milli", "max_milli", "mem", "mem_min", "mem_max", "service_class", "weight", "spread"),
     *("mem_swap", "idle_after_ns", "copy_max_milli"),
 )
+#: of these, what is changed together
+WHOLE = {"gpus", "min_milli", "max_milli", "mem", "mem_min", "mem_max", "spread"}
 SECTIONS = {
     "Size of each replica": (*SIZES, "cpus", "ram", "queue", "preemptible"),
     "Replicas": ("replicas", "restart", "scale_to_zero", "wake", "drain"),
@@ -156,18 +158,29 @@ def build_template(
 def change_template(
     template: Mapping[str, Any], option_values: Mapping[str, Any], command: Sequence[str]
 ) -> pb.JobSpec:
-    """The same job with what these options change. A size is given as a whole. Raises UsageError."""
+    """The same job with what these options change. SM time, memory and spread are given as a whole, with --gpus.
+    Raises UsageError."""
     from google.protobuf import json_format
 
     from vgpud.services.core.programs import complete_command
     from vgpud.v1alpha1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1.words import SERVICE_CLASS
 
     spec = json_format.ParseDict(dict(template), pb.JobSpec())
-    sizes = {name: option_values[name] for name in SIZES}
-    if any(value is not None for value in sizes.values()):
-        if sizes["gpus"] is None:
-            raise click.UsageError("a size is changed as a whole: give --gpus as well")
-        spec.slice.CopyFrom(build_spec(sizes))
+    sizes = {name: option_values[name] for name in SIZES if option_values[name] is not None}
+    if "gpus" in sizes:
+        for name in WHOLE:
+            for field in list_fields(name):
+                spec.slice.ClearField(field)
+    elif sizes.keys() & WHOLE:
+        raise click.UsageError("a size is changed as a whole: give --gpus as well")
+    change = build_spec(sizes, is_change="gpus" not in sizes)
+    for name in sizes:
+        for field in list_fields(name):
+            setattr(spec.slice, field, getattr(change, field))
+    size = spec.slice
+    service_class = SERVICE_CLASS.to_word(size.service_class)
+    check_latency({"service_class": service_class, "mem_swap": size.mem_swap, "idle_after_ns": size.idle_after_ns})
     if option_values["image"]:
         spec.image = option_values["image"]
     if command:

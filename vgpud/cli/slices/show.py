@@ -8,7 +8,7 @@ from vgpud.cli.slices.top_frame import REGIMES
 from vgpud.core.model import BY_CHECKPOINT
 from vgpud.core.units import format_bytes
 from vgpud.view import figures, slice_tables
-from vgpud.view.slices import View, describe_absence
+from vgpud.view.slices import View, describe_absence, is_on_host
 from vgpud.view.text import plain
 from vgpud.view.user_names import user_name
 
@@ -45,12 +45,11 @@ Pairs = list[tuple[str, str]]
 def slice_lines(item: View, now: datetime.datetime, ascii_only: bool = False) -> list[str]:
     """Everything about one slice."""
     lines = [f"slice {plain(item['name'])} on node {plain(item['node'])}", *_align_pairs(_general(item, now))]
-    is_away = item["residency"] == "away" or item["suspended"] == "evicted"
     for device in item["devices"]:
         simulated = "SIMULATED, " if device["simulated"] else ""
         lines += ["", f"device {device['device_index']} ({simulated}{device['device_uuid']})"]
         lines += _align_pairs(
-            [*_limits(device, is_away), *_describe_usage(device, describe_absence(item)), *_turns(device)]
+            [*_limits(device, is_on_host(item)), *_describe_usage(device, describe_absence(item)), *_turns(device)]
         )
         lines += _waits(device, ascii_only)
     return lines
@@ -93,12 +92,15 @@ def _general(item: View, now: datetime.datetime) -> Pairs:
 def _rotation(item: View, now: datetime.datetime) -> Pairs:
     """Where its memory is, and what it costs that slices take turns."""
     turns = item["rotation"]
-    where = RESIDENCY[item["residency"]]
+    where, calls = RESIDENCY[item["residency"]], turns["waiting_calls"]
     if item["residency"] == "away":
+        if calls:
+            who = "a call waits" if calls == 1 else f"{calls} calls wait"
+            where = f"{who} until its memory is back; it is on the host"
         where += _describe_host(item, now)
-    if item["asleep_time"]:
+    if item["asleep_time"] and not calls:
         where = f"asleep: {where}"
-    moved = f"{turns['moves']} moves, {format_bytes(turns['moved_bytes'])}"
+    moved = f"{turns['moves']} {'move' if turns['moves'] == 1 else 'moves'}, {format_bytes(turns['moved_bytes'])}"
     rate = f"{format_bytes(turns['bytes_per_second'])}/s"
     who = "the driver" if turns["moved_by"] == BY_CHECKPOINT else "its program"
     pairs = [("residency", where), ("moved", f"{moved}, at {rate}, by {who}")]
@@ -123,8 +125,10 @@ def _rotation(item: View, now: datetime.datetime) -> Pairs:
 def _describe_host(item: View, now: datetime.datetime) -> str:
     """How much of its memory is there, and since when."""
     size = sum(device["mem_used_bytes"] for device in item["devices"])
-    since = f" since {item['away_time']} ({slice_tables.age(item['away_time'], now)})" if item["away_time"] else ""
-    return f", {format_bytes(size)}{since}"
+    if not item["away_time"]:
+        return f", {format_bytes(size)}"
+    begin = slice_tables.parse_time(item["away_time"])
+    return f", {format_bytes(size)} since {begin:%Y-%m-%dT%H:%M:%SZ} ({slice_tables.age(item['away_time'], now)})"
 
 
 def _link(item: View) -> Pairs:
@@ -136,10 +140,10 @@ def _link(item: View) -> Pairs:
     ]
 
 
-def _limits(device: View, is_away: bool) -> Pairs:
+def _limits(device: View, is_on_host: bool) -> Pairs:
     low, high, mem_min, mem_max = slice_tables.four_numbers(device)
     used, peak = format_bytes(device["mem_used_bytes"]), format_bytes(device["mem_peak_bytes"])
-    where = "on the host" if is_away else "in use"
+    where = "on the host" if is_on_host else "in use"
     memory = f"{used} {where} of {mem_max} (guaranteed {mem_min}), peak {peak}, {device['mem_denied']} refused"
     pairs = [("SM time", f"minimum {low}, maximum {high}"), ("memory", memory)]
     if device["mem_over_limit_bytes"]:

@@ -25,7 +25,7 @@ from vgpud.console.web.site import (
 from vgpud.core.units import MILLI_PER_DEVICE, parse_bytes, parse_gpus
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 from vgpud.view import figures
-from vgpud.view.slices import View, find_absence, process_view, slice_view
+from vgpud.view.slices import View, find_absence, is_on_host, process_view, slice_view
 
 _BAR_CELLS = 100
 
@@ -39,7 +39,13 @@ def waits(device: View) -> list[tuple[str, int, int]]:
 
 def _slice(board: Board, slice_: pb.Slice) -> dict[str, object]:
     item = slice_view(slice_, board.simulated_uuids)
-    return {"slice": item, "absence": find_absence(slice_), "waits": waits, "colors": bars.colors(board.slices)}
+    return {
+        "slice": item,
+        "absence": find_absence(slice_),
+        "on_host": is_on_host(item),
+        "waits": waits,
+        "colors": bars.colors(board.slices),
+    }
 
 
 async def _programs(board: Board, name: str) -> list[View]:

@@ -12,7 +12,7 @@ from vgpud.console.web.clock import describe_clock, format_local, format_stamp
 from vgpud.core.units import format_bytes, format_gpus
 from vgpud.v1alpha1 import words
 from vgpud.view import job_tables, slice_tables
-from vgpud.view.slices import find_absence
+from vgpud.view.slices import find_absence, find_is_on_host
 from vgpud.view.spans import format_span
 from vgpud.view.text import duration, gpu_time, plain
 from vgpud.view.user_names import user_name
@@ -63,6 +63,7 @@ FILTERS = {
     "gpus": format_gpus,
     "job_gpus": job_tables.gpus_label,
     "job_name": job_tables.name_label,
+    "is_on_host": find_is_on_host,
     "local": format_local,
     "percent": slice_tables.percent,
     "plain": plain,

@@ -223,7 +223,7 @@ def place(
     taken: dict[str, Share] = {}
     for part in parts:
         free = [d for d in candidates if d.uuid not in taken]
-        chosen = _best_fit(part, free, state, excluded_slice, spec.mem_swap)
+        chosen = _best_fit(part, free, state, excluded_slice, spec)
         if isinstance(chosen, Denied):
             if len(parts) == 1:
                 return chosen
@@ -384,7 +384,7 @@ def _with_free_link(
     return refusal
 
 
-def _best_fit(part: Part, devices: list[Device], state: State, excluded_slice: str, mem_swap: bool) -> Share | Denied:
+def _best_fit(part: Part, devices: list[Device], state: State, excluded_slice: str, spec: Spec) -> Share | Denied:
     """The fullest device where the part fits (for a whole device the emptiest), lowest index among equals. With
     mem_swap the one where the slices with it are the least above what it has for them; then the fullest."""
     fits: list[tuple[tuple[int, int, int], Share]] = []
@@ -395,19 +395,19 @@ def _best_fit(part: Part, devices: list[Device], state: State, excluded_slice: s
         if wrong:
             refusals.append(wrong)
             continue
-        milli, size = state.reserved(device.uuid, excluded_slice, mem_swap=mem_swap)
+        milli, size = state.reserved(device.uuid, excluded_slice, mem_swap=spec.mem_swap)
         size += _foreign(share, state, excluded_slice)
         if not _fits(share, milli, size, device):
             continue
         fullness = milli * device.memory_bytes + size * MILLI_PER_DEVICE
         rank = fullness if part.gpus_milli == MILLI_PER_DEVICE else -fullness
-        turns = swap_rules.excess_ppm(state, share, device.memory_bytes - size, excluded_slice) if mem_swap else 0
+        turns = swap_rules.excess_ppm(state, share, device.memory_bytes - size, excluded_slice) if spec.mem_swap else 0
         fits.append(((turns, rank, device.index), share))
     if fits:
         return min(fits, key=lambda fit: fit[0])[1]
     if refusals and len(refusals) == len(devices):
         return refusals[0]
-    return _no_capacity(part, devices, state, excluded_slice, mem_swap)
+    return _no_capacity(part, devices, state, excluded_slice, spec)
 
 
 def _fits(share: Share, milli: int, size: int, device: Device) -> bool:
@@ -422,11 +422,11 @@ def _foreign(share: Share, state: State, excluded_slice: str) -> int:
     return state.foreign_bytes(share.device_uuid) if share.mem_min_bytes > (had.mem_min_bytes if had else 0) else 0
 
 
-def _no_capacity(part: Part, devices: list[Device], state: State, excluded_slice: str, mem_swap: bool) -> Denied:
+def _no_capacity(part: Part, devices: list[Device], state: State, excluded_slice: str, spec: Spec) -> Denied:
     """Names the device with the most left, so that the user knows what would work."""
 
     def find_free_capacity(device: Device) -> tuple[int, int]:
-        milli, size = state.reserved(device.uuid, excluded_slice, mem_swap=mem_swap)
+        milli, size = state.reserved(device.uuid, excluded_slice, mem_swap=spec.mem_swap)
         return MILLI_PER_DEVICE - milli, max(0, device.memory_bytes - size - state.foreign_bytes(device.uuid))
 
     best = max(devices, key=lambda d: (find_free_capacity(d), -d.index))
@@ -443,8 +443,24 @@ def _no_capacity(part: Part, devices: list[Device], state: State, excluded_slice
         text += f"{whose}{kubernetes}; ask for less, or lower the minimum of another slice or remove it"
     else:
         text = f"no device has {asked} left: device {best.index} has the most free: {free}{whose}{kubernetes};"
-        text += " ask for less, lower the minimum or remove a slice"
+        text += f" ask for less, lower the minimum or remove a slice{_advise_turns(part, devices, state, spec)}"
     return Denied(Reason.NO_CAPACITY, text, subject=best.uuid)
+
+
+def _advise_turns(part: Part, devices: list[Device], state: State, spec: Spec) -> str:
+    """What else would do if the new slice had its memory in turn with others; "" = nothing."""
+    asked = replace(spec, mem_swap=True)
+    if swap_rules.spec_refusal(asked) or swap_rules.fault_refusal(asked, state.policy):
+        return ""
+    for device in devices:
+        share = part.compute_share(device)
+        milli, size = state.reserved(device.uuid, mem_swap=True)
+        is_wide = _fits(replace(share, min_milli=0), milli, size + state.foreign_bytes(device.uuid), device)
+        if is_wide and spec.mem_swap:
+            return "; slices in turns keep their minimum of SM time: give min 0 to share that as well"
+        if is_wide and _fits(share, milli, size, device):
+            return f"; or ask with mem-swap: it has device {device.index} in turn with others that do"
+    return ""
 
 
 def name_unused_slices(refusal: Denied, state: State, now_ns: int) -> Denied:

@@ -41,7 +41,7 @@ def on_move_memory(state: State, event: MoveMemory, now_ns: int) -> list[Command
             commands.append(
                 Log("slice.asleep", f"slice {name} is asleep: it was idle, its memory is on the host", name)
             )
-        elif not to and old.asleep_wall_ns and old.residency == COMING:
+        elif not to and old.asleep_wall_ns and old.residency == COMING and state.processes_of(name):
             commands.append(Log("slice.awake", f"slice {name} is awake: its memory is on the device again", name))
     return [*commands, Answer(state.slices[event.steps[0][0]])]
 

@@ -357,6 +357,7 @@ class RotationStats:
     moved_bytes: int = 0
     moved_by: str = ""  # BY_CHECKPOINT or BY_HOOK
     stays_bytes: int = 0  # on the device, while it is away
+    waiting_calls: int = 0  # threads that wait for its memory
 
 
 def estimate_cost(sizes_bytes: Sequence[int], capacity_bytes: int, bytes_per_s: int) -> Cost:
