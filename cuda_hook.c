@@ -6,7 +6,7 @@
  * takes the short path of gate/short_path.h, or the long one: vg_gate_enter() (gate/enter.c), the driver and
  * vg_gate_leave() (gate/count.c).
  */
-#include "gate/gate.h"
+#include "gate/copies.h"
 #include "gate/short_path.h"
 #include "gen/abi/real.h"
 #include "hooks/graph_memory.h"
@@ -149,7 +149,7 @@ CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void 
 
 /* ---- graphs: one launch whose estimate belongs to the executable graph ---- */
 
-static __attribute__((noinline)) CUresult launch_graph_long(CUgraphExec graph, CUstream stream, bool per_thread) {
+static CUresult launch_graph_whole(CUgraphExec graph, CUstream stream, bool per_thread) {
   __typeof__(&cuGraphLaunch) launch = per_thread ? REAL(cuGraphLaunch_ptsz) : REAL(cuGraphLaunch);
   if (vg_gate_solo_launch()) return vg_graph_paid_call(graph, stream, launch);
   struct vg_ticket ticket;
@@ -159,12 +159,24 @@ static __attribute__((noinline)) CUresult launch_graph_long(CUgraphExec graph, C
   return vg_gate_leave(&ticket, result);
 }
 
-/* The short path never opens in a gang, whose collectives are counted (vg_graph_launched()). A graph that holds memory
- * is paid for. */
+static __attribute__((noinline)) CUresult launch_graph_long(CUgraphExec graph, CUstream stream, bool per_thread) {
+  if (VG_LIKELY(!VG_LOAD_RELAXED(&vg_gate_graphs_that_copy))) return launch_graph_whole(graph, stream, per_thread);
+  vg_copy_wait_graph(graph, stream, per_thread);
+  CUresult result = launch_graph_whole(graph, stream, per_thread);
+  if (result == CUDA_SUCCESS) vg_copy_count_graph(graph, stream, per_thread);
+  return result;
+}
+
+/* Whether all graphs of the program are one launch and nothing else: none holds memory, and none copies. */
+static inline bool are_graphs_plain(void) {
+  return VG_LIKELY(!(VG_LOAD_RELAXED(&vg_graphs_with_memory) | VG_LOAD_RELAXED(&vg_gate_graphs_that_copy)));
+}
+
+/* The short path never opens in a gang, whose collectives are counted (vg_graph_launched()). */
 static inline CUresult launch_graph_gated(CUgraphExec graph, CUstream stream, bool per_thread,
                                           __typeof__(&cuGraphLaunch) launch) {
   struct vg_work *again = NULL;
-  if (VG_LIKELY(!VG_LOAD_RELAXED(&vg_graphs_with_memory))) again = vg_gate_enter_short(stream, per_thread, graph, 0);
+  if (are_graphs_plain()) again = vg_gate_enter_short(stream, per_thread, graph, 0);
   if (VG_UNLIKELY(!again)) return launch_graph_long(graph, stream, per_thread);
   return vg_gate_leave_short(again, launch(graph, stream), false, false);
 }
@@ -178,12 +190,12 @@ static __attribute__((noinline)) CUresult gated_launch_graph_ptsz(CUgraphExec gr
 }
 
 CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream) {
-  bool plain = !VG_LOAD_RELAXED(&vg_graphs_with_memory) && vg_gate_solo_fast() && vg_gate_solo_credit();
+  bool plain = are_graphs_plain() && vg_gate_solo_fast() && vg_gate_solo_credit();
   return VG_LIKELY(plain) ? REAL(cuGraphLaunch)(hGraph, hStream) : gated_launch_graph(hGraph, hStream);
 }
 
 CUresult cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream) {
-  bool plain = !VG_LOAD_RELAXED(&vg_graphs_with_memory) && vg_gate_solo_fast() && vg_gate_solo_credit();
+  bool plain = are_graphs_plain() && vg_gate_solo_fast() && vg_gate_solo_credit();
   return VG_LIKELY(plain) ? REAL(cuGraphLaunch_ptsz)(hGraphExec, hStream)
                           : gated_launch_graph_ptsz(hGraphExec, hStream);
 }

@@ -208,6 +208,7 @@ struct vg_arbiter *vg_arbiter_new(const struct vg_arbiter_params *params) {
   init_mutex(&arbiter->mutex);
   count_locked(arbiter, sizeof *arbiter, mlock(arbiter, sizeof *arbiter) == 0);
   vg_core_init(&arbiter->core, params, vg_prim_now_ns());
+  vg_residence_init(arbiter);
   arbiter->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
   arbiter->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
   arbiter->wake_fd = vg_prim_eventfd();
@@ -341,6 +342,7 @@ static int add_locked(struct vg_arbiter *arbiter, struct vg_process *process, ui
   if (process->index == arbiter->process_end) arbiter->process_end++;
   process->memory.slice = place;
   process->counted_ns = now_ns;
+  if (!lane->first) lane->move_word = 0; /* of programs that have ended */
   process->next = lane->first;
   lane->first = process;
   lane->stale = true;

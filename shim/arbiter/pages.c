@@ -300,7 +300,9 @@ static void publish_to(struct vg_arbiter *arbiter, const struct vg_core_slice *s
   VG_STORE_RELAXED(&control->max_milli, slice->params.max_milli);
   VG_STORE_RELAXED(&control->bound_ns, slice->out.bound_ns);
   VG_STORE(&control->neighbour_waits, slice->out.neighbour_waits);
-  VG_STORE(&control->watch, slice->out.watch | (slice->params.moves_itself ? VG_WATCH_MOVES : 0));
+  uint32_t watch = slice->params.rotates ? VG_WATCH_CALLS : 0; /* also before the core's first step for the slice */
+  if (slice->params.moves_itself) watch |= VG_WATCH_MOVES;
+  VG_STORE(&control->watch, slice->out.watch | watch);
   if (admitted && process->word != slice->out.word) publish_word(arbiter, process, slice->out.word);
 }
 

@@ -7,12 +7,18 @@
 #include "arbiter/policy.h"
 #include "base/prim.h"
 
+#define DEPARTURE_SHIFT 10      /* of a clock of ns: it is faster than any departures */
 #define WAITING_CALLS_MAX 65536 /* of a process: the sum over all is still a number */
+
+void vg_residence_init(struct vg_arbiter *arbiter) {
+  arbiter->departure = (uint32_t)(vg_prim_now_ns() >> DEPARTURE_SHIFT);
+}
 
 void vg_residence_set(struct vg_arbiter *arbiter, const struct vg_core_slice *slice) {
   struct vg_lane *lane = vg_lane_of(arbiter, slice);
   if ((lane->residence != 0) == slice->params.leaves) return;
-  lane->residence = slice->params.leaves ? ++arbiter->departures : 0;
+  if (slice->params.leaves && !++arbiter->departure) arbiter->departure = 1;
+  lane->residence = slice->params.leaves ? arbiter->departure : 0;
 }
 
 int64_t vg_residence_ask_move(struct vg_arbiter *arbiter, const struct vg_core_slice *slice, uint32_t where) {

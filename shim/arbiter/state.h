@@ -181,7 +181,7 @@ struct vg_arbiter {
   uint64_t links_ns, links_due_ns; /* when the links were last divided, and are again */
   bool paces_copies;
   uint64_t round_due_ns;
-  uint32_t departures; /* of slices, so far */
+  uint32_t departure; /* the number of the last one */
   uint32_t moves;      /* asked of slices */
   bool hurry;          /* a closed gate needs no answer: the next round is due at once */
   bool memory_stale;

@@ -152,8 +152,11 @@ void vg_context_unlock(void) {
 
 int vg_context_list(const struct vg_device *device, CUcontext *ret_contexts, int capacity) {
   int count = 0;
-  for (int i = 0; i < entry_count && count < capacity; i++)
-    if (entries[i].device == device && !entries[i].retired) ret_contexts[count++] = entries[i].context;
+  for (int i = 0; i < entry_count; i++) {
+    if (entries[i].device != device || entries[i].retired) continue;
+    if (count < capacity) ret_contexts[count] = entries[i].context;
+    count++;
+  }
   return count;
 }
 

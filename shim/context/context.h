@@ -25,7 +25,7 @@ struct vg_context_here {
 extern __thread struct vg_context_here vg_context_here __attribute__((tls_model("initial-exec"), visibility("hidden")));
 /* Grows when what threads remember of their contexts may be wrong, and when a capture begins. */
 extern uint32_t vg_context_generation __attribute__((visibility("hidden")));
-/* The contexts of a device, at most capacity of them; returns how many were written. They stay alive until
+/* The contexts of a device, of which at most capacity are written; returns how many there are. They stay alive until
  * vg_context_unlock(): a context is taken off the list under the lock before the driver destroys it. */
 int vg_context_list(const struct vg_device *device, CUcontext *ret_contexts, int capacity);
 void vg_context_lock(void);

@@ -37,7 +37,17 @@ enum vg_copy_direction vg_copy_direction(CUmemorytype to, CUdeviceptr to_address
                                          CUdeviceptr from_address);
 bool vg_copy_is_pinned(const void *host);
 
+/* ---- graph_work.c ---- */
+
+extern uint32_t vg_gate_graphs_that_copy __attribute__((visibility("hidden"))); /* executable graphs */
+void vg_gate_find_graph_copies(CUgraphExec exec, uint64_t ret_bytes[2]);
+
 /* ---- copy_sums.c ---- */
+
+/* Before and after the launch of a graph: its copies are waited for, and counted, as if they were one in each
+ * direction. */
+void vg_copy_wait_graph(CUgraphExec exec, CUstream stream, bool per_thread);
+void vg_copy_count_graph(CUgraphExec exec, CUstream stream, bool per_thread);
 
 void vg_copy_count_batch(CUstream stream, bool per_thread, const CUdeviceptr *to, const CUdeviceptr *from,
                          const size_t *bytes, size_t count);

@@ -1,4 +1,5 @@
-/* copy_sums.c - counts calls that make several copies: batches, operations in three dimensions, prefetches. */
+/* copy_sums.c - counts calls that make several copies: batches, operations in three dimensions, prefetches,
+ * launches of graphs. */
 #include "gate/copies.h"
 
 void vg_copy_count_batch(CUstream stream, bool per_thread, const CUdeviceptr *to, const CUdeviceptr *from,
@@ -38,4 +39,19 @@ void vg_copy_count_prefetches(CUstream stream, bool per_thread, const CUmemLocat
     while (run + 1 < run_count && runs[run + 1] <= i) run++;
     vg_copy_count(stream, per_thread, vg_copy_direction_to(places[run]), bytes[i]);
   }
+}
+
+void vg_copy_wait_graph(CUgraphExec exec, CUstream stream, bool per_thread) {
+  uint64_t bytes[VG_COPY_ELSEWHERE];
+  if (VG_LIKELY(!vg_copy_is_paced())) return;
+  vg_gate_find_graph_copies(exec, bytes);
+  for (int way = 0; way < VG_COPY_ELSEWHERE; way++)
+    if (bytes[way]) vg_copy_wait(stream, per_thread, (enum vg_copy_direction)way);
+}
+
+void vg_copy_count_graph(CUgraphExec exec, CUstream stream, bool per_thread) {
+  uint64_t bytes[VG_COPY_ELSEWHERE];
+  vg_gate_find_graph_copies(exec, bytes);
+  for (int way = 0; way < VG_COPY_ELSEWHERE; way++)
+    if (bytes[way]) vg_copy_count(stream, per_thread, (enum vg_copy_direction)way, bytes[way]);
 }

@@ -38,9 +38,10 @@ static bool has_submitted_all(struct vg_device *device, uint32_t residence) {
   return true;
 }
 
-/* Without a probe (a stream captures, or the driver has none) nothing is known of what has been submitted. */
+/* Without a probe (a stream captures, or the driver has none) nothing is known of what has been submitted; nor of what
+ * other processes have, whose events this one may ask for. */
 static void make_quiet(struct vg_gate_state *gate, uint32_t residence) {
-  bool completed = gate->departure_probed && !gate->probes.ask_streams;
+  bool completed = gate->departure_probed && !gate->probes.ask_streams && !VG_LOAD(&vg_residence_shared);
   VG_STORE(&gate->completed_residence, completed ? residence : 0);
   VG_STORE(&gate->quiet_residence, residence);
 }

@@ -81,12 +81,19 @@ void vg_gate_event_reached(const struct vg_gate_point *point);
 void vg_gate_wait_before(CUstream stream, bool per_thread);
 void vg_gate_wait_behind(CUstream stream, bool per_thread);
 bool vg_gate_is_event_over(CUevent event); /* then a stream that is to wait for it does not wait; false: or unknown */
-/* Executable graphs with nodes that wait for something else (graph_work.c): what kernels they have besides. */
+/* Executable graphs with nodes that wait for something else (graph_work.c): what kernels they have besides, and what
+ * they copy between host and device. */
 struct vg_graph_kernel {
   const void *function;
   uint64_t threads;
 };
-void vg_gate_graph_waits(CUgraphExec exec, const struct vg_graph_kernel *kernels, size_t count, uint64_t fill_ns);
+struct vg_graph_content {
+  const struct vg_graph_kernel *kernels;
+  size_t kernel_count;
+  uint64_t fill_ns;
+  uint64_t copy_bytes[2]; /* by direction, VG_COPY_* */
+};
+void vg_gate_graph_waits(CUgraphExec exec, const struct vg_graph_content *content);
 bool vg_gate_does_graph_wait(CUgraphExec exec);
 void vg_gate_graph_gone(CUgraphExec exec); /* or it does not wait any more */
 /* Work of the helper thread. Returns when it is to be called again (CLOCK_MONOTONIC ns; UINT64_MAX: the helper is woken
@@ -106,6 +113,9 @@ void vg_gate_gang_launched(struct vg_device *device, uint32_t collectives);
 /* A stream begins or ends to capture: between the two the helper makes no driver calls. */
 void vg_gate_capture_begin(void);
 void vg_gate_capture_end(void);
+bool vg_gate_is_capturing(void); /* any stream of the process */
+/* Records the event behind all work of the context. NOT_READY: a stream captures, which that would end. */
+CUresult vg_gate_record_context(CUcontext context, CUevent event);
 void vg_gate_forked_child(void);
 
 #endif

@@ -6,6 +6,7 @@
  */
 #include <stdlib.h>
 
+#include "gate/copies.h"
 #include "gate/state.h"
 #include "gate/thread_work.h"
 
@@ -16,11 +17,14 @@ struct graph {
   struct graph *next;
   CUgraphExec exec;
   uint64_t fill_ns;
+  uint64_t copy_bytes[2];
   uint64_t most_ns;  /* as last summed up; 0: one of its kernels is unknown */
   uint32_t launches; /* since then */
   size_t count;
   struct vg_graph_kernel kernels[];
 };
+
+uint32_t vg_gate_graphs_that_copy;
 
 static pthread_mutex_t graphs_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct graph *graphs[BUCKETS];
@@ -31,28 +35,36 @@ static struct graph **find(CUgraphExec exec) {
   return link;
 }
 
+static bool copies(const struct graph *graph) {
+  return graph->copy_bytes[VG_COPY_TO_DEVICE] || graph->copy_bytes[VG_COPY_FROM_DEVICE];
+}
+
 static void forget(CUgraphExec exec) {
   struct graph **link = find(exec), *graph = *link;
   if (!graph) return;
   *link = graph->next;
+  if (copies(graph)) __atomic_sub_fetch(&vg_gate_graphs_that_copy, 1, __ATOMIC_RELAXED);
   free(graph);
   __atomic_sub_fetch(&vg_gate_graphs_that_wait, 1, __ATOMIC_RELAXED);
 }
 
-void vg_gate_graph_waits(CUgraphExec exec, const struct vg_graph_kernel *kernels, size_t count, uint64_t fill_ns) {
-  struct graph *graph = malloc(sizeof *graph + count * sizeof *kernels);
+void vg_gate_graph_waits(CUgraphExec exec, const struct vg_graph_content *content) {
+  size_t count = content->kernel_count;
+  struct graph *graph = malloc(sizeof *graph + count * sizeof *content->kernels);
   pthread_mutex_lock(&graphs_mutex);
   forget(exec);
   if (graph) { /* else its waits count as device time */
     graph->exec = exec;
-    graph->fill_ns = fill_ns;
+    graph->fill_ns = content->fill_ns;
+    for (int way = 0; way < 2; way++) graph->copy_bytes[way] = content->copy_bytes[way];
     graph->launches = 0;
     graph->count = count;
-    for (size_t i = 0; i < count; i++) graph->kernels[i] = kernels[i];
+    for (size_t i = 0; i < count; i++) graph->kernels[i] = content->kernels[i];
     struct graph **link = find(exec);
     graph->next = NULL;
     *link = graph;
     __atomic_add_fetch(&vg_gate_graphs_that_wait, 1, __ATOMIC_RELAXED);
+    if (copies(graph)) __atomic_add_fetch(&vg_gate_graphs_that_copy, 1, __ATOMIC_RELAXED);
   }
   pthread_mutex_unlock(&graphs_mutex);
 }
@@ -63,6 +75,14 @@ bool vg_gate_does_graph_wait(CUgraphExec exec) {
   bool waits = *find(exec) != NULL;
   pthread_mutex_unlock(&graphs_mutex);
   return waits;
+}
+
+void vg_gate_find_graph_copies(CUgraphExec exec, uint64_t ret_bytes[2]) {
+  ret_bytes[VG_COPY_TO_DEVICE] = ret_bytes[VG_COPY_FROM_DEVICE] = 0;
+  pthread_mutex_lock(&graphs_mutex);
+  const struct graph *graph = *find(exec);
+  for (int way = 0; graph && way < 2; way++) ret_bytes[way] = graph->copy_bytes[way];
+  pthread_mutex_unlock(&graphs_mutex);
 }
 
 void vg_gate_graph_gone(CUgraphExec exec) {

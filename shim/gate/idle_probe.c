@@ -36,13 +36,11 @@ static void record(struct vg_probes *probes, const struct vg_device *device) {
   CUcontext contexts[VG_PROBE_CONTEXTS];
   vg_context_lock();
   int count = vg_context_list(device, contexts, VG_PROBE_CONTEXTS);
-  probes->ask_streams = !HAVE(cuCtxRecordEvent);
-  for (int i = 0; i < count; i++) {
-    struct vg_probe *probe = probes->ask_streams ? NULL : probe_of(probes, contexts[i]);
-    if (probe)
-      probe->pending = REAL(cuCtxRecordEvent)(contexts[i], probe->event) == CUDA_SUCCESS;
-    else
-      probes->ask_streams = true;
+  probes->ask_streams = !HAVE(cuCtxRecordEvent) || count > VG_PROBE_CONTEXTS;
+  for (int i = 0; i < count && i < VG_PROBE_CONTEXTS; i++) {
+    struct vg_probe *probe = HAVE(cuCtxRecordEvent) ? probe_of(probes, contexts[i]) : NULL;
+    if (probe) probe->pending = REAL(cuCtxRecordEvent)(contexts[i], probe->event) == CUDA_SUCCESS;
+    probes->ask_streams |= !probe || !probe->pending;
   }
   vg_context_unlock();
 }

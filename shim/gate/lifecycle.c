@@ -38,5 +38,7 @@ void vg_gate_forked_child(void) {
   VG_STORE(&vg_residence_watched, 0);
   VG_STORE(&vg_residence_moves, 0);
   VG_STORE(&vg_residence_is_out, 0);
+  VG_STORE(&vg_residence_has_movable, 0);
+  VG_STORE(&vg_residence_shared, 0);
   for (uint32_t i = 0; i < VG_DEVICES_MAX; i++) vg_session.devices[i].gate = NULL;
 }

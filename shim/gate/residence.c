@@ -9,7 +9,7 @@
 
 #define WAIT_ROUND_NS (100 * VG_NS_PER_MS) /* how long a thread sleeps before it looks around */
 
-uint32_t vg_residence_watched, vg_residence_moves, vg_residence_is_out;
+uint32_t vg_residence_watched, vg_residence_moves, vg_residence_is_out, vg_residence_has_movable, vg_residence_shared;
 
 /* A device that the slice's memory leaves, or has left, and the number of the departure; NULL: there is none. A daemon
  * that does not know that the memory is away has no number for it. */
@@ -139,7 +139,7 @@ void vg_residence_end_poll(void) {
 }
 
 void vg_residence_review(void) {
-  bool watched = VG_LOAD(&vg_residence_is_out), moves = false;
+  bool watched = VG_LOAD(&vg_residence_is_out) || VG_LOAD(&vg_residence_has_movable), moves = false;
   for (uint32_t i = 0; i < vg_session.device_count; i++) {
     const struct vg_control_device *control = VG_LOAD(&vg_session.devices[i].control);
     watched |= control && (VG_LOAD_RELAXED(&control->watch) & VG_WATCH_CALLS || VG_LOAD_RELAXED(&control->residence));

@@ -23,6 +23,12 @@ extern uint32_t vg_residence_watched __attribute__((visibility("hidden")));
  * the daemon says: set and cleared by moves/move.c. */
 extern uint32_t vg_residence_moves __attribute__((visibility("hidden")));
 extern uint32_t vg_residence_is_out __attribute__((visibility("hidden")));
+/* Has it memory that it could move? Then calls are marked: one that began before it may be asked again is seen. */
+extern uint32_t vg_residence_has_movable __attribute__((visibility("hidden")));
+/* Has it events or memory of other processes, or they its events? Their work shows there, and that its own has
+ * completed says nothing of it: polls are calls as any other while the memory is away, and it moves no memory itself.
+ * For good. */
+extern uint32_t vg_residence_shared __attribute__((visibility("hidden")));
 
 static inline bool vg_residence_is_watched(void) { /* may the slice's memory leave? */
   return VG_LOAD_RELAXED(&vg_residence_watched) != 0;

@@ -9,6 +9,7 @@
 #include "gate/gate.h"
 #include "gen/abi/real.h"
 #include "gen/hooks/bodies.h"
+#include "hooks/late_free.h"
 
 typedef CUresult status_call(CUstream stream, CUstreamCaptureStatus *status);
 
@@ -82,6 +83,7 @@ static CUresult ended(struct vg_record *record, CUstream stream, CUresult result
     vg_table_put(record, record->key);
   else
     vg_capture_return(record);
+  vg_late_free_rest();
   return result;
 }
 

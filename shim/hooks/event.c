@@ -79,3 +79,20 @@ CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
 CUresult cuStreamWaitEvent_ptsz(CUstream hStream, CUevent hEvent, unsigned int Flags) {
   return wait_event(hStream, hEvent, Flags, true);
 }
+
+/* ---- events that others complete ---- */
+
+CUresult cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event) {
+  VG_STORE(&vg_residence_shared, true);
+  return REAL(cuIpcGetEventHandle)(pHandle, event);
+}
+
+CUresult cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle) {
+  VG_STORE(&vg_residence_shared, true);
+  return REAL(cuIpcOpenEventHandle)(phEvent, handle);
+}
+
+CUresult cuEventCreateFromEGLSync(CUevent *phEvent, EGLSyncKHR eglSync, unsigned int flags) {
+  VG_STORE(&vg_residence_shared, true);
+  return REAL(cuEventCreateFromEGLSync)(phEvent, eglSync, flags);
+}

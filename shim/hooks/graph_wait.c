@@ -1,20 +1,20 @@
 /*
- * graph_wait.c - reads which nodes of a graph wait for something that is no work of the device, and which kernels and
- * fills it has besides. Not seen: changes of a single node of an executable graph. The bodies of conditional nodes are
- * unknown: such a graph is measured as a whole.
+ * graph_wait.c - reads which nodes of a graph wait for something that is no work of the device, what they copy, and
+ * which kernels and fills it has besides. Not seen: changes of a single node of an executable graph. The bodies of
+ * conditional nodes are unknown: such a graph is measured as a whole.
  */
 #include "hooks/graph_wait.h"
 
 #include <stdlib.h>
 
-#include "gate/gate.h"
+#include "gate/copies.h"
 #include "gen/abi/real.h"
 
 #define FILL_BYTES_PER_NS 1000 /* a fourth of what the slowest device of its class writes: never too short */
 
 struct reading {
   bool waits;
-  uint64_t fill_ns;
+  uint64_t fill_ns, copy_bytes[2];
   struct vg_graph_kernel *kernels;
   size_t count, capacity;
 };
@@ -44,6 +44,14 @@ static bool add_fill(struct reading *reading, CUgraphNode node) {
   return true;
 }
 
+/* One that cannot be read is not counted. */
+static void add_copy(struct reading *reading, CUgraphNode node) {
+  CUDA_MEMCPY3D of;
+  if (REAL(cuGraphMemcpyNodeGetParams)(node, &of) != CUDA_SUCCESS) return;
+  enum vg_copy_direction way = vg_copy_direction(of.dstMemoryType, of.dstDevice, of.srcMemoryType, of.srcDevice);
+  if (way != VG_COPY_ELSEWHERE) reading->copy_bytes[way] += (uint64_t)of.WidthInBytes * of.Height * of.Depth;
+}
+
 static bool add_graph(struct reading *reading, CUgraph graph, int depth);
 
 static bool add_node(struct reading *reading, CUgraphNode node, int depth) {
@@ -59,8 +67,11 @@ static bool add_node(struct reading *reading, CUgraphNode node, int depth) {
     return REAL(cuGraphChildGraphNodeGetGraph)(node, &child) == CUDA_SUCCESS && add_graph(reading, child, depth + 1);
   case CU_GRAPH_NODE_TYPE_CONDITIONAL:
     return false;
-  case CU_GRAPH_NODE_TYPE_HOST:
   case CU_GRAPH_NODE_TYPE_MEMCPY:
+    add_copy(reading, node);
+    reading->waits = true;
+    return true;
+  case CU_GRAPH_NODE_TYPE_HOST:
   case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
   case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
   case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
@@ -86,9 +97,13 @@ static bool add_graph(struct reading *reading, CUgraph graph, int depth) {
 void vg_graph_note_waits(CUgraphExec exec, CUgraph graph) {
   struct reading reading = {0};
   if (!VG_LOAD(&vg_session.ledger)) return; /* no slice */
-  if (add_graph(&reading, graph, 0) && reading.waits)
-    vg_gate_graph_waits(exec, reading.kernels, reading.count, reading.fill_ns);
-  else
+  if (add_graph(&reading, graph, 0) && reading.waits) {
+    struct vg_graph_content content = {.kernels = reading.kernels,
+                                       .kernel_count = reading.count,
+                                       .fill_ns = reading.fill_ns,
+                                       .copy_bytes = {reading.copy_bytes[0], reading.copy_bytes[1]}};
+    vg_gate_graph_waits(exec, &content);
+  } else
     vg_gate_graph_gone(exec);
   free(reading.kernels);
 }

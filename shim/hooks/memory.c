@@ -4,6 +4,7 @@
 #include "gen/abi/real.h"
 #include "gen/hooks/bodies.h"
 #include "hooks/charge.h"
+#include "hooks/late_free.h"
 #include "hooks/pool.h"
 #include "ledger/granule.h"
 #include "moves/movable.h"
@@ -37,6 +38,7 @@ static CUresult settle(struct vg_charge *charge, CUresult result, CUdeviceptr ad
 static CUresult allocate_movable(const struct vg_charge *charge, CUdeviceptr *ret_address) {
   struct vg_record *record = charge->record;
   struct vg_movable *movable;
+  vg_late_free_rest();
   CUresult result = vg_movable_make(charge->device, record->context, charge->reserved_bytes, &movable);
   if (result != CUDA_SUCCESS) return result;
   record->other = (uintptr_t)movable;
@@ -110,14 +112,10 @@ static bool is_movable(const struct vg_record *record) {
   return record && record->bytes && record->other && record->kind == VG_RECORD_POINTER;
 }
 
-static CUresult free_movable(struct vg_record *record) {
-  return freed(record, vg_movable_free((struct vg_movable *)(uintptr_t)record->other));
-}
-
 /* The record is taken before the call: once the driver has freed the address another thread may be given it. */
 CUresult cuMemFree_v2(CUdeviceptr dptr) {
   struct vg_record *record = take(dptr);
-  if (VG_UNLIKELY(is_movable(record))) return free_movable(record);
+  if (VG_UNLIKELY(is_movable(record))) return vg_late_free(record);
   return freed(record, REAL(cuMemFree_v2)(dptr));
 }
 
@@ -125,13 +123,13 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
  * at once, when all work of its context has completed. */
 CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
   struct vg_record *record = take(dptr);
-  if (VG_UNLIKELY(is_movable(record))) return free_movable(record);
+  if (VG_UNLIKELY(is_movable(record))) return vg_late_free(record);
   return freed(record, REAL(cuMemFreeAsync)(dptr, hStream));
 }
 
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream) {
   struct vg_record *record = take(dptr);
-  if (VG_UNLIKELY(is_movable(record))) return free_movable(record);
+  if (VG_UNLIKELY(is_movable(record))) return vg_late_free(record);
   return freed(record, REAL(cuMemFreeAsync_ptsz)(dptr, hStream));
 }
 
@@ -149,7 +147,17 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr 
   return result;
 }
 
-/* ---- memory that others are given: the process is not moved any more ---- */
+/* ---- memory that others are given, or give: the process is not moved any more ---- */
+
+CUresult cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags) {
+  VG_STORE(&vg_residence_shared, true);
+  return REAL(cuIpcOpenMemHandle)(pdptr, handle, Flags);
+}
+
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags) {
+  VG_STORE(&vg_residence_shared, true);
+  return REAL(cuIpcOpenMemHandle_v2)(pdptr, handle, Flags);
+}
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr) {
   vg_movable_share(dptr);

@@ -7,6 +7,7 @@
 #include "hooks/pinned.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #include "base/lock.h"
 #include "context/context.h"
@@ -53,8 +54,15 @@ static void subtract(struct vg_device *device, uint64_t bytes) {
   vg_unlock(&lock);
 }
 
+/* What is pinned of these bytes at that address, NULL for memory that is to be made: whole pages. */
+static uint64_t pages_of(const void *address, uint64_t bytes) {
+  uint64_t page = (uint64_t)getpagesize(), first = (uint64_t)(uintptr_t)address & (page - 1), whole;
+  return __builtin_add_overflow(bytes, first + page - 1, &whole) ? UINT64_MAX : whole & ~(page - 1);
+}
+
 /* Before the driver's call. False: the slice may pin no more. *ret_record NULL: nothing is counted. */
-static bool begin(uint64_t bytes, struct vg_record **ret_record) {
+static bool begin(const void *address, uint64_t requested_bytes, struct vg_record **ret_record) {
+  uint64_t bytes = pages_of(address, requested_bytes);
   CUcontext context;
   struct vg_device *device = vg_context_current(&context);
   struct vg_record *record = device ? vg_record_new(VG_RECORD_PINNED, device, context) : NULL;
@@ -88,34 +96,34 @@ static CUresult settle(struct vg_record *record, CUresult result) {
 
 CUresult cuMemAllocHost_v2(void **pp, size_t bytesize) {
   struct vg_record *record;
-  if (!begin(bytesize, &record)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!begin(NULL, bytesize, &record)) return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult result = REAL(cuMemAllocHost_v2)(pp, bytesize);
   return end(record, result, result == CUDA_SUCCESS && record ? *pp : NULL);
 }
 
 CUresult cuMemAllocHost(void **pp, unsigned int bytesize) {
   struct vg_record *record;
-  if (!begin(bytesize, &record)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!begin(NULL, bytesize, &record)) return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult result = REAL(cuMemAllocHost)(pp, bytesize);
   return end(record, result, result == CUDA_SUCCESS && record ? *pp : NULL);
 }
 
 CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags) {
   struct vg_record *record;
-  if (!begin(bytesize, &record)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!begin(NULL, bytesize, &record)) return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult result = REAL(cuMemHostAlloc)(pp, bytesize, Flags);
   return end(record, result, result == CUDA_SUCCESS && record ? *pp : NULL);
 }
 
 CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags) {
   struct vg_record *record;
-  if (!begin(bytesize, &record)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!begin(p, bytesize, &record)) return CUDA_ERROR_OUT_OF_MEMORY;
   return end(record, REAL(cuMemHostRegister_v2)(p, bytesize, Flags), p);
 }
 
 CUresult cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags) {
   struct vg_record *record;
-  if (!begin(bytesize, &record)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!begin(p, bytesize, &record)) return CUDA_ERROR_OUT_OF_MEMORY;
   return end(record, REAL(cuMemHostRegister)(p, bytesize, Flags), p);
 }
 

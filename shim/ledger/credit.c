@@ -393,6 +393,7 @@ void vg_memory_rebind(struct vg_device *device, const struct vg_control_device *
   VG_STORE_RELAXED(&device->rung_unread, 0);
   VG_STORE_RELAXED(&report->contexts, state->contexts);
   VG_STORE_RELAXED(&report->denied, state->denied);
+  if (device->report) VG_STORE_RELAXED(&report->pinned_bytes, VG_LOAD_RELAXED(&device->report->pinned_bytes));
   VG_STORE(&device->report, report);
   VG_STORE(&device->control, control);
   publish(device);

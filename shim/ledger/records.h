@@ -24,7 +24,7 @@ enum vg_record_kind {
   VG_RECORD_PINNED,  /* key: host address; size: pinned there */
 };
 
-enum { VG_POINTER_DEVICE = 1, VG_POINTER_MANAGED = 2 };
+enum { VG_POINTER_DEVICE = 1, VG_POINTER_MANAGED = 2, VG_POINTER_FREED = 3 /* by the program: hooks/late_free.h */ };
 
 struct vg_record {
   struct vg_record *next;

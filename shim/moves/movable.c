@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "context/context.h"
+#include "gate/gate.h"
 #include "gen/abi/real.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -36,6 +37,7 @@ static void enter(struct vg_movable *movable) {
   movable->link = &all;
   if (all) all->link = &movable->next;
   all = movable;
+  VG_STORE(&vg_residence_has_movable, true);
   all_bytes += movable->bytes;
   show(movable->device);
   pthread_mutex_unlock(&lock);
@@ -45,6 +47,7 @@ static void leave(struct vg_movable *movable) {
   pthread_mutex_lock(&lock);
   *movable->link = movable->next;
   if (movable->next) movable->next->link = movable->link;
+  if (!all) VG_STORE(&vg_residence_has_movable, false);
   all_bytes -= movable->bytes;
   show(movable->device);
   pthread_mutex_unlock(&lock);
@@ -59,7 +62,7 @@ bool vg_movable_exist(void) {
 }
 
 bool vg_movable_are_shared(void) {
-  return VG_LOAD(&are_shared);
+  return VG_LOAD(&are_shared) || VG_LOAD(&vg_residence_shared);
 }
 
 bool vg_movable_has(CUdeviceptr address) {
@@ -105,7 +108,7 @@ CUresult vg_movable_unmap(struct vg_movable *movable) {
 /* ---- life ---- */
 
 static bool is_possible(void) {
-  return !VG_LOAD(&are_shared) && HAVE(cuMemAddressReserve) && HAVE(cuMemAddressFree) && HAVE(cuMemCreate) &&
+  return !vg_movable_are_shared() && HAVE(cuMemAddressReserve) && HAVE(cuMemAddressFree) && HAVE(cuMemCreate) &&
          HAVE(cuMemRelease) && HAVE(cuMemMap) && HAVE(cuMemUnmap) && HAVE(cuMemSetAccess);
 }
 
@@ -134,11 +137,32 @@ static void end(struct vg_movable *movable) {
   free(movable);
 }
 
+static CUresult wait_for_event(CUcontext context) {
+  CUevent event;
+  CUresult result = REAL(cuEventCreate)(&event, CU_EVENT_DISABLE_TIMING);
+  if (result != CUDA_SUCCESS) return result;
+  result = vg_gate_record_context(context, event);
+  if (result == CUDA_SUCCESS) result = REAL(cuEventSynchronize)(event);
+  REAL(cuEventDestroy_v2)(event);
+  return result;
+}
+
+/* Without cuCtxSynchronize() where the driver can: it would end a capture that another thread begins meanwhile. */
+static CUresult wait_for_context(CUcontext context) {
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  if (vg_gate_is_capturing()) return CUDA_ERROR_NOT_READY;
+  if (!HAVE(cuCtxRecordEvent)) return REAL(cuCtxSynchronize)();
+  bool is_relaxed = REAL(cuThreadExchangeStreamCaptureMode)(&mode) == CUDA_SUCCESS;
+  CUresult result = wait_for_event(context);
+  if (is_relaxed) REAL(cuThreadExchangeStreamCaptureMode)(&mode);
+  return result;
+}
+
 CUresult vg_movable_free(struct vg_movable *movable) {
   CUcontext unused;
   CUresult result = REAL(cuCtxPushCurrent_v2)(movable->context);
   if (result != CUDA_SUCCESS) return result;
-  result = REAL(cuCtxSynchronize)();
+  result = wait_for_context(movable->context);
   REAL(cuCtxPopCurrent_v2)(&unused);
   if (result == CUDA_SUCCESS) result = vg_movable_unmap(movable);
   if (result == CUDA_SUCCESS) end(movable);

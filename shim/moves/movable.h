@@ -30,7 +30,8 @@ static inline bool vg_movable_is_wanted(void) {
 
 /* bytes: a multiple of the granule. NOT_SUPPORTED: the driver cannot, or the process is not moved any more. */
 CUresult vg_movable_make(struct vg_device *device, CUcontext context, uint64_t bytes, struct vg_movable **ret_movable);
-/* As cuMemFree, waits for the work of its context. On failure it is as before. */
+/* As cuMemFree, waits for the work of its context. On failure it is as before; NOT_READY: a stream captures, which that
+ * would end. */
 CUresult vg_movable_free(struct vg_movable *movable);
 void vg_movable_drop(struct vg_movable *movable); /* its context has ended */
 /* The program gives memory at this address to others, as VG_STAYS_SHARED: if it is such an allocation, the process is

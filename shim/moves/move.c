@@ -117,9 +117,10 @@ static bool has_left(struct vg_device *device) {
 static uint32_t find_reason(struct vg_device *device) {
   static const enum vg_record_kind kinds[] = {VG_RECORD_POOLED, VG_RECORD_ARRAY, VG_RECORD_HANDLE, VG_RECORD_POINTER};
   uint32_t reason = VG_STAYS_NOT;
+  if (vg_movable_are_shared()) return VG_STAYS_SHARED;
   if (!has_left(device)) return VG_STAYS_CALLS;
   for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) vg_table_each(kinds[i], note_reason, &reason);
-  return vg_movable_are_shared() ? VG_STAYS_SHARED : reason;
+  return reason;
 }
 
 /* ---- phases ---- */

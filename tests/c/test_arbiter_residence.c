@@ -101,6 +101,33 @@ static void each_departure_has_its_own_number_and_closes_the_gate(void) {
   end(arbiter, 2);
 }
 
+/* Programs remember the last one: with the same number again they would believe that they have left already. */
+static void departures_of_the_next_daemon_have_other_numbers(void) {
+  uint32_t last = 0;
+  for (int i = 0; i < 3; i++) {
+    struct vg_arbiter *arbiter = begin(1);
+    one_round(arbiter);
+    move(arbiter, true);
+    CHECK(controls[0].residence && controls[0].residence != last);
+    last = controls[0].residence;
+    end(arbiter, 1);
+  }
+}
+
+static void a_word_for_programs_that_have_ended_is_for_no_other(void) {
+  struct vg_arbiter *arbiter = begin(1);
+  one_round(arbiter);
+  int64_t word = vg_arbiter_slice_move(arbiter, 1, VG_MOVE_OUT);
+  one_round(arbiter);
+  CHECK(word > 0 && controls[0].move_word == word);
+  add(arbiter, 1);
+  CHECK(controls[1].move_word == word); /* beside it: the slice's */
+  CHECK(vg_arbiter_process_remove(arbiter, 1) == 0 && vg_arbiter_process_remove(arbiter, 2) == 0);
+  add(arbiter, 2);
+  CHECK(!controls[2].move_word);
+  end(arbiter, 3);
+}
+
 static void a_newcomer_waits_as_well(void) {
   struct vg_arbiter *arbiter = begin(1);
   one_round(arbiter);
@@ -179,6 +206,8 @@ static void launches_and_calls_and_outstanding_work_are_work(void) {
 int main(void) {
   RUN(launches_of_a_slice_that_rotates_are_counted_when_it_is_alone);
   RUN(each_departure_has_its_own_number_and_closes_the_gate);
+  RUN(departures_of_the_next_daemon_have_other_numbers);
+  RUN(a_word_for_programs_that_have_ended_is_for_no_other);
   RUN(a_newcomer_waits_as_well);
   RUN(threads_that_wait_are_counted_while_the_slice_is_away);
   RUN(a_process_has_left_the_driver_when_it_says_so_of_this_departure);

@@ -39,7 +39,8 @@ static char graphs[16];
 static void make_graphs(CUstream stream) {
   learn_cost(stream);
   struct vg_graph_kernel kernel = {.function = &functions[0], .threads = 1024};
-  for (int i = 0; i < 16; i++) vg_gate_graph_waits((CUgraphExec)&graphs[i], &kernel, 1, 0);
+  struct vg_graph_content content = {.kernels = &kernel, .kernel_count = 1};
+  for (int i = 0; i < 16; i++) vg_gate_graph_waits((CUgraphExec)&graphs[i], &content);
 }
 
 static void launch_graph(int number, uint64_t elapsed_ns) {
@@ -103,7 +104,7 @@ static void only_graphs_that_wait_and_are_known_have_a_limit(void) {
   make_graphs(fake_stream(3));
   vg_gate_graph_gone((CUgraphExec)&graphs[0]);
   struct vg_graph_kernel unknown = {.function = &graphs, .threads = 1024};
-  vg_gate_graph_waits((CUgraphExec)&graphs[1], &unknown, 1, 0);
+  vg_gate_graph_waits((CUgraphExec)&graphs[1], &(struct vg_graph_content){.kernels = &unknown, .kernel_count = 1});
   for (int number = 0; number < 2; number++) {
     for (int i = 0; i < 20; i++) {
       launch_graph(number, LAUNCH_NS);

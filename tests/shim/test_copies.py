@@ -89,6 +89,10 @@ def test_programs_of_a_slice_pin_no_more_than_the_site_allows(
     wait_for("the daemon", lambda: show_device(system, "a")["pinned_bytes"] == 10 * MIB)
     assert show_device(system, "a")["pinned_denied"] == 1
     assert "10MiB pinned, 1 times refused" in system.vgpu("slice", "show", "a")
+    assert system.daemon
+    system.daemon.kill()
+    system.start_daemon()  # another one, which the program tells
+    wait_for("the program", lambda: show_device(system, "a")["pinned_bytes"] == 10 * MIB)
     second, refused = start(system, "a", programs / "pinner", 1)
     other, granted = start(system, "b", programs / "pinner", 10)
     assert (refused, granted) == ([{"answers": [OUT_OF_MEMORY]}], [{"answers": [0]}])

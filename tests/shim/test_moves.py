@@ -127,6 +127,8 @@ def test_no_byte_changes_in_many_moves(bench: Bench, start: Start) -> None:
         ("array", "ARRAY"),
         ("handle", "HANDLE"),
         ("ipc", "SHARED"),
+        ("event", "SHARED"),  # others' work completes it, of which nothing is known here
+        ("contexts", "CALLS"),  # more than are asked whether all has completed
         ("retained", "NOT"),  # refused, as for memory of cuMemAlloc: the handle would keep what is freed
         ("range", "SHARED"),
         ("sync", "SHARED"),
@@ -166,6 +168,14 @@ def test_memory_ends_with_its_context(bench: Bench, start: Start) -> None:
     mover, _ = bench
     begin(bench, start, "ends")
     assert mover.on_device == CONTEXT and mover.now.movable_bytes == 0 and mover.now.mem_used_bytes == CONTEXT
+
+
+def test_memory_freed_beside_a_capture_is_freed_at_its_end(bench: Bench, start: Start) -> None:
+    """To end it, its context would have to be waited for, which ends captures: another thread's, too."""
+    mover, _ = bench
+    one = start(mover.device, "movable", "captures", **bench[1])
+    assert one.line() == {"before": CONTEXT + 4 * MIB, "after": CONTEXT}
+    assert mover.now.movable_bytes == 0
 
 
 def test_a_program_that_is_within_a_call_is_not_moved(bench: Bench, start: Start) -> None:

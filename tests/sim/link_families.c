@@ -5,6 +5,7 @@
 #include "program.h"
 
 #define BYTES (1u << 20)
+#define PAGE 4096u
 
 static CUdeviceptr device, other, managed;
 static unsigned char *host, *pageable;
@@ -79,12 +80,25 @@ static void copy_shapes(void) {
   from(4096, cuMemPrefetchAsync_v2(managed, 4096, away, 0, stream));
 }
 
-/* Becomes part of a graph, and moves nothing yet. */
-static void capture_copy(void) {
-  CUgraph graph;
+/* Becomes part of a graph, and moves nothing until that is launched. */
+static void copy_by_graphs(void) {
+  CUgraph graph, outer;
+  CUgraphNode node;
+  CUgraphExec exec;
   CHECK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
   CHECK(cuMemcpyHtoDAsync_v2(device, host, 6001, stream));
+  CHECK(cuMemcpyDtoHAsync_v2(host, device, 6002, stream));
+  CHECK(cuMemcpyDtoDAsync_v2(other, device, 6003, stream));
   CHECK(cuStreamEndCapture(stream, &graph));
+  CHECK(cuGraphCreate(&outer, 0));
+  CHECK(cuGraphAddChildGraphNode(&node, outer, NULL, 0, graph));
+  CHECK(cuGraphInstantiateWithFlags(&exec, outer, 0));
+  for (int i = 0; i < 3; i++) {
+    to(6001, cuGraphLaunch(exec, stream));
+    moved[1] += 6002;
+  }
+  CHECK(cuGraphExecDestroy(exec));
+  CHECK(cuGraphDestroy(outer));
   CHECK(cuGraphDestroy(graph));
 }
 
@@ -98,10 +112,11 @@ int main(void) {
   CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   copy_lines();
   copy_shapes();
-  capture_copy();
+  copy_by_graphs();
+  CHECK(cuMemHostRegister_v2((char *)aligned_alloc(PAGE, 2 * PAGE) + 100, PAGE, 0)); /* two pages */
   EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoD_v2(device, NULL, 7001));
   CHECK(cuCtxSynchronize());
-  printf("{\"to\": %llu, \"from\": %llu, \"pinned\": %u}\n", moved[0], moved[1], BYTES);
+  printf("{\"to\": %llu, \"from\": %llu, \"pinned\": %u}\n", moved[0], moved[1], BYTES + 2 * PAGE);
   fflush(stdout);
   return getchar() == EOF ? 0 : 0;
 }

@@ -3,12 +3,16 @@
  * until stdin ends, and says every 50 ms what it has done and how often a byte was not what it had written.
  *
  * movable has KIND: has 4 MiB of cuMemAlloc and something else, says so, and for each line on stdin whether the first
- * is what it was. KIND: plain, managed, pool, array, handle, ipc, retained, range, sync.
+ * is what it was. KIND: plain, managed, pool, array, handle, ipc, event, contexts, retained, range, sync.
  *
  * movable ask: what the driver says of an allocation of 3 MiB; then, for each line on stdin, whether it does still.
  *
  * movable ends: has 4 MiB in a context, and destroys that.
+ *
+ * movable captures: frees 4 MiB while another thread's stream captures, and says what is used before and after its end.
  */
+#include <pthread.h>
+
 #include "program.h"
 
 #define MIB (1ull << 20)
@@ -130,6 +134,8 @@ static void have(const char *kind, CUdeviceptr first) {
   CUmemGenericAllocationHandle handle;
   CUdeviceptr other;
   CUarray array;
+  CUcontext context;
+  CUevent event;
   unsigned one = 1;
   int fd = -1;
   if (strcmp(kind, "managed") == 0) CHECK(cuMemAllocManaged(&other, 4 * MIB, CU_MEM_ATTACH_GLOBAL));
@@ -137,6 +143,12 @@ static void have(const char *kind, CUdeviceptr first) {
   if (strcmp(kind, "array") == 0) CHECK(cuArrayCreate_v2(&array, &shape));
   if (strcmp(kind, "handle") == 0) CHECK(cuMemCreate(&handle, 4 * MIB, &prop, 0));
   if (strcmp(kind, "ipc") == 0) cuIpcGetMemHandle(&(CUipcMemHandle){0}, first);
+  if (strcmp(kind, "event") == 0) {
+    CHECK(cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
+    cuIpcGetEventHandle(&(CUipcEventHandle){0}, event);
+  }
+  if (strcmp(kind, "contexts") == 0)
+    for (int i = 0; i < 8; i++) CHECK(cuCtxCreate_v2(&context, 0, 0));
   if (strcmp(kind, "retained") == 0)
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemRetainAllocationHandle(&handle, (void *)first));
   if (strcmp(kind, "range") == 0)
@@ -193,10 +205,47 @@ static int run_ends(void) {
   return getchar() == EOF ? 0 : 1;
 }
 
+/* ---- captures ---- */
+
+static void *free_it(void *address) {
+  CHECK(cuCtxSetCurrent(contexts[0]));
+  CHECK(cuMemFree_v2((CUdeviceptr)address));
+  return NULL;
+}
+
+static size_t used(void) {
+  size_t free_bytes, total_bytes;
+  CHECK(cuMemGetInfo_v2(&free_bytes, &total_bytes));
+  return total_bytes - free_bytes;
+}
+
+static int run_captures(void) {
+  CUdeviceptr address;
+  CUstream stream;
+  CUgraph graph;
+  pthread_t thread;
+  begin();
+  CHECK(cuCtxGetCurrent(&contexts[0]));
+  CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  CHECK(cuMemAlloc_v2(&address, 4 * MIB));
+  CUfunction function = spin(100);
+  CHECK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  launch(function, stream);
+  pthread_create(&thread, NULL, free_it, (void *)address);
+  pthread_join(thread, NULL);
+  size_t before = used();
+  CHECK(cuStreamEndCapture(stream, &graph));
+  printf("{\"before\": %zu, \"after\": %zu}\n", before, used());
+  fflush(stdout);
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFree_v2(address));
+  return getchar() == EOF ? 0 : 1;
+}
+
 int main(int argc, char **argv) {
   if (argc == 2 && strcmp(argv[1], "ask") == 0) return run_ask();
   if (argc == 3 && strcmp(argv[1], "random") == 0) return run_random(argv[2]);
   if (argc == 3 && strcmp(argv[1], "has") == 0) return run_has(argv[2]);
   if (argc == 2 && strcmp(argv[1], "ends") == 0) return run_ends();
+  if (argc == 2 && strcmp(argv[1], "captures") == 0) return run_captures();
   return 2;
 }
