@@ -19,7 +19,7 @@ from vgpud.core.model import AWAY, COMING, LEAVING, Denied, Process, Reason, Sli
 from vgpud.core.observed import Reclaim, SliceStats
 from vgpud.core.slices import invariants
 from vgpud.core.slices.machine import step
-from vgpud.daemon.slices import rotation
+from vgpud.daemon.slices import rotation, rotation_view
 from vgpud.daemon.slices.rotation import RotationController
 from vgpud.devices import checkpoint_runner
 from vgpud.devices.checkpoint_runner import Moved
@@ -58,7 +58,8 @@ class Node:
         self.where: dict[int, str] = {}  # pid -> what the driver says
         self.during: Callable[[str, int], None] = lambda *_: None
         monkeypatch.setattr(checkpoint_runner, "move", self._move)
-        monkeypatch.setattr(rotation, "time", SimpleNamespace(monotonic_ns=lambda: self.clock_ns, time_ns=lambda: 7))
+        for module in (rotation, rotation_view):
+            monkeypatch.setattr(module, "time", SimpleNamespace(monotonic_ns=lambda: self.clock_ns, time_ns=lambda: 7))
         monkeypatch.setattr(asyncio, "sleep", self._sleep)
 
     async def _sleep(self, span_s: float) -> None:
@@ -545,7 +546,7 @@ async def test_one_that_comes_waits_until_others_have_given_back_what_they_borro
 async def test_the_cost_is_that_of_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node(monkeypatch, swap("a", 60), swap("b", 60), swap("c", 10, mem_swap=False))
     controller = node.controller()
-    found = controller.stats(node.state.slices["a"])
+    found = controller.view.stats(node.state.slices["a"])
     assert found and (found.cost.claims_bytes, found.cost.capacity_bytes) == (120 * GIB, 70 * GIB)
     assert found.cost.quantum_ns and found.cost.host_bytes == 60 * GIB
-    assert controller.stats(node.state.slices["c"]) is None
+    assert controller.view.stats(node.state.slices["c"]) is None

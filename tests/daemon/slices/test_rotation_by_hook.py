@@ -41,7 +41,7 @@ def test_a_program_moves_no_more_than_it_uses(monkeypatch: pytest.MonkeyPatch) -
     node = two(monkeypatch)
     controller = by_hook(node)
     node.set("a", movable_bytes=1 << 61)
-    (a,) = (member for member in controller._members("GPU-0", node.clock_ns) if member.name == "a")
+    (a,) = (member for member in controller.view.list_members("GPU-0", node.clock_ns) if member.name == "a")
     assert a.used_bytes == node.stats[node.state.slices["a"].serial]["mem_used_bytes"] and not a.stays_bytes
 
 
@@ -50,7 +50,7 @@ def test_that_others_keep_a_part_for_good_is_said_once(monkeypatch: pytest.Monke
     controller = by_hook(node)
     node.set("a", movable_bytes=0)
     for _ in range(3):
-        members = controller._members("GPU-0", node.clock_ns)
+        members = controller.view.list_members("GPU-0", node.clock_ns)
         (b,) = (member for member in members if member.name == "b")
         controller._note_left_memory("GPU-0", b, members)
     assert len(node.entries) == 1 and "does not leave the device with others" in node.entries[0].message
