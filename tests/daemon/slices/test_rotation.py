@@ -15,7 +15,7 @@ import pytest
 from tests.core.test_machine import GIB, S, make_state
 from tests.core.test_residency import make, swap
 from vgpud.core import events as ev
-from vgpud.core.model import AWAY, COMING, LEAVING, Denied, Process, Reason, Slice, Taken
+from vgpud.core.model import AWAY, COMING, EVICTED, EVICTING, LEAVING, Denied, Process, Reason, Slice, Taken
 from vgpud.core.observed import Reclaim, SliceStats
 from vgpud.core.slices import invariants
 from vgpud.core.slices.machine import step
@@ -177,6 +177,23 @@ async def test_a_turn_is_saved_before_each_thing_that_the_driver_is_asked(monkey
     assert node.saved_steps == [("a", LEAVING), ("a", AWAY), ("b", COMING), ("b", "")]
     assert node.calls == [("evict", 101), ("restore", 102)] and not node.entries
     assert node.stats[1]["moves"] == 1 and node.stats[1]["moved_bytes"] == 80 * GIB
+
+
+@on_a_loop
+async def test_one_that_is_evicted_as_its_turn_comes_is_not_brought_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its user is faster than the step: what it has counts as nobody's from then on."""
+    node = two(monkeypatch)
+    submit = node.submit
+
+    async def evict_first(event: ev.Event) -> Slice | Denied | None:
+        if isinstance(event, ev.MoveMemory) and len(event.steps) == 2:
+            node.run(ev.SuspendSlice("b", EVICTING))
+        return await submit(event)
+
+    monkeypatch.setattr(node, "submit", evict_first)
+    assert await run_until(node, node.controller(), lambda: node.now("a") == AWAY)
+    assert not await run_until(node, node.controller(), lambda: not node.now("a"), 5)
+    assert node.state.slices["b"].suspended == EVICTED and ("restore", 102) not in node.calls
 
 
 @on_a_loop

@@ -249,9 +249,9 @@ class RotationController:
             await self._bring(following, uuid, turns)
 
     async def _bring(self, move: Move, uuid: str, turns: Turns) -> None:
-        """One that is saved as coming."""
+        """One that is saved as coming: it may have ended, or have been evicted, before that was saved."""
         slice_ = self._machine.state.slices.get(move.name)
-        if slice_ is None:
+        if slice_ is None or slice_.residency != COMING:
             return
         await self._wait_for_room(slice_, uuid)
         moved = await self._move("restore", slice_, uuid)
@@ -388,6 +388,6 @@ class RotationController:
                 await asyncio.sleep(1.0)
                 continue
             if isinstance(answer, Denied) and next_step:
-                next_step = None  # the one that was to come has ended
+                next_step = None  # the one that was to come has ended, or is evicted
                 continue
             return not isinstance(answer, Denied)
