@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from vgpud.core.model import AWAY, BY_HOOK, COMING, LEAVING
 from vgpud.core.slices.rotation import Move, Turns
 from vgpud.daemon.slices import rotation
 from vgpud.daemon.slices.rotation import RotationController
-from vgpud.daemon.slices.rotation_view import RATE_BYTES_PER_S
 from vgpud.devices import checkpoint_runner
 from vgpud.devices.checkpoint_runner import Moved
 from vgpud.devices.nvml import MemoryMoves
@@ -24,17 +22,6 @@ from vgpud.devices.nvml import MemoryMoves
 def by_hook(node: Node) -> RotationController:
     node.memory_moves = MemoryMoves(way=BY_HOOK)
     return node.controller()
-
-
-def test_a_slow_program_does_not_make_the_turns_of_others_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    node = two(monkeypatch)
-    controller = by_hook(node)
-    a, b = (controller.view.record(node.state.slices[name]) for name in "ab")
-    assert controller.view.rate("GPU-0") == RATE_BYTES_PER_S
-    a.rate, b.rate = 1 << 30, 1
-    assert controller.view.rate("GPU-0") == 1 << 30
-    node.state.devices["GPU-0"] = replace(node.state.devices["GPU-0"], link_bytes_per_s=1 << 29)
-    assert controller.view.rate("GPU-0") == 1 << 29, "nor one that answers at once make them shorter"
 
 
 def test_a_program_moves_no_more_than_it_uses(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,8 +35,9 @@ _SECOND_NS = 1_000_000_000
 WAITING_S, IDLE_S = 0.05, 0.25
 #: time limit of a move, beside four times as long as it should take
 DEADLINE_S = 15.0
-#: the lowest rate that is assumed of a program that moves its memory itself: pages of the host are made and pinned
-ITS_OWN_BYTES_PER_S = 2 << 30
+#: the highest rate that time limits go by: pages of the host are made and pinned, and a helper that is killed at its
+#: limit leaves a process half way
+LIMIT_BYTES_PER_S = 2 << 30
 #: of a refusal: the driver leaves the process half way
 _BROKEN = "broken"
 #: of a return: others have borrowed the memory; it is said when they have kept it for so long, and are not asked now
@@ -209,7 +210,7 @@ class RotationController:
         self._note_stay(self._machine.state.slices[member.name], _LENT, f"{why}, and waits for them")
 
     def _choose(self, uuid: str, members: Sequence[Member], turns: Turns, now_ns: int) -> Move | None:
-        return choose_move(members, self.view.capacity_bytes(uuid), self.view.rate(uuid), turns, now_ns)
+        return choose_move(members, self.view.capacity_bytes(uuid), turns, now_ns)
 
     async def _make_leave(self, move: Move, uuid: str, turns: Turns) -> None:
         slice_ = self._machine.state.slices[move.name]
@@ -317,9 +318,9 @@ class RotationController:
         if action == "evict":
             programs = programs[:1]
         record.checked_ids |= {program.process_id for program in programs}
-        size = self.view.moved_bytes(self._arbiters.slice_stats(slice_.serial, uuid))
-        rate = min(self.view.rate(uuid), ITS_OWN_BYTES_PER_S) if self._mover.moves_itself else self.view.rate(uuid)
-        deadline_s = DEADLINE_S + 4 * size / rate
+        before = self._arbiters.slice_stats(slice_.serial, uuid)
+        size = self.view.moved_bytes(before)
+        deadline_s = DEADLINE_S + 4 * size / min(self.view.rate(slice_, uuid, size), LIMIT_BYTES_PER_S)
         begun_ns = time.monotonic_ns()
         moved = Moved(checkpoint_runner.RUNS)
         for program in programs:  # others than the one that is away run: the driver says so at once
@@ -329,8 +330,8 @@ class RotationController:
             self._arbiters.count_move(slice_.serial, uuid, size)
             record.refusals.clear()
             record.failures = 0
-            passed_ns = time.monotonic_ns() - begun_ns
-            self.view.keep_rate(slice_, uuid, size, passed_ns, is_eviction=action == "evict")
+            if action == "evict":
+                self.view.keep_rate(slice_, uuid, before, time.monotonic_ns() - begun_ns)
         return moved
 
     async def _move_program(self, action: str, slice_: Slice, program: Process, deadline_s: float) -> Moved:
