@@ -177,3 +177,12 @@ def test_the_way_follows_from_driver_and_setting(
 ) -> None:
     moves = DriverFacts(version, has_checkpoint).choose_memory_moves(setting)
     assert moves.way == way and problem in moves.problem and bool(problem) == bool(moves.problem)
+
+
+@pytest.mark.parametrize("has_checkpoint", [False, True])
+def test_what_the_driver_may_have_locked_is_asked_for_where_it_can(
+    monkeypatch: pytest.MonkeyPatch, has_checkpoint: bool
+) -> None:
+    node: Any = Node(monkeypatch, has_checkpoint=has_checkpoint)
+    asyncio.run(MemoryMover(node, node, lambda _: True, node).unlock(PROGRAM, 1))
+    assert node.driver_calls == ["restore"] * has_checkpoint and not node.requests

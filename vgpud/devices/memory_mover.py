@@ -108,8 +108,20 @@ class MemoryMover:
             may_be_locked = program.is_resumed and self._devices.memory_moves.has_checkpoint
             if moved.state != RUNS or action == "evict" or not may_be_locked:
                 return moved  # else a daemon with another memory_moves may have had the driver evict it
+        return await self._move_by_driver(action, program, deadline_s)
+
+    async def _move_by_driver(self, action: str, program: Process, deadline_s: float) -> Moved:
         driver, sim_dir = self._devices.driver, self._devices.sim_dir
         return await checkpoint_runner.move(action, program.pid, driver, sim_dir, deadline_s, self._helpers)
+
+    def ask_back(self, slice_: Slice) -> None:
+        """Asks its program to have its memory on the device, and does not wait until it has: see is_out()."""
+        self._arbiters.ask_move(slice_.serial, slice_.shares[0].device_uuid, lib.VG_MOVE_IN)
+
+    async def unlock(self, program: Process, deadline_s: float) -> None:
+        """Brings back what the driver may have taken off the device for a daemon before this one. Raises OSError."""
+        if self._devices.memory_moves.has_checkpoint:
+            await self._move_by_driver("restore", program, deadline_s)
 
     async def move_suspended(self, action: str, slice_: Slice, program: Process, deadline_s: float) -> Moved:
         """The same for one that users or the queue evict or resume. What is away already is not evicted."""

@@ -51,6 +51,7 @@ class Node:
         self.entries: list[ev.Log] = []
         self.saved_steps: list[tuple[str, str]] = []
         self.calls: list[tuple[str, int]] = []
+        self.asked: list[tuple[int, int]] = []  # of programs: serial of the slice, VG_MOVE_*
         self.keepers: list[str] = []  # of a helper that waits
         self.spaces: list[int] = []  # bytes for which others are asked, one after the other
         self.requests: dict[tuple[int, str], Reclaim] = {}
@@ -87,6 +88,10 @@ class Node:
     def slice_stats(self, serial: int, _: str) -> SliceStats:
         return SliceStats(**({"moved_state": 1} | self.stats.get(serial, {})))
 
+    def ask_move(self, serial: int, _: str, where: int) -> int:
+        self.asked.append((serial, where))
+        return len(self.asked)
+
     def count_move(self, serial: int, _: str, size: int) -> None:
         now = self.stats[serial]
         now["moves"] = now.get("moves", 0) + 1
@@ -96,7 +101,7 @@ class Node:
         self.keepers.append(keeper)
 
     def release(self, keeper: str) -> None:
-        self.keepers.remove(keeper)
+        self.keepers = [other for other in self.keepers if other != keeper]
 
     def make_room(self, _: str, size: int) -> None:
         if [size] != self.spaces[-1:]:

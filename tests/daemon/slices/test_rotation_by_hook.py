@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 import vgpud._shim as _shim
 from tests.core.test_machine import S
-from tests.daemon.slices.test_rotation import Node, on_a_loop, two
+from tests.core.test_residency import swap
+from tests.daemon.slices.test_rotation import Node, leave, on_a_loop, run_until, two
 from vgpud.core import events as ev
-from vgpud.core.model import AWAY, BY_HOOK, COMING, LEAVING
+from vgpud.core.model import AWAY, BY_HOOK, COMING, LEAVING, Slice
 from vgpud.core.slices.rotation import Move, Turns
 from vgpud.daemon.slices import rotation
 from vgpud.daemon.slices.rotation import RotationController
@@ -61,25 +63,55 @@ async def test_one_that_does_not_answer_is_asked_less_and_less_often() -> None:
 
 
 @on_a_loop
-async def test_one_that_moved_after_all_is_asked_less_and_less_often() -> None:
-    """It says that it is away, where it counts as resident; and it does not answer."""
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        node = two(monkeypatch)
-        controller = by_hook(node)
-        node.set("a", moved_state=_shim.lib.VG_MOVED_AWAY)
-        record = controller.view.record(node.state.slices["a"])
-        asked = 0
+async def test_one_that_moved_after_all_is_asked_less_and_less_often_and_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It says that it is away, where it counts as resident; and it does not answer. Others wait for their turns."""
+    node = two(monkeypatch)
+    controller = by_hook(node)
+    node.set("a", moved_state=_shim.lib.VG_MOVED_AWAY)
+    end_ns = node.clock_ns + 4000 * S
+    while node.clock_ns < end_ns:
+        before_ns = node.clock_ns
+        await controller._restore_late_programs("GPU-0")
+        assert node.clock_ns == before_ns
+        node.clock_ns += S
+    assert set(node.asked) == {(node.state.slices["a"].serial, _shim.lib.VG_MOVE_IN)}
+    assert 5 < len(node.asked) < 20, "pauses are twice as long each time"
+    (a,) = (member for member in controller.view.list_members("GPU-0", node.clock_ns) if member.name == "a")
+    assert a.is_movable, "to say so saves none from its turn's end"
 
-        async def move(*_: Any) -> Moved:
-            nonlocal asked
-            asked += 1
-            node.clock_ns += 15 * S
-            return Moved(checkpoint_runner.UNKNOWN, "it has not answered")
 
-        monkeypatch.setattr(controller._mover, "move", move)
-        end_ns = node.clock_ns + 4000 * S
-        while node.clock_ns < end_ns:
-            await controller._restore_late_programs("GPU-0")
-            node.clock_ns += S
-        assert 5 < asked < 20, "pauses are twice as long each time"
-        assert record.stays_until_ns > node.clock_ns - 700 * S
+@on_a_loop
+async def test_sleepers_that_do_not_answer_do_not_hold_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is waited for until its time limit, and no other memory moves meanwhile."""
+    names = [f"s{number}" for number in range(12)]
+    node = Node(monkeypatch, *(swap(name, 1, 10, mem_swap=False, idle_after_ns=S) for name in names))
+    controller = by_hook(node)
+    asked: list[tuple[int, str]] = []
+
+    async def move(action: str, slice_: Slice, *_: Any) -> Moved:
+        asked.append((node.clock_ns, slice_.name))
+        node.clock_ns += 15 * S
+        return Moved(checkpoint_runner.UNKNOWN, "it has not answered")
+
+    monkeypatch.setattr(controller._mover, "move", move)
+    span_s = 1500
+    assert not await run_until(node, controller, lambda: False, span_s)
+    assert len(asked) > 15 and {name for _, name in asked} == set(names), "each is asked"
+    assert len(asked) * 15 <= span_s / 4
+    assert min(b - a for (a, _), (b, _) in pairwise(asked)) >= (15 + 60) * S
+
+
+@on_a_loop
+async def test_one_that_has_not_answered_is_not_asked_as_another_one_has_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is it moved for one that waits: those that wait for others come first."""
+    node = Node(monkeypatch, *(swap(name, 40) for name in "abc"), swap("d", 30))
+    leave(node, "d", LEAVING, AWAY)
+    controller = by_hook(node)
+    now_ns = node.clock_ns
+    controller.view.record(node.state.slices["a"]).failures = 1
+    controller.view.hold_back("GPU-0", now_ns + 60 * S)
+    movable = {m.name: m.is_movable for m in controller.view.list_members("GPU-0", now_ns)}
+    assert movable == {"a": False, "b": True, "c": True, "d": True}
+    assert all(member.is_movable for member in controller.view.list_members("GPU-0", now_ns + 60 * S))

@@ -49,6 +49,7 @@ class Member:
     resident_since_ns: int = 0
     stays_bytes: int = 0  # of held_bytes: what stays on the device when it leaves
     bytes_per_s: int = RATE_BYTES_PER_S  # of its moves
+    failures: int = 0  # how often it was asked in vain, or was slow, since it was moved as it should
 
     @property
     def claim_bytes(self) -> int:
@@ -347,7 +348,7 @@ def _serve(device: _Device, waiters: Sequence[Member]) -> Move | None:
 
 
 def _put_to_sleep(device: _Device) -> Move | None:
-    """The one that has been idle for longer than it may be, longest first."""
+    """The one that has been idle for longer than it may be, longest first; last those that may not answer."""
     sleepers = [
         m
         for m in device.members
@@ -357,7 +358,7 @@ def _put_to_sleep(device: _Device) -> Move | None:
         and m.idle_after_ns
         and m.idle_ns(device.now_ns) >= m.idle_after_ns
     ]
-    last = max(sleepers, key=lambda m: (m.idle_ns(device.now_ns), m.name), default=None)
+    last = max(sleepers, key=lambda m: (-m.failures, m.idle_ns(device.now_ns), m.name), default=None)
     return Move(last.name, LEAVING, is_asleep=True) if last else None
 
 

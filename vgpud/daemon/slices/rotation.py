@@ -7,6 +7,7 @@ before the driver is asked, so what a crash of the daemon cut short is completed
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -49,6 +50,8 @@ _SEVERAL = "several"
 #: for how long a slice stays as it is after the driver, or the host, has refused to move it
 REFUSED_NS, BROKEN_NS = 60 * _SECOND_NS, 600 * _SECOND_NS
 AGAIN_NS, HOST_FULL_NS = _SECOND_NS, 10 * _SECOND_NS
+#: for so many times as long as a program was waited for that did not answer, nothing is asked that may be so again
+HELD_PARTS = 4
 #: how long threads in the driver may take to leave it, and how long others may take to give credit back
 DRAIN_S, ROOM_S = 1.0, 10.0
 #: after a failure of the daemon's own
@@ -220,6 +223,7 @@ class RotationController:
             return
         if not await self._step((move.name, LEAVING), falls_asleep=move.is_asleep):
             return
+        begun_ns = time.monotonic_ns()
         is_out = await self._drain(slice_, uuid)
         moved = Moved(checkpoint_runner.RUNS, "a thread of its program does not leave the driver")
         if is_out or not move.is_asleep:  # a thread that waits in the driver wakes no sleeper
@@ -231,9 +235,9 @@ class RotationController:
                 if moved.state == checkpoint_runner.RUNS:
                     self._let_stay(slice_, "driver", moved.refusal, REFUSED_NS)
                 elif self._mover.moves_itself:  # a slow program finishes by itself
-                    self._let_stay(
-                        slice_, "driver", moved.refusal, _lengthen_pause(self.view.record(slice_), REFUSED_NS)
-                    )
+                    pause_ns = _lengthen_pause(self.view.record(slice_), REFUSED_NS)
+                    self._let_stay(slice_, "driver", moved.refusal, pause_ns)
+                    self.view.hold_back(uuid, now_ns + max(REFUSED_NS, HELD_PARTS * (now_ns - begun_ns)))
                 else:
                     self._let_stay(slice_, _BROKEN, moved.refusal, BROKEN_NS)
             await self._step((move.name, ""))
@@ -350,17 +354,18 @@ class RotationController:
         that did not answer in time, and have moved their memory after all."""
         for slice_ in self.view.list_rotating(uuid):
             record, now_ns = self.view.record(slice_), time.monotonic_ns()
-            is_late = not slice_.residency and now_ns >= record.stays_until_ns and self._mover.is_out(slice_)
-            program = self.view.program(slice_.name) if is_late else None
-            if program:
-                record.stays_until_ns = now_ns + int(DEADLINE_S * _SECOND_NS) + _lengthen_pause(record, AGAIN_NS)
-                await self._move_program("restore", slice_, program, DEADLINE_S)
-            if slice_.residency or now_ns >= record.checks_until_ns:
+            if slice_.residency:
+                continue
+            if now_ns >= max(record.stays_until_ns, record.asked_back_until_ns) and self._mover.is_out(slice_):
+                record.asked_back_until_ns = now_ns + int(DEADLINE_S * _SECOND_NS) + _lengthen_pause(record, AGAIN_NS)
+                self._mover.ask_back(slice_)  # others may wait: whether it has come is looked at the next time
+            if now_ns >= record.checks_until_ns:
                 continue
             for program in self._machine.state.processes_of(slice_.name):
                 if program.is_resumed and program.process_id not in record.checked_ids:
                     record.checked_ids.add(program.process_id)
-                    await self._move_program("restore", slice_, program, DEADLINE_S)
+                    with contextlib.suppress(OSError):  # the helper does not start: it is the next daemon's
+                        await self._mover.unlock(program, DEADLINE_S)
 
     async def _settle(self, uuid: str) -> None:
         """After a crash, or a turn that failed: waits until programs attach again, then asks the driver how far it got

@@ -38,6 +38,7 @@ class Record:
     checks_until_ns: int = 0  # the same: each program that attaches again is asked for, it may be the one that is away
     checked_ids: set[int] = field(default_factory=set)  # processes that were
     stays_until_ns: int = 0  # it is not asked to move again before
+    asked_back_until_ns: int = 0  # it is there but its memory is not: it is asked for that again from then on
     refusals: set[str] = field(default_factory=set)  # by kind: said already
     lacks_since_ns: int = 0  # others have borrowed what it waits for; 0: they have not
     measured: Load | None = None  # its last move off the device that was
@@ -62,11 +63,17 @@ class RotationView:
         self._arbiters = arbiters
         self._mover = mover
         self._records: dict[str, Record] = {}  # by the slice's uid
-        self._costs: dict[str, tuple[int, Cost]] = {}  # until when they are valid, by device
+        self._costs: dict[str, tuple[int, Cost]] = {}  # until when they are valid, by device, as is:
+        self._held_back_until_ns: dict[str, int] = {}  # see hold_back()
 
     def forget(self, slice_: Slice) -> None:
         """A slice that has gone."""
         self._records.pop(slice_.uid, None)
+
+    def hold_back(self, uuid: str, until_ns: int) -> None:
+        """A program on this device was asked to leave and has not answered, for which all others waited. Until then
+        none that has not answered before is asked again, and none is put to sleep: for that one no other waits."""
+        self._held_back_until_ns[uuid] = until_ns
 
     def keep_rate(self, slice_: Slice, uuid: str, before: SliceStats, passed_ns: int) -> None:
         """Of a move off the device that succeeded. What comes back may have been there in part: it is not measured."""
@@ -130,7 +137,8 @@ class RotationView:
             if program:
                 record.program_since_ns, record.returns_until_ns = now_ns, 0
         is_away = slice_.residency == AWAY
-        stays = now_ns < record.stays_until_ns
+        is_held = now_ns < self._held_back_until_ns.get(uuid, 0)
+        stays = now_ns < record.stays_until_ns or (is_held and record.failures and not is_away)
         asks = now.waiting_calls or now.processes_in_driver or not (slice_.spec.mem_swap or slice_.spec.idle_after_ns)
         return Member(
             name=slice_.name,
@@ -145,9 +153,10 @@ class RotationView:
             mem_swap=slice_.spec.mem_swap,
             is_movable=not stays and (is_away or len(running) < 2),
             is_empty=not running and now_ns >= record.returns_until_ns,
-            idle_after_ns=slice_.spec.idle_after_ns or 0,
+            idle_after_ns=0 if is_held else slice_.spec.idle_after_ns or 0,
             last_work_ns=max(now.last_work_ns, record.program_since_ns),
             resident_since_ns=max(record.resident_since_ns, record.program_since_ns),
+            failures=record.failures,
             bytes_per_s=self._choose_rate(record.measured, measured, _claim_bytes(slice_, uuid, now), uuid),
         )
 
