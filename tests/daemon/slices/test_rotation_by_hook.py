@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 import vgpud._shim as _shim
-from tests.core.test_machine import S
+from tests.core.test_machine import GIB, S
 from tests.core.test_residency import swap
 from tests.daemon.slices.test_rotation import Node, leave, on_a_loop, run_until, two
 from vgpud.core import events as ev
 from vgpud.core.model import AWAY, BY_HOOK, COMING, LEAVING, Slice
+from vgpud.core.observed import SliceStats
 from vgpud.core.slices.rotation import Move, Turns
 from vgpud.daemon.slices import rotation
 from vgpud.daemon.slices.rotation import RotationController
@@ -30,7 +31,7 @@ def test_a_program_moves_no_more_than_it_uses(monkeypatch: pytest.MonkeyPatch) -
     node = two(monkeypatch)
     controller = by_hook(node)
     node.set("a", movable_bytes=1 << 61)
-    (a,) = (member for member in controller.view.list_members("GPU-0", node.clock_ns) if member.name == "a")
+    (a,) = (member for member in controller.view.look("GPU-0", node.clock_ns).members if member.name == "a")
     assert a.used_bytes == node.stats[node.state.slices["a"].serial]["mem_used_bytes"] and not a.stays_bytes
 
 
@@ -39,9 +40,7 @@ def test_that_others_keep_a_part_for_good_is_said_once(monkeypatch: pytest.Monke
     controller = by_hook(node)
     node.set("a", movable_bytes=0)
     for _ in range(3):
-        members = controller.view.list_members("GPU-0", node.clock_ns)
-        (b,) = (member for member in members if member.name == "b")
-        controller._note_left_memory("GPU-0", b, members)
+        controller._ask_back("GPU-0", controller.view.look("GPU-0", node.clock_ns), node.clock_ns)
     assert len(node.entries) == 1 and "does not leave the device with others" in node.entries[0].message
 
 
@@ -78,7 +77,7 @@ async def test_one_that_moved_after_all_is_asked_less_and_less_often_and_not_wai
         node.clock_ns += S
     assert set(node.asked) == {(node.state.slices["a"].serial, _shim.lib.VG_MOVE_IN)}
     assert 5 < len(node.asked) < 20, "pauses are twice as long each time"
-    (a,) = (member for member in controller.view.list_members("GPU-0", node.clock_ns) if member.name == "a")
+    (a,) = (member for member in controller.view.look("GPU-0", node.clock_ns).members if member.name == "a")
     assert a.is_movable, "to say so saves none from its turn's end"
 
 
@@ -112,6 +111,29 @@ async def test_one_that_has_not_answered_is_not_asked_as_another_one_has_not(mon
     now_ns = node.clock_ns
     controller.view.record(node.state.slices["a"]).failures = 1
     controller.view.hold_back("GPU-0", now_ns + 60 * S)
-    movable = {m.name: m.is_movable for m in controller.view.list_members("GPU-0", now_ns)}
+    movable = {m.name: m.is_movable for m in controller.view.look("GPU-0", now_ns).members}
     assert movable == {"a": False, "b": True, "c": True, "d": True}
-    assert all(member.is_movable for member in controller.view.list_members("GPU-0", now_ns + 60 * S))
+    assert all(member.is_movable for member in controller.view.look("GPU-0", now_ns + 60 * S).members)
+
+
+@on_a_loop
+async def test_a_look_at_many_that_wait_reads_each_of_them_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is taken 20 times a second, on the daemon's loop."""
+    names = [f"s{number}" for number in range(40)]
+    others = (swap(f"other{number}", 1, 10, mem_swap=False) for number in range(20))
+    node = Node(monkeypatch, *(swap(name, 40, 10) for name in names), *others)
+    for name in names:
+        node.set(name, waiting_calls=1, movable_bytes=40 * GIB - GIB // 4, last_work_ns=node.clock_ns)
+    for name in names[1:]:
+        leave(node, name, LEAVING, AWAY)
+    controller = by_hook(node)
+    reads, read = 0, node.slice_stats
+
+    def count(serial: int, uuid: str) -> SliceStats:
+        nonlocal reads
+        reads += 1
+        return read(serial, uuid)
+
+    monkeypatch.setattr(node, "slice_stats", count)
+    await controller._take_turn("GPU-0", Turns())
+    assert not node.asked and reads <= 3 * len(node.stats)

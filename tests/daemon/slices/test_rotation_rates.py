@@ -24,7 +24,7 @@ WAYS = pytest.mark.parametrize("way", [BY_CHECKPOINT, BY_HOOK])
 
 def rates(node: Node, controller: RotationController, names: str = "ab") -> list[float]:
     """GiB per second, of each."""
-    members = {member.name: member for member in controller.view.list_members("GPU-0", node.clock_ns)}
+    members = {member.name: member for member in controller.view.look("GPU-0", node.clock_ns).members}
     stats = {name: controller.view.stats(node.state.slices[name]) for name in names}
     assert all(found and found.bytes_per_s == members[name].bytes_per_s for name, found in stats.items())
     return [members[name].bytes_per_s / GIB for name in names]

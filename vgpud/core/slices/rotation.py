@@ -77,6 +77,11 @@ class Member:
         return self.claim_bytes if self.on_device else self.stays_bytes
 
     @property
+    def kept_bytes(self) -> int:
+        """What is guaranteed to one that is away, beside what it has on the device."""
+        return 0 if self.on_device or self.mem_swap else max(0, self.mem_min_bytes - self.stays_bytes)
+
+    @property
     def is_resident(self) -> bool:
         return not self.residency
 
@@ -188,36 +193,30 @@ def _is_active(member: Member, now_ns: int) -> bool:
     return member.waits or member.residency in (LEAVING, COMING)
 
 
-@dataclass(frozen=True, slots=True)
 class _Device:
     """The slices of a device at one moment, and what the device has for them all."""
 
-    members: Sequence[Member]
-    capacity_bytes: int
-    turns: Turns
-    now_ns: int
+    def __init__(self, members: Sequence[Member], capacity_bytes: int, turns: Turns, now_ns: int) -> None:
+        self.members, self.capacity_bytes, self.turns, self.now_ns = members, capacity_bytes, turns, now_ns
+        # each member is looked at for each one that waits, 20 times a second
+        self.resident_bytes = sum(member.taken_bytes for member in members)
+        self._kept_bytes = sum(member.kept_bytes for member in members)
+        self._stays_bytes = sum(member.stays_bytes for member in members)
 
     def free_for(self, comer: Member) -> int:
         """Bytes that no slice claims."""
-        taken = sum(m.taken_bytes for m in self.members if m.name != comer.name)
-        return self.capacity_bytes - self.kept_from(comer) - taken
+        return self.capacity_bytes - self.kept_from(comer) - (self.resident_bytes - comer.taken_bytes)
 
     def kept_from(self, comer: Member) -> int:
         """Bytes that others which are away are guaranteed. What a sleeper without mem_swap has given back is lent, but
         its minimum is not given to those that come; only to one that takes no more than its own minimum."""
         if not comer.mem_swap and comer.claim_bytes == comer.mem_min_bytes:
             return 0
-        others = [m for m in self.members if m.name != comer.name]
-        return sum(max(0, m.mem_min_bytes - m.stays_bytes) for m in others if not m.on_device and not m.mem_swap)
-
-    @property
-    def resident_bytes(self) -> int:
-        return sum(member.taken_bytes for member in self.members)
+        return self._kept_bytes - comer.kept_bytes
 
     def may_fit(self, member: Member) -> bool:
         """Whether it fits when all others have left."""
-        left_bytes = sum(m.stays_bytes for m in self.members if m.name != member.name)
-        return member.claim_bytes <= self.capacity_bytes - left_bytes
+        return member.claim_bytes <= self.capacity_bytes - (self._stays_bytes - member.stays_bytes)
 
     def order_leavers(self) -> tuple[list[Member], list[Member]]:
         """Those that may leave for others: the idle ones, longest first, and those at work, longest resident first."""
@@ -308,6 +307,7 @@ def find_shortage(members: Sequence[Member], capacity_bytes: int, lent_bytes: in
     device = _Device(members, capacity_bytes, Turns(), 0)
     turns_bytes = sum(m.freed_bytes for m in members if m.is_resident and m.mem_swap and m.is_movable)
     kept_bytes = sum(m.mem_min_bytes for m in members if m.on_device and not m.mem_swap)
+    borrowed_bytes = lent_bytes + sum(m.claim_bytes - m.mem_min_bytes for m in members if m.on_device)
     space_bytes, missing_bytes, guaranteed_bytes = 0, {}, {}
     for waiter in members:
         if waiter.residency != AWAY or not waiter.waits or not waiter.is_movable:
@@ -317,8 +317,6 @@ def find_shortage(members: Sequence[Member], capacity_bytes: int, lent_bytes: in
             guaranteed_bytes[waiter.name] = guaranteed
             continue
         in_turn_bytes = turns_bytes if waiter.mem_swap else 0
-        others = [m for m in members if m.on_device]  # the waiter is not
-        borrowed_bytes = lent_bytes + sum(m.claim_bytes - m.mem_min_bytes for m in others)
         missing = min(borrowed_bytes, waiter.claim_bytes - device.free_for(waiter) - in_turn_bytes)
         if missing > 0:
             missing_bytes[waiter.name] = missing

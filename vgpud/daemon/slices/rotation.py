@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -20,7 +20,7 @@ from vgpud.core.slices.rotation import Member, Move, Shortage, Turns, choose_mov
 from vgpud.core.units import format_bytes
 from vgpud.daemon.slices.events import EventRecorder
 from vgpud.daemon.slices.machine import SliceMachine
-from vgpud.daemon.slices.rotation_view import Record, RotationView
+from vgpud.daemon.slices.rotation_view import Record, RotationView, Sight
 from vgpud.devices import checkpoint_runner
 from vgpud.devices.arbiters import Arbiters
 from vgpud.devices.checkpoint_runner import Moved
@@ -64,6 +64,10 @@ def _lengthen_pause(record: Record, least_ns: int) -> int:
     """Until a program is asked again that has not answered: others wait while it is asked."""
     record.failures += 1
     return min(BROKEN_NS, least_ns << min(record.failures, 20))
+
+
+def _choose(sight: Sight, turns: Turns, now_ns: int) -> Move | None:
+    return choose_move(sight.members, sight.capacity_bytes, turns, now_ns)
 
 
 class RotationController:
@@ -152,13 +156,13 @@ class RotationController:
 
     async def _take_turn(self, uuid: str, turns: Turns) -> None:
         now_ns = time.monotonic_ns()
-        members = self.view.list_members(uuid, now_ns)
-        turns.update(members, now_ns)
-        move = None if self.view.is_lost(uuid) else self._choose(uuid, members, turns, now_ns)
+        sight = self.view.look(uuid, now_ns)
+        turns.update(sight.members, now_ns)
+        move = None if self.view.is_lost(uuid) else _choose(sight, turns, now_ns)
         if move is None:
-            self._ask_back(uuid, members, now_ns)
-            self._note_several(uuid, members, turns, now_ns)
-            await asyncio.sleep(WAITING_S if any(member.residency for member in members) else IDLE_S)
+            self._ask_back(uuid, sight, now_ns)
+            self._note_several(uuid, sight, turns, now_ns)
+            await asyncio.sleep(WAITING_S if any(member.residency for member in sight.members) else IDLE_S)
         elif move.to == LEAVING:
             await self._make_leave(move, uuid, turns)
         elif await self._step_to_coming(uuid, (move.name, COMING)):
@@ -169,13 +173,16 @@ class RotationController:
         self._arbiters.make_room(uuid, 0)  # from now on what it claims counts by itself
         return is_taken
 
-    def _ask_back(self, uuid: str, members: Sequence[Member], now_ns: int) -> None:
+    def _ask_back(self, uuid: str, sight: Sight, now_ns: int) -> None:
         """Asks those that have borrowed memory for which others wait now. It is not taken from them."""
-        shortage = Shortage() if self.view.is_lost(uuid) else find_shortage(members, *self.view.read_others(uuid))
+        shortage = Shortage()
+        if not self.view.is_lost(uuid):
+            shortage = find_shortage(sight.members, sight.capacity_bytes, sight.lent_bytes)
         self._arbiters.make_room(uuid, shortage.space_bytes)
-        for member in members:
+        stays_bytes = sum(member.stays_bytes for member in sight.members)
+        for member in sight.members:
             if member.mem_swap and member.waits:
-                self._note_left_memory(uuid, member, members)
+                self._note_left_memory(member, stays_bytes - member.stays_bytes, sight.capacity_bytes)
             record, missing_bytes = self.view.record_of(member.name), shortage.missing_bytes.get(member.name, 0)
             guaranteed_bytes = shortage.guaranteed_bytes.get(member.name, 0)
             short_bytes = missing_bytes or guaranteed_bytes
@@ -190,30 +197,26 @@ class RotationController:
                 why = f"others use {short} of the memory beyond their minima and do not give it back"
                 self._note_stay(slice_, _LENT, f"{why}, it waits until they do")
 
-    def _note_several(self, uuid: str, members: Sequence[Member], turns: Turns, now_ns: int) -> None:
+    def _note_several(self, uuid: str, sight: Sight, turns: Turns, now_ns: int) -> None:
         """One that would leave now, if it did not have several programs."""
         state = self._machine.state
-        counts = {m.name: len(state.processes_of(m.name)) for m in members if m.is_resident}
+        counts = {m.name: len(state.processes_of(m.name)) for m in sight.members if m.is_resident}
         several = {name for name, count in counts.items() if count > 1}
         if not several or self.view.is_lost(uuid):
             return
-        alone = [replace(m, is_movable=True) if m.name in several else m for m in members]
-        move = self._choose(uuid, alone, turns, now_ns)
+        alone = [replace(m, is_movable=True) if m.name in several else m for m in sight.members]
+        move = _choose(replace(sight, members=alone), turns, now_ns)
         if move is None or move.to != LEAVING or move.name not in several:
             return
         why = f"it has {counts[move.name]} programs, and the driver moves a slice with one: keep it to one program"
         self._note_stay(state.slices[move.name], _SEVERAL, why)
 
-    def _note_left_memory(self, uuid: str, member: Member, members: Sequence[Member]) -> None:
+    def _note_left_memory(self, member: Member, left_bytes: int, capacity_bytes: int) -> None:
         """One that cannot come however long it waits: others keep a part of what it has."""
-        left_bytes = sum(m.stays_bytes for m in members if m.name != member.name)
-        if not left_bytes or member.held_bytes <= self.view.capacity_bytes(uuid) - left_bytes:
+        if not left_bytes or member.held_bytes <= capacity_bytes - left_bytes:
             return
         why = f"of {format_bytes(left_bytes)} that does not leave the device with others it needs a part"
         self._note_stay(self._machine.state.slices[member.name], _LENT, f"{why}, and waits for them")
-
-    def _choose(self, uuid: str, members: Sequence[Member], turns: Turns, now_ns: int) -> Move | None:
-        return choose_move(members, self.view.capacity_bytes(uuid), turns, now_ns)
 
     async def _make_leave(self, move: Move, uuid: str, turns: Turns) -> None:
         slice_ = self._machine.state.slices[move.name]
@@ -242,10 +245,9 @@ class RotationController:
                     self._let_stay(slice_, _BROKEN, moved.refusal, BROKEN_NS)
             await self._step((move.name, ""))
             return
-        members = [
-            replace(m, residency=AWAY) if m.name == slice_.name else m for m in self.view.list_members(uuid, now_ns)
-        ]
-        following = self._choose(uuid, members, turns, now_ns)
+        sight = self.view.look(uuid, now_ns)
+        members = [replace(m, residency=AWAY) if m.name == slice_.name else m for m in sight.members]
+        following = _choose(replace(sight, members=members), turns, now_ns)
         if following is None or following.to != COMING:
             await self._step((move.name, AWAY))
         elif await self._step_to_coming(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from vgpud.core.model import AWAY, EVICTION, Process, Slice
@@ -53,6 +53,15 @@ def _says_of(moved: Load, claim_bytes: int) -> bool:
 def _claim_bytes(slice_: Slice, uuid: str, now: SliceStats) -> int:
     share = slice_.share(uuid)
     return max(share.mem_min_bytes if share else 0, now.mem_held_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """The slices of a device whose memory may move, at one moment, and what all others leave to them."""
+
+    members: Sequence[Member]
+    capacity_bytes: int  # what others are guaranteed, or hold, is theirs
+    lent_bytes: int  # of that they have borrowed
 
 
 class RotationView:
@@ -125,11 +134,12 @@ class RotationView:
         """The first of a slice's programs: one with several is not moved."""
         return next(iter(self._machine.state.processes_of(name)), None)
 
-    def _member(self, slice_: Slice, uuid: str, now_ns: int, measured: Sequence[Load]) -> Member:
+    def _member(
+        self, slice_: Slice, uuid: str, running: Sequence[Process], now_ns: int, measured: Sequence[Load]
+    ) -> Member:
         share = slice_.share(uuid)
         assert share
         record, now = self.record(slice_), self._arbiters.slice_stats(slice_.serial, uuid)
-        running = self._machine.state.processes_of(slice_.name)
         program = running[0] if running else None
         if program != record.program:
             record.program, record.stays_until_ns = program, 0
@@ -164,28 +174,27 @@ class RotationView:
         """What leaves the device. Of programs that say it themselves, no more than they use."""
         return min(now.movable_bytes, now.mem_used_bytes) if self._mover.moves_itself else now.mem_used_bytes
 
-    def list_members(self, uuid: str, now_ns: int) -> list[Member]:
+    def look(self, uuid: str, now_ns: int) -> Sight:
         """What the turns are decided by. No minimum is more than what the others leave to it, where they leave all that
         they can."""
-        measured = self._list_measured(uuid)
-        members = [self._member(slice_, uuid, now_ns, measured) for slice_ in self.list_rotating(uuid)]
+        running: dict[str, list[Process]] = {}
+        for process in self._machine.state.processes.values():
+            if not process.holder:
+                running.setdefault(process.slice_name, []).append(process)
+        slices, measured = self.list_rotating(uuid), self._list_measured(uuid)
+        members = [self._member(one, uuid, running.get(one.name, []), now_ns, measured) for one in slices]
+        capacity, lent = self._read_others(uuid, {member.name for member in members})
         stays = sum(member.stays_bytes for member in members)
-        if not stays:
-            return members
-        capacity = self.capacity_bytes(uuid)
-        return [
-            replace(m, mem_min_bytes=max(0, min(m.mem_min_bytes, capacity - stays + m.stays_bytes))) for m in members
-        ]
+        if stays:
+            members = [
+                replace(m, mem_min_bytes=max(0, min(m.mem_min_bytes, capacity - stays + m.stays_bytes)))
+                for m in members
+            ]
+        return Sight(members, capacity, lent)
 
-    def capacity_bytes(self, uuid: str) -> int:
-        """What other slices leave to those that rotate."""
-        return self.read_others(uuid)[0]
-
-    def read_others(self, uuid: str) -> tuple[int, int]:
-        """What other slices leave to those that rotate: what they are guaranteed, or hold, is theirs. And what of that
-        they have borrowed."""
+    def _read_others(self, uuid: str, members: Collection[str]) -> tuple[int, int]:
+        """As the last two of Sight."""
         state = self._machine.state
-        members = {slice_.name for slice_ in self.list_rotating(uuid)}
         left, lent = state.devices[uuid].memory_bytes, 0
         for slice_ in state.slices.values():
             kept = slice_.find_reserved_share(uuid)
@@ -204,10 +213,10 @@ class RotationView:
 
     def cost_with(self, uuid: str, more_bytes: Sequence[int] = ()) -> Cost:
         """What the turns on a device cost, with further slices that claim so much."""
-        members = [m for m in self.list_members(uuid, time.monotonic_ns()) if m.mem_swap]
-        claims = [Load(member.claim_bytes, member.bytes_per_s) for member in members]
+        sight = self.look(uuid, time.monotonic_ns())
+        claims = [Load(member.claim_bytes, member.bytes_per_s) for member in sight.members if member.mem_swap]
         claims += (Load(size, self.rate(None, uuid, size)) for size in more_bytes)
-        return estimate_cost(claims, self.capacity_bytes(uuid))
+        return estimate_cost(claims, sight.capacity_bytes)
 
     def stats(self, slice_: Slice) -> RotationStats | None:
         """What its turns cost; None: its memory is never moved."""
