@@ -326,6 +326,17 @@ def test_residency_is_in_proportion_over_a_long_run(weights: Sequence[int]) -> N
     assert made.moving_ns <= 0.05 * 1800 * S + 2 * S
 
 
+def test_who_moves_slowly_has_its_turn_meanwhile() -> None:
+    """No other one has the place while it leaves, or comes."""
+    turns, now_ns = Turns(), 100 * S
+    a, b = member("a", 40), member("b", 40, AWAY, waits=True)
+    turns.update([a, b], now_ns)
+    for residency, span_ns in ((LEAVING, 7 * S), (AWAY, 50 * S), (COMING, 9 * S)):
+        now_ns += span_ns
+        turns.update([replace(a, residency=residency), b], now_ns)
+    assert turns.spent("a") == 16 * S << 20 and not turns.spent("b")
+
+
 def test_who_was_away_for_long_has_no_claim_to_the_turns_that_it_did_not_want() -> None:
     made = world(member("a", 80), member("b", 80, AWAY), naps={"b": (1500 * S, 1500 * S)}, now_ns=1500 * S)
     made.run(1500 * S)  # b sleeps

@@ -9,11 +9,11 @@ import pytest
 
 from tests.core.test_machine import GIB, S
 from tests.core.test_residency import swap
-from tests.daemon.slices.test_rotation import Node, on_a_loop, run_until, two
-from vgpud.core.model import AWAY, BY_CHECKPOINT, BY_HOOK
+from tests.daemon.slices.test_rotation import Node, leave, on_a_loop, run_until, two
+from vgpud.core.model import AWAY, BY_CHECKPOINT, BY_HOOK, COMING, LEAVING
 from vgpud.core.observed import SliceStats
-from vgpud.core.slices.rotation import RATE_BYTES_PER_S
-from vgpud.daemon.slices.rotation import DEADLINE_S, RotationController
+from vgpud.core.slices.rotation import RATE_BYTES_PER_S, Move, Turns
+from vgpud.daemon.slices.rotation import BROKEN_NS, DEADLINE_S, RotationController
 from vgpud.daemon.slices.rotation_view import LEAST_BYTES_PER_S
 from vgpud.devices import checkpoint_runner
 from vgpud.devices.checkpoint_runner import Moved
@@ -111,3 +111,65 @@ async def test_no_time_limit_is_shorter_than_a_slow_host_needs(monkeypatch: pyte
         measure(node, controller, "a", 80, seconds)
         await controller._move("evict", node.state.slices["a"], "GPU-0")
     assert limits == [DEADLINE_S + 4 * 80 / 2, DEADLINE_S + 4 * 80 / 1]
+
+
+def spent_s(turns: Turns, name: str) -> float:
+    return turns.spent(name) * 250 / S / (1 << 20)
+
+
+@WAYS
+@on_a_loop
+async def test_the_time_of_its_moves_is_that_of_its_turn(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    """A program that takes long to answer has the device meanwhile."""
+    node = two(monkeypatch)
+    node.memory_moves = MemoryMoves(way=way)
+    for name in "ab":
+        node.set(name, movable_bytes=80 * GIB)
+    controller, turns = node.controller(), Turns()
+
+    async def move(action: str, *_: Any) -> Moved:
+        node.clock_ns += (100 if action == "evict" else 60) * S
+        return Moved(checkpoint_runner.AWAY if action == "evict" else checkpoint_runner.RUNS)
+
+    monkeypatch.setattr(controller._mover, "move", move)
+    leave(node, "b", LEAVING, AWAY)
+    await controller._take_turn("GPU-0", turns)
+    node.clock_ns += S
+    await controller._make_leave(Move("a", LEAVING, "b"), "GPU-0", turns)
+    assert not node.now("b") and node.now("a") == AWAY
+    assert 100 <= spent_s(turns, "a") < 110 and 60 <= spent_s(turns, "b") < 62
+
+
+@WAYS
+@on_a_loop
+async def test_slow_moves_are_asked_for_less_and_less_often(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    """Each keeps all others from moving."""
+    node = Node(monkeypatch, swap("a"))
+    node.memory_moves = MemoryMoves(way=way)
+    node.set("a", movable_bytes=80 * GIB)
+    controller = node.controller()
+    record = controller.view.record(node.state.slices["a"])
+    seconds = {"evict": 10, "restore": 170}
+
+    async def move(action: str, *_: Any) -> Moved:
+        node.clock_ns += seconds[action] * S
+        return Moved(checkpoint_runner.AWAY if action == "evict" else checkpoint_runner.RUNS)
+
+    async def move_there_and_back() -> float:
+        """For how long it stays away."""
+        await controller._make_leave(Move("a", LEAVING), "GPU-0", Turns())
+        pause_ns = record.stays_until_ns - node.clock_ns
+        leave(node, "a", COMING)
+        await controller._bring(Move("a", COMING), "GPU-0", Turns())
+        return pause_ns / S
+
+    monkeypatch.setattr(controller._mover, "move", move)
+    pauses = [await move_there_and_back() for _ in range(12)]
+    assert pauses[1:4] == [2, 4, 8] and pauses[0] <= 0 and pauses[-1] == BROKEN_NS / S
+    assert [entry.kind for entry in node.entries] == ["slice.stays"] * len(node.entries)
+    seconds = {"evict": 10, "restore": 10}
+    await move_there_and_back()
+    node.clock_ns += BROKEN_NS
+    assert await move_there_and_back() <= 0, "since it came back in time"
+    seconds = {"evict": 170, "restore": 10}
+    assert [await move_there_and_back() for _ in range(3)] == [2, 2, 2]

@@ -140,18 +140,18 @@ def turn_weights(members: Iterable[Member]) -> dict[str, int]:
 
 
 class Turns:
-    """How long the slices of one device have been resident, and when a slice at work left last."""
+    """How long the slices of one device have been there, and when a slice at work left last."""
 
     def __init__(self) -> None:
         self.comes_next = ""  # for whom others are leaving
         self._turn_ns: int | None = None  # when the last turn began
         self._in_turn = False  # one at work has left, and the next one is not there yet
-        self._spent: dict[str, int] = {}  # residency per weight
+        self._spent: dict[str, int] = {}  # time on the device per weight
         self._active: set[str] = set()  # resident and at work, or waiting
         self._last_ns = 0
 
     def spent(self, name: str) -> int:
-        """Residency of a slice per weight."""
+        """Time of a slice on the device, per weight."""
         return self._spent.get(name, 0)
 
     def begun_ns(self, waiter: str) -> int:
@@ -159,13 +159,14 @@ class Turns:
         return 0 if self._in_turn and self.comes_next == waiter else self._turn_ns or 0
 
     def update(self, members: Sequence[Member], now_ns: int) -> None:
-        """Counts the time since the last call. Who begins to wait or to work has no claim to earlier turns."""
+        """Counts the time since the last call, also that of moves: no other slice has the place meanwhile. Who begins
+        to wait or to work has no claim to earlier turns."""
         weights = turn_weights(members)
         passed_ns = now_ns - self._last_ns if self._last_ns else 0
         self._last_ns = now_ns
         self._spent = {m.name: self._spent.get(m.name, 0) for m in members}
         for member in members:
-            if member.is_resident:
+            if member.on_device:
                 self._spent[member.name] += passed_ns * _UNIT // weights[member.name]
         active = {m.name for m in members if _is_active(m, now_ns)}
         others = [self._spent[name] for name in active & self._active]

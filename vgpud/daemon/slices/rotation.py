@@ -37,14 +37,18 @@ WAITING_S, IDLE_S = 0.05, 0.25
 #: time limit of a move, beside four times as long as it should take
 DEADLINE_S = 15.0
 #: the highest rate that time limits go by: pages of the host are made and pinned, and a helper that is killed at its
-#: limit leaves a process half way
+#: limit leaves a process half way. And the lowest that is expected, however slow the moves before were
 LIMIT_BYTES_PER_S = 2 << 30
+#: a move takes a second beside its copies; one that takes so many times as long as it should counts as a failure
+MOVE_NS, SLOW_TIMES = _SECOND_NS, 4
 #: of a refusal: the driver leaves the process half way
 _BROKEN = "broken"
 #: of a return: others have borrowed the memory; it is said when they have kept it for so long, and are not asked now
 _LENT, LENT_NS = "lent", _SECOND_NS
 #: of a return: it had borrowed memory itself, of which others have a minimum now
 _GUARANTEED = "guaranteed"
+#: of one that has left, and comes back some time later
+_SLOW = "slow"
 #: of a slice that has several programs: none of them is moved
 _SEVERAL = "several"
 #: for how long a slice stays as it is after the driver, or the host, has refused to move it
@@ -63,6 +67,10 @@ RETURN_NS = 60 * _SECOND_NS
 def _lengthen_pause(record: Record, least_ns: int) -> int:
     """Until a program is asked again that has not answered: others wait while it is asked."""
     record.failures += 1
+    return _compute_pause_ns(record, least_ns)
+
+
+def _compute_pause_ns(record: Record, least_ns: int) -> int:
     return min(BROKEN_NS, least_ns << min(record.failures, 20))
 
 
@@ -232,20 +240,23 @@ class RotationController:
         if is_out or not move.is_asleep:  # a thread that waits in the driver wakes no sleeper
             moved = await self._move("evict", slice_, uuid)
         now_ns = time.monotonic_ns()
-        turns.end_move(move, now_ns)
+        sight = self._end_move(move, uuid, turns, now_ns)
+        record = self.view.record(slice_)
         if moved.state != checkpoint_runner.AWAY:
             if moved.refusal and self.view.program(move.name):
                 if moved.state == checkpoint_runner.RUNS:
                     self._let_stay(slice_, "driver", moved.refusal, REFUSED_NS)
                 elif self._mover.moves_itself:  # a slow program finishes by itself
-                    pause_ns = _lengthen_pause(self.view.record(slice_), REFUSED_NS)
+                    pause_ns = _lengthen_pause(record, REFUSED_NS)
                     self._let_stay(slice_, "driver", moved.refusal, pause_ns)
                     self.view.hold_back(uuid, now_ns + max(REFUSED_NS, HELD_PARTS * (now_ns - begun_ns)))
                 else:
                     self._let_stay(slice_, _BROKEN, moved.refusal, BROKEN_NS)
             await self._step((move.name, ""))
             return
-        sight = self.view.look(uuid, now_ns)
+        if record.failures:
+            record.stays_until_ns = now_ns + _compute_pause_ns(record, AGAIN_NS)
+            self._note_stay(replace(slice_, residency=AWAY), _SLOW, "it was slow, or did not answer, when it was to move")
         members = [replace(m, residency=AWAY) if m.name == slice_.name else m for m in sight.members]
         following = _choose(replace(sight, members=members), turns, now_ns)
         if following is None or following.to != COMING:
@@ -263,7 +274,7 @@ class RotationController:
         await self._wait_for_room(slice_, uuid)
         moved = await self._move("restore", slice_, uuid)
         now_ns = time.monotonic_ns()
-        turns.end_move(move, now_ns)
+        self._end_move(move, uuid, turns, now_ns)
         record = self.view.record(slice_)
         record.resident_since_ns = now_ns
         if moved.state == checkpoint_runner.RUNS:
@@ -274,6 +285,13 @@ class RotationController:
         else:
             self._let_stay(slice_, _BROKEN, moved.refusal, _lengthen_pause(record, 5 * AGAIN_NS))
         await self._step((move.name, AWAY))
+
+    def _end_move(self, move: Move, uuid: str, turns: Turns, now_ns: int) -> Sight:
+        """While it counts as on its way: the time is its own."""
+        sight = self.view.look(uuid, now_ns)
+        turns.update(sight.members, now_ns)
+        turns.end_move(move, now_ns)
+        return sight
 
     async def _drain(self, slice_: Slice, uuid: str) -> bool:
         """Whether no thread of its programs is in the driver: those are not seen to wait."""
@@ -326,7 +344,9 @@ class RotationController:
         record.checked_ids |= {program.process_id for program in programs}
         before = self._arbiters.slice_stats(slice_.serial, uuid)
         size = self.view.moved_bytes(before)
-        deadline_s = DEADLINE_S + 4 * size / min(self.view.rate(slice_, uuid, size), LIMIT_BYTES_PER_S)
+        rate = self.view.rate(slice_, uuid, size)
+        deadline_s = DEADLINE_S + 4 * size / min(rate, LIMIT_BYTES_PER_S)
+        expected_ns = MOVE_NS + size * _SECOND_NS // self.view.limit_rate(max(rate, LIMIT_BYTES_PER_S), uuid)
         begun_ns = time.monotonic_ns()
         moved = Moved(checkpoint_runner.RUNS)
         for program in programs:  # others than the one that is away run: the driver says so at once
@@ -334,10 +354,14 @@ class RotationController:
             moved = one if one.state != checkpoint_runner.RUNS or one.refusal else moved
         if moved.state == done:
             self._arbiters.count_move(slice_.serial, uuid, size)
-            record.refusals.clear()
-            record.failures = 0
+            passed_ns = time.monotonic_ns() - begun_ns
             if action == "evict":
-                self.view.keep_rate(slice_, uuid, before, time.monotonic_ns() - begun_ns)
+                self.view.keep_rate(slice_, uuid, before, passed_ns)
+            if passed_ns > SLOW_TIMES * expected_ns:
+                record.failures += 1
+            else:
+                record.refusals.clear()
+                record.failures = record.failures if action == "evict" else 0
         return moved
 
     async def _move_program(self, action: str, slice_: Slice, program: Process, deadline_s: float) -> Moved:

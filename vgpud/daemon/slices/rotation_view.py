@@ -42,7 +42,7 @@ class Record:
     refusals: set[str] = field(default_factory=set)  # by kind: said already
     lacks_since_ns: int = 0  # others have borrowed what it waits for; 0: they have not
     measured: Load | None = None  # its last move off the device that was
-    failures: int = 0  # moves since the last good one after which it was not known where its memory is
+    failures: int = 0  # since it came back in time: moves that were slow, or after which it was not known where it is
 
 
 def _says_of(moved: Load, claim_bytes: int) -> bool:
@@ -88,10 +88,10 @@ class RotationView:
         """Of a move off the device that succeeded. What comes back may have been there in part: it is not measured."""
         moved = Load(self.moved_bytes(before), self.moved_bytes(before) * _SECOND_NS // max(1, passed_ns))
         if moved.size_bytes >= MEASURED_BYTES and _says_of(moved, _claim_bytes(slice_, uuid, before)):
-            self.record(slice_).measured = moved._replace(bytes_per_s=self._limit_rate(moved.bytes_per_s, uuid))
+            self.record(slice_).measured = moved._replace(bytes_per_s=self.limit_rate(moved.bytes_per_s, uuid))
 
-    def _limit_rate(self, bytes_per_s: int, uuid: str) -> int:
-        """What may be true: how much was moved, a program's page says."""
+    def limit_rate(self, bytes_per_s: int, uuid: str) -> int:
+        """What may be true on a device: how much was moved, a program's page says."""
         least = max(bytes_per_s, LEAST_BYTES_PER_S)
         return min(self._machine.state.devices[uuid].link_bytes_per_s or least, least)
 
@@ -104,7 +104,7 @@ class RotationView:
         if own and _says_of(own, claim_bytes):
             return own.bytes_per_s
         rates = [moved.bytes_per_s for moved in measured if _says_of(moved, claim_bytes)]
-        return statistics.median_low(rates) if rates else self._limit_rate(RATE_BYTES_PER_S, uuid)
+        return statistics.median_low(rates) if rates else self.limit_rate(RATE_BYTES_PER_S, uuid)
 
     def rate(self, slice_: Slice | None, uuid: str, claim_bytes: int) -> int:
         """Bytes per second of the moves of a slice that claims so much. None: of one that is not there yet."""
