@@ -12,10 +12,24 @@ from typing import Any
 
 import pytest
 
+import vgpud._shim as _shim
 from tests.core.test_machine import GIB, S, make_state
 from tests.core.test_residency import make, swap
 from vgpud.core import events as ev
-from vgpud.core.model import AWAY, COMING, EVICTED, EVICTING, LEAVING, Denied, Process, Reason, Slice, Taken
+from vgpud.core.model import (
+    AWAY,
+    BY_CHECKPOINT,
+    BY_HOOK,
+    COMING,
+    EVICTED,
+    EVICTING,
+    LEAVING,
+    Denied,
+    Process,
+    Reason,
+    Slice,
+    Taken,
+)
 from vgpud.core.observed import Reclaim, SliceStats
 from vgpud.core.slices import invariants
 from vgpud.core.slices.machine import step
@@ -376,6 +390,19 @@ async def test_a_program_that_attaches_late_is_brought_back(monkeypatch: pytest.
     assert await run_until(node, controller, lambda: not node.now("a"))
     node.state.processes[1] = replace(late, is_resumed=True)
     assert await run_until(node, controller, lambda: node.where[101] == checkpoint_runner.RUNS, 50)
+
+
+@pytest.mark.parametrize("way", [BY_CHECKPOINT, BY_HOOK])
+@on_a_loop
+async def test_one_that_is_out_though_it_counts_as_there_is_asked_back(
+    monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """It was still on its way for a daemon with another memory_moves when this one started and asked for it."""
+    node = Node(monkeypatch, swap("a"))
+    node.memory_moves = MemoryMoves(way=way)
+    node.set("a", moved_state=_shim.lib.VG_MOVED_AWAY)
+    assert await run_until(node, node.controller(), lambda: bool(node.asked), 5)
+    assert node.asked == [(node.state.slices["a"].serial, _shim.lib.VG_MOVE_IN)] and not node.calls
 
 
 @pytest.mark.parametrize("former", [(LEAVING,), (LEAVING, AWAY, COMING)])
