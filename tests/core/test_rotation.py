@@ -272,6 +272,17 @@ def test_none_is_asked_for_what_is_its_own() -> None:
     }
 
 
+def test_what_it_has_on_the_device_is_asked_of_none() -> None:
+    """Its context has not left, and counts there by itself."""
+    waiter = self_mover("a", 40, 10, residency=AWAY, waits=True)
+    assert shortage_of(waiter, capacity=20) == (30, {"a": 20})
+
+
+def test_none_is_asked_for_one_that_pauses() -> None:
+    found = rotation.find_shortage([sleeper("a", 10, held=60), sleeper("b", 10)], 5 * GIB, 80 * GIB, {"a"})
+    assert found.space_bytes == 10 * GIB and set(found.missing_bytes) == {"a", "b"}
+
+
 def test_what_others_are_guaranteed_by_now_is_asked_of_none() -> None:
     """It had borrowed 50 GiB when it fell asleep."""
     waiter, other = sleeper("a", 10, held=60), sleeper("b", 30, residency="")

@@ -471,6 +471,25 @@ async def test_what_does_not_come_back_is_said_once(monkeypatch: pytest.MonkeyPa
     assert said.startswith("slice a stays on the host: others use 20GiB") and "do not give it back" in said
 
 
+@pytest.mark.parametrize(("held_gib", "spaces_gib"), [(50, [50, 0, 50, 0]), (40, [40])])
+@on_a_loop
+async def test_what_is_not_given_back_is_lent_again_between(
+    monkeypatch: pytest.MonkeyPatch, held_gib: int, spaces_gib: list[int]
+) -> None:
+    """All others are held to their minima while it is asked for. What a slice is guaranteed stays asked for."""
+    node = lend(monkeypatch, mem_swap=False)
+    node.set("a", mem_held_bytes=held_gib * GIB)
+    node.requests[node.state.slices["b"].serial, "GPU-0"] = Reclaim(end_count=1, was_late=True)
+    begun_ns = node.clock_ns
+    controller = node.controller()
+    await run_until(node, controller, lambda: node.clock_ns > begun_ns + 90 * S or len(node.spaces) == 3)
+    assert len(node.spaces) == 1 or node.clock_ns - begun_ns >= 60 * S
+    await run_until(node, controller, lambda: len(node.spaces) == 4, 30)
+    assert [space // GIB for space in node.spaces] == spaces_gib and len(node.entries) == 1
+    node.set("b", mem_held_bytes=(80 - held_gib) * GIB)
+    assert await run_until(node, controller, lambda: not node.now("a"))
+
+
 @on_a_loop
 async def test_memory_that_others_are_guaranteed_by_now_is_said_to_be_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
     node = lend(monkeypatch, mem_swap=False)

@@ -7,7 +7,7 @@ turn take, so that at most 5 % of the time is lost; and turns are in proportion 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -301,10 +301,12 @@ class Shortage:
     )  # and what others are guaranteed of it: none is asked
 
 
-def find_shortage(members: Sequence[Member], capacity_bytes: int, lent_bytes: int) -> Shortage:
+def find_shortage(
+    members: Sequence[Member], capacity_bytes: int, lent_bytes: int, pausing: Collection[str] = ()
+) -> Shortage:
     """Of those that wait: memory that is not free, and would not be if all that leave for others had left for it. One
     without mem_swap has a claim to its memory: it does not wait for turns. lent_bytes: what slices beside
-    the members hold beyond their minima."""
+    the members hold beyond their minima. pausing: for whom none is asked now, in vain as it was."""
     device = _Device(members, capacity_bytes, Turns(), 0)
     turns_bytes = sum(m.freed_bytes for m in members if m.is_resident and m.mem_swap and m.is_movable)
     kept_bytes = sum(m.mem_min_bytes for m in members if m.on_device and not m.mem_swap)
@@ -321,7 +323,8 @@ def find_shortage(members: Sequence[Member], capacity_bytes: int, lent_bytes: in
         missing = min(borrowed_bytes, waiter.claim_bytes - device.free_for(waiter) - in_turn_bytes)
         if missing > 0:
             missing_bytes[waiter.name] = missing
-            space_bytes = max(space_bytes, waiter.claim_bytes + device.kept_from(waiter) - in_turn_bytes)
+            if waiter.name not in pausing:
+                space_bytes = max(space_bytes, waiter.freed_bytes + device.kept_from(waiter) - in_turn_bytes)
     return Shortage(space_bytes, missing_bytes, guaranteed_bytes)
 
 

@@ -185,7 +185,9 @@ class RotationController:
         """Asks those that have borrowed memory for which others wait now. It is not taken from them."""
         shortage = Shortage()
         if not self.view.is_lost(uuid):
-            shortage = find_shortage(sight.members, sight.capacity_bytes, sight.lent_bytes)
+            waiting = [member.name for member in sight.members if member.waits]
+            pausing = {name for name in waiting if self.view.record_of(name).lacks_since_ns > now_ns}
+            shortage = find_shortage(sight.members, sight.capacity_bytes, sight.lent_bytes, pausing)
         self._arbiters.make_room(uuid, shortage.space_bytes)
         stays_bytes = sum(member.stays_bytes for member in sight.members)
         for member in sight.members:
@@ -204,6 +206,8 @@ class RotationController:
             elif not self.view.is_asking(uuid):
                 why = f"others use {short} of the memory beyond their minima and do not give it back"
                 self._note_stay(slice_, _LENT, f"{why}, it waits until they do")
+                if member.claim_bytes > member.mem_min_bytes:  # it had borrowed, too: others may, until it asks again
+                    record.lacks_since_ns = now_ns + REFUSED_NS
 
     def _note_several(self, uuid: str, sight: Sight, turns: Turns, now_ns: int) -> None:
         """One that would leave now, if it did not have several programs."""
@@ -256,7 +260,9 @@ class RotationController:
             return
         if record.failures:
             record.stays_until_ns = now_ns + _compute_pause_ns(record, AGAIN_NS)
-            self._note_stay(replace(slice_, residency=AWAY), _SLOW, "it was slow, or did not answer, when it was to move")
+            self._note_stay(
+                replace(slice_, residency=AWAY), _SLOW, "it was slow, or did not answer, when it was to move"
+            )
         members = [replace(m, residency=AWAY) if m.name == slice_.name else m for m in sight.members]
         following = _choose(replace(sight, members=members), turns, now_ns)
         if following is None or following.to != COMING:

@@ -40,7 +40,7 @@ class Record:
     stays_until_ns: int = 0  # it is not asked to move again before
     asked_back_until_ns: int = 0  # it is there but its memory is not: it is asked for that again from then on
     refusals: set[str] = field(default_factory=set)  # by kind: said already
-    lacks_since_ns: int = 0  # others have borrowed what it waits for; 0: they have not
+    lacks_since_ns: int = 0  # others have borrowed what it waits for; later than now: they are asked again then
     measured: Load | None = None  # its last move off the device that was
     failures: int = 0  # since it came back in time: moves that were slow, or after which it was not known where it is
 
