@@ -245,24 +245,15 @@ class RotationController:
             moved = await self._move("evict", slice_, uuid)
         now_ns = time.monotonic_ns()
         sight = self._end_move(move, uuid, turns, now_ns)
-        record = self.view.record(slice_)
         if moved.state != checkpoint_runner.AWAY:
             if moved.refusal and self.view.program(move.name):
-                if moved.state == checkpoint_runner.RUNS:
-                    self._let_stay(slice_, "driver", moved.refusal, REFUSED_NS)
-                elif self._mover.moves_itself:  # a slow program finishes by itself
-                    pause_ns = _lengthen_pause(record, REFUSED_NS)
-                    self._let_stay(slice_, "driver", moved.refusal, pause_ns)
-                    self.view.hold_back(uuid, now_ns + max(REFUSED_NS, HELD_PARTS * (now_ns - begun_ns)))
-                else:
-                    self._let_stay(slice_, _BROKEN, moved.refusal, BROKEN_NS)
+                self._let_refused_stay(slice_, uuid, moved, now_ns - begun_ns)
             await self._step((move.name, ""))
             return
+        record = self.view.record(slice_)
         if record.failures:
-            record.stays_until_ns = now_ns + _compute_pause_ns(record, AGAIN_NS)
-            self._note_stay(
-                replace(slice_, residency=AWAY), _SLOW, "it was slow, or did not answer, when it was to move"
-            )
+            why = "it was slow, or did not answer, when it was to move"
+            self._let_stay(replace(slice_, residency=AWAY), _SLOW, why, _compute_pause_ns(record, AGAIN_NS))
         members = [replace(m, residency=AWAY) if m.name == slice_.name else m for m in sight.members]
         following = _choose(replace(sight, members=members), turns, now_ns)
         if following is None or following.to != COMING:
@@ -271,6 +262,16 @@ class RotationController:
             uuid, (move.name, AWAY), (following.name, COMING)
         ):  # no third one has the memory
             await self._bring(following, uuid, turns)
+
+    def _let_refused_stay(self, slice_: Slice, uuid: str, moved: Moved, passed_ns: int) -> None:
+        """After it was asked to leave for so long."""
+        if moved.state == checkpoint_runner.RUNS:
+            self._let_stay(slice_, "driver", moved.refusal, REFUSED_NS)
+        elif self._mover.moves_itself:  # a slow program finishes by itself
+            self._let_stay(slice_, "driver", moved.refusal, _lengthen_pause(self.view.record(slice_), REFUSED_NS))
+            self.view.hold_back(uuid, time.monotonic_ns() + max(REFUSED_NS, HELD_PARTS * passed_ns))
+        else:
+            self._let_stay(slice_, _BROKEN, moved.refusal, BROKEN_NS)
 
     async def _bring(self, move: Move, uuid: str, turns: Turns) -> None:
         """One that is saved as coming: it may have ended, or have been evicted, before that was saved."""
