@@ -171,5 +171,9 @@ async def test_slow_moves_are_asked_for_less_and_less_often(monkeypatch: pytest.
     await move_there_and_back()
     node.clock_ns += BROKEN_NS
     assert await move_there_and_back() <= 0, "since it came back in time"
+    record.failures = 9
+    node.attach(1, "a")
+    node.state.processes[1] = replace(node.state.processes[1], pid=999)
+    assert await move_there_and_back() == 2, "not as long for what the program before it did"
     seconds = {"evict": 170, "restore": 10}
     assert [await move_there_and_back() for _ in range(3)] == [2, 2, 2]

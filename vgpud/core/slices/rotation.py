@@ -302,11 +302,11 @@ class Shortage:
 
 
 def find_shortage(
-    members: Sequence[Member], capacity_bytes: int, lent_bytes: int, pausing: Collection[str] = ()
+    members: Sequence[Member], capacity_bytes: int, lent_bytes: int, pausing_names: Collection[str] = ()
 ) -> Shortage:
     """Of those that wait: memory that is not free, and would not be if all that leave for others had left for it. One
     without mem_swap has a claim to its memory: it does not wait for turns. lent_bytes: what slices beside
-    the members hold beyond their minima. pausing: for whom none is asked now, in vain as it was."""
+    the members hold beyond their minima. pausing_names: for whom none is asked now, in vain as it was."""
     device = _Device(members, capacity_bytes, Turns(), 0)
     turns_bytes = sum(m.freed_bytes for m in members if m.is_resident and m.mem_swap and m.is_movable)
     kept_bytes = sum(m.mem_min_bytes for m in members if m.on_device and not m.mem_swap)
@@ -323,7 +323,7 @@ def find_shortage(
         missing = min(borrowed_bytes, waiter.claim_bytes - device.free_for(waiter) - in_turn_bytes)
         if missing > 0:
             missing_bytes[waiter.name] = missing
-            if waiter.name not in pausing:
+            if waiter.name not in pausing_names:
                 space_bytes = max(space_bytes, waiter.freed_bytes + device.kept_from(waiter) - in_turn_bytes)
     return Shortage(space_bytes, missing_bytes, guaranteed_bytes)
 

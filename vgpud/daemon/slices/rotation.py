@@ -39,8 +39,8 @@ DEADLINE_S = 15.0
 #: the highest rate that time limits go by: pages of the host are made and pinned, and a helper that is killed at its
 #: limit leaves a process half way. And the lowest that is expected, however slow the moves before were
 LIMIT_BYTES_PER_S = 2 << 30
-#: a move takes a second beside its copies; one that takes so many times as long as it should counts as a failure
-MOVE_NS, SLOW_TIMES = _SECOND_NS, 4
+#: what a move takes beside its copies, on a busy host; one that takes so many times as long as it should is a failure
+MOVE_NS, SLOW_TIMES = 2 * _SECOND_NS, 4
 #: of a refusal: the driver leaves the process half way
 _BROKEN = "broken"
 #: of a return: others have borrowed the memory; it is said when they have kept it for so long, and are not asked now

@@ -41,11 +41,11 @@ class Record:
     asked_back_until_ns: int = 0  # it is there but its memory is not: it is asked for that again from then on
     refusals: set[str] = field(default_factory=set)  # by kind: said already
     lacks_since_ns: int = 0  # others have borrowed what it waits for; later than now: they are asked again then
-    measured: Load | None = None  # its last move off the device that was
+    measure: Load | None = None  # its last move off the device of which the rate says something
     failures: int = 0  # since it came back in time: moves that were slow, or after which it was not known where it is
 
 
-def _says_of(moved: Load, claim_bytes: int) -> bool:
+def _is_measure_of(moved: Load, claim_bytes: int) -> bool:
     """Whether a rate is one of moves of so much: else it is that of what each move takes, however small."""
     return moved.size_bytes * MEASURED_PARTS >= claim_bytes
 
@@ -87,29 +87,29 @@ class RotationView:
     def keep_rate(self, slice_: Slice, uuid: str, before: SliceStats, passed_ns: int) -> None:
         """Of a move off the device that succeeded. What comes back may have been there in part: it is not measured."""
         moved = Load(self.moved_bytes(before), self.moved_bytes(before) * _SECOND_NS // max(1, passed_ns))
-        if moved.size_bytes >= MEASURED_BYTES and _says_of(moved, _claim_bytes(slice_, uuid, before)):
-            self.record(slice_).measured = moved._replace(bytes_per_s=self.limit_rate(moved.bytes_per_s, uuid))
+        if moved.size_bytes >= MEASURED_BYTES and _is_measure_of(moved, _claim_bytes(slice_, uuid, before)):
+            self.record(slice_).measure = moved._replace(bytes_per_s=self.limit_rate(moved.bytes_per_s, uuid))
 
     def limit_rate(self, bytes_per_s: int, uuid: str) -> int:
         """What may be true on a device: how much was moved, a program's page says."""
         least = max(bytes_per_s, LEAST_BYTES_PER_S)
         return min(self._machine.state.devices[uuid].link_bytes_per_s or least, least)
 
-    def _list_measured(self, uuid: str) -> list[Load]:
-        return [moved for slice_ in self.list_rotating(uuid) if (moved := self.record(slice_).measured)]
+    def _list_measures(self, uuid: str) -> list[Load]:
+        return [moved for slice_ in self.list_rotating(uuid) if (moved := self.record(slice_).measure)]
 
-    def _choose_rate(self, own: Load | None, measured: Sequence[Load], claim_bytes: int, uuid: str) -> int:
+    def _choose_rate(self, own: Load | None, measures: Sequence[Load], claim_bytes: int, uuid: str) -> int:
         """Its own; before it was measured, what the device's others had, the middle one. Of moves that say something of
         its size."""
-        if own and _says_of(own, claim_bytes):
+        if own and _is_measure_of(own, claim_bytes):
             return own.bytes_per_s
-        rates = [moved.bytes_per_s for moved in measured if _says_of(moved, claim_bytes)]
+        rates = [moved.bytes_per_s for moved in measures if _is_measure_of(moved, claim_bytes)]
         return statistics.median_low(rates) if rates else self.limit_rate(RATE_BYTES_PER_S, uuid)
 
     def rate(self, slice_: Slice | None, uuid: str, claim_bytes: int) -> int:
         """Bytes per second of the moves of a slice that claims so much. None: of one that is not there yet."""
-        own = self.record(slice_).measured if slice_ else None
-        return self._choose_rate(own, self._list_measured(uuid), claim_bytes, uuid)
+        own = self.record(slice_).measure if slice_ else None
+        return self._choose_rate(own, self._list_measures(uuid), claim_bytes, uuid)
 
     def list_rotating(self, uuid: str) -> list[Slice]:
         """The slices of a device whose memory may move."""
@@ -135,7 +135,7 @@ class RotationView:
         return next(iter(self._machine.state.processes_of(name)), None)
 
     def _member(
-        self, slice_: Slice, uuid: str, running: Sequence[Process], now_ns: int, measured: Sequence[Load]
+        self, slice_: Slice, uuid: str, running: Sequence[Process], now_ns: int, measures: Sequence[Load]
     ) -> Member:
         share = slice_.share(uuid)
         assert share
@@ -143,6 +143,7 @@ class RotationView:
         program = running[0] if running else None
         if program != record.program:
             record.program, record.stays_until_ns = program, 0
+            record.failures = min(record.failures, 1)  # those of the one before, though it may be the same again
             record.refusals.clear()
             if program:
                 record.program_since_ns, record.returns_until_ns = now_ns, 0
@@ -167,7 +168,7 @@ class RotationView:
             last_work_ns=max(now.last_work_ns, record.program_since_ns),
             resident_since_ns=max(record.resident_since_ns, record.program_since_ns),
             failures=record.failures,
-            bytes_per_s=self._choose_rate(record.measured, measured, _claim_bytes(slice_, uuid, now), uuid),
+            bytes_per_s=self._choose_rate(record.measure, measures, _claim_bytes(slice_, uuid, now), uuid),
         )
 
     def moved_bytes(self, now: SliceStats) -> int:
@@ -181,8 +182,8 @@ class RotationView:
         for process in self._machine.state.processes.values():
             if not process.holder:
                 running.setdefault(process.slice_name, []).append(process)
-        slices, measured = self.list_rotating(uuid), self._list_measured(uuid)
-        members = [self._member(one, uuid, running.get(one.name, []), now_ns, measured) for one in slices]
+        slices, measures = self.list_rotating(uuid), self._list_measures(uuid)
+        members = [self._member(one, uuid, running.get(one.name, []), now_ns, measures) for one in slices]
         capacity, lent = self._read_others(uuid, {member.name for member in members})
         stays = sum(member.stays_bytes for member in members)
         if stays:
