@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from vgpud.core.model import AWAY, COMING, LEAVING
 from vgpud.core.slices import rotation
-from vgpud.core.slices.rotation import Member, Move, Turns, choose_move, compute_quantum_ns, turn_weights
+from vgpud.core.slices.rotation import Load, Member, Move, Turns, choose_move, compute_quantum_ns, turn_weights
 
 GIB, S = 1 << 30, 1_000_000_000
 CAPACITY = 80 * GIB
@@ -72,7 +72,8 @@ class World:
             self._move = None
             self._arrive(move)
             now = list(self.members.values())
-        move_next = choose_move(now, self.capacity_bytes, self.rate, self.turns, self.now_ns)
+        now = [replace(m, bytes_per_s=self.rate) for m in now]
+        move_next = choose_move(now, self.capacity_bytes, self.turns, self.now_ns)
         if move_next:
             self._begin(move_next)
         assert sum(m.claim_bytes for m in self.members.values() if m.on_device) <= self.capacity_bytes
@@ -122,7 +123,7 @@ def test_two_that_fill_the_device_take_turns_of_twenty_moves() -> None:
     made = world(member("a", 80), member("b", 80, AWAY))
     made.run(1000 * S)
     assert made.moving_ns / (1000 * S) <= 0.05
-    quantum_ns = compute_quantum_ns(160 * GIB, RATE)
+    quantum_ns = compute_quantum_ns(160 * GIB * S // RATE)
     assert quantum_ns == 80 * S and quantum_ns <= made.wait_ns["a"] <= quantum_ns + 5 * S
 
 
@@ -177,7 +178,7 @@ def test_one_that_does_not_delay_the_first_comes_meanwhile() -> None:
 def test_what_was_given_away_meanwhile_makes_one_leave_at_once() -> None:
     made = world(member("a", 40), member("b", 40))
     made.run(S)
-    found = choose_move(list(made.members.values()), 60 * GIB, RATE, made.turns, made.now_ns)
+    found = choose_move(list(made.members.values()), 60 * GIB, made.turns, made.now_ns)
     assert found is not None and found.to == LEAVING and not found.waiter
 
 
@@ -271,6 +272,17 @@ def test_none_is_asked_for_what_is_its_own() -> None:
     }
 
 
+def test_what_it_has_on_the_device_is_asked_of_none() -> None:
+    """Its context has not left, and counts there by itself."""
+    waiter = self_mover("a", 40, 10, residency=AWAY, waits=True)
+    assert shortage_of(waiter, capacity=20) == (30, {"a": 20})
+
+
+def test_none_is_asked_for_one_that_pauses() -> None:
+    found = rotation.find_shortage([sleeper("a", 10, held=60), sleeper("b", 10)], 5 * GIB, 80 * GIB, {"a"})
+    assert found.space_bytes == 10 * GIB and set(found.missing_bytes) == {"a", "b"}
+
+
 def test_what_others_are_guaranteed_by_now_is_asked_of_none() -> None:
     """It had borrowed 50 GiB when it fell asleep."""
     waiter, other = sleeper("a", 10, held=60), sleeper("b", 30, residency="")
@@ -288,7 +300,7 @@ def test_a_borrower_that_takes_turns_leaves_for_a_sleeper_when_its_turn_ends() -
     made = world(borrower, sleeper("a", 40))
     made.run(10 * S)
     assert made.names() == [] and shortage_of(*made.members.values(), lent_gib=0) == (40, {"a": 20})
-    made.run(compute_quantum_ns(100 * GIB, RATE))
+    made.run(compute_quantum_ns(100 * GIB * S // RATE))
     assert made.names() == ["b leaving", "a coming"]
     made = world(replace(borrower, held_bytes=40 * GIB), sleeper("a", 40))
     made.run(100 * S)
@@ -325,6 +337,17 @@ def test_residency_is_in_proportion_over_a_long_run(weights: Sequence[int]) -> N
     assert made.moving_ns <= 0.05 * 1800 * S + 2 * S
 
 
+def test_who_moves_slowly_has_its_turn_meanwhile() -> None:
+    """No other one has the place while it leaves, or comes."""
+    turns, now_ns = Turns(), 100 * S
+    a, b = member("a", 40), member("b", 40, AWAY, waits=True)
+    turns.update([a, b], now_ns)
+    for residency, span_ns in ((LEAVING, 7 * S), (AWAY, 50 * S), (COMING, 9 * S)):
+        now_ns += span_ns
+        turns.update([replace(a, residency=residency), b], now_ns)
+    assert turns.spent("a") == 16 * S << 20 and not turns.spent("b")
+
+
 def test_who_was_away_for_long_has_no_claim_to_the_turns_that_it_did_not_want() -> None:
     made = world(member("a", 80), member("b", 80, AWAY), naps={"b": (1500 * S, 1500 * S)}, now_ns=1500 * S)
     made.run(1500 * S)  # b sleeps
@@ -355,7 +378,7 @@ def test_all_that_wait_come_and_little_time_is_lost(crowd: list[tuple[int, int]]
     span_ns = 240 * S
     made.run(span_ns)
     assert made.moving_ns <= 0.05 * span_ns + 2 * S  # the first ones come without a turn
-    turn_ns = compute_quantum_ns(160 * GIB, FAST) + 2 * S
+    turn_ns = compute_quantum_ns(160 * GIB * S // FAST) + 2 * S
     most_ns = turn_ns * (len(crowd) + 1) * rotation.WEIGHTS_MAX
     assert all(waited_ns <= most_ns for waited_ns in made.wait_ns.values())
     if sum(gib for gib, _ in crowd) <= 80:
@@ -371,7 +394,7 @@ def test_claims_fit_and_all_are_served_whoever_sleeps(
     pauses = {m.name: (work * S, max(1, pause) * S) for m, (work, pause) in zip(members, naps, strict=False)}
     made = world(*members, naps=pauses, rate=FAST)
     made.run(240 * S)
-    turn_ns = compute_quantum_ns(160 * GIB, FAST) + 2 * S
+    turn_ns = compute_quantum_ns(160 * GIB * S // FAST) + 2 * S
     most_ns = turn_ns * (len(crowd) + 1) * rotation.WEIGHTS_MAX
     assert all(waited_ns <= most_ns for waited_ns in made.wait_ns.values())
 
@@ -380,11 +403,38 @@ def test_claims_fit_and_all_are_served_whoever_sleeps(
 
 
 def test_the_cost_is_said_before() -> None:
-    two = rotation.estimate_cost([80 * GIB, 80 * GIB], CAPACITY, RATE)
+    two = rotation.estimate_cost([Load(80 * GIB, RATE)] * 2, CAPACITY)
     assert two.quantum_ns == 80 * S and 0.04 < two.lost_ratio < 0.05 and two.host_bytes == 80 * GIB
-    fit = rotation.estimate_cost([40 * GIB, 40 * GIB], CAPACITY, RATE)
+    assert two.bytes_per_s == RATE
+    fit = rotation.estimate_cost([Load(40 * GIB, RATE)] * 2, CAPACITY)
     assert (fit.quantum_ns, fit.lost_ratio, fit.host_bytes) == (0, 0.0, 0)
-    assert rotation.estimate_cost([], CAPACITY, RATE).claims_bytes == 0
+    assert rotation.estimate_cost([], CAPACITY).claims_bytes == 0
+
+
+def test_the_cost_is_of_each_ones_own_rate() -> None:
+    found = rotation.estimate_cost([Load(80 * GIB, RATE), Load(40 * GIB, 8 * GIB)], CAPACITY)
+    assert found.quantum_ns == 20 * (2 + 5) * S and found.bytes_per_s == 120 * GIB // 7
+    others = [Load(20 * GIB, RATE), Load(60 * GIB, 20 * GIB), Load(20 * GIB, 10 * GIB)]
+    assert rotation.estimate_cost([Load(80 * GIB, 20 * GIB), *others], CAPACITY).quantum_ns == 20 * (4 + 2 + 3) * S
+    assert rotation.estimate_cost([Load(80 * GIB, RATE)], -GIB).bytes_per_s == RATE
+
+
+def test_a_turn_lasts_by_the_rates_of_those_that_move() -> None:
+    """One that is slow does not make the turns of others longer, nor one that is fast its own shorter."""
+    a, b = (member(n, 40, last_work_ns=110 * S, resident_since_ns=50 * S, bytes_per_s=GIB) for n in "ab")
+    a = replace(a, bytes_per_s=40 * GIB)
+    c = member("c", 40, AWAY, waits=True, bytes_per_s=20 * GIB)
+    turns = Turns()
+    turns.update([a, b, c], 100 * S)
+    turns._spent |= {"a": 2, "b": 1}
+    due_ns = 50 * S + 20 * (1 + 2) * S
+    assert choose_move([a, b, c], CAPACITY, turns, due_ns - 1) is None
+    found = choose_move([a, b, c], CAPACITY, turns, due_ns)
+    assert found and (found.name, found.to) == ("a", LEAVING)
+    idle = replace(b, last_work_ns=0, resident_since_ns=0)
+    assert choose_move([a, replace(idle, last_work_ns=21 * S), c], CAPACITY, turns, 100 * S) is None
+    found = choose_move([a, replace(idle, last_work_ns=20 * S), c], CAPACITY, turns, 100 * S)
+    assert found and (found.name, found.to) == ("b", LEAVING), "idle for as long as it takes out and in"
 
 
 def self_mover(name: str, held_gib: int, stays_gib: int, **fields: Any) -> Member:
@@ -397,8 +447,8 @@ def test_what_stays_on_the_device_is_no_other_ones() -> None:
     b = self_mover("b", 70, 10, residency=AWAY, waits=True)
     turns = Turns()
     turns.update([a, b], 100 * S)
-    assert choose_move([a, b], 80 * GIB, GIB, turns, 4000 * S) == Move("a", LEAVING, "b")
-    assert choose_move([replace(a, residency=AWAY), b], 80 * GIB, GIB, turns, 4000 * S) == Move("b", COMING)
+    assert choose_move([a, b], 80 * GIB, turns, 4000 * S) == Move("a", LEAVING, "b")
+    assert choose_move([replace(a, residency=AWAY), b], 80 * GIB, turns, 4000 * S) == Move("b", COMING)
     larger = replace(b, held_bytes=71 * GIB)  # with what a leaves there it never fits
-    assert choose_move([a, larger], 80 * GIB, GIB, turns, 4000 * S) is None
-    assert choose_move([replace(a, residency=AWAY), larger], 80 * GIB, GIB, turns, 4000 * S) is None
+    assert choose_move([a, larger], 80 * GIB, turns, 4000 * S) is None
+    assert choose_move([replace(a, residency=AWAY), larger], 80 * GIB, turns, 4000 * S) is None

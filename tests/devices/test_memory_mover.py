@@ -56,11 +56,13 @@ class Node:
             )
         return SliceStats(moved_word=len(self.requests), moved_state=self.state, stays_reason=self.reason)
 
-    def move(self, action: str, program: Process = PROGRAM, *, is_suspended: bool = False) -> Moved:
+    def move(
+        self, action: str, program: Process = PROGRAM, *, is_suspended: bool = False, rotates: bool = True
+    ) -> Moved:
         node: Any = self
         mover = MemoryMover(node, node, lambda _: self.is_attached, node, lambda _: self.left_bytes)
         state = make_state()
-        make(state, swap("a"))
+        make(state, swap("a", mem_swap=rotates))
         one = mover.move_suspended if is_suspended else mover.move
         return asyncio.run(one(action, state.slices["a"], program, 0.05))
 
@@ -154,6 +156,22 @@ def test_what_another_daemon_had_moved_by_the_other_way_comes_back(monkeypatch: 
     assert node.driver_calls == ["restore"]
 
 
+@pytest.mark.parametrize("action", ["restore", "settle"])
+def test_one_that_never_moves_its_memory_is_not_asked(monkeypatch: pytest.MonkeyPatch, action: str) -> None:
+    """It answers nothing: the driver has evicted it, for its user and a daemon with another memory_moves."""
+    resumed = replace(PROGRAM, is_resumed=True)
+    node = Node(monkeypatch, has_checkpoint=True)
+    assert node.move(action, resumed, is_suspended=True, rotates=False) == Moved(RUNS)
+    assert node.driver_calls == [action] and not node.requests
+    node = Node(monkeypatch)
+    assert node.move(action, resumed, is_suspended=True, rotates=False) == Moved(RUNS)
+    assert not node.driver_calls and not node.requests
+    node = Node(monkeypatch, has_checkpoint=True)
+    node.state, node.looks = lib.VG_MOVED_AWAY, 0
+    assert node.move("restore", resumed, is_suspended=True, rotates=False) == Moved(RUNS)
+    assert node.requests == [lib.VG_MOVE_IN], "it had, before its slice was changed"
+
+
 def test_users_evict_by_the_driver_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node(monkeypatch)
     assert "checkpoint" in node.move("evict", is_suspended=True).refusal
@@ -177,3 +195,12 @@ def test_the_way_follows_from_driver_and_setting(
 ) -> None:
     moves = DriverFacts(version, has_checkpoint).choose_memory_moves(setting)
     assert moves.way == way and problem in moves.problem and bool(problem) == bool(moves.problem)
+
+
+@pytest.mark.parametrize("has_checkpoint", [False, True])
+def test_what_the_driver_may_have_locked_is_asked_for_where_it_can(
+    monkeypatch: pytest.MonkeyPatch, has_checkpoint: bool
+) -> None:
+    node: Any = Node(monkeypatch, has_checkpoint=has_checkpoint)
+    asyncio.run(MemoryMover(node, node, lambda _: True, node).unlock(PROGRAM, 1))
+    assert node.driver_calls == ["restore"] * has_checkpoint and not node.requests

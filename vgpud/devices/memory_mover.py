@@ -89,8 +89,9 @@ class MemoryMover:
         return self.way == BY_HOOK
 
     def is_out(self, slice_: Slice) -> bool:
-        """Whether its program says that it has moved its memory to the host, where programs do that."""
-        return self.moves_itself and len(slice_.shares) == 1 and self._state(slice_) == lib.VG_MOVED_AWAY
+        """Whether its program says that it has moved its memory to the host, perhaps for a daemon with another
+        memory_moves."""
+        return len(slice_.shares) == 1 and self._state(slice_) == lib.VG_MOVED_AWAY
 
     def keep_ready(self, uuid: str) -> None:
         """Memory of slices on this device may have to move at any time."""
@@ -102,14 +103,30 @@ class MemoryMover:
         self._helpers.release(uuid)
 
     async def move(self, action: str, slice_: Slice, program: Process, deadline_s: float) -> Moved:
-        """`evict`, `restore` or `settle` the program of a slice that rotates or sleeps. Raises OSError."""
-        if self.moves_itself or (action != "evict" and await self._is_out(slice_, program)):
+        """`evict`, `restore` or `settle` the program of a slice. One that neither rotates nor sleeps answers nothing,
+        unless it is out. Raises OSError."""
+        has_checkpoint = self._devices.memory_moves.has_checkpoint
+        is_asked = self.moves_itself and slice_.rotates
+        if is_asked or (action != "evict" and await self._is_out(slice_, program)):
             moved = await self._ask(action, slice_, program, deadline_s)
-            may_be_locked = program.is_resumed and self._devices.memory_moves.has_checkpoint
-            if moved.state != RUNS or action == "evict" or not may_be_locked:
+            if moved.state != RUNS or action == "evict" or not (program.is_resumed and has_checkpoint):
                 return moved  # else a daemon with another memory_moves may have had the driver evict it
+        elif self.moves_itself and not has_checkpoint:
+            return Moved(RUNS)
+        return await self._move_by_driver(action, program, deadline_s)
+
+    async def _move_by_driver(self, action: str, program: Process, deadline_s: float) -> Moved:
         driver, sim_dir = self._devices.driver, self._devices.sim_dir
         return await checkpoint_runner.move(action, program.pid, driver, sim_dir, deadline_s, self._helpers)
+
+    def ask_back(self, slice_: Slice) -> None:
+        """Asks its program to have its memory on the device, and does not wait until it has: see is_out()."""
+        self._arbiters.ask_move(slice_.serial, slice_.shares[0].device_uuid, lib.VG_MOVE_IN)
+
+    async def unlock(self, program: Process, deadline_s: float) -> None:
+        """Brings back what the driver may have taken off the device for a daemon before this one. Raises OSError."""
+        if self._devices.memory_moves.has_checkpoint:
+            await self._move_by_driver("restore", program, deadline_s)
 
     async def move_suspended(self, action: str, slice_: Slice, program: Process, deadline_s: float) -> Moved:
         """The same for one that users or the queue evict or resume. What is away already is not evicted."""

@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from tests.core.placement.world import GIB, ask, node
 from tests.core.queue.world import Shell, queue
 from tests.examples import examples
+from vgpud.core import origins
 from vgpud.core.jobs.events import Cancelled, Measured, Note, RoomChanged, Suspended
 from vgpud.core.jobs.facts import Fact, Facts, Launch, Predicted
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Elastic, Job, JobSpec
 from vgpud.core.jobs.similarity import classes
 from vgpud.core.model import Drain, Share, SiteLimits, Slice, Spec, State
-from vgpud.core.origins import User
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.policy import registry
 from vgpud.core.queue.machine import Machine
-from vgpud.core.slices.rotation import Cost, estimate_cost
+from vgpud.core.slices.rotation import Cost, Load, estimate_cost
 from vgpud.daemon.jobs.explain import NEIGHBOURS_MAX, Known, explain
 
 ANN, BEN = 1000, 1001
@@ -37,9 +37,13 @@ class Explainer(Shell):
         super().__init__(Machine((queue(**rules),), Cluster([self.node]), registry.make))
         self.node_state = State(devices={device.uuid: device for device in self.node.devices})
         self.claims: dict[str, list[int]] = {device.uuid: [] for device in self.node.devices}  # of slices in turn
+        self.rates = {"": 40 * GIB}  # by slice
 
-    def cost_with(self, uuid: str, more_bytes: Sequence[int] = ()) -> tuple[Cost, int]:
-        return estimate_cost([*self.claims[uuid], *more_bytes], 80 * GIB, 40 * GIB), 40 * GIB
+    def cost_with(self, uuid: str, more_bytes: Sequence[int] = ()) -> Cost:
+        return estimate_cost([Load(size, 40 * GIB) for size in (*self.claims[uuid], *more_bytes)], 80 * GIB)
+
+    def rate(self, slice_: Slice | None, *_: object) -> int:
+        return self.rates[slice_.name if slice_ else ""]
 
     def ask(self, job_id: int, uid: int | None = ANN, trail: Sequence[Fact] | None = None) -> list[tuple[str, str]]:
         """(kind, text) of each fact."""
@@ -235,7 +239,7 @@ def test_neighbours_of_others_have_neither_names_nor_owners() -> None:
     explainer.submit(spec(0.25, name="second"))
     explainer.submit(spec(0.25, uid=BEN, name="secret"))
     share = Share("n1/0", 100, 100, GIB, GIB)
-    made = Slice(User("theirs"), "u", 1, Spec(100), (share,), BEN, 0)
+    made = Slice(origins.User("theirs"), "u", 1, Spec(100), (share,), BEN, 0)
     explainer.node_state.slices["theirs"] = made
     assert texts(explainer.ask(own), "neighbour") == [
         "job 2 (second) has 0.25 GPU and 8GiB of device 0",
@@ -373,6 +377,10 @@ def test_what_sleeping_costs_is_said() -> None:
         "after 10 min without work it sleeps: up to 20GiB leave the device in up to 0.5 s, and its next call waits as"
         " long for them (40GiB/s)"
     ]
+    share = Share("n1/0", 500, 500, 8 * GIB, 20 * GIB)
+    made = Slice(origins.Job(job_id), "u", 1, wanted.spec, (share,), ANN, 0)
+    explainer.node_state.slices[made.name], explainer.rates[made.name] = made, 10 * GIB
+    assert "in up to 2.0 s" in texts(explainer.ask(job_id), "rotation")[0], "by the rate of its own slice"
     by_site = explainer.submit(spec())
     assert texts(explainer.ask(by_site), "rotation") == []
     explainer.node_state.policy = SiteLimits(idle_after_ns=MINUTE_NS)

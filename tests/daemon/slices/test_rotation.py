@@ -12,14 +12,28 @@ from typing import Any
 
 import pytest
 
+import vgpud._shim as _shim
 from tests.core.test_machine import GIB, S, make_state
 from tests.core.test_residency import make, swap
 from vgpud.core import events as ev
-from vgpud.core.model import AWAY, COMING, LEAVING, Denied, Process, Reason, Slice, Taken
+from vgpud.core.model import (
+    AWAY,
+    BY_CHECKPOINT,
+    BY_HOOK,
+    COMING,
+    EVICTED,
+    EVICTING,
+    LEAVING,
+    Denied,
+    Process,
+    Reason,
+    Slice,
+    Taken,
+)
 from vgpud.core.observed import Reclaim, SliceStats
 from vgpud.core.slices import invariants
 from vgpud.core.slices.machine import step
-from vgpud.daemon.slices import rotation
+from vgpud.daemon.slices import rotation, rotation_view
 from vgpud.daemon.slices.rotation import RotationController
 from vgpud.devices import checkpoint_runner
 from vgpud.devices.checkpoint_runner import Moved
@@ -51,6 +65,7 @@ class Node:
         self.entries: list[ev.Log] = []
         self.saved_steps: list[tuple[str, str]] = []
         self.calls: list[tuple[str, int]] = []
+        self.asked: list[tuple[int, int]] = []  # of programs: serial of the slice, VG_MOVE_*
         self.keepers: list[str] = []  # of a helper that waits
         self.spaces: list[int] = []  # bytes for which others are asked, one after the other
         self.requests: dict[tuple[int, str], Reclaim] = {}
@@ -58,7 +73,8 @@ class Node:
         self.where: dict[int, str] = {}  # pid -> what the driver says
         self.during: Callable[[str, int], None] = lambda *_: None
         monkeypatch.setattr(checkpoint_runner, "move", self._move)
-        monkeypatch.setattr(rotation, "time", SimpleNamespace(monotonic_ns=lambda: self.clock_ns, time_ns=lambda: 7))
+        for module in (rotation, rotation_view):
+            monkeypatch.setattr(module, "time", SimpleNamespace(monotonic_ns=lambda: self.clock_ns, time_ns=lambda: 7))
         monkeypatch.setattr(asyncio, "sleep", self._sleep)
 
     async def _sleep(self, span_s: float) -> None:
@@ -86,6 +102,10 @@ class Node:
     def slice_stats(self, serial: int, _: str) -> SliceStats:
         return SliceStats(**({"moved_state": 1} | self.stats.get(serial, {})))
 
+    def ask_move(self, serial: int, _: str, where: int) -> int:
+        self.asked.append((serial, where))
+        return len(self.asked)
+
     def count_move(self, serial: int, _: str, size: int) -> None:
         now = self.stats[serial]
         now["moves"] = now.get("moves", 0) + 1
@@ -95,7 +115,7 @@ class Node:
         self.keepers.append(keeper)
 
     def release(self, keeper: str) -> None:
-        self.keepers.remove(keeper)
+        self.keepers = [other for other in self.keepers if other != keeper]
 
     def make_room(self, _: str, size: int) -> None:
         if [size] != self.spaces[-1:]:
@@ -176,6 +196,23 @@ async def test_a_turn_is_saved_before_each_thing_that_the_driver_is_asked(monkey
     assert node.saved_steps == [("a", LEAVING), ("a", AWAY), ("b", COMING), ("b", "")]
     assert node.calls == [("evict", 101), ("restore", 102)] and not node.entries
     assert node.stats[1]["moves"] == 1 and node.stats[1]["moved_bytes"] == 80 * GIB
+
+
+@on_a_loop
+async def test_one_that_is_evicted_as_its_turn_comes_is_not_brought_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its user is faster than the step: what it has counts as nobody's from then on."""
+    node = two(monkeypatch)
+    submit = node.submit
+
+    async def evict_first(event: ev.Event) -> Slice | Denied | None:
+        if isinstance(event, ev.MoveMemory) and len(event.steps) == 2:
+            node.run(ev.SuspendSlice("b", EVICTING))
+        return await submit(event)
+
+    monkeypatch.setattr(node, "submit", evict_first)
+    assert await run_until(node, node.controller(), lambda: node.now("a") == AWAY)
+    assert not await run_until(node, node.controller(), lambda: not node.now("a"), 5)
+    assert node.state.slices["b"].suspended == EVICTED and ("restore", 102) not in node.calls
 
 
 @on_a_loop
@@ -355,6 +392,19 @@ async def test_a_program_that_attaches_late_is_brought_back(monkeypatch: pytest.
     assert await run_until(node, controller, lambda: node.where[101] == checkpoint_runner.RUNS, 50)
 
 
+@pytest.mark.parametrize("way", [BY_CHECKPOINT, BY_HOOK])
+@on_a_loop
+async def test_one_that_is_out_though_it_counts_as_there_is_asked_back(
+    monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """It was still on its way for a daemon with another memory_moves when this one started and asked for it."""
+    node = Node(monkeypatch, swap("a"))
+    node.memory_moves = MemoryMoves(way=way)
+    node.set("a", moved_state=_shim.lib.VG_MOVED_AWAY)
+    assert await run_until(node, node.controller(), lambda: bool(node.asked), 5)
+    assert node.asked == [(node.state.slices["a"].serial, _shim.lib.VG_MOVE_IN)] and not node.calls
+
+
 @pytest.mark.parametrize("former", [(LEAVING,), (LEAVING, AWAY, COMING)])
 @on_a_loop
 async def test_a_slice_whose_program_is_not_back_yet_stays_away(
@@ -370,73 +420,6 @@ async def test_a_slice_whose_program_is_not_back_yet_stays_away(
     node.set("a", waiting_calls=1)
     assert await run_until(node, controller, lambda: not node.now("a"))
     assert node.where[101] == checkpoint_runner.RUNS
-
-
-@on_a_loop
-async def test_a_sleeper_whose_memory_is_lent_is_said_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    node = Node(monkeypatch, swap("a", 40, mem_swap=False, idle_after_ns=60 * S), swap("b", 8, mem_swap=False))
-    leave(node, "a", LEAVING, AWAY)
-    node.set("b", mem_held_bytes=60 * GIB)
-    node.set("a", waiting_calls=1)
-    assert await run_until(node, node.controller(), lambda: bool(node.entries), 60)
-    (said,) = (entry.message for entry in node.entries)
-    assert said.startswith("slice a stays on the host: others use") and "beyond their minima" in said
-    node.set("b", mem_held_bytes=8 * GIB)
-    assert await run_until(node, node.controller(), lambda: not node.now("a"))
-
-
-def lend(monkeypatch: pytest.MonkeyPatch, *, mem_swap: bool) -> Node:
-    """a is away with 40 GiB and waits; b holds 60 GiB of 80, of which 8 are its minimum."""
-    sleeps = {} if mem_swap else {"idle_after_ns": 60 * S}
-    node = Node(monkeypatch, swap("a", 40, mem_swap=mem_swap, **sleeps), swap("b", 8, mem_swap=False))
-    leave(node, "a", LEAVING, AWAY)
-    node.set("b", mem_held_bytes=60 * GIB)
-    node.set("a", waiting_calls=1)
-    return node
-
-
-@pytest.mark.parametrize("mem_swap", [False, True])
-@on_a_loop
-async def test_borrowers_are_asked_for_the_room_of_one_that_waits(
-    monkeypatch: pytest.MonkeyPatch, mem_swap: bool
-) -> None:
-    node = lend(monkeypatch, mem_swap=mem_swap)
-    b = node.state.slices["b"].serial, "GPU-0"
-    node.requests[b] = Reclaim(remaining_bytes=20 * GIB)
-    controller = node.controller()
-    assert not await run_until(node, controller, lambda: not node.now("a"), 100)
-    assert node.spaces == [40 * GIB] and not node.entries, "nothing is said while b has time to give it back"
-    node.set("b", mem_held_bytes=40 * GIB)
-    node.requests[b] = Reclaim(end_count=1)
-    assert await run_until(node, controller, lambda: not node.now("a"))
-    assert node.spaces == [40 * GIB, 0] and not node.entries
-
-
-@on_a_loop
-async def test_what_does_not_come_back_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    node = lend(monkeypatch, mem_swap=True)
-    node.requests[node.state.slices["b"].serial, "GPU-0"] = Reclaim(end_count=1, was_late=True)
-    assert not await run_until(node, node.controller(), lambda: not node.now("a"), 100)
-    (said,) = (entry.message for entry in node.entries)
-    assert said.startswith("slice a stays on the host: others use 20GiB") and "do not give it back" in said
-
-
-@on_a_loop
-async def test_memory_that_others_are_guaranteed_by_now_is_said_to_be_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
-    node = lend(monkeypatch, mem_swap=False)
-    node.set("a", mem_held_bytes=75 * GIB)
-    assert not await run_until(node, node.controller(), lambda: not node.now("a"), 100)
-    (said,) = (entry.message for entry in node.entries)
-    assert said.startswith("slice a stays on the host: of its 75GiB other slices are guaranteed 3GiB by now, it waits")
-    assert node.spaces == [0]
-
-
-@on_a_loop
-async def test_a_device_that_has_gone_asks_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    node = lend(monkeypatch, mem_swap=True)
-    node.state.taken_devices["GPU-0"] = Taken("GPU-0", "lost: it fell off the bus", is_lost=True)
-    assert not await run_until(node, node.controller(), lambda: not node.now("a"), 100)
-    assert node.spaces == [0] and not node.entries
 
 
 @on_a_loop
@@ -545,7 +528,7 @@ async def test_one_that_comes_waits_until_others_have_given_back_what_they_borro
 async def test_the_cost_is_that_of_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node(monkeypatch, swap("a", 60), swap("b", 60), swap("c", 10, mem_swap=False))
     controller = node.controller()
-    found = controller.stats(node.state.slices["a"])
+    found = controller.view.stats(node.state.slices["a"])
     assert found and (found.cost.claims_bytes, found.cost.capacity_bytes) == (120 * GIB, 70 * GIB)
     assert found.cost.quantum_ns and found.cost.host_bytes == 60 * GIB
-    assert controller.stats(node.state.slices["c"]) is None
+    assert controller.view.stats(node.state.slices["c"]) is None

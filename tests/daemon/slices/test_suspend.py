@@ -14,7 +14,7 @@ import pytest
 from tests.core.test_machine import create
 from tests.core.test_suspend import half, to
 from vgpud.core import events as ev
-from vgpud.core.model import EVICTED, EVICTING, PAUSED, Denied, Process, Reason, Slice
+from vgpud.core.model import EVICTED, EVICTING, PAUSED, RESTORING, Denied, Process, Reason, Slice
 from vgpud.core.observed import SliceStats
 from vgpud.core.origins import Job
 from vgpud.core.slices import invariants
@@ -173,6 +173,22 @@ async def test_what_the_driver_has_done_is_said_until_it_is_kept(monkeypatch: py
     driver.go.set()
     evicted = await asked
     assert isinstance(evicted, Slice) and evicted.suspended == node.now == EVICTED
+
+
+@on_a_loop
+async def test_one_that_was_coming_back_and_does_not_answer_is_still_evicted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As resumed it would hang in the driver, and nothing would bring it back."""
+    node, driver = Node(), Driver(monkeypatch, checkpoint_runner.UNKNOWN)
+    to(node.state, EVICTING, EVICTED, RESTORING)
+    controller = suspension_of(node)
+    controller.settle()
+    driver.go.set()
+    while node.now == RESTORING:
+        await asyncio.sleep(0)
+    assert node.now == EVICTED and driver.actions == ["settle"]
+    driver.state = RUNS
+    resumed = await controller.resume("a")
+    assert isinstance(resumed, Slice) and not node.now
 
 
 @on_a_loop

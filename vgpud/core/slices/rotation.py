@@ -7,8 +7,9 @@ turn take, so that at most 5 % of the time is lost; and turns are in proportion 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from vgpud.core.model import AWAY, COMING, LEAVING
 
@@ -24,6 +25,8 @@ QUANTUM_MOVES = 20
 WEIGHTS_MAX = 8
 #: units of residency per weight
 _UNIT = 1 << 20
+#: assumed where nothing was measured
+RATE_BYTES_PER_S = 8 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,8 @@ class Member:
     last_work_ns: int = 0
     resident_since_ns: int = 0
     stays_bytes: int = 0  # of held_bytes: what stays on the device when it leaves
+    bytes_per_s: int = RATE_BYTES_PER_S  # of its moves
+    failures: int = 0  # how often it was asked in vain, or was slow, since it was moved as it should
 
     @property
     def claim_bytes(self) -> int:
@@ -57,6 +62,11 @@ class Member:
         return self.claim_bytes - self.stays_bytes
 
     @property
+    def move_ns(self) -> int:
+        """How long it takes out, or in."""
+        return _move_ns(self.used_bytes, self.bytes_per_s)
+
+    @property
     def on_device(self) -> bool:
         """Whether its claim counts: from the moment that it begins to come until it has left."""
         return self.residency != AWAY
@@ -65,6 +75,11 @@ class Member:
     def taken_bytes(self) -> int:
         """Of the device, now."""
         return self.claim_bytes if self.on_device else self.stays_bytes
+
+    @property
+    def kept_bytes(self) -> int:
+        """What is guaranteed to one that is away, beside what it has on the device."""
+        return 0 if self.on_device or self.mem_swap else max(0, self.mem_min_bytes - self.stays_bytes)
 
     @property
     def is_resident(self) -> bool:
@@ -87,13 +102,32 @@ class Move:
     is_turn: bool = False
 
 
-def compute_quantum_ns(moved_bytes: int, bytes_per_s: int) -> int:
-    """How long a turn lasts whose moves are of so many bytes."""
-    return min(QUANTUM_MAX_NS, max(QUANTUM_MIN_NS, QUANTUM_MOVES * _move_ns(moved_bytes, bytes_per_s)))
+def compute_quantum_ns(moves_ns: int) -> int:
+    """How long a turn lasts whose moves take so long."""
+    return min(QUANTUM_MAX_NS, max(QUANTUM_MIN_NS, QUANTUM_MOVES * moves_ns))
 
 
 def _move_ns(moved_bytes: int, bytes_per_s: int) -> int:
     return moved_bytes * _SECOND_NS // bytes_per_s
+
+
+class Load(NamedTuple):
+    """Memory that is moved at once."""
+
+    size_bytes: int
+    bytes_per_s: int
+
+    @property
+    def move_ns(self) -> int:
+        return _move_ns(self.size_bytes, self.bytes_per_s)
+
+
+def _fill(loads: Iterable[Load], room_bytes: int) -> Iterator[Load]:
+    """As many of them as have room, the last one in part."""
+    for size_bytes, bytes_per_s in loads:
+        part_bytes = max(0, min(size_bytes, room_bytes))
+        yield Load(part_bytes, bytes_per_s)
+        room_bytes -= part_bytes
 
 
 def turn_weights(members: Iterable[Member]) -> dict[str, int]:
@@ -106,18 +140,18 @@ def turn_weights(members: Iterable[Member]) -> dict[str, int]:
 
 
 class Turns:
-    """How long the slices of one device have been resident, and when a slice at work left last."""
+    """How long the slices of one device have been there, and when a slice at work left last."""
 
     def __init__(self) -> None:
         self.comes_next = ""  # for whom others are leaving
         self._turn_ns: int | None = None  # when the last turn began
         self._in_turn = False  # one at work has left, and the next one is not there yet
-        self._spent: dict[str, int] = {}  # residency per weight
+        self._spent: dict[str, int] = {}  # time on the device per weight
         self._active: set[str] = set()  # resident and at work, or waiting
         self._last_ns = 0
 
     def spent(self, name: str) -> int:
-        """Residency of a slice per weight."""
+        """Time of a slice on the device, per weight."""
         return self._spent.get(name, 0)
 
     def begun_ns(self, waiter: str) -> int:
@@ -125,13 +159,14 @@ class Turns:
         return 0 if self._in_turn and self.comes_next == waiter else self._turn_ns or 0
 
     def update(self, members: Sequence[Member], now_ns: int) -> None:
-        """Counts the time since the last call. Who begins to wait or to work has no claim to earlier turns."""
+        """Counts the time since the last call, also that of moves: no other slice has the place meanwhile. Who begins
+        to wait or to work has no claim to earlier turns."""
         weights = turn_weights(members)
         passed_ns = now_ns - self._last_ns if self._last_ns else 0
         self._last_ns = now_ns
         self._spent = {m.name: self._spent.get(m.name, 0) for m in members}
         for member in members:
-            if member.is_resident:
+            if member.on_device:
                 self._spent[member.name] += passed_ns * _UNIT // weights[member.name]
         active = {m.name for m in members if _is_active(m, now_ns)}
         others = [self._spent[name] for name in active & self._active]
@@ -159,37 +194,30 @@ def _is_active(member: Member, now_ns: int) -> bool:
     return member.waits or member.residency in (LEAVING, COMING)
 
 
-@dataclass(frozen=True, slots=True)
 class _Device:
     """The slices of a device at one moment, and what the device has for them all."""
 
-    members: Sequence[Member]
-    capacity_bytes: int
-    bytes_per_s: int
-    turns: Turns
-    now_ns: int
+    def __init__(self, members: Sequence[Member], capacity_bytes: int, turns: Turns, now_ns: int) -> None:
+        self.members, self.capacity_bytes, self.turns, self.now_ns = members, capacity_bytes, turns, now_ns
+        # each member is looked at for each one that waits, 20 times a second
+        self.resident_bytes = sum(member.taken_bytes for member in members)
+        self._kept_bytes = sum(member.kept_bytes for member in members)
+        self._stays_bytes = sum(member.stays_bytes for member in members)
 
     def free_for(self, comer: Member) -> int:
         """Bytes that no slice claims."""
-        taken = sum(m.taken_bytes for m in self.members if m.name != comer.name)
-        return self.capacity_bytes - self.kept_from(comer) - taken
+        return self.capacity_bytes - self.kept_from(comer) - (self.resident_bytes - comer.taken_bytes)
 
     def kept_from(self, comer: Member) -> int:
         """Bytes that others which are away are guaranteed. What a sleeper without mem_swap has given back is lent, but
         its minimum is not given to those that come; only to one that takes no more than its own minimum."""
         if not comer.mem_swap and comer.claim_bytes == comer.mem_min_bytes:
             return 0
-        others = [m for m in self.members if m.name != comer.name]
-        return sum(max(0, m.mem_min_bytes - m.stays_bytes) for m in others if not m.on_device and not m.mem_swap)
-
-    @property
-    def resident_bytes(self) -> int:
-        return sum(member.taken_bytes for member in self.members)
+        return self._kept_bytes - comer.kept_bytes
 
     def may_fit(self, member: Member) -> bool:
         """Whether it fits when all others have left."""
-        left_bytes = sum(m.stays_bytes for m in self.members if m.name != member.name)
-        return member.claim_bytes <= self.capacity_bytes - left_bytes
+        return member.claim_bytes <= self.capacity_bytes - (self._stays_bytes - member.stays_bytes)
 
     def order_leavers(self) -> tuple[list[Member], list[Member]]:
         """Those that may leave for others: the idle ones, longest first, and those at work, longest resident first."""
@@ -202,11 +230,11 @@ class _Device:
 
     def _is_idle(self, member: Member) -> bool:
         """Not before the time that moving it takes: one that works every few seconds would only be moved."""
-        least_ns = max(IDLE_MIN_NS, _move_ns(2 * member.used_bytes, self.bytes_per_s))
+        least_ns = max(IDLE_MIN_NS, 2 * member.move_ns)
         return member.idle_ns(self.now_ns) >= (0 if member.is_empty else least_ns)
 
     def choose_leavers(self, waiter: Member, waiters: Sequence[Member]) -> _Leavers:
-        """Whose places are enough for this one, and when they are free for it."""
+        """Whose places are enough for this one, the first of those that wait, and when they are free for it."""
         need = waiter.claim_bytes - self.free_for(waiter)
         idle, busy = self.order_leavers()
         spent = self.turns.spent(waiter.name)
@@ -225,8 +253,8 @@ class _Device:
         if not at_work:
             return _Leavers(tuple(chosen), self.now_ns)
         freed = sum(m.freed_bytes for m in chosen) + max(0, self.free_for(waiter))
-        back = max(waiter.used_bytes, min(sum(m.used_bytes for m in waiters), freed))
-        quantum_ns = compute_quantum_ns(sum(m.used_bytes for m in chosen) + back, self.bytes_per_s)
+        comers = _fill((Load(m.used_bytes, m.bytes_per_s) for m in waiters), max(waiter.used_bytes, freed))
+        quantum_ns = compute_quantum_ns(sum(m.move_ns for m in chosen) + sum(load.move_ns for load in comers))
         begun_ns = max([*(m.resident_since_ns for m in at_work), self.turns.begun_ns(waiter.name)])
         weights = turn_weights(self.members)
         # a turn more for each that is not ahead of the waiter: until it has used its part
@@ -241,14 +269,12 @@ class _Leavers:
     at_work: Sequence[Member] = ()
 
 
-def choose_move(
-    members: Sequence[Member], capacity_bytes: int, bytes_per_s: int, turns: Turns, now_ns: int
-) -> Move | None:
+def choose_move(members: Sequence[Member], capacity_bytes: int, turns: Turns, now_ns: int) -> Move | None:
     """The next move on a device, None: nothing moves now. capacity_bytes: what the device has for these slices
-    together; bytes_per_s: how fast memory was moved last."""
+    together."""
     if any(member.residency in (LEAVING, COMING) for member in members):
         return None
-    device = _Device(members, capacity_bytes, bytes_per_s, turns, now_ns)
+    device = _Device(members, capacity_bytes, turns, now_ns)
     if device.resident_bytes > capacity_bytes:  # another slice was given a minimum, or a resident one a larger one
         idle, busy = device.order_leavers()
         first = next(iter([*idle, *busy]), None)
@@ -275,13 +301,16 @@ class Shortage:
     )  # and what others are guaranteed of it: none is asked
 
 
-def find_shortage(members: Sequence[Member], capacity_bytes: int, lent_bytes: int) -> Shortage:
+def find_shortage(
+    members: Sequence[Member], capacity_bytes: int, lent_bytes: int, pausing_names: Collection[str] = ()
+) -> Shortage:
     """Of those that wait: memory that is not free, and would not be if all that leave for others had left for it. One
     without mem_swap has a claim to its memory: it does not wait for turns. lent_bytes: what slices beside
-    the members hold beyond their minima."""
-    device = _Device(members, capacity_bytes, 1, Turns(), 0)
+    the members hold beyond their minima. pausing_names: for whom none is asked now, in vain as it was."""
+    device = _Device(members, capacity_bytes, Turns(), 0)
     turns_bytes = sum(m.freed_bytes for m in members if m.is_resident and m.mem_swap and m.is_movable)
     kept_bytes = sum(m.mem_min_bytes for m in members if m.on_device and not m.mem_swap)
+    borrowed_bytes = lent_bytes + sum(m.claim_bytes - m.mem_min_bytes for m in members if m.on_device)
     space_bytes, missing_bytes, guaranteed_bytes = 0, {}, {}
     for waiter in members:
         if waiter.residency != AWAY or not waiter.waits or not waiter.is_movable:
@@ -291,12 +320,11 @@ def find_shortage(members: Sequence[Member], capacity_bytes: int, lent_bytes: in
             guaranteed_bytes[waiter.name] = guaranteed
             continue
         in_turn_bytes = turns_bytes if waiter.mem_swap else 0
-        others = [m for m in members if m.on_device]  # the waiter is not
-        borrowed_bytes = lent_bytes + sum(m.claim_bytes - m.mem_min_bytes for m in others)
         missing = min(borrowed_bytes, waiter.claim_bytes - device.free_for(waiter) - in_turn_bytes)
         if missing > 0:
             missing_bytes[waiter.name] = missing
-            space_bytes = max(space_bytes, waiter.claim_bytes + device.kept_from(waiter) - in_turn_bytes)
+            if waiter.name not in pausing_names:
+                space_bytes = max(space_bytes, waiter.freed_bytes + device.kept_from(waiter) - in_turn_bytes)
     return Shortage(space_bytes, missing_bytes, guaranteed_bytes)
 
 
@@ -314,7 +342,7 @@ def _serve(device: _Device, waiters: Sequence[Member]) -> Move | None:
         if later.claim_bytes > free:
             continue
         made = sum(m.freed_bytes for m in leavers.members)
-        arrival_ns = device.now_ns + _move_ns(later.used_bytes, device.bytes_per_s)
+        arrival_ns = device.now_ns + later.move_ns
         delays = first.claim_bytes > device.free_for(first) + made - later.claim_bytes
         if leavers.ready_ns is None or not (delays or arrival_ns > leavers.ready_ns):
             return Move(later.name, COMING)
@@ -322,7 +350,7 @@ def _serve(device: _Device, waiters: Sequence[Member]) -> Move | None:
 
 
 def _put_to_sleep(device: _Device) -> Move | None:
-    """The one that has been idle for longer than it may be, longest first."""
+    """The one that has been idle for longer than it may be, longest first; last those that may not answer."""
     sleepers = [
         m
         for m in device.members
@@ -332,7 +360,7 @@ def _put_to_sleep(device: _Device) -> Move | None:
         and m.idle_after_ns
         and m.idle_ns(device.now_ns) >= m.idle_after_ns
     ]
-    last = max(sleepers, key=lambda m: (m.idle_ns(device.now_ns), m.name), default=None)
+    last = max(sleepers, key=lambda m: (-m.failures, m.idle_ns(device.now_ns), m.name), default=None)
     return Move(last.name, LEAVING, is_asleep=True) if last else None
 
 
@@ -345,6 +373,7 @@ class Cost:
     quantum_ns: int = 0  # how long the longest turn lasts; 0: all fit, and none leaves
     lost_ratio: float = 0.0  # of the time, in moves
     host_bytes: int = 0  # RAM that they need when the smallest one is resident
+    bytes_per_s: int = 0  # of the moves of that turn together
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,7 +381,7 @@ class RotationStats:
     """The cost on a slice's device, and how often the slice was moved since the daemon started."""
 
     cost: Cost
-    bytes_per_s: int  # of the last move
+    bytes_per_s: int  # of its last move off the device; before that what is assumed
     moves: int = 0
     moved_bytes: int = 0
     moved_by: str = ""  # BY_CHECKPOINT or BY_HOOK
@@ -360,14 +389,21 @@ class RotationStats:
     waiting_calls: int = 0  # threads that wait for its memory
 
 
-def estimate_cost(sizes_bytes: Sequence[int], capacity_bytes: int, bytes_per_s: int) -> Cost:
-    """For slices with these claims."""
-    claims = sum(sizes_bytes)
-    largest = max(sizes_bytes, default=0)
-    host = claims - min(filter(None, sizes_bytes), default=0)
-    if claims <= capacity_bytes:
-        return Cost(claims, capacity_bytes)
-    moved = min(2 * capacity_bytes, largest + min(claims - largest, capacity_bytes))
-    quantum_ns = compute_quantum_ns(moved, bytes_per_s)
-    move_ns = _move_ns(moved, bytes_per_s)
-    return Cost(claims, capacity_bytes, quantum_ns, move_ns / (move_ns + quantum_ns), host)
+def estimate_cost(claims: Sequence[Load], capacity_bytes: int) -> Cost:
+    """For slices with these claims. In the longest turn the one leaves that takes longest, and the slowest come."""
+    claims_bytes = sum(claim.size_bytes for claim in claims)
+    if claims_bytes <= capacity_bytes:
+        return Cost(claims_bytes, capacity_bytes)
+    longest, *others = sorted(claims, key=lambda claim: (-claim.move_ns, claim))
+    others.sort(key=lambda claim: claim.bytes_per_s)
+    moved = [longest, *_fill(others, capacity_bytes)]
+    moves_ns = max(1, sum(load.move_ns for load in moved))
+    quantum_ns = compute_quantum_ns(moves_ns)
+    return Cost(
+        claims_bytes,
+        capacity_bytes,
+        quantum_ns,
+        lost_ratio=moves_ns / (moves_ns + quantum_ns),
+        host_bytes=claims_bytes - min(filter(None, (claim.size_bytes for claim in claims))),
+        bytes_per_s=sum(load.size_bytes for load in moved) * _SECOND_NS // moves_ns,
+    )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from vgpud.core.jobs.model import How, Job, JobState
-from vgpud.core.model import Denied, Device, Spec, State
+from vgpud.core.model import Denied, Device, Slice, Spec, State
 from vgpud.core.queue.reasons import duration
 from vgpud.core.slices.admission import parts_of
 from vgpud.core.slices.rotation import Cost
@@ -19,9 +19,12 @@ DEVICES_MAX = 4
 
 
 class TurnCosts(Protocol):
-    def cost_with(self, uuid: str, more_bytes: Sequence[int] = ()) -> tuple[Cost, int]:
-        """What the turns on a device cost, with further slices that claim so much; and the bytes per second of its last
-        move."""
+    def cost_with(self, uuid: str, more_bytes: Sequence[int] = ()) -> Cost:
+        """What the turns on a device cost, with further slices that claim so much."""
+        ...
+
+    def rate(self, slice_: Slice | None, uuid: str, claim_bytes: int) -> int:
+        """Bytes per second of the moves of a slice that claims so much. None: of one that is not there yet."""
         ...
 
 
@@ -34,15 +37,21 @@ def explain_rotation(state: State, job: Job, turns: TurnCosts) -> Iterator[str]:
     if spec.mem_swap:
         is_paused = job.state is JobState.SUSPENDED and job.suspended_how is How.PAUSE
         is_counted = job.state is JobState.RUNNING or is_paused
-        costs = [(device, *turns.cost_with(device.uuid, () if is_counted else (low,))) for device, low, _ in sizes]
+        costs = [(device, turns.cost_with(device.uuid, () if is_counted else (low,))) for device, low, _ in sizes]
         costs.sort(key=lambda one: (one[1].lost_ratio, one[0].index))
         who = "" if is_counted else "with a member of this job, " if job.spec.members > 1 else "with this job, "
-        for device, cost, rate in costs[:DEVICES_MAX]:
-            yield who + _describe_turns(device, cost, rate)
+        for device, cost in costs[:DEVICES_MAX]:
+            yield who + _describe_turns(device, cost)
     if spec.idle_after_ns and sizes:
         device, _, most = max(sizes, key=lambda one: one[2])
-        _, rate = turns.cost_with(device.uuid)
+        rate = turns.rate(_find_slice(state, job, device), device.uuid, most)
         yield _describe_sleep(spec.idle_after_ns, most, rate)
+
+
+def _find_slice(state: State, job: Job, device: Device) -> Slice | None:
+    """The one of its members that is there."""
+    own = (slice_ for slice_ in state.slices.values() if slice_.origin.queue_job_id == job.job_id)
+    return next((slice_ for slice_ in own if slice_.share(device.uuid)), None)
 
 
 def _find_sizes(state: State, job: Job, spec: Spec) -> list[tuple[Device, int, int]]:
@@ -67,13 +76,13 @@ def _holds(device: Device, size_bytes: int) -> bool:
     return size_bytes <= device.memory_bytes
 
 
-def _describe_turns(device: Device, cost: Cost, bytes_per_s: int) -> str:
+def _describe_turns(device: Device, cost: Cost) -> str:
     claims, capacity = format_bytes(cost.claims_bytes), format_bytes(cost.capacity_bytes)
     text = f"slices with mem-swap claim {claims} together of {capacity} that device {device.index} has for them:"
     if not cost.quantum_ns:
         return f"{text} they fit, none leaves"
     text += f" turns of up to {duration(cost.quantum_ns)}, {cost.lost_ratio * 100:.1f} % of the time lost in moves at"
-    return f"{text} {format_bytes(bytes_per_s)}/s, {format_bytes(cost.host_bytes)} of the host's RAM"
+    return f"{text} {format_bytes(cost.bytes_per_s)}/s, {format_bytes(cost.host_bytes)} of the host's RAM"
 
 
 def _describe_sleep(idle_after_ns: int, size_bytes: int, bytes_per_s: int) -> str:

@@ -7,9 +7,10 @@ before the driver is asked, so what a crash of the daemon cut short is completed
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -19,7 +20,7 @@ from vgpud.core.slices.rotation import Member, Move, Shortage, Turns, choose_mov
 from vgpud.core.units import format_bytes
 from vgpud.daemon.slices.events import EventRecorder
 from vgpud.daemon.slices.machine import SliceMachine
-from vgpud.daemon.slices.rotation_view import Record, RotationView
+from vgpud.daemon.slices.rotation_view import Record, RotationView, Sight
 from vgpud.devices import checkpoint_runner
 from vgpud.devices.arbiters import Arbiters
 from vgpud.devices.checkpoint_runner import Moved
@@ -35,19 +36,26 @@ _SECOND_NS = 1_000_000_000
 WAITING_S, IDLE_S = 0.05, 0.25
 #: time limit of a move, beside four times as long as it should take
 DEADLINE_S = 15.0
-#: the lowest rate that is assumed of a program that moves its memory itself: pages of the host are made and pinned
-ITS_OWN_BYTES_PER_S = 2 << 30
+#: the highest rate that time limits go by: pages of the host are made and pinned, and a helper that is killed at its
+#: limit leaves a process half way. And the lowest that is expected, however slow the moves before were
+LIMIT_BYTES_PER_S = 2 << 30
+#: what a move takes beside its copies, on a busy host; one that takes so many times as long as it should is a failure
+MOVE_NS, SLOW_TIMES = 2 * _SECOND_NS, 4
 #: of a refusal: the driver leaves the process half way
 _BROKEN = "broken"
 #: of a return: others have borrowed the memory; it is said when they have kept it for so long, and are not asked now
 _LENT, LENT_NS = "lent", _SECOND_NS
 #: of a return: it had borrowed memory itself, of which others have a minimum now
 _GUARANTEED = "guaranteed"
+#: of one that has left, and comes back some time later
+_SLOW = "slow"
 #: of a slice that has several programs: none of them is moved
 _SEVERAL = "several"
 #: for how long a slice stays as it is after the driver, or the host, has refused to move it
 REFUSED_NS, BROKEN_NS = 60 * _SECOND_NS, 600 * _SECOND_NS
 AGAIN_NS, HOST_FULL_NS = _SECOND_NS, 10 * _SECOND_NS
+#: for so many times as long as a program was waited for that did not answer, nothing is asked that may be so again
+HELD_PARTS = 4
 #: how long threads in the driver may take to leave it, and how long others may take to give credit back
 DRAIN_S, ROOM_S = 1.0, 10.0
 #: after a failure of the daemon's own
@@ -59,7 +67,15 @@ RETURN_NS = 60 * _SECOND_NS
 def _lengthen_pause(record: Record, least_ns: int) -> int:
     """Until a program is asked again that has not answered: others wait while it is asked."""
     record.failures += 1
+    return _compute_pause_ns(record, least_ns)
+
+
+def _compute_pause_ns(record: Record, least_ns: int) -> int:
     return min(BROKEN_NS, least_ns << min(record.failures, 20))
+
+
+def _choose(sight: Sight, turns: Turns, now_ns: int) -> Move | None:
+    return choose_move(sight.members, sight.capacity_bytes, turns, now_ns)
 
 
 class RotationController:
@@ -148,13 +164,13 @@ class RotationController:
 
     async def _take_turn(self, uuid: str, turns: Turns) -> None:
         now_ns = time.monotonic_ns()
-        members = self.view.list_members(uuid, now_ns)
-        turns.update(members, now_ns)
-        move = None if self.view.is_lost(uuid) else self._choose(uuid, members, turns, now_ns)
+        sight = self.view.look(uuid, now_ns)
+        turns.update(sight.members, now_ns)
+        move = None if self.view.is_lost(uuid) else _choose(sight, turns, now_ns)
         if move is None:
-            self._ask_back(uuid, members, now_ns)
-            self._note_several(uuid, members, turns, now_ns)
-            await asyncio.sleep(WAITING_S if any(member.residency for member in members) else IDLE_S)
+            self._ask_back(uuid, sight, now_ns)
+            self._note_several(uuid, sight, turns, now_ns)
+            await asyncio.sleep(WAITING_S if any(member.residency for member in sight.members) else IDLE_S)
         elif move.to == LEAVING:
             await self._make_leave(move, uuid, turns)
         elif await self._step_to_coming(uuid, (move.name, COMING)):
@@ -165,13 +181,18 @@ class RotationController:
         self._arbiters.make_room(uuid, 0)  # from now on what it claims counts by itself
         return is_taken
 
-    def _ask_back(self, uuid: str, members: Sequence[Member], now_ns: int) -> None:
+    def _ask_back(self, uuid: str, sight: Sight, now_ns: int) -> None:
         """Asks those that have borrowed memory for which others wait now. It is not taken from them."""
-        shortage = Shortage() if self.view.is_lost(uuid) else find_shortage(members, *self.view.read_others(uuid))
+        shortage = Shortage()
+        if not self.view.is_lost(uuid):
+            waiting = [member.name for member in sight.members if member.waits]
+            pausing = {name for name in waiting if self.view.record_of(name).lacks_since_ns > now_ns}
+            shortage = find_shortage(sight.members, sight.capacity_bytes, sight.lent_bytes, pausing)
         self._arbiters.make_room(uuid, shortage.space_bytes)
-        for member in members:
+        stays_bytes = sum(member.stays_bytes for member in sight.members)
+        for member in sight.members:
             if member.mem_swap and member.waits:
-                self._note_left_memory(uuid, member, members)
+                self._note_left_memory(member, stays_bytes - member.stays_bytes, sight.capacity_bytes)
             record, missing_bytes = self.view.record_of(member.name), shortage.missing_bytes.get(member.name, 0)
             guaranteed_bytes = shortage.guaranteed_bytes.get(member.name, 0)
             short_bytes = missing_bytes or guaranteed_bytes
@@ -185,31 +206,29 @@ class RotationController:
             elif not self.view.is_asking(uuid):
                 why = f"others use {short} of the memory beyond their minima and do not give it back"
                 self._note_stay(slice_, _LENT, f"{why}, it waits until they do")
+                if member.claim_bytes > member.mem_min_bytes:  # it had borrowed, too: others may, until it asks again
+                    record.lacks_since_ns = now_ns + REFUSED_NS
 
-    def _note_several(self, uuid: str, members: Sequence[Member], turns: Turns, now_ns: int) -> None:
+    def _note_several(self, uuid: str, sight: Sight, turns: Turns, now_ns: int) -> None:
         """One that would leave now, if it did not have several programs."""
         state = self._machine.state
-        counts = {m.name: len(state.processes_of(m.name)) for m in members if m.is_resident}
+        counts = {m.name: len(state.processes_of(m.name)) for m in sight.members if m.is_resident}
         several = {name for name, count in counts.items() if count > 1}
         if not several or self.view.is_lost(uuid):
             return
-        alone = [replace(m, is_movable=True) if m.name in several else m for m in members]
-        move = self._choose(uuid, alone, turns, now_ns)
+        alone = [replace(m, is_movable=True) if m.name in several else m for m in sight.members]
+        move = _choose(replace(sight, members=alone), turns, now_ns)
         if move is None or move.to != LEAVING or move.name not in several:
             return
         why = f"it has {counts[move.name]} programs, and the driver moves a slice with one: keep it to one program"
         self._note_stay(state.slices[move.name], _SEVERAL, why)
 
-    def _note_left_memory(self, uuid: str, member: Member, members: Sequence[Member]) -> None:
+    def _note_left_memory(self, member: Member, left_bytes: int, capacity_bytes: int) -> None:
         """One that cannot come however long it waits: others keep a part of what it has."""
-        left_bytes = sum(m.stays_bytes for m in members if m.name != member.name)
-        if not left_bytes or member.held_bytes <= self.view.capacity_bytes(uuid) - left_bytes:
+        if not left_bytes or member.held_bytes <= capacity_bytes - left_bytes:
             return
         why = f"of {format_bytes(left_bytes)} that does not leave the device with others it needs a part"
         self._note_stay(self._machine.state.slices[member.name], _LENT, f"{why}, and waits for them")
-
-    def _choose(self, uuid: str, members: Sequence[Member], turns: Turns, now_ns: int) -> Move | None:
-        return choose_move(members, self.view.capacity_bytes(uuid), self.view.rate(uuid), turns, now_ns)
 
     async def _make_leave(self, move: Move, uuid: str, turns: Turns) -> None:
         slice_ = self._machine.state.slices[move.name]
@@ -219,28 +238,24 @@ class RotationController:
             return
         if not await self._step((move.name, LEAVING), falls_asleep=move.is_asleep):
             return
+        begun_ns = time.monotonic_ns()
         is_out = await self._drain(slice_, uuid)
         moved = Moved(checkpoint_runner.RUNS, "a thread of its program does not leave the driver")
         if is_out or not move.is_asleep:  # a thread that waits in the driver wakes no sleeper
             moved = await self._move("evict", slice_, uuid)
         now_ns = time.monotonic_ns()
-        turns.end_move(move, now_ns)
+        sight = self._end_move(move, uuid, turns, now_ns)
         if moved.state != checkpoint_runner.AWAY:
             if moved.refusal and self.view.program(move.name):
-                if moved.state == checkpoint_runner.RUNS:
-                    self._let_stay(slice_, "driver", moved.refusal, REFUSED_NS)
-                elif self._mover.moves_itself:  # a slow program finishes by itself
-                    self._let_stay(
-                        slice_, "driver", moved.refusal, _lengthen_pause(self.view.record(slice_), REFUSED_NS)
-                    )
-                else:
-                    self._let_stay(slice_, _BROKEN, moved.refusal, BROKEN_NS)
+                self._let_refused_stay(slice_, uuid, moved, now_ns - begun_ns)
             await self._step((move.name, ""))
             return
-        members = [
-            replace(m, residency=AWAY) if m.name == slice_.name else m for m in self.view.list_members(uuid, now_ns)
-        ]
-        following = self._choose(uuid, members, turns, now_ns)
+        record = self.view.record(slice_)
+        if record.failures:
+            why = "it was slow, or did not answer, when it was to move"
+            self._let_stay(replace(slice_, residency=AWAY), _SLOW, why, _compute_pause_ns(record, AGAIN_NS))
+        members = [replace(m, residency=AWAY) if m.name == slice_.name else m for m in sight.members]
+        following = _choose(replace(sight, members=members), turns, now_ns)
         if following is None or following.to != COMING:
             await self._step((move.name, AWAY))
         elif await self._step_to_coming(
@@ -248,15 +263,25 @@ class RotationController:
         ):  # no third one has the memory
             await self._bring(following, uuid, turns)
 
+    def _let_refused_stay(self, slice_: Slice, uuid: str, moved: Moved, passed_ns: int) -> None:
+        """After it was asked to leave for so long."""
+        if moved.state == checkpoint_runner.RUNS:
+            self._let_stay(slice_, "driver", moved.refusal, REFUSED_NS)
+        elif self._mover.moves_itself:  # a slow program finishes by itself
+            self._let_stay(slice_, "driver", moved.refusal, _lengthen_pause(self.view.record(slice_), REFUSED_NS))
+            self.view.hold_back(uuid, time.monotonic_ns() + max(REFUSED_NS, HELD_PARTS * passed_ns))
+        else:
+            self._let_stay(slice_, _BROKEN, moved.refusal, BROKEN_NS)
+
     async def _bring(self, move: Move, uuid: str, turns: Turns) -> None:
-        """One that is saved as coming."""
+        """One that is saved as coming: it may have ended, or have been evicted, before that was saved."""
         slice_ = self._machine.state.slices.get(move.name)
-        if slice_ is None:
+        if slice_ is None or slice_.residency != COMING:
             return
         await self._wait_for_room(slice_, uuid)
         moved = await self._move("restore", slice_, uuid)
         now_ns = time.monotonic_ns()
-        turns.end_move(move, now_ns)
+        self._end_move(move, uuid, turns, now_ns)
         record = self.view.record(slice_)
         record.resident_since_ns = now_ns
         if moved.state == checkpoint_runner.RUNS:
@@ -267,6 +292,13 @@ class RotationController:
         else:
             self._let_stay(slice_, _BROKEN, moved.refusal, _lengthen_pause(record, 5 * AGAIN_NS))
         await self._step((move.name, AWAY))
+
+    def _end_move(self, move: Move, uuid: str, turns: Turns, now_ns: int) -> Sight:
+        """While it counts as on its way: the time is its own."""
+        sight = self.view.look(uuid, now_ns)
+        turns.update(sight.members, now_ns)
+        turns.end_move(move, now_ns)
+        return sight
 
     async def _drain(self, slice_: Slice, uuid: str) -> bool:
         """Whether no thread of its programs is in the driver: those are not seen to wait."""
@@ -317,9 +349,11 @@ class RotationController:
         if action == "evict":
             programs = programs[:1]
         record.checked_ids |= {program.process_id for program in programs}
-        size = self.view.moved_bytes(self._arbiters.slice_stats(slice_.serial, uuid))
-        rate = min(self.view.rate(uuid), ITS_OWN_BYTES_PER_S) if self._mover.moves_itself else self.view.rate(uuid)
-        deadline_s = DEADLINE_S + 4 * size / rate
+        before = self._arbiters.slice_stats(slice_.serial, uuid)
+        size = self.view.moved_bytes(before)
+        rate = self.view.rate(slice_, uuid, size)
+        deadline_s = DEADLINE_S + 4 * size / min(rate, LIMIT_BYTES_PER_S)
+        expected_ns = MOVE_NS + size * _SECOND_NS // self.view.limit_rate(max(rate, LIMIT_BYTES_PER_S), uuid)
         begun_ns = time.monotonic_ns()
         moved = Moved(checkpoint_runner.RUNS)
         for program in programs:  # others than the one that is away run: the driver says so at once
@@ -327,10 +361,14 @@ class RotationController:
             moved = one if one.state != checkpoint_runner.RUNS or one.refusal else moved
         if moved.state == done:
             self._arbiters.count_move(slice_.serial, uuid, size)
-            record.refusals.clear()
-            record.failures = 0
             passed_ns = time.monotonic_ns() - begun_ns
-            self.view.keep_rate(slice_, uuid, size, passed_ns, is_eviction=action == "evict")
+            if action == "evict":
+                self.view.keep_rate(slice_, uuid, before, passed_ns)
+            if passed_ns > SLOW_TIMES * expected_ns:
+                record.failures += 1
+            else:
+                record.refusals.clear()
+                record.failures = record.failures if action == "evict" else 0
         return moved
 
     async def _move_program(self, action: str, slice_: Slice, program: Process, deadline_s: float) -> Moved:
@@ -349,17 +387,18 @@ class RotationController:
         that did not answer in time, and have moved their memory after all."""
         for slice_ in self.view.list_rotating(uuid):
             record, now_ns = self.view.record(slice_), time.monotonic_ns()
-            is_late = not slice_.residency and now_ns >= record.stays_until_ns and self._mover.is_out(slice_)
-            program = self.view.program(slice_.name) if is_late else None
-            if program:
-                record.stays_until_ns = now_ns + int(DEADLINE_S * _SECOND_NS) + _lengthen_pause(record, AGAIN_NS)
-                await self._move_program("restore", slice_, program, DEADLINE_S)
-            if slice_.residency or now_ns >= record.checks_until_ns:
+            if slice_.residency:
+                continue
+            if now_ns >= max(record.stays_until_ns, record.asked_back_until_ns) and self._mover.is_out(slice_):
+                record.asked_back_until_ns = now_ns + int(DEADLINE_S * _SECOND_NS) + _lengthen_pause(record, AGAIN_NS)
+                self._mover.ask_back(slice_)  # others may wait: whether it has come is looked at the next time
+            if now_ns >= record.checks_until_ns:
                 continue
             for program in self._machine.state.processes_of(slice_.name):
                 if program.is_resumed and program.process_id not in record.checked_ids:
                     record.checked_ids.add(program.process_id)
-                    await self._move_program("restore", slice_, program, DEADLINE_S)
+                    with contextlib.suppress(OSError):  # the helper does not start: it is the next daemon's
+                        await self._mover.unlock(program, DEADLINE_S)
 
     async def _settle(self, uuid: str) -> None:
         """After a crash, or a turn that failed: waits until programs attach again, then asks the driver how far it got
@@ -388,6 +427,6 @@ class RotationController:
                 await asyncio.sleep(1.0)
                 continue
             if isinstance(answer, Denied) and next_step:
-                next_step = None  # the one that was to come has ended
+                next_step = None  # the one that was to come has ended, or is evicted
                 continue
             return not isinstance(answer, Denied)

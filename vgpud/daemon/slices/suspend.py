@@ -111,7 +111,7 @@ class SuspendController:
         """At start: waits until programs attach again, then asks the driver how far it got with them."""
         for made in list(self._machine.state.slices.values()):
             if made.suspended in (EVICTING, RESTORING):
-                task = asyncio.create_task(self._settle(made.name, made.origin.queue_job_id))
+                task = asyncio.create_task(self._settle(made))
                 self._settling[made.name] = task
                 task.add_done_callback(partial(self._forget_settling, made.name))
 
@@ -125,14 +125,18 @@ class SuspendController:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _settle(self, name: str, job_id: int) -> None:
+    async def _settle(self, before: Slice) -> None:
+        name = before.name
         # a locked program attaches again all the same: its hook's own thread calls no driver for that
         for _ in range(50):
             if self._program(name) or name not in self._machine.state.slices:
                 break
             await asyncio.sleep(0.1)
         moved = await self._move("settle", name, DEADLINE_S)
-        await self._save_outcome(name, EVICTED if moved.state == AWAY else "", job_id, "vgpud was restarted")
+        # to bring it back is asked for again: the driver may have it locked yet
+        is_away = moved.state == AWAY or (moved.state != RUNS and before.suspended == RESTORING)
+        job_id = before.origin.queue_job_id
+        await self._save_outcome(name, EVICTED if is_away else "", job_id, "vgpud was restarted")
 
     async def _undone(self, name: str, old_state: str, job_id: int, move_result: Moved) -> Denied:
         """The driver refused or failed; the slice becomes what the process is, or `old_state` where that is unknown."""
