@@ -349,7 +349,7 @@ def _slice_metrics(slices: tuple[SliceSample, ...]) -> Iterator[Metric]:
         for sample in slices:
             family.add_metric(_key(sample), getattr(sample.now, attribute) / unit)
         yield family
-    yield _copy_metric(slices)
+    yield from _copy_metrics(slices)
     yield _wait_metric(slices)
     info = InfoMetricFamily("vgpu_slice", "User, queue and class of a slice.", labels=["slice"])
     for sample in {sample.slice_name: sample for sample in slices}.values():
@@ -358,13 +358,21 @@ def _slice_metrics(slices: tuple[SliceSample, ...]) -> Iterator[Metric]:
     yield info
 
 
-def _copy_metric(slices: Iterable[SliceSample]) -> Metric:
-    labels = (*_SLICE_LABELS, "direction")
-    family = CounterMetricFamily("vgpu_slice_copy_bytes", "Copied between host and device.", labels=labels)
+def _copy_metrics(slices: Iterable[SliceSample]) -> Iterator[Metric]:
+    labels = ("direction", *_SLICE_LABELS)  # in front of those that a slice may lack
+    size = CounterMetricFamily("vgpu_slice_copy_bytes", "Copied between host and device.", labels=labels)
+    text = "Time of the link for these bytes at its rate, which is computed."
+    link = CounterMetricFamily("vgpu_slice_copy_link_seconds", text, labels=labels)
     for sample in slices:
-        family.add_metric([*_key(sample), "to_device"], sample.now.copy_to_device_bytes)
-        family.add_metric([*_key(sample), "from_device"], sample.now.copy_from_device_bytes)
-    return family
+        now = sample.now
+        for direction, copy_bytes, link_ns in (
+            ("to_device", now.copy_to_device_bytes, now.copy_to_device_ns),
+            ("from_device", now.copy_from_device_bytes, now.copy_from_device_ns),
+        ):
+            size.add_metric([direction, *_key(sample)], copy_bytes)
+            if link_ns is not None:
+                link.add_metric([direction, *_key(sample)], link_ns / _NS_PER_S)
+    yield from (size, link)
 
 
 def _wait_metric(slices: Iterable[SliceSample]) -> Metric:

@@ -6,6 +6,7 @@ import asyncio
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from vgpud.core.jobs import session
 from vgpud.core.jobs.facts import Launch, UsageRow
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, JobState, QueueSpec
 from vgpud.core.policy.registry import NEW_QUEUE
+from vgpud.core.units import INT64_MAX
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 from vgpud.v1alpha1 import words
 
@@ -515,12 +517,15 @@ def test_queues_go(world: World) -> None:
 
 def test_usage_is_the_callers_own(world: World) -> None:
     service = 3_600_000 * SECOND_NS
-    world.backend.rows = [UsageRow("default", 1000, 2 * service, service, 0, 1, job_id=7, state="completed", members=2)]
+    used = UsageRow("default", 1000, 2 * service, service, 0, 1, job_id=7, state="completed", members=2)
+    world.backend.rows = [replace(used, copy_to_device_bytes=5 << 30, copy_from_device_bytes=1 << 70)]
     request = pb.GetUsageRequest(by=pb.USAGE_BY_JOB)
     request.since_time.FromSeconds(100)
     (row,) = world.call(world.queues.GetUsage, request).usage
     assert (row.gpu_seconds_asked, row.gpu_seconds_granted) == (7200.0, 3600.0)
     assert (row.job_id, row.state) == (7, pb.JOB_STATE_COMPLETED)
+    copies = (row.copy_to_device_bytes, row.copy_from_device_bytes)
+    assert copies == (5 << 30, INT64_MAX), "what a program claims makes no answer fail"
     world.call(world.queues.GetUsage, pb.GetUsageRequest(), ROOT)
     assert world.backend.done == [
         ("usage", 100 * SECOND_NS, NEVER_NS, "job", 1000),

@@ -91,6 +91,18 @@ static void copies_are_counted_and_nothing_is_paced_where_no_slice_has_a_part(vo
   end(arbiter, 2);
 }
 
+/* No round need have come between the last copy and the end. */
+static void what_a_process_has_copied_stays_counted_when_it_goes(void) {
+  struct vg_arbiter *arbiter = begin(LINK_BYTES_PER_MS);
+  struct vg_process_stats last;
+  reports[0].copy_bytes[0] = 1000;
+  reports[1].copy_bytes[1] = 20;
+  CHECK(vg_arbiter_process_remove(arbiter, 1) == 0 && vg_arbiter_process_disconnect(arbiter, 2, &last) == 0);
+  reports[0].copy_bytes[0] = reports[1].copy_bytes[1] = 1 << 20;
+  CHECK(stats_of(arbiter, 1).copy_bytes[0] == 1000 && stats_of(arbiter, 2).copy_bytes[1] == 20);
+  end(arbiter, 2);
+}
+
 static void a_maximum_holds_and_ends(void) {
   struct vg_arbiter *arbiter = begin(LINK_BYTES_PER_MS);
   set(arbiter, 1, 0, 300);
@@ -166,6 +178,7 @@ static void a_newcomer_has_a_rate_in_the_next_round(void) {
 
 int main(void) {
   RUN(copies_are_counted_and_nothing_is_paced_where_no_slice_has_a_part);
+  RUN(what_a_process_has_copied_stays_counted_when_it_goes);
   RUN(a_maximum_holds_and_ends);
   RUN(what_a_minimum_leaves_idle_is_borrowed_and_given_back_at_once);
   RUN(a_link_whose_rate_is_unknown_is_not_divided);

@@ -11,7 +11,7 @@ from tests.core.test_containers import send
 from tests.core.test_machine import answer, create, make_state
 from vgpud.core.model import Container, Denied, Slice, State
 from vgpud.core.observed import SliceStats, Standing
-from vgpud.core.queue.accounting import Ledger
+from vgpud.core.queue.accounting import Counts, Ledger
 from vgpud.core.slices.snapshot import take_snapshot
 
 
@@ -90,8 +90,10 @@ def test_time_is_counted_for_the_pods_that_had_the_slice_then() -> None:
     alone = prepare_slice(state, ("p",), ("train-0",))
     ledger.open(alone, 0)
     both = prepare_slice(state, ("p", "q"), ("train-0", "train-1"))
-    first, second = ledger.see(both, 10, 1000), ledger.see(both, 30, 3000)
+    first, second = ledger.see(both, Counts(10, 4, 1), 1000), ledger.see(both, Counts(30, 9, 3), 3000)
     assert (first.namespace, first.pod, first.begin_ns, first.end_ns) == ("team", "train-0", 0, 1000)
     assert (second.namespace, second.pod, second.begin_ns, second.end_ns) == ("team", "", 1000, 3000)
     assert (first.used, second.used) == (10_000, 20_000)
-    assert ledger.close(both, 30, 4000).granted == 500 * 3000
+    assert (first.copy_to_device_bytes, first.copy_from_device_bytes) == (4, 1)
+    assert (second.copy_to_device_bytes, second.copy_from_device_bytes) == (5, 2)
+    assert ledger.close(both, Counts(30, 9, 3), 4000).granted == 500 * 3000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -102,6 +103,29 @@ def test_slices_of_claims_are_labelled_as_kube_state_metrics_labels_pods() -> No
         assert f"vgpu_slice_compute_used_seconds_total{{{labels}}} 9.0" in text
         assert f"vgpu_slice_memory_limit_bytes{{{labels}}} 1.0" in text
         assert f"vgpu_slice_wait_seconds_count{{{labels}}} 10.0" in text
+
+
+def test_copies_have_a_direction_and_the_links_time_for_them() -> None:
+    """Where the rate of the link is known; whatever other labels a slice has."""
+    known = replace(DID, copy_to_device_bytes=3000, copy_from_device_bytes=7)
+    known = replace(known, copy_to_device_ns=60_000_000, copy_from_device_ns=0)
+    unknown = replace(known, copy_to_device_ns=None, copy_from_device_ns=None)
+    rows = [("k-1", ("team", "train-0", "main"), known), ("k-2", ("team",), known), ("mine", (), unknown)]
+    samples = (SliceSample(name, "GPU-0", 0, 0.1, 0.1, 1, now, pod_labels=pod) for name, pod, now in rows)
+    lines = text_of(Snapshot(slices=tuple(samples))).splitlines()
+    device = 'gpu_index="0",gpu_uuid="GPU-0"'
+    wanted = set()
+    for before, after, is_known in (
+        ('container="main",', ',namespace="team",pod="train-0",slice="k-1"', True),
+        ("", ',namespace="team",slice="k-2"', True),
+        ("", ',slice="mine"', False),
+    ):
+        for direction, size, link_s in (("to_device", "3000.0", "0.06"), ("from_device", "7.0", "0.0")):
+            labels = f'{{{before}direction="{direction}",{device}{after}}}'
+            wanted.add(f"vgpu_slice_copy_bytes_total{labels} {size}")
+            if is_known:
+                wanted.add(f"vgpu_slice_copy_link_seconds_total{labels} {link_s}")
+    assert {line for line in lines if line.startswith("vgpu_slice_copy_")} == wanted
 
 
 def test_waits_are_a_histogram_of_prometheus() -> None:

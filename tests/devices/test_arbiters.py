@@ -217,6 +217,25 @@ def test_alone_on_a_device_the_drivers_reading_counts(arbiters: Arbiters, tenant
     assert arbiters.slice_stats(SERIAL, UUID).share_ratio == 0, "nobody is there: what is busy is not the slice's"
 
 
+def test_copies_take_the_link_as_long_as_its_rate_says() -> None:
+    """Where it is known; and what a process had copied stays counted when it has gone."""
+    arbiters = Arbiters([replace(make_device(0), link_bytes_per_s=2_000_000), make_device(1)], {})
+    pages = Tenant()
+    arbiters.apply(make_slice("a", make_share(500), make_share(500, uid="GPU-1"), serial=SERIAL))
+    for uuid in (UUID, "GPU-1"):
+        arbiters.attach(SERIAL, PROCESS, uuid, (pages.header, pages.control, pages.report), pages.bell, 0)
+    pages.report.copy_bytes = [3_000_000, 1]
+    for uuid in (UUID, "GPU-1"):
+        arbiters.detach(PROCESS, uuid)
+    known, unknown = (arbiters.slice_stats(SERIAL, uuid) for uuid in (UUID, "GPU-1"))
+    arbiters.close()
+    os.close(pages.bell)
+    assert (known.copy_to_device_bytes, known.copy_from_device_bytes) == (3_000_000, 1)
+    assert (known.copy_to_device_ns, known.copy_from_device_ns) == (1_500_000_000, 500)
+    assert unknown.copy_to_device_bytes == 3_000_000
+    assert unknown.copy_to_device_ns is unknown.copy_from_device_ns is None
+
+
 def test_what_leaves_the_device_closes_its_gate_and_is_waited_for(
     arbiters: Arbiters, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +36,9 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def start(system: OwnSystem, slice_name: str, *command: object) -> tuple[Part, list[Any]]:
-    """A program that has said its first line, and all that it says."""
-    part = system.run(slice_name, (), [str(word) for word in command], talk=True)
+def start(system: OwnSystem, slice_name: str, *command: object, amounts: Sequence[str] = ()) -> tuple[Part, list[Any]]:
+    """A program that has said its first line, and all that it says; `amounts`: of a slice that is made for it."""
+    part = system.run(slice_name, amounts, [str(word) for word in command], talk=True)
     said: list[Any] = []
     wait_for("the program", lambda: said.extend(part.lines()) or len(said) >= 1)
     return part, said
@@ -74,6 +74,43 @@ def test_every_family_is_counted_by_direction(make_system: Callable[..., OwnSyst
     assert "copied" in shown
     go(part)
     part.check()
+
+
+def sum_copies(system: OwnSystem) -> tuple[int, int]:
+    """(to devices, from devices), of all users."""
+    rows = ask(system, "usage", "--by", "user")["usage"]
+    to_bytes, from_bytes = ([row[f"copy_{way}_device_bytes"] for row in rows] for way in ("to", "from"))
+    return sum(to_bytes), sum(from_bytes)
+
+
+def test_usage_has_each_copy_once(make_system: Callable[..., OwnSystem], programs: Path) -> None:
+    """Of a program that outlives the daemon, of those that have ended, and of a slice that goes with its program."""
+    system = make_system({"memory_bytes": str(4096 * MIB), "context_bytes": str(64 * MIB)})
+    system.vgpu("slice", "create", "a", "--gpus", "0.5", "--mem", "1G")
+    part, said = start(system, "a", programs / "link_families")
+    device, (node_device,) = show_device(system, "a"), ask(system, "gpu", "ls")["devices"]
+    for way in ("to", "from"):
+        link_ns = device[f"copy_{way}_device_bytes"] * SECOND_NS // node_device["link_bytes_per_s"]
+        assert device[f"copy_{way}_device_ns"] == link_ns > 0
+    once = (said[0]["to"], said[0]["from"])
+    assert sum_copies(system) == once
+    assert system.daemon
+    system.daemon.stop()
+    system.start_daemon()
+    wait_for("the program", lambda: ask(system, "slice", "show", "a")["slice"]["processes"] == 1)
+    assert sum_copies(system) == once
+    go(part)
+    part.process.wait()
+    for name, amounts in (("a", ()), ("b", ("--gpus", "0.3", "--mem", "1G"))):
+        part, _ = start(system, name, programs / "link_families", amounts=amounts)
+        go(part)
+        part.process.wait()
+    system.vgpu("slice", "rm", "a")
+    wait_for("the end of b", lambda: not ask(system, "slice", "ls")["slices"])
+    assert sum_copies(system) == (3 * once[0], 3 * once[1])
+    rows = ask(system, "usage", "--by", "job")["usage"]
+    counted = {row["slice"]: (row["copy_to_device_bytes"], row["copy_from_device_bytes"]) for row in rows}
+    assert counted == {"a": (2 * once[0], 2 * once[1]), "b": once}
 
 
 def test_programs_of_a_slice_pin_no_more_than_the_site_allows(

@@ -155,6 +155,7 @@ def test_a_waiting_job_with_a_prediction_is_believed(tmp_path: Path, is_sealed: 
     assert repr(features) in found["jobs"][0]
 
 
+USAGE = "INSERT INTO usage VALUES"
 BAD_ROWS = {
     "a job's state": ("UPDATE jobs SET state = '{' WHERE id = 6", "job 6"),
     "a job's time": ("UPDATE jobs SET state = json_set(state, '$.submitted_ns', -7) WHERE id = 6", "job 6"),
@@ -175,8 +176,9 @@ BAD_ROWS = {
     "a submission": ("UPDATE job_requests SET job_ids = '[1, 3]'", "a row of job_requests"),
     "an event": ("UPDATE events SET message = 5 WHERE sequence = 3", None),
     "an event's time": ("UPDATE events SET wall_ns = 'x' WHERE sequence = 3", "a row of events"),
-    "usage": ("INSERT INTO usage VALUES ('u', 9, 5, 's', 0, 'q', 0, 1, 1, 1, '', '')", "a row of usage"),
-    "negative usage": ("INSERT INTO usage VALUES ('u', 5, 9, 's', 0, 'q', 0, 1, -1, 1, '', '')", "a row of usage"),
+    "usage": (f"{USAGE} ('u', 9, 5, 's', 0, 'q', 0, 1, 1, 1, '', '', 0, 0)", "a row of usage"),
+    "negative usage": (f"{USAGE} ('u', 5, 9, 's', 0, 'q', 0, 1, -1, 1, '', '', 0, 0)", "a row of usage"),
+    "negative copies": (f"{USAGE} ('u', 5, 9, 's', 0, 'q', 0, 1, 1, 1, '', '', 0, -1)", "a row of usage"),
 }
 
 

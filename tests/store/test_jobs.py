@@ -11,12 +11,13 @@ import pytest
 
 from vgpud.core.events import Command
 from vgpud.core.jobs.events import Woken
-from vgpud.core.jobs.facts import JobFilter, Launch
+from vgpud.core.jobs.facts import JobFilter, Launch, UsageRow
 from vgpud.core.jobs.model import NEVER_NS, Ask, Job, JobSpec, JobState, Place, QueueSpec, Reservation
 from vgpud.core.model import DEFAULT_QUEUE, PAUSED, Share, SiteLimits, Slice, Spec, State
 from vgpud.core.observed import SliceStats
-from vgpud.core.origins import User
-from vgpud.core.queue.accounting import ROW_NS, Ledger, Row, make_waiting_row, sums
+from vgpud.core.origins import Container, User
+from vgpud.core.origins import Job as Running
+from vgpud.core.queue.accounting import BYS, ROW_NS, Counts, Ledger, Row, make_waiting_row, sums
 from vgpud.daemon.jobs.queues import QueueRegistry
 from vgpud.store import database as store_module
 from vgpud.store.database import Store
@@ -219,13 +220,23 @@ def make_slice(milli: int = 500, **fields: object) -> Slice:
 def test_a_slice_is_charged_as_it_was_when_last_seen() -> None:
     ledger = Ledger()
     ledger.open(make_slice(), 10 * S)
-    row = ledger.see(make_slice(200), S, 14 * S)
+    row = ledger.see(make_slice(200), Counts(S), 14 * S)
     assert (row.requested_service, row.granted, row.used) == (800 * 4 * S, 500 * 4 * S, 1000 * S)
-    row = ledger.see(make_slice(suspended=PAUSED), 3 * S, 15 * S)
+    row = ledger.see(make_slice(suspended=PAUSED), Counts(3 * S), 15 * S)
     assert (row.granted, row.used) == (500 * 4 * S + 200 * S, 3000 * S)
-    row = ledger.close(make_slice(), 3 * S, 18 * S)
+    row = ledger.close(make_slice(), Counts(3 * S), 18 * S)
     assert row.granted == 500 * 4 * S + 200 * S, "paused: its time is others'"
     assert not ledger.knows("u")
+
+
+def copies_of(row: Row | UsageRow) -> tuple[int, int]:
+    return row.copy_to_device_bytes, row.copy_from_device_bytes
+
+
+def drop_copies(db: sqlite3.Connection) -> None:
+    """The table of usage as it was before copies were accounted."""
+    for name in ("copy_from_device_bytes", "copy_to_device_bytes"):
+        db.execute(f"ALTER TABLE usage DROP COLUMN {name}")
 
 
 def all_rows(jobs: JobStore, since_ns: int = 0) -> list[Row]:
@@ -242,14 +253,15 @@ def test_rows_are_bounded_in_time_and_counters_may_begin_again(tmp_path: Path) -
     ledger = Ledger()
     ledger.open(make_slice(), 0)
     for hour in range(1, 4):
-        jobs.save_rows([ledger.see(make_slice(), hour * 7 * S, hour * ROW_NS)])
+        jobs.save_rows([ledger.see(make_slice(), Counts(hour * 7 * S, hour * 40, hour), hour * ROW_NS)])
     again = Ledger()  # the daemon was away for a while, and its arbiters count from 0
     again.open(make_slice(), jobs.last_end("u"))
-    jobs.save_rows([again.close(make_slice(), 2 * S, 4 * ROW_NS)])
+    jobs.save_rows([again.close(make_slice(), Counts(2 * S, 5, 0), 4 * ROW_NS)])
     rows = all_rows(jobs)
     assert [(row.begin_ns, row.end_ns) for row in rows] == [(h * ROW_NS, (h + 1) * ROW_NS) for h in range(4)]
     assert sum(row.granted for row in rows) == 500 * 4 * ROW_NS
     assert sum(row.used for row in rows) == 23 * 1000 * S
+    assert [copies_of(row) for row in rows] == [(40, 1)] * 3 + [(5, 0)]
     assert all_rows(jobs, 2 * ROW_NS) == rows[2:], "one at a time, and none twice"
 
 
@@ -267,10 +279,33 @@ def test_a_large_job_may_wait_for_months(tmp_path: Path) -> None:
     assert sum(part.requested_service for part in kept) == waits.requested_service
 
 
+def test_more_bytes_than_are_numbers_of_the_database_are_the_most_that_it_holds(tmp_path: Path) -> None:
+    """Programs say what they have copied, and may say anything."""
+    jobs, lies = JobStore(Store(tmp_path)), INTEGER_MAX * 5
+    ledger = Ledger()
+    ledger.open(make_slice(), S)
+    jobs.save_rows([ledger.see(make_slice(), Counts(0, lies, 7), S)])  # in no time at all
+    assert [copies_of(row) for row in all_rows(jobs)] == [(INTEGER_MAX, 7)]
+
+
 def row(job_id: int, uid: int, queue: str, begin_s: int, end_s: int, milli: int = 1000) -> Row:
-    amount = milli * (end_s - begin_s) * S
+    """It copies a byte to the device in each microsecond, and half as much from it."""
+    amount, copied = milli * (end_s - begin_s) * S, (end_s - begin_s) * 1_000_000
     name = f"j-{job_id}" if job_id else "a"
-    return Row(f"u-{name}-{uid}", begin_s * S, end_s * S, name, job_id, queue, uid, amount, amount // 2, amount // 4)
+    return Row(
+        f"u-{name}-{uid}",
+        begin_s * S,
+        end_s * S,
+        name,
+        job_id,
+        queue,
+        uid,
+        amount,
+        amount // 2,
+        amount // 4,
+        copy_to_device_bytes=copied,
+        copy_from_device_bytes=copied // 2,
+    )
 
 
 def test_sums_by_job_user_and_queue() -> None:
@@ -289,6 +324,19 @@ def test_sums_by_job_user_and_queue() -> None:
     assert [(u.queue, u.requested_service // S, u.jobs) for u in by_queue] == [("x", 15_000, 2)], (
         "in proportion to the time"
     )
+
+
+@pytest.mark.parametrize("by", BYS)
+def test_copies_are_summed_up_as_time_is(by: str) -> None:
+    """Whole, and in proportion to the time. Each sum is of the same rows: so its copies are as its used time is."""
+    pods = [{"namespace": name, "pod": "p"} for name in ("lab", "lab", "team", "team")]
+    rows = [row(1, 5, "x", 0, 10), row(1, 5, "x", 10, 20), row(2, 6, "x", 0, 10), row(0, 5, "y", 0, 4)]
+    rows = [replace(one, **pod) for one, pod in zip(rows, pods, strict=True)]
+    for since_ns, until_ns, seconds in ((0, NEVER_NS, 34), (5 * S, 15 * S, 15)):
+        found = sums(rows, {}, by, since_ns, until_ns)
+        copied = [copies_of(one) for one in found]
+        assert copied == [(one.used // 250_000, one.used // 500_000) for one in found]
+        assert sum(to_bytes for to_bytes, _ in copied) == seconds * 1_000_000
 
 
 def test_sums_by_namespace_and_pod_are_of_claims_alone(tmp_path: Path) -> None:
@@ -349,6 +397,61 @@ def test_what_a_suspended_job_asks_for_is_in_its_slices_rows_alone(tmp_path: Pat
     one.state = JobState.RUNNING
     registry.job_changed(one)
     assert asyncio.run(registry.usage(0, NEVER_NS, "job", None, [one]))[0].requested_service == row.requested_service
+
+
+class OfSlices:
+    """The machine of a daemon that has found these slices, and what its arbiters have counted since it started."""
+
+    def __init__(self, *slices: Slice) -> None:
+        self.state = State(slices={one.name: one for one in slices})
+        self.now: dict[str, list[SliceStats]] = {}
+
+    def run(self, event: object) -> list[Command]:
+        return []
+
+    def of_slice(self, slice_: Slice) -> list[SliceStats]:
+        return self.now.get(slice_.uid, [])
+
+
+def stats(used_s: int, to_bytes: int, from_bytes: int) -> SliceStats:
+    return SliceStats(charged_ns=used_s * S, copy_to_device_bytes=to_bytes, copy_from_device_bytes=from_bytes)
+
+
+def test_copies_are_accounted_over_a_restart_of_the_daemon(tmp_path: Path) -> None:
+    """Of the slices of a job, of a user and of a container; on all devices of a slice together."""
+    slices = [
+        make_slice(origin=Running(7), uid="u-job", owner_uid=5),
+        make_slice(origin=User("a"), uid="u-user", owner_uid=6),
+        make_slice(origin=Container("c"), uid="u-container", owner_uid=6),
+    ]
+    now_ns = 10 * S
+
+    def start() -> tuple[QueueRegistry, OfSlices]:
+        jobs, machine = reopen(tmp_path), OfSlices(*slices)
+        return QueueRegistry(machine, machine, jobs, jobs.load(), lambda: now_ns), machine
+
+    registry, machine = start()
+    now_ns = 20 * S
+    machine.now = {
+        "u-job": [stats(4, 1000, 10), stats(1, 500, 0)],
+        "u-user": [stats(1, 70, 7)],
+        "u-container": [stats(0, 3, 0)],
+    }
+    registry.save()
+    registry, machine = start()  # its arbiters count from 0
+    now_ns = 30 * S
+    machine.now = {"u-job": [stats(2, 200, 5)], "u-container": [stats(0, 0, 4)]}
+    registry.slice_changed(slices[0])
+    machine.now["u-job"] = [stats(3, 300, 5)]
+    registry.slice_goes(slices[0])
+    by_job = asyncio.run(registry.usage(0, NEVER_NS, "job", None, []))
+    assert {(row.slice, row.job_id, row.used // 1000 // S, *copies_of(row)) for row in by_job} == {
+        ("", 7, 8, 1800, 15),
+        ("a", 0, 1, 70, 7),
+        ("c", 0, 0, 3, 4),
+    }
+    by_user = asyncio.run(registry.usage(0, NEVER_NS, "user", 6, []))
+    assert [(row.uid, *copies_of(row)) for row in by_user] == [(6, 73, 11)]
 
 
 def test_a_queue_that_has_gone_before_its_last_job_is_there_again(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,13 +16,14 @@ from tests.daemon.test_shells import make_slice
 from tests.older import Sources, older_sources, versions_of
 from tests.rules.tree import ROOT
 from tests.store.test_damaged_state import contents, fill_state
+from tests.store.test_jobs import all_rows, drop_copies, row
 from vgpud.core.events import SaveSlice
 from vgpud.core.jobs.model import QueueSpec
 from vgpud.errors import StoreError
 from vgpud.store import backups, manual_backup, restore
 from vgpud.store import database as stores
 from vgpud.store.database import MIGRATIONS, Store
-from vgpud.store.jobs import DEFAULT_QUEUE_AS_IT_WAS, JobStore
+from vgpud.store.jobs import DEFAULT_QUEUE_AS_IT_WAS, USAGE_OF_COPIES, JobStore
 
 WRITE = """
 from tests.store import test_damaged_state
@@ -151,13 +153,29 @@ def test_a_backup_of_a_newer_release_is_refused(tmp_path: Path) -> None:
         restore.restore(tmp_path, tmp_path / "by-an-older-vgpu")
 
 
-def go_back(directory: Path) -> None:
-    """To a database of before new queues had another order."""
-    before = next(at for at, statements in enumerate(MIGRATIONS) if statements is DEFAULT_QUEUE_AS_IT_WAS)
+def go_back(directory: Path, migration: tuple[str, ...] = DEFAULT_QUEUE_AS_IT_WAS) -> None:
+    """To a database of before that migration: by default of before new queues had another order."""
+    before = next(at for at, statements in enumerate(MIGRATIONS) if statements is migration)
     with closing(sqlite3.connect(directory / "vgpud.sqlite3")) as database:
-        database.execute("DROP TABLE queue_orders")
+        drop_copies(database)
+        if migration is not USAGE_OF_COPIES:
+            database.execute("DROP TABLE queue_orders")
         database.execute(f"PRAGMA user_version = {before}")
         database.commit()
+
+
+def test_usage_of_before_copies_were_accounted_stays_and_more_is_added(tmp_path: Path) -> None:
+    old = row(7, 5, "x", 0, 10)
+    store = Store(tmp_path)
+    JobStore(store).save_rows([old])
+    store.close()
+    go_back(tmp_path, USAGE_OF_COPIES)
+    store = Store(tmp_path)
+    assert [note.partition(" to this one's")[0] for note in store.notes] == ["the database is brought from version 23"]
+    jobs, new = JobStore(store), row(8, 5, "x", 10, 20)
+    jobs.save_rows([new])
+    assert all_rows(jobs) == [replace(old, copy_to_device_bytes=0, copy_from_device_bytes=0), new]
+    store.close()
 
 
 @pytest.mark.parametrize("was_used", [True, False])

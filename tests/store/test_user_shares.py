@@ -12,7 +12,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.store.test_jobs import EVERY, S, all_rows, job, launch, row
+from tests.store.test_jobs import EVERY, S, all_rows, drop_copies, job, launch, row
 from vgpud.core.jobs.facts import JobFilter
 from vgpud.core.jobs.model import Job, JobState
 from vgpud.store import user_shares
@@ -114,15 +114,12 @@ def test_of_usage_only_the_detail_is_forgotten(tmp_path: Path) -> None:
     anns = [replace(row(n, 5, "x", n, n + 1), uid=ANN) for n in range(20_001, 20_011)]
     jobs.save_rows([*eves, *anns])
 
-    def total(uid: int) -> tuple[int, int, int]:
-        mine = [one for one in all_rows(jobs) if one.uid == uid]
-        return (
-            sum(one.requested_service for one in mine),
-            sum(one.granted for one in mine),
-            sum(one.used for one in mine),
-        )
+    def total(uid: int) -> list[int]:
+        mine = [one.amounts for one in all_rows(jobs) if one.uid == uid]
+        return [sum(amounts) for amounts in zip(*mine, strict=True)]
 
     before = total(EVE), total(ANN)
+    assert all(before[0]), "its copies as well"
     gone = until_enough(jobs, used(jobs) // 2, now_ns=100 * DAY_NS)
     assert gone.keys() == {EVE} and gone[EVE] > 5000
     assert (total(EVE), total(ANN)) == before
@@ -234,6 +231,7 @@ def test_jobs_of_before_have_their_size(tmp_path: Path) -> None:
         for index in ("jobs_of_user", "jobs_that_follow", "usage_of_user"):
             db.execute(f"DROP INDEX {index}")
         db.execute("ALTER TABLE jobs DROP COLUMN bytes")
+        drop_copies(db)
         db.execute(f"PRAGMA user_version = {MIGRATIONS.index(user_shares.TABLES)}")
         db.commit()
     sizes = JobStore(Store(tmp_path)).database.read(lambda db: db.execute("SELECT bytes FROM jobs").fetchall())

@@ -31,7 +31,7 @@ from vgpud.core.model import Denied, Reason, SiteLimits
 from vgpud.core.queue.check import AFTER_MAX, ARRAY_JOBS_MAX, MEMBERS_MAX, PRIORITY_MAX, RETRIES_MAX
 from vgpud.core.slices.admission import parts_of
 from vgpud.core.slices.machine import REQUEST_ID_BYTES_MAX
-from vgpud.core.units import MILLI_PER_DEVICE
+from vgpud.core.units import INT64_MAX, MILLI_PER_DEVICE
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 from vgpud.v1alpha1 import words
 
@@ -534,4 +534,6 @@ def usage_view(row: UsageRow, node: str) -> pb.Usage:
         state=words.JOB_STATE.to_number(row.state),
         namespace=row.namespace,
         pod=row.pod,
+        copy_to_device_bytes=min(INT64_MAX, row.copy_to_device_bytes),
+        copy_from_device_bytes=min(INT64_MAX, row.copy_from_device_bytes),
     )

@@ -185,6 +185,8 @@ def slice_view(
             copy_from_device_bytes=now.copy_from_device_bytes,
             copy_to_device_bytes_per_s=now.copy_to_device_bytes_per_s,
             copy_from_device_bytes_per_s=now.copy_from_device_bytes_per_s,
+            copy_to_device_ns=now.copy_to_device_ns,
+            copy_from_device_ns=now.copy_from_device_ns,
             pinned_bytes=now.pinned_bytes,
             pinned_denied=now.pinned_denied,
             reclaim=_reclaim_view(now.reclaim),

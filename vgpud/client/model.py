@@ -291,6 +291,12 @@ class SliceDevice:
     pinned_bytes: int = 0
     #: how often its present programs were refused more of it (pinned_bytes_max)
     pinned_denied: int = 0
+    #: how long the link carries copy_to_device_bytes at its rate, which is computed and not measured; unset = the rate
+    #: is not known
+    copy_to_device_ns: int | None = None
+    #: how long the link carries copy_from_device_bytes at its rate, which is computed and not measured; unset = the
+    #: rate is not known
+    copy_from_device_ns: int | None = None
     #: the last request to give memory back; unset = there was none
     reclaim: MemoryReclaim | None = None
 
@@ -909,7 +915,7 @@ class Reservation:
 @dataclass(frozen=True, kw_only=True)
 class Usage:
     """GPU time of a job, a slice or a sum: asked for (GPUs requested x time waited and run), granted (GPUs held
-    x time with devices) and used (device time)."""
+    x time with devices) and used (device time); and what it has copied."""
 
     #: queue of the job, the slice or the sum
     queue: str = ""
@@ -947,6 +953,10 @@ class Usage:
     namespace: str = ""
     #: pod of the same; empty = none, or several pods have the claim
     pod: str = ""
+    #: copied from the host to devices
+    copy_to_device_bytes: int = 0
+    #: copied from devices to the host
+    copy_from_device_bytes: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,8 @@ import bisect
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from vgpud.core.units import INT64_MAX
+
 #: how a device is shared: from no slice on it to turns by lease
 REGIMES = ("idle", "solo", "open", "throttled", "arbitrated")
 #: buckets of the histogram of waits at the closed gate
@@ -15,6 +17,11 @@ WAIT_BUCKETS = 16
 def wait_ends_ns() -> tuple[int, ...]:
     """Upper ends of the buckets; the last bucket, which has none, counts all longer waits."""
     return tuple(16_000 << i for i in range(WAIT_BUCKETS - 1))
+
+
+def compute_link_ns(copy_bytes: int, link_bytes_per_s: int) -> int | None:
+    """How long a link would carry so many bytes at its rate, in one direction; None: its rate (0) is not known."""
+    return min(INT64_MAX, copy_bytes * 1_000_000_000 // link_bytes_per_s) if link_bytes_per_s else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +84,8 @@ class SliceStats:
     copy_from_device_bytes: int = 0
     copy_to_device_bytes_per_s: int = 0
     copy_from_device_bytes_per_s: int = 0
+    copy_to_device_ns: int | None = None  # see compute_link_ns()
+    copy_from_device_ns: int | None = None
     pinned_bytes: int = 0  # of host memory
     pinned_denied: int = 0  # how often programs that are attached were refused more of it
     gate: str = ""  # closed, count, solo; "" when no process is attached

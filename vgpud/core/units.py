@@ -12,6 +12,8 @@ from typing import Any
 MILLI_PER_DEVICE = 1000
 #: no machine has more devices than the attach messages can name (VG_DEVICES_MAX)
 GPUS_MAX = 16
+#: of the API's numbers
+INT64_MAX = (1 << 63) - 1
 
 _SUFFIXES = {
     "": 1,

@@ -16,7 +16,16 @@ from typing import Any
 
 import vgpud._shim as _shim
 from vgpud.core.model import AWAY, EVICTED, LATENCY, Device, Share, Slice
-from vgpud.core.observed import SCHEDULING, Credit, ProcessStats, Reclaim, SliceStats, Standing, TraceEvent
+from vgpud.core.observed import (
+    SCHEDULING,
+    Credit,
+    ProcessStats,
+    Reclaim,
+    SliceStats,
+    Standing,
+    TraceEvent,
+    compute_link_ns,
+)
 from vgpud.core.slices.gangs import Role, roles
 from vgpud.core.units import MILLI_PER_DEVICE
 
@@ -350,6 +359,7 @@ class Arbiters:
             return SliceStats()
         raw = self._read(serial, uuid)
         moves, moved_bytes = self._moves.get((serial, uuid), (0, 0))
+        to_bytes, from_bytes = raw.copy_bytes
         return SliceStats(
             share_ratio=usage.share(1),
             share_10s_ratio=usage.share(10),
@@ -374,10 +384,12 @@ class Arbiters:
             mem_denied=raw.mem_denied,
             reclaim=_reclaim(raw.reclaim),
             processes=raw.processes,
-            copy_to_device_bytes=raw.copy_bytes[0],
-            copy_from_device_bytes=raw.copy_bytes[1],
+            copy_to_device_bytes=to_bytes,
+            copy_from_device_bytes=from_bytes,
             copy_to_device_bytes_per_s=raw.copy_bytes_per_ms[0] * 1000,
             copy_from_device_bytes_per_s=raw.copy_bytes_per_ms[1] * 1000,
+            copy_to_device_ns=compute_link_ns(to_bytes, self._link_bytes_per_s[uuid]),
+            copy_from_device_ns=compute_link_ns(from_bytes, self._link_bytes_per_s[uuid]),
             pinned_bytes=raw.pinned_bytes,
             pinned_denied=raw.pinned_denied,
             last_work_ns=raw.last_work_ns,

@@ -88,6 +88,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     orders.TABLES,
     (),  # slices have a residency
     (),  # and a time since when their memory is on the host
+    jobs.USAGE_OF_COPIES,
 )
 
 _Saved = SaveSlice | ForgetSlice | SaveContainer | ForgetContainer | SaveRequest | SaveDrain | ForgetDrain

@@ -53,6 +53,10 @@ TABLES = (
 
 #: later migrations
 USAGE_OF_PODS = tuple(f"ALTER TABLE usage ADD COLUMN {name} TEXT NOT NULL DEFAULT ''" for name in ("namespace", "pod"))
+USAGE_OF_COPIES = tuple(
+    f"ALTER TABLE usage ADD COLUMN {name} INTEGER NOT NULL DEFAULT 0"
+    for name in ("copy_to_device_bytes", "copy_from_device_bytes")
+)
 #: the queue `default` was fifo until it was set. New databases begin with another order; those that were used keep it
 DEFAULT_QUEUE_AS_IT_WAS = (
     "INSERT OR IGNORE INTO queues (name, spec, members)"

@@ -278,9 +278,11 @@ BULK: dict[str, tuple[dict[str, str], str]] = {
     "usage": (
         {
             **dict.fromkeys(("begin_ns", "end_ns", "job_id", "uid", "asked", "granted", "used"), "integer"),
+            **dict.fromkeys(("copy_to_device_bytes", "copy_from_device_bytes"), "integer"),
             **dict.fromkeys(("slice_uid", "slice", "queue", "namespace", "pod"), "text"),
         },
-        "begin_ns < 0 OR end_ns < begin_ns OR asked < 0 OR granted < 0 OR used < 0 OR job_id < 0 OR uid < -1",
+        "begin_ns < 0 OR end_ns < begin_ns OR asked < 0 OR granted < 0 OR used < 0 OR job_id < 0 OR uid < -1"
+        " OR copy_to_device_bytes < 0 OR copy_from_device_bytes < 0",
     ),
     "queue_history": ({"name": "text", "history": "integer", "at_ns": "integer"}, "history < 0 OR at_ns < 0"),
     "job_notes": ({**dict.fromkeys(("job_id", "at_ns"), "integer"), "kind": "text", "text": "text"}, "at_ns < 0"),

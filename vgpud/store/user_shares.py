@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from vgpud.core.queue.accounting import ROW_NS, Row
+from vgpud.core.queue.accounting import ROW_NS, Amounts, Row
 from vgpud.store import usage
 
 #: jobs, or rows of usage, that are forgotten at once
@@ -155,6 +155,7 @@ def _sum_rows(db: Any, uid: int, now_ns: int, rows_max: int) -> int:
 
 
 def _sum(name: str, rows: Sequence[Row]) -> Row:
+    totals = Amounts(*(sum(amounts) for amounts in zip(*(row.amounts for row in rows), strict=True)))
     return replace(
         rows[0],
         slice_uid=name,
@@ -163,7 +164,5 @@ def _sum(name: str, rows: Sequence[Row]) -> Row:
         pod="",
         begin_ns=min(row.begin_ns for row in rows),
         end_ns=max(row.end_ns for row in rows),
-        requested_service=sum(row.requested_service for row in rows),
-        granted=sum(row.granted for row in rows),
-        used=sum(row.used for row in rows),
+        **totals._asdict(),
     )

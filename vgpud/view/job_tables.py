@@ -312,24 +312,27 @@ def _rules(queue: View) -> str:
 
 
 def usage_grid(rows: Sequence[View], by: str) -> Grid:
-    amounts = (">ASKED", ">GRANTED", ">USED")
+    amounts, copies = (">ASKED", ">GRANTED", ">USED", ">TO-GPU", ">FROM-GPU"), ("FROM-GPU", "TO-GPU")
     if by == "job":
         titles = (">JOB", "USER", "QUEUE", "STATE", ">GPUS", *amounts)
-        grid = Grid(titles, first_to_go=("GPUS", "QUEUE", "STATE", "ASKED"), names=("JOB", "USER", "QUEUE"))
+        first_to_go = ("GPUS", *copies, "QUEUE", "STATE", "ASKED")
+        grid = Grid(titles, first_to_go=first_to_go, names=("JOB", "USER", "QUEUE"))
     elif by in ("namespace", "pod"):
-        grid = Grid((*(("NAMESPACE", "POD") if by == "pod" else ("NAMESPACE",)), *amounts))
+        titles = (*(("NAMESPACE", "POD") if by == "pod" else ("NAMESPACE",)), *amounts)
+        grid = Grid(titles, first_to_go=copies)
     else:
-        grid = Grid(("USER" if by == "user" else "QUEUE", ">JOBS", *amounts))
+        grid = Grid(("USER" if by == "user" else "QUEUE", ">JOBS", *amounts), first_to_go=copies)
     for row in rows:
-        times = [gpu_time(row[f"gpu_seconds_{what}"]) for what in ("asked", "granted", "used")]
+        shown = [gpu_time(row[f"gpu_seconds_{what}"]) for what in ("asked", "granted", "used")]
+        shown += [format_bytes(row[f"copy_{way}_device_bytes"]) for way in ("to", "from")]
         user = "-" if row["uid"] is None else user_name(row["uid"])
         if by in ("namespace", "pod"):
-            grid.rows.append((row["namespace"], *([row["pod"] or "-"] if by == "pod" else []), *times))
+            grid.rows.append((row["namespace"], *([row["pod"] or "-"] if by == "pod" else []), *shown))
         elif by != "job":
-            grid.rows.append((user if by == "user" else row["queue"] or "-", str(row["jobs"]), *times))
+            grid.rows.append((user if by == "user" else row["queue"] or "-", str(row["jobs"]), *shown))
         elif "job_id" in row:
             gpus = gpus_label(row)
-            grid.rows.append((str(row["job_id"]), user, row["queue"] or "-", row["state"], gpus, *times))
+            grid.rows.append((str(row["job_id"]), user, row["queue"] or "-", row["state"], gpus, *shown))
         else:
-            grid.rows.append((row.get("slice") or "-", user, row["queue"] or "-", "slice", "-", *times))
+            grid.rows.append((row.get("slice") or "-", user, row["queue"] or "-", "slice", "-", *shown))
     return grid

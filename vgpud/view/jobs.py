@@ -181,7 +181,7 @@ def queue_view(queue: pb.Queue) -> View:
 
 
 def usage_view(usage: pb.Usage) -> View:
-    """For a job all fields; for a sum its key and the GPU-seconds."""
+    """For a job all fields; for a sum its key, the GPU-seconds and the copies."""
     uid = usage.uid if usage.HasField("uid") else None
     row: View = {
         "queue": usage.queue or None,
@@ -191,6 +191,8 @@ def usage_view(usage: pb.Usage) -> View:
         "gpu_seconds_asked": round(usage.gpu_seconds_asked, 6),
         "gpu_seconds_granted": round(usage.gpu_seconds_granted, 6),
         "gpu_seconds_used": round(usage.gpu_seconds_used, 6),
+        "copy_to_device_bytes": usage.copy_to_device_bytes,
+        "copy_from_device_bytes": usage.copy_from_device_bytes,
     }
     if usage.slice:
         row |= {"node": usage.node, "slice": usage.slice}

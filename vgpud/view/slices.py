@@ -122,6 +122,8 @@ def slice_device_view(device: pb.SliceDevice, is_simulated: bool) -> View:
         "copy_from_device_bytes": device.copy_from_device_bytes,
         "copy_to_device_bytes_per_s": device.copy_to_device_bytes_per_s,
         "copy_from_device_bytes_per_s": device.copy_from_device_bytes_per_s,
+        "copy_to_device_ns": device.copy_to_device_ns if device.HasField("copy_to_device_ns") else None,
+        "copy_from_device_ns": device.copy_from_device_ns if device.HasField("copy_from_device_ns") else None,
         "pinned_bytes": device.pinned_bytes,
         "pinned_denied": device.pinned_denied,
         "gate": words.GATE.to_word(device.gate) or None,

@@ -13,6 +13,8 @@ _JOB_COLUMNS = ("job_id", "queue", "uid", "submitted_s", "started_s", "ended_s",
 _SUM_COLUMNS = ("queue", "uid", "jobs")
 POD_COLUMNS = ("namespace", "pod")
 _AMOUNTS = ("gpu_seconds_asked", "gpu_seconds_granted", "gpu_seconds_used")
+#: at the end: who reads by place finds the others where they were
+_COPIES = ("copy_to_device_bytes", "copy_from_device_bytes")
 
 
 def csv_rows(rows: Sequence[View], by: str) -> Iterator[Sequence[object]]:
@@ -20,6 +22,7 @@ def csv_rows(rows: Sequence[View], by: str) -> Iterator[Sequence[object]]:
     their own and no number: `vgpu whatif` passes over them, since they were not queued."""
     sums = POD_COLUMNS if by in POD_COLUMNS else _SUM_COLUMNS
     columns = (*_JOB_COLUMNS, "state", *_AMOUNTS, "slice") if by == "job" else (*sums, *_AMOUNTS)
+    columns += _COPIES
     yield columns
     for row in rows:
         of_slice = {"state": "slice"} if by == "job" and "job_id" not in row else {}

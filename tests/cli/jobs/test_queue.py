@@ -18,6 +18,7 @@ from vgpud.simulate import readers
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 from vgpud.view import job_tables
 from vgpud.view import jobs as views
+from vgpud.view.fit import draw
 
 USAGE, NOT_FOUND = 2, 4
 HOUR = 3600.0
@@ -150,6 +151,7 @@ def rows(daemon: Any) -> list[pb.Usage]:
         jobs=1,
     )
     job.gpu_seconds_asked, job.gpu_seconds_granted, job.gpu_seconds_used = 2 * HOUR, HOUR, HOUR / 2
+    job.copy_to_device_bytes, job.copy_from_device_bytes = 3 << 40, 1500
     job.submit_time.CopyFrom(Timestamp(seconds=SUBMITTED_S, nanos=500_000_000))
     job.start_time.CopyFrom(Timestamp(seconds=SUBMITTED_S + 10))
     job.end_time.CopyFrom(Timestamp(seconds=SUBMITTED_S + 1810))
@@ -159,6 +161,7 @@ def rows(daemon: Any) -> list[pb.Usage]:
     )
     waits.submit_time.CopyFrom(Timestamp(seconds=SUBMITTED_S))
     direct = pb.Usage(node="n", queue="default", uid=os.getuid(), slice="run-1", gpu_seconds_granted=HOUR)
+    direct.copy_from_device_bytes = 5 << 20
     daemon.queue.rows = [job, waits, direct]
     return [job, waits, direct]
 
@@ -180,7 +183,8 @@ def test_csv_is_a_trace(vgpu: Any, daemon: Any, rows: list[pb.Usage], tmp_path: 
     assert daemon.queue.requests[-1].by == pb.USAGE_BY_JOB
     assert result.code == 0
     head = "job_id,queue,uid,submitted_s,started_s,ended_s,gpus_milli,members,duration_s,state"
-    assert result.stdout.splitlines()[0] == f"{head},gpu_seconds_asked,gpu_seconds_granted,gpu_seconds_used,slice"
+    amounts = "gpu_seconds_asked,gpu_seconds_granted,gpu_seconds_used,slice"
+    assert result.stdout.splitlines()[0] == f"{head},{amounts},copy_to_device_bytes,copy_from_device_bytes"
     first, second, direct = csv.DictReader(io.StringIO(result.stdout))
     assert (direct["slice"], direct["state"], direct["job_id"], direct["duration_s"]) == ("run-1", "slice", "", "")
     assert float(direct["gpu_seconds_granted"]) == HOUR, "what containers and `vgpu run` had is not left out"
@@ -195,6 +199,8 @@ def test_csv_is_a_trace(vgpu: Any, daemon: Any, rows: list[pb.Usage], tmp_path: 
     assert (first["submitted_s"], first["started_s"]) == (f"{SUBMITTED_S}.500000", f"{SUBMITTED_S + 10}.000000")
     assert (first["gpus_milli"], first["members"], first["duration_s"]) == ("500", "4", "1800.000000")
     assert (float(first["gpu_seconds_asked"]), float(first["gpu_seconds_used"])) == (2 * HOUR, HOUR / 2)
+    assert (first["copy_to_device_bytes"], first["copy_from_device_bytes"]) == (str(3 << 40), "1500")
+    assert (direct["copy_to_device_bytes"], direct["copy_from_device_bytes"]) == ("0", str(5 << 20))
     assert (second["started_s"], second["ended_s"], second["duration_s"]) == ("", "", "0.000000")
     assert len(vgpu("usage", "--by", "job", "-o", "csv", "--no-headers", host=daemon.host).stdout.splitlines()) == 3
 
@@ -202,12 +208,16 @@ def test_csv_is_a_trace(vgpu: Any, daemon: Any, rows: list[pb.Usage], tmp_path: 
 def test_tables_are_for_people(vgpu: Any, daemon: Any, rows: list[pb.Usage], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_tables, "user_name", lambda uid: "ann")
     lines = vgpu("usage", "--by", "job", host=daemon.host).stdout.splitlines()
-    assert lines[0].split() == ["JOB", "USER", "QUEUE", "STATE", "GPUS", "ASKED", "GRANTED", "USED"]
-    assert lines[1].split() == ["7", "ann", "team", "completed", "4x0.5", "2.0h", "1.0h", "30.0m"]
-    assert lines[3].split() == ["run-1", "ann", "default", "slice", "-", "0s", "1.0h", "0s"]
-    daemon.queue.rows = [pb.Usage(queue="team", jobs=5, gpu_seconds_granted=9000)]
+    amounts = ["ASKED", "GRANTED", "USED", "TO-GPU", "FROM-GPU"]
+    assert lines[0].split() == ["JOB", "USER", "QUEUE", "STATE", "GPUS", *amounts]
+    assert lines[1].split() == ["7", "ann", "team", "completed", "4x0.5", "2.0h", "1.0h", "30.0m", "3TiB", "1.5KiB"]
+    assert lines[3].split() == ["run-1", "ann", "default", "slice", "-", "0s", "1.0h", "0s", "0B", "5MiB"]
+    daemon.queue.rows = [pb.Usage(queue="team", jobs=5, gpu_seconds_granted=9000, copy_to_device_bytes=1 << 30)]
     lines = vgpu("usage", "--by", "queue", host=daemon.host).stdout.splitlines()
-    assert lines == ["QUEUE  JOBS  ASKED  GRANTED  USED", "team      5     0s     2.5h    0s"]
+    assert lines == [
+        "QUEUE  JOBS  ASKED  GRANTED  USED  TO-GPU  FROM-GPU",
+        "team      5     0s     2.5h    0s    1GiB        0B",
+    ]
     answer = vgpu("usage", "--by", "queue", "-o", "json", host=daemon.host).json
     assert (answer["by"], answer["usage"][0]["gpu_seconds_granted"], answer["usage"][0]["uid"]) == (
         "queue",
@@ -215,23 +225,37 @@ def test_tables_are_for_people(vgpu: Any, daemon: Any, rows: list[pb.Usage], mon
         None,
     )
     sums = vgpu("usage", "--by", "queue", "-o", "csv", host=daemon.host).stdout.splitlines()
-    assert sums[1] == "team,,5,0.0,9000.0,0.0"
+    assert sums[0].endswith(",gpu_seconds_used,copy_to_device_bytes,copy_from_device_bytes")
+    assert sums[1] == f"team,,5,0.0,9000.0,0.0,{1 << 30},0"
+
+
+def test_on_80_columns_the_least_important_ones_go() -> None:
+    """Time before copies, which are worth more than the size of a job that has ended."""
+    row = {"queue": "research", "uid": None, "jobs": 12, "copy_to_device_bytes": 3 << 40, "copy_from_device_bytes": 1}
+    row |= dict.fromkeys(("gpu_seconds_asked", "gpu_seconds_granted", "gpu_seconds_used"), 1e6)
+    job = row | {"job_id": 12345, "state": "completed", "gpus_milli": 500, "members": 4}
+    for by, shown, left_out in (
+        ("queue", row, []),
+        ("job", job, ["GPUS"]),
+        ("job", job | {"uid": 4_000_000_000}, ["GPUS", "FROM-GPU"]),
+    ):
+        assert draw(job_tables.usage_grid([shown], by), headers=True, width=80).left_out == left_out
 
 
 def test_usage_of_pods(vgpu: Any, daemon: Any) -> None:
     daemon.queue.rows = [
-        pb.Usage(gpu_seconds_used=HOUR, namespace="lab"),
+        pb.Usage(gpu_seconds_used=HOUR, namespace="lab", copy_to_device_bytes=2048),
         pb.Usage(gpu_seconds_granted=9000, namespace="team", pod="train-0"),
     ]
     lines = vgpu("usage", "--by", "pod", host=daemon.host).stdout.splitlines()
     assert daemon.queue.requests[-1].by == pb.USAGE_BY_POD
     assert [line.split() for line in lines] == [
-        ["NAMESPACE", "POD", "ASKED", "GRANTED", "USED"],
-        ["lab", "-", "0s", "0s", "1.0h"],
-        ["team", "train-0", "0s", "2.5h", "0s"],
+        ["NAMESPACE", "POD", "ASKED", "GRANTED", "USED", "TO-GPU", "FROM-GPU"],
+        ["lab", "-", "0s", "0s", "1.0h", "2KiB", "0B"],
+        ["team", "train-0", "0s", "2.5h", "0s", "0B", "0B"],
     ]
     csv_ = vgpu("usage", "--by", "pod", "-o", "csv", host=daemon.host).stdout.splitlines()
-    assert csv_[0].startswith("namespace,pod,gpu_seconds_asked") and csv_[2] == "team,train-0,0.0,9000.0,0.0"
+    assert csv_[0].startswith("namespace,pod,gpu_seconds_asked") and csv_[2] == "team,train-0,0.0,9000.0,0.0,0,0"
     answer = vgpu("usage", "--by", "namespace", "-o", "json", host=daemon.host).json
     assert [(row["namespace"], row["pod"]) for row in answer["usage"]] == [("lab", None), ("team", "train-0")]
     refused = vgpu("usage", "--by", "pod", "--cluster", host=daemon.host)

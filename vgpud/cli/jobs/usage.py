@@ -1,4 +1,4 @@
-"""`vgpu usage`: GPU time asked for, granted and used, by job, user or queue, or of pods."""
+"""`vgpu usage`: GPU time asked for, granted and used, and what was copied, by job, user or queue, or of pods."""
 
 from __future__ import annotations
 
@@ -51,12 +51,15 @@ def usage(
     states: tuple[str, ...],
     format_: str | None,
 ) -> None:
-    """Show GPU time: your own, for admins that of all users. Tables are rounded; -o json and csv have GPU-seconds.
+    """Show GPU time: your own, for admins that of all users. Tables are rounded; -o json and csv have GPU-seconds and
+    bytes.
 
     \b
     ASKED     GPUs asked for x time from submission to the end
     GRANTED   GPUs of the job x the time that it had them
     USED      device time, as the arbiters counted it
+    TO-GPU    bytes copied from the host to devices
+    FROM-GPU  bytes copied from devices to the host
 
     `vgpu usage --since 30d -o csv` is a trace for `vgpu whatif`. Lines without a job are slices of containers and of
     `vgpu run`, which the simulator passes over. With --cluster the CSV is a trace, too, but without GPU time used: only

@@ -191,12 +191,15 @@ def _describe_gate(device: View) -> str:
 
 
 def _copies(device: View) -> str:
-    """Between host and device, each way with the rate that it is held to, and host memory that is pinned."""
+    """Between host and device, each way with the link's time for it and the rate that it is held to, and host memory
+    that is pinned."""
     ways = []
     for name, words in (("to", "to the device"), ("from", "from it")):
-        most = device[f"copy_{name}_device_bytes_per_s"]
-        held = f" (now at most {format_bytes(most)}/s)" if most else ""
-        ways.append(f"{format_bytes(device[f'copy_{name}_device_bytes'])} {words}{held}")
+        link_ns, most = device[f"copy_{name}_device_ns"], device[f"copy_{name}_device_bytes_per_s"]
+        notes = [f"{figures.short_time(link_ns)} of the link"] if link_ns else []
+        notes += [f"now at most {format_bytes(most)}/s"] if most else []
+        noted = f" ({', '.join(notes)})" if notes else ""
+        ways.append(f"{format_bytes(device[f'copy_{name}_device_bytes'])} {words}{noted}")
     denied = f", {device['pinned_denied']} times refused" if device["pinned_denied"] else ""
     return f"{', '.join(ways)}; {format_bytes(device['pinned_bytes'])} pinned{denied}"
 

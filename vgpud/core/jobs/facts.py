@@ -146,7 +146,7 @@ class QueueNow:
 
 @dataclass(frozen=True, slots=True)
 class UsageRow:
-    """A line of the accounting: of a job, of a slice made otherwise, or a sum. Amounts are milli-GPU x ns."""
+    """A line of the accounting: of a job, of a slice made otherwise, or a sum. Amounts of time are milli-GPU x ns."""
 
     queue: str  # "" in a sum over queues
     uid: int  # -1 in a sum over users
@@ -167,3 +167,6 @@ class UsageRow:
     # of the slice of a Kubernetes claim
     namespace: str = ""
     pod: str = ""
+    # between host and devices
+    copy_to_device_bytes: int = 0
+    copy_from_device_bytes: int = 0

@@ -1,14 +1,14 @@
-"""What slices and jobs asked for, were granted and used, over time: rows of at most an hour, and their sums. Pure.
+"""What slices and jobs asked for, were granted, used and copied: rows of at most an hour, and their sums. Pure.
 
-All amounts are milli-GPU x ns. Asked: what the user asked for, while the job waited and while it ran. Granted: what was
-reserved for the user. Used: device time, by the arbiter's account.
+Amounts of time are milli-GPU x ns. Asked: what the user asked for, while the job waited and while it ran. Granted: what
+was reserved for the user. Used: device time, by the arbiter's account. Copies are bytes, by the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from vgpud.core.jobs.facts import UsageRow
 from vgpud.core.jobs.model import Job, JobState
@@ -22,6 +22,27 @@ BYS = ("job", "user", "queue", "namespace", "pod")
 
 #: sums over slices of Kubernetes claims
 OF_PODS = ("namespace", "pod")
+
+
+class Counts(NamedTuple):
+    """What the arbiters have counted of a slice since they began, on all its devices together."""
+
+    used_ns: int = 0
+    copy_to_device_bytes: int = 0
+    copy_from_device_bytes: int = 0
+
+
+NOTHING = Counts()
+
+
+class Amounts(NamedTuple):
+    """What of rows is summed up, as a Row and a UsageRow name it."""
+
+    requested_service: int = 0
+    granted: int = 0
+    used: int = 0
+    copy_to_device_bytes: int = 0
+    copy_from_device_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +61,22 @@ class Row:
     used: int
     namespace: str = ""  # of the slice of a Kubernetes claim, and its pod
     pod: str = ""
+    copy_to_device_bytes: int = 0
+    copy_from_device_bytes: int = 0
 
-    def get_amounts_between(self, since_ns: int, until_ns: int) -> tuple[int, int, int]:
-        """(asked, granted, used) of the part that lies in this time."""
+    @property
+    def amounts(self) -> Amounts:
+        copies = (self.copy_to_device_bytes, self.copy_from_device_bytes)
+        return Amounts(self.requested_service, self.granted, self.used, *copies)
+
+    def get_amounts_between(self, since_ns: int, until_ns: int) -> Amounts:
+        """Those of the part that lies in this time."""
         length = self.end_ns - self.begin_ns
         part = min(self.end_ns, until_ns) - max(self.begin_ns, since_ns)
         if part >= length:
-            return self.requested_service, self.granted, self.used
+            return self.amounts
         part = max(0, part)
-        return self.requested_service * part // length, self.granted * part // length, self.used * part // length
+        return Amounts(*(amount * part // length for amount in self.amounts))
 
 
 @dataclass(slots=True)
@@ -57,7 +85,7 @@ class _Open:
 
     row: Row
     slice_: Slice
-    used_ns: int  # as the arbiters counted it then
+    counts: Counts  # as they were then
 
 
 class Ledger:
@@ -66,40 +94,42 @@ class Ledger:
     def __init__(self) -> None:
         self._open: dict[str, _Open] = {}
 
-    def open(self, slice_: Slice, since_ns: int, used_ns: int = 0) -> None:
-        """A slice is there since then; the arbiters count what it uses from `used_ns` on."""
+    def open(self, slice_: Slice, since_ns: int, counts: Counts = NOTHING) -> None:
+        """A slice is there since then; the arbiters count what it uses from `counts` on."""
         whose = (slice_.name, slice_.origin.queue_job_id, slice_.queue, slice_.owner_uid)
         row = Row(slice_.uid, since_ns, since_ns, *whose, 0, 0, 0, *slice_.origin.name_pod())
-        self._open[slice_.uid] = _Open(row, slice_, used_ns)
+        self._open[slice_.uid] = _Open(row, slice_, counts)
 
     def knows(self, slice_uid: str) -> bool:
         return slice_uid in self._open
 
-    def see(self, slice_: Slice, used_ns: int, now_ns: int) -> Row:
+    def see(self, slice_: Slice, counts: Counts, now_ns: int) -> Row:
         """Counts the time since the last call, in which the slice was as it was then; from now on it is as given."""
         known = self._open[slice_.uid]
         row = known.row
         passed_ns = max(0, now_ns - row.end_ns)
         namespace, pod = known.slice_.origin.name_pod()
         is_anothers = (namespace, pod) != (row.namespace, row.pod) and row.end_ns > row.begin_ns
-        used_ns_more = max(0, used_ns - known.used_ns)
+        more = Counts(*(max(0, count - before) for count, before in zip(counts, known.counts, strict=True)))
         if is_anothers or row.end_ns - row.begin_ns >= ROW_NS:
-            row = replace(row, begin_ns=row.end_ns, requested_service=0, granted=0, used=0)
+            row = replace(row, begin_ns=row.end_ns, **Amounts()._asdict())
         known.row = replace(
             row,
             end_ns=row.end_ns + passed_ns,
             requested_service=row.requested_service + known.slice_.spec.gpus_milli * passed_ns,
             granted=row.granted + width_milli(known.slice_) * passed_ns,
-            used=row.used + used_ns_more * 1000,
+            used=row.used + more.used_ns * 1000,
+            copy_to_device_bytes=row.copy_to_device_bytes + more.copy_to_device_bytes,
+            copy_from_device_bytes=row.copy_from_device_bytes + more.copy_from_device_bytes,
             namespace=namespace,
             pod=pod,
         )
-        known.slice_, known.used_ns = slice_, used_ns
+        known.slice_, known.counts = slice_, counts
         return known.row
 
-    def close(self, slice_: Slice, used_ns: int, now_ns: int) -> Row:
+    def close(self, slice_: Slice, counts: Counts, now_ns: int) -> Row:
         """It goes; its last row."""
-        row = self.see(slice_, used_ns, now_ns)
+        row = self.see(slice_, counts, now_ns)
         del self._open[slice_.uid]
         return row
 
@@ -146,7 +176,7 @@ class Sums:
             return
         key = _key(row, self._by)
         self._first.setdefault(key, row)
-        total = self._found.setdefault(key, [0, 0, 0])
+        total = self._found.setdefault(key, [0] * len(Amounts._fields))
         for place, amount in enumerate(row.get_amounts_between(self._since_ns, self._until_ns)):
             total[place] += amount
         self._ids.setdefault(key, set()).update({row.job_id} - {0})
@@ -155,7 +185,8 @@ class Sums:
         """In a fixed order. `jobs`: ids of the jobs whose own times are included."""
         for key in sorted(self._found, key=lambda key: _order(self._first[key], self._by)):
             first, ids = self._first[key], self._ids[key]
-            yield _usage(first, self._by, self._found[key], len(ids), jobs.get(first.job_id), self._until_ns)
+            amounts = Amounts(*self._found[key])
+            yield _usage(first, self._by, amounts, len(ids), jobs.get(first.job_id), self._until_ns)
 
 
 def sums(rows: Iterable[Row], jobs: dict[int, Job], by: str, since_ns: int, until_ns: int) -> list[UsageRow]:
@@ -174,16 +205,17 @@ def _order(row: Row, by: str) -> tuple[object, ...]:
     return (row.uid,) if by == "user" else (row.job_id, row.slice, row.slice_uid)
 
 
-def _usage(row: Row, by: str, total: list[int], jobs: int, job: Job | None, now_ns: int) -> UsageRow:
-    asked, granted, used = total
+def _usage(row: Row, by: str, amounts: Amounts, jobs: int, job: Job | None, now_ns: int) -> UsageRow:
+    total = amounts._asdict()
     if by == "queue":
-        return UsageRow(row.queue, -1, asked, granted, used, jobs)
+        return UsageRow(row.queue, -1, jobs=jobs, **total)
     if by == "user":
-        return UsageRow("", row.uid, asked, granted, used, jobs)
+        return UsageRow("", row.uid, jobs=jobs, **total)
     if by in OF_PODS:
         pod = row.pod if by == "pod" else ""
-        return UsageRow("", -1, asked, granted, used, jobs, namespace=row.namespace, pod=pod)
-    made = UsageRow(row.queue, row.uid, asked, granted, used, jobs, row.job_id, "" if row.job_id else row.slice)
+        return UsageRow("", -1, jobs=jobs, namespace=row.namespace, pod=pod, **total)
+    name = "" if row.job_id else row.slice
+    made = UsageRow(row.queue, row.uid, jobs=jobs, job_id=row.job_id, slice=name, **total)
     made = replace(made, namespace=row.namespace, pod=row.pod)
     return made if job is None else replace(made, **_times(job, now_ns))
 

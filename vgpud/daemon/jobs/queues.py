@@ -15,7 +15,7 @@ from vgpud.core.jobs.facts import UsageRow
 from vgpud.core.jobs.model import NEVER_NS, Job, JobState, QueueSpec
 from vgpud.core.model import DEFAULT_QUEUE, Asker, Denied, Quota, Reason, Slice
 from vgpud.core.policy.registry import NEW_QUEUE
-from vgpud.core.queue.accounting import Ledger, Row, Sums, make_waiting_row
+from vgpud.core.queue.accounting import Counts, Ledger, Row, Sums, make_waiting_row
 from vgpud.core.slices import queue_quota
 from vgpud.core.slices.queue_quota import name_queues
 from vgpud.daemon.slices.counters import Counters
@@ -129,20 +129,25 @@ class QueueRegistry:
 
     # ---- the accounting ----
 
-    def _used_ns(self, slice_: Slice) -> int:
-        return sum(stats.charged_ns for stats in self._counters.of_slice(slice_))
+    def _read_counts(self, slice_: Slice) -> Counts:
+        found = self._counters.of_slice(slice_)
+        return Counts(
+            sum(stats.charged_ns for stats in found),
+            sum(stats.copy_to_device_bytes for stats in found),
+            sum(stats.copy_from_device_bytes for stats in found),
+        )
 
     def slice_changed(self, slice_: Slice) -> None:
         """The slice is new, or has other numbers from now on."""
         if self._ledger.knows(slice_.uid):
-            self._keep(self._ledger.see(slice_, self._used_ns(slice_), self._now_ns()))
+            self._keep(self._ledger.see(slice_, self._read_counts(slice_), self._now_ns()))
         else:
-            self._ledger.open(slice_, self._now_ns(), self._used_ns(slice_))
+            self._ledger.open(slice_, self._now_ns(), self._read_counts(slice_))
 
     def slice_goes(self, slice_: Slice) -> None:
         """Its last counters are still there."""
         if self._ledger.knows(slice_.uid):
-            self._keep(self._ledger.close(slice_, self._used_ns(slice_), self._now_ns()))
+            self._keep(self._ledger.close(slice_, self._read_counts(slice_), self._now_ns()))
 
     def job_changed(self, job: Job) -> None:
         """Counts the time that the job has waited; to be called whenever it is saved."""
@@ -176,7 +181,7 @@ class QueueRegistry:
         now_ns = self._now_ns()
         for made in self._machine.state.slices.values():
             if self._ledger.knows(made.uid):
-                self._keep(self._ledger.see(made, self._used_ns(made), now_ns))
+                self._keep(self._ledger.see(made, self._read_counts(made), now_ns))
 
     async def usage(
         self, since_ns: int, until_ns: int, by: str, uid: int | None, jobs: Sequence[Job]
