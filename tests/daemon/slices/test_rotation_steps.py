@@ -32,10 +32,11 @@ STEPS = (
     *("restore-begins", "restore-ends", "unlock-begins", "unlock-ends"),
     *("restore-answered", "saves-resident", "saved-resident"),
 )
-#: at each change; nightly all
-FEW_STEPS = ("saved-leaving", "lock-begins", "checkpoint-ends", "saved-coming", "restore-ends")
+#: at which they are killed: nightly all
+KILLS = STEPS if is_nightly() else ("saved-leaving", "lock-begins", "checkpoint-ends", "saved-coming", "restore-ends")
+MOVES = 200 if is_nightly() else 12
 NAMES = "ab"
-pytestmark = [pytest.mark.xdist_group("rotation_steps")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400), pytest.mark.xdist_group("rotation_steps")]
 
 
 class StoppingSystem(ForkedSystem):
@@ -181,18 +182,14 @@ def bench(make_system: Callable[..., OwnSystem], programs: Path) -> Iterator[Ste
         daemon.process.send_signal(signal.SIGCONT)
 
 
-@pytest.mark.parametrize("choice", [FEW_STEPS, pytest.param(STEPS, marks=pytest.mark.slow)], ids=["few", "all"])
-def test_a_daemon_that_is_killed_at_a_step_leaves_no_program_half_way(
-    bench: StepBench, choice: tuple[str, ...]
-) -> None:
-    for step in choice:
+def test_a_daemon_that_is_killed_at_a_step_leaves_no_program_half_way(bench: StepBench) -> None:
+    for step in KILLS:
         bench.kill_daemon_at(step)
     bench.check_end()
 
 
-@pytest.mark.parametrize("choice", [FEW_STEPS, pytest.param(STEPS, marks=pytest.mark.slow)], ids=["few", "all"])
-def test_a_program_that_is_killed_at_a_step_leaves_nothing(bench: StepBench, choice: tuple[str, ...]) -> None:
-    for step in choice:
+def test_a_program_that_is_killed_at_a_step_leaves_nothing(bench: StepBench) -> None:
+    for step in KILLS:
         bench.kill_program_at(step)
     bench.check_end()
 
@@ -203,13 +200,12 @@ def test_a_daemon_that_is_killed_again_while_it_settles_leaves_no_program_half_w
     bench.check_end()
 
 
-@pytest.mark.parametrize("moves", [12, pytest.param(200, marks=pytest.mark.slow)])
-def test_no_byte_is_another_one_after_many_moves_under_kills(bench: StepBench, moves: int) -> None:
+def test_no_byte_is_another_one_after_many_moves_under_kills(bench: StepBench) -> None:
     chance = random.Random(39)
-    while bench.count_moves() < moves:
+    while bench.count_moves() < MOVES:
         kill = bench.kill_daemon_at if chance.random() < 0.5 else bench.kill_program_at
         kill(chance.choice(STEPS))
         before, more = bench.count_moves(), chance.randrange(6)
         wait_for("moves", partial(bench.has_moves, before + more), PATIENCE_S)
-    bench.check_all(f"after {moves} moves")
+    bench.check_all(f"after {MOVES} moves")
     bench.check_end()
