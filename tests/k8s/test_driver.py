@@ -89,6 +89,22 @@ def test_devices_are_published_once_and_nothing_is_written_while_nothing_changes
     assert len(cluster.api.writes) == 2
 
 
+def test_vgpud_is_told_what_is_published(cluster: FakeCluster) -> None:
+    wait_until(lambda: cluster.publication().devices, "a report")
+    told, stored = cluster.publication(), cluster.wait_for_slices(2)
+    assert (told.pool, told.problem) == (NODE, "")
+    assert told.generation == stored[0]["spec"]["pool"]["generation"]
+    assert [one.name for one in told.devices] == [one["name"] for one in stored[1]["spec"]["devices"]]
+    capacities = {one.name: one for one in told.devices[0].capacities}
+    assert (capacities["sm"].value, capacities["sm"].max_value) == ("1k", "1k"), "as the API server writes it"
+    devices = cluster.nodes.ListDevices(pb.ListDevicesRequest()).devices
+    assert told.devices[0].device_uuid == devices[0].uuid
+    assert cluster.system.daemon
+    cluster.system.daemon.kill()
+    cluster.system.start_daemon()
+    wait_until(lambda: cluster.publication().devices, "a report to a vgpud that was started again")
+
+
 def test_kubernetes_1_34_gets_what_it_can_store(cluster: FakeCluster) -> None:
     cluster.stop()
     cluster.api.version = "v1.34.3"
