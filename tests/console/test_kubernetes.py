@@ -27,7 +27,7 @@ def publish(daemon: FakeDaemon, problem: str = "") -> pb.Publication:
     daemon.devices[0].kubernetes = True
     daemon.devices[0].offered = True
     made = pb.Publication(node="testnode", pool="n1", generation=7, problem=problem)
-    made.report_time.FromSeconds(int(time.time()) - 5)
+    made.report_time.GetCurrentTime()
     free = [capacity("memory", "64Gi", "64Gi", "2Mi", "64Gi", "2Mi"), capacity("sm", "1k", "1k", "0", "1k", "1")]
     made.devices.add(name="gpu-0", device_uuid=uuid_of(0), shareable=True, capacities=free)
     for number in range(10):

@@ -68,7 +68,8 @@ def test_a_vgpud_that_was_started_again_is_told_at_once() -> None:
     for _ in range(60):
         world.tick(1)
         world.run()
-    assert len(world.publications) == count and not [text for text in world.logs if "reported" in text], "it is not asked"
+    assert len(world.publications) == count, "it is not asked"
+    assert not [text for text in world.logs if "reported" in text]
     world.vgpud_is_there = True
     world.post(world.node_seen())
     world.tick(1)
@@ -102,8 +103,8 @@ def test_a_driver_that_waits_for_its_predecessor_says_nothing() -> None:
     assert ev.ReportPublication not in map(type, step(state, ev.Tick(), REPORT_NS))
 
 
-def problem_after(world: World, *more: ev.Event) -> str:
-    for event in more:
+def problem_after(world: World, *events: ev.Event) -> str:
+    for event in events:
         world.post(event)
     world.run()
     world.tick(REPORT_NS / SECOND_NS)
