@@ -161,14 +161,16 @@ def test_a_site_that_runs_the_images_of_its_list_only(world: World) -> None:
     world.submit(command=["true"])
 
 
-def test_a_session_in_an_image_needs_a_network(world: World) -> None:
-    world.site.allowance = parse_allowance([], [], "none")
+@pytest.mark.parametrize("network", ["none", "container:db", "ns:/run/netns/x"])
+def test_a_session_in_an_image_needs_a_network(world: World, network: str) -> None:
+    world.site.allowance = parse_allowance([], [], network)
     spec = pb.JobSpec(slice=pb.SliceSpec(gpus_milli=100), image="x:1", directory="/", session="web", command=["serve"])
     code, text = world.refusal(world.jobs.SubmitJob, pb.SubmitJobRequest(spec=spec))
-    assert code == "INVALID_ARGUMENT" and "containers of jobs have no network here" in text
+    assert code == "INVALID_ARGUMENT" and f"containers of jobs have the network {network!r} here" in text
     world.submit(image="x:1", session="shell", command=["sh"])
-    world.site.allowance = parse_allowance([], [], "")
-    world.submit(image="x:1", session="web", command=["serve"])
+    for other in ("", "bridge", "of-jobs", "host"):
+        world.site.allowance = parse_allowance([], [], other)
+        world.submit(image="x:1", session="web", command=["serve"])
 
 
 def test_parts_that_are_allowed(world: World) -> None:

@@ -459,6 +459,16 @@ def test_processes_are_shown_to_the_slices_owner_and_their_own_user(all_of_them:
             tenant.communicate()
 
 
+def test_why_a_driver_cannot_publish_is_for_admins(all_of_them: AllRoles) -> None:
+    said = pb.Publication(pool="n1", generation=3, problem="https://10.0.0.1:6443 refuses")
+    all_of_them.call("root", "ReportPublication", pb.ReportPublicationRequest(publication=said))
+    request = pb.GetPublicationRequest()
+    for role in ("root", "member of the admins' group"):
+        assert "10.0.0.1" in all_of_them.call(role, "GetPublication", request).publication.problem
+    shown = all_of_them.call("other", "GetPublication", request).publication
+    assert (shown.pool, shown.generation) == ("n1", 3) and "10.0.0.1" not in shown.problem
+
+
 def test_the_table_in_the_documentation_is_this_one() -> None:
     text = (Path(__file__).parents[2] / "docs/security/api.md").read_text()
     rows = {

@@ -141,6 +141,8 @@ def test_what_names_a_device_a_slice_or_a_process_names_its_node() -> None:
             "TraceEvent",
             "Claim",
             "ClaimShare",
+            "PublishedDevice",
+            "PublishedCapacity",
             "JobSpec",
             "ResourceLimit",
             "Queue",

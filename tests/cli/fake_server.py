@@ -49,7 +49,11 @@ def refuse(context: grpc.ServicerContext, code: grpc.StatusCode, message: str, h
 
 
 class FakeDaemon(
-    stubs.NodeServiceServicer, stubs.SliceServiceServicer, stubs.EventServiceServicer, stubs.HistoryServiceServicer
+    stubs.NodeServiceServicer,
+    stubs.SliceServiceServicer,
+    stubs.ClaimServiceServicer,
+    stubs.EventServiceServicer,
+    stubs.HistoryServiceServicer,
 ):
     """Holds devices, slices, processes and events; use it in a `with`."""
 
@@ -61,6 +65,7 @@ class FakeDaemon(
         self.slices: dict[str, pb.Slice] = {}
         self.processes: list[pb.Process] = []
         self.events: list[pb.Event] = []
+        self.publication = pb.Publication(node=NODE)
         self.histories: dict[str, pb.History] = {}
         self.requests: list[Any] = []
         self.is_unwatched = False
@@ -83,6 +88,7 @@ class FakeDaemon(
         server = grpc.server(futures.ThreadPoolExecutor(8))
         stubs.add_NodeServiceServicer_to_server(self, server)
         stubs.add_SliceServiceServicer_to_server(self, server)
+        stubs.add_ClaimServiceServicer_to_server(self, server)
         stubs.add_EventServiceServicer_to_server(self, server)
         stubs.add_HistoryServiceServicer_to_server(self, server)
         self.queue.serve(server)
@@ -283,6 +289,11 @@ class FakeDaemon(
         process.devices.add(node=NODE, device_uuid=uuid_of(0), mem_used_bytes=GIB, mem_peak_bytes=2 * GIB, launches=7)
         self.processes.append(process)
         self.slices[slice_name].processes += 1
+
+    def GetPublication(
+        self, request: pb.GetPublicationRequest, context: grpc.ServicerContext
+    ) -> pb.GetPublicationResponse:
+        return pb.GetPublicationResponse(publication=self.publication)
 
     # ---- events ----
 

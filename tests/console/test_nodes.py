@@ -53,6 +53,7 @@ def test_all_pages_of_a_node_lead_to_pages_of_this_node(alice: TestClient, daemo
         "/quotas",
         "/usage",
         "/events",
+        "/kubernetes",
     ):
         answer = alice.get(f"/at/n2{path}")
         assert answer.status_code == 200, path

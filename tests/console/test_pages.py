@@ -46,7 +46,8 @@ def add_job(daemon: FakeDaemon, job_id: int, state: str = "pending", uid: int = 
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/queue", "/submit", "/quotas", "/usage", "/whatif", "/events", f"/device/{uuid_of(0)}"]
+    "path",
+    ["/", "/queue", "/submit", "/quotas", "/usage", "/whatif", "/events", "/kubernetes", f"/device/{uuid_of(0)}"],
 )
 def test_pages_are_shown(alice: TestClient, path: str) -> None:
     answer = alice.get(path)

@@ -109,6 +109,7 @@ class Cluster:
         self.directory, self.system, self._config, self._python = directory, system, kubeconfig, python
         self._channel = grpc.insecure_channel(system.host)
         self.nodes, self._slices = stubs.NodeServiceStub(self._channel), stubs.SliceServiceStub(self._channel)
+        self._claims = stubs.ClaimServiceStub(self._channel)
         self.kubelet = Kubelet(directory / "kubelet")
         self.log = directory / "driver.log"
         self.process: subprocess.Popen[bytes] | None = None
@@ -133,3 +134,7 @@ class Cluster:
 
     def slices(self) -> dict[str, pb.Slice]:
         return {one.name: one for one in self._slices.ListSlices(pb.ListSlicesRequest()).slices}
+
+    def publication(self) -> pb.Publication:
+        """What vgpud has been told."""
+        return self._claims.GetPublication(pb.GetPublicationRequest(), wait_for_ready=True).publication

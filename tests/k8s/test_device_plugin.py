@@ -125,3 +125,10 @@ def test_one_of_the_two_runs_on_a_node_and_says_so_to_the_other(node: Cluster, k
     node.process = first
     assert node.stop() == 0
     assert not list(kubelet.plugins.glob("vgpu-*.sock"))
+
+
+def test_vgpud_is_told_what_is_counted(node: Cluster, kubelet: DeviceManager) -> None:
+    told = wait_until(lambda: node.publication() if node.publication().devices else None, "a report")
+    assert (told.resource, told.pool, told.problem) == (RESOURCE, "", "")
+    uuids = [device.uuid for device in node.nodes.ListDevices(pb.ListDevicesRequest()).devices]
+    assert [(one.device_uuid, one.capacities[0].value) for one in told.devices] == [(uuid, "10") for uuid in uuids]

@@ -10,15 +10,19 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 
+from tests.console.conftest import HOST, FakeBroker, text_of
 from tests.daemon.node import wait_until
 from tests.k8s.charts import wrong
 from tests.k8s.fake_api import SLICES, FakeApi
 from tests.k8s.parts import MIB, NODE, Cluster, allocated, kubeconfig
 from vgpud.cli.demo.private_system import OwnSystem
+from vgpud.console import app as application
 from vgpud.k8s.driver import WAIT_S
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
@@ -87,6 +91,42 @@ def test_devices_are_published_once_and_nothing_is_written_while_nothing_changes
     assert first["capacity"]["sm"]["value"] == "1k"
     assert first["attributes"]["cudaComputeCapability"] == {"version": "9.0.0"}, "as NVML has it"
     assert len(cluster.api.writes) == 2
+
+
+def test_vgpud_is_told_what_is_published(cluster: FakeCluster) -> None:
+    wait_until(lambda: cluster.publication().devices, "a report")
+    told, stored = cluster.publication(), cluster.wait_for_slices(2)
+    assert (told.pool, told.problem) == (NODE, "")
+    assert told.generation == stored[0]["spec"]["pool"]["generation"]
+    assert [one.name for one in told.devices] == [one["name"] for one in stored[1]["spec"]["devices"]]
+    capacities = {one.name: one for one in told.devices[0].capacities}
+    assert (capacities["sm"].value, capacities["sm"].max_value) == ("1k", "1k"), "as the API server writes it"
+    devices = cluster.nodes.ListDevices(pb.ListDevicesRequest()).devices
+    assert told.devices[0].device_uuid == devices[0].uuid
+    assert cluster.system.daemon
+    cluster.system.daemon.kill()
+    cluster.system.start_daemon()
+    wait_until(lambda: cluster.publication().devices, "a report to a vgpud that was started again")
+
+
+def test_the_console_shows_what_is_published_and_which_claim_has_what(cluster: FakeCluster) -> None:
+    half(cluster)
+    claim = half(cluster, "other")
+    assert not next(iter(cluster.kubelet.prepare(claim).values())).error
+    wait_until(lambda: cluster.publication().devices, "a report")
+    daemon = SimpleNamespace(socket=cluster.system.host.removeprefix("unix://"))
+    options = application.Options(
+        frozenset({"127.0.0.1"}), secure=False, passwords=False, private=True, folder=cluster.directory
+    )
+    app = application.make(FakeBroker(daemon), options)  # type: ignore[arg-type]
+    with TestClient(app, base_url=f"http://{HOST}") as browser:
+        browser.cookies.set("vgpu", "root-0")
+        text = text_of(browser.get("/kubernetes").text)
+    generation = cluster.publication().generation
+    assert f"pool {NODE} generation {generation} 14 published devices" in text
+    assert "gpu-1-quarter-0 to gpu-1-quarter-3 4 memory 1024Mi all of it" in text and "Not published" not in text
+    assert f"team/other p k-{claim['metadata']['uid']} 0.5 0.5" in text
+    assert "team/half" not in text, "it was not prepared"
 
 
 def test_kubernetes_1_34_gets_what_it_can_store(cluster: FakeCluster) -> None:

@@ -75,6 +75,18 @@ class ArbiterTimes(Protocol):
     def change(self, changes: dict[str, int]) -> dict[str, int] | Denied: ...
 
 
+class Publications(Protocol):
+    """What a driver of Kubernetes publishes of the node's devices."""
+
+    def put(self, publication: pb.Publication) -> Denied | None:
+        """Keeps it in place of what was said before, or says why not."""
+        ...
+
+    def view(self, *, with_reasons: bool) -> pb.Publication:
+        """What was said last. with_reasons: also the driver's own words about what is wrong."""
+        ...
+
+
 class JobNames(Protocol):
     def name(self, job_id: int) -> str:
         """Of a job that has slices."""
@@ -124,4 +136,5 @@ class Backend:
     tracing: Tracing
     jobs: JobNames
     history: History
+    publications: Publications
     observe: Observe

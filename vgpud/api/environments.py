@@ -116,9 +116,10 @@ def add_parts(
         site.allowance.check(parts)
     except PartError as error:
         raise refuse(Reason.INVALID, str(error), "volumes") from error
-    if launch.image and launch.session not in ("", SHELL) and site.allowance.has_no_network:
-        text = f"session in image {launch.image}: containers of jobs have no network here (network in vgpud.toml)"
-        raise refuse(Reason.INVALID, f"{text}, so no port: leave the image out", "session")
+    has_port = not site.allowance.publishes_none or site.allowance.shares_network
+    if launch.image and launch.session not in ("", SHELL) and not has_port:
+        text = f"session in image {launch.image}: containers of jobs have the network {site.allowance.network!r} here"
+        raise refuse(Reason.INVALID, f"{text} (network in vgpud.toml), so no port: leave the image out", "session")
     ports = (*of_site.ports, *parts.ports)
     if ports and (spec.members > 1 or spec.array_indices or spec.elastic.workers_max):
         text = f"port {ports[0]} for several programs: only one can have it, submit each by itself"

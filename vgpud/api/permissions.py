@@ -88,6 +88,8 @@ METHODS: dict[str, Row] = {
     _SLICE + "ResumeSlice": Row(Who.SLICE_OWNER, "name"),
     _CLAIM + "PrepareClaim": Row(Who.ADMIN),
     _CLAIM + "UnprepareClaim": Row(Who.ADMIN),
+    _CLAIM + "ReportPublication": Row(Who.ADMIN),
+    _CLAIM + "GetPublication": Row(Who.EVERY_USER, shows="all; not why a driver cannot publish"),
     _EVENT + "ListEvents": Row(
         Who.EVERY_USER, shows="those of their own slices and jobs, and of devices drained, taken or offered"
     ),

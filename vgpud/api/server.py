@@ -365,6 +365,19 @@ class ClaimService(Service, stubs.ClaimServiceServicer):
         await self._submit(UnprepareClaim(request.claim_uid))
         return pb.UnprepareClaimResponse()
 
+    @unary
+    def ReportPublication(self, request: pb.ReportPublicationRequest) -> pb.ReportPublicationResponse:
+        self._check_node(request.node)
+        refusal = self.backend.publications.put(request.publication)
+        if refusal:
+            raise RefusedError(refusal)
+        return pb.ReportPublicationResponse()
+
+    @unary
+    def GetPublication(self, request: pb.GetPublicationRequest) -> pb.GetPublicationResponse:
+        self._check_node(request.node)
+        return pb.GetPublicationResponse(publication=self.backend.publications.view(with_reasons=caller().admin))
+
 
 class EventService(Service, stubs.EventServiceServicer):
     """The event log."""

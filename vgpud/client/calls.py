@@ -107,6 +107,11 @@ def undrain_device(device: str) -> Call[pb.Device]:
     return Call("Node", "UndrainDevice", request, lambda answer: answer.device)
 
 
+def publication() -> Call[pb.Publication]:
+    """What Kubernetes' scheduler sees of the node's devices."""
+    return Call("Claim", "GetPublication", pb.GetPublicationRequest(), lambda answer: answer.publication)
+
+
 def events() -> Listed[pb.Event]:
     return Listed("Event", "ListEvents", pb.ListEventsRequest(), "events", pb.Event)
 

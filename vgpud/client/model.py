@@ -563,6 +563,60 @@ class Snapshot:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Publication:
+    """What Kubernetes' scheduler sees of the node's devices: the newest generation of its ResourceSlices, as
+    the API server has them, or what kubelet's device plugin counts."""
+
+    #: name of the node; output only
+    node: str = ""
+    #: name of the pool of ResourceSlices; empty = there is none
+    pool: str = ""
+    #: generation of the pool
+    generation: int = 0
+    #: at most 1024
+    devices: tuple[PublishedDevice, ...] = ()
+    #: why nothing is published, or not what should be; empty = all is well
+    problem: str = ""
+    #: name of the resource that kubelet's device plugin counts; empty = ResourceSlices are published
+    resource: str = ""
+    #: when a driver said this; unset = none has since the daemon started; output only
+    report_time: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedDevice:
+    """A device as Kubernetes' scheduler sees it: a GPU that claims share, or a fixed part of one."""
+
+    #: name in the ResourceSlice
+    name: str = ""
+    #: UUID of the device that it is, or is a part of; empty = not known
+    device_uuid: str = ""
+    #: several claims have parts of it at a time (allowMultipleAllocations)
+    shareable: bool = False
+    #: by name
+    capacities: tuple[PublishedCapacity, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedCapacity:
+    """One capacity of such a device, in Kubernetes' quantities. The last four fields say what a claim may ask
+    for; empty = a claim gets all of it, or that is not bounded."""
+
+    #: name of the capacity: sm, memory, ...
+    name: str = ""
+    #: what there is in all
+    value: str = ""
+    #: what a claim gets that does not ask
+    default_value: str = ""
+    #: least that a claim can ask for
+    min_value: str = ""
+    #: most that a claim can ask for
+    max_value: str = ""
+    #: a claim gets min_value and a multiple of this
+    step_value: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class JobSpec:
     """A job's request. `command` or `image`, or both: the command is run in the image."""
 

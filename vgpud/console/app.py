@@ -16,7 +16,7 @@ from starlette.routing import Mount, Route
 from vgpud.console.live.boards import Boards
 from vgpud.console.login.client import Broker
 from vgpud.console.login.provider_client import ProviderClient
-from vgpud.console.pages import jobs, login, nodes, overview, queue, quotas, slices, submit, terminal
+from vgpud.console.pages import jobs, kubernetes, login, nodes, overview, queue, quotas, slices, submit, terminal
 from vgpud.console.services import page as services_page
 from vgpud.console.services import start as service_start
 from vgpud.console.services.passing import Services
@@ -84,6 +84,7 @@ def make(broker: Broker, options: Options) -> Starlette:
             *login.routes(),
             *overview.ROUTES,
             *nodes.ROUTES,
+            *kubernetes.ROUTES,
             *slices.ROUTES,
             *queue.ROUTES,
             *jobs.ROUTES,

@@ -19,6 +19,8 @@ CLASSES = (BATCH, LATENCY)
 WEIGHT_MAX, PRIORITY_MAX = 10_000, 1_000
 #: slices of a node: the arbiters hold this many (shim/arbiter/arbiter.h)
 SLICES_MAX = 128
+#: devices that a node publishes to Kubernetes' scheduler, fixed parts of GPUs among them
+PUBLISHED_MAX = 1024
 DEFAULT_QUEUE = "default"
 NO_LIMIT = 1 << 62
 #: Slice.suspended; the last two while the driver is at it

@@ -50,6 +50,7 @@ from vgpud.daemon.slices.events import EventRecorder
 from vgpud.daemon.slices.evicted_memory import EvictedMemory
 from vgpud.daemon.slices.machine import SliceMachine
 from vgpud.daemon.slices.node import NodeInfo
+from vgpud.daemon.slices.publication import PublicationKeeper
 from vgpud.daemon.slices.reclaims import ReclaimWatch
 from vgpud.daemon.slices.rotation import RotationController
 from vgpud.daemon.slices.suspend import SuspendController
@@ -146,6 +147,7 @@ class Daemon:
             tracing=Tracing(arbiters),
             jobs=reader,
             history=self._history,
+            publications=PublicationKeeper(node.name),
             observe=self._metrics.metrics.observe,
         )
         queues = QueueRequests(node.name, machine, queue)

@@ -98,6 +98,8 @@ class Driver:
                 self._tasks.ask(
                     self._api.write_status(command.ref, devices), lambda why: ev.StatusWritten(uid, why), self.post
                 )
+            case ev.ReportPublication():
+                self._tasks.ask(self._daemon.report_publication(command.publication), ev.PublicationReported, self.post)
             case ev.Health():
                 self._health.set(command.devices)
             case ev.Report():

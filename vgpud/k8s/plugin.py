@@ -15,7 +15,16 @@ from pathlib import Path
 import grpc
 
 from vgpud.k8s.core import plugin_events as ev
-from vgpud.k8s.core.events import EndSlice, Log, MakeSlice, SliceEnded, SliceMade, Tick
+from vgpud.k8s.core.events import (
+    EndSlice,
+    Log,
+    MakeSlice,
+    PublicationReported,
+    ReportPublication,
+    SliceEnded,
+    SliceMade,
+    Tick,
+)
 from vgpud.k8s.core.plugin import SECOND_NS, WAIT_NS, State, step
 from vgpud.k8s.shell.api_server import ApiServer
 from vgpud.k8s.shell.device_plugin import PluginSocket, Service
@@ -88,6 +97,8 @@ class DevicePlugin:
             case EndSlice():
                 uid, ending = command.uid, self._daemon.end_slice(command.uid)
                 self._tasks.ask(ending, lambda why: SliceEnded(uid, error=why), self.post)
+            case ReportPublication():
+                self._tasks.ask(self._daemon.report_publication(command.publication), PublicationReported, self.post)
             case Log():
                 log.info("%s", command.text)
 

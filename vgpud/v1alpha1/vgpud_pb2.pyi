@@ -986,6 +986,76 @@ class UnprepareClaimResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class Publication(_message.Message):
+    __slots__ = ("node", "pool", "generation", "devices", "problem", "resource", "report_time")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    POOL_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    DEVICES_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_FIELD_NUMBER: _ClassVar[int]
+    REPORT_TIME_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    pool: str
+    generation: int
+    devices: _containers.RepeatedCompositeFieldContainer[PublishedDevice]
+    problem: str
+    resource: str
+    report_time: _timestamp_pb2.Timestamp
+    def __init__(self, node: _Optional[str] = ..., pool: _Optional[str] = ..., generation: _Optional[int] = ..., devices: _Optional[_Iterable[_Union[PublishedDevice, _Mapping]]] = ..., problem: _Optional[str] = ..., resource: _Optional[str] = ..., report_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+
+class PublishedDevice(_message.Message):
+    __slots__ = ("name", "device_uuid", "shareable", "capacities")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_UUID_FIELD_NUMBER: _ClassVar[int]
+    SHAREABLE_FIELD_NUMBER: _ClassVar[int]
+    CAPACITIES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    device_uuid: str
+    shareable: bool
+    capacities: _containers.RepeatedCompositeFieldContainer[PublishedCapacity]
+    def __init__(self, name: _Optional[str] = ..., device_uuid: _Optional[str] = ..., shareable: bool = ..., capacities: _Optional[_Iterable[_Union[PublishedCapacity, _Mapping]]] = ...) -> None: ...
+
+class PublishedCapacity(_message.Message):
+    __slots__ = ("name", "value", "default_value", "min_value", "max_value", "step_value")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    DEFAULT_VALUE_FIELD_NUMBER: _ClassVar[int]
+    MIN_VALUE_FIELD_NUMBER: _ClassVar[int]
+    MAX_VALUE_FIELD_NUMBER: _ClassVar[int]
+    STEP_VALUE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    value: str
+    default_value: str
+    min_value: str
+    max_value: str
+    step_value: str
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ..., default_value: _Optional[str] = ..., min_value: _Optional[str] = ..., max_value: _Optional[str] = ..., step_value: _Optional[str] = ...) -> None: ...
+
+class ReportPublicationRequest(_message.Message):
+    __slots__ = ("node", "publication")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    PUBLICATION_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    publication: Publication
+    def __init__(self, node: _Optional[str] = ..., publication: _Optional[_Union[Publication, _Mapping]] = ...) -> None: ...
+
+class ReportPublicationResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetPublicationRequest(_message.Message):
+    __slots__ = ("node",)
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    def __init__(self, node: _Optional[str] = ...) -> None: ...
+
+class GetPublicationResponse(_message.Message):
+    __slots__ = ("publication",)
+    PUBLICATION_FIELD_NUMBER: _ClassVar[int]
+    publication: Publication
+    def __init__(self, publication: _Optional[_Union[Publication, _Mapping]] = ...) -> None: ...
+
 class ListEventsRequest(_message.Message):
     __slots__ = ("page_size", "page_token")
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]

@@ -769,6 +769,16 @@ class ClaimServiceStub(object):
                 request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.UnprepareClaimRequest.SerializeToString,
                 response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.UnprepareClaimResponse.FromString,
                 _registered_method=True)
+        self.ReportPublication = channel.unary_unary(
+                '/vgpud.v1alpha1.ClaimService/ReportPublication',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ReportPublicationRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ReportPublicationResponse.FromString,
+                _registered_method=True)
+        self.GetPublication = channel.unary_unary(
+                '/vgpud.v1alpha1.ClaimService/GetPublication',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.GetPublicationRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.GetPublicationResponse.FromString,
+                _registered_method=True)
 
 
 class ClaimServiceServicer(object):
@@ -790,6 +800,21 @@ class ClaimServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReportPublication(self, request, context):
+        """Says what is published of the node's devices, in place of what was said before. The driver repeats it every few
+        seconds; the daemon keeps it in memory only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetPublication(self, request, context):
+        """What is published of the node's devices, as its driver has said last.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ClaimServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -802,6 +827,16 @@ def add_ClaimServiceServicer_to_server(servicer, server):
                     servicer.UnprepareClaim,
                     request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.UnprepareClaimRequest.FromString,
                     response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.UnprepareClaimResponse.SerializeToString,
+            ),
+            'ReportPublication': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportPublication,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ReportPublicationRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ReportPublicationResponse.SerializeToString,
+            ),
+            'GetPublication': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetPublication,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.GetPublicationRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.GetPublicationResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -859,6 +894,60 @@ class ClaimService(object):
             '/vgpud.v1alpha1.ClaimService/UnprepareClaim',
             vgpud_dot_v1alpha1_dot_vgpud__pb2.UnprepareClaimRequest.SerializeToString,
             vgpud_dot_v1alpha1_dot_vgpud__pb2.UnprepareClaimResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportPublication(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/vgpud.v1alpha1.ClaimService/ReportPublication',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.ReportPublicationRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.ReportPublicationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetPublication(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/vgpud.v1alpha1.ClaimService/GetPublication',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.GetPublicationRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.GetPublicationResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -281,6 +281,12 @@ class ClaimServiceStub:
     """
     UnprepareClaim: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.UnprepareClaimRequest, _vgpud_pb2.UnprepareClaimResponse]
     """Ends the slice, whatever uses it. An unknown claim is a success."""
+    ReportPublication: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.ReportPublicationRequest, _vgpud_pb2.ReportPublicationResponse]
+    """Says what is published of the node's devices, in place of what was said before. The driver repeats it every few
+    seconds; the daemon keeps it in memory only.
+    """
+    GetPublication: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.GetPublicationRequest, _vgpud_pb2.GetPublicationResponse]
+    """What is published of the node's devices, as its driver has said last."""
 
 @_typing.type_check_only
 class ClaimServiceAsyncStub(ClaimServiceStub):
@@ -293,6 +299,12 @@ class ClaimServiceAsyncStub(ClaimServiceStub):
     """
     UnprepareClaim: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.UnprepareClaimRequest, _vgpud_pb2.UnprepareClaimResponse]  # type: ignore[assignment]
     """Ends the slice, whatever uses it. An unknown claim is a success."""
+    ReportPublication: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.ReportPublicationRequest, _vgpud_pb2.ReportPublicationResponse]  # type: ignore[assignment]
+    """Says what is published of the node's devices, in place of what was said before. The driver repeats it every few
+    seconds; the daemon keeps it in memory only.
+    """
+    GetPublication: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.GetPublicationRequest, _vgpud_pb2.GetPublicationResponse]  # type: ignore[assignment]
+    """What is published of the node's devices, as its driver has said last."""
 
 class ClaimServiceServicer(metaclass=_abc_1.ABCMeta):
     """For the DRA driver, on a node of Kubernetes."""
@@ -314,6 +326,24 @@ class ClaimServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_vgpud_pb2.UnprepareClaimResponse, _abc.Awaitable[_vgpud_pb2.UnprepareClaimResponse]]:
         """Ends the slice, whatever uses it. An unknown claim is a success."""
+
+    @_abc_1.abstractmethod
+    def ReportPublication(
+        self,
+        request: _vgpud_pb2.ReportPublicationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_vgpud_pb2.ReportPublicationResponse, _abc.Awaitable[_vgpud_pb2.ReportPublicationResponse]]:
+        """Says what is published of the node's devices, in place of what was said before. The driver repeats it every few
+        seconds; the daemon keeps it in memory only.
+        """
+
+    @_abc_1.abstractmethod
+    def GetPublication(
+        self,
+        request: _vgpud_pb2.GetPublicationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_vgpud_pb2.GetPublicationResponse, _abc.Awaitable[_vgpud_pb2.GetPublicationResponse]]:
+        """What is published of the node's devices, as its driver has said last."""
 
 def add_ClaimServiceServicer_to_server(servicer: ClaimServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 

@@ -250,7 +250,7 @@ def describe_absence(item: View) -> str:
 
 def is_on_host(item: View) -> bool:
     """Whether the memory of a slice is not on its device."""
-    return item["residency"] == "away" or item["suspended"] == "evicted"
+    return bool(item["residency"] == "away" or item["suspended"] == "evicted")
 
 
 def _absence_view(item: pb.Slice) -> View:

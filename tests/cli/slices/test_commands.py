@@ -361,3 +361,9 @@ def test_containers_are_shown_by_what_engines_call_them(vgpu: Any, slices: Any) 
     assert [(c["id"], c["pid"]) for c in found] == [(one, 4711), (two, None)]
     (process,) = vgpu("ps", "-o", "json", host=slices.host).json["processes"]
     assert process["container"] == one
+
+
+def test_a_claim_is_shown_by_its_name(vgpu: Any, slices: Any) -> None:
+    slices.slices["train"].claim.MergeFrom(pb.Claim(uid="u-1", namespace="team", name="half"))
+    for command in (("slice", "ls"), ("status",), ("slice", "show", "train")):
+        assert "team/half" in vgpu(*command, host=slices.host).stdout, command

@@ -121,8 +121,11 @@ def test_a_site_that_allows_nothing_says_so() -> None:
     for parts, key in ((parse_parts(["/data:/in"], []), "volumes"), (parse_parts([], ["20000"]), "ports")):
         with pytest.raises(PartError, match=rf"the site allows none \({key} in vgpud.toml\)"):
             none.check(parts)
-    with pytest.raises(PartError, match="have the network 'none'"):
-        parse_allowance([], ["20000"], "none").check(parse_parts([], ["20000"]))
+    for network in ("none", "host", "container:db", "ns:/run/netns/x"):
+        with pytest.raises(PartError, match=f"have the network {network!r}"):
+            parse_allowance([], ["20000"], network).check(parse_parts([], ["20000"]))
+    for network in ("", "bridge", "of-jobs"):
+        parse_allowance([], ["20000"], network).check(parse_parts([], ["20000"]))
 
 
 def test_what_holds_once_links_are_followed() -> None:

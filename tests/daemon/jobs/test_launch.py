@@ -106,23 +106,39 @@ def test_a_session_knows_its_port_and_path() -> None:
     assert said == own | further
 
 
-@pytest.mark.parametrize("network", ["", "host"])
-def test_a_session_in_an_image_listens_where_its_port_is_led_to(tmp_path: Path, network: str) -> None:
-    """In a network of its own the engine publishes the port on loopback; in the node's it is the program's own."""
-    environment, ports = (("VGPU_SESSION_TOKEN", "secret"),), Ports(20_001, (("tb", 20_002),))
-    launch = Launch(1000, 1000, (), ("serve",), "site/page", "/", environment, 0o22, (), "/tmp/%j.log", session="web")
+def start_in_image(directory: Path, session: str, ports: Ports, network: str) -> tuple[list[str], set[str]]:
+    """The options of the engine that are about the network, and the variables of the program."""
+    environment = (("VGPU_SESSION_TOKEN", "secret"),)
+    launch = Launch(1000, 1000, (), ("serve",), "site/page", "/", environment, 0o22, (), "/tmp/%j.log", session=session)
     needs = find_needs(launch, Catalog(), JobsConfig(network=network, port_address="0.0.0.0"), ports)
     job = Job(13, JobSpec(Ask(Spec(0)), run=launch), 0, attempt=1)
     attempt = attempt_of(job, [], pb.Node(), False, 10, ports=ports, needs=needs)
-    made, files = containers(attempt, Engine(("/bin/engine",), network=network), tmp_path)
-    (request,) = (json.loads(text) for path, text in files.items() if path.suffix == ".request")
-    published = [word for word in request["run"] if word.startswith("--publish")]
-    both = ["--publish=127.0.0.1:20001:20001", "--publish=127.0.0.1:20002:20002"]
-    assert published == ([] if network else both)
-    (variables,) = (text.splitlines() for path, text in files.items() if path.suffix == ".env")
-    assert {"VGPU_SESSION_PORT=20001", "VGPU_SESSION_PORT_TB=20002", "VGPU_SESSION_TOKEN=secret"} <= set(variables)
-    assert f"VGPU_SESSION_HOST={'127.0.0.1' if network else '0.0.0.0'}" in variables
+    made, files = containers(attempt, Engine(("/bin/engine",), network=network), directory)
     assert made.members
+    (request,) = (json.loads(text) for path, text in files.items() if path.suffix == ".request")
+    (variables,) = (text.splitlines() for path, text in files.items() if path.suffix == ".env")
+    return [word for word in request["run"] if word.startswith(("--publish", "--network"))], set(variables)
+
+
+@pytest.mark.parametrize("network", ["", "bridge", "of-jobs", "host"])
+def test_a_session_in_an_image_listens_where_its_port_is_led_to(tmp_path: Path, network: str) -> None:
+    """In a network of its own the engine publishes the port on loopback; in the node's it is the program's own."""
+    options, variables = start_in_image(tmp_path, "web", Ports(20_001, (("tb", 20_002),)), network)
+    named = [f"--network={network}"] if network else []
+    both = ["--publish=127.0.0.1:20001:20001", "--publish=127.0.0.1:20002:20002"]
+    assert options == [*named, *([] if network == "host" else both)], "nothing at 0.0.0.0, where ports of jobs are"
+    assert {"VGPU_SESSION_PORT=20001", "VGPU_SESSION_PORT_TB=20002", "VGPU_SESSION_TOKEN=secret"} <= variables
+    assert f"VGPU_SESSION_HOST={'127.0.0.1' if network == 'host' else '0.0.0.0'}" in variables
+
+
+@pytest.mark.parametrize("network", ["", "bridge", "of-jobs", "host"])
+def test_a_replica_in_an_image_listens_where_its_port_is_led_to(tmp_path: Path, network: str) -> None:
+    options, variables = start_in_image(tmp_path, "replica", Ports(20_001), network)
+    published = [word for word in options if word.startswith("--publish")]
+    assert published == ([] if network == "host" else ["--publish=127.0.0.1:20001:20001"])
+    host = "127.0.0.1" if network == "host" else "0.0.0.0"
+    assert {"VGPU_SERVICE_PORT=20001", f"VGPU_SERVICE_HOST={host}", "VGPU_SERVICE_TOKEN=secret"} <= variables
+    assert not [name for name in variables if name.startswith("VGPU_SESSION_")]
 
 
 def test_a_balancer_is_the_daemons_own_program() -> None:

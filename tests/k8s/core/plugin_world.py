@@ -21,9 +21,20 @@ from vgpud.core.model import State as NodeState
 from vgpud.core.origins import Allocation
 from vgpud.core.slices import invariants, machine
 from vgpud.k8s.core import plugin_events as ev
-from vgpud.k8s.core.events import EndSlice, Log, MakeSlice, NodeSeen, SliceEnded, SliceMade, Tick
+from vgpud.k8s.core.events import (
+    EndSlice,
+    Log,
+    MakeSlice,
+    NodeSeen,
+    PublicationReported,
+    ReportPublication,
+    SliceEnded,
+    SliceMade,
+    Tick,
+)
 from vgpud.k8s.core.model import Gpu, Granted, Known
 from vgpud.k8s.core.plugin import State, step
+from vgpud.k8s.core.publication import Publication
 from vgpud.k8s.core.tenths import choose_preferred_ids
 
 MIB = 1 << 20
@@ -58,6 +69,7 @@ class World:
         self.max_milli = max_milli
         self.vgpud_is_there = self.is_watched = True
         self.logs: list[str] = []
+        self.publications: list[Publication] = []
         self.pods: dict[str, Pod] = {}
         self._numbers = count(1)
         self._socket = (1, 1)
@@ -113,6 +125,9 @@ class World:
                 self._node(node_events.UnprepareClaim(command.uid))
                 self.post(SliceEnded(command.uid))
                 self.post(self.node_seen())
+            case ReportPublication():
+                self.publications.append(command.publication)
+                self.post(PublicationReported())
             case Log():
                 self.logs.append(command.text)
 

@@ -12,6 +12,7 @@ from typing import Any
 from vgpud.k8s.core import events as ev
 from vgpud.k8s.core.machine import Policy, State, step
 from vgpud.k8s.core.model import Asked, Gpu, Granted, Known, Ref
+from vgpud.k8s.core.publication import Publication
 from vgpud.k8s.core.published import generate_name
 
 MIB = 1 << 20
@@ -35,6 +36,7 @@ class World:
         self.logs: list[str] = []
         self.reports: list[ev.Report] = []
         self.health: tuple[tuple[str, bool, str], ...] = ()
+        self.publications: list[Publication] = []  # that vgpud was told
         self.made_slices = 0  # slices in all: one that is found again does not count
         self.writes = 0  # of ResourceSlices
         self.attempts = 0  # to write the pool
@@ -107,12 +109,20 @@ class World:
                 self._publish(command)
             case ev.WriteStatus():
                 self.post(self._write_status(command))
+            case ev.ReportPublication():
+                self.post(self._keep_publication(command))
             case ev.Health():
                 self.health = command.devices
             case ev.Report():
                 self.reports.append(command)
             case ev.Log():
                 self.logs.append(command.text)
+
+    def _keep_publication(self, command: ev.ReportPublication) -> ev.PublicationReported:
+        if not self.vgpud_is_there:
+            return ev.PublicationReported("vgpud does not answer")
+        self.publications.append(command.publication)
+        return ev.PublicationReported()
 
     def _write_status(self, command: ev.WriteStatus) -> ev.StatusWritten:
         claim = self.claims.get((command.ref.namespace, command.ref.name)) if self.api_is_there else None

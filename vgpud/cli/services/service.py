@@ -114,7 +114,7 @@ def start(
 
     A program listens at VGPU_SERVICE_HOST and VGPU_SERVICE_PORT, which is another port for each replica, and should
     refuse requests without `Authorization: Bearer VGPU_SERVICE_TOKEN`, which the balancer shows it. `vllm serve` is
-    given all three by itself. `vgpu docs services` has more.
+    given all three by itself. Of a size, what is not given follows from --gpus. `vgpu docs services` has more.
     """
     from vgpud.cli.common.output import say
     from vgpud.cli.common.target import check_local
@@ -238,8 +238,11 @@ def update(settings: Settings, /, name: str, command: tuple[str, ...], **option_
     """Change service NAME: what is not given stays. Another size, command or environment replaces the replicas, one at
     a time: a new one is healthy before an old one ends. That needs the capacity of one more for a while.
 
+    --gpus, --min, --max, --mem, --mem-min, --mem-max and --spread are changed together: give --gpus, and all of the
+    others that are not to have their defaults. All other options are changed one by one.
+
     \b
-    vgpu service update chat --gpus 0.25
+    vgpu service update chat --gpus 0.25 --mem 40G
     vgpu service update chat --scale-to-zero 10m --replicas 2
     vgpu service update chat -- vllm serve ANOTHER-MODEL
     """

@@ -60,6 +60,10 @@ class Api:
     async def devices(self) -> list[pb.Device]:
         return await self._all(calls.devices())
 
+    async def publication(self) -> pb.Publication:
+        """What Kubernetes' scheduler sees of the node's devices."""
+        return await self._send(calls.publication())
+
     async def drain(self, device: str, reason: str) -> None:
         await self._send(calls.drain_device(device, reason))
 

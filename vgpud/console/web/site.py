@@ -120,7 +120,8 @@ class Site:
 def _is_asked_by_itself(path: str) -> bool:
     """Whether an open page asks for this every few seconds, with or without a user in front of it: that does not keep a
     log-in alive."""
-    is_part = path.startswith(("/job/", "/nodes/", "/services/")) and path.endswith(("/part", "/log", "/output.json"))
+    is_update = path.endswith(("/part", "/log", "/output.json"))
+    is_part = is_update and path.startswith(("/job/", "/kubernetes/", "/nodes/", "/services/"))
     return is_part or path.startswith("/live/") or path.endswith("/curves.json")
 
 

@@ -87,8 +87,9 @@ class Allowance:
         return self.network == "host"
 
     @property
-    def has_no_network(self) -> bool:
-        return self.network == "none"
+    def publishes_none(self) -> bool:
+        """Whether the engine publishes no port of them: they have no network, or that of others."""
+        return self.network in ("host", "none") or self.network.startswith(("container:", "ns:"))
 
     def roots_for(self, volume: Volume) -> tuple[str, ...]:
         """The directories below which it may lie once its links are followed."""
@@ -100,7 +101,7 @@ class Allowance:
             self._check_volume(volume)
         for port in parts.ports:
             self._check_port(port)
-        if parts.ports and (self.shares_network or self.has_no_network):
+        if parts.ports and self.publishes_none:
             text = f"port {parts.ports[0]}: containers of jobs have the network {self.network!r} here, which publishes"
             raise PartError(f"{text} none: leave the port out")
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vgpud.k8s.core.model import Asked, Gpu, Granted, Known, Ref, Result
+from vgpud.k8s.core.publication import Publication
 from vgpud.k8s.core.published import Changes
 
 # ---- events ----
@@ -111,6 +112,13 @@ class StatusWritten:
 
 
 @dataclass(frozen=True, slots=True)
+class PublicationReported:
+    """The answer to ReportPublication."""
+
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Some time has gone by."""
 
@@ -128,6 +136,7 @@ Event = (
     | PoolSeen
     | Published
     | StatusWritten
+    | PublicationReported
     | Tick
 )
 
@@ -177,6 +186,13 @@ class Publish:
 
 
 @dataclass(frozen=True, slots=True)
+class ReportPublication:
+    """To the node's vgpud, for people who look there."""
+
+    publication: Publication
+
+
+@dataclass(frozen=True, slots=True)
 class Health:
     """The complete list for kubelet: (device, healthy, message)."""
 
@@ -200,4 +216,4 @@ class Log:
     fields: Mapping[str, str] = field(default_factory=dict)
 
 
-Command = ReadClaim | MakeSlice | EndSlice | Answer | WriteStatus | Publish | Health | Report | Log
+Command = ReadClaim | MakeSlice | EndSlice | Answer | WriteStatus | Publish | ReportPublication | Health | Report | Log

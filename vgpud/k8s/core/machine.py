@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from vgpud.k8s.core import admin_access, published, reports, status
+from vgpud.k8s.core import admin_access, publication, published, reports, status
 from vgpud.k8s.core.claim_objects import ClaimError, is_left, is_of, read_claim
 from vgpud.k8s.core.events import (
     Answer,
@@ -31,10 +31,12 @@ from vgpud.k8s.core.events import (
     NodeSeen,
     PodUnknown,
     PoolSeen,
+    PublicationReported,
     Publish,
     Published,
     ReadClaim,
     Registered,
+    ReportPublication,
     SliceEnded,
     SliceMade,
     StatusWritten,
@@ -121,6 +123,8 @@ class State:
     #: what its claims' events are to say about a device, by the claim's uid, once the claim has been read
     remarks: dict[str, Remark] = field(default_factory=dict)
     report_log: reports.ReportLog = field(default_factory=reports.ReportLog)
+    node_answers: bool = False  # vgpud does
+    publication_report: publication.ReportState = field(default_factory=publication.ReportState)
 
     @property
     def is_ready(self) -> bool:
@@ -141,7 +145,7 @@ def _on_node_seen(state: State, event: NodeSeen, now_ns: int) -> list[Command]:
     theirs = {share.uuid for one in event.claims if one.device_ids for share in one.granted}
     gpus = without_those_of_others(event.gpus, theirs, "device-plugin")
     changed, before, gpus_before = state.gpus != gpus, state.claims, state.gpus
-    state.gpus = gpus
+    state.gpus, state.node_answers = gpus, True
     state.claims = {claim.uid: claim for claim in event.claims if not claim.device_ids}
     resized = [
         one
@@ -176,7 +180,9 @@ def _remark(state: State, old_gpus: Sequence[Gpu]) -> list[Known]:
 
 
 def _on_node_lost(state: State, event: NodeLost, now_ns: int) -> list[Command]:
-    """Nothing changes: programs run on, and what is published stays true."""
+    """Nothing changes: programs run on, and what is published stays true. A vgpud that was started again does not know
+    what that is."""
+    state.node_answers, state.publication_report.content = False, None
     return []
 
 
@@ -521,8 +527,45 @@ def _failed(pool: Pool, error: str, now_ns: int) -> list[Command]:
     return [] if error == known else [Log(f"the ResourceSlices cannot be written, which is tried again: {error}")]
 
 
+# ---- what vgpud is to show of it ----
+
+
+def _report_publication(state: State, now_ns: int) -> list[Command]:
+    """Of the driver that publishes alone: one that waits for its predecessor's end has nothing to say."""
+    if not (state.leads and state.node_answers):
+        return []
+    problem = _why_not_published(state)
+    content = (state.pool.stored_slices, problem)
+    if not state.publication_report.is_due(content, now_ns):
+        return []
+    state.publication_report.begin(content, now_ns)
+    return [ReportPublication(publication.read_pool(state.pool.stored_slices or (), problem))]
+
+
+def _why_not_published(state: State) -> str:
+    """What is wrong with what is published; "" = nothing that the driver knows."""
+    pool = state.pool
+    if state.registered_ns is None:
+        return "kubelet has not registered the driver"
+    if pool.stored_slices is None:
+        return "the API server has not answered yet: the driver's log says why"
+    if pool.error:
+        return f"the ResourceSlices cannot be written: {pool.error}"
+    if not any(gpu.is_for_kubernetes for gpu in state.gpus or ()):
+        return "no GPU of this node is given to Kubernetes: see devices.kubernetes"
+    if pool.dropped_fields:
+        return f"the API server does not store {', '.join(pool.dropped_fields)}: enable its feature gates"
+    return ""
+
+
+def _on_publication_reported(state: State, event: PublicationReported, now_ns: int) -> list[Command]:
+    text = state.publication_report.finish(event.error)
+    return [Log(text)] if text else []
+
+
 def _on_tick(state: State, event: Tick, now_ns: int) -> list[Command]:
     commands = _publish(state, now_ns) if state.pool.is_outdated else []
+    commands += _report_publication(state, now_ns)
     for uid in [uid for uid, (_, until_ns) in state.early_claims.items() if now_ns >= until_ns]:
         del state.early_claims[uid]
         work = state.work[uid]
@@ -546,5 +589,6 @@ _HANDLERS: dict[type, Callable[[State, Any, int], list[Command]]] = {
     PoolSeen: _on_pool_seen,
     Published: _on_published,
     StatusWritten: _on_status_written,
+    PublicationReported: _on_publication_reported,
     Tick: _on_tick,
 }

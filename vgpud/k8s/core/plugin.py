@@ -12,7 +12,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from vgpud.k8s.core.events import EndSlice, Log, MakeSlice, NodeLost, NodeSeen, SliceEnded, SliceMade, Tick
+from vgpud.k8s.core import publication
+from vgpud.k8s.core.events import (
+    EndSlice,
+    Log,
+    MakeSlice,
+    NodeLost,
+    NodeSeen,
+    PublicationReported,
+    ReportPublication,
+    SliceEnded,
+    SliceMade,
+    Tick,
+)
 from vgpud.k8s.core.model import Asked, Gpu, Known, Words
 from vgpud.k8s.core.names import RESOURCE
 from vgpud.k8s.core.plugin_events import (
@@ -65,6 +77,8 @@ class State:
     idle_ns: dict[str, int] = field(default_factory=dict)  # by uid: since when no container uses the slice
     unlisted_uids: frozenset[str] = frozenset()  # uids that kubelet did not name when it was asked last
     reconciled_ns: int | None = None
+    node_answers: bool = False  # vgpud does
+    publication_report: publication.ReportState = field(default_factory=publication.ReportState)
 
 
 def step(state: State, event: Event, now_ns: int) -> list[Command]:
@@ -79,6 +93,7 @@ def _on_node_seen(state: State, event: NodeSeen, now_ns: int) -> list[Command]:
     theirs = {share.uuid for one in event.claims if not one.device_ids for share in one.granted}
     state.gpus = without_those_of_others((gpu for gpu in event.gpus if gpu.is_for_kubernetes), theirs, CLAIMS)
     state.allocations = {one.uid: one for one in event.claims if one.device_ids}
+    state.node_answers = True
     idle = [uid for uid, one in state.allocations.items() if not one.in_use]
     state.idle_ns = {uid: state.idle_ns.get(uid, now_ns) for uid in idle}
     commands: list[Command] = []
@@ -91,6 +106,7 @@ def _on_node_seen(state: State, event: NodeSeen, now_ns: int) -> list[Command]:
 def _on_node_lost(state: State, event: NodeLost, now_ns: int) -> list[Command]:
     """Nothing changes: programs run on. Devices that were unhealthy meanwhile would cost pods their admission when
     kubelet restarts."""
+    state.node_answers, state.publication_report.content = False, None
     return []
 
 
@@ -169,11 +185,26 @@ def _on_registered(state: State, event: Registered, now_ns: int) -> list[Command
 
 
 def _on_tick(state: State, event: Tick, now_ns: int) -> list[Command]:
-    commands = _ask_again(state, now_ns)
+    commands = [*_ask_again(state, now_ns), *_report_publication(state, now_ns)]
     if state.reconciled_ns is not None and now_ns - state.reconciled_ns < RECONCILE_NS:
         return commands
     state.reconciled_ns = now_ns
     return [*commands, ListPods()] if state.idle_ns else commands
+
+
+def _report_publication(state: State, now_ns: int) -> list[Command]:
+    """What is counted, for people who look at the node."""
+    content = (state.gpus, state.listed_devices)
+    if not state.node_answers or not state.publication_report.is_due(content, now_ns):
+        return []
+    state.publication_report.begin(content, now_ns)
+    ids = (one for one, _ in state.listed_devices or ())
+    return [ReportPublication(publication.count_tenths(state.gpus or (), ids))]
+
+
+def _on_publication_reported(state: State, event: PublicationReported, now_ns: int) -> list[Command]:
+    text = state.publication_report.finish(event.error)
+    return [Log(text)] if text else []
 
 
 def _on_pods_listed(state: State, event: PodsListed, now_ns: int) -> list[Command]:
@@ -207,5 +238,6 @@ _HANDLERS: dict[type, Callable[[State, Any, int], list[Command]]] = {
     KubeletSeen: _on_kubelet_seen,
     Registered: _on_registered,
     PodsListed: _on_pods_listed,
+    PublicationReported: _on_publication_reported,
     Tick: _on_tick,
 }

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vgpud.k8s.core.events import EndSlice, Log, MakeSlice, NodeLost, NodeSeen, SliceEnded, SliceMade, Tick
+from vgpud.k8s.core.events import (
+    EndSlice,
+    Log,
+    MakeSlice,
+    NodeLost,
+    NodeSeen,
+    PublicationReported,
+    ReportPublication,
+    SliceEnded,
+    SliceMade,
+    Tick,
+)
 
 #: (inode, time of its creation) of kubelet's socket: another one is that of a kubelet that has just started
 Socket = tuple[int, int]
@@ -45,7 +56,18 @@ class PodsListed:
     ids: frozenset[str] | None
 
 
-Event = NodeSeen | NodeLost | AllocateCalled | SliceMade | SliceEnded | KubeletSeen | Registered | PodsListed | Tick
+Event = (
+    NodeSeen
+    | NodeLost
+    | AllocateCalled
+    | SliceMade
+    | SliceEnded
+    | KubeletSeen
+    | Registered
+    | PodsListed
+    | PublicationReported
+    | Tick
+)
 
 # ---- commands ----
 
@@ -78,4 +100,4 @@ class ListPods:
     """Asks kubelet which pods have which devices."""
 
 
-Command = MakeSlice | EndSlice | Allocated | ListDevices | Register | ListPods | Log
+Command = MakeSlice | EndSlice | Allocated | ListDevices | Register | ListPods | ReportPublication | Log

@@ -11,8 +11,9 @@ from typing import Any
 
 import grpc
 
-from vgpud.k8s.core.events import NodeLost, NodeSeen, PodUnknown, SliceEnded, SliceMade
+from vgpud.k8s.core.events import NodeLost, NodeSeen, PodUnknown, PublicationReported, SliceEnded, SliceMade
 from vgpud.k8s.core.model import Asked, Gpu, Granted, Known
+from vgpud.k8s.core.publication import Publication
 from vgpud.k8s.core.quantities import memory_unit_bytes
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 from vgpud.v1alpha1 import vgpud_pb2_grpc as stubs
@@ -77,6 +78,14 @@ class NodeDaemon:
         except grpc.aio.AioRpcError as error:
             return SliceEnded(uid, error=describe_error(error))
         return SliceEnded(uid)
+
+    async def report_publication(self, publication: Publication) -> PublicationReported:
+        request = pb.ReportPublicationRequest(publication=publication_message(publication))
+        try:
+            await self._claims.ReportPublication(request, timeout=CALL_S)
+        except grpc.aio.AioRpcError as error:
+            return PublicationReported(describe_error(error))
+        return PublicationReported()
 
     async def watch(self, post: Callable[[NodeSeen | NodeLost], None]) -> None:
         """Reports devices and claims, now and after each change, for ever."""
@@ -165,6 +174,27 @@ def node_seen(answer: pb.WatchSlicesResponse, driver_version: str = "") -> NodeS
     )
     gpus = tuple(_gpu(device, others.get(device.uuid, ()), driver_version) for device in answer.devices)
     return NodeSeen(gpus, claims)
+
+
+def publication_message(publication: Publication) -> pb.Publication:
+    made = pb.Publication(
+        pool=publication.pool,
+        generation=publication.generation,
+        problem=publication.problem,
+        resource=publication.resource,
+    )
+    for device in publication.devices:
+        added = made.devices.add(name=device.name, device_uuid=device.uuid, shareable=device.is_shareable)
+        for one in device.capacities:
+            added.capacities.add(
+                name=one.name,
+                value=one.value,
+                default_value=one.default_value,
+                min_value=one.min_value,
+                max_value=one.max_value,
+                step_value=one.step_value,
+            )
+    return made
 
 
 def _granted(shares: Iterable[pb.SliceDevice] | Iterable[pb.ClaimShare]) -> tuple[Granted, ...]:
