@@ -120,7 +120,7 @@ def test_slices_that_each_fill_the_device_take_turns(
     assert all(bench.moves(name) >= 1 for name in names)
     assert sum(bench.show(name)["residency"] is None for name in names) <= 1
     listed = call(bench.system, "slice", "ls").stdout
-    assert "away" in listed
+    assert "MiB-HOST" in listed
 
 
 @pytest.mark.parametrize("way", WAYS)
