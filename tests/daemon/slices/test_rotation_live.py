@@ -263,6 +263,27 @@ def test_what_a_program_cannot_move_itself_stays_and_is_said(
     wait_for("the other one's turn", lambda: bench.rounds("b") > 0, 60)
 
 
+def test_one_that_the_driver_has_evicted_comes_back_after_memory_moves_was_changed(
+    make_system: Callable[..., OwnSystem], programs: Path
+) -> None:
+    """Its slice neither rotates nor sleeps, so its program answers none that asks it to move its memory."""
+    bench = Bench(make_system, programs)
+    bench.create("a")
+    bench.start("a", "rotor", str(PROGRAM), "0", "busy")
+    bench.wait_for_rounds("a")
+    evicted = call(bench.system, "slice", "evict", "a")
+    assert evicted.returncode == 0, evicted.stderr
+    assert bench.system.daemon
+    bench.system.daemon.stop(signal.SIGTERM)
+    config = bench.system.folder / "vgpud.toml"
+    config.write_text(config.read_text() + f'memory_moves = "{BY_HOOK}"\n')
+    bench.system.start_daemon()
+    assert f"({BY_HOOK})" in call(bench.system, "doctor").stdout
+    resumed = call(bench.system, "slice", "resume", "a")
+    assert resumed.returncode == 0, resumed.stderr
+    bench.wait_for_rounds("a")
+
+
 def test_the_queue_counts_what_slices_have_in_turn_once(make_system: Callable[..., OwnSystem], programs: Path) -> None:
     bench = Bench(make_system, programs, 2 * DEVICE)
     for name in "ab":
