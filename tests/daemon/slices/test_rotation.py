@@ -65,7 +65,7 @@ class Node:
         self.entries: list[ev.Log] = []
         self.saved_steps: list[tuple[str, str]] = []
         self.calls: list[tuple[str, int]] = []
-        self.asked: list[tuple[int, int]] = []  # of programs: serial of the slice, VG_MOVE_*
+        self.move_requests: list[tuple[int, int]] = []  # of programs: serial of the slice, VG_MOVE_*
         self.keepers: list[str] = []  # of a helper that waits
         self.spaces: list[int] = []  # bytes for which others are asked, one after the other
         self.requests: dict[tuple[int, str], Reclaim] = {}
@@ -103,8 +103,8 @@ class Node:
         return SliceStats(**({"moved_state": 1} | self.stats.get(serial, {})))
 
     def ask_move(self, serial: int, _: str, where: int) -> int:
-        self.asked.append((serial, where))
-        return len(self.asked)
+        self.move_requests.append((serial, where))
+        return len(self.move_requests)
 
     def count_move(self, serial: int, _: str, size: int) -> None:
         now = self.stats[serial]
@@ -200,7 +200,7 @@ async def test_a_turn_is_saved_before_each_thing_that_the_driver_is_asked(monkey
 
 @on_a_loop
 async def test_one_that_is_evicted_as_its_turn_comes_is_not_brought_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its user is faster than the step: what it has counts as nobody's from then on."""
+    """Its user is faster than the step: what it has counts as no slice's from then on."""
     node = two(monkeypatch)
     submit = node.submit
 
@@ -401,8 +401,8 @@ async def test_one_that_is_out_though_it_counts_as_there_is_asked_back(
     node = Node(monkeypatch, swap("a"))
     node.memory_moves = MemoryMoves(way=way)
     node.set("a", moved_state=_shim.lib.VG_MOVED_AWAY)
-    assert await run_until(node, node.controller(), lambda: bool(node.asked), 5)
-    assert node.asked == [(node.state.slices["a"].serial, _shim.lib.VG_MOVE_IN)] and not node.calls
+    assert await run_until(node, node.controller(), lambda: bool(node.move_requests), 5)
+    assert node.move_requests == [(node.state.slices["a"].serial, _shim.lib.VG_MOVE_IN)] and not node.calls
 
 
 @pytest.mark.parametrize("former", [(LEAVING,), (LEAVING, AWAY, COMING)])

@@ -75,8 +75,8 @@ async def test_one_that_moved_after_all_is_asked_less_and_less_often_and_not_wai
         await controller._restore_late_programs("GPU-0")
         assert node.clock_ns == before_ns
         node.clock_ns += S
-    assert set(node.asked) == {(node.state.slices["a"].serial, _shim.lib.VG_MOVE_IN)}
-    assert 5 < len(node.asked) < 20, "pauses are twice as long each time"
+    assert set(node.move_requests) == {(node.state.slices["a"].serial, _shim.lib.VG_MOVE_IN)}
+    assert 5 < len(node.move_requests) < 20, "pauses are twice as long each time"
     (a,) = (member for member in controller.view.look("GPU-0", node.clock_ns).members if member.name == "a")
     assert a.is_movable, "to say so saves none from its turn's end"
 
@@ -136,4 +136,4 @@ async def test_a_look_at_many_that_wait_reads_each_of_them_a_few_times(monkeypat
 
     monkeypatch.setattr(node, "slice_stats", count)
     await controller._take_turn("GPU-0", Turns())
-    assert not node.asked and reads <= 3 * len(node.stats)
+    assert not node.move_requests and reads <= 3 * len(node.stats)

@@ -120,7 +120,7 @@ def test_slices_that_each_fill_the_device_take_turns(
     assert all(bench.moves(name) >= 1 for name in names)
     assert sum(bench.show(name)["residency"] is None for name in names) <= 1
     listed = call(bench.system, "slice", "ls").stdout
-    assert "away" in listed
+    assert "MiB-HOST" in listed
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -261,6 +261,27 @@ def test_what_a_program_cannot_move_itself_stays_and_is_said(
     assert refused.returncode == 8 and "checkpoint" in refused.stderr
     bench.parts["a"].stop(signal.SIGKILL)
     wait_for("the other one's turn", lambda: bench.rounds("b") > 0, 60)
+
+
+def test_one_that_the_driver_has_evicted_comes_back_after_memory_moves_was_changed(
+    make_system: Callable[..., OwnSystem], programs: Path
+) -> None:
+    """Its slice neither rotates nor sleeps, so its program answers none that asks it to move its memory."""
+    bench = Bench(make_system, programs)
+    bench.create("a")
+    bench.start("a", "rotor", str(PROGRAM), "0", "busy")
+    bench.wait_for_rounds("a")
+    evicted = call(bench.system, "slice", "evict", "a")
+    assert evicted.returncode == 0, evicted.stderr
+    assert bench.system.daemon
+    bench.system.daemon.stop(signal.SIGTERM)
+    config = bench.system.folder / "vgpud.toml"
+    config.write_text(config.read_text() + f'memory_moves = "{BY_HOOK}"\n')
+    bench.system.start_daemon()
+    assert f"({BY_HOOK})" in call(bench.system, "doctor").stdout
+    resumed = call(bench.system, "slice", "resume", "a")
+    assert resumed.returncode == 0, resumed.stderr
+    bench.wait_for_rounds("a")
 
 
 def test_the_queue_counts_what_slices_have_in_turn_once(make_system: Callable[..., OwnSystem], programs: Path) -> None:

@@ -49,7 +49,7 @@ class Member:
     resident_since_ns: int = 0
     stays_bytes: int = 0  # of held_bytes: what stays on the device when it leaves
     bytes_per_s: int = RATE_BYTES_PER_S  # of its moves
-    failures: int = 0  # how often it was asked in vain, or was slow, since it was moved as it should
+    failures: int = 0  # how often it did not answer, or was slow, since it was moved as it should
 
     @property
     def claim_bytes(self) -> int:
@@ -122,12 +122,12 @@ class Load(NamedTuple):
         return _move_ns(self.size_bytes, self.bytes_per_s)
 
 
-def _fill(loads: Iterable[Load], room_bytes: int) -> Iterator[Load]:
-    """As many of them as have room, the last one in part."""
+def _fill(loads: Iterable[Load], free_bytes: int) -> Iterator[Load]:
+    """As many of them as fit, the last one in part."""
     for size_bytes, bytes_per_s in loads:
-        part_bytes = max(0, min(size_bytes, room_bytes))
+        part_bytes = max(0, min(size_bytes, free_bytes))
         yield Load(part_bytes, bytes_per_s)
-        room_bytes -= part_bytes
+        free_bytes -= part_bytes
 
 
 def turn_weights(members: Iterable[Member]) -> dict[str, int]:
@@ -306,7 +306,7 @@ def find_shortage(
 ) -> Shortage:
     """Of those that wait: memory that is not free, and would not be if all that leave for others had left for it. One
     without mem_swap has a claim to its memory: it does not wait for turns. lent_bytes: what slices beside
-    the members hold beyond their minima. pausing_names: for whom none is asked now, in vain as it was."""
+    the members hold beyond their minima. pausing_names: for whom none is asked now, as that did not help."""
     device = _Device(members, capacity_bytes, Turns(), 0)
     turns_bytes = sum(m.freed_bytes for m in members if m.is_resident and m.mem_swap and m.is_movable)
     kept_bytes = sum(m.mem_min_bytes for m in members if m.on_device and not m.mem_swap)

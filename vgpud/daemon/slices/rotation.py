@@ -263,15 +263,15 @@ class RotationController:
         ):  # no third one has the memory
             await self._bring(following, uuid, turns)
 
-    def _let_refused_stay(self, slice_: Slice, uuid: str, moved: Moved, passed_ns: int) -> None:
+    def _let_refused_stay(self, slice_: Slice, uuid: str, answer: Moved, passed_ns: int) -> None:
         """After it was asked to leave for so long."""
-        if moved.state == checkpoint_runner.RUNS:
-            self._let_stay(slice_, "driver", moved.refusal, REFUSED_NS)
+        if answer.state == checkpoint_runner.RUNS:
+            self._let_stay(slice_, "driver", answer.refusal, REFUSED_NS)
         elif self._mover.moves_itself:  # a slow program finishes by itself
-            self._let_stay(slice_, "driver", moved.refusal, _lengthen_pause(self.view.record(slice_), REFUSED_NS))
+            self._let_stay(slice_, "driver", answer.refusal, _lengthen_pause(self.view.record(slice_), REFUSED_NS))
             self.view.hold_back(uuid, time.monotonic_ns() + max(REFUSED_NS, HELD_PARTS * passed_ns))
         else:
-            self._let_stay(slice_, _BROKEN, moved.refusal, BROKEN_NS)
+            self._let_stay(slice_, _BROKEN, answer.refusal, BROKEN_NS)
 
     async def _bring(self, move: Move, uuid: str, turns: Turns) -> None:
         """One that is saved as coming: it may have ended, or have been evicted, before that was saved."""

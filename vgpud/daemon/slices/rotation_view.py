@@ -45,9 +45,9 @@ class Record:
     failures: int = 0  # since it came back in time: moves that were slow, or after which it was not known where it is
 
 
-def _is_measure_of(moved: Load, claim_bytes: int) -> bool:
+def _is_measure_of(load: Load, claim_bytes: int) -> bool:
     """Whether a rate is one of moves of so much: else it is that of what each move takes, however small."""
-    return moved.size_bytes * MEASURED_PARTS >= claim_bytes
+    return load.size_bytes * MEASURED_PARTS >= claim_bytes
 
 
 def _claim_bytes(slice_: Slice, uuid: str, now: SliceStats) -> int:
@@ -84,10 +84,11 @@ class RotationView:
         none that has not answered before is asked again, and none is put to sleep: for that one no other waits."""
         self._held_back_until_ns[uuid] = until_ns
 
-    def keep_rate(self, slice_: Slice, uuid: str, before: SliceStats, passed_ns: int) -> None:
-        """Of a move off the device that succeeded. What comes back may have been there in part: it is not measured."""
-        moved = Load(self.moved_bytes(before), self.moved_bytes(before) * _SECOND_NS // max(1, passed_ns))
-        if moved.size_bytes >= MEASURED_BYTES and _is_measure_of(moved, _claim_bytes(slice_, uuid, before)):
+    def keep_rate(self, slice_: Slice, uuid: str, stats: SliceStats, passed_ns: int) -> None:
+        """Of a move off the device that succeeded. What comes back may have been there in part: it is not measured.
+        stats: before it."""
+        moved = Load(self.moved_bytes(stats), self.moved_bytes(stats) * _SECOND_NS // max(1, passed_ns))
+        if moved.size_bytes >= MEASURED_BYTES and _is_measure_of(moved, _claim_bytes(slice_, uuid, stats)):
             self.record(slice_).measure = moved._replace(bytes_per_s=self.limit_rate(moved.bytes_per_s, uuid))
 
     def limit_rate(self, bytes_per_s: int, uuid: str) -> int:

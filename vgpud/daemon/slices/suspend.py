@@ -125,8 +125,8 @@ class SuspendController:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _settle(self, before: Slice) -> None:
-        name = before.name
+    async def _settle(self, slice_: Slice) -> None:
+        name = slice_.name
         # a locked program attaches again all the same: its hook's own thread calls no driver for that
         for _ in range(50):
             if self._program(name) or name not in self._machine.state.slices:
@@ -134,8 +134,8 @@ class SuspendController:
             await asyncio.sleep(0.1)
         moved = await self._move("settle", name, DEADLINE_S)
         # to bring it back is asked for again: the driver may have it locked yet
-        is_away = moved.state == AWAY or (moved.state != RUNS and before.suspended == RESTORING)
-        job_id = before.origin.queue_job_id
+        is_away = moved.state == AWAY or (moved.state != RUNS and slice_.suspended == RESTORING)
+        job_id = slice_.origin.queue_job_id
         await self._save_outcome(name, EVICTED if is_away else "", job_id, "vgpud was restarted")
 
     async def _undone(self, name: str, old_state: str, job_id: int, move_result: Moved) -> Denied:
