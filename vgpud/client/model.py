@@ -291,8 +291,8 @@ class SliceDevice:
     pinned_bytes: int = 0
     #: how often its present programs were refused more of it (pinned_bytes_max)
     pinned_denied: int = 0
-    #: how long the link carries copy_to_device_bytes at its rate, which is computed and not measured; unset = the rate
-    #: is not known
+    #: how long the link carries copy_to_device_bytes at its rate, which is computed and not measured; unset = the
+    #: rate is not known
     copy_to_device_ns: int | None = None
     #: how long the link carries copy_from_device_bytes at its rate, which is computed and not measured; unset = the
     #: rate is not known

@@ -353,7 +353,7 @@ class MemoryReclaim(_message.Message):
     def __init__(self, asked_bytes: _Optional[int] = ..., remaining_bytes: _Optional[int] = ..., returned_bytes: _Optional[int] = ..., duration_ns: _Optional[int] = ..., late: bool = ...) -> None: ...
 
 class SliceDevice(_message.Message):
-    __slots__ = ("node", "device_uuid", "device_index", "min_milli", "max_milli", "mem_min_bytes", "mem_max_bytes", "mem_used_bytes", "mem_peak_bytes", "share_ratio", "charged_ns", "throttled_ns", "grants", "overruns", "gate", "regime", "entitlement_milli", "share_10s_ratio", "share_60s_ratio", "lag_ns", "borrowed_ns", "early_releases", "drains", "drain_total_ns", "drain_max_ns", "wait_counts", "launches", "mem_denied", "mem_unattributed_bytes", "copy_to_device_bytes", "copy_from_device_bytes", "copy_to_device_bytes_per_s", "copy_from_device_bytes_per_s", "pinned_bytes", "pinned_denied", "reclaim")
+    __slots__ = ("node", "device_uuid", "device_index", "min_milli", "max_milli", "mem_min_bytes", "mem_max_bytes", "mem_used_bytes", "mem_peak_bytes", "share_ratio", "charged_ns", "throttled_ns", "grants", "overruns", "gate", "regime", "entitlement_milli", "share_10s_ratio", "share_60s_ratio", "lag_ns", "borrowed_ns", "early_releases", "drains", "drain_total_ns", "drain_max_ns", "wait_counts", "launches", "mem_denied", "mem_unattributed_bytes", "copy_to_device_bytes", "copy_from_device_bytes", "copy_to_device_bytes_per_s", "copy_from_device_bytes_per_s", "pinned_bytes", "pinned_denied", "copy_to_device_ns", "copy_from_device_ns", "reclaim")
     NODE_FIELD_NUMBER: _ClassVar[int]
     DEVICE_UUID_FIELD_NUMBER: _ClassVar[int]
     DEVICE_INDEX_FIELD_NUMBER: _ClassVar[int]
@@ -389,6 +389,8 @@ class SliceDevice(_message.Message):
     COPY_FROM_DEVICE_BYTES_PER_S_FIELD_NUMBER: _ClassVar[int]
     PINNED_BYTES_FIELD_NUMBER: _ClassVar[int]
     PINNED_DENIED_FIELD_NUMBER: _ClassVar[int]
+    COPY_TO_DEVICE_NS_FIELD_NUMBER: _ClassVar[int]
+    COPY_FROM_DEVICE_NS_FIELD_NUMBER: _ClassVar[int]
     RECLAIM_FIELD_NUMBER: _ClassVar[int]
     node: str
     device_uuid: str
@@ -425,8 +427,10 @@ class SliceDevice(_message.Message):
     copy_from_device_bytes_per_s: int
     pinned_bytes: int
     pinned_denied: int
+    copy_to_device_ns: int
+    copy_from_device_ns: int
     reclaim: MemoryReclaim
-    def __init__(self, node: _Optional[str] = ..., device_uuid: _Optional[str] = ..., device_index: _Optional[int] = ..., min_milli: _Optional[int] = ..., max_milli: _Optional[int] = ..., mem_min_bytes: _Optional[int] = ..., mem_max_bytes: _Optional[int] = ..., mem_used_bytes: _Optional[int] = ..., mem_peak_bytes: _Optional[int] = ..., share_ratio: _Optional[float] = ..., charged_ns: _Optional[int] = ..., throttled_ns: _Optional[int] = ..., grants: _Optional[int] = ..., overruns: _Optional[int] = ..., gate: _Optional[_Union[Gate, str]] = ..., regime: _Optional[_Union[Regime, str]] = ..., entitlement_milli: _Optional[int] = ..., share_10s_ratio: _Optional[float] = ..., share_60s_ratio: _Optional[float] = ..., lag_ns: _Optional[int] = ..., borrowed_ns: _Optional[int] = ..., early_releases: _Optional[int] = ..., drains: _Optional[int] = ..., drain_total_ns: _Optional[int] = ..., drain_max_ns: _Optional[int] = ..., wait_counts: _Optional[_Iterable[int]] = ..., launches: _Optional[int] = ..., mem_denied: _Optional[int] = ..., mem_unattributed_bytes: _Optional[int] = ..., copy_to_device_bytes: _Optional[int] = ..., copy_from_device_bytes: _Optional[int] = ..., copy_to_device_bytes_per_s: _Optional[int] = ..., copy_from_device_bytes_per_s: _Optional[int] = ..., pinned_bytes: _Optional[int] = ..., pinned_denied: _Optional[int] = ..., reclaim: _Optional[_Union[MemoryReclaim, _Mapping]] = ...) -> None: ...
+    def __init__(self, node: _Optional[str] = ..., device_uuid: _Optional[str] = ..., device_index: _Optional[int] = ..., min_milli: _Optional[int] = ..., max_milli: _Optional[int] = ..., mem_min_bytes: _Optional[int] = ..., mem_max_bytes: _Optional[int] = ..., mem_used_bytes: _Optional[int] = ..., mem_peak_bytes: _Optional[int] = ..., share_ratio: _Optional[float] = ..., charged_ns: _Optional[int] = ..., throttled_ns: _Optional[int] = ..., grants: _Optional[int] = ..., overruns: _Optional[int] = ..., gate: _Optional[_Union[Gate, str]] = ..., regime: _Optional[_Union[Regime, str]] = ..., entitlement_milli: _Optional[int] = ..., share_10s_ratio: _Optional[float] = ..., share_60s_ratio: _Optional[float] = ..., lag_ns: _Optional[int] = ..., borrowed_ns: _Optional[int] = ..., early_releases: _Optional[int] = ..., drains: _Optional[int] = ..., drain_total_ns: _Optional[int] = ..., drain_max_ns: _Optional[int] = ..., wait_counts: _Optional[_Iterable[int]] = ..., launches: _Optional[int] = ..., mem_denied: _Optional[int] = ..., mem_unattributed_bytes: _Optional[int] = ..., copy_to_device_bytes: _Optional[int] = ..., copy_from_device_bytes: _Optional[int] = ..., copy_to_device_bytes_per_s: _Optional[int] = ..., copy_from_device_bytes_per_s: _Optional[int] = ..., pinned_bytes: _Optional[int] = ..., pinned_denied: _Optional[int] = ..., copy_to_device_ns: _Optional[int] = ..., copy_from_device_ns: _Optional[int] = ..., reclaim: _Optional[_Union[MemoryReclaim, _Mapping]] = ...) -> None: ...
 
 class SliceSpec(_message.Message):
     __slots__ = ("gpus_milli", "min_milli", "max_milli", "mem_min_bytes", "mem_max_bytes", "weight", "priority", "device_uuids", "service_class", "spread", "mem_swap", "idle_after_ns", "copy_min_milli", "copy_max_milli")
@@ -1704,7 +1708,7 @@ class DeleteQueueResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class Usage(_message.Message):
-    __slots__ = ("queue", "uid", "job_id", "slice", "gpu_seconds_asked", "gpu_seconds_granted", "gpu_seconds_used", "jobs", "node", "submit_time", "start_time", "end_time", "gpus_milli", "members", "run_duration", "state", "namespace", "pod")
+    __slots__ = ("queue", "uid", "job_id", "slice", "gpu_seconds_asked", "gpu_seconds_granted", "gpu_seconds_used", "jobs", "node", "submit_time", "start_time", "end_time", "gpus_milli", "members", "run_duration", "state", "namespace", "pod", "copy_to_device_bytes", "copy_from_device_bytes")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
@@ -1723,6 +1727,8 @@ class Usage(_message.Message):
     STATE_FIELD_NUMBER: _ClassVar[int]
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     POD_FIELD_NUMBER: _ClassVar[int]
+    COPY_TO_DEVICE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    COPY_FROM_DEVICE_BYTES_FIELD_NUMBER: _ClassVar[int]
     queue: str
     uid: int
     job_id: int
@@ -1741,7 +1747,9 @@ class Usage(_message.Message):
     state: JobState
     namespace: str
     pod: str
-    def __init__(self, queue: _Optional[str] = ..., uid: _Optional[int] = ..., job_id: _Optional[int] = ..., slice: _Optional[str] = ..., gpu_seconds_asked: _Optional[float] = ..., gpu_seconds_granted: _Optional[float] = ..., gpu_seconds_used: _Optional[float] = ..., jobs: _Optional[int] = ..., node: _Optional[str] = ..., submit_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., gpus_milli: _Optional[int] = ..., members: _Optional[int] = ..., run_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., state: _Optional[_Union[JobState, str]] = ..., namespace: _Optional[str] = ..., pod: _Optional[str] = ...) -> None: ...
+    copy_to_device_bytes: int
+    copy_from_device_bytes: int
+    def __init__(self, queue: _Optional[str] = ..., uid: _Optional[int] = ..., job_id: _Optional[int] = ..., slice: _Optional[str] = ..., gpu_seconds_asked: _Optional[float] = ..., gpu_seconds_granted: _Optional[float] = ..., gpu_seconds_used: _Optional[float] = ..., jobs: _Optional[int] = ..., node: _Optional[str] = ..., submit_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., gpus_milli: _Optional[int] = ..., members: _Optional[int] = ..., run_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., state: _Optional[_Union[JobState, str]] = ..., namespace: _Optional[str] = ..., pod: _Optional[str] = ..., copy_to_device_bytes: _Optional[int] = ..., copy_from_device_bytes: _Optional[int] = ...) -> None: ...
 
 class GetUsageRequest(_message.Message):
     __slots__ = ("since_time", "until_time", "by", "page_size", "page_token", "uid")
