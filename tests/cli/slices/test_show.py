@@ -66,11 +66,11 @@ def test_everything_is_said_in_words(vgpu: Any, daemon_with_slice: Any) -> None:
 def test_copies_say_how_long_the_link_carries_them(vgpu: Any, daemon_with_slice: Any) -> None:
     """Where its rate is known."""
     device = daemon_with_slice.slices["train"].devices[0]
-    device.copy_to_device_bytes, device.copy_from_device_bytes = 5 << 28, 1 << 20
-    assert lines_of(vgpu, daemon_with_slice)["copied"] == "1.25GiB to the device, 1MiB from it; 0B pinned"
+    device.copy_to_device_bytes, device.copy_from_device_bytes = 3 << 29, 1 << 20
+    assert lines_of(vgpu, daemon_with_slice)["copied"] == "1.5GiB to the device, 1MiB from it; 0B pinned"
     device.copy_to_device_ns, device.copy_from_device_ns = 24_400_000, 0
     device.copy_to_device_bytes_per_s = 3 << 30
-    text = "1.25GiB to the device (24ms of the link, now at most 3GiB/s), 1MiB from it; 0B pinned"
+    text = "1.5GiB to the device (24ms of the link, now at most 3GiB/s), 1MiB from it; 0B pinned"
     assert lines_of(vgpu, daemon_with_slice)["copied"] == text
     (shown,) = vgpu("slice", "show", "train", "-o", "json", host=daemon_with_slice.host).json["slice"]["devices"]
     assert (shown["copy_to_device_ns"], shown["copy_from_device_ns"]) == (24_400_000, 0)
