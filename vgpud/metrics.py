@@ -359,7 +359,7 @@ def _slice_metrics(slices: tuple[SliceSample, ...]) -> Iterator[Metric]:
 
 
 def _copy_metrics(slices: Iterable[SliceSample]) -> Iterator[Metric]:
-    labels = ("direction", *_SLICE_LABELS)  # in front of those that a slice may lack
+    labels = ("direction", *_SLICE_LABELS)  # in front of those that a slice may be without
     size = CounterMetricFamily("vgpu_slice_copy_bytes", "Copied between host and device.", labels=labels)
     text = "Time of the link for these bytes at its rate, which is computed."
     link = CounterMetricFamily("vgpu_slice_copy_link_seconds", text, labels=labels)

@@ -402,7 +402,7 @@ int vg_arbiter_process_add(struct vg_arbiter *arbiter, uint64_t slice_id, uint64
 
 static void remove_locked(struct vg_arbiter *arbiter, struct vg_process *process) {
   epoll_ctl(arbiter->epoll_fd, EPOLL_CTL_DEL, process->doorbell_fd, NULL);
-  vg_links_read(arbiter, process); /* since the last look: its owner is told what it has copied in all */
+  vg_links_read(arbiter, process); /* what it has copied since the last look */
   struct vg_lane *lane = vg_lane_of(arbiter, process->slice);
   struct vg_process **link = &lane->first;
   while (*link != process) link = &(*link)->next;

@@ -27,7 +27,7 @@ static bool is_away(void) {
   return find_away(&residence) != NULL;
 }
 
-/* Returns for how long. A round is reported as it ends: who waits for minutes is seen to. */
+/* Returns for how long. A round is reported as it ends, so that a wait of minutes is seen. */
 static uint64_t wait_one_round(struct vg_device *device, uint32_t residence) {
   struct vg_report_device *report = VG_LOAD(&device->report); /* of a daemon that has gone, perhaps */
   const uint32_t *word_at = &VG_LOAD(&device->control)->residence;

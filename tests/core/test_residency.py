@@ -111,7 +111,7 @@ def test_a_refusal_says_that_turns_would_do() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "advised"),
+    ("options", "is_advised"),
     [
         ({}, True),
         ({"gib": 90}, False),  # more than the device has
@@ -119,14 +119,14 @@ def test_a_refusal_says_that_turns_would_do() -> None:
         ({"service_class": LATENCY}, False),
     ],
 )
-def test_a_refusal_says_that_mem_swap_would_do(options: dict[str, Any], advised: bool) -> None:
+def test_a_refusal_says_that_mem_swap_would_do(options: dict[str, Any], is_advised: bool) -> None:
     state = make_state()
     make(state, swap("a"))
     refusal = answer(step(state, swap("b", **({"mem_swap": False} | options)), 0))
     assert isinstance(refusal, Denied)
     text = refusal.message
-    assert text.endswith("; or ask with mem-swap: it has device 0 in turn with others that do") == advised
-    if advised:
+    assert text.endswith("; or ask with mem-swap: it has device 0 in turn with others that do") == is_advised
+    if is_advised:
         make(state, swap("b"))
 
 

@@ -221,7 +221,7 @@ def test_copies_take_the_link_as_long_as_its_rate_says() -> None:
     """Where it is known; and what a process had copied stays counted when it has gone."""
     arbiters = Arbiters([replace(make_device(0), link_bytes_per_s=2_000_000), make_device(1)], {})
     pages = Tenant()
-    arbiters.apply(make_slice("a", make_share(500), make_share(500, uid="GPU-1"), serial=SERIAL))
+    arbiters.apply(make_slice("a", make_share(500), make_share(500, uuid="GPU-1"), serial=SERIAL))
     for uuid in (UUID, "GPU-1"):
         arbiters.attach(SERIAL, PROCESS, uuid, (pages.header, pages.control, pages.report), pages.bell, 0)
     pages.report.copy_bytes = [3_000_000, 1]

@@ -236,7 +236,8 @@ def test_on_80_columns_the_least_important_ones_go() -> None:
     job = row | {"job_id": 12345, "state": "completed", "gpus_milli": 500, "members": 4}
     for by, shown, left_out in (
         ("queue", row, []),
-        ("job", job, ["GPUS"]),
+        ("job", job, []),
+        ("job", job | {"uid": 4_000_000}, ["GPUS"]),
         ("job", job | {"uid": 4_000_000_000}, ["GPUS", "FROM-GPU"]),
     ):
         assert draw(job_tables.usage_grid([shown], by), headers=True, width=80).left_out == left_out
