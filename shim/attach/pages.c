@@ -77,6 +77,7 @@ void vg_link_bind_device(struct vg_device *device, const struct vg_wire_answer *
   bool fresh = device->control == NULL;
   device->resolved = answer->reply.devices[index];
   device->doorbell_fd = vg_wire_replace(device->doorbell_fd, answer->doorbell_fds[index]);
+  vg_gate_carry_departure(device, control, vg_wire_report(answer->report, index));
   vg_memory_rebind(device, control, vg_wire_report(answer->report, index));
   vg_context_charge_late(device);
   if (fresh) {

@@ -60,3 +60,20 @@ uint64_t vg_departure_step(struct vg_device *device, uint32_t word, uint64_t now
   vg_prim_eventfd_ring(device->doorbell_fd);
   return UINT64_MAX;
 }
+
+void vg_gate_carry_departure(struct vg_device *device, const struct vg_control_device *control,
+                             struct vg_report_device *report) {
+  struct vg_gate_state *gate = device->gate;
+  const struct vg_control_device *before = VG_LOAD(&device->control);
+  uint32_t from = before ? VG_LOAD(&before->residence) : 0, to = VG_LOAD(&control->residence);
+  if (!gate || !from || !to) return;
+  pthread_mutex_lock(&gate->mutex);
+  if (gate->quiet_residence == from) {
+    bool completed = gate->completed_residence == from;
+    gate->submitted_residence = to;
+    VG_STORE(&gate->completed_residence, completed ? to : 0);
+    VG_STORE(&gate->quiet_residence, to);
+    if (VG_LOAD_RELAXED(&VG_LOAD(&device->report)->left_word) == from) VG_STORE(&report->left_word, to);
+  }
+  pthread_mutex_unlock(&gate->mutex);
+}

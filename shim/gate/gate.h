@@ -100,6 +100,10 @@ void vg_gate_graph_gone(CUgraphExec exec); /* or it does not wait any more */
  * when work begins). */
 uint64_t vg_gate_service(uint64_t now_ns);
 void vg_gate_daemon_gone(struct vg_device *device); /* by the helper thread: follow the mode of the site from here on */
+/* Before the pages of another daemon are taken up: a process that has left the driver has left it under that daemon's
+ * number as well. The driver may have locked it, and is not to be called. */
+void vg_gate_carry_departure(struct vg_device *device, const struct vg_control_device *control,
+                             struct vg_report_device *report);
 void vg_gate_daemon_back(struct vg_device *device); /* by the helper thread, after the page pointers were swapped */
 void vg_gate_stream_gone(CUstream stream);          /* before the driver destroys it */
 void vg_gate_context_gone(struct vg_device *device, CUcontext context); /* before the driver destroys it */
