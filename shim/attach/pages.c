@@ -74,7 +74,7 @@ void vg_link_drop(struct vg_wire_answer *answer, int socket_fd) {
 
 void vg_link_bind_device(struct vg_device *device, const struct vg_wire_answer *answer, uint32_t index) {
   const struct vg_control_device *control = vg_wire_control(answer->control, index);
-  bool fresh = device->control == NULL;
+  bool fresh = device->control == NULL, has_left = !fresh && vg_gate_has_left(device);
   device->resolved = answer->reply.devices[index];
   device->doorbell_fd = vg_wire_replace(device->doorbell_fd, answer->doorbell_fds[index]);
   vg_memory_rebind(device, control, vg_wire_report(answer->report, index));
@@ -82,6 +82,7 @@ void vg_link_bind_device(struct vg_device *device, const struct vg_wire_answer *
   if (fresh) {
     if (vg_gate_attach(device)) vg_log("out of memory: launches on %s are not gated", vg_session.slice);
   } else {
+    vg_gate_daemon_changed(device, has_left);
     vg_gate_daemon_back(device);
   }
 }

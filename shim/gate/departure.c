@@ -45,14 +45,36 @@ static void make_quiet(struct vg_gate_state *gate, uint32_t residence) {
   VG_STORE(&gate->quiet_residence, residence);
 }
 
+bool vg_gate_has_left(const struct vg_device *device) {
+  return device->gate && vg_departure_is_over(device);
+}
+
+/* Memory that a former daemon saw leave, and that is away still, has not been back: no thread has entered since. To
+ * probe again would block in the driver, which has the process locked; and a helper that is blocked finds no later
+ * daemon. Else nothing is known of the new one's departures, whose numbers may be those of the old one. */
+void vg_gate_daemon_changed(struct vg_device *device, bool has_left) {
+  struct vg_gate_state *gate = device->gate;
+  if (!gate) return;
+  pthread_mutex_lock(&gate->mutex);
+  uint32_t residence = has_left ? VG_LOAD(&VG_LOAD(&device->control)->residence) : 0;
+  bool completed = VG_LOAD(&gate->completed_residence) == VG_LOAD(&gate->quiet_residence);
+  gate->submitted_residence = residence;
+  VG_STORE(&gate->completed_residence, completed ? residence : 0);
+  VG_STORE(&gate->quiet_residence, residence);
+  pthread_mutex_unlock(&gate->mutex);
+}
+
 uint64_t vg_departure_step(struct vg_device *device, uint32_t word, uint64_t now_ns) {
   struct vg_gate_state *gate = device->gate;
   uint32_t residence = VG_LOAD(&VG_LOAD(&device->control)->residence);
   uint64_t done_ns;
   if (!residence || !is_drained(device, word)) return UINT64_MAX; /* the drain has its own next step */
   if (!has_submitted_all(device, residence)) return next_look(gate, now_ns);
-  if (gate->departure_probed && !vg_probe_done(&gate->probes, device, false, &done_ns)) return next_look(gate, now_ns);
-  make_quiet(gate, residence);
+  if (VG_LOAD(&gate->quiet_residence) != residence) {
+    bool probes = gate->departure_probed;
+    if (probes && !vg_probe_done(&gate->probes, device, false, &done_ns)) return next_look(gate, now_ns);
+    make_quiet(gate, residence);
+  }
   if (vg_gate_calls_under_way(true)) return next_look(gate, now_ns);
   VG_STORE(&VG_LOAD(&device->report)->left_word, residence);
   vg_report_changes(device);

@@ -94,7 +94,10 @@ void vg_gate_graph_gone(CUgraphExec exec); /* or it does not wait any more */
 uint64_t vg_gate_service(uint64_t now_ns);
 void vg_gate_daemon_gone(struct vg_device *device); /* by the helper thread: follow the mode of the site from here on */
 void vg_gate_daemon_back(struct vg_device *device); /* by the helper thread, after the page pointers were swapped */
-void vg_gate_stream_gone(CUstream stream);          /* before the driver destroys it */
+/* Where the pages are another daemon's: had the process left the driver under the one before? Then it stays so. */
+bool vg_gate_has_left(const struct vg_device *device);
+void vg_gate_daemon_changed(struct vg_device *device, bool has_left);
+void vg_gate_stream_gone(CUstream stream);                              /* before the driver destroys it */
 void vg_gate_context_gone(struct vg_device *device, CUcontext context); /* before the driver destroys it */
 /* Collectives: their launches are counted on the devices of a gang (collectives.c). */
 static inline bool vg_gate_gang_counts(const struct vg_device *device) { /* is it a gang's? */

@@ -255,6 +255,25 @@ static void calls_wait_on_without_a_daemon(void) {
   end();
 }
 
+/* Its departures have numbers that those of the one before had. */
+static void nothing_is_known_of_departures_of_another_daemon(void) {
+  begin_watched();
+  leave(1);
+  serve_until_left();
+  come_back();
+  CHECK(!vg_gate_has_left(device()));
+  vg_gate_daemon_changed(device(), false);
+  struct vg_gate_line *here = vg_residence_enter();
+  leave(1);
+  CHECK(vg_residence_poll_watched() == VG_POLL_ASK);
+  vg_residence_end_poll();
+  vg_residence_leave(here);
+  serve_until_left();
+  CHECK(vg_gate_has_left(device()));
+  come_back();
+  end();
+}
+
 static void *call_on(void *argument) {
   uintptr_t number = (uintptr_t)argument;
   while (!VG_LOAD(&stop)) {
@@ -311,6 +330,7 @@ int main(void) {
   RUN(polls_are_answered_and_are_not_counted);
   RUN(a_poll_that_cannot_be_answered_waits);
   RUN(calls_wait_on_without_a_daemon);
+  RUN(nothing_is_known_of_departures_of_another_daemon);
   RUN(nobody_is_in_the_driver_once_the_process_has_left);
   return 0;
 }
