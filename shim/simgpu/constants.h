@@ -36,6 +36,9 @@
 /* Of the link, by memory that is not pinned: [published] 2.3 of 5.8 GB/s in NVIDIA's "How to Optimize Data Transfers in
  * CUDA C/C++" (the driver's thread fills a pinned buffer); that it is the same part of a faster link is [assumed]. */
 #define SIM_PAGEABLE_PART 0.4
+/* [published] Zheng et al., "Towards High Performance Paged Memory for GPUs", HPCA 2016: a fault over PCIe takes 20 to
+ * 50 us beside its transfer. The least; that one fault fetches a whole block of 2 MiB is [assumed]. */
+#define SIM_MANAGED_FAULT_NS 20000ull
 #define SIM_DEVICE_COPY_BYTES_PER_US 2000000ull /* [published] 4.8 TB/s memory, half of it each way, less losses */
 #define SIM_MEMSET_BYTES_PER_US 3500000ull      /* [published] 4.8 TB/s memory, writes only */
 #define SIM_MEMSET_LATENCY_NS 1500ull           /* [assumed] the smallest kernel */

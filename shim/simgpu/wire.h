@@ -39,6 +39,7 @@ enum sim_op {
   SIM_OP_HOLD,     /* until a RELEASE for this stream arrives: the process does something in between */
   SIM_OP_RELEASE,  /* ends the oldest HOLD of the stream at time `value`; takes no place in the stream */
   SIM_OP_DISBAND,  /* kernels of the process wait for no others in meetings of group `value`; takes no place either */
+  SIM_OP_USE,      /* the next kernel of the stream uses the managed memory at `value` */
 };
 
 struct sim_command {
@@ -209,6 +210,8 @@ enum sim_request_kind {
   SIM_REQUEST_LIMITS_OWN, /* the same for the cgroup that the process is in */
   SIM_REQUEST_TIME_SLICE, /* time slices of device are of enum sim_time_slice `bytes`; of root's alone */
   SIM_REQUEST_CHECKPOINT_MOVED, /* -EAGAIN: its memory is on the way; the reply's bytes: for so many ns at least */
+  SIM_REQUEST_MANAGED_ALLOC, /* bytes of device at address share.tag, which need not all be there: server/managed.c */
+  SIM_REQUEST_MANAGED_FREE,  /* what is at share.tag */
 };
 
 enum sim_share_kind { SIM_SHARE_MEMORY = 1, SIM_SHARE_PHYSICAL, SIM_SHARE_EVENT, SIM_SHARE_POOL, SIM_SHARE_MULTICAST };

@@ -40,8 +40,8 @@ class SimulatedDevice:
     """The server of simulated devices in a directory; use it in a `with`. It ends when this process ends, however.
 
     config: keys of its configuration (devices, memory_bytes, slice_us, switch_us, launch_cost_ns,
-    link_bytes_per_us, context_bytes, host_memory_bytes, model, device.<i>.name, .mig and so on); lib_dir: a folder with
-    another build of vgpu-simd and the libraries.
+    link_bytes_per_us, context_bytes, host_memory_bytes, managed_fault_ns, model, device.<i>.name, .mig and so on);
+    lib_dir: a folder with another build of vgpu-simd and the libraries.
     Raises ConfigError when the server refuses the configuration, DriverError when it does not start.
     """
 

@@ -15,6 +15,7 @@ struct sim_allocation {
   int device;                  /* of device memory: the server's index */
   unsigned kind;               /* CUmemorytype: CU_MEMORYTYPE_DEVICE or _HOST */
   bool managed;
+  bool is_paged;                  /* managed, in blocks that the server knows: not all need be on the device */
   bool owned;                     /* host memory that the driver allocated, not registered */
   unsigned flags;                 /* of cuMemHostAlloc or cuMemHostRegister */
   bool mapped;                    /* by cuMemMap: not to be freed, and ranges may go over neighbours */

@@ -34,6 +34,30 @@ CUresult sim_map_charged_low(int device, uint64_t bytes, char **ret_map) {
   return map_charged(device, bytes, sim_map_device_low, ret_map);
 }
 
+static CUresult request_managed(enum sim_request_kind kind, int device, const void *map, uint64_t bytes) {
+  struct sim_request request = {
+      .kind = kind, .device = (uint32_t)device, .bytes = bytes, .share.tag = (uint64_t)(uintptr_t)map};
+  struct sim_reply reply;
+  int rc = sim_link_exchange(&request, -1, &reply, NULL);
+  return rc == 0 ? CUDA_SUCCESS : rc == -EPIPE ? CUDA_ERROR_DEVICE_UNAVAILABLE : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult sim_map_managed(int device, uint64_t bytes, char **ret_map) {
+  char *map = sim_map_device(bytes);
+  if (!map) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUresult result = request_managed(SIM_REQUEST_MANAGED_ALLOC, device, map, bytes);
+  if (result == CUDA_SUCCESS)
+    *ret_map = map;
+  else
+    sim_unmap_device(map, bytes);
+  return result;
+}
+
+void sim_unmap_managed(int device, void *map, uint64_t bytes) {
+  request_managed(SIM_REQUEST_MANAGED_FREE, device, map, bytes); /* before another thread may be given the address */
+  sim_unmap_device(map, bytes);
+}
+
 /* What is shared stays where it is until its last holder has let go: then this address is never used again. */
 void sim_unmap_charged(int device, void *map, uint64_t bytes) {
   if (sim_share_leave(map, bytes)) return;

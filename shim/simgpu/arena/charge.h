@@ -12,6 +12,10 @@ void sim_memory_refund(int device, uint64_t bytes);
 CUresult sim_map_charged(int device, uint64_t bytes, char **ret_map); /* charged at the server, then mapped */
 CUresult sim_map_charged_low(int device, uint64_t bytes, char **ret_map);
 
+/* Managed memory: it may be more than fits the device (server/managed.c). No other process can have it. */
+CUresult sim_map_managed(int device, uint64_t bytes, char **ret_map);
+void sim_unmap_managed(int device, void *map, uint64_t bytes);
+
 /* The end of what sim_map_charged() made; where others share it (share.c), what it costs goes to them. */
 void sim_unmap_charged(int device, void *map, uint64_t bytes);
 

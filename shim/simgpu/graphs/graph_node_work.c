@@ -31,6 +31,7 @@ static CUresult run_kernel(const struct sim_node *node, struct sim_stream *strea
   CUresult result = sim_launch_compute(&node->kernel.launch);
   if (result != CUDA_SUCCESS) return result;
   const struct sim_launch *launch = &node->kernel.launch;
+  sim_launch_use(launch, stream);
   return sim_submit_node(stream, sim_launch_work_of(launch, stream->context), sim_launch_meeting(launch));
 }
 

@@ -28,10 +28,12 @@ static CUresult allocate(struct sim_context *context, uint64_t bytes, bool manag
                                       .kind = CU_MEMORYTYPE_DEVICE,
                                       .managed = managed,
                                       .low = low};
+  allocation.is_paged = managed && !is_small(&allocation);
   char *map = NULL;
   uint64_t rounded = sim_round_up(bytes, SIM_GRANULE_BYTES);
   CUresult result = is_small(&allocation) ? sim_small_alloc(context, context->device, bytes, &allocation.base)
                     : low                 ? sim_map_charged_low(context->device, rounded, &map)
+                    : managed             ? sim_map_managed(context->device, rounded, &map)
                                           : sim_map_charged(context->device, rounded, &map);
   if (result != CUDA_SUCCESS) return result;
   if (map) allocation.base = (CUdeviceptr)map;
@@ -63,7 +65,11 @@ static void give_back(const struct sim_allocation *allocation) {
     sim_small_free(allocation->base, allocation->bytes, true);
     return;
   }
-  sim_unmap_charged(allocation->device, (void *)allocation->base, sim_round_up(allocation->bytes, SIM_GRANULE_BYTES));
+  uint64_t rounded = sim_round_up(allocation->bytes, SIM_GRANULE_BYTES);
+  if (allocation->is_paged)
+    sim_unmap_managed(allocation->device, (void *)allocation->base, rounded);
+  else
+    sim_unmap_charged(allocation->device, (void *)allocation->base, rounded);
 }
 
 /* Freeing waits for everything the context has been given, as the driver does. */

@@ -1,6 +1,7 @@
 /*
- * managed.c - managed memory: it is always where it is needed, so that to prefetch and to discard it is nothing but
- * checked; what a program has advised of a range, and where it prefetched it, can be asked for. Called by programs.
+ * managed.c - managed memory: what a program reads and writes itself is always where it is needed, so that to prefetch
+ * and to discard it is nothing but checked; what a program has advised of a range, and where it prefetched it, can be
+ * asked for. What kernels wait for where not all of it fits the device: server/managed.c. Called by programs.
  */
 #include "simgpu/arena/allocations.h"
 #include "simgpu/memory/alloc.h"

@@ -22,6 +22,7 @@ static CUresult submit(struct sim_stream *stream, const struct sim_launch *launc
   if (result != CUDA_SUCCESS) return result;
   CUresult done = sim_launch_compute(launch);
   if (done != CUDA_SUCCESS && !sim_is_sticky(done)) return done;
+  sim_launch_use(launch, stream);
   result = sim_submit_kernel(stream, sim_launch_work_of(launch, stream->context), sim_launch_meeting(launch));
   /* Noticed by a wait for it, or by a later call. */
   return result == CUDA_SUCCESS && done != CUDA_SUCCESS ? sim_stream_fault(stream, done) : result;

@@ -13,6 +13,7 @@
 #include "simgpu/process/notice.h"
 #include "simgpu/process/process.h"
 #include "simgpu/process/values.h"
+#include "simgpu/streams/stream.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -137,6 +138,17 @@ struct sim_work sim_launch_work_of(const struct sim_launch *launch, const struct
   uint64_t duration_ns = sim_model_cost_ns(launch->function->rule, blocks, threads, resident);
   duration_ns += launch->unlisted_ns + read_ns_arg(launch) + find_work_ns(launch, device);
   return (struct sim_work){.cost_ns = duration_ns, .flops = launch->flops < FLOPS_MAX ? (uint64_t)launch->flops : 0};
+}
+
+/* Which memory a kernel uses is not known: taken to be all of each allocation that a parameter points into. */
+void sim_launch_use(const struct sim_launch *launch, struct sim_stream *stream) {
+  struct sim_allocation allocation;
+  if (launch->params == NULL || VG_LOAD_RELAXED(&sim_link.ring->managed) == 0) return;
+  for (uint64_t at = 0; at + sizeof(uint64_t) <= launch->param_bytes; at += sizeof(uint64_t)) {
+    uint64_t word;
+    memcpy(&word, launch->params + at, sizeof word);
+    if (word && sim_memory_find(word, &allocation) && allocation.is_paged) sim_submit_use(stream, allocation.base);
+  }
 }
 
 /* Device, managed and registered host memory may be used by a kernel. */

@@ -114,6 +114,7 @@ CUresult sim_launch_make(CUfunction handle, const unsigned grid[3], const unsign
                          void **params, void **extra, struct sim_launch *ret_launch);
 struct sim_work sim_launch_work_of(const struct sim_launch *launch, const struct sim_context *context);
 struct sim_meeting sim_launch_meeting(const struct sim_launch *launch);
+void sim_launch_use(const struct sim_launch *launch, struct sim_stream *stream); /* before it: its managed memory */
 CUresult sim_launch_compute(const struct sim_launch *launch); /* the host implementation, if the rule has one */
 
 #endif

@@ -77,7 +77,7 @@ static int moved(const struct process *target, uint64_t *ret_left_ns) {
 
 static int save(struct process *target, uint64_t *ret_bytes) {
   if (target->checkpoint != CHECKPOINT_LOCKED) return -EALREADY;
-  if (VG_LOAD(&target->ring->managed) || share_is_party(target)) return -EOPNOTSUPP;
+  if (VG_LOAD(&target->ring->managed) || target->managed || share_is_party(target)) return -EOPNOTSUPP;
   for (uint32_t i = 0; i < server.config.device_count; i++) {
     *ret_bytes += target->parked_bytes[i] = target->used_bytes[i];
     server.devices[i].used_bytes -= target->used_bytes[i];

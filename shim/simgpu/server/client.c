@@ -126,6 +126,7 @@ static int charge(struct process *process, struct device *device, uint64_t bytes
     process->parked_bytes[device->index] += bytes;
     return 0;
   }
+  if (bytes > device->memory_bytes - device->used_bytes) managed_make_room(device, bytes);
   if (bytes > device->memory_bytes - device->used_bytes) return -ENOMEM;
   if (!memory_limits_allow(process, device, bytes)) return -ENOMEM;
   device->used_bytes += bytes;
@@ -143,11 +144,26 @@ static int refund(struct process *process, struct device *device, uint64_t bytes
     process->parked_bytes[device->index] -= bytes;
     return 0;
   }
-  if (bytes > process->used_bytes[device->index]) return -EINVAL;
+  if (bytes > process->used_bytes[device->index] - process->paged_bytes[device->index]) return -EINVAL;
   device->used_bytes -= bytes;
   process->used_bytes[device->index] -= bytes;
   report_crowd(device);
   return 0;
+}
+
+/* Of what does not fit the rest begins on the host. */
+static int allocate_managed(struct process *process, struct device *device, uint64_t base, uint64_t bytes) {
+  uint64_t resident_bytes = process->checkpoint == CHECKPOINT_SAVED ? 0 : managed_room(device, bytes);
+  int rc = charge(process, device, resident_bytes);
+  if (rc == 0 && (rc = managed_add(process, device, base, bytes, resident_bytes)) < 0)
+    refund(process, device, resident_bytes);
+  return rc;
+}
+
+static int free_managed(struct process *process, struct device *device, uint64_t base) {
+  uint64_t resident_bytes;
+  int rc = managed_remove(process, device, base, &resident_bytes);
+  return rc < 0 ? rc : refund(process, device, resident_bytes);
 }
 
 static int context_create(struct process *process, struct device *device, uint32_t id) {
@@ -188,6 +204,10 @@ static int handle(struct process *process, const struct sim_request *request, st
     return charge(process, device, request->bytes);
   case SIM_REQUEST_FREE:
     return refund(process, device, request->bytes);
+  case SIM_REQUEST_MANAGED_ALLOC:
+    return allocate_managed(process, device, request->share.tag, request->bytes);
+  case SIM_REQUEST_MANAGED_FREE:
+    return free_managed(process, device, request->share.tag);
   case SIM_REQUEST_CONTEXT_CREATE:
     return context_create(process, device, request->context);
   case SIM_REQUEST_CONTEXT_DESTROY:
@@ -336,6 +356,7 @@ void client_died(struct process *process) {
   }
   share_process_died(process);
   checkpoint_process_died(process);
+  managed_process_died(process);
   for (uint32_t i = 0; i < server.config.device_count; i++) link_remove(&process->moves[i], vg_prim_now_ns());
   for (uint32_t i = 0; i < server.config.device_count; i++) refund(process, &server.devices[i], process->used_bytes[i]);
   host_memory_set(process, 0);

@@ -17,6 +17,7 @@ static void defaults(struct config *config) {
   config->launch_cost_ns = SIM_LAUNCH_COST_NS;
   config->link_bytes_per_us = SIM_HOST_LINK_BYTES_PER_US;
   config->context_bytes = SIM_CONTEXT_BYTES;
+  config->managed_fault_ns = SIM_MANAGED_FAULT_NS;
   config->speed = 1;
   config->checkpoint = true;
   config->host_memory_bytes = host_memory_default();
@@ -121,6 +122,7 @@ static int set(struct config *config, const char *key, const char *value) {
   if (strcmp(key, "launch_cost_ns") == 0) return set_number(value, 0, 1000000000, 1, &config->launch_cost_ns);
   if (strcmp(key, "link_bytes_per_us") == 0) return set_number(value, 1, 1000000000, 1, &config->link_bytes_per_us);
   if (strcmp(key, "context_bytes") == 0) return set_number(value, 0, 1ull << 50, 1, &config->context_bytes);
+  if (strcmp(key, "managed_fault_ns") == 0) return set_number(value, 0, 1000000000, 1, &config->managed_fault_ns);
   if (strcmp(key, "speed") == 0) return set_number(value, 1, 1000000000, 1, &config->speed);
   if (strcmp(key, "memory_limits") == 0) {
     rc = set_number(value, 0, 1, 1, &count);
@@ -171,8 +173,8 @@ static int line_read(struct config *config, char *line, const char *path, int li
   if (rc == -ENOENT)
     fprintf(stderr,
             "vgpu-simd: %s:%d: unknown key \"%s\": use devices, memory_bytes, slice_us, switch_us, launch_cost_ns, "
-            "link_bytes_per_us, context_bytes, host_memory_bytes, memory_limits, checkpoint, speed, model or "
-            "device.N.{name,uuid,memory_bytes,sm_count,compute,mig,nvlink}\n",
+            "link_bytes_per_us, context_bytes, host_memory_bytes, managed_fault_ns, memory_limits, checkpoint, speed, "
+            "model or device.N.{name,uuid,memory_bytes,sm_count,compute,mig,nvlink}\n",
             path, line_number, key);
   else if (rc < 0)
     fprintf(stderr, "vgpu-simd: %s:%d: \"%s\" is no value for %s\n", path, line_number, value, key);

@@ -103,7 +103,8 @@ static void advance(struct stream *stream) {
     switch (entry->op) {
     case SIM_OP_KERNEL:
       if (!stream->context) break;
-      stream->left_ns = entry->cost_ns;
+      stream->left_ns = entry->cost_ns + stream->fetch_ns;
+      stream->fetch_ns = 0;
       stream->order = entry->value;
       engine_add_sm(stream);
       return;
@@ -111,6 +112,9 @@ static void advance(struct stream *stream) {
       if (!stream->context) break;
       engine_add_copy(stream);
       return;
+    case SIM_OP_USE:
+      stream->fetch_ns += managed_use(stream->process, entry->value);
+      break;
     case SIM_OP_RECORD:
       if (!stream->context || stream->copied) break;
       engine_add_event(stream);
@@ -203,6 +207,7 @@ static int take(struct process *process, const struct sim_command *command) {
     stream->context = process->contexts[command->target];
     stream->priority = command->priority;
     stream->releases = 0;
+    stream->fetch_ns = 0;
     return 0;
   case SIM_OP_RELEASE:
     stream->releases++;
@@ -218,6 +223,7 @@ static int take(struct process *process, const struct sim_command *command) {
   case SIM_OP_RECORD:
   case SIM_OP_WAIT:
   case SIM_OP_HOLD:
+  case SIM_OP_USE:
     return enqueue(stream, command, process->taken);
   default:
     return -EPROTO;

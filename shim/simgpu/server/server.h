@@ -4,9 +4,9 @@
  * requests, death; places.c: bounds of connections; checkpoint.c: processes that are moved off; fault.c: kernels that
  * fault; engine.c: a round over SMs and copy engines; links.c: links between host and devices; meet.c: kernels that run
  * only together; sm.c: decided SM time; queue.c: streams; ready.c: heads that are with an engine; meeting.c: lists of
- * kernels that meet; share.c: memory of several processes; memory_limits.c: limits of cgroups; config.c: configuration;
- * instances.c: GPUs in MIG mode; report.c: busy log and state page; link_log.c: use of links; log.c: files of records;
- * state.c: the structure that all of them work on.
+ * kernels that meet; share.c: memory of several processes; managed.c: managed memory that does not all fit;
+ * memory_limits.c: limits of cgroups; config.c: configuration; instances.c: GPUs in MIG mode; report.c: busy log and
+ * state page; link_log.c: use of links; log.c: files of records; state.c: the structure that all of them work on.
  */
 #ifndef VG_SIM_SERVER_H
 #define VG_SIM_SERVER_H
@@ -51,6 +51,7 @@ struct config {
   uint64_t launch_cost_ns;
   uint64_t link_bytes_per_us;
   uint64_t context_bytes;
+  uint64_t managed_fault_ns;  /* what a fault costs beside the transfer */
   uint64_t host_memory_bytes; /* most that may lie behind the device memory of all processes */
   bool memory_limits;         /* the driver has limits per cgroup, as r615 */
   bool checkpoint;            /* it has cuCheckpointProcess*, as 570 */
@@ -123,6 +124,7 @@ struct stream {
   uint64_t done_ns;         /* when the last decided command was done */
   uint64_t ready_ns;        /* of the head, once it is with an engine */
   uint64_t left_ns;         /* SM time that the head still needs */
+  uint64_t fetch_ns;        /* SM time that the next kernel waits for managed memory which it uses */
   struct meeting *meeting;  /* the head runs only together with others, else NULL */
   uint64_t order;           /* place of the head in the process's submission order */
   struct transfer transfer; /* of the head, when it crosses a link */
@@ -196,6 +198,8 @@ struct device {
   uint64_t copy_ns;
   uint64_t copy_bytes[SIM_COPY_DIRECTIONS];
   double flops;
+  struct managed_block *oldest_block; /* of managed memory that is there, by its last use */
+  struct managed_block *newest_block;
   struct context *contexts;
   struct context *ready; /* those with heads that need the SMs, or events */
   uint64_t contexts_made;
@@ -249,6 +253,9 @@ struct process {
   struct stream *streams[SIM_STREAMS_MAX];
   struct context *contexts[SIM_CONTEXTS_MAX];
   uint64_t used_bytes[SIM_DEVICES_MAX];
+  struct managed_range *managed;         /* its allocations of managed memory */
+  uint64_t managed_bytes;                /* of them, also what is on the host */
+  uint64_t paged_bytes[SIM_DEVICES_MAX]; /* of used_bytes: of them */
   enum checkpoint checkpoint;
   struct memory_limit *limit;             /* the innermost one that it is under; NULL: none, or not looked up */
   uint64_t limits_generation;             /* of the limits, when it was looked up */
@@ -305,6 +312,14 @@ int time_slice_tell(const struct process *process, struct device *device, uint64
 /* checkpoint.c: 0 or -errno */
 int checkpoint_request(struct process *caller, const struct sim_request *request, uint64_t *ret_bytes);
 void checkpoint_process_died(const struct process *caller);
+
+/* managed.c: 0 or -errno. The device's account is client.c's where memory is allocated and freed. */
+uint64_t managed_room(const struct device *device, uint64_t bytes); /* how much of it fits, in whole blocks */
+int managed_add(struct process *process, struct device *device, uint64_t base, uint64_t bytes, uint64_t resident_bytes);
+int managed_remove(struct process *process, const struct device *device, uint64_t base, uint64_t *ret_resident_bytes);
+void managed_make_room(struct device *device, uint64_t bytes); /* blocks go to the host, as far as there are any */
+uint64_t managed_use(struct process *process, uint64_t base);  /* the SM time that a kernel waits for it */
+void managed_process_died(struct process *process);
 
 /* share.c: 0 (share_close: 1 for the last hold) or -errno; descriptors stay share.c's, but for a ticket's */
 int share_arena(struct process *process, int fd);

@@ -71,6 +71,7 @@ CUresult sim_submit_node(struct sim_stream *stream, struct sim_work work, struct
 void sim_submit_disband(uint64_t group);
 /* Time of a link or a copy engine for so many bytes; the bytes themselves are moved by the caller (sim_copy_bytes). */
 CUresult sim_submit_copy(struct sim_stream *stream, struct sim_copy_way way, uint64_t bytes);
+void sim_submit_use(struct sim_stream *stream, CUdeviceptr base); /* its next kernel uses this managed memory */
 CUresult sim_submit_memset(struct sim_stream *stream, uint64_t bytes);
 CUresult sim_submit_marker(struct sim_stream *stream, struct sim_point *ret_point); /* takes no time */
 CUresult sim_submit_wait(struct sim_stream *stream, struct sim_point point);        /* until point is complete */

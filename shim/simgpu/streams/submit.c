@@ -150,6 +150,10 @@ static CUresult kernel(struct sim_stream *stream, struct sim_work work, struct s
   return CUDA_SUCCESS;
 }
 
+void sim_submit_use(struct sim_stream *stream, CUdeviceptr base) {
+  in_order(stream, (struct sim_command){.op = SIM_OP_USE, .value = base});
+}
+
 CUresult sim_submit_launch_begin(struct sim_stream *stream) {
   uint64_t cost_ns = sim_link.page->launch_cost_ns, begin_ns = cost_ns ? vg_prim_now_ns() : 0;
   wait_for_launch(stream->slot);
