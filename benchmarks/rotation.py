@@ -1,10 +1,12 @@
 """Slices in turn (--mem-swap), asleep (--idle-after): what of the device's time is left, how long the way back is.
 
 turns-N: N slices of the whole memory each, each launching without a break: device time against what the moves leave by
-the link's rate. out and back: `vgpu slice evict` and `resume`. by the hook: a slice sleeps and wakes, the driver has no
-checkpoint; the host's own copying and its page faults count. allocations: one and its freeing there, and elsewhere.
-sleepers: seven slices, of which one calls again and again after sleeping, beside two at work: the time of its first
-call, and whether the others' shares stay what they are.
+the link's rate. managed: two of them without vgpud and with the driver's managed memory, whose kernels wait for what is
+not there (shim/simgpu/server/managed.c): kernels against those in turn. trainers: those of tinygrad and PyTorch in turn
+(rotation_trainers.py). out and back: `vgpu slice evict` and `resume`. by the hook: a slice sleeps and wakes, the driver
+has no checkpoint; the host's own copying and its page faults count. allocations: one and its freeing there, and
+elsewhere. sleepers: seven slices, of which one calls again and again after sleeping, beside two at work: the time of
+its first call, and whether the others' shares stay what they are.
 
 Sizes and the link's rate are those of an 80 GiB device over PCIe, both divided by --scale: moves take as long, and the
 host need not have half a terabyte of RAM.
@@ -17,11 +19,12 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks import harness, results
+from benchmarks import harness, results, rotation_trainers
 from benchmarks.table import at_least, at_most, judge
 from benchmarks.windows import shares_by_tenant
 from vgpud.cli.demo.private_system import OwnSystem, Part, wait_for
 from vgpud.client import calls
+from vgpud.simdevice import process
 from vgpud.simdevice.busy_log import SECOND_NS, read_busy_log
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
@@ -31,7 +34,13 @@ DEVICE_BYTES, LINK_BYTES_PER_S, CONTEXT_BYTES = 80 * GIB, 50_000_000_000, 512 * 
 KERNEL_US = 500
 GOAL_SUM, GOAL_MOVE, GOAL_SPARE_S, GOAL_SHARE_PP = 0.9, 1.2, 0.3, 1.0
 DEADLINE_S = 120.0
+MANAGED_S = 30.0
 ALLOCATIONS_MIB = (2, 64, 1024)
+#: what a fault of the simulated device costs beside the transfer: SIM_MANAGED_FAULT_NS
+FAULT_NS = 20_000
+#: of managed memory that a kernel uses: sleeper.c
+PIECE_BYTES = 4 * MIB
+FRAMEWORKS = ("tinygrad", "torch")
 SLEEPERS, SLEEPER_BYTES, OUT_BYTES = 7, 16 * GIB, 10 * GIB
 
 
@@ -70,6 +79,15 @@ class Bench:
         self._lines[name] = []
         self.parts[name] = self.own.run(name, (), [self._program, mib, str(KERNEL_US), how], talk=True)
 
+    def run_without_hook(self, name: str, size_bytes: int, how: str) -> None:
+        """The same program with this memory, in no slice."""
+        self._lines[name] = []
+        env = process.environment(self.own.sim_dir, self.own.env)
+        held = self.mib(size_bytes) - self.context_mib - 4
+        command = [self._program, str(held - held % 2), str(KERNEL_US), how]
+        part = self.parts[name] = Part(f"plain-{name}", command, env, self.own.folder)
+        self.own.tenants.append(part)
+
     def read_lines(self, name: str) -> list[dict[str, Any]]:
         self.parts[name].check()
         self._lines[name] += self.parts[name].lines()
@@ -83,6 +101,10 @@ class Bench:
         with self.own.client() as client:
             found: pb.Slice = client.send(calls.get_slice(name))
         return found
+
+    def completed(self) -> int:
+        """Kernels of all programs, by their last reports."""
+        return sum(self.read_lines(name)[-1].get("completed", 0) for name in self.parts)
 
     def call(self, name: str) -> float:
         """Seconds of one call of a program that waits for its line."""
@@ -107,8 +129,10 @@ def measure_turns(scale: int, count: int, seconds: float) -> dict[str, Any]:
             bench.start(name, DEVICE_BYTES, "busy", "--gpus", f"{1 / count:g}", "--max", "1", "--mem-swap")
         bench.wait_for_all(600)
         begin_ns, before = time.monotonic_ns(), [bench.slice(name) for name in names]
+        kernels = bench.completed()
         time.sleep(seconds)
         end_ns, after = time.monotonic_ns(), [bench.slice(name) for name in names]
+        kernels = bench.completed() - kernels
         spans = [s for s in read_busy_log(own.busy_log()) if begin_ns <= s.begin_ns and s.end_ns <= end_ns]
         bench.stop()
     moved = sum(b.rotation.moved_bytes - a.rotation.moved_bytes for a, b in zip(before, after, strict=True))
@@ -123,7 +147,31 @@ def measure_turns(scale: int, count: int, seconds: float) -> dict[str, Any]:
         "link_seconds": moving_s,
         "quantum_seconds": max(one.rotation.quantum_ns for one in after) / 1e9,
         "busy_of_wall": busy_s / wall_s,
+        "kernels_per_second": kernels / wall_s,
         "sum_of_ideal": busy_s / (wall_s - moving_s),
+    }
+
+
+def measure_managed(scale: int, count: int, seconds: float, in_turn_per_s: float) -> dict[str, Any]:
+    """in_turn_per_s: kernels of the same programs in turn. A block of the scaled device stands for `scale` blocks: its
+    fault costs as much as theirs."""
+    fault_ns = FAULT_NS * scale
+    with harness.system(sim_config(scale) | {"managed_fault_ns": str(fault_ns)}, lengths_us=[KERNEL_US]) as own:
+        bench = Bench(own, scale)
+        for number in range(count):
+            bench.run_without_hook(f"m{number}", DEVICE_BYTES, "managed")
+        bench.wait_for_all(120)
+        begin_ns, before = time.monotonic_ns(), bench.completed()
+        time.sleep(seconds)
+        end_ns, kernels = time.monotonic_ns(), bench.completed() - before
+        bench.stop()
+    per_s = kernels * 1e9 / (end_ns - begin_ns)
+    return {
+        "seconds": (end_ns - begin_ns) / 1e9,
+        "kernels_per_second": per_s,
+        "of_turns": per_s / in_turn_per_s,
+        "piece_bytes": PIECE_BYTES * scale,
+        "fault_ns": FAULT_NS,
     }
 
 
@@ -240,11 +288,28 @@ def measure_sleepers(scale: int, wakes: int) -> dict[str, Any]:
     }
 
 
+def judge_trainers(figures: dict[str, Any], names: Sequence[str], turns: float) -> bool:
+    """Measures them, too. What cannot be measured here misses no goal."""
+    good = True
+    for name in names:
+        found = figures[f"trainers_{name}"] = rotation_trainers.measure(name, (2, 4), turns)
+        if "skipped" in found:
+            print(f"trainers of {name} are left out: {found['skipped']}")
+            continue
+        for count in (2, 4):
+            text = f"{count} trainers of {name} of 100 %, samples of ideal turns"
+            good &= judge(text, found[str(count)]["sum_of_ideal"], at_least(GOAL_SUM))
+    return good
+
+
 def main() -> int:
     """Measures, prints and writes the result. Exit code 1 when a goal is missed."""
     made = harness.parser(__doc__)
     made.add_argument("--scale", type=int, default=16, help="divides sizes and rates (default: %(default)s)")
     made.add_argument("--turns", type=float, default=1.5, help="turns of each slice (default: %(default)s)")
+    made.add_argument(
+        "--trainers", nargs="*", choices=FRAMEWORKS, default=FRAMEWORKS, help="of these frameworks (default: all)"
+    )
     made.add_argument("--wakes", type=int, default=21, help="calls after a sleep (default: %(default)s)")
     args = made.parse_args()
     if args.real:
@@ -255,6 +320,10 @@ def main() -> int:
     for count in (2, 4):
         found = figures[f"turns_{count}"] = measure_turns(args.scale, count, args.turns * count * turn_s)
         good &= judge(f"{count} slices of 100 %, device time of ideal turns", found["sum_of_ideal"], at_least(GOAL_SUM))
+    in_turn_per_s = figures["turns_2"]["kernels_per_second"]
+    found = figures["managed_2"] = measure_managed(args.scale, 2, MANAGED_S, in_turn_per_s)
+    print(f"2 programs with managed memory, kernels of those in turn: {found['of_turns']:.3f}")
+    good &= judge_trainers(figures, args.trainers, args.turns)
     found = figures["out_and_back"] = measure_way(args.scale, 5)
     good &= judge("10 GiB out and back, times the link's", found["median_of_link"], at_most(GOAL_MOVE))
     found = figures["by_the_hook"] = measure_hook(args.scale, 5)
@@ -267,7 +336,7 @@ def main() -> int:
         "rotation",
         is_simulated=True,
         device="simulated",
-        parameters={"scale": args.scale, "turns": args.turns, "wakes": args.wakes},
+        parameters={"scale": args.scale, "turns": args.turns, "wakes": args.wakes, "trainers": list(args.trainers)},
         goals={"sum_of_ideal": GOAL_SUM, "of_link": GOAL_MOVE, "spare_s": GOAL_SPARE_S, "change_pp": GOAL_SHARE_PP},
         figures=figures,
         raw={},

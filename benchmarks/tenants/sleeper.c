@@ -1,8 +1,8 @@
 /*
- * sleeper MIB KERNEL_US busy|call|allocate - has so much device memory. busy: launches kernels back to back, and says
- * ten times a second how many have completed; call: for each line on stdin it launches one, waits for it, and says how
- * long that took; allocate: says how long an allocation of as much more and its freeing take together, of some hundred.
- * JSON lines on stdout.
+ * sleeper MIB KERNEL_US busy|managed|call|allocate - has so much device memory. busy: launches kernels back to back,
+ * and says ten times a second how many have completed; managed: the same with managed memory, each kernel on the next
+ * piece of it; call: for each line on stdin it launches one, waits for it, and says how long that took; allocate: says
+ * how long an allocation of as much more and its freeing take together, of some hundred. JSON lines on stdout.
  */
 #include "driver.h"
 #include <string.h>
@@ -10,6 +10,11 @@
 
 enum { ALLOCATIONS = 300 };
 enum { BATCH = 64 }; /* as much work as hides a late wake-up of this program */
+enum { PIECE_MIB = 4 };
+enum { ATTACH_GLOBAL = 1 };
+
+static device_pointer *pieces; /* of managed memory */
+static size_t piece_count, next_piece;
 
 static void say(const char *name, uint64_t value) {
   printf("{\"%s\": %llu, \"pid\": %d}\n", name, (unsigned long long)value, (int)getpid());
@@ -20,8 +25,19 @@ static void run(struct driver *driver, handle function, int count) {
   uint64_t rounds = 1;
   device_pointer sink = 0;
   void *arguments[] = {&rounds, &sink};
-  for (int i = 0; i < count; i++) CHECK(driver->cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, arguments, NULL));
+  for (int i = 0; i < count; i++) {
+    if (piece_count) sink = pieces[next_piece++ % piece_count];
+    CHECK(driver->cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, arguments, NULL));
+  }
   CHECK(driver->cuCtxSynchronize());
+}
+
+static void allocate_managed(struct driver *driver, size_t mib) {
+  int (*cuMemAllocManaged)(device_pointer *, size_t, unsigned);
+  *(void **)&cuMemAllocManaged = dlsym(driver->library, "cuMemAllocManaged");
+  piece_count = mib / PIECE_MIB;
+  pieces = calloc(piece_count, sizeof *pieces);
+  for (size_t i = 0; i < piece_count; i++) CHECK(cuMemAllocManaged(&pieces[i], (size_t)PIECE_MIB << 20, ATTACH_GLOBAL));
 }
 
 static void allocate(struct driver *driver, size_t bytes) {
@@ -46,7 +62,10 @@ int main(int argc, char **argv) {
   CHECK(driver.cuCtxSetCurrent(context));
   snprintf(name, sizeof name, "spin_%s", argv[2]);
   handle function = spin_kernel(&driver, name);
-  CHECK(driver.cuMemAlloc(&memory, (size_t)atoll(argv[1]) << 20));
+  if (strcmp(argv[3], "managed") == 0)
+    allocate_managed(&driver, (size_t)atoll(argv[1]));
+  else
+    CHECK(driver.cuMemAlloc(&memory, (size_t)atoll(argv[1]) << 20));
   run(&driver, function, 1);
   say("ready", 1);
   if (strcmp(argv[3], "allocate") == 0) {
