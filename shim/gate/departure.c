@@ -52,8 +52,11 @@ uint64_t vg_departure_step(struct vg_device *device, uint32_t word, uint64_t now
   uint64_t done_ns;
   if (!residence || !is_drained(device, word)) return UINT64_MAX; /* the drain has its own next step */
   if (!has_submitted_all(device, residence)) return next_look(gate, now_ns);
-  if (gate->departure_probed && !vg_probe_done(&gate->probes, device, false, &done_ns)) return next_look(gate, now_ns);
-  make_quiet(gate, residence);
+  if (VG_LOAD(&gate->quiet_residence) != residence) {
+    bool probes = gate->departure_probed;
+    if (probes && !vg_probe_done(&gate->probes, device, false, &done_ns)) return next_look(gate, now_ns);
+    make_quiet(gate, residence);
+  }
   if (vg_gate_calls_under_way(true)) return next_look(gate, now_ns);
   VG_STORE(&VG_LOAD(&device->report)->left_word, residence);
   vg_report_changes(device);

@@ -258,6 +258,23 @@ static void calls_wait_on_without_a_daemon(void) {
   end();
 }
 
+/* Whose number is another one. The driver may have the process locked: it is not asked again. */
+static void a_process_that_has_left_has_left_for_the_next_daemon(void) {
+  struct vg_control_device next = {.residence = 7};
+  struct vg_report_device page = {0};
+  begin_watched();
+  vg_gate_carry_departure(device(), &next, &page);
+  CHECK(!page.left_word); /* it is here */
+  leave(1);
+  serve_until_left();
+  vg_gate_carry_departure(device(), &next, &page);
+  CHECK(page.left_word == 7);
+  set_residence(7);
+  CHECK(vg_residence_poll_watched() == VG_POLL_COMPLETED);
+  come_back();
+  end();
+}
+
 static void *call_on(void *argument) {
   uintptr_t number = (uintptr_t)argument;
   while (!VG_LOAD(&stop)) {
@@ -314,6 +331,7 @@ int main(void) {
   RUN(polls_are_answered_and_are_not_counted);
   RUN(a_poll_that_cannot_be_answered_waits);
   RUN(calls_wait_on_without_a_daemon);
+  RUN(a_process_that_has_left_has_left_for_the_next_daemon);
   RUN(nobody_is_in_the_driver_once_the_process_has_left);
   return 0;
 }

@@ -176,21 +176,26 @@ def test_a_stopped_program_is_not_locked(bench: Bench, start: Start) -> None:
     assert one.end() == 0
 
 
-def test_calls_wait_on_while_the_daemon_is_gone(bench: Bench, start: Start) -> None:
-    """And a new daemon that knows that the slice is away finds the waiting call again."""
+@pytest.mark.parametrize("daemons", [1, 2])
+def test_calls_wait_on_while_the_daemon_is_gone(bench: Bench, start: Start, daemons: int) -> None:
+    """And a new daemon that knows that the slice is away finds the waiting call again, as does one after it: meanwhile
+    nothing of the program may ask the driver, which would block it."""
     mover, made, hooked = bench
     daemon = mover.daemon
     one = start(made, "away", "launch", **hooked)
     one.line()
     assert mover.move_out()
+    mover.bring_back()
+    assert mover.move_out(), "by another number than the next daemon's first one"
     one.go()
     assert wait_until(lambda: mover.count_waiting() == 1)
-    daemon.stop()
-    assert not says_something(one, 0.5)
-    daemon.leaves = True
-    daemon.start()
-    assert wait_until(lambda: len(daemon.processes) == 2 and mover.count_waiting() == 1)
-    assert not says_something(one, 0.2)
+    for count in range(daemons):
+        daemon.stop()
+        assert not says_something(one, 0.5)
+        daemon.leaves = True
+        daemon.start()
+        assert wait_until(lambda found=count + 2: len(daemon.processes) == found and mover.count_waiting() == 1)
+        assert not says_something(one, 0.2)
     mover.bring_back()
     assert one.line()["code"] == 0
     assert one.end() == 0

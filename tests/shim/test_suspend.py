@@ -263,11 +263,11 @@ def test_a_helper_that_waited_and_hangs_is_killed_at_the_deadline(
     run_helpers(test)
 
 
-def test_the_helper_ends_with_the_daemon(tmp_path: Path) -> None:
-    """It reads the end of its input, and moves nothing."""
-    made = subprocess.run(
-        [sys.executable, "-I", "-S", checkpoint_runner.HELPER, "libc.so.6"], input=b"", capture_output=True, check=True
-    )
+@pytest.mark.parametrize(("parent_pid", "line"), [(os.getpid(), b""), (1, b"evict 1 1000\n")])
+def test_the_helper_ends_with_the_daemon(parent_pid: int, line: bytes) -> None:
+    """It reads the end of its input, or finds that its daemon has ended before, and moves nothing."""
+    command = [sys.executable, "-I", "-S", checkpoint_runner.HELPER, "libc.so.6", str(parent_pid)]
+    made = subprocess.run(command, input=line, capture_output=True, check=True)
     assert made.stdout == b""
 
 

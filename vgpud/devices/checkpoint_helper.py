@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import sys
 from typing import Any
 
@@ -22,6 +23,7 @@ CODES = {1: "wrong argument", 2: "out of memory", 401: "not possible in this sta
 CODES |= {46: "device not available", 304: "the operating system refused", 801: "not supported"}
 #: the arguments of every call have 64 bytes; of the lock's the first four are the timeout
 _ARGUMENT_WORDS = 8
+_PR_SET_PDEATHSIG, _SIGKILL = 1, 9
 
 
 class Refused(Exception):
@@ -102,10 +104,19 @@ def move(driver: Driver, action: str, timeout_ms: int) -> None:
     )()
 
 
+def end_with(parent_pid: int) -> bool:
+    """The kernel kills this program with the daemon that has started it: the next one asks how far it got, and what is
+    found then must be what stays. False: that daemon has ended already."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
+    return os.getppid() == parent_pid
+
+
 def main(arguments: list[str]) -> int:
-    """Argument: the driver's path. The line: evict, restore or settle; the pid; milliseconds for the lock. None: it is
-    not needed. `begun` of the answer: whether the driver was asked for more than the state."""
+    """Arguments: the driver's path, the daemon's pid. The line: evict, restore or settle; the pid; milliseconds for the
+    lock. None: it is not needed. `begun` of the answer: whether the driver was asked for more than the state."""
     driver, said, state, begun = None, "", -1, False
+    if not end_with(int(arguments[1])):
+        return 0
     try:
         driver = Driver(arguments[0])
     except Refused as refused:

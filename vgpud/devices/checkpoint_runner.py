@@ -111,7 +111,7 @@ async def _start(driver: str, sim_dir: str) -> asyncio.subprocess.Process:
     if sim_dir:
         env = process.environment(Path(sim_dir), env)
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-I", "-S", str(HELPER), driver),
+        *(sys.executable, "-I", "-S", str(HELPER), driver, str(os.getpid())),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

@@ -53,8 +53,9 @@ def system_type() -> type[OwnSystem]:
     return StoppingSystem
 
 
-def is_stopped(pid: int) -> bool:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+def state_of(pid: int) -> str:
+    """T: stopped, Z: it has ended, and its parent does not know yet."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 class StoppedProcess:
@@ -62,17 +63,14 @@ class StoppedProcess:
 
     def __init__(self, pid: int, victim: str) -> None:
         self.pid, self.victim = pid, victim
-        self._descriptor = os.pidfd_open(pid)
 
-    def resume(self) -> bool:
-        """Whether it was still there."""
-        with suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._descriptor, signal.SIGCONT)
-            return True
-        return False
+    def resume(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
 
-    def close(self) -> None:
-        os.close(self._descriptor)
+    def has_ended(self) -> bool:
+        with suppress(FileNotFoundError, ProcessLookupError):
+            return state_of(self.pid) == "Z"
+        return True
 
 
 class StepBench(Bench):
@@ -84,7 +82,7 @@ class StepBench(Bench):
         self.check_all("at the beginning")
 
     def check_all(self, what: str) -> None:
-        """Each comes to the device, and looks at each of its bytes."""
+        """Each has its turn, and looks at each of its bytes."""
         for name in NAMES:
             wait_for(f"{name} ({what})", partial(self.has_rounds, name, self.rounds(name) + 2 * PROGRAM), PATIENCE_S)
             self.parts[name].check()
@@ -105,7 +103,7 @@ class StepBench(Bench):
         at = self.system.folder / steps.STOPPED_FILE
         wait_for("a process at the step", at.exists, PATIENCE_S)
         pid, owner = at.read_text().split()
-        wait_for("its stop", partial(is_stopped, int(pid)))
+        wait_for("its stop", lambda: state_of(int(pid)) == "T")
         pids = {str(self.last(name)["pid"]): name for name in NAMES}
         return StoppedProcess(int(pid), pids.get(owner, owner))
 
@@ -132,19 +130,16 @@ class StepBench(Bench):
             self.restart_daemon()
             stopped.append(self.wait_for_stop())
         self.restart_daemon()
+        for one in stopped:  # a helper that outlives its daemon would move what the next one has found where it is
+            wait_for(f"the end of what was stopped at {step}", one.has_ended)
         self.check_all(f"the daemon was killed at {step}")
-        for one in stopped:
-            if one.resume():  # a helper that has outlived its daemon
-                self.check_all(f"what was stopped at {step} goes on")
-            one.close()
 
     def kill_program_at(self, step: str) -> None:
         self.name_step(step)
         stopped = self.wait_for_stop()
         victim, pid = stopped.victim, self.last(stopped.victim)["pid"]
         os.kill(pid, signal.SIGKILL)
-        assert stopped.resume()
-        stopped.close()
+        stopped.resume()
         self.check_dead(victim, pid, step)
         self.start(victim, "rotor", str(PROGRAM), str(NAMES.index(victim)), "busy")
         wait_for(f"a new program ({step})", lambda: self.rounds(victim) >= 0, PATIENCE_S)
