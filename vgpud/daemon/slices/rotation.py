@@ -177,7 +177,7 @@ class RotationController:
             await self._bring(move, uuid, turns)
 
     async def _step_to_coming(self, uuid: str, step: Step, next_step: Step | None = None) -> bool:
-        self._arbiters.make_room(uuid, 0)  # what it claims counts by itself from this step on: it is not asked for twice
+        self._arbiters.make_room(uuid, 0)  # its claim counts by itself from this step on: it is not asked for twice
         return await self._step(step, next_step=next_step)
 
     def _ask_back(self, uuid: str, sight: Sight, now_ns: int) -> None:
