@@ -6,7 +6,8 @@
 #define VG_ARBITER_RESIDENCE_H
 #include "arbiter/state.h"
 
-/* Programs remember the last departure that they heard of, also of a daemon before this one: numbers begin at a clock. */
+/* Programs remember the last departure that they heard of, also of a daemon before this one: numbers begin at a clock.
+ */
 void vg_residence_init(struct vg_arbiter *arbiter);
 /* The slice's parameters have changed: gives its departure a number, or ends it. Before any process sees them. */
 void vg_residence_set(struct vg_arbiter *arbiter, const struct vg_core_slice *slice);

@@ -182,8 +182,8 @@ struct vg_arbiter {
   bool paces_copies;
   uint64_t round_due_ns;
   uint32_t departure; /* the number of the last one */
-  uint32_t moves;      /* asked of slices */
-  bool hurry;          /* a closed gate needs no answer: the next round is due at once */
+  uint32_t moves;     /* asked of slices */
+  bool hurry;         /* a closed gate needs no answer: the next round is due at once */
   bool memory_stale;
   uint64_t memory_due_ns;
   uint64_t space_bytes;   /* as in memory.h */
