@@ -335,7 +335,7 @@ def main() -> int:
     path = results.write(
         "rotation",
         is_simulated=True,
-        device="simulated",
+        device="SIMULATED H200",
         parameters={"scale": args.scale, "turns": args.turns, "wakes": args.wakes, "trainers": list(args.trainers)},
         goals={"sum_of_ideal": GOAL_SUM, "of_link": GOAL_MOVE, "spare_s": GOAL_SPARE_S, "change_pp": GOAL_SHARE_PP},
         figures=figures,
