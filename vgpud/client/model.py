@@ -350,7 +350,7 @@ class Rotation:
     lost_ratio: float = 0.0
     #: RAM of the host that they need
     host_bytes: int = 0
-    #: rate of the last move; before the first one an assumption
+    #: rate of this slice's moves off the device; before one that says it, an assumption
     bytes_per_second: int = 0
     #: moves of this slice since the daemon started
     moves: int = 0
