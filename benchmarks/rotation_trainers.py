@@ -1,9 +1,9 @@
 """Trainers of frameworks in turn, for benchmarks.rotation: programs whose kernels are not ours.
 
 The CIFAR trainers of benchmarks/cifar by tinygrad, and by PyTorch where VGPU_TORCH_PYTHON names it, unmodified. First
-one alone: its samples per second, and what memory it has. Then several on a device that has little more than one of
-them needs, each with all of its memory, whose link takes MOVE_S to move one: samples together against what one alone
-would have made in the time that the moves leave by the link's rate.
+one alone: what memory it has, and then, with a link that takes MOVE_S to move it, its samples per second; its pictures
+cross that link, too. Then several on a device that has little more than one of them needs, each with all of its memory:
+samples together against what one alone would have made in the time that the moves leave by the link's rate.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 MIB = 1 << 20
 CONTEXT_BYTES, ALONE_BYTES, SPARE_BYTES = 32 * MIB, 16 << 30, 64 * MIB
+FAST_BYTES_PER_US = 50_000
 #: out or back; a turn is 40 times as long
 MOVE_S = 0.4
 TURN_S = 40 * MOVE_S
@@ -107,9 +108,9 @@ def sim_config(device_bytes: int, link_bytes_per_us: int) -> dict[str, str]:
     }
 
 
-def measure_alone(framework: Framework, seconds: float) -> tuple[float, int]:
+def measure_alone(framework: Framework, seconds: float, link_bytes_per_us: int) -> tuple[float, int]:
     """Samples per second, and bytes of device memory, of one trainer."""
-    with harness.system(sim_config(ALONE_BYTES, 50_000)) as own:
+    with harness.system(sim_config(ALONE_BYTES, link_bytes_per_us)) as own:
         trainers = Trainers(own, framework, 1, ALONE_BYTES // MIB)
         begin_ns = time.monotonic_ns()
         time.sleep(seconds)
@@ -120,12 +121,17 @@ def measure_alone(framework: Framework, seconds: float) -> tuple[float, int]:
     return samples * 1e9 / (end_ns - begin_ns), used_bytes
 
 
+def choose_link(used_bytes: int) -> int:
+    """Bytes per microsecond: so many are moved in MOVE_S."""
+    return int(used_bytes / MOVE_S / 1e6)
+
+
 def measure_in_turn(
     framework: Framework, count: int, seconds: float, samples_per_s: float, used_bytes: int
 ) -> dict[str, Any]:
     """samples_per_s, used_bytes: of one alone."""
     device_bytes = (used_bytes + SPARE_BYTES) // (2 * MIB) * 2 * MIB
-    link_bytes_per_us = int(used_bytes / MOVE_S / 1e6)
+    link_bytes_per_us = choose_link(used_bytes)
     with harness.system(sim_config(device_bytes, link_bytes_per_us)) as own:
         trainers = Trainers(own, framework, count, device_bytes // MIB, "--mem-swap")
         begin_ns, before = time.monotonic_ns(), trainers.slices()
@@ -152,6 +158,7 @@ def measure(name: str, counts: Sequence[int], turns: float) -> dict[str, Any]:
     framework = find_framework(name)
     if framework.missing:
         return {"skipped": framework.missing}
-    rate, used_bytes = measure_alone(framework, TURN_S)
+    _, used_bytes = measure_alone(framework, MOVE_S, FAST_BYTES_PER_US)
+    rate, used_bytes = measure_alone(framework, TURN_S, choose_link(used_bytes))
     rows = {str(count): measure_in_turn(framework, count, turns * count * TURN_S, rate, used_bytes) for count in counts}
     return {"alone_samples_per_second": rate, "used_bytes": used_bytes, **rows}
