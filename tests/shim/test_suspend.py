@@ -263,7 +263,7 @@ def test_a_helper_that_waited_and_hangs_is_killed_at_the_deadline(
     run_helpers(test)
 
 
-@pytest.mark.parametrize(("parent_pid", "line"), [(os.getpid(), b""), (1, b"evict 1 1000\n")])
+@pytest.mark.parametrize(("parent_pid", "line"), [(os.getpid(), b""), (1, b"evict 1 1000\n")], ids=["input", "parent"])
 def test_the_helper_ends_with_the_daemon(parent_pid: int, line: bytes) -> None:
     """It reads the end of its input, or finds that its daemon has ended before, and moves nothing."""
     command = [sys.executable, "-I", "-S", checkpoint_runner.HELPER, "libc.so.6", str(parent_pid)]
