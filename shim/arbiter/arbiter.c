@@ -270,8 +270,11 @@ int vg_arbiter_slice_set(struct vg_arbiter *arbiter, uint64_t slice_id, const st
   pthread_mutex_lock(&arbiter->mutex);
   vg_record_inputs(&arbiter->recorder,
                    &arbiter->core); /* a new slice's gate depends on which slices have processes by now */
+  const struct vg_core_slice *before = vg_core_find(&arbiter->core, slice_id);
+  bool comes = before && before->params.away && !params->away;
   struct vg_core_slice *slice = vg_core_set(&arbiter->core, slice_id, params);
   if (!slice) return vg_arbiter_leave(arbiter, -ENOSPC);
+  if (comes) arbiter->space_bytes = 0; /* was for it: from now on its claim counts by itself, and is asked for once */
   if (!slice->stats.last_work_ns) slice->stats.last_work_ns = vg_prim_now_ns();
   vg_record_set(&arbiter->recorder, slice_id, params);
   vg_residence_set(arbiter, slice);

@@ -74,6 +74,7 @@ void vg_gate_carry_departure(struct vg_device *device, const struct vg_control_d
   if (gate->quiet_residence == from) {
     bool completed = gate->completed_residence == from;
     gate->submitted_residence = to;
+    VG_STORE(&gate->carried_residence, from); /* threads see the old page for a moment yet */
     VG_STORE(&gate->completed_residence, completed ? to : 0);
     VG_STORE(&gate->quiet_residence, to);
     if (VG_LOAD_RELAXED(&VG_LOAD(&device->report)->left_word) == from) VG_STORE(&report->left_word, to);

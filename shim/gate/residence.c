@@ -114,7 +114,14 @@ bool vg_residence_try(struct vg_gate_line **ret_line) {
 }
 
 static bool is_quiet(const struct vg_device *device, uint32_t residence) {
-  return !device->gate || VG_LOAD(&device->gate->quiet_residence) == residence;
+  const struct vg_gate_state *gate = device->gate;
+  return !gate || VG_LOAD(&gate->quiet_residence) == residence || VG_LOAD(&gate->carried_residence) == residence;
+}
+
+static bool has_completed(const struct vg_gate_state *gate, uint32_t residence) {
+  uint32_t completed = VG_LOAD(&gate->completed_residence);
+  if (completed == residence) return true;
+  return VG_LOAD(&gate->carried_residence) == residence && completed == VG_LOAD(&gate->quiet_residence);
 }
 
 /* While the process leaves, the driver is asked as ever: a poll submits nothing. Once the process is quiet, all that it
@@ -128,7 +135,7 @@ enum vg_poll vg_residence_poll_watched(void) {
     const struct vg_device *device = find_away(&residence);
     if (!device || !is_quiet(device, residence)) return VG_POLL_ASK;
     vg_residence_end_poll();
-    if (vg_session.device_count == 1 && device->gate && VG_LOAD(&device->gate->completed_residence) == residence)
+    if (vg_session.device_count == 1 && device->gate && has_completed(device->gate, residence))
       return VG_POLL_COMPLETED;
     wait_until_back();
   }

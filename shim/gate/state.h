@@ -56,6 +56,7 @@ struct vg_gate_state {
   /* numbers of the last departure that has come so far; see departure.c */
   uint32_t submitted_residence;                  /* nothing more is submitted */
   uint32_t quiet_residence, completed_residence; /* nor is the driver asked; all has completed; read by all threads */
+  uint32_t carried_residence;                    /* the number of quiet_residence under the daemon before */
   bool departure_probed;
 
   bool waits;                             /* some outstanding work waits for something else, see stream_wait.c */

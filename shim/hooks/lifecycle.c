@@ -10,6 +10,7 @@
 #include "hooks/charge.h"
 #include "hooks/context_limits.h"
 #include "hooks/graph_memory.h"
+#include "hooks/late_free.h"
 #include "hooks/multicast.h"
 #include "hooks/pinned.h"
 #include "hooks/pool.h"
@@ -53,6 +54,7 @@ void vg_lifecycle_refresh(struct vg_device *device) {
   struct vg_gate_line *here;
   vg_pinned_refresh(device);
   if (!vg_residence_try(&here)) return;
+  vg_late_free_rest();
   vg_pool_refresh(device);
   vg_graph_refresh(device);
   vg_residence_leave(here);

@@ -38,7 +38,6 @@ static CUresult settle(struct vg_charge *charge, CUresult result, CUdeviceptr ad
 static CUresult allocate_movable(const struct vg_charge *charge, CUdeviceptr *ret_address) {
   struct vg_record *record = charge->record;
   struct vg_movable *movable;
-  vg_late_free_rest();
   CUresult result = vg_movable_make(charge->device, record->context, charge->reserved_bytes, &movable);
   if (result != CUDA_SUCCESS) return result;
   record->other = (uintptr_t)movable;

@@ -137,36 +137,55 @@ static void end(struct vg_movable *movable) {
   free(movable);
 }
 
-static CUresult wait_for_event(CUcontext context) {
-  CUevent event;
-  CUresult result = REAL(cuEventCreate)(&event, CU_EVENT_DISABLE_TIMING);
+/* Records an event behind all work of the context, which is current. NOT_READY: a stream captures. */
+static CUresult record_event(CUcontext context, CUevent *ret_event) {
+  CUresult result = REAL(cuEventCreate)(ret_event, CU_EVENT_DISABLE_TIMING);
   if (result != CUDA_SUCCESS) return result;
-  result = vg_gate_record_context(context, event);
-  if (result == CUDA_SUCCESS) result = REAL(cuEventSynchronize)(event);
-  REAL(cuEventDestroy_v2)(event);
+  result = vg_gate_record_context(context, *ret_event);
+  if (result == CUDA_SUCCESS) return result;
+  REAL(cuEventDestroy_v2)(*ret_event);
+  *ret_event = NULL;
+  return result;
+}
+
+static CUresult end_event(struct vg_movable *movable, bool waits) {
+  CUresult result = waits ? REAL(cuEventSynchronize)(movable->freeing) : REAL(cuEventQuery)(movable->freeing);
+  if (result == CUDA_ERROR_NOT_READY) return result;
+  REAL(cuEventDestroy_v2)(movable->freeing);
+  movable->freeing = NULL;
   return result;
 }
 
 /* Without cuCtxSynchronize() where the driver can: it would end a capture that another thread begins meanwhile. */
-static CUresult wait_for_context(CUcontext context) {
+static CUresult pass_work(struct vg_movable *movable, bool waits) {
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-  if (vg_gate_is_capturing()) return CUDA_ERROR_NOT_READY;
-  if (!HAVE(cuCtxRecordEvent)) return REAL(cuCtxSynchronize)();
+  CUresult result = CUDA_SUCCESS;
+  if (!movable->freeing && vg_gate_is_capturing()) return CUDA_ERROR_NOT_READY;
+  if (!HAVE(cuCtxRecordEvent)) return waits ? REAL(cuCtxSynchronize)() : CUDA_ERROR_NOT_READY;
   bool is_relaxed = REAL(cuThreadExchangeStreamCaptureMode)(&mode) == CUDA_SUCCESS;
-  CUresult result = wait_for_event(context);
+  if (!movable->freeing) result = record_event(movable->context, &movable->freeing);
+  if (result == CUDA_SUCCESS) result = end_event(movable, waits);
   if (is_relaxed) REAL(cuThreadExchangeStreamCaptureMode)(&mode);
   return result;
 }
 
-CUresult vg_movable_free(struct vg_movable *movable) {
+static CUresult free_behind_work(struct vg_movable *movable, bool waits) {
   CUcontext unused;
   CUresult result = REAL(cuCtxPushCurrent_v2)(movable->context);
   if (result != CUDA_SUCCESS) return result;
-  result = wait_for_context(movable->context);
+  result = pass_work(movable, waits);
   REAL(cuCtxPopCurrent_v2)(&unused);
   if (result == CUDA_SUCCESS) result = vg_movable_unmap(movable);
   if (result == CUDA_SUCCESS) end(movable);
   return result;
+}
+
+CUresult vg_movable_free(struct vg_movable *movable) {
+  return free_behind_work(movable, true);
+}
+
+CUresult vg_movable_try_free(struct vg_movable *movable) {
+  return free_behind_work(movable, false);
 }
 
 void vg_movable_drop(struct vg_movable *movable) {

@@ -19,7 +19,8 @@ struct vg_movable {
   struct vg_device *device;
   CUcontext context; /* in which it was made, and with which it ends */
   CUdevice ordinal;
-  void *host; /* its contents, while it is away or on its way; else NULL */
+  void *host;      /* its contents, while it is away or on its way; else NULL */
+  CUevent freeing; /* behind what its context had to do when it was to be freed; NULL: it is not, or not known yet */
   bool is_mapped;
 };
 
@@ -33,6 +34,8 @@ CUresult vg_movable_make(struct vg_device *device, CUcontext context, uint64_t b
 /* As cuMemFree, waits for the work of its context. On failure it is as before; NOT_READY: a stream captures, which that
  * would end. */
 CUresult vg_movable_free(struct vg_movable *movable);
+/* The same without waiting. NOT_READY: not yet. */
+CUresult vg_movable_try_free(struct vg_movable *movable);
 void vg_movable_drop(struct vg_movable *movable); /* its context has ended */
 /* The program gives memory at this address to others, as VG_STAYS_SHARED: if it is such an allocation, the process is
  * not moved from now on. */

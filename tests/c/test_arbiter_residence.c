@@ -128,6 +128,18 @@ static void a_word_for_programs_that_have_ended_is_for_no_other(void) {
   end(arbiter, 3);
 }
 
+/* With its claim and the space for it others would be asked twice; with neither, they could borrow it in between. */
+static void space_for_one_that_comes_ends_as_its_claim_counts(void) {
+  struct vg_arbiter *arbiter = begin(1);
+  slice.away = 1;
+  CHECK(vg_arbiter_slice_set(arbiter, 1, &slice) == 0);
+  CHECK(vg_arbiter_make_room(arbiter, 1 << 20) == 0);
+  CHECK(vg_arbiter_slice_set(arbiter, 1, &slice) == 0 && arbiter->space_bytes == 1 << 20);
+  slice.away = 0;
+  CHECK(vg_arbiter_slice_set(arbiter, 1, &slice) == 0 && !arbiter->space_bytes);
+  end(arbiter, 1);
+}
+
 static void a_newcomer_waits_as_well(void) {
   struct vg_arbiter *arbiter = begin(1);
   one_round(arbiter);
@@ -208,6 +220,7 @@ int main(void) {
   RUN(each_departure_has_its_own_number_and_closes_the_gate);
   RUN(departures_of_the_next_daemon_have_other_numbers);
   RUN(a_word_for_programs_that_have_ended_is_for_no_other);
+  RUN(space_for_one_that_comes_ends_as_its_claim_counts);
   RUN(a_newcomer_waits_as_well);
   RUN(threads_that_wait_are_counted_while_the_slice_is_away);
   RUN(a_process_has_left_the_driver_when_it_says_so_of_this_departure);

@@ -452,3 +452,8 @@ def test_what_stays_on_the_device_is_no_other_ones() -> None:
     larger = replace(b, held_bytes=71 * GIB)  # with what a leaves there it never fits
     assert choose_move([a, larger], 80 * GIB, turns, 4000 * S) is None
     assert choose_move([replace(a, residency=AWAY), larger], 80 * GIB, turns, 4000 * S) is None
+
+
+@pytest.mark.parametrize("claims", [[], [Load(0, GIB)]])
+def test_what_takes_no_turns_costs_nothing_though_others_hold_more_than_the_device(claims: list[Load]) -> None:
+    assert rotation.estimate_cost(claims, -GIB).quantum_ns == 0

@@ -100,7 +100,10 @@ def describe_claim(claim: pb.Claim) -> str:
 
 
 def _reserved_milli(item: pb.Slice, device_uuid: str) -> int:
-    """Also what it could have again after a resize: the scheduler has given it to no one else."""
+    """Also what it could have again after a resize: the scheduler has given it to no one else. Nothing of one that has
+    given its time up."""
+    if item.suspended not in (pb.SUSPENSION_UNSPECIFIED, pb.SUSPENSION_RESTORING):
+        return 0
     shares = item.claim.granted if item.HasField("claim") else item.devices
     return sum(share.min_milli for share in shares if share.device_uuid == device_uuid)
 

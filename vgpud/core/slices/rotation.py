@@ -392,7 +392,7 @@ class RotationStats:
 def estimate_cost(claims: Sequence[Load], capacity_bytes: int) -> Cost:
     """For slices with these claims. In the longest turn the one leaves that takes longest, and the slowest come."""
     claims_bytes = sum(claim.size_bytes for claim in claims)
-    if claims_bytes <= capacity_bytes:
+    if claims_bytes <= max(0, capacity_bytes):  # others may hold more than the device leaves to these
         return Cost(claims_bytes, capacity_bytes)
     longest, *others = sorted(claims, key=lambda claim: (-claim.move_ns, claim))
     others.sort(key=lambda claim: claim.bytes_per_s)

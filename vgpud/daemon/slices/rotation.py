@@ -177,8 +177,9 @@ class RotationController:
             await self._bring(move, uuid, turns)
 
     async def _step_to_coming(self, uuid: str, step: Step, next_step: Step | None = None) -> bool:
-        self._arbiters.make_room(uuid, 0)  # its claim counts by itself from this step on: it is not asked for twice
-        return await self._step(step, next_step=next_step)
+        is_taken = await self._step(step, next_step=next_step)
+        self._arbiters.make_room(uuid, 0)  # the arbiter has ended it with the step, if that was taken
+        return is_taken
 
     def _ask_back(self, uuid: str, sight: Sight, now_ns: int) -> None:
         """Asks those that have borrowed memory for which others wait now. It is not taken from them."""

@@ -125,8 +125,12 @@ class RotationView:
         ]
 
     def record(self, slice_: Slice) -> Record:
-        """What is known of it, from now on."""
-        return self._records.setdefault(slice_.uid, Record(time.monotonic_ns()))
+        """What is known of it, from now on. Of one that has gone nothing is kept."""
+        there = self._machine.state.slices.get(slice_.name)
+        record = self._records.get(slice_.uid) or Record(time.monotonic_ns())
+        if there and there.uid == slice_.uid:
+            self._records[slice_.uid] = record
+        return record
 
     def record_of(self, name: str) -> Record:
         return self.record(self._machine.state.slices[name])
