@@ -62,7 +62,7 @@ FULL = {
     "mem_swap": "yes",
     "idle_after": "5m",
     "copy_max": "0.5",
-    "class": "latency",
+    "class": "",  # latency does not go with memory that moves
     f"device:{uuid_of(1)}": "yes",
     "cpus": "2",
     "ram": "4294967296",

@@ -16,7 +16,7 @@ from vgpud.v1alpha1 import vgpud_pb2 as pb
 USAGE, NOT_FOUND, CONFLICT = 2, 4, 8
 #: an option of each kind, and what it becomes
 ALL = (
-    *("--gpus", "0.5", "--min", "0.25", "--max", "0.75", "--mem", "8G", "--class", "latency", "--weight", "300"),
+    *("--gpus", "0.5", "--min", "0.25", "--max", "0.75", "--mem", "8G", "--weight", "300"),
     *("--mem-swap", "--idle-after", "10m", "--copy-max", "0.5"),
     *("--spread", "1", "--gang", "2", "--cpus", "2.5", "--ram", "1536M", "--queue", "default", "--priority", "-5"),
     *("--time-limit", "2h30m", "--signal", "USR1@5m", "--grace", "60s", "--expected", "1h", "--retries", "2"),
@@ -50,6 +50,7 @@ def like(vgpu: Any, daemon: Any, *words: str) -> Any:
     "words",
     [
         (*ALL, "--", "python", "train.py", 'a "b" \t\\', "\u00e9\x7f"),
+        ("--gpus", "0.5", "--class", "latency", "--", "./serve"),
         ("--gpus", "0.25..1", "--", "./train"),
         ("--gpus", "0.5", "--workers", "1-8", "--heuristic", "efficiency(0.1)", "--batch", "64", "--", "./train"),
         ("--gpus", "0.5", "--workers", "2", "--utility", "linear,100,0.5,samples=5000000", "--", "./train"),

@@ -251,7 +251,8 @@ def test_usage_is_a_trace_for_the_simulator(real: Any, home: Path) -> None:
     assert real("job", "wait", *ids).code == 0
     result = real("usage", "--since", "1h", "-o", "csv")
     lines = {line.split(",")[0]: line.split(",") for line in result.stdout.splitlines()}
-    asked, granted = (float(lines[ids[0]][i]) for i in (-4, -3))
+    titles = result.stdout.splitlines()[0].split(",")
+    asked, granted = (float(lines[ids[0]][titles.index(f"gpu_seconds_{one}")]) for one in ("asked", "granted"))
     assert lines[ids[0]][6:8] == ["500", "2"] and 0.2 <= granted <= asked < 30
     (home / "month.csv").write_text(result.stdout)
     replayed = real("whatif", "--trace", "month.csv", "--cluster", "1x2", "--policy", "fifo", "-o", "json")
